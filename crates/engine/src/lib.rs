@@ -1,0 +1,13 @@
+//! The destage engine: which dirty data to write to the disks, how fast, and by which disk
+//! operations. It takes time and events and returns actions; it has no I/O, clock, threads or
+//! randomness, and `no_std` makes the compiler say so.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod registry;
+pub mod request;
+pub mod units;

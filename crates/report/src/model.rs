@@ -1,0 +1,226 @@
+//! The serialised types: what a run reports, versioned. Units are in the field names.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Version of the types in this file; raised when a field changes meaning or goes away.
+pub const SCHEMA: u32 = 1;
+
+/// Everything one simulated run has to say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunReport {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Short name of the run in tables and legends, such as `stow`.
+    pub label: String,
+    /// Every option that shaped the run, with defaults filled in.
+    pub options: BTreeMap<String, String>,
+    /// Seed of all generators.
+    pub seed: u64,
+    /// Virtual seconds before measuring began.
+    pub warmup_s: f64,
+    /// Virtual seconds measured.
+    pub measured_s: f64,
+    /// What the load aimed at, in requests a second; absent for closed loops and traces.
+    pub target_iops: Option<f64>,
+    /// Requests completed a second in the measured window.
+    pub iops: f64,
+    /// Response times by class.
+    pub response: Responses,
+    /// Hits of the measured window.
+    pub hits: Hits,
+    /// Writes that had to wait for space.
+    pub stalled_writes: u64,
+    /// Share of the measured window in which a write was waiting for space, 0 to 1.
+    pub time_full: f64,
+    /// NVS occupancy as a share of its size, 0 to 1, over the measured window.
+    pub occupancy: Occupancy,
+    /// What was destaged.
+    pub destage: Destage,
+    /// One entry a member disk.
+    pub disks: Vec<DiskUse>,
+    /// Samples at equal intervals over the whole run, warm-up included.
+    pub series: Series,
+    /// What the reader must know before trusting the run, such as that it had not settled.
+    pub warnings: Vec<String>,
+    /// Digest of everything that happened, 16 hex digits: same inputs, same digest.
+    pub digest: String,
+    /// Events the engine handled; divided by wall time it is the simulator's speed.
+    pub events: u64,
+}
+
+/// Response times of all requests, reads and writes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Responses {
+    /// All requests.
+    pub all: Latency,
+    /// Reads.
+    pub reads: Latency,
+    /// Writes.
+    pub writes: Latency,
+}
+
+/// A distribution of response times in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Requests counted.
+    pub count: u64,
+    /// Mean.
+    pub mean_ms: f64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// 99.9th percentile.
+    pub p999_ms: f64,
+    /// Largest.
+    pub max_ms: f64,
+}
+
+/// Hit ratios of the measured window, each 0 to 1.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hits {
+    /// Written pages that were in NVS, of pages written.
+    pub write_page: f64,
+    /// Written pages that fell into a group that was in NVS before the request.
+    pub write_group: f64,
+    /// Write requests all of whose pages were in NVS.
+    pub write_request: f64,
+    /// Read requests all of whose pages were in NVS.
+    pub read_request: f64,
+}
+
+/// NVS occupancy as a share of its size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Occupancy {
+    /// Time-weighted mean.
+    pub mean: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+/// Destages of the measured window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Destage {
+    /// Groups destaged.
+    pub groups: u64,
+    /// Pages destaged.
+    pub pages: u64,
+    /// Contiguous runs of pages destaged.
+    pub runs: u64,
+    /// Mean pages a destage.
+    pub pages_per_destage: f64,
+    /// Mean runs a destage.
+    pub runs_per_destage: f64,
+    /// Share of destaged stripes (of their rows, for parity levels) that needed no reads.
+    pub full_stripe_share: f64,
+    /// Mean distance in pages between the starts of consecutive destages.
+    pub mean_distance_pages: f64,
+}
+
+/// What one disk did in the measured window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DiskUse {
+    /// Read commands completed.
+    pub reads: u64,
+    /// Write commands completed.
+    pub writes: u64,
+    /// Share of time busy, 0 to 1; the five below add up to it.
+    pub utilisation: f64,
+    /// Share of time seeking (settling and head switches included).
+    pub seek: f64,
+    /// Share of time waiting for rotation.
+    pub rotation: f64,
+    /// Share of time transferring.
+    pub transfer: f64,
+    /// Share of time in command overhead.
+    pub overhead: f64,
+}
+
+/// Samples over the run at a fixed interval.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Seconds between samples; sample `i` covers the interval that ends at `(i + 1) * interval_s`.
+    pub interval_s: f64,
+    /// Occupancy at the end of the interval, 0 to 1.
+    pub occupancy: Vec<f64>,
+    /// Largest occupancy seen in the interval.
+    pub occupancy_max: Vec<f64>,
+    /// Requests completed a second.
+    pub iops: Vec<f64>,
+    /// Mean response time of requests completed in the interval, in ms; 0 where none was.
+    pub response_ms: Vec<f64>,
+    /// Pages destaged a second.
+    pub destaged_pages_per_s: Vec<f64>,
+}
+
+/// Several policies (or other variants) on identical input, perhaps along a swept parameter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CompareReport {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What was asked, for the heading.
+    pub title: String,
+    /// The command that makes this report again.
+    pub command: String,
+    /// Options common to all runs.
+    pub options: BTreeMap<String, String>,
+    /// The swept parameter, if any.
+    pub axis: Option<Axis>,
+    /// One entry per variant and axis value, in the order to be shown.
+    pub points: Vec<Point>,
+    /// Throughput at fixed response times, interpolated along a sweep of target IOPS.
+    pub at_response: Vec<AtResponse>,
+    /// Plain sentences: what the figures mean, and warnings.
+    pub findings: Vec<String>,
+}
+
+/// A swept parameter.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// Parameter name, such as `iops`, `nvs`, `thresholds`.
+    pub name: String,
+    /// Unit for the axis label, such as `I/O/s` or `pages`.
+    pub unit: String,
+    /// Values as written, in order; numeric ones are drawn on a numeric axis.
+    pub values: Vec<String>,
+}
+
+/// One variant at one value of the axis, over all its seeds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Variant, such as `wow`; the series a point belongs to.
+    pub variant: String,
+    /// Value of the axis as written; empty without an axis.
+    pub value: String,
+    /// Mean over seeds, and half the width of the 95 % confidence interval.
+    pub iops: Estimate,
+    /// Mean response time in ms over seeds.
+    pub response_ms: Estimate,
+    /// The runs, one a seed; all have the same options but the seed.
+    pub runs: Vec<RunReport>,
+}
+
+/// A mean over seeds with its spread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Mean over seeds.
+    pub mean: f64,
+    /// Half the width of the 95 % confidence interval; 0 with one seed.
+    pub half_width: f64,
+    /// Number of seeds.
+    pub seeds: u32,
+}
+
+/// Throughput where the mean response time crosses a level.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AtResponse {
+    /// Variant.
+    pub variant: String,
+    /// Response time in ms.
+    pub response_ms: f64,
+    /// Requests a second where it is crossed; absent if the sweep never crosses it.
+    pub iops: Option<f64>,
+}

@@ -1,0 +1,3 @@
+//! Loads: trace readers, one file a format, and generators.
+
+pub mod source;

@@ -1,0 +1,57 @@
+//! What drives a simulation: requests in time order, with feedback on completions.
+
+use destage_engine::request::{Direction, PageRange};
+use destage_engine::units::Instant;
+
+/// One request as a source issues it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceRequest {
+    /// When its response time starts: the scheduled arrival in an open loop (perhaps earlier than
+    /// the moment it is issued, when a bound on outstanding requests held it back), the moment of
+    /// issue in closed and semi-open loops.
+    pub arrival: Instant,
+    /// Returned to [`Source::completed`]; says which stream or thread issued it.
+    pub tag: u32,
+    /// Read or write.
+    pub direction: Direction,
+    /// Pages of the volume.
+    pub range: PageRange,
+}
+
+/// A load. Deterministic: the same calls give the same requests.
+pub trait Source {
+    /// When the next request would be issued if no completion came before; `None` when there is
+    /// none, or none until a request completes. Never earlier than the last request issued.
+    fn next_at(&mut self) -> Option<Instant>;
+
+    /// Takes the request that [`Source::next_at`] announced. `now` is that time.
+    ///
+    /// # Errors
+    /// A trace that turns out malformed on the way.
+    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError>;
+
+    /// A request of this tag completed at `now`.
+    fn completed(&mut self, tag: u32, now: Instant);
+
+    /// Requests a second this source aims at, if it has such an aim.
+    fn target_iops(&self) -> Option<f64> {
+        None
+    }
+
+    /// What bounds the requests outstanding, for the report: such as `8 a BSU, 18 BSUs`.
+    fn bound(&self) -> String {
+        String::from("none")
+    }
+}
+
+/// Why a source could not go on: one line, naming file and line where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceError(pub String);
+
+impl std::fmt::Display for SourceError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SourceError {}
