@@ -8,6 +8,18 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod array;
+mod bounded;
+pub mod controller;
+pub mod counters;
+pub mod destager;
+pub mod dispatch;
+pub mod nvs;
+pub mod policy;
+pub mod policytrace;
+pub mod rate;
 pub mod registry;
 pub mod request;
+pub mod sequential;
 pub mod units;
+pub mod writecache;

@@ -1,0 +1,120 @@
+//! Where pages and parity lie: page of the volume to (disk, page of the disk).
+
+use super::geometry::{Geometry, Level};
+use crate::units::{DiskId, Page, StripeId};
+
+/// A place on a member disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The disk.
+    pub disk: DiskId,
+    /// 4 KiB page of the disk.
+    pub page: u64,
+}
+
+impl Geometry {
+    /// Place of a page of data; on RAID-10 its copy on the even disk of the pair, the other copy
+    /// is at the same page of the next disk.
+    #[must_use]
+    pub fn place(&self, page: Page) -> Place {
+        let strip = page.0 / self.strip_pages;
+        let row = page.0 % self.strip_pages;
+        let width = self.data_strips();
+        let at = |disk, stripe| Place { disk, page: stripe * self.strip_pages + row };
+        let stripe = strip / width;
+        match self.level {
+            Level::Single => Place { disk: DiskId(0), page: page.0 },
+            Level::Raid0 => at(DiskId((strip % width) as u16), stripe),
+            Level::Raid10 => at(DiskId((strip % width) as u16 * 2), stripe),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                at(self.data_disk(StripeId(stripe), (strip % width) as u16), stripe)
+            }
+        }
+    }
+
+    /// Disk of the first parity strip (P) of a stripe: left-symmetric on RAID-5 and RAID-6, the
+    /// last disk on RAID-4.
+    #[must_use]
+    pub fn parity_disk(&self, stripe: StripeId) -> DiskId {
+        let disks = u64::from(self.disks);
+        match self.level {
+            Level::Raid4 => DiskId(self.disks - 1),
+            _ => DiskId((disks - 1 - stripe.0 % disks) as u16),
+        }
+    }
+
+    /// Disk of the second parity strip (Q): the one after P.
+    #[must_use]
+    pub fn q_disk(&self, stripe: StripeId) -> DiskId {
+        DiskId((self.parity_disk(stripe).0 + 1) % self.disks)
+    }
+
+    /// Disk of data strip `strip` of a stripe: data follows the parity, wrapping.
+    #[must_use]
+    pub fn data_disk(&self, stripe: StripeId, strip: u16) -> DiskId {
+        match self.level {
+            Level::Raid4 => DiskId(strip),
+            level => {
+                let after = self.parity_disk(stripe).0 + level.parities() + strip;
+                DiskId(after % self.disks)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::vec::Vec;
+
+    fn geometry(level: Level, disks: u16) -> Geometry {
+        let (strip_pages, group_stripes, disk_pages) = (16, 1, 1600);
+        Geometry { level, disks, strip_pages, group_stripes, disk_pages }.checked().unwrap()
+    }
+
+    #[test]
+    fn raid5_is_left_symmetric() {
+        let raid5 = geometry(Level::Raid5, 5);
+        let parity: Vec<u16> = (0..6).map(|s| raid5.parity_disk(StripeId(s)).0).collect();
+        assert_eq!(parity, [4, 3, 2, 1, 0, 4]);
+        assert_eq!(raid5.place(Page(0)), Place { disk: DiskId(0), page: 0 });
+        // Stripe 1: parity on 3, so data strip 0 (pages 64..) is on disk 4.
+        assert_eq!(raid5.place(Page(65)), Place { disk: DiskId(4), page: 17 });
+    }
+
+    #[test]
+    fn raid6_puts_q_after_p_and_data_after_q() {
+        let raid6 = geometry(Level::Raid6, 6);
+        assert_eq!(raid6.parity_disk(StripeId(0)), DiskId(5));
+        assert_eq!(raid6.q_disk(StripeId(0)), DiskId(0));
+        assert_eq!(raid6.data_disk(StripeId(0), 0), DiskId(1));
+    }
+
+    #[test]
+    fn every_page_has_a_place_of_its_own_clear_of_parity() {
+        for (level, disks) in [
+            (Level::Single, 1),
+            (Level::Raid0, 3),
+            (Level::Raid10, 4),
+            (Level::Raid4, 4),
+            (Level::Raid5, 5),
+            (Level::Raid6, 6),
+        ] {
+            let geometry = geometry(level, disks);
+            let mut places = BTreeSet::new();
+            for page in 0..geometry.volume_pages().0 {
+                let place = geometry.place(Page(page));
+                assert!(place.disk.0 < disks && place.page < 1600);
+                assert!(places.insert(place), "{level:?} puts two pages at {place:?}");
+                let stripe = StripeId(place.page / 16);
+                if level.parities() > 0 {
+                    assert_ne!(geometry.parity_disk(stripe), place.disk);
+                }
+                if level.parities() > 1 {
+                    assert_ne!(geometry.q_disk(stripe), place.disk);
+                }
+            }
+        }
+    }
+}

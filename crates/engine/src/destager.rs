@@ -1,0 +1,259 @@
+//! Asks the rate how many, the policy which, the array how; bounds what is in flight.
+
+use crate::array::geometry::Geometry;
+use crate::array::plan::{DiskRun, Plan, Planner, runs};
+use crate::controller::Action;
+use crate::counters::Counters;
+use crate::dispatch::{DiskCommand, Dispatch, Owner};
+use crate::rate::{RateScheme, RateView};
+use crate::units::GroupId;
+use crate::writecache::{Picked, WriteCache};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// How the runs of a picked group are issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Issue {
+    /// All at once, as one plan.
+    #[default]
+    Group,
+    /// One after another, each with its own reads and parity writes.
+    Runs,
+}
+
+/// What counts as one destage write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Count {
+    /// A contiguous run of pages inside a group.
+    #[default]
+    Runs,
+    /// A group.
+    Groups,
+}
+
+/// A destage under way.
+#[derive(Default)]
+struct Destage {
+    group: GroupId,
+    /// Pages of the plan under way.
+    mask: Vec<u64>,
+    /// Pages still to be issued after it (`Issue::Runs`).
+    rest: Vec<u64>,
+    writes: Vec<DiskRun>,
+    /// Commands outstanding of the present phase.
+    pending: u32,
+    writing: bool,
+    /// Destage writes it counts for.
+    counted: u32,
+}
+
+/// Bounds and issues destages.
+pub struct Destager {
+    rate: Box<dyn RateScheme>,
+    queue_depth: u32,
+    issue: Issue,
+    count: Count,
+    in_flight: u32,
+    destages: Vec<Destage>,
+    idle: Vec<u32>,
+    planner: Planner,
+    plan: Plan,
+    last_sequential: bool,
+    last_first_page: Option<u64>,
+}
+
+/// What the destager works on, lent for one call.
+pub struct Surroundings<'a> {
+    /// The array.
+    pub geometry: &'a Geometry,
+    /// Directory and policy.
+    pub cache: &'a mut WriteCache,
+    /// The disks' queues.
+    pub dispatch: &'a mut Dispatch,
+    /// Counts.
+    pub counters: &'a mut Counters,
+    /// What to do.
+    pub actions: &'a mut Vec<Action>,
+}
+
+impl Destager {
+    /// A destager with nothing in flight.
+    #[must_use]
+    pub fn new(
+        rate: Box<dyn RateScheme>,
+        queue_depth: u32,
+        issue: Issue,
+        count: Count,
+    ) -> Destager {
+        Destager {
+            rate,
+            queue_depth,
+            issue,
+            count,
+            in_flight: 0,
+            destages: Vec::new(),
+            idle: Vec::new(),
+            planner: Planner::default(),
+            plan: Plan::default(),
+            last_sequential: false,
+            last_first_page: None,
+        }
+    }
+
+    /// Destage writes in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Occupancy changed.
+    pub fn on_occupancy(&mut self, occupancy: u64) {
+        self.rate.on_occupancy(occupancy);
+    }
+
+    /// Issues destages while the rate allows more; `waiting` forces the full depth, and so does
+    /// `flush`.
+    pub fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
+        while self.in_flight < self.allowed(forced, around.cache) {
+            let mut mask = match self.idle.last() {
+                Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
+                None => Vec::new(),
+            };
+            let Some(picked) = around.cache.pick(&mut mask) else {
+                if let Some(index) = self.idle.last() {
+                    self.destages[*index as usize].mask = mask;
+                }
+                return;
+            };
+            self.start(picked, mask, around);
+        }
+    }
+
+    fn allowed(&mut self, forced: bool, cache: &WriteCache) -> u32 {
+        if forced {
+            return self.queue_depth;
+        }
+        let last_sequential = self.last_sequential;
+        self.rate.allowed(&RateView {
+            occupancy: cache.directory.occupancy(),
+            capacity: cache.directory.capacity().0,
+            queue_depth: self.queue_depth,
+            in_sequence: &|| last_sequential && cache.next_is_sequential(),
+        })
+    }
+
+    fn start(&mut self, picked: Picked, mask: Vec<u64>, around: &mut Surroundings<'_>) {
+        let index = self.idle.pop().unwrap_or_else(|| {
+            self.destages.push(Destage::default());
+            (self.destages.len() - 1) as u32
+        });
+        let per_group = around.geometry.pages_per_group();
+        let run_count = runs(&mask, 0, per_group).count() as u32;
+        self.note(&picked, run_count, &mask, around);
+        let destage = &mut self.destages[index as usize];
+        destage.group = picked.group;
+        destage.counted = match (self.count, self.issue) {
+            (Count::Runs, Issue::Group) => run_count,
+            _ => 1,
+        };
+        self.in_flight += destage.counted;
+        match self.issue {
+            Issue::Group => destage.mask = mask,
+            Issue::Runs => {
+                destage.rest = mask;
+                destage.next_run(per_group);
+            }
+        }
+        self.issue_plan(index, around);
+    }
+
+    fn note(
+        &mut self,
+        picked: &Picked,
+        run_count: u32,
+        mask: &[u64],
+        around: &mut Surroundings<'_>,
+    ) {
+        let per_group = around.geometry.pages_per_group();
+        let first_bit = runs(mask, 0, per_group).next().map_or(0, |(first, _)| first);
+        let first_page = picked.group.0 * per_group + first_bit;
+        if let Some(last) = self.last_first_page.replace(first_page) {
+            around.counters.destage_distance_pages += last.abs_diff(first_page);
+        }
+        self.last_sequential = picked.sequential;
+        around.counters.destages += 1;
+        around.counters.destaged_pages += picked.pages;
+        around.counters.destaged_runs += u64::from(run_count);
+    }
+
+    fn issue_plan(&mut self, index: u32, around: &mut Surroundings<'_>) {
+        let destage = &mut self.destages[index as usize];
+        let plan = &mut self.plan;
+        around.geometry.plan(destage.group, &destage.mask, &mut self.planner, plan);
+        around.counters.rows += plan.rows;
+        around.counters.rows_without_reads += plan.rows_without_reads;
+        core::mem::swap(&mut destage.writes, &mut plan.writes);
+        if plan.reads.is_empty() {
+            destage.issue_writes(index, around);
+            return;
+        }
+        destage.writing = false;
+        destage.pending = plan.reads.len() as u32;
+        around.counters.disk_reads += u64::from(destage.pending);
+        for read in &plan.reads {
+            around.dispatch.submit(command(*read, false, index), around.actions);
+        }
+    }
+
+    /// A disk command of destage `index` is done. Returns whether space became free.
+    pub fn on_disk_done(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
+        let destage = &mut self.destages[index as usize];
+        destage.pending -= 1;
+        if destage.pending > 0 {
+            return false;
+        }
+        if !destage.writing {
+            destage.issue_writes(index, around);
+            return false;
+        }
+        let pages = around.cache.directory.release(destage.group, &destage.mask);
+        around.actions.push(Action::NvsRelease { group: destage.group, pages });
+        if destage.rest.iter().any(|word| *word != 0) {
+            destage.next_run(around.geometry.pages_per_group());
+            self.issue_plan(index, around);
+        } else {
+            self.in_flight -= destage.counted;
+            self.idle.push(index);
+            self.rate.on_destaged();
+        }
+        true
+    }
+}
+
+impl Destage {
+    /// Moves the first run of `rest` to `mask`.
+    fn next_run(&mut self, per_group: u64) {
+        let (first, length) = runs(&self.rest, 0, per_group).next().expect("a run is left");
+        self.mask.clear();
+        self.mask.resize(self.rest.len(), 0);
+        for bit in first..first + length {
+            let (word, flag) = ((bit / 64) as usize, 1 << (bit % 64));
+            self.mask[word] |= flag;
+            self.rest[word] &= !flag;
+        }
+    }
+
+    fn issue_writes(&mut self, index: u32, around: &mut Surroundings<'_>) {
+        self.writing = true;
+        self.pending = self.writes.len() as u32;
+        around.counters.disk_writes += u64::from(self.pending);
+        for write in &self.writes {
+            around.dispatch.submit(command(*write, true, index), around.actions);
+        }
+    }
+}
+
+fn command(run: DiskRun, write: bool, index: u32) -> DiskCommand {
+    let DiskRun { disk, first, pages } = run;
+    DiskCommand { disk, first, pages, write, owner: Owner::Destage(index) }
+}

@@ -1,0 +1,153 @@
+//! One queue a disk: what enters the drive's window, in which order and when.
+
+use crate::controller::Action;
+use crate::units::DiskId;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Order in which commands enter a drive's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As they arrive: what the papers' systems did.
+    #[default]
+    Arrival,
+    /// Host reads first; after `bound` reads in a row that passed something, one of the others.
+    ReadsFirst {
+        /// Reads in a row that may pass.
+        bound: u32,
+    },
+}
+
+/// Whose command it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// A host read, by its index.
+    HostRead(u32),
+    /// A destage plan, by its index.
+    Destage(u32),
+}
+
+/// One command to a member disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskCommand {
+    /// The disk.
+    pub disk: DiskId,
+    /// First 4 KiB page on the disk.
+    pub first: u64,
+    /// Pages.
+    pub pages: u32,
+    /// Write or read.
+    pub write: bool,
+    /// Whose it is.
+    pub owner: Owner,
+}
+
+#[derive(Default)]
+struct Queue {
+    reads: VecDeque<DiskCommand>,
+    others: VecDeque<DiskCommand>,
+    outstanding: u32,
+    passed: u32,
+    last_page: u64,
+}
+
+/// The queues of all disks.
+pub struct Dispatch {
+    queues: Vec<Queue>,
+    window: u32,
+    order: Order,
+}
+
+impl Dispatch {
+    /// Queues for `disks` drives of `window` commands each.
+    #[must_use]
+    pub fn new(disks: u16, window: u32, order: Order) -> Dispatch {
+        let queues = (0..disks).map(|_| Queue::default()).collect();
+        Dispatch { queues, window, order }
+    }
+
+    /// Queues a command, or issues it where the drive's window has room.
+    pub fn submit(&mut self, command: DiskCommand, actions: &mut Vec<Action>) {
+        let queue = &mut self.queues[usize::from(command.disk.0)];
+        if queue.outstanding < self.window {
+            issue(queue, command, actions);
+            return;
+        }
+        match (self.order, command.owner) {
+            (Order::ReadsFirst { .. }, Owner::HostRead(_)) => queue.reads.push_back(command),
+            _ => queue.others.push_back(command),
+        }
+    }
+
+    /// A command of this disk is done: the next may enter the window.
+    pub fn done(&mut self, disk: DiskId, actions: &mut Vec<Action>) {
+        let queue = &mut self.queues[usize::from(disk.0)];
+        queue.outstanding -= 1;
+        if let Some(command) = next(queue, self.order) {
+            issue(queue, command, actions);
+        }
+    }
+
+    /// Commands queued and outstanding at a disk.
+    #[must_use]
+    pub fn length(&self, disk: DiskId) -> usize {
+        let queue = &self.queues[usize::from(disk.0)];
+        queue.outstanding as usize + queue.reads.len() + queue.others.len()
+    }
+
+    /// Pages from where a disk was last sent to `page`: as near as the engine knows its head.
+    #[must_use]
+    pub fn distance(&self, disk: DiskId, page: u64) -> u64 {
+        self.queues[usize::from(disk.0)].last_page.abs_diff(page)
+    }
+}
+
+fn next(queue: &mut Queue, order: Order) -> Option<DiskCommand> {
+    let Order::ReadsFirst { bound } = order else {
+        return queue.others.pop_front();
+    };
+    let read_may_pass = queue.passed < bound || queue.others.is_empty();
+    if read_may_pass && let Some(read) = queue.reads.pop_front() {
+        queue.passed = if queue.others.is_empty() { 0 } else { queue.passed + 1 };
+        return Some(read);
+    }
+    queue.passed = 0;
+    queue.others.pop_front()
+}
+
+fn issue(queue: &mut Queue, command: DiskCommand, actions: &mut Vec<Action>) {
+    queue.outstanding += 1;
+    queue.last_page = command.first + u64::from(command.pages);
+    actions.push(Action::Disk(command));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order_of(order: Order) -> Vec<u64> {
+        let mut dispatch = Dispatch::new(1, 1, order);
+        let mut actions = Vec::new();
+        let disk = DiskId(0);
+        for first in 0..8 {
+            let owner = if first >= 4 { Owner::HostRead(0) } else { Owner::Destage(0) };
+            dispatch
+                .submit(DiskCommand { disk, first, pages: 1, write: false, owner }, &mut actions);
+        }
+        for _ in 0..8 {
+            dispatch.done(disk, &mut actions);
+        }
+        let first = |action: &Action| match action {
+            Action::Disk(command) => command.first,
+            _ => unreachable!(),
+        };
+        actions.iter().map(first).collect()
+    }
+
+    #[test]
+    fn arrival_order_and_reads_first_with_a_bound() {
+        assert_eq!(order_of(Order::Arrival), [0, 1, 2, 3, 4, 5, 6, 7]);
+        let reads_first = order_of(Order::ReadsFirst { bound: 2 });
+        assert_eq!(reads_first, [0, 4, 5, 1, 6, 7, 2, 3]);
+    }
+}

@@ -1,0 +1,420 @@
+//! What the NVS holds, by write group.
+//!
+//! A held group has a slot: a small integer by which policies keep their own state in plain
+//! vectors. Groups whose destage is in flight have left the slots: to policy and admission they
+//! do not exist, only reads see them (semantics, section 2), but their pages still occupy space.
+//!
+//! Metadata a held page, when every group holds one page only: 20 bytes of slot, at most 6 of
+//! index; the policies' own vectors come on top (`tests/memory.rs` adds it all up).
+
+use super::index::SlotIndex;
+use crate::bounded::cover;
+use crate::units::{GroupId, Page, PageCount};
+use alloc::vec::Vec;
+
+/// Index of a held group's slot; dense, reused after a group leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// As an index into a per-slot vector.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+const SEQUENTIAL: u8 = 1;
+const BUSY: u8 = 2;
+
+#[derive(Clone, Copy, Default)]
+#[repr(C, packed(4))]
+struct Group {
+    id: u64,
+    /// First word of the page mask; further words are in `Directory::extra`.
+    mask: u64,
+    pages: u16,
+    /// Requests whose pages were counted as held here but whose append is not durable yet.
+    pins: u8,
+    flags: u8,
+}
+
+/// A group whose destage is under way.
+#[derive(Clone, Debug)]
+struct InFlight {
+    id: GroupId,
+    mask: Vec<u64>,
+}
+
+/// What one write did to one page of its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageWritten {
+    /// The group's slot.
+    pub slot: Slot,
+    /// The page was held already.
+    pub page_hit: bool,
+    /// The page created the group.
+    pub created: bool,
+}
+
+/// The directory of held pages.
+pub struct Directory {
+    pages_per_group: u64,
+    extra_words: usize,
+    capacity: u64,
+    groups: Vec<Group>,
+    extra: Vec<u64>,
+    free_slots: Vec<u32>,
+    index: SlotIndex,
+    in_flight: Vec<InFlight>,
+    spare_masks: Vec<Vec<u64>>,
+    held_pages: u64,
+    in_flight_pages: u64,
+    reserved_pages: u64,
+    withheld_groups: u64,
+}
+
+/// Most pages a write group may have.
+pub const MAX_PAGES_PER_GROUP: u64 = u16::MAX as u64;
+
+impl Directory {
+    /// An empty directory of `capacity` pages in groups of `pages_per_group`.
+    ///
+    /// # Panics
+    /// If a group has no pages or more than [`MAX_PAGES_PER_GROUP`], or the capacity does not
+    /// fit 32 bits: [`crate::controller::Config`] checks both first.
+    #[must_use]
+    pub fn new(capacity: PageCount, pages_per_group: u64) -> Directory {
+        assert!((1..=MAX_PAGES_PER_GROUP).contains(&pages_per_group));
+        assert!(capacity.0 < u64::from(u32::MAX));
+        Directory {
+            pages_per_group,
+            extra_words: pages_per_group.div_ceil(64) as usize - 1,
+            capacity: capacity.0,
+            groups: Vec::new(),
+            extra: Vec::new(),
+            free_slots: Vec::new(),
+            index: SlotIndex::new(capacity.0),
+            in_flight: Vec::new(),
+            spare_masks: Vec::new(),
+            held_pages: 0,
+            in_flight_pages: 0,
+            reserved_pages: 0,
+            withheld_groups: 0,
+        }
+    }
+
+    /// Size of the NVS in pages.
+    #[must_use]
+    pub fn capacity(&self) -> PageCount {
+        PageCount(self.capacity)
+    }
+
+    /// Pages in a write group.
+    #[must_use]
+    pub fn pages_per_group(&self) -> u64 {
+        self.pages_per_group
+    }
+
+    /// Pages that occupy space: held, in flight, or reserved for an append under way.
+    #[must_use]
+    pub fn occupancy(&self) -> u64 {
+        self.held_pages + self.in_flight_pages + self.reserved_pages
+    }
+
+    /// Pages held and not in flight.
+    #[must_use]
+    pub fn held_pages(&self) -> u64 {
+        self.held_pages
+    }
+
+    /// Pages free for new data.
+    #[must_use]
+    pub fn free_pages(&self) -> u64 {
+        self.capacity - self.occupancy()
+    }
+
+    /// Groups held and not in flight.
+    #[must_use]
+    pub fn groups_held(&self) -> u64 {
+        (self.groups.len() - self.free_slots.len()) as u64
+    }
+
+    /// Whether any held group may be picked.
+    #[must_use]
+    pub fn has_pickable(&self) -> bool {
+        self.groups_held() > self.withheld_groups
+    }
+
+    /// Group of a page.
+    #[must_use]
+    pub fn group_of(&self, page: Page) -> GroupId {
+        if self.pages_per_group == 64 {
+            return GroupId(page.0 >> 6);
+        }
+        GroupId(page.0 / self.pages_per_group)
+    }
+
+    /// First page of a group.
+    #[must_use]
+    pub fn first_page(&self, group: GroupId) -> Page {
+        Page(group.0 * self.pages_per_group)
+    }
+
+    /// Slot of a held group.
+    #[must_use]
+    pub fn find(&self, group: GroupId) -> Option<Slot> {
+        self.index.find(group.0, |slot| self.groups[slot as usize].id).map(Slot)
+    }
+
+    /// Group in a slot.
+    #[must_use]
+    pub fn id(&self, slot: Slot) -> GroupId {
+        GroupId(self.groups[slot.index()].id)
+    }
+
+    /// Pages held in a slot's group.
+    #[must_use]
+    pub fn pages(&self, slot: Slot) -> u64 {
+        u64::from(self.groups[slot.index()].pages)
+    }
+
+    /// Whether the last page written to the group was sequential.
+    #[must_use]
+    pub fn is_sequential(&self, slot: Slot) -> bool {
+        self.groups[slot.index()].flags & SEQUENTIAL != 0
+    }
+
+    /// Whether the group may be picked: no destage of the same group is in flight, and no
+    /// append that counted on its pages is pending.
+    #[must_use]
+    pub fn may_pick(&self, slot: Slot) -> bool {
+        let group = &self.groups[slot.index()];
+        group.flags & BUSY == 0 && group.pins == 0
+    }
+
+    /// Whether page number `bit` of the group is held.
+    #[must_use]
+    pub fn holds(&self, slot: Slot, bit: u64) -> bool {
+        self.word(slot, (bit / 64) as usize) >> (bit % 64) & 1 == 1
+    }
+
+    fn word(&self, slot: Slot, word: usize) -> u64 {
+        match word {
+            0 => self.groups[slot.index()].mask,
+            _ => self.extra[slot.index() * self.extra_words + word - 1],
+        }
+    }
+
+    /// Writes one page: finds or creates its group. `slot` is the group's slot where the caller
+    /// knows it, as for the pages of one request that follow each other in a group.
+    pub fn write(
+        &mut self,
+        group: GroupId,
+        slot: Option<Slot>,
+        bit: u64,
+        sequential: bool,
+    ) -> PageWritten {
+        let (slot, created) = match slot {
+            Some(slot) => (slot, false),
+            None => match self.find(group) {
+                Some(slot) => (slot, false),
+                None => (self.create(group), true),
+            },
+        };
+        let record = &mut self.groups[slot.index()];
+        record.flags = record.flags & !SEQUENTIAL | if sequential { SEQUENTIAL } else { 0 };
+        let flag = 1u64 << (bit % 64);
+        let page_hit = match (bit / 64) as usize {
+            0 => {
+                let hit = record.mask & flag != 0;
+                record.mask |= flag;
+                hit
+            }
+            word => {
+                let word = &mut self.extra[slot.index() * self.extra_words + word - 1];
+                let hit = *word & flag != 0;
+                *word |= flag;
+                hit
+            }
+        };
+        if !page_hit {
+            record.pages += 1;
+            self.held_pages += 1;
+            debug_assert!(self.occupancy() <= self.capacity);
+        }
+        PageWritten { slot, page_hit, created }
+    }
+
+    fn create(&mut self, group: GroupId) -> Slot {
+        let busy = self.in_flight.iter().any(|f| f.id == group);
+        let record =
+            Group { id: group.0, mask: 0, pages: 0, pins: 0, flags: if busy { BUSY } else { 0 } };
+        self.withheld_groups += u64::from(busy);
+        let slot = match self.free_slots.pop() {
+            Some(slot) => {
+                self.groups[slot as usize] = record;
+                slot
+            }
+            None => {
+                let slot = self.groups.len();
+                let most = self.capacity as usize;
+                cover(&mut self.groups, slot, record, most);
+                if self.extra_words > 0 {
+                    let last = (slot + 1) * self.extra_words - 1;
+                    cover(&mut self.extra, last, 0, most * self.extra_words);
+                }
+                slot as u32
+            }
+        };
+        let groups = &self.groups;
+        self.index.insert(group.0, slot, |slot| groups[slot as usize].id);
+        Slot(slot)
+    }
+
+    /// Pages of `[first, first + pages)` that are not held.
+    #[must_use]
+    pub fn missing(&self, first: Page, pages: u32) -> u64 {
+        let mut missing = 0;
+        self.for_each_segment(first, pages, |directory, group, bit, length| {
+            missing += match directory.find(group) {
+                None => length,
+                Some(slot) => length - directory.held_in(slot, bit, length),
+            };
+        });
+        missing
+    }
+
+    /// Calls `visit(self, group, first page in group, pages)` for each group of a range.
+    fn for_each_segment(
+        &self,
+        first: Page,
+        pages: u32,
+        mut visit: impl FnMut(&Directory, GroupId, u64, u64),
+    ) {
+        let end = first.0 + u64::from(pages);
+        let mut page = first.0;
+        while page < end {
+            let group = self.group_of(Page(page));
+            let bit = page - self.first_page(group).0;
+            let length = (self.pages_per_group - bit).min(end - page);
+            visit(self, group, bit, length);
+            page += length;
+        }
+    }
+
+    fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
+        (bit..bit + length).filter(|&b| self.holds(slot, b)).count() as u64
+    }
+
+    /// Reserves space for `missing` pages of an append, and keeps the groups of the range that
+    /// are held from being picked until [`Directory::unreserve`].
+    pub fn reserve(&mut self, missing: u64, first: Page, pages: u32) -> Vec<Slot> {
+        self.reserved_pages += missing;
+        assert!(self.occupancy() <= self.capacity, "admitted more than fits");
+        let mut pinned = Vec::new();
+        self.for_each_segment(first, pages, |directory, group, _, _| {
+            pinned.extend(directory.find(group));
+        });
+        for slot in &pinned {
+            let was_free = self.may_pick(*slot);
+            let group = &mut self.groups[slot.index()];
+            group.pins = group.pins.checked_add(1).expect("under 256 appends on one group");
+            self.withheld_groups += u64::from(was_free);
+        }
+        pinned
+    }
+
+    /// Takes back a reservation, just before its pages are written.
+    pub fn unreserve(&mut self, missing: u64, pinned: &[Slot]) {
+        self.reserved_pages -= missing;
+        for slot in pinned {
+            self.groups[slot.index()].pins -= 1;
+            self.withheld_groups -= u64::from(self.may_pick(*slot));
+        }
+    }
+
+    /// How many appends may still pin the groups of a range before [`Directory::reserve`] would
+    /// have to refuse.
+    #[must_use]
+    pub fn can_pin(&self, first: Page, pages: u32) -> bool {
+        let mut can = true;
+        self.for_each_segment(first, pages, |directory, group, _, _| {
+            let pins = directory.find(group).map_or(0, |slot| directory.groups[slot.index()].pins);
+            can &= pins < u8::MAX;
+        });
+        can
+    }
+
+    /// Takes a group out for destage: it leaves its slot, its pages stay in flight. The mask of
+    /// its pages is put into `mask`, bit i = page i of the group. Returns its pages.
+    pub fn begin_destage(&mut self, slot: Slot, mask: &mut Vec<u64>) -> u64 {
+        assert!(self.may_pick(slot), "picked a group that may not be picked");
+        mask.clear();
+        mask.extend((0..=self.extra_words).map(|word| self.word(slot, word)));
+        let group = self.groups[slot.index()];
+        let groups = &self.groups;
+        self.index.remove(group.id, |slot| groups[slot as usize].id);
+        let from = slot.index() * self.extra_words;
+        self.extra[from..from + self.extra_words].fill(0);
+        self.free_slots.push(slot.0);
+        let pages = u64::from(group.pages);
+        self.held_pages -= pages;
+        self.in_flight_pages += pages;
+        let mut own = self.spare_masks.pop().unwrap_or_default();
+        own.clone_from(mask);
+        self.in_flight.push(InFlight { id: GroupId(group.id), mask: own });
+        pages
+    }
+
+    /// The destage of the pages in `mask` is complete: their space is free. Returns how many.
+    ///
+    /// # Panics
+    /// If those pages were not in flight: a page destaged twice.
+    pub fn release(&mut self, group: GroupId, mask: &[u64]) -> u64 {
+        let index = self.in_flight.iter().position(|f| f.id == group).expect("group in flight");
+        let entry = &mut self.in_flight[index];
+        let mut pages = 0;
+        for (have, gone) in entry.mask.iter_mut().zip(mask) {
+            assert!(*have & gone == *gone, "a page was destaged twice");
+            *have &= !gone;
+            pages += u64::from(gone.count_ones());
+        }
+        self.in_flight_pages -= pages;
+        if entry.mask.iter().all(|w| *w == 0) {
+            let entry = self.in_flight.swap_remove(index);
+            self.spare_masks.push(entry.mask);
+            if let Some(slot) = self.find(group) {
+                self.groups[slot.index()].flags &= !BUSY;
+                self.withheld_groups -= u64::from(self.may_pick(slot));
+            }
+        }
+        pages
+    }
+
+    /// First and last page of the range that is neither held nor in flight; `None` if all are.
+    #[must_use]
+    pub fn missing_span(&self, first: Page, pages: u32) -> Option<(Page, Page)> {
+        let mut span: Option<(Page, Page)> = None;
+        self.for_each_segment(first, pages, |directory, group, bit, length| {
+            let slot = directory.find(group);
+            let flying = directory.in_flight.iter().find(|f| f.id == group);
+            for b in bit..bit + length {
+                let held = slot.is_some_and(|slot| directory.holds(slot, b));
+                let flies =
+                    || flying.is_some_and(|f| f.mask[(b / 64) as usize] >> (b % 64) & 1 == 1);
+                if !held && !flies() {
+                    let page = directory.first_page(group).offset(b);
+                    span = Some((span.map_or(page, |s| s.0), page));
+                }
+            }
+        });
+        span
+    }
+
+    /// Slots in use, in no particular order; for checks.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        let free: alloc::collections::BTreeSet<u32> = self.free_slots.iter().copied().collect();
+        (0..self.groups.len() as u32).filter(move |s| !free.contains(s)).map(Slot)
+    }
+}

@@ -1,0 +1,138 @@
+//! What to destage: the policy trait and the table of policies. One file a policy.
+
+mod cscan;
+mod lrw;
+mod ordered;
+mod scan;
+mod stow;
+mod wow;
+
+use crate::nvs::directory::{Directory, Slot};
+use crate::registry::{Choice, ChoiceError, Entry};
+use crate::units::GroupId;
+use alloc::boxed::Box;
+
+/// What a policy may know when it is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyContext {
+    /// NVS size in pages.
+    pub nvs_pages: u64,
+    /// Groups in the volume.
+    pub groups: u64,
+    /// Disks in the array.
+    pub disks: u64,
+    /// Greatest number of destage writes in flight.
+    pub queue_depth: u64,
+    /// High threshold in hundredths of a per cent of the NVS.
+    pub high: u64,
+    /// Low threshold in hundredths of a per cent of the NVS.
+    pub low: u64,
+    /// Whether the array is RAID-10.
+    pub mirrored: bool,
+}
+
+/// One page written into a group, told after the directory has it.
+#[derive(Clone, Copy, Debug)]
+pub struct PageWrite {
+    /// The group's slot.
+    pub slot: Slot,
+    /// The group.
+    pub group: GroupId,
+    /// This page created the group.
+    pub created: bool,
+    /// The group existed before the request that the page belongs to.
+    pub existed: bool,
+    /// The page was held already.
+    pub page_hit: bool,
+    /// The detector calls the page sequential.
+    pub sequential: bool,
+    /// It is the last page of its group.
+    pub last_page: bool,
+}
+
+/// A destage order. It keeps its own state by slot, and hears of every page written and every
+/// group taken.
+pub trait DestagePolicy: Send {
+    /// A page was written.
+    fn on_write(&mut self, write: &PageWrite);
+
+    /// A whole write request was admitted, and all its pages told. Occupancy in pages.
+    fn on_admitted(&mut self, _sequential: bool, _occupancy: u64) {}
+
+    /// Chooses a victim; the policy forgets it at once. The directory still holds it. Only
+    /// called while some group may be picked; `None` if the policy found none.
+    fn pick(&mut self, directory: &Directory) -> Option<Slot>;
+
+    /// The next candidate, as far as the policy knows without deciding.
+    fn candidate(&self, directory: &Directory) -> Option<Slot>;
+
+    /// Pages in the random and in the sequential queue, for policies that have two, and the
+    /// size the sequential one should have.
+    fn queues(&self) -> Option<QueueSizes> {
+        None
+    }
+}
+
+/// Sizes of a two-queue policy, in pages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueSizes {
+    /// |RanQ|.
+    pub random: u64,
+    /// |SeqQ|.
+    pub sequential: u64,
+    /// DesiredSeqQSize.
+    pub desired: f64,
+}
+
+/// A table entry: what the policy is and how to make one.
+pub struct PolicyEntry {
+    /// Name, summary, source, parameters.
+    pub entry: Entry,
+    /// Makes the policy.
+    pub make: fn(&Choice, &PolicyContext) -> Result<Box<dyn DestagePolicy>, ChoiceError>,
+}
+
+/// All destage policies.
+pub const POLICIES: &[PolicyEntry] =
+    &[lrw::ENTRY, cscan::ENTRY, wow::ENTRY, stow::ENTRY, stow::SEQRAN];
+
+/// Parses `name:parameters`.
+///
+/// # Errors
+/// An unknown name or parameter, or a value out of range.
+pub fn choose(text: &str) -> Result<PolicyChoice, ChoiceError> {
+    let entries: alloc::vec::Vec<&'static Entry> = POLICIES.iter().map(|p| &p.entry).collect();
+    let choice = Choice::parse("policy", &entries, text)?;
+    let policy = POLICIES.iter().find(|p| p.entry.name == choice.entry.name);
+    let chosen = PolicyChoice { choice, make: policy.expect("the entry is in the table").make };
+    // Values are checked now, not when the array is known.
+    let context = PolicyContext {
+        nvs_pages: 1024,
+        groups: 1024,
+        disks: 1,
+        queue_depth: 20,
+        high: 9000,
+        low: 8000,
+        mirrored: false,
+    };
+    chosen.build(&context)?;
+    Ok(chosen)
+}
+
+/// A policy chosen with its parameters.
+#[derive(Clone, Debug)]
+pub struct PolicyChoice {
+    /// The entry and values.
+    pub choice: Choice,
+    make: fn(&Choice, &PolicyContext) -> Result<Box<dyn DestagePolicy>, ChoiceError>,
+}
+
+impl PolicyChoice {
+    /// Makes the policy.
+    ///
+    /// # Errors
+    /// A value out of range.
+    pub fn build(&self, context: &PolicyContext) -> Result<Box<dyn DestagePolicy>, ChoiceError> {
+        (self.make)(&self.choice, context)
+    }
+}

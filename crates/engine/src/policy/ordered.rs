@@ -1,0 +1,148 @@
+//! Groups in address order: insert, remove, and the first at or after an address.
+//!
+//! A hierarchy of bitmaps (64-way) over all groups of the volume where that costs at most 8
+//! bytes a page of NVS (or a megabyte), so each operation touches one word a level; a B-tree
+//! where the volume is too large for that.
+
+use crate::units::GroupId;
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const DENSE_BYTES_MIN: u64 = 1 << 20;
+const DENSE_BYTES_PER_PAGE: u64 = 8;
+
+/// An ordered set of groups.
+pub enum OrderedGroups {
+    /// Bitmaps, leaves first; each further level has a bit for each word of the one below.
+    Dense(Vec<Vec<u64>>),
+    /// A B-tree.
+    Sparse(BTreeSet<u64>),
+}
+
+impl OrderedGroups {
+    /// An empty set over groups `0..groups` for an NVS of `nvs_pages`.
+    #[must_use]
+    pub fn new(groups: u64, nvs_pages: u64) -> OrderedGroups {
+        if groups / 8 > (nvs_pages * DENSE_BYTES_PER_PAGE).max(DENSE_BYTES_MIN) {
+            return OrderedGroups::Sparse(BTreeSet::new());
+        }
+        let mut levels = Vec::new();
+        let mut words = groups.div_ceil(64).max(1) as usize;
+        loop {
+            levels.push(vec![0u64; words]);
+            if words == 1 {
+                return OrderedGroups::Dense(levels);
+            }
+            words = words.div_ceil(64);
+        }
+    }
+
+    /// Adds a group.
+    pub fn insert(&mut self, group: GroupId) {
+        match self {
+            OrderedGroups::Sparse(set) => {
+                set.insert(group.0);
+            }
+            OrderedGroups::Dense(levels) => {
+                let mut at = group.0;
+                for level in levels {
+                    let word = &mut level[(at >> 6) as usize];
+                    let was = *word;
+                    *word |= 1 << (at & 63);
+                    if was != 0 {
+                        return;
+                    }
+                    at >>= 6;
+                }
+            }
+        }
+    }
+
+    /// Takes a group out.
+    pub fn remove(&mut self, group: GroupId) {
+        match self {
+            OrderedGroups::Sparse(set) => {
+                set.remove(&group.0);
+            }
+            OrderedGroups::Dense(levels) => {
+                let mut at = group.0;
+                for level in levels {
+                    let word = &mut level[(at >> 6) as usize];
+                    *word &= !(1 << (at & 63));
+                    if *word != 0 {
+                        return;
+                    }
+                    at >>= 6;
+                }
+            }
+        }
+    }
+
+    /// The lowest group not below `from`.
+    fn at_or_after(&self, from: u64) -> Option<GroupId> {
+        match self {
+            OrderedGroups::Sparse(set) => set.range(from..).next().copied().map(GroupId),
+            OrderedGroups::Dense(levels) => {
+                let mut at = from;
+                for (height, level) in levels.iter().enumerate() {
+                    let word = (at >> 6) as usize;
+                    let rest = level.get(word)? & (u64::MAX << (at & 63));
+                    if rest != 0 {
+                        let found = (word as u64) << 6 | u64::from(rest.trailing_zeros());
+                        return Some(GroupId(descend(levels, height, found)));
+                    }
+                    at = (at >> 6) + 1;
+                }
+                None
+            }
+        }
+    }
+
+    /// The lowest group not below `from`, or else the lowest of all.
+    #[must_use]
+    pub fn next(&self, from: u64) -> Option<GroupId> {
+        self.at_or_after(from).or_else(|| if from == 0 { None } else { self.at_or_after(0) })
+    }
+}
+
+fn descend(levels: &[Vec<u64>], height: usize, mut at: u64) -> u64 {
+    for level in levels[..height].iter().rev() {
+        at = at << 6 | u64::from(level[at as usize].trailing_zeros());
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bitmaps_agree_with_a_tree() {
+        const GROUPS: u64 = 300_000;
+        let mut dense = OrderedGroups::new(GROUPS, 1000);
+        assert!(matches!(dense, OrderedGroups::Dense(_)));
+        let mut tree = OrderedGroups::Sparse(BTreeSet::new());
+        let mut state = 7u64;
+        for round in 0..40_000u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Mostly a narrow band, so that groups are met again.
+            let span = if round % 3 == 0 { GROUPS } else { 500 };
+            let group = GroupId((state >> 33) % span);
+            if state >> 62 == 0 {
+                dense.remove(group);
+                tree.remove(group);
+            } else if round % 7 == 0 {
+                dense.insert(group);
+                tree.insert(group);
+            }
+            assert_eq!(dense.next(group.0), tree.next(group.0));
+        }
+        for set in [&mut dense, &mut tree] {
+            while let Some(group) = set.next(GROUPS / 2) {
+                set.remove(group);
+            }
+            assert_eq!(set.next(0), None);
+        }
+    }
+}

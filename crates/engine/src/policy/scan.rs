@@ -1,0 +1,62 @@
+//! One ring of groups in address order with a pointer and a counter a group: what CSCAN, WOW and
+//! both queues of STOW are made of.
+//!
+//! The pointer is an address: the next candidate is the lowest group not below it, wrapping;
+//! after looking at group g the pointer is g + 1 (semantics, section 3).
+
+use super::ordered::OrderedGroups;
+use crate::nvs::directory::{Directory, Slot};
+use crate::units::GroupId;
+
+/// A ring with a destage pointer.
+pub struct Ring {
+    groups: OrderedGroups,
+    pointer: u64,
+    count: u64,
+}
+
+impl Ring {
+    /// An empty ring over `groups` groups for an NVS of `nvs_pages`.
+    pub fn new(groups: u64, nvs_pages: u64) -> Ring {
+        Ring { groups: OrderedGroups::new(groups, nvs_pages), pointer: 0, count: 0 }
+    }
+
+    /// A group was created.
+    pub fn insert(&mut self, group: GroupId) {
+        self.groups.insert(group);
+        self.count += 1;
+    }
+
+    /// The next candidate, whatever its counter says.
+    pub fn candidate(&self, directory: &Directory) -> Option<Slot> {
+        let group = self.groups.next(self.pointer)?;
+        Some(directory.find(group).expect("a ring's group is held"))
+    }
+
+    /// Scans for a victim and takes it out of the ring: a group whose counter is 0, while those
+    /// it passes over are counted down. Gives up after `laps` laps.
+    pub fn take(
+        &mut self,
+        directory: &Directory,
+        laps: u64,
+        counter: &mut [u8],
+        mask: u8,
+    ) -> Option<(GroupId, Slot)> {
+        for _ in 0..self.count.saturating_mul(laps) {
+            let group = self.groups.next(self.pointer).expect("the ring is not empty");
+            let slot = directory.find(group).expect("a ring's group is held");
+            self.pointer = group.0 + 1;
+            if !directory.may_pick(slot) {
+                continue;
+            }
+            let counter = &mut counter[slot.index()];
+            if *counter & mask == 0 {
+                self.groups.remove(group);
+                self.count -= 1;
+                return Some((group, slot));
+            }
+            *counter -= 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,245 @@
+//! STOW: two WOW-like rings, for random and for sequential data, with hysteresis between them
+//! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
+
+use super::scan::Ring;
+use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry, QueueSizes};
+use crate::bounded::cover;
+use crate::nvs::directory::{Directory, Slot};
+use crate::registry::{Entry, Param};
+use crate::units::GroupId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+const HYSTERESIS: Param = Param {
+    name: "hysteresis",
+    unit: "pages a disk",
+    default: "128",
+    range: "1 to 1000000",
+    help: "HysteresisCount before its bound of an eighth of the threshold gap",
+};
+
+/// The table entry of STOW.
+pub const ENTRY: PolicyEntry = PolicyEntry {
+    entry: Entry {
+        name: "stow",
+        summary: "random and sequential rings, hysteresis, adaptive sizes: order and rate together",
+        source: "STOW (USENIX ATC'09) Algorithms 1 to 3; semantics section 3",
+        params: &[HYSTERESIS],
+    },
+    make: |choice, context| {
+        let hysteresis = choice.number("hysteresis", 1, 1_000_000)?;
+        Ok(Box::new(Stow::new(context, Switching::Hysteresis, hysteresis)))
+    },
+};
+
+/// The table entry of the variant without hysteresis.
+pub const SEQRAN: PolicyEntry = PolicyEntry {
+    entry: Entry {
+        name: "seqran",
+        summary: "STOW's two rings, always destaging from the larger: no hysteresis, no sizes",
+        source: "STOW (USENIX ATC'09) section 3.3.1, Fig. 3; semantics section 3",
+        params: &[],
+    },
+    make: |_, context| Ok(Box::new(Stow::new(context, Switching::Larger, 128))),
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Switching {
+    Hysteresis,
+    Larger,
+}
+
+const RANDOM: usize = 0;
+const SEQUENTIAL: usize = 1;
+const RECENT: u8 = 1;
+const IN_SEQUENTIAL: u8 = 2;
+
+/// What the last decision was and what it was based on.
+struct Decision {
+    queue: usize,
+    destaged: u64,
+    sizes: [u64; 2],
+}
+
+/// Stretches of successive groups picked from SeqQ.
+#[derive(Default)]
+struct Stretch {
+    last: Option<GroupId>,
+    groups: u64,
+}
+
+struct Stow {
+    rings: [Ring; 2],
+    /// Per slot: bit 0 the recency bit, bit 1 whether the group is in SeqQ.
+    state: Vec<u8>,
+    pages: [u64; 2],
+    requests: [u64; 2],
+    desired: f64,
+    desired_set: bool,
+    decision: Option<Decision>,
+    stretch: Stretch,
+    switching: Switching,
+    hysteresis: u64,
+    low_hundredths: u64,
+    disks: f64,
+    queue_depth: u64,
+    nvs_pages: u64,
+    mirrored: bool,
+}
+
+impl Stow {
+    fn new(context: &PolicyContext, switching: Switching, per_disk: u64) -> Stow {
+        let ring = || Ring::new(context.groups, context.nvs_pages);
+        let gap = context.nvs_pages as u128 * u128::from(context.high - context.low);
+        let bound = (gap / (8 * 10_000)) as u64;
+        Stow {
+            rings: [ring(), ring()],
+            state: Vec::new(),
+            pages: [0; 2],
+            requests: [1; 2],
+            desired: 0.0,
+            desired_set: false,
+            decision: None,
+            stretch: Stretch::default(),
+            switching,
+            hysteresis: (per_disk * context.disks).min(bound).max(1),
+            low_hundredths: context.low,
+            disks: context.disks as f64,
+            queue_depth: context.queue_depth,
+            nvs_pages: context.nvs_pages,
+            mirrored: context.mirrored,
+        }
+    }
+
+    fn gap_to_desired(&self) -> f64 {
+        self.pages[SEQUENTIAL] as f64 - self.desired
+    }
+
+    fn create(&mut self, write: &PageWrite) {
+        let slot = write.slot.index();
+        cover(&mut self.state, slot, 0, self.nvs_pages as usize);
+        let queue = usize::from(write.sequential);
+        self.rings[queue].insert(write.group);
+        self.state[slot] = match (write.sequential, write.last_page) {
+            (false, _) => 0,
+            (true, false) => IN_SEQUENTIAL | RECENT,
+            (true, true) => IN_SEQUENTIAL,
+        };
+    }
+
+    /// Algorithm 3, lines 1 to 9.
+    fn decrement(&mut self, write: &PageWrite) {
+        let state = self.state[write.slot.index()];
+        let first_hit = write.existed && state & (IN_SEQUENTIAL | RECENT) == 0;
+        let counts = first_hit && (write.page_hit || !self.mirrored);
+        if counts && self.desired_set && self.gap_to_desired() < self.hysteresis as f64 {
+            self.desired -= 1.0;
+        }
+    }
+
+    fn must_decide(&self) -> bool {
+        self.decision.as_ref().is_none_or(|decision| {
+            let grown = |q: usize| self.pages[q] > decision.sizes[q] + self.hysteresis;
+            decision.destaged >= self.hysteresis || grown(RANDOM) || grown(SEQUENTIAL)
+        })
+    }
+
+    fn current_queue(&mut self) -> usize {
+        if self.switching == Switching::Larger {
+            return usize::from(self.pages[SEQUENTIAL] > self.pages[RANDOM]);
+        }
+        if self.must_decide() {
+            let queue = usize::from(self.pages[SEQUENTIAL] as f64 > self.desired);
+            self.decision = Some(Decision { queue, destaged: 0, sizes: self.pages });
+        }
+        self.decision.as_ref().expect("just made").queue
+    }
+
+    fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
+        self.rings[queue].take(directory, 2, &mut self.state, RECENT)
+    }
+
+    /// Algorithm 3, lines 10 to 19: `group` was picked from SeqQ; sizes still count its pages.
+    fn picked_sequential(&mut self, group: GroupId) {
+        let before = self.stretch.last.replace(group);
+        if before.is_none_or(|last| last.0 + 1 == group.0) {
+            self.stretch.groups += 1;
+            return;
+        }
+        let ended = core::mem::replace(&mut self.stretch.groups, 1);
+        let [random, sequential] = self.pages.map(|p| p as f64);
+        let [random_requests, sequential_requests] = self.requests.map(|r| r as f64);
+        let share = random / (random + sequential).max(1.0);
+        let rightful = random_requests / (random_requests + sequential_requests);
+        if self.desired_set && ended < self.queue_depth && share > rightful {
+            self.desired += self.disks * random / sequential.max(1.0);
+        }
+    }
+}
+
+impl DestagePolicy for Stow {
+    fn on_write(&mut self, write: &PageWrite) {
+        if write.created {
+            self.create(write);
+        } else {
+            self.decrement(write);
+            let state = &mut self.state[write.slot.index()];
+            match (write.sequential, write.last_page) {
+                (true, true) => *state &= !RECENT,
+                (true, false) => *state |= RECENT,
+                (false, _) if write.existed => *state |= RECENT,
+                (false, _) => {}
+            }
+        }
+        if !write.page_hit {
+            let queue = usize::from(self.state[write.slot.index()] & IN_SEQUENTIAL != 0);
+            self.pages[queue] += 1;
+        }
+    }
+
+    fn on_admitted(&mut self, sequential: bool, occupancy: u64) {
+        self.requests[usize::from(sequential)] += 1;
+        let reached = u128::from(occupancy) * 10_000
+            >= u128::from(self.nvs_pages) * u128::from(self.low_hundredths);
+        if !self.desired_set && reached {
+            self.desired_set = true;
+            self.desired = self.pages[SEQUENTIAL] as f64;
+        }
+    }
+
+    fn pick(&mut self, directory: &Directory) -> Option<Slot> {
+        let current = self.current_queue();
+        let (queue, (group, slot)) = match self.take(current, directory) {
+            Some(found) => (current, found),
+            None => (1 - current, self.take(1 - current, directory)?),
+        };
+        if queue == SEQUENTIAL {
+            self.picked_sequential(group);
+        }
+        let pages = directory.pages(slot);
+        self.pages[queue] -= pages;
+        if queue == current
+            && let Some(decision) = &mut self.decision
+        {
+            decision.destaged += pages;
+        }
+        Some(slot)
+    }
+
+    fn candidate(&self, directory: &Directory) -> Option<Slot> {
+        let current = match self.switching {
+            Switching::Larger => usize::from(self.pages[SEQUENTIAL] > self.pages[RANDOM]),
+            Switching::Hysteresis => self.decision.as_ref().map_or(RANDOM, |d| d.queue),
+        };
+        let candidate = |queue: usize| self.rings[queue].candidate(directory);
+        candidate(current).or_else(|| candidate(1 - current))
+    }
+
+    fn queues(&self) -> Option<QueueSizes> {
+        Some(QueueSizes {
+            random: self.pages[RANDOM],
+            sequential: self.pages[SEQUENTIAL],
+            desired: self.desired,
+        })
+    }
+}

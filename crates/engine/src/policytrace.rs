@@ -1,0 +1,171 @@
+//! Replays a text file of writes and destages through one policy, without time: the exact events
+//! of a policy, one line each, and a hash over them (semantics, section 3).
+
+use crate::nvs::directory::Directory;
+use crate::policy::{PolicyChoice, PolicyContext};
+use crate::request::PageRange;
+use crate::sequential::{Detector, DetectorKind};
+use crate::units::{Page, PageCount};
+use crate::writecache::WriteCache;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write;
+
+/// What a replay is configured by; defaults as in semantics section 3.
+#[derive(Clone, Debug)]
+pub struct TraceConfig {
+    /// The policy.
+    pub policy: PolicyChoice,
+    /// NVS pages.
+    pub pages: u64,
+    /// Pages in a group.
+    pub group_pages: u64,
+    /// Disks in the array.
+    pub disks: u64,
+    /// Queue depth in groups, for STOW's stretches.
+    pub queue_depth: u64,
+    /// High threshold in hundredths of a per cent.
+    pub high: u64,
+    /// Low threshold in hundredths of a per cent.
+    pub low: u64,
+    /// Whether the array is RAID-10.
+    pub mirrored: bool,
+    /// Pages after which a stream is sequential.
+    pub seq_threshold: u32,
+}
+
+/// A line that is no event: its number from 1 and what was expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineError {
+    /// Line number, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl core::fmt::Display for LineError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl core::error::Error for LineError {}
+
+const FNV_OFFSET: u64 = 14_695_981_039_346_656_037;
+const FNV_PRIME: u64 = 1_099_511_628_211;
+
+enum Line {
+    Write(PageRange),
+    Destage,
+}
+
+fn parse(text: &str, pages_max: u64) -> Result<Option<Line>, String> {
+    if text.trim().is_empty() || text.starts_with('#') {
+        return Ok(None);
+    }
+    let mut words = text.split_whitespace();
+    match (words.next(), words.next(), words.next(), words.next()) {
+        (Some("D"), None, _, _) => Ok(Some(Line::Destage)),
+        (Some("W"), Some(first), Some(pages), None) => {
+            let (Ok(first), Ok(pages)) = (first.parse::<u64>(), pages.parse::<u64>()) else {
+                return Err(format!(
+                    "expected `W first_page pages` in whole numbers, not `{text}`"
+                ));
+            };
+            if pages == 0 {
+                return Err("a write of 0 pages".into());
+            }
+            if pages > pages_max {
+                return Err(format!("a write of {pages} pages into an NVS of {pages_max}"));
+            }
+            if first.checked_add(pages).is_none() {
+                return Err(format!("page {first} is too large"));
+            }
+            Ok(Some(Line::Write(PageRange::new(Page(first), pages as u32))))
+        }
+        _ => Err(format!("expected `W first_page pages` or `D`, not `{text}`")),
+    }
+}
+
+struct Replay {
+    cache: WriteCache,
+    mask: Vec<u64>,
+    output: String,
+}
+
+impl Replay {
+    fn destage(&mut self) {
+        let Some(picked) = self.cache.pick(&mut self.mask) else {
+            self.output.push_str("D -\n");
+            return;
+        };
+        self.cache.directory.release(picked.group, &self.mask);
+        let _ = write!(self.output, "D {} {} ", picked.group, picked.pages);
+        let mut words = self.mask.iter().rev().skip_while(|word| **word == 0);
+        if let Some(word) = words.next() {
+            let _ = write!(self.output, "{word:x}");
+        }
+        for word in words {
+            let _ = write!(self.output, "{word:016x}");
+        }
+        self.output.push('\n');
+    }
+
+    fn write(&mut self, range: PageRange) {
+        let classified = self.cache.classify(range);
+        while self.cache.directory.missing(range.first, range.pages)
+            > self.cache.directory.free_pages()
+        {
+            self.destage();
+        }
+        let admitted = self.cache.admit(range, classified);
+        let (hits, groups) = (admitted.page_hits, admitted.group_hits);
+        let _ = writeln!(self.output, "W {hits} {groups} {}", admitted.new_pages);
+    }
+}
+
+/// Replays the text and returns the whole output.
+///
+/// # Errors
+/// The first line that is no event.
+///
+/// # Panics
+/// If the configuration was not checked: no pages, or a policy parameter out of range.
+pub fn replay(text: &str, config: &TraceConfig) -> Result<String, LineError> {
+    let mut lines = Vec::new();
+    let mut last_page = 0;
+    for (number, text) in text.lines().enumerate() {
+        let line =
+            parse(text, config.pages).map_err(|problem| LineError { line: number + 1, problem })?;
+        if let Some(Line::Write(range)) = &line {
+            last_page = last_page.max(range.end().0);
+        }
+        lines.extend(line);
+    }
+    let policy = config.policy.build(&PolicyContext {
+        nvs_pages: config.pages,
+        groups: last_page / config.group_pages + 1,
+        disks: config.disks,
+        queue_depth: config.queue_depth,
+        high: config.high,
+        low: config.low,
+        mirrored: config.mirrored,
+    });
+    let detector = Detector::new(DetectorKind::Pages, config.seq_threshold, config.group_pages);
+    let directory = Directory::new(PageCount(config.pages), config.group_pages);
+    let cache = WriteCache::new(directory, detector, policy.expect("a checked policy"));
+    let mut replay = Replay { cache, mask: Vec::new(), output: String::new() };
+    for line in lines {
+        match line {
+            Line::Write(range) => replay.write(range),
+            Line::Destage => replay.destage(),
+        }
+    }
+    let hash = replay
+        .output
+        .bytes()
+        .fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    let _ = writeln!(replay.output, "H {hash:016x}");
+    Ok(replay.output)
+}
