@@ -1,1 +1,28 @@
-//! disk
+//! Mechanical disk models in virtual time: geometry, zones, seek curve, rotation, skew, cache
+//! and in-drive scheduling.
+//!
+//! A [`DiskSpec`] says what a drive is; a [`Disk`] serves operations as that drive would. The
+//! disk has no clock: its user passes the time of each call and finishes each operation when
+//! its completion time has come. All times are integer nanoseconds, so the same calls give the
+//! same times on every machine.
+
+mod cache;
+mod disk;
+mod figures;
+mod geometry;
+mod model;
+mod registry;
+mod seek;
+mod spec;
+mod validate;
+
+pub mod disksim;
+
+pub use disk::{Completed, Disk, DiskOp, Service};
+pub use figures::{Figures, ZoneRate};
+pub use model::{DiskModel, ZoneInfo, seek_curve, zones};
+pub use registry::{find, registry};
+pub use spec::{
+    DiskSpec, HostSpec, Issue, LinearZones, Overhead, ReadAhead, Scheduler, Seek, SeekFit,
+    SeekFormula, SeekTable, SparesPer, SpecError, TrackOrder, WriteBack, ZoneSpec, Zones,
+};

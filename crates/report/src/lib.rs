@@ -2,3 +2,28 @@
 //! JSON, Parquet, SVG, PNG and one-file HTML.
 
 pub mod model;
+pub mod plot;
+
+mod charts;
+mod columns;
+mod format;
+mod html;
+mod metric;
+mod parquet;
+mod table;
+mod text;
+mod view;
+mod write;
+
+pub use charts::plots;
+pub use columns::run_columns;
+pub use format::{Format, UnknownFormat};
+pub use html::{html, plotly_js};
+pub use model::{CompareReport, RunReport};
+pub use parquet::{
+    ParquetError, parquet_compare, parquet_compare_series, parquet_runs, parquet_series,
+};
+pub use plot::{DrawError, PlotFormat, PlotSpec, Scale, draw};
+pub use table::{Cell, Table};
+pub use text::{render_compare, render_run};
+pub use write::{WriteError, write_file};

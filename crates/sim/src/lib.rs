@@ -1,1 +1,14 @@
-//! sim
+//! Driver 1: the engine in virtual time on modelled disks.
+//!
+//! The simulator does what the controller says: NVS appends take a fixed time (none by default),
+//! disk commands go to [`destage_disk::Disk`] models, host requests come from a
+//! [`destage_workload`] source. One run uses one thread; comparisons use all processors.
+
+pub mod compare;
+pub mod estimate;
+pub mod experiment;
+pub mod findings;
+pub mod measure;
+pub mod options;
+pub mod simulator;
+pub mod sources;

@@ -84,12 +84,15 @@ pub struct QueueSizes {
     pub desired: f64,
 }
 
+/// A policy made, or why not.
+pub type Made = Result<Box<dyn DestagePolicy>, ChoiceError>;
+
 /// A table entry: what the policy is and how to make one.
 pub struct PolicyEntry {
     /// Name, summary, source, parameters.
     pub entry: Entry,
     /// Makes the policy.
-    pub make: fn(&Choice, &PolicyContext) -> Result<Box<dyn DestagePolicy>, ChoiceError>,
+    pub make: fn(&Choice, &PolicyContext) -> Made,
 }
 
 /// All destage policies.
@@ -124,7 +127,7 @@ pub fn choose(text: &str) -> Result<PolicyChoice, ChoiceError> {
 pub struct PolicyChoice {
     /// The entry and values.
     pub choice: Choice,
-    make: fn(&Choice, &PolicyContext) -> Result<Box<dyn DestagePolicy>, ChoiceError>,
+    make: fn(&Choice, &PolicyContext) -> Made,
 }
 
 impl PolicyChoice {
@@ -132,7 +135,7 @@ impl PolicyChoice {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn build(&self, context: &PolicyContext) -> Result<Box<dyn DestagePolicy>, ChoiceError> {
+    pub fn build(&self, context: &PolicyContext) -> Made {
         (self.make)(&self.choice, context)
     }
 }

@@ -2,9 +2,9 @@
 //! a sequence under way is finished at a slow steady rate.
 
 use super::{
-    HIGH, LOW, RateEntry, RateScheme, RateView, SEQUENTIAL_DEPTH, Thresholds, linear_depth,
+    HIGH, LOW, Made, RateEntry, RateScheme, RateView, SEQUENTIAL_DEPTH, Thresholds, linear_depth,
 };
-use crate::registry::{Choice, ChoiceError, Entry};
+use crate::registry::{Choice, Entry};
 use alloc::boxed::Box;
 
 /// The table entry.
@@ -29,7 +29,7 @@ pub const WITH_SEQUENTIAL: RateEntry = RateEntry {
     make: |choice, _| make(choice, true),
 };
 
-fn make(choice: &Choice, sequential: bool) -> Result<Box<dyn RateScheme>, ChoiceError> {
+fn make(choice: &Choice, sequential: bool) -> Made {
     Ok(Box::new(Linear { thresholds: Thresholds::read(choice)?, sequential }))
 }
 

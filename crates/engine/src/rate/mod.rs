@@ -103,12 +103,15 @@ pub trait RateScheme: Send {
     }
 }
 
+/// A scheme made, or why not.
+pub type Made = Result<Box<dyn RateScheme>, ChoiceError>;
+
 /// A table entry.
 pub struct RateEntry {
     /// Name, summary, source, parameters.
     pub entry: Entry,
     /// Makes the scheme for an NVS of so many pages.
-    pub make: fn(&Choice, u64) -> Result<Box<dyn RateScheme>, ChoiceError>,
+    pub make: fn(&Choice, u64) -> Made,
 }
 
 /// All rate schemes.
@@ -139,7 +142,7 @@ pub fn choose(text: &str) -> Result<RateChoice, ChoiceError> {
 pub struct RateChoice {
     /// The entry and values.
     pub choice: Choice,
-    make: fn(&Choice, u64) -> Result<Box<dyn RateScheme>, ChoiceError>,
+    make: fn(&Choice, u64) -> Made,
 }
 
 impl RateChoice {
@@ -147,7 +150,7 @@ impl RateChoice {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn build(&self, nvs_pages: u64) -> Result<Box<dyn RateScheme>, ChoiceError> {
+    pub fn build(&self, nvs_pages: u64) -> Made {
         (self.make)(&self.choice, nvs_pages)
     }
 }

@@ -1,0 +1,138 @@
+//! `destage compare`: several policies on identical input.
+
+use super::{format, text};
+use crate::args::set_given;
+use crate::failure::Failure;
+use crate::output::Outputs;
+use crate::progress;
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use destage_engine::policy::POLICIES;
+use destage_report::PlotFormat;
+use destage_report::model::CompareReport;
+use destage_sim::compare::Comparison;
+use destage_sim::experiment::Experiment;
+use destage_sim::options::OPTIONS;
+use destage_sim::sources::make_source;
+use std::path::Path;
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
+    let comparison = comparison(matches)?;
+    let outputs = Outputs::for_compare(matches.get_many("out").unwrap_or_default())?;
+    let plots = text(matches, "plots").map(Path::new);
+    if let Some(directory) = plots {
+        std::fs::create_dir_all(directory).map_err(|error| {
+            Failure::failed(format!("{}: cannot be made: {error}", directory.display()))
+        })?;
+        crate::output::check_writable(&directory.join("plot"))?;
+    }
+    let threads = match matches.get_one::<u64>("threads") {
+        Some(threads) => *threads as usize,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let bar = progress::bar("runs");
+    let report = comparison.run(threads, &make_source, &|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    outputs.write_compare(&report)?;
+    if let Some(directory) = plots {
+        write_plots(directory, &report, text(matches, "plot-format") == Some("png"))?;
+    }
+    Ok(destage_report::render_compare(&report, format(matches)))
+}
+
+fn write_plots(directory: &Path, report: &CompareReport, png: bool) -> Result<(), Failure> {
+    let (format, extension) =
+        if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
+    for (name, spec) in destage_report::plots(report) {
+        let bytes = destage_report::draw(&spec, format).map_err(Failure::failed)?;
+        destage_report::write_file(&directory.join(format!("{name}.{extension}")), &bytes)?;
+    }
+    Ok(())
+}
+
+/// The comparison from an experiment file, if any, and the flags, which win.
+fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
+    let mut experiment = match text(matches, "experiment") {
+        Some(path) => Experiment::read(Path::new(path))?,
+        None => Experiment::default(),
+    };
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if given("policies") || experiment.policies.is_empty() {
+        experiment.policies = split_policies(text(matches, "policies").expect("default"));
+    }
+    if let Some(sweep) = text(matches, "sweep") {
+        experiment.sweep = Some(destage_sim::experiment::parse_sweep(sweep)?);
+    }
+    if let Some(title) = text(matches, "title") {
+        experiment.title = Some(title.to_string());
+    }
+    for (name, field) in [("seeds", &mut experiment.seeds), ("seeds-max", &mut experiment.seeds_max)]
+    {
+        if given(name) {
+            *field = matches.get_one::<u32>(name).copied();
+        }
+    }
+    if let Some(percent) = matches.get_one::<f64>("ci") {
+        if !(*percent > 0.0) {
+            return Err(Failure::usage(format!("--ci takes a percentage above 0, not {percent}")));
+        }
+        experiment.confidence_percent = Some(*percent);
+    }
+    if given("at-ms") || experiment.at_ms.is_empty() {
+        experiment.at_ms = levels(text(matches, "at-ms").expect("default"))?;
+    }
+    let mut base = experiment.options()?;
+    set_given(matches, &mut base)?;
+    Ok(experiment.comparison(base, command_line(matches)))
+}
+
+fn levels(text: &str) -> Result<Vec<f64>, Failure> {
+    let parse = |part: &str| part.trim().parse::<f64>().ok().filter(|ms| *ms > 0.0);
+    let levels: Option<Vec<f64>> = text.split(',').map(parse).collect();
+    levels.ok_or_else(|| Failure::usage(format!("--at-ms takes times in ms as 10,20, not `{text}`")))
+}
+
+/// Splits at commas, but keeps a policy's own parameters with it.
+fn split_policies(text: &str) -> Vec<String> {
+    let is_policy = |part: &str| {
+        let name = part.split(':').next().unwrap_or(part);
+        POLICIES.iter().any(|p| p.entry.name == name)
+    };
+    let mut policies: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match policies.last_mut() {
+            Some(last) if last.contains(':') && !is_policy(part) => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => policies.push(part.to_string()),
+        }
+    }
+    policies
+}
+
+/// The command that makes the report again: the flags given, in order of their names.
+fn command_line(matches: &ArgMatches) -> String {
+    let mut line = String::from("destage compare");
+    let own = ["experiment", "policies", "sweep", "seeds", "ci", "seeds-max", "at-ms", "title"];
+    for name in own.into_iter().chain(OPTIONS.iter().map(|o| o.name)) {
+        let known = matches.try_contains_id(name).is_ok();
+        if !known || matches.value_source(name) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        for value in matches.get_raw(name).into_iter().flatten() {
+            let value = value.to_string_lossy();
+            let plain = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.,:/=%+".contains(c));
+            line.push_str(&format!(" --{name} "));
+            match plain && !value.is_empty() {
+                true => line.push_str(&value),
+                false => line.push_str(&format!("'{}'", value.replace('\'', "'\\''"))),
+            }
+        }
+    }
+    line
+}

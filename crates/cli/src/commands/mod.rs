@@ -1,0 +1,42 @@
+//! One file a command; each returns the text for standard output.
+
+mod compare;
+mod disks;
+mod policies;
+mod policy_trace;
+mod sim;
+mod trace;
+
+use crate::failure::Failure;
+use clap::ArgMatches;
+use destage_report::Format;
+
+/// Runs the command asked for.
+pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
+    match matches.subcommand() {
+        Some(("sim", matches)) => sim::run(matches),
+        Some(("compare", matches)) => compare::run(matches),
+        Some(("policies", matches)) => Ok(policies::run(matches)),
+        Some(("disks", matches)) => disks::run(matches),
+        Some(("trace", matches)) => trace::run(matches),
+        Some(("policy-trace", matches)) => policy_trace::run(matches),
+        Some(("completions", matches)) => {
+            let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut crate::args::command(), "destage", &mut script);
+            Ok(String::from_utf8_lossy(&script).into_owned())
+        }
+        _ => unreachable!("clap requires a command"),
+    }
+}
+
+/// The `--format` asked for.
+fn format(matches: &ArgMatches) -> Format {
+    let text = matches.get_one::<String>("format").map_or("table", String::as_str);
+    text.parse().expect("clap has checked it")
+}
+
+/// A string argument, if given.
+fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+    matches.get_one::<String>(name).map(String::as_str)
+}

@@ -1,0 +1,46 @@
+//! `destage sim`: one run.
+
+use super::{format, text};
+use crate::args::run_options;
+use crate::failure::Failure;
+use crate::output::{Outputs, check_writable, plot_format};
+use crate::progress;
+use clap::ArgMatches;
+use destage_report::model::{CompareReport, Point};
+use destage_sim::compare::run_one;
+use destage_sim::sources::make_source;
+use std::path::Path;
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
+    let options = run_options(matches)?;
+    let outputs = Outputs::for_run(matches.get_many("out").unwrap_or_default())?;
+    let plot = text(matches, "plot").map(Path::new);
+    let series = text(matches, "series").map(Path::new);
+    for path in plot.iter().chain(&series) {
+        check_writable(path)?;
+    }
+    let plot = plot.map(|path| plot_format(path).map(|format| (path, format))).transpose()?;
+    let label = options.get("policy").to_string();
+    let spinner = progress::spinner("simulating");
+    let report = run_one(&label, &options, &make_source)?;
+    spinner.finish_and_clear();
+    outputs.write_run(&report)?;
+    if let Some(path) = series {
+        let bytes = destage_report::parquet_series(&report).map_err(Failure::failed)?;
+        destage_report::write_file(path, &bytes)?;
+    }
+    let rendered = destage_report::render_run(&report, format(matches));
+    if let Some((path, format)) = plot {
+        let points = vec![Point { variant: label, runs: vec![report], ..Point::default() }];
+        let compare = CompareReport { points, ..CompareReport::default() };
+        let plots = destage_report::plots(&compare);
+        let (_, spec) = plots
+            .iter()
+            .find(|(name, _)| name.starts_with("occupancy"))
+            .ok_or_else(|| Failure::failed("the run has no occupancy series to draw"))?;
+        let bytes = destage_report::draw(spec, format).map_err(Failure::failed)?;
+        destage_report::write_file(path, &bytes)?;
+    }
+    Ok(rendered)
+}

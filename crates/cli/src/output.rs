@@ -1,0 +1,104 @@
+//! Results into files, by extension; checked before the work begins, written whole or not at all.
+
+use crate::failure::Failure;
+use destage_report::model::{CompareReport, RunReport};
+use destage_report::{Format, PlotFormat};
+use std::path::{Path, PathBuf};
+
+/// The output paths of a command, each known to be writable when the work began.
+pub struct Outputs {
+    paths: Vec<PathBuf>,
+}
+
+/// Extensions understood for a comparison.
+const COMPARE: &[&str] = &["html", "json", "csv", "txt", "parquet"];
+/// Extensions understood for a run.
+const RUN: &[&str] = &["json", "csv", "txt", "parquet"];
+
+impl Outputs {
+    /// Checks the extensions of `--out` paths and that each can be written.
+    pub fn for_compare<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
+        Outputs::checked(paths, COMPARE)
+    }
+
+    /// The same for one run.
+    pub fn for_run<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
+        Outputs::checked(paths, RUN)
+    }
+
+    fn checked<'a>(
+        paths: impl Iterator<Item = &'a String>,
+        known: &[&str],
+    ) -> Result<Outputs, Failure> {
+        let paths: Vec<PathBuf> = paths.map(PathBuf::from).collect();
+        for path in &paths {
+            if !known.contains(&extension(path)) {
+                return Err(Failure::usage(format!(
+                    "--out {}: the extension says the format; known: {}",
+                    path.display(),
+                    known.join(", ")
+                )));
+            }
+            check_writable(path)?;
+        }
+        Ok(Outputs { paths })
+    }
+
+    /// Writes a comparison to every path.
+    pub fn write_compare(&self, report: &CompareReport) -> Result<(), Failure> {
+        for path in &self.paths {
+            let bytes = match extension(path) {
+                "html" => destage_report::html(report).into_bytes(),
+                "json" => destage_report::render_compare(report, Format::Json).into_bytes(),
+                "csv" => destage_report::render_compare(report, Format::Csv).into_bytes(),
+                "parquet" => {
+                    let runs: Vec<&RunReport> =
+                        report.points.iter().flat_map(|p| &p.runs).collect();
+                    destage_report::parquet_runs(&runs).map_err(Failure::failed)?
+                }
+                _ => destage_report::render_compare(report, Format::Table).into_bytes(),
+            };
+            destage_report::write_file(path, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a run to every path.
+    pub fn write_run(&self, report: &RunReport) -> Result<(), Failure> {
+        for path in &self.paths {
+            let bytes = match extension(path) {
+                "json" => destage_report::render_run(report, Format::Json).into_bytes(),
+                "csv" => destage_report::render_run(report, Format::Csv).into_bytes(),
+                "parquet" => destage_report::parquet_runs(&[report]).map_err(Failure::failed)?,
+                _ => destage_report::render_run(report, Format::Table).into_bytes(),
+            };
+            destage_report::write_file(path, &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+fn extension(path: &Path) -> &str {
+    path.extension().and_then(|e| e.to_str()).unwrap_or("")
+}
+
+/// Whether a file could be made here: a temporary one is, and taken away again.
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::failed(format!("{}: is a directory", path.display())));
+    }
+    let mut probe = path.as_os_str().to_os_string();
+    probe.push(format!(".{}.tmp", std::process::id()));
+    std::fs::write(&probe, b"")
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|error| Failure::failed(format!("{}: cannot be written: {error}", path.display())))
+}
+
+/// The plot format of a path's extension.
+pub fn plot_format(path: &Path) -> Result<PlotFormat, Failure> {
+    match extension(path) {
+        "svg" => Ok(PlotFormat::Svg),
+        "png" => Ok(PlotFormat::Png),
+        _ => Err(Failure::usage(format!("{}: a plot ends in .svg or .png", path.display()))),
+    }
+}

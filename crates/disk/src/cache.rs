@@ -1,0 +1,346 @@
+//! The drive's own buffer: read-ahead segments and a write-back cache.
+//!
+//! What the drive does on its own while idle is worked out when the next command starts: the
+//! medium's time between then and the last command is filled with read-ahead, or with writing
+//! what was acknowledged early.
+
+use destage_engine::units::{Duration, Instant};
+
+use crate::disk::{DiskOp, Head};
+use crate::model::DiskModel;
+use crate::spec::{DiskSpec, ReadAhead, WriteBack};
+
+/// Addresses held: `first` up to, not including, `end`.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    first: u64,
+    end: u64,
+}
+
+impl Extent {
+    fn of(op: &DiskOp) -> Extent {
+        Extent { first: op.lbn, end: op.lbn + u64::from(op.sectors) }
+    }
+
+    fn sectors(self) -> u64 {
+        self.end - self.first
+    }
+
+    fn holds(self, other: Extent) -> bool {
+        self.first <= other.first && other.end <= self.end
+    }
+
+    fn touches(self, other: Extent) -> bool {
+        self.first <= other.end && other.first <= self.end
+    }
+
+    fn overlaps(self, other: Extent) -> bool {
+        self.first < other.end && other.first < self.end
+    }
+}
+
+/// The read-ahead under way: it fills the most recently used segment.
+#[derive(Clone, Copy, Debug)]
+struct Ahead {
+    begin: Instant,
+    from: u64,
+    limit: u64,
+}
+
+/// What was acknowledged and is to be written.
+#[derive(Clone, Copy, Debug)]
+struct Dirty {
+    extent: Extent,
+    since: Instant,
+}
+
+/// The buffer of one drive.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache {
+    read: Option<ReadAhead>,
+    write: Option<WriteBack>,
+    /// Most recently used last.
+    segments: Vec<Extent>,
+    ahead: Option<Ahead>,
+    dirty: Vec<Dirty>,
+    /// When the medium is done with the last command or background write.
+    medium_free: Instant,
+}
+
+impl Cache {
+    /// None if the spec has neither kind.
+    pub(crate) fn new(spec: &DiskSpec) -> Option<Cache> {
+        if spec.read_ahead.is_none() && spec.write_back.is_none() {
+            return None;
+        }
+        Some(Cache {
+            read: spec.read_ahead,
+            write: spec.write_back,
+            segments: Vec::new(),
+            ahead: None,
+            dirty: Vec::new(),
+            medium_free: Instant::ZERO,
+        })
+    }
+
+    pub(crate) fn dirty_sectors(&self) -> u64 {
+        self.dirty.iter().map(|d| d.extent.sectors()).sum()
+    }
+
+    /// Does the background writes that begin before `now`.
+    pub(crate) fn catch_up(&mut self, model: &DiskModel, head: &mut Head, now: Instant) {
+        while let Some(since) = self.dirty.iter().map(|d| d.since).min() {
+            let begin = since.max(self.medium_free);
+            if begin >= now {
+                return;
+            }
+            self.write_nearest(model, head, begin);
+        }
+    }
+
+    /// Writes everything; the time it is done.
+    pub(crate) fn flush(&mut self, model: &DiskModel, head: &mut Head, now: Instant) -> Instant {
+        while !self.dirty.is_empty() {
+            let begin = now.max(self.medium_free);
+            self.write_nearest(model, head, begin);
+        }
+        now.max(self.medium_free)
+    }
+
+    /// Writes the dirty extent that the head reaches first.
+    fn write_nearest(&mut self, model: &DiskModel, head: &mut Head, begin: Instant) {
+        self.stop_ahead(model, head, begin);
+        let angle = model.revolution.angle(begin.0);
+        let cost = |d: &Dirty| {
+            let at = model.position(head, angle, d.extent.first, true);
+            at.seek_ns + at.rotation_ns
+        };
+        let ready = (0..self.dirty.len()).filter(|&i| self.dirty[i].since <= begin);
+        let Some(index) = ready.min_by_key(|&i| cost(&self.dirty[i])) else { return };
+        let dirty = self.dirty.remove(index);
+        let approach_ns = u64::from(cost(&dirty));
+        let mut media_ns = 0;
+        if let Some(last) = model.stream(dirty.extent.first, dirty.extent.sectors()).last() {
+            media_ns = last.end_ns;
+            head.place = last.place;
+        }
+        (head.next_lbn, head.write) = (dirty.extent.end, true);
+        self.medium_free = begin + Duration(approach_ns + media_ns);
+    }
+
+    /// Whether the buffer can serve a command without the heads being sent for it.
+    pub(crate) fn serves(&self, model: &DiskModel, op: &DiskOp, now: Instant) -> bool {
+        if op.write {
+            return self.write.is_some_and(|w| op.sectors <= w.capacity_sectors);
+        }
+        let wanted = Extent::of(op);
+        self.dirty.iter().any(|d| d.extent.holds(wanted))
+            || self.segments.iter().any(|s| s.holds(wanted))
+            || self.comes_by(model, wanted, now)
+    }
+
+    /// Whether the read-ahead under way has, or is about to have, all that is wanted.
+    fn comes_by(&self, model: &DiskModel, wanted: Extent, now: Instant) -> bool {
+        let (Some(ahead), Some(segment)) = (self.ahead, self.segments.last()) else {
+            return false;
+        };
+        let fits = self.read.is_some_and(|r| wanted.sectors() <= u64::from(r.segment_sectors));
+        let begun = segment.first <= wanted.first && wanted.first < ahead.limit;
+        let streaming = || self.reached(model, ahead, now) < ahead.limit;
+        fits && begun && (wanted.end <= ahead.limit || streaming())
+    }
+
+    /// Serves a command that [`Cache::serves`] accepted; `ready` is the time after overhead.
+    pub(crate) fn serve(
+        &mut self,
+        model: &DiskModel,
+        head: &mut Head,
+        op: &DiskOp,
+        ready: Instant,
+    ) -> Instant {
+        let bus = Duration(model.bus_ns(op.sectors));
+        if op.write { self.accept(model, head, op, ready) + bus } else { self.hit(model, op, ready, bus) }
+    }
+
+    /// Takes a write in, after making room; the time it is there but for the bus.
+    fn accept(
+        &mut self,
+        model: &DiskModel,
+        head: &mut Head,
+        op: &DiskOp,
+        ready: Instant,
+    ) -> Instant {
+        let capacity = self.write.map_or(0, |w| u64::from(w.capacity_sectors));
+        let mut extent = Extent::of(op);
+        let mut at = ready;
+        while !self.dirty.is_empty() && self.dirty_with(extent) > capacity {
+            let begin = ready.max(self.medium_free);
+            self.write_nearest(model, head, begin);
+            at = self.medium_free.max(ready);
+        }
+        self.forget(model, head, extent, ready);
+        for dirty in &self.dirty {
+            if dirty.extent.touches(extent) {
+                extent.first = extent.first.min(dirty.extent.first);
+                extent.end = extent.end.max(dirty.extent.end);
+            }
+        }
+        self.dirty.retain(|d| !extent.holds(d.extent));
+        self.dirty.push(Dirty { extent, since: at + Duration(model.bus_ns(op.sectors)) });
+        at
+    }
+
+    /// Sectors that would be dirty with one more write.
+    fn dirty_with(&self, extent: Extent) -> u64 {
+        let shared = |d: &Dirty| {
+            let from = d.extent.first.max(extent.first);
+            d.extent.end.min(extent.end).saturating_sub(from)
+        };
+        self.dirty_sectors() + extent.sectors() - self.dirty.iter().map(shared).sum::<u64>()
+    }
+
+    /// Serves a read from the buffer.
+    fn hit(&mut self, model: &DiskModel, op: &DiskOp, ready: Instant, bus: Duration) -> Instant {
+        let wanted = Extent::of(op);
+        let mut done = ready + bus;
+        if self.dirty.iter().any(|d| d.extent.holds(wanted)) {
+            return done;
+        }
+        let held = self.segments.iter().position(|s| s.holds(wanted));
+        let newest = self.segments.len() - 1;
+        if let Some(index) = held.filter(|&index| index != newest || self.ahead.is_none()) {
+            let segment = self.segments.remove(index);
+            self.segments.push(segment);
+            if index != newest {
+                self.ahead = None;
+            }
+            return done;
+        }
+        let Some(mut ahead) = self.ahead else { return done };
+        let read = self.read.expect("read-ahead needs its spec");
+        let limit = (wanted.end + u64::from(read.ahead_sectors)).min(model.sectors);
+        let reached = self.reached(model, ahead, ready);
+        if reached >= ahead.limit && limit > ahead.limit {
+            ahead = self.resume(model, ahead, ready);
+        }
+        ahead.limit = ahead.limit.max(limit);
+        if wanted.end > ahead.from {
+            done = done.max(ahead.begin + self.passed_after(model, ahead, wanted.end));
+        }
+        self.ahead = Some(ahead);
+        self.trim(wanted.end.max(reached), read);
+        done
+    }
+
+    /// The read-ahead going on from where it stopped at its limit.
+    fn resume(&self, model: &DiskModel, stopped: Ahead, now: Instant) -> Ahead {
+        let Some(last) = model.stream(stopped.limit - 1, 1).last() else { return stopped };
+        let at = Head { place: last.place, next_lbn: u64::MAX, write: false };
+        let limit = stopped.limit.min(model.sectors - 1);
+        let approach = model.position(&at, model.revolution.angle(now.0), limit, false);
+        let wait = Duration(u64::from(approach.seek_ns + approach.rotation_ns));
+        Ahead { begin: now + wait, from: stopped.limit, limit: stopped.limit }
+    }
+
+    /// Keeps the newest part of the segment that fits.
+    fn trim(&mut self, end: u64, read: ReadAhead) {
+        if let Some(segment) = self.segments.last_mut() {
+            segment.end = segment.end.max(end);
+            let room = u64::from(read.segment_sectors);
+            segment.first = segment.first.max(segment.end.saturating_sub(room));
+        }
+    }
+
+    /// First address that the read-ahead has not read by `now`.
+    fn reached(&self, model: &DiskModel, ahead: Ahead, now: Instant) -> u64 {
+        let elapsed = now.since(ahead.begin).0;
+        let mut reached = ahead.from;
+        for stretch in model.stream(ahead.from, ahead.limit - ahead.from) {
+            if stretch.end_ns <= elapsed {
+                reached = stretch.lbn + u64::from(stretch.sectors);
+                continue;
+            }
+            let (gone, whole) =
+                (elapsed.saturating_sub(stretch.begin_ns), stretch.end_ns - stretch.begin_ns);
+            return stretch.lbn + gone * u64::from(stretch.sectors) / whole;
+        }
+        reached
+    }
+
+    /// Time from the read-ahead's start until it has read up to an address.
+    fn passed_after(&self, model: &DiskModel, ahead: Ahead, end: u64) -> Duration {
+        let last = model.stream(ahead.from, end - ahead.from).last();
+        Duration(last.map_or(0, |stretch| stretch.end_ns))
+    }
+
+    /// Ends the read-ahead: the segment keeps what was read, the head stays there.
+    fn stop_ahead(&mut self, model: &DiskModel, head: &mut Head, now: Instant) {
+        let Some(ahead) = self.ahead.take() else { return };
+        let reached = self.reached(model, ahead, now);
+        if reached > ahead.from {
+            head.place = model.zones[model.zone_of(reached - 1)].place(reached - 1);
+            if let Some(read) = self.read {
+                self.trim(reached, read);
+            }
+        }
+    }
+
+    /// Drops segments that a write makes stale.
+    fn forget(&mut self, model: &DiskModel, head: &mut Head, written: Extent, now: Instant) {
+        let coming = self.ahead.is_some_and(|a| {
+            Extent { first: a.from, end: a.limit }.overlaps(written)
+        });
+        let newest = self.segments.last().is_some_and(|s| s.overlaps(written));
+        if coming || newest {
+            self.stop_ahead(model, head, now);
+        }
+        self.segments.retain(|s| !s.overlaps(written));
+    }
+
+    /// Makes the medium ready for a command: when it can begin.
+    pub(crate) fn release_medium(
+        &mut self,
+        model: &DiskModel,
+        head: &mut Head,
+        now: Instant,
+    ) -> Instant {
+        let begin = now.max(self.medium_free);
+        self.stop_ahead(model, head, begin);
+        begin
+    }
+
+    /// Notes a command that the medium serves: its last sector passes at `media_done`.
+    pub(crate) fn on_media(
+        &mut self,
+        model: &DiskModel,
+        op: &DiskOp,
+        media_done: Instant,
+        done: Instant,
+    ) {
+        let extent = Extent::of(op);
+        self.medium_free = done;
+        if op.write {
+            self.segments.retain(|s| !s.overlaps(extent));
+            self.drop_dirty(extent);
+            return;
+        }
+        let Some(read) = self.read else { return };
+        let stream = self.segments.iter().position(|s| s.touches(extent) && s.end <= extent.end);
+        let mut segment = extent;
+        if let Some(index) = stream {
+            segment.first = self.segments.remove(index).first.min(extent.first);
+        } else if self.segments.len() >= read.segments as usize {
+            self.segments.remove(0);
+        }
+        self.segments.push(segment);
+        self.trim(extent.end, read);
+        let room = u64::from(read.ahead_sectors.min(read.segment_sectors));
+        let limit = (extent.end + room).min(model.sectors);
+        self.ahead = Some(Ahead { begin: media_done, from: extent.end, limit });
+    }
+
+    /// A write to the medium makes dirty data below it void.
+    fn drop_dirty(&mut self, written: Extent) {
+        self.dirty.retain(|d| !written.holds(d.extent));
+    }
+}

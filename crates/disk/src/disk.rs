@@ -1,0 +1,443 @@
+//! A disk at work: its queue, its scheduler and the time each command takes.
+//!
+//! What a command needs of the geometry is worked out once, when it is submitted; choosing
+//! among the window then takes a table look-up and a few additions for each candidate.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use destage_engine::units::{Duration, Instant};
+
+use crate::cache::Cache;
+use crate::geometry::Place;
+use crate::model::DiskModel;
+use crate::spec::{DiskSpec, Scheduler};
+
+/// A command to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskOp {
+    /// First sector, in sectors of the drive.
+    pub lbn: u64,
+    /// Sectors of the drive; at least 1.
+    pub sectors: u32,
+    /// Writes; else reads.
+    pub write: bool,
+    /// Whatever the user wants back with the completion.
+    pub tag: u64,
+}
+
+/// Where the time of a command went. The sum is completion minus start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Command overhead, and waiting for background writes of the drive's own cache.
+    pub overhead: Duration,
+    /// Seek with head switch and write settling.
+    pub seek: Duration,
+    /// Waiting for the first sector, or for a slow bus to bring what is to be written.
+    pub rotation: Duration,
+    /// From the first sector to completion, with the switches and waits in between.
+    pub transfer: Duration,
+}
+
+impl Service {
+    /// Completion minus start.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.overhead + self.seek + self.rotation + self.transfer
+    }
+}
+
+/// A command that is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The command.
+    pub op: DiskOp,
+    /// Where its time went.
+    pub service: Service,
+    /// The drive's buffer served it.
+    pub cache_hit: bool,
+}
+
+/// A queued command with all that choosing and serving it needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    pub(crate) op: DiskOp,
+    cylinder: u32,
+    head: u32,
+    /// Angle of its first sector.
+    target_ns: u32,
+    /// Overhead it pays in any case.
+    pub(crate) fixed_ns: u32,
+    /// Least time from overhead to first sector that lets a slow bus keep up with a write.
+    hold_ns: u32,
+    /// From its first sector to its last.
+    media_ns: u64,
+    end: Place,
+}
+
+impl Queued {
+    /// First sector after the command.
+    pub(crate) fn end_lbn(&self) -> u64 {
+        self.op.lbn + u64::from(self.op.sectors)
+    }
+}
+
+/// Where the heads are and what they did last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) place: Place,
+    /// Sector after the last command's, `u64::MAX` before the first.
+    pub(crate) next_lbn: u64,
+    pub(crate) write: bool,
+}
+
+/// Time until a command's first sector is under the head.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Approach {
+    pub(crate) overhead_ns: u32,
+    pub(crate) seek_ns: u32,
+    pub(crate) rotation_ns: u32,
+}
+
+impl Approach {
+    fn total_ns(self) -> u32 {
+        self.overhead_ns + self.seek_ns + self.rotation_ns
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct InService {
+    completed: Completed,
+    done: Instant,
+}
+
+/// A disk drive in virtual time.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    model: Arc<DiskModel>,
+    /// What the scheduler sees, in arrival order.
+    window: Vec<Queued>,
+    /// What arrived after the window was full.
+    waiting: VecDeque<Queued>,
+    in_service: Option<InService>,
+    head: Head,
+    cache: Option<Box<Cache>>,
+}
+
+impl Disk {
+    /// A disk of a valid spec, idle, its heads over the first track.
+    #[must_use]
+    pub fn new(spec: &DiskSpec) -> Disk {
+        Disk::with_model(DiskModel::new(spec), spec)
+    }
+
+    /// The same on a model made before, so that several disks share its tables. Only the
+    /// spec's caches are looked at.
+    #[must_use]
+    pub fn with_model(model: Arc<DiskModel>, spec: &DiskSpec) -> Disk {
+        let place = model.zones[0].place(0);
+        Disk {
+            window: Vec::with_capacity(model.window.min(1024)),
+            waiting: VecDeque::new(),
+            in_service: None,
+            head: Head { place, next_lbn: u64::MAX, write: false },
+            cache: Cache::new(spec).map(Box::new),
+            model,
+        }
+    }
+
+    /// Queues a command; does not start it.
+    ///
+    /// # Panics
+    /// If it is empty or passes the end of the disk.
+    #[inline]
+    pub fn submit(&mut self, now: Instant, op: DiskOp) {
+        let _ = now;
+        let model = &*self.model;
+        let end_lbn = op.lbn.saturating_add(u64::from(op.sectors));
+        assert!(op.sectors > 0 && end_lbn <= model.sectors, "bad range: {op:?}");
+        let zone = &model.zones[model.zone_of(op.lbn)];
+        let place = zone.place(op.lbn);
+        let in_track = u64::from(place.sector) + u64::from(op.sectors) <= zone.track.value;
+        let (media_ns, end) = if zone.plain && in_track && end_lbn <= zone.end_lbn {
+            (u64::from(zone.pass_ns(place.slot, op.sectors)), place)
+        } else {
+            let last = model.stream(op.lbn, u64::from(op.sectors)).last();
+            last.map_or((0, place), |stretch| (stretch.end_ns, stretch.place))
+        };
+        let mut fixed_ns = model.fixed_ns[usize::from(op.write)];
+        if self.outstanding() == 0 {
+            fixed_ns += model.idle_ns;
+        }
+        let mut hold_ns = 0;
+        if op.write && model.bus_fraction != 0 {
+            let behind = model.bus_ns(op.sectors).saturating_sub(media_ns);
+            hold_ns = u32::try_from(behind).unwrap_or(u32::MAX).min(1_000_000_000);
+        }
+        let queued = Queued {
+            op,
+            cylinder: place.cylinder,
+            head: place.head,
+            target_ns: zone.angle(place.slot),
+            fixed_ns,
+            hold_ns,
+            media_ns,
+            end,
+        };
+        if self.window.len() < model.window {
+            self.window.push(queued);
+        } else {
+            self.waiting.push_back(queued);
+        }
+    }
+
+    /// Starts a command, chosen by the drive's scheduler among the first `window` queued, and
+    /// returns when it will be done. Nothing starts while one is in service.
+    #[inline]
+    pub fn start(&mut self, now: Instant) -> Option<Instant> {
+        if self.in_service.is_some() || self.window.is_empty() {
+            return None;
+        }
+        if self.cache.is_some() {
+            return Some(self.start_cached(now));
+        }
+        let (index, approach) = self.choose(now);
+        let queued = self.take(index);
+        Some(self.serve(now, now, &queued, approach))
+    }
+
+    /// With a cache: a hit first, wherever it is in the window, else the scheduler's choice.
+    fn start_cached(&mut self, now: Instant) -> Instant {
+        let mut cache = self.cache.take().expect("checked by start");
+        cache.catch_up(&self.model, &mut self.head, now);
+        let seen = if self.model.scheduler == Scheduler::Fcfs { 1 } else { self.window.len() };
+        let hit = (0..seen).find(|&i| cache.serves(&self.model, &self.window[i].op, now));
+        let done = if let Some(index) = hit {
+            let queued = self.take(index);
+            let overhead_ns = queued.fixed_ns + self.command_ns(&queued);
+            let ready = now + Duration(u64::from(overhead_ns));
+            let done = cache.serve(&self.model, &mut self.head, &queued.op, ready);
+            self.head.next_lbn = queued.end_lbn();
+            self.head.write = queued.op.write;
+            let service = Service {
+                overhead: Duration(u64::from(overhead_ns)),
+                transfer: done.since(ready),
+                ..Service::default()
+            };
+            let completed = Completed { op: queued.op, service, cache_hit: true };
+            self.in_service = Some(InService { completed, done });
+            done
+        } else {
+            let begin = cache.release_medium(&self.model, &mut self.head, now);
+            let (index, approach) = self.choose(begin);
+            let queued = self.take(index);
+            let done = self.serve(now, begin, &queued, approach);
+            let media_done = begin + Duration(u64::from(approach.total_ns()) + queued.media_ns);
+            cache.on_media(&self.model, &queued.op, media_done, done);
+            done
+        };
+        self.cache = Some(cache);
+        done
+    }
+
+    /// Puts a command into service whose mechanics begin at `begin`.
+    #[inline]
+    fn serve(&mut self, now: Instant, begin: Instant, q: &Queued, approach: Approach) -> Instant {
+        let mut transfer_ns = q.media_ns;
+        if !q.op.write && self.model.bus_fraction != 0 {
+            transfer_ns = transfer_ns.max(self.model.bus_ns(q.op.sectors));
+        }
+        let service = Service {
+            overhead: begin.since(now) + Duration(u64::from(approach.overhead_ns)),
+            seek: Duration(u64::from(approach.seek_ns)),
+            rotation: Duration(u64::from(approach.rotation_ns)),
+            transfer: Duration(transfer_ns),
+        };
+        self.head = Head { place: q.end, next_lbn: q.end_lbn(), write: q.op.write };
+        let done = now + service.total();
+        let completed = Completed { op: q.op, service, cache_hit: false };
+        self.in_service = Some(InService { completed, done });
+        done
+    }
+
+    /// The scheduler's choice, as an index into the window.
+    #[inline]
+    fn choose(&self, now: Instant) -> (usize, Approach) {
+        let angle = self.model.revolution.angle(now.0);
+        let index = match self.model.scheduler {
+            Scheduler::Sptf => return self.choose_sptf(angle),
+            Scheduler::Fcfs => 0,
+            Scheduler::Cscan => self.choose_cscan(),
+        };
+        (index, self.approach(angle, &self.window[index]))
+    }
+
+    #[inline]
+    fn choose_sptf(&self, angle: u32) -> (usize, Approach) {
+        let mut best = (0, self.approach(angle, &self.window[0]));
+        let mut best_ns = best.1.total_ns();
+        for (index, queued) in self.window.iter().enumerate().skip(1) {
+            let approach = self.approach(angle, queued);
+            let total_ns = approach.total_ns();
+            if total_ns < best_ns {
+                (best, best_ns) = ((index, approach), total_ns);
+            }
+        }
+        best
+    }
+
+    fn choose_cscan(&self) -> usize {
+        let from = if self.head.next_lbn == u64::MAX { 0 } else { self.head.next_lbn };
+        let key = |q: &Queued| (q.op.lbn < from, q.op.lbn);
+        let best = (0..self.window.len()).min_by_key(|&i| key(&self.window[i]));
+        best.expect("start checks that the window holds something")
+    }
+
+    /// Overhead that a command which continues the one before does not pay.
+    #[inline]
+    fn command_ns(&self, queued: &Queued) -> u32 {
+        if self.continues(queued) { 0 } else { self.model.per_command_ns }
+    }
+
+    #[inline]
+    fn continues(&self, queued: &Queued) -> bool {
+        queued.op.lbn == self.head.next_lbn && queued.op.write == self.head.write
+    }
+
+    /// Time until a queued command's first sector, were it started at this angle.
+    #[inline]
+    fn approach(&self, angle: u32, queued: &Queued) -> Approach {
+        let model = &*self.model;
+        let continues = self.continues(queued);
+        let overhead_ns = queued.fixed_ns + if continues { 0 } else { model.per_command_ns };
+        let mut seek_ns = model.move_ns(self.head.place, queued.cylinder, queued.head);
+        if queued.op.write && seek_ns > 0 && !continues {
+            seek_ns = seek_ns.saturating_add_signed(model.write_settle_ns);
+        }
+        let moved_ns = seek_ns.max(queued.hold_ns);
+        let arrival = model.revolution.reduce(angle + overhead_ns + moved_ns);
+        let wait_ns = model.revolution.wait(arrival, queued.target_ns);
+        Approach { overhead_ns, seek_ns, rotation_ns: wait_ns + (moved_ns - seek_ns) }
+    }
+
+    /// Takes a command out of the window; the next to arrive moves up.
+    #[inline]
+    fn take(&mut self, index: usize) -> Queued {
+        let queued = self.window.remove(index);
+        if let Some(next) = self.waiting.pop_front() {
+            self.window.push(next);
+        }
+        queued
+    }
+
+    /// Whether a command is in service.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        self.in_service.is_some()
+    }
+
+    /// Completes the command in service; `now` is the time that [`Disk::start`] returned.
+    ///
+    /// # Panics
+    /// If none is in service, or it is not done yet.
+    #[inline]
+    pub fn finish(&mut self, now: Instant) -> Completed {
+        let in_service = self.in_service.take().expect("a command in service");
+        assert!(now >= in_service.done, "finished before it is done");
+        in_service.completed
+    }
+
+    /// Commands queued and not in service.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.window.len() + self.waiting.len()
+    }
+
+    /// Commands queued or in service.
+    #[must_use]
+    #[inline]
+    pub fn outstanding(&self) -> usize {
+        self.queued() + usize::from(self.busy())
+    }
+
+    /// Cylinder of a sector.
+    ///
+    /// # Panics
+    /// If the disk has no such sector.
+    #[must_use]
+    pub fn cylinder_of(&self, lbn: u64) -> u32 {
+        self.model.zones[self.model.zone_of(lbn)].place(lbn).cylinder
+    }
+
+    /// Cylinder of the heads; while a command is in service, where it will leave them.
+    #[must_use]
+    pub fn head_cylinder(&self) -> u32 {
+        self.head.place.cylinder
+    }
+
+    /// Seek and rotation from where the heads are to a sector, if started now.
+    ///
+    /// # Panics
+    /// If the disk has no such sector.
+    #[must_use]
+    pub fn positioning_time(&self, now: Instant, lbn: u64, write: bool) -> Duration {
+        let angle = self.model.revolution.angle(now.0);
+        Duration(u64::from(self.model.position(&self.head, angle, lbn, write).total_ns()))
+    }
+
+    /// Sectors of the disk, in its own sector size.
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        self.model.sectors
+    }
+
+    /// Bytes in a sector.
+    #[must_use]
+    pub fn sector_bytes(&self) -> u32 {
+        self.model.sector_bytes
+    }
+
+    /// Where a sector lies: cylinder, head, and sector on the track.
+    ///
+    /// # Panics
+    /// If the disk has no such sector.
+    #[must_use]
+    pub fn place_of(&self, lbn: u64) -> (u32, u32, u32) {
+        let place = self.model.zones[self.model.zone_of(lbn)].place(lbn);
+        (place.cylinder, place.head, place.sector)
+    }
+
+    /// When all that the write-back cache holds would be on the medium, if nothing else came;
+    /// writes it all. `now` without a write-back cache.
+    pub fn flush(&mut self, now: Instant) -> Instant {
+        match &mut self.cache {
+            Some(cache) => cache.flush(&self.model, &mut self.head, now),
+            None => now,
+        }
+    }
+
+    /// Sectors acknowledged that are not on the medium at `now`.
+    pub fn dirty_sectors(&mut self, now: Instant) -> u64 {
+        let Some(cache) = &mut self.cache else { return 0 };
+        if self.in_service.is_none() {
+            cache.catch_up(&self.model, &mut self.head, now);
+        }
+        cache.dirty_sectors()
+    }
+}
+
+impl DiskModel {
+    /// Seek and rotation from the head's place to a sector.
+    pub(crate) fn position(&self, head: &Head, angle: u32, lbn: u64, write: bool) -> Approach {
+        let zone = &self.zones[self.zone_of(lbn)];
+        let place = zone.place(lbn);
+        let mut seek_ns = self.move_ns(head.place, place.cylinder, place.head);
+        let continues = lbn == head.next_lbn && write == head.write;
+        if write && seek_ns > 0 && !continues {
+            seek_ns = seek_ns.saturating_add_signed(self.write_settle_ns);
+        }
+        let arrival = self.revolution.reduce(angle + seek_ns);
+        let rotation_ns = self.revolution.wait(arrival, zone.angle(place.slot));
+        Approach { overhead_ns: 0, seek_ns, rotation_ns }
+    }
+}

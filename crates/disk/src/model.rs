@@ -1,0 +1,338 @@
+//! A spec made ready to run: zones laid out, every seek time in a table.
+//!
+//! Disks of one spec share one model.
+
+use std::sync::Arc;
+
+use crate::geometry::{Divisor, Place, Revolution, Slip, Zone};
+use crate::seek::{ns, table_ns};
+use crate::spec::{DiskSpec, Scheduler, SparesPer, TrackOrder, ZoneSpec, Zones};
+
+/// Zones are found through a table with this many entries.
+const COARSE_ENTRIES: u64 = 1024;
+
+/// Everything about a drive that does not change while it runs.
+#[derive(Debug)]
+pub struct DiskModel {
+    pub(crate) zones: Vec<Zone>,
+    pub(crate) revolution: Revolution,
+    pub(crate) seek_ns: Vec<u32>,
+    pub(crate) head_switch_ns: u32,
+    pub(crate) write_settle_ns: i32,
+    pub(crate) sectors: u64,
+    pub(crate) sector_bytes: u32,
+    pub(crate) window: usize,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) idle_ns: u32,
+    pub(crate) per_command_ns: u32,
+    /// Overhead of reads and of writes.
+    pub(crate) fixed_ns: [u32; 2],
+    /// ns a sector takes on the bus, in 2^-32 ns; 0 if the bus takes no time.
+    pub(crate) bus_fraction: u64,
+    coarse: Vec<u16>,
+    coarse_shift: u32,
+}
+
+/// A zone as users see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ZoneInfo {
+    /// First address, in sectors of the drive.
+    pub first_lbn: u64,
+    /// Addresses, in sectors of the drive.
+    pub sectors: u64,
+    /// First cylinder.
+    pub first_cylinder: u32,
+    /// Cylinders.
+    pub cylinders: u32,
+    /// Sectors on a track.
+    pub sectors_per_track: u32,
+    /// Skew between tracks of a cylinder, in sectors.
+    pub track_skew: u32,
+    /// Skew between cylinders, in sectors.
+    pub cylinder_skew: u32,
+}
+
+/// The zones of a drive, outermost first.
+#[must_use]
+pub fn zones(spec: &DiskSpec) -> Vec<ZoneInfo> {
+    let info = |zone: &Zone| ZoneInfo {
+        first_lbn: zone.first_lbn,
+        sectors: zone.end_lbn - zone.first_lbn,
+        first_cylinder: zone.first_cylinder,
+        cylinders: zone.cylinders,
+        sectors_per_track: zone.track.value as u32,
+        track_skew: zone.track_skew,
+        cylinder_skew: zone.cylinder_skew,
+    };
+    DiskModel::new(spec).zones.iter().map(info).collect()
+}
+
+/// Seek time in ms by distance in cylinders, for every distance from 1 to the full stroke.
+#[must_use]
+pub fn seek_curve(spec: &DiskSpec) -> Vec<(u32, f64)> {
+    let model = DiskModel::new(spec);
+    (1..).zip(model.seek_ns.iter().skip(1).map(|&t| f64::from(t) / 1e6)).collect()
+}
+
+/// The zones of a spec one by one, each with its first cylinder.
+pub(crate) fn listed_zones(spec: &DiskSpec) -> Vec<ZoneSpec> {
+    let mut list = match &spec.zones {
+        Zones::List(list) => list.clone(),
+        Zones::Linear(linear) => {
+            let steps = linear.count.max(2) - 1;
+            let track = |i: u32| {
+                let (outer, inner) = (u64::from(linear.outer_sectors), linear.inner_sectors);
+                let fallen = (outer - u64::from(inner)) * u64::from(i);
+                (outer - (2 * fallen + u64::from(steps)) / (2 * u64::from(steps))) as u32
+            };
+            let per_cylinder: u64 =
+                (0..linear.count).map(|i| u64::from(track(i)) * u64::from(spec.heads)).sum();
+            let cylinders = spec.sectors.unwrap_or(per_cylinder).div_ceil(per_cylinder) as u32;
+            let zone =
+                |i| ZoneSpec { cylinders, sectors_per_track: track(i), ..ZoneSpec::default() };
+            (0..linear.count).map(zone).collect()
+        }
+    };
+    let mut next = 0;
+    for zone in &mut list {
+        next = *zone.first_cylinder.get_or_insert(next) + zone.cylinders;
+    }
+    list
+}
+
+/// Addresses of a zone, were the drive not capped; none if its spares leave no room.
+pub(crate) fn zone_addresses(spec: &DiskSpec, zone: &ZoneSpec) -> Option<u64> {
+    let cylinder = u64::from(spec.heads) * u64::from(zone.sectors_per_track);
+    let all = cylinder * u64::from(zone.cylinders);
+    let units = match spec.spares_per {
+        SparesPer::Track => u64::from(spec.heads) * u64::from(zone.cylinders),
+        SparesPer::Cylinder => u64::from(zone.cylinders),
+        SparesPer::Range => u64::from(zone.cylinders / spec.range_cylinders.max(1)),
+        SparesPer::Zone => 1,
+    };
+    let spares = units * u64::from(zone.spare_sectors);
+    all.checked_sub(spares + u64::from(zone.unused_front)).filter(|&left| left > 0)
+}
+
+impl DiskModel {
+    /// Lays out a valid spec.
+    #[must_use]
+    pub fn new(spec: &DiskSpec) -> Arc<DiskModel> {
+        let list = listed_zones(spec);
+        let cylinders =
+            list.iter().map(|z| z.first_cylinder.unwrap_or(0) + z.cylinders).max().unwrap_or(1);
+        let sector_ns = |rate: f64| f64::from(spec.sector_bytes) * 1e3 / rate;
+        let mut model = DiskModel {
+            zones: Vec::new(),
+            revolution: Revolution::new((60e9 / spec.rpm).round() as u32),
+            seek_ns: table_ns(&spec.seek, cylinders),
+            head_switch_ns: ns(spec.head_switch_ms),
+            write_settle_ns: (spec.write_settle_ms * 1e6).round() as i32,
+            sectors: 0,
+            sector_bytes: spec.sector_bytes,
+            window: spec.window,
+            scheduler: spec.scheduler,
+            idle_ns: ns(spec.overhead.idle_ms),
+            per_command_ns: ns(spec.overhead.per_command_ms),
+            fixed_ns: [ns(spec.overhead.read_ms), ns(spec.overhead.write_ms)],
+            bus_fraction: spec
+                .bus_mb_per_s
+                .map_or(0, |rate| (sector_ns(rate) * 4_294_967_296.0).round() as u64),
+            coarse: Vec::new(),
+            coarse_shift: 0,
+        };
+        for zone in &list {
+            model.add_zone(spec, zone);
+        }
+        model.index_zones();
+        Arc::new(model)
+    }
+
+    fn add_zone(&mut self, spec: &DiskSpec, zone: &ZoneSpec) {
+        let cap = spec.sectors.unwrap_or(u64::MAX) - self.sectors;
+        let addresses = zone_addresses(spec, zone).unwrap_or(0).min(cap);
+        if addresses == 0 {
+            return;
+        }
+        let track = u64::from(zone.sectors_per_track);
+        let fraction = (u64::from(self.revolution.ns) << 32).div_ceil(track);
+        let (unit_sectors, spares) = unit_of(spec, zone);
+        let unit = unit_sectors - spares;
+        let mut laid = Zone {
+            first_lbn: self.sectors,
+            end_lbn: self.sectors + addresses,
+            first_cylinder: zone.first_cylinder.unwrap_or(0),
+            cylinders: zone.cylinders,
+            track: Divisor::new(track),
+            heads: Divisor::new(u64::from(spec.heads)),
+            sector_fraction: fraction,
+            base_ns: 0,
+            revolution_ns: self.revolution.ns,
+            track_skew: zone.track_skew.unwrap_or_else(|| self.skew(track, self.head_switch_ns)),
+            cylinder_skew: zone
+                .cylinder_skew
+                .unwrap_or_else(|| self.skew(track, self.cylinder_switch_ns(spec))),
+            unused_front: u64::from(zone.unused_front),
+            unit,
+            unit_sectors,
+            slips: slips_of(zone, unit_sectors, unit),
+            plain: zone.slips.is_empty() && (spares == 0 || spec.spares_per == SparesPer::Zone),
+            serpentine: match spec.order {
+                TrackOrder::Forward => 0,
+                TrackOrder::SerpentineByZone => 1,
+                TrackOrder::Serpentine => 2,
+            },
+        };
+        laid.base_ns = match (zone.offset_sectors, self.zones.last()) {
+            (Some(offset), _) => laid.grid_ns(offset % zone.sectors_per_track),
+            (None, None) => 0,
+            (None, Some(last)) => self.base_after(last, &laid),
+        };
+        self.sectors += addresses;
+        self.zones.push(laid);
+    }
+
+    /// The fewest sectors that pass during a switch, wherever it begins.
+    fn skew(&self, track: u64, switch_ns: u32) -> u32 {
+        if switch_ns == 0 {
+            return 0;
+        }
+        let sectors = ((u64::from(switch_ns) + 1) * track).div_ceil(u64::from(self.revolution.ns));
+        (sectors % track) as u32
+    }
+
+    fn cylinder_switch_ns(&self, spec: &DiskSpec) -> u32 {
+        let seek = self.seek_ns.get(1).copied().unwrap_or(0);
+        let changes_head = spec.order == TrackOrder::Forward && spec.heads > 1;
+        if changes_head { seek.max(self.head_switch_ns) } else { seek }
+    }
+
+    /// Angle of slot 0 of `next` such that a stream out of `last` meets it without a wait.
+    fn base_after(&self, last: &Zone, next: &Zone) -> u32 {
+        let end = last.place(last.end_lbn - 1);
+        let start = next.place(next.first_lbn);
+        let angle = last.angle(end.slot) + last.pass_ns(end.slot, 1);
+        let arrival = self.revolution.reduce(angle + self.move_ns(end, start.cylinder, start.head));
+        self.revolution.wait(next.grid_ns(start.slot), arrival) % self.revolution.ns
+    }
+
+    fn index_zones(&mut self) {
+        while (self.sectors >> self.coarse_shift) >= COARSE_ENTRIES {
+            self.coarse_shift += 1;
+        }
+        let entries = (self.sectors >> self.coarse_shift) + 1;
+        let holds = |i: u64| self.zones.partition_point(|z| z.end_lbn <= i << self.coarse_shift);
+        let last = self.zones.len() - 1;
+        self.coarse = (0..entries).map(|i| holds(i).min(last) as u16).collect();
+    }
+
+    /// The zone that holds an address.
+    ///
+    /// # Panics
+    /// If the drive has no such address.
+    #[inline]
+    pub(crate) fn zone_of(&self, lbn: u64) -> usize {
+        assert!(lbn < self.sectors, "sector {lbn} of a disk of {}", self.sectors);
+        let mut zone = usize::from(self.coarse[(lbn >> self.coarse_shift) as usize]);
+        while self.zones[zone].end_lbn <= lbn {
+            zone += 1;
+        }
+        zone
+    }
+
+    /// Time to move the heads from a place to a track, without settling for a write.
+    #[inline]
+    pub(crate) fn move_ns(&self, from: Place, cylinder: u32, head: u32) -> u32 {
+        let seek = self.seek_ns[from.cylinder.abs_diff(cylinder) as usize];
+        if from.head == head { seek } else { seek.max(self.head_switch_ns) }
+    }
+
+    /// Time some sectors take on the bus.
+    #[inline]
+    pub(crate) fn bus_ns(&self, sectors: u32) -> u64 {
+        ((u128::from(sectors) * u128::from(self.bus_fraction)) >> 32) as u64
+    }
+
+    /// Walks the stretches of `sectors` addresses from `lbn` on, with the head on the first.
+    pub(crate) fn stream(&self, lbn: u64, sectors: u64) -> Stream<'_> {
+        Stream { model: self, lbn, left: sectors, at: None, elapsed_ns: 0 }
+    }
+}
+
+/// Sectors between the ends of spare areas, and the spares among them.
+pub(crate) fn unit_of(spec: &DiskSpec, zone: &ZoneSpec) -> (u64, u64) {
+    let track = u64::from(zone.sectors_per_track);
+    let cylinder = track * u64::from(spec.heads);
+    let sectors = match spec.spares_per {
+        SparesPer::Track => track,
+        SparesPer::Cylinder => cylinder,
+        SparesPer::Range => cylinder * u64::from(spec.range_cylinders),
+        SparesPer::Zone => cylinder * u64::from(zone.cylinders),
+    };
+    (sectors, u64::from(zone.spare_sectors))
+}
+
+fn slips_of(zone: &ZoneSpec, unit_sectors: u64, unit: u64) -> Vec<Slip> {
+    let mut slips: Vec<Slip> = Vec::new();
+    for &(start, sectors) in &zone.slips {
+        let (start, sectors) = (u64::from(start), u64::from(sectors));
+        let number = start / unit_sectors;
+        let offset = start - number * unit_sectors;
+        let before = slips.last().filter(|s| s.unit == number).map_or(0, |s| s.skipped);
+        if offset < unit + before {
+            let address = number * unit + offset - before;
+            slips.push(Slip { address, unit: number, skipped: before + sectors });
+        }
+    }
+    slips
+}
+
+/// One stretch of a stream: addresses that follow each other on a track.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) lbn: u64,
+    pub(crate) sectors: u32,
+    pub(crate) place: Place,
+    /// From the start of the stream until its first sector is under the head.
+    pub(crate) begin_ns: u64,
+    /// Until its last sector has passed.
+    pub(crate) end_ns: u64,
+}
+
+/// The stretches of a stream and when each passes.
+pub(crate) struct Stream<'a> {
+    model: &'a DiskModel,
+    lbn: u64,
+    left: u64,
+    /// Where the last stretch ended: place, and angle.
+    at: Option<(Place, u32)>,
+    elapsed_ns: u64,
+}
+
+impl Iterator for Stream<'_> {
+    type Item = Stretch;
+
+    fn next(&mut self) -> Option<Stretch> {
+        if self.left == 0 || self.lbn >= self.model.sectors {
+            return None;
+        }
+        let zone = &self.model.zones[self.model.zone_of(self.lbn)];
+        let place = zone.place(self.lbn);
+        let sectors = zone.run(self.lbn, place).min(self.left.min(u64::from(u32::MAX)) as u32);
+        if let Some((from, angle)) = self.at {
+            let travel = self.model.move_ns(from, place.cylinder, place.head);
+            let arrival = self.model.revolution.reduce(angle + travel);
+            let wait = self.model.revolution.wait(arrival, zone.angle(place.slot));
+            self.elapsed_ns += u64::from(travel + wait);
+        }
+        let begin_ns = self.elapsed_ns;
+        let pass = zone.pass_ns(place.slot, sectors);
+        self.elapsed_ns += u64::from(pass);
+        self.at = Some((place, self.model.revolution.reduce(zone.angle(place.slot) + pass)));
+        let lbn = self.lbn;
+        self.lbn += u64::from(sectors);
+        self.left -= u64::from(sectors);
+        let end_ns = self.elapsed_ns;
+        Some(Stretch { lbn, sectors, place, begin_ns, end_ns })
+    }
+}

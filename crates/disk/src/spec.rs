@@ -1,0 +1,408 @@
+//! What a disk is: the contents of a `specs/disks/*.toml` file.
+//!
+//! Every field may be changed after reading, then [`DiskSpec::validate`] says whether the
+//! result is still a disk. Times are milliseconds here and integer nanoseconds everywhere else.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A disk drive, as written in its spec file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiskSpec {
+    /// Name users type.
+    pub name: String,
+    /// One line on what drive this is.
+    pub summary: String,
+    /// Where each group of numbers is from.
+    pub source: String,
+    /// Bytes in a sector of this drive; disk addresses count these.
+    #[serde(default = "default_sector_bytes")]
+    pub sector_bytes: u32,
+    /// Sectors the drive offers; absent: all that its zones hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sectors: Option<u64>,
+    /// Surfaces with data, one head each.
+    pub heads: u32,
+    /// Revolutions a minute.
+    pub rpm: f64,
+    /// Time to change to another head of the cylinder, in ms.
+    pub head_switch_ms: f64,
+    /// Extra time before writing after a seek or head switch, in ms; negative where the seek
+    /// curve was measured with reads and writes came sooner. A command that continues the one
+    /// before does not pay it.
+    #[serde(default)]
+    pub write_settle_ms: f64,
+    /// Order in which addresses run over the surfaces.
+    #[serde(default)]
+    pub order: TrackOrder,
+    /// Where spare sectors lie.
+    #[serde(default)]
+    pub spares_per: SparesPer,
+    /// Cylinders that share their spares, for `spares_per = "range"`.
+    #[serde(default = "default_one")]
+    pub range_cylinders: u32,
+    /// Commands the drive chooses among.
+    pub window: usize,
+    /// How it chooses.
+    pub scheduler: Scheduler,
+    /// Rate of the host bus in 10^6 bytes/s; absent: never the bottleneck.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus_mb_per_s: Option<f64>,
+    /// Time commands cost besides mechanics.
+    #[serde(default)]
+    pub overhead: Overhead,
+    /// What the host that used this drive did.
+    #[serde(default)]
+    pub host: HostSpec,
+    /// Read-ahead segments; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_ahead: Option<ReadAhead>,
+    /// Write-back cache; absent: writes go to the medium before they are acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_back: Option<WriteBack>,
+    /// Seek time by distance.
+    pub seek: Seek,
+    /// Zones from the outermost cylinder inwards.
+    pub zones: Zones,
+}
+
+fn default_sector_bytes() -> u32 {
+    512
+}
+
+fn default_one() -> u32 {
+    1
+}
+
+/// Order in which addresses run over a cylinder's surfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrackOrder {
+    /// From head 0 upwards in every cylinder.
+    #[default]
+    Forward,
+    /// Every other cylinder backwards; the first cylinder of each zone is forward.
+    SerpentineByZone,
+    /// Every odd cylinder backwards.
+    Serpentine,
+}
+
+/// Where spare sectors lie: at the end of each of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SparesPer {
+    /// Each track.
+    Track,
+    /// Each cylinder.
+    Cylinder,
+    /// Each `range_cylinders` cylinders of a zone.
+    Range,
+    /// Each zone.
+    #[default]
+    Zone,
+}
+
+/// How the drive chooses among the commands in its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheduler {
+    /// Arrival order.
+    Fcfs,
+    /// The next address at or after the end of the last command, else the lowest.
+    Cscan,
+    /// Least overhead + seek + rotation; ties by arrival.
+    Sptf,
+}
+
+/// Time a command costs besides mechanics, in ms. All are 0 unless given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Overhead {
+    /// Paid by a command that is submitted when nothing is outstanding.
+    pub idle_ms: f64,
+    /// Paid by every command unless it continues the one before it: same direction, first
+    /// sector right after that one's last.
+    pub per_command_ms: f64,
+    /// Paid by every read.
+    pub read_ms: f64,
+    /// Paid by every write.
+    pub write_ms: f64,
+}
+
+/// What the host that used this drive did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSpec {
+    /// How a destage's runs were issued.
+    pub issue: Issue,
+}
+
+/// How the runs of a destaged group reach the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Issue {
+    /// All runs of a group at once.
+    #[default]
+    Group,
+    /// One run after another.
+    Runs,
+}
+
+/// Read-ahead segments of the drive's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadAhead {
+    /// Segments; the least recently used one is given to a new stream.
+    pub segments: u32,
+    /// Sectors a segment holds.
+    pub segment_sectors: u32,
+    /// Sectors read past the end of a request while idle.
+    pub ahead_sectors: u32,
+}
+
+/// Write-back cache of the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteBack {
+    /// Sectors that may be acknowledged before they are on the medium.
+    pub capacity_sectors: u32,
+}
+
+/// Seek time by distance in cylinders.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Seek {
+    /// `a + b sqrt(d) + c d` through three points.
+    Fit(SeekFit),
+    /// Two formulas, one for short and one for long seeks.
+    Formula(SeekFormula),
+    /// Measured points, straight lines between them.
+    Table(SeekTable),
+}
+
+/// Three points that define the curve.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeekFit {
+    /// To the next cylinder, in ms.
+    pub one_cylinder_ms: f64,
+    /// Over a third of the stroke, in ms.
+    pub third_ms: f64,
+    /// Over the full stroke, in ms.
+    pub full_ms: f64,
+}
+
+/// `constant + per_sqrt sqrt(d)` up to a distance, `constant + per_cylinder d` beyond.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeekFormula {
+    /// Times for distances 1, 2, ... that replace the formula, in ms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_ms: Vec<f64>,
+    /// Greatest distance of a short seek, in cylinders.
+    pub short_until: u32,
+    /// Constant of short seeks, in ms.
+    pub short_ms: f64,
+    /// Factor of sqrt(cylinders) of short seeks, in ms.
+    pub short_sqrt_ms: f64,
+    /// Constant of long seeks, in ms.
+    pub long_ms: f64,
+    /// Factor of cylinders of long seeks, in ms.
+    pub long_cylinder_ms: f64,
+}
+
+/// Measured seek times.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeekTable {
+    /// Pairs of distance in cylinders and time in ms, distances ascending.
+    pub points: Vec<(u32, f64)>,
+}
+
+/// The zones of a drive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Zones {
+    /// Zones of equally many cylinders whose track length falls linearly; the number of
+    /// cylinders is the least that holds the drive's `sectors`.
+    Linear(LinearZones),
+    /// Each zone by itself.
+    List(Vec<ZoneSpec>),
+}
+
+/// Zones of equally many cylinders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinearZones {
+    /// How many.
+    pub count: u32,
+    /// Sectors on a track of the outermost.
+    pub outer_sectors: u32,
+    /// Sectors on a track of the innermost.
+    pub inner_sectors: u32,
+}
+
+/// One zone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ZoneSpec {
+    /// Its first cylinder; absent: the one after the previous zone's last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_cylinder: Option<u32>,
+    /// Cylinders.
+    pub cylinders: u32,
+    /// Sectors on a track.
+    pub sectors_per_track: u32,
+    /// Sectors by which each track of a cylinder starts later than the one before it;
+    /// absent: the fewest that cover a head switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub track_skew: Option<u32>,
+    /// The same for the first track of a cylinder; absent: the fewest that cover the switch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cylinder_skew: Option<u32>,
+    /// Where the zone's first sector lies, in sectors after the index; absent: where the head
+    /// is when it comes from the end of the zone before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset_sectors: Option<u32>,
+    /// Sectors at the zone's front that hold no data.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unused_front: u32,
+    /// Spare sectors at the end of each unit that `spares_per` names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub spare_sectors: u32,
+    /// Defective stretches skipped: first sector counted from the zone's start, and length.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub slips: Vec<(u32, u32)>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Why a spec is not a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SpecError {
+    /// The text is not TOML, lacks a key or has one that nobody knows.
+    Parse {
+        /// Line, counted from 1; 0 if it concerns the whole.
+        line: usize,
+        /// What is wrong, in one line.
+        message: String,
+    },
+    /// A value, or a combination, cannot be.
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What it must be.
+        expected: String,
+    },
+    /// No built-in disk of that name; the known ones follow, nearest first.
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// The spec file cannot be read.
+    File {
+        /// Its path.
+        path: String,
+        /// Why not.
+        message: String,
+    },
+    /// The spec file can be read but is not a disk.
+    InFile {
+        /// Its path.
+        path: String,
+        /// What is wrong with it.
+        error: Box<SpecError>,
+    },
+}
+
+impl fmt::Display for SpecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpecError::Parse { line: 0, message } => write!(f, "{message}"),
+            SpecError::Parse { line, message } => write!(f, "line {line}: {message}"),
+            SpecError::Value { key, expected } => write!(f, "`{key}` must be {expected}"),
+            SpecError::Unknown { name, known } => write!(
+                f,
+                "unknown disk `{name}`; known: {}; or give the path of a .toml file",
+                known.join(", ")
+            ),
+            SpecError::File { path, message } => write!(f, "cannot read {path}: {message}"),
+            SpecError::InFile { path, error } => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SpecError {}
+
+impl DiskSpec {
+    /// Reads and validates the text of a spec file.
+    ///
+    /// # Errors
+    /// [`SpecError::Parse`] for bad TOML and unknown or missing keys, [`SpecError::Value`] for
+    /// values that cannot be.
+    pub fn from_toml(text: &str) -> Result<DiskSpec, SpecError> {
+        let spec: DiskSpec = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(0, |span| {
+                1 + text.as_bytes()[..span.start.min(text.len())]
+                    .iter()
+                    .filter(|&&b| b == b'\n')
+                    .count()
+            });
+            let message = error.message().lines().collect::<Vec<_>>().join(" ");
+            SpecError::Parse { line, message }
+        })?;
+        spec.validate()?;
+        Ok(spec)
+    }
+
+    /// The spec as the text of a spec file, which [`DiskSpec::from_toml`] reads back.
+    ///
+    /// # Panics
+    /// Never: every spec has a TOML form.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let form = "every field has a TOML form";
+        let Zones::List(list) = &self.zones else {
+            return wrap_pairs(&toml::to_string(self).expect(form));
+        };
+        let without = DiskSpec { zones: Zones::List(Vec::new()), ..self.clone() };
+        let mut text = toml::to_string(&without).expect(form).replace("[zones]\nlist = []\n", "");
+        for zone in list {
+            text.push_str("\n[[zones.list]]\n");
+            text.push_str(&toml::to_string(zone).expect(form));
+        }
+        wrap_pairs(&text.replace("\n\n\n", "\n\n"))
+    }
+
+    /// Pages of 4 KiB as sectors of this drive.
+    #[must_use]
+    pub fn sectors_per_page(&self) -> u32 {
+        4096 / self.sector_bytes
+    }
+}
+
+/// Breaks long lists of pairs into lines of at most 100 columns.
+fn wrap_pairs(text: &str) -> String {
+    let mut wrapped = String::with_capacity(text.len());
+    for line in text.lines() {
+        let mut column = 0;
+        for part in line.split_inclusive("], ") {
+            if column > 0 && column + part.len() > 100 {
+                wrapped.truncate(wrapped.trim_end().len());
+                wrapped.push_str("\n    ");
+                column = 4;
+            }
+            wrapped.push_str(part);
+            column += part.len();
+        }
+        wrapped.push('\n');
+    }
+    wrapped
+}

@@ -1,0 +1,310 @@
+//! The controller under random loads with disks that complete in random order: nothing is lost,
+//! nothing destaged twice, occupancy is what is held, every policy drains to empty, waiting
+//! requests keep their order. Runs for every entry of the policy, rate and level tables.
+
+use destage_engine::array::geometry::{Geometry, LEVELS};
+use destage_engine::controller::{Action, Config, Controller, Event};
+use destage_engine::destager::{Count, Issue};
+use destage_engine::dispatch::{DiskCommand, Order};
+use destage_engine::policy::{self, POLICIES};
+use destage_engine::rate::{self, RATES};
+use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
+use destage_engine::sequential::DetectorKind;
+use destage_engine::units::{Instant, Page, PageCount};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A driver that completes appends in order and disk commands in any order.
+struct Driver {
+    controller: Controller,
+    geometry: Geometry,
+    actions: Vec<Action>,
+    appends: VecDeque<(RequestId, PageRange)>,
+    disks: Vec<DiskCommand>,
+    /// Pages acknowledged and not yet released, with how many copies (a page in flight may be
+    /// written again).
+    held: BTreeMap<u64, u32>,
+    unanswered: BTreeSet<u64>,
+    replies: Vec<(u64, Result<(), HostError>)>,
+    now: u64,
+    state: u64,
+}
+
+impl Driver {
+    fn new(config: &Config, seed: u64) -> Driver {
+        Driver {
+            controller: Controller::new(config).expect("a valid configuration"),
+            geometry: config.geometry,
+            actions: Vec::new(),
+            appends: VecDeque::new(),
+            disks: Vec::new(),
+            held: BTreeMap::new(),
+            unanswered: BTreeSet::new(),
+            replies: Vec::new(),
+            now: 0,
+            state: seed,
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.state >> 33) % below
+    }
+
+    fn step(&mut self, event: Event) {
+        self.now += 1;
+        self.controller.step(Instant(self.now), event, &mut self.actions);
+        for action in std::mem::take(&mut self.actions) {
+            match action {
+                Action::NvsAppend { id, range } => self.appends.push_back((id, range)),
+                Action::Disk(command) => {
+                    assert!(command.pages > 0);
+                    let end = command.first + u64::from(command.pages);
+                    assert!(end <= self.geometry.disk_pages, "past the end of a disk");
+                    self.disks.push(command);
+                }
+                Action::Reply { id, result } => {
+                    assert!(self.unanswered.remove(&id.0), "request {} answered twice", id.0);
+                    self.replies.push((id.0, result));
+                }
+                Action::NvsRelease { .. } => {}
+            }
+        }
+        let capacity = self.controller.directory().capacity();
+        assert!(self.controller.occupancy() <= capacity);
+    }
+
+    fn host(&mut self, id: u64, direction: Direction, first: u64, pages: u32) {
+        self.unanswered.insert(id);
+        let range = PageRange::new(Page(first), pages);
+        self.step(Event::Host(HostRequest { id: RequestId(id), direction, range }));
+    }
+
+    /// Completes one append or disk command; returns whether there was one.
+    fn complete_one(&mut self) -> bool {
+        let disk_first = self.random(2) == 0;
+        if (disk_first || self.appends.is_empty()) && !self.disks.is_empty() {
+            let index = self.random(self.disks.len() as u64) as usize;
+            let command = self.disks.swap_remove(index);
+            self.step(Event::DiskDone(command.disk, command.owner));
+            true
+        } else if let Some((id, range)) = self.appends.pop_front() {
+            self.step(Event::NvsDone(id));
+            for page in range.first.0..range.end().0 {
+                *self.held.entry(page).or_default() += 1;
+            }
+            true
+        } else {
+            false
+        }
+    }
+
+    fn settle(&mut self) {
+        while self.complete_one() {}
+    }
+}
+
+fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) -> Config {
+    let level = &LEVELS[level];
+    let geometry = Geometry {
+        level: level.level,
+        disks: if level.entry.name == "single" { 1 } else { (level.disks_min + 2) & !1 },
+        strip_pages: [4, 16, 20][(variant % 3) as usize],
+        group_stripes: 1 + variant % 2,
+        disk_pages: 16 * 20 * 4,
+    };
+    Config {
+        geometry: geometry.checked().expect("a valid geometry"),
+        nvs_pages: PageCount(nvs_pages),
+        policy: policy::choose(policy).expect("a policy"),
+        rate: rate::choose(rate).expect("a rate"),
+        queue_depth: 1 + (variant % 7) as u32 * 3,
+        count: if variant % 5 == 0 { Count::Groups } else { Count::Runs },
+        issue: if variant % 3 == 0 { Issue::Runs } else { Issue::Group },
+        detector: match variant % 4 {
+            0 => DetectorKind::AdjacentGroups,
+            _ => DetectorKind::Pages,
+        },
+        sequential_threshold: 16,
+        window: 1 + (variant % 4) as u32,
+        order: if variant % 2 == 0 { Order::Arrival } else { Order::ReadsFirst { bound: 4 } },
+    }
+}
+
+/// Random reads and writes, with completions in between; then drains and checks.
+fn exercise(config: &Config, seed: u64, requests: u64) {
+    let mut driver = Driver::new(config, seed);
+    let volume = config.geometry.volume_pages().0;
+    let mut written = BTreeSet::new();
+    let mut next_sequential = 0;
+    for id in 0..requests {
+        let pages = (1 + driver.random(config.nvs_pages.0.min(24))) as u32;
+        let first = match driver.random(4) {
+            0 => next_sequential,
+            1 => driver.random(64),
+            _ => driver.random(volume),
+        };
+        let first = first.min(volume - u64::from(pages));
+        next_sequential = (first + u64::from(pages)) % (volume - 64);
+        let write = driver.random(4) != 0;
+        let direction = if write { Direction::Write } else { Direction::Read };
+        if write {
+            written.extend(first..first + u64::from(pages));
+        }
+        driver.host(id, direction, first, pages);
+        for _ in 0..driver.random(6) {
+            driver.complete_one();
+        }
+    }
+    driver.settle();
+    assert!(driver.unanswered.is_empty(), "{} unanswered", driver.unanswered.len());
+    check_held(&driver);
+    driver.step(Event::Flush);
+    driver.settle();
+    let directory = driver.controller.directory();
+    assert_eq!(driver.controller.occupancy(), PageCount(0), "drained");
+    assert_eq!(directory.groups_held(), 0);
+    assert_eq!(driver.controller.destages_in_flight(), 0);
+    let counters = driver.controller.counters();
+    let new_pages = counters.pages_written - counters.page_hits;
+    assert_eq!(counters.destaged_pages, new_pages, "each page destaged once");
+    assert!(written.len() as u64 <= new_pages);
+    assert_eq!(driver.replies.len() as u64, requests);
+}
+
+/// What the directory says it holds is what was counted page by page.
+fn check_held(driver: &Driver) {
+    let directory = driver.controller.directory();
+    let mut pages = 0;
+    for slot in directory.slots() {
+        let group = directory.id(slot);
+        assert_eq!(directory.find(group), Some(slot));
+        let per_group = directory.pages_per_group();
+        let held = (0..per_group).filter(|bit| directory.holds(slot, *bit)).count() as u64;
+        assert_eq!(held, directory.pages(slot));
+        for bit in (0..per_group).filter(|bit| directory.holds(slot, *bit)) {
+            let page = directory.first_page(group).offset(bit).0;
+            assert!(driver.held.contains_key(&page), "holds page {page} that was never written");
+        }
+        pages += held;
+    }
+    assert_eq!(pages, directory.held_pages());
+    assert_eq!(directory.held_pages(), driver.controller.occupancy().0);
+}
+
+#[test]
+fn every_policy_rate_and_level_keeps_the_invariants() {
+    for (p, policy) in POLICIES.iter().enumerate() {
+        for (r, rate) in RATES.iter().enumerate() {
+            for level in 0..LEVELS.len() {
+                for (n, nvs_pages) in [24, 100, 640].into_iter().enumerate() {
+                    let variant = (p * 7 + r * 5 + level * 3 + n) as u64;
+                    let names = (policy.entry.name, rate.entry.name);
+                    let config = config(level, names.0, names.1, nvs_pages, variant);
+                    exercise(&config, variant + 1, 250);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_events_give_the_same_actions() {
+    for policy in POLICIES {
+        let config = config(4, policy.entry.name, "linear:70/40", 200, 1);
+        let run = || {
+            let mut driver = Driver::new(&config, 9);
+            for id in 0..500 {
+                let first = driver.random(500);
+                driver.host(id, Direction::Write, first, 3);
+                driver.complete_one();
+            }
+            driver.settle();
+            (*driver.controller.counters(), driver.replies)
+        };
+        assert_eq!(run(), run());
+    }
+}
+
+#[test]
+fn a_write_waits_in_line_and_a_full_hit_overtakes() {
+    let config = config(0, "lrw", "write-behind", 8, 1);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Write, 0, 8);
+    driver.complete_one();
+    assert_eq!(driver.replies.len(), 1, "admitted: eight pages of eight");
+    driver.host(1, Direction::Write, 100, 2);
+    driver.host(2, Direction::Write, 200, 1);
+    assert_eq!(driver.controller.waiting(), 2);
+    // Four of the pages are being destaged now, the other four are held.
+    let hit = driver.controller.directory().slots().next();
+    let hit = driver.controller.directory().id(hit.expect("something is held")).0;
+    driver.host(3, Direction::Write, hit, 1);
+    assert_eq!(driver.controller.waiting(), 2, "a request whose pages are all held overtakes");
+    driver.settle();
+    let order: Vec<u64> = driver.replies.iter().map(|r| r.0).collect();
+    assert_eq!(order, [0, 3, 1, 2]);
+    assert_eq!(driver.controller.counters().stalled_writes, 2);
+}
+
+#[test]
+fn refusals_change_nothing() {
+    let config = config(0, "lrw", "linear", 8, 1);
+    let mut driver = Driver::new(&config, 1);
+    let volume_pages = config.geometry.volume_pages().0;
+    driver.host(0, Direction::Write, 0, 0);
+    driver.host(1, Direction::Write, 0, 9);
+    driver.host(2, Direction::Read, volume_pages - 1, 2);
+    driver.host(3, Direction::Write, u64::MAX, 1);
+    let errors: Vec<HostError> = driver.replies.iter().map(|r| r.1.unwrap_err()).collect();
+    let beyond = HostError::BeyondVolume { volume_pages };
+    let expected = [HostError::Empty, HostError::LargerThanNvs { nvs_pages: 8 }, beyond, beyond];
+    assert_eq!(errors, expected);
+    assert_eq!(beyond.errno(Direction::Write), 28);
+    assert_eq!(beyond.errno(Direction::Read), 22);
+    assert_eq!(driver.controller.occupancy(), PageCount(0));
+}
+
+#[test]
+fn an_unacknowledged_write_occupies_space_but_is_not_destaged() {
+    let config = config(0, "lrw", "quick", 8, 1);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Write, 0, 3);
+    assert_eq!(driver.controller.occupancy(), PageCount(3));
+    assert!(driver.replies.is_empty() && driver.disks.is_empty());
+    driver.complete_one();
+    assert_eq!(driver.replies.len(), 1);
+    assert!(!driver.disks.is_empty());
+}
+
+#[test]
+fn a_read_of_held_pages_is_answered_at_once_and_others_go_to_disk() {
+    let config = config(4, "lrw", "write-behind", 100, 1);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Write, 10, 4);
+    driver.complete_one();
+    driver.host(1, Direction::Read, 11, 2);
+    assert_eq!(driver.replies.last(), Some(&(1, Ok(()))));
+    driver.host(2, Direction::Read, 8, 4);
+    let reads: Vec<(u64, u32)> = driver.disks.iter().map(|c| (c.first, c.pages)).collect();
+    assert_eq!(reads, [(8, 2)], "only what is not held is read");
+    driver.settle();
+    assert_eq!(driver.controller.counters().read_request_hits, 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn random_configurations_keep_the_invariants(
+        seed in any::<u64>(),
+        policy in 0..POLICIES.len(),
+        rate in 0..RATES.len(),
+        level in 0..LEVELS.len(),
+        nvs_pages in 1u64..700,
+        variant in 0u64..1000,
+    ) {
+        let names = (POLICIES[policy].entry.name, RATES[rate].entry.name);
+        exercise(&config(level, names.0, names.1, nvs_pages, variant), seed, 150);
+    }
+}

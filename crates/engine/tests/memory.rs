@@ -1,0 +1,78 @@
+//! Metadata a held page: at most 48 bytes, for every policy, when every group holds one page.
+
+use destage_engine::nvs::directory::Directory;
+use destage_engine::policy::{self, POLICIES, PolicyContext};
+use destage_engine::request::PageRange;
+use destage_engine::sequential::{Detector, DetectorKind};
+use destage_engine::units::{Page, PageCount};
+use destage_engine::writecache::WriteCache;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "a global allocator that counts cannot be written without")]
+// SAFETY: every call is passed on to the system allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const PAGES: u64 = 1_500_000;
+
+fn coprime(a: u64, b: u64) -> bool {
+    if b == 0 { a == 1 } else { coprime(b, a % b) }
+}
+
+fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let context = PolicyContext {
+        nvs_pages: PAGES,
+        groups: volume_pages / group_pages,
+        disks: 5,
+        queue_depth: 20,
+        high: 9000,
+        low: 8000,
+        mirrored: false,
+    };
+    let policy = policy::choose(policy).expect("a policy").build(&context).expect("in range");
+    let directory = Directory::new(PageCount(PAGES), group_pages);
+    let detector = Detector::new(DetectorKind::Pages, 16, group_pages);
+    let mut cache = WriteCache::new(directory, detector, policy);
+    let groups = volume_pages / group_pages;
+    // Groups in a scattered order without repetition: a stride coprime to their number.
+    let stride = (groups * 5 / 8..).find(|s| coprime(*s, groups)).expect("a coprime stride");
+    let mut group = 0u64;
+    for _ in 0..PAGES {
+        let range = PageRange::new(Page(group * group_pages), 1);
+        let classified = cache.classify(range);
+        cache.admit(range, classified);
+        group = (group + stride) % groups;
+    }
+    assert_eq!(cache.directory.groups_held(), PAGES);
+    (ALLOCATED.load(Ordering::Relaxed) - before) as f64 / PAGES as f64
+}
+
+#[test]
+fn at_most_48_bytes_a_page() {
+    for entry in POLICIES {
+        let name = entry.entry.name;
+        // A volume that the bitmaps cover, and one so large that a tree must.
+        for (group_pages, volume_pages) in [(64, (1 << 27) + 64), (1, (1 << 33) + 1)] {
+            let bytes = bytes_per_page(name, group_pages, volume_pages);
+            println!("{name}, groups of {group_pages}: {bytes:.1} bytes a page");
+            assert!(bytes <= 48.0, "{name}: {bytes:.1} bytes a page");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Several variants on identical input, along a swept option, over seeds, on all processors.
+
+use crate::estimate::{crossing, estimate};
+use crate::findings;
+use crate::options::{OptionError, RunOptions};
+use crate::simulator::{SimConfig, SimError, simulate};
+use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport, SCHEMA};
+use destage_workload::source::Source;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What is compared.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Heading.
+    pub title: String,
+    /// The command that makes it again.
+    pub command: String,
+    /// Options common to all runs.
+    pub base: RunOptions,
+    /// Variants: a label and the options that make it.
+    pub variants: Vec<(String, Vec<(String, String)>)>,
+    /// A swept option and its values.
+    pub sweep: Option<(String, Vec<String>)>,
+    /// Seeds a point at least, from the base seed upwards.
+    pub seeds: u32,
+    /// More seeds until half the 95 % confidence interval of the mean throughput and response
+    /// time is within this share of the mean, if given.
+    pub confidence: Option<f64>,
+    /// Seeds a point at most.
+    pub seeds_max: u32,
+    /// Response times in ms at which throughput is read off a sweep of `iops`.
+    pub levels_ms: Vec<f64>,
+}
+
+/// Why a comparison failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompareError {
+    /// An option does not fit.
+    Option(OptionError),
+    /// A run failed.
+    Run {
+        /// Which run.
+        label: String,
+        /// Why.
+        error: SimError,
+    },
+}
+
+impl std::fmt::Display for CompareError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            CompareError::Option(error) => error.fmt(f),
+            CompareError::Run { label, error } => write!(f, "{label}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CompareError {}
+
+impl From<OptionError> for CompareError {
+    fn from(error: OptionError) -> CompareError {
+        CompareError::Option(error)
+    }
+}
+
+/// Makes the source of a run.
+pub type MakeSource<'a> =
+    dyn Fn(&RunOptions, &SimConfig) -> Result<Box<dyn Source + Send>, OptionError> + Sync + 'a;
+
+/// One run, options and all, as a report.
+///
+/// # Errors
+/// An option that does not fit, or a run that fails.
+pub fn run_one(
+    label: &str,
+    options: &RunOptions,
+    make_source: &MakeSource<'_>,
+) -> Result<RunReport, CompareError> {
+    let config = options.build()?;
+    let mut source = make_source(options, &config)?;
+    let mut report = simulate(&config, &mut *source)
+        .map_err(|error| CompareError::Run { label: label.to_string(), error })?;
+    report.label = label.to_string();
+    report.seed = options.seed()?;
+    report.options.extend(options.describe());
+    report.options.insert("policy".into(), config.controller.policy.choice.describe());
+    report.options.insert("rate".into(), config.controller.rate.choice.describe());
+    report.options.insert("window".into(), config.disk.window.to_string());
+    Ok(report)
+}
+
+/// A point to be measured: variant, axis value, options without seed.
+struct Cell {
+    variant: String,
+    value: String,
+    options: RunOptions,
+    runs: Vec<RunReport>,
+}
+
+impl Comparison {
+    fn cells(&self) -> Result<Vec<Cell>, CompareError> {
+        let one = (String::new(), vec![String::new()]);
+        let (name, values) = self.sweep.as_ref().unwrap_or(&one);
+        let mut cells = Vec::new();
+        for (variant, changes) in &self.variants {
+            for value in values {
+                let mut options = self.base.clone();
+                for (option, value) in changes {
+                    options.set(option, value)?;
+                }
+                if !name.is_empty() {
+                    options.set(name, value)?;
+                }
+                options.build()?;
+                let (variant, value) = (variant.clone(), value.clone());
+                cells.push(Cell { variant, value, options, runs: Vec::new() });
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Runs everything with `threads` threads; `progress(done, total)` is called from any of them.
+    ///
+    /// # Errors
+    /// The first option that does not fit, before anything runs; or the first run that fails.
+    pub fn run(
+        &self,
+        threads: usize,
+        make_source: &MakeSource<'_>,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<CompareReport, CompareError> {
+        let mut cells = self.cells()?;
+        let mut done = 0;
+        loop {
+            let jobs = self.jobs(&cells)?;
+            if jobs.is_empty() {
+                return self.report(cells);
+            }
+            let total = done + jobs.len();
+            let reports =
+                run_all(&jobs, threads, make_source, &|finished| progress(done + finished, total))?;
+            done = total;
+            for (job, report) in jobs.iter().zip(reports) {
+                cells[job.cell].runs.push(report);
+            }
+        }
+    }
+
+    /// The runs that are still wanted.
+    fn jobs(&self, cells: &[Cell]) -> Result<Vec<Job>, CompareError> {
+        let base_seed = self.base.seed()?;
+        let mut jobs = Vec::new();
+        for (index, cell) in cells.iter().enumerate() {
+            let have = cell.runs.len() as u32;
+            let wanted = match self.confidence {
+                _ if have == 0 => self.seeds.max(1),
+                Some(share) if have < self.seeds_max && !settled(&cell.runs, share) => have + 1,
+                _ => have,
+            };
+            for seed in have..wanted {
+                let mut options = cell.options.clone();
+                options.set("seed", &base_seed.wrapping_add(u64::from(seed)).to_string())?;
+                jobs.push(Job { cell: index, label: cell.variant.clone(), options });
+            }
+        }
+        Ok(jobs)
+    }
+
+    fn report(&self, cells: Vec<Cell>) -> Result<CompareReport, CompareError> {
+        let points: Vec<Point> = cells.into_iter().map(point).collect();
+        let axis = self.sweep.as_ref().map(|(name, values)| {
+            let option = crate::options::OPTIONS.iter().find(|o| o.name == name);
+            let unit = option.map_or("-", |o| o.unit).to_string();
+            Axis { name: name.clone(), unit, values: values.clone() }
+        });
+        let mut report = CompareReport {
+            schema: SCHEMA,
+            title: self.title.clone(),
+            command: self.command.clone(),
+            options: self.base.describe(),
+            axis,
+            points,
+            ..CompareReport::default()
+        };
+        if self.sweep.as_ref().is_some_and(|(name, _)| name == "iops") {
+            report.at_response = self.at_response(&report.points);
+        }
+        report.findings = findings::of(&report);
+        if let Some(share) = self.confidence {
+            let open = report.points.iter().filter(|p| !settled(&p.runs, share)).count();
+            if open > 0 {
+                report.findings.push(format!(
+                    "Warning: {open} of {} points did not reach the confidence interval of {} % \
+                     within {} seeds.",
+                    report.points.len(),
+                    share * 100.0,
+                    self.seeds_max
+                ));
+            }
+        }
+        Ok(report)
+    }
+
+    fn at_response(&self, points: &[Point]) -> Vec<AtResponse> {
+        let mut found = Vec::new();
+        for &response_ms in &self.levels_ms {
+            for (variant, _) in &self.variants {
+                let of_variant = points.iter().filter(|p| p.variant == *variant);
+                let curve: Vec<(f64, f64)> =
+                    of_variant.map(|p| (p.iops.mean, p.response_ms.mean)).collect();
+                let iops = crossing(&curve, response_ms);
+                found.push(AtResponse { variant: variant.clone(), response_ms, iops });
+            }
+        }
+        found
+    }
+}
+
+fn settled(runs: &[RunReport], share: f64) -> bool {
+    let within = |values: Vec<f64>| {
+        let estimate = estimate(&values);
+        estimate.seeds > 1 && estimate.half_width <= share * estimate.mean
+    };
+    within(runs.iter().map(|r| r.iops).collect())
+        && within(runs.iter().map(|r| r.response.all.mean_ms).collect())
+}
+
+fn point(cell: Cell) -> Point {
+    let collect = |f: fn(&RunReport) -> f64| cell.runs.iter().map(f).collect::<Vec<f64>>();
+    Point {
+        iops: estimate(&collect(|r| r.iops)),
+        response_ms: estimate(&collect(|r| r.response.all.mean_ms)),
+        variant: cell.variant,
+        value: cell.value,
+        runs: cell.runs,
+    }
+}
+
+struct Job {
+    cell: usize,
+    label: String,
+    options: RunOptions,
+}
+
+/// Runs the jobs on so many threads; the results are in the order of the jobs, whatever the
+/// threads did.
+fn run_all(
+    jobs: &[Job],
+    threads: usize,
+    make_source: &MakeSource<'_>,
+    progress: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<RunReport>, CompareError> {
+    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let results: Mutex<Vec<(usize, Result<RunReport, CompareError>)>> = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { return };
+            let result = run_one(&job.label, &job.options, make_source);
+            if result.is_err() {
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
+            results.lock().expect("no thread panicked").push((index, result));
+            progress(finished.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> =
+            (1..threads.min(jobs.len())).map(|_| scope.spawn(work)).collect();
+        work();
+        for helper in helpers {
+            if let Err(panic) = helper.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+    let mut results = results.into_inner().expect("no thread panicked");
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,379 @@
+//! What is measured in a run, and how it becomes a report.
+
+use crate::simulator::{SimConfig, Warmup};
+use destage_disk::{Completed, Service};
+use destage_engine::counters::Counters;
+use destage_engine::request::Direction;
+use destage_engine::units::{Duration, Instant};
+use destage_report::model::{
+    Destage, DiskUse, Hits, Latency, Occupancy, Responses, RunReport, SCHEMA, Series,
+};
+use hdrhistogram::Histogram;
+
+/// Longest response time told apart, in microseconds: an hour.
+const LONGEST_US: u64 = 3_600_000_000;
+/// Significant digits of percentiles.
+const DIGITS: u8 = 3;
+
+/// Response times of one class of requests.
+struct Times {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    max_ns: u64,
+}
+
+impl Times {
+    fn new() -> Times {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_US, DIGITS);
+        Times { histogram: histogram.expect("valid bounds"), sum_ns: 0, max_ns: 0 }
+    }
+
+    fn record(&mut self, time: Duration) {
+        self.histogram.saturating_record(time.0 / 1000);
+        self.sum_ns += u128::from(time.0);
+        self.max_ns = self.max_ns.max(time.0);
+    }
+
+    fn latency(&self) -> Latency {
+        let count = self.histogram.len();
+        let quantile = |q| match count {
+            0 => 0.0,
+            _ => self.histogram.value_at_quantile(q) as f64 / 1e3,
+        };
+        Latency {
+            count,
+            mean_ms: self.sum_ns as f64 / count.max(1) as f64 / 1e6,
+            p50_ms: quantile(0.5),
+            p99_ms: quantile(0.99),
+            p999_ms: quantile(0.999),
+            max_ms: self.max_ns as f64 / 1e6,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct DiskSums {
+    reads: u64,
+    writes: u64,
+    service: [u64; 4],
+}
+
+/// Sums of one interval of the series.
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    completed: u64,
+    response_ns: u64,
+    destaged_at_start: u64,
+    occupancy_max: u64,
+}
+
+/// Collects a run's figures.
+pub struct Measure {
+    warmup: Warmup,
+    measured: Duration,
+    interval: Duration,
+    capacity: u64,
+    now: Instant,
+    /// Start of the measured window, once known.
+    start: Option<Instant>,
+    end: Instant,
+    occupancy: u64,
+    waiting: bool,
+    occupancy_integral: u128,
+    occupancy_min: u64,
+    occupancy_max: u64,
+    full: Duration,
+    reads: Times,
+    writes: Times,
+    halves: [(u64, u64); 2],
+    disks: Vec<DiskSums>,
+    before: Counters,
+    series: Series,
+    sample: Sample,
+    next_sample: Instant,
+}
+
+/// What the simulator knows at the end.
+pub struct Outcome {
+    /// The engine's counters.
+    pub counters: Counters,
+    /// Digest of all events.
+    pub digest: u64,
+    /// What the load aimed at.
+    pub target_iops: Option<f64>,
+    /// Requests not answered when the run ended.
+    pub in_system: u64,
+}
+
+impl Measure {
+    /// Nothing measured yet.
+    #[must_use]
+    pub fn new(config: &SimConfig) -> Measure {
+        let end = match config.warmup {
+            Warmup::Time(time) => Instant(time.0.saturating_add(config.measured.0)),
+            Warmup::Destaged(_) => Instant::NEVER,
+        };
+        Measure {
+            warmup: config.warmup,
+            measured: config.measured,
+            interval: config.interval,
+            capacity: config.controller.nvs_pages.0,
+            now: Instant::ZERO,
+            start: None,
+            end,
+            occupancy: 0,
+            waiting: false,
+            occupancy_integral: 0,
+            occupancy_min: u64::MAX,
+            occupancy_max: 0,
+            full: Duration::ZERO,
+            reads: Times::new(),
+            writes: Times::new(),
+            halves: [(0, 0); 2],
+            disks: vec![DiskSums::default(); usize::from(config.controller.geometry.disks)],
+            before: Counters::default(),
+            series: Series { interval_s: config.interval.as_secs_f64(), ..Series::default() },
+            sample: Sample::default(),
+            next_sample: Instant::ZERO + config.interval,
+        }
+    }
+
+    /// Moves time to the next event at `now`. Returns whether the run goes on.
+    pub fn advance(&mut self, now: Instant, counters: &Counters) -> bool {
+        let now_or_end = now.min(self.end);
+        while self.next_sample <= now_or_end {
+            self.take_sample(counters);
+        }
+        if self.start.is_none() {
+            self.begin_if_warm(now, counters);
+        }
+        self.accumulate(now.min(self.end));
+        self.now = now.min(self.end);
+        now <= self.end
+    }
+
+    fn begin_if_warm(&mut self, now: Instant, counters: &Counters) {
+        let start = match self.warmup {
+            Warmup::Time(time) if now >= Instant::ZERO + time => Instant::ZERO + time,
+            Warmup::Destaged(pages) if counters.destaged_pages >= pages => now,
+            _ => return,
+        };
+        self.start = Some(start);
+        self.now = start;
+        if self.end == Instant::NEVER && self.measured != Duration(u64::MAX) {
+            self.end = start + self.measured;
+        }
+        self.before = *counters;
+        self.occupancy_min = self.occupancy;
+        self.occupancy_max = self.occupancy;
+    }
+
+    fn accumulate(&mut self, now: Instant) {
+        if self.start.is_some() {
+            let time = now.since(self.now);
+            self.occupancy_integral += u128::from(self.occupancy) * u128::from(time.0);
+            if self.waiting {
+                self.full += time;
+            }
+        }
+    }
+
+    fn take_sample(&mut self, counters: &Counters) {
+        let seconds = self.interval.as_secs_f64();
+        let sample = self.sample;
+        let share = |pages: u64| pages as f64 / self.capacity as f64;
+        self.series.occupancy.push(share(self.occupancy));
+        self.series.occupancy_max.push(share(sample.occupancy_max.max(self.occupancy)));
+        self.series.iops.push(sample.completed as f64 / seconds);
+        let mean = sample.response_ns as f64 / sample.completed.max(1) as f64 / 1e6;
+        self.series.response_ms.push(mean);
+        let destaged = counters.destaged_pages - sample.destaged_at_start;
+        self.series.destaged_pages_per_s.push(destaged as f64 / seconds);
+        self.sample = Sample {
+            destaged_at_start: counters.destaged_pages,
+            occupancy_max: self.occupancy,
+            ..Sample::default()
+        };
+        self.next_sample += self.interval;
+    }
+
+    /// Occupancy in pages, and whether a write waits, after an event.
+    pub fn observe(&mut self, occupancy: u64, waiting: bool) {
+        self.waiting = waiting;
+        if occupancy != self.occupancy {
+            self.occupancy = occupancy;
+            self.occupancy_min = self.occupancy_min.min(occupancy);
+            self.occupancy_max = self.occupancy_max.max(occupancy);
+            self.sample.occupancy_max = self.sample.occupancy_max.max(occupancy);
+        }
+    }
+
+    /// A host request completed.
+    pub fn completed(&mut self, time: Duration, direction: Direction) {
+        self.sample.completed += 1;
+        self.sample.response_ns += time.0;
+        let Some(start) = self.start else { return };
+        let times = match direction {
+            Direction::Read => &mut self.reads,
+            Direction::Write => &mut self.writes,
+        };
+        times.record(time);
+        let half = usize::from(self.now.since(start).0 > self.measured.0 / 2);
+        self.halves[half].0 += 1;
+        self.halves[half].1 += time.0;
+    }
+
+    /// A disk command completed.
+    pub fn disk(&mut self, index: usize, completed: &Completed) {
+        if self.start.is_none() {
+            return;
+        }
+        let sums = &mut self.disks[index];
+        match completed.op.write {
+            true => sums.writes += 1,
+            false => sums.reads += 1,
+        }
+        let Service { overhead, seek, rotation, transfer } = completed.service;
+        for (sum, part) in sums.service.iter_mut().zip([overhead, seek, rotation, transfer]) {
+            *sum += part.0;
+        }
+    }
+
+    /// The run is over.
+    pub fn close(&mut self, counters: &Counters) {
+        if self.start.is_none() {
+            // The source ended during warm-up: nothing was measured.
+            self.start = Some(self.now);
+            self.before = *counters;
+            self.occupancy_min = self.occupancy;
+            self.occupancy_max = self.occupancy;
+        }
+    }
+
+    /// The figures of the measured window.
+    #[must_use]
+    pub fn report(&self, outcome: &Outcome) -> RunReport {
+        let start = self.start.unwrap_or(self.now);
+        let window = self.now.since(start);
+        let seconds = window.as_secs_f64().max(1e-9);
+        let (reads, writes) = (self.reads.latency(), self.writes.latency());
+        let all = self.all();
+        let iops = all.count as f64 / seconds;
+        let share = |pages: f64| pages / self.capacity as f64;
+        let mean = match window.0 {
+            0 => self.occupancy as f64,
+            ns => self.occupancy_integral as f64 / ns as f64,
+        };
+        RunReport {
+            schema: SCHEMA,
+            warmup_s: start.0 as f64 / 1e9,
+            measured_s: window.as_secs_f64(),
+            target_iops: outcome.target_iops,
+            iops,
+            warnings: self.warnings(outcome, &all, iops),
+            response: Responses { all, reads, writes },
+            hits: hits(&self.before, &outcome.counters),
+            stalled_writes: outcome.counters.stalled_writes - self.before.stalled_writes,
+            time_full: self.full.as_secs_f64() / seconds,
+            occupancy: Occupancy {
+                mean: share(mean),
+                min: share(self.occupancy_min as f64),
+                max: share(self.occupancy_max as f64),
+            },
+            destage: destage(&self.before, &outcome.counters),
+            disks: self.disks.iter().map(|disk| disk_use(disk, window)).collect(),
+            series: self.series.clone(),
+            digest: format!("{:016x}", outcome.digest),
+            events: outcome.counters.events,
+            ..RunReport::default()
+        }
+    }
+
+    fn all(&self) -> Latency {
+        let mut histogram = self.reads.histogram.clone();
+        histogram.add(&self.writes.histogram).expect("same bounds");
+        let sum_ns = self.reads.sum_ns + self.writes.sum_ns;
+        let max_ns = self.reads.max_ns.max(self.writes.max_ns);
+        Times { histogram, sum_ns, max_ns }.latency()
+    }
+
+    fn warnings(&self, outcome: &Outcome, all: &Latency, iops: f64) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if all.count == 0 {
+            warnings.push("nothing was measured: the workload ended during warm-up".into());
+            return warnings;
+        }
+        if let Some(target) = outcome.target_iops
+            && iops < 0.97 * target
+        {
+            warnings.push(format!(
+                "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left",
+                outcome.in_system
+            ));
+        }
+        let [first, second] =
+            self.halves.map(|(count, sum)| sum as f64 / count.max(1) as f64 / 1e6);
+        let difference = (first - second).abs();
+        let both = self.halves.iter().all(|half| half.0 > 0);
+        if both && difference > 1.0 && difference > 0.2 * first.min(second) {
+            warnings.push(format!(
+                "not settled: mean response {first:.1} ms in the first half of the measured \
+                 window, {second:.1} ms in the second"
+            ));
+        }
+        warnings
+    }
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+fn hits(before: &Counters, after: &Counters) -> Hits {
+    let pages = after.pages_written - before.pages_written;
+    Hits {
+        write_page: ratio(after.page_hits - before.page_hits, pages),
+        write_group: ratio(after.group_hits - before.group_hits, pages),
+        write_request: ratio(
+            after.write_request_hits - before.write_request_hits,
+            after.write_requests - before.write_requests,
+        ),
+        read_request: ratio(
+            after.read_request_hits - before.read_request_hits,
+            after.read_requests - before.read_requests,
+        ),
+    }
+}
+
+fn destage(before: &Counters, after: &Counters) -> Destage {
+    let groups = after.destages - before.destages;
+    let pages = after.destaged_pages - before.destaged_pages;
+    let runs = after.destaged_runs - before.destaged_runs;
+    let distance = after.destage_distance_pages - before.destage_distance_pages;
+    Destage {
+        groups,
+        pages,
+        runs,
+        pages_per_destage: ratio(pages, groups),
+        runs_per_destage: ratio(runs, groups),
+        full_stripe_share: ratio(
+            after.rows_without_reads - before.rows_without_reads,
+            after.rows - before.rows,
+        ),
+        mean_distance_pages: ratio(distance, groups),
+    }
+}
+
+fn disk_use(sums: &DiskSums, window: Duration) -> DiskUse {
+    let share = |ns: u64| ns as f64 / window.0.max(1) as f64;
+    let [overhead, seek, rotation, transfer] = sums.service;
+    DiskUse {
+        reads: sums.reads,
+        writes: sums.writes,
+        utilisation: share(sums.service.iter().sum()),
+        seek: share(seek),
+        rotation: share(rotation),
+        transfer: share(transfer),
+        overhead: share(overhead),
+    }
+}

@@ -1,0 +1,326 @@
+//! The options of a run, by name: what the command line, experiment files and sweeps set.
+
+use crate::simulator::{SimConfig, Warmup};
+use destage_disk::DiskSpec;
+use destage_engine::array::geometry::{Geometry, LEVELS};
+use destage_engine::controller::Config;
+use destage_engine::destager::{Count, Issue};
+use destage_engine::dispatch::Order;
+use destage_engine::policy;
+use destage_engine::rate;
+use destage_engine::registry::{Param, nearest_first};
+use destage_engine::sequential::DetectorKind;
+use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
+use std::collections::BTreeMap;
+
+/// A message of one line that names the option and what it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    /// The message.
+    pub message: String,
+    /// The option is well formed, but what it names (a trace, a spec) is not good.
+    pub is_input: bool,
+}
+
+impl OptionError {
+    /// A bad option.
+    #[must_use]
+    pub fn usage(message: String) -> OptionError {
+        OptionError { message, is_input: false }
+    }
+
+    /// Bad input that an option names.
+    #[must_use]
+    pub fn input(message: String) -> OptionError {
+        OptionError { message, is_input: true }
+    }
+}
+
+impl std::fmt::Display for OptionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for OptionError {}
+
+const fn option(
+    name: &'static str,
+    unit: &'static str,
+    default: &'static str,
+    range: &'static str,
+    help: &'static str,
+) -> Param {
+    Param { name, unit, default, range, help }
+}
+
+/// Every option of a run.
+pub const OPTIONS: &[Param] = &[
+    option("policy", "-", "stow", "see `destage policies`", "destage order"),
+    option("rate", "-", "linear:90/80", "see `destage policies`", "destage rate"),
+    option(
+        "thresholds",
+        "% of NVS",
+        "",
+        "high/low",
+        "high and low thresholds of the rate, in place of its own",
+    ),
+    option("nvs", "pages", "32768", "pages, or bytes with K, M, G", "NVS size"),
+    option("level", "-", "5", "single, 0, 10, 4, 5, 6", "RAID level"),
+    option("disks", "disks", "5", "1 to 1024", "member disks"),
+    option("disk", "-", "stow-ref", "a name or a .toml file", "disk model"),
+    option("strip", "pages", "16", "pages, or bytes with K, M, G", "strip on one disk"),
+    option("group-stripes", "stripes", "1", "1 to 64", "stripes in a write group (k)"),
+    option("backend", "fraction", "1", "above 0 to 1", "outer part of each disk used"),
+    option("queue-depth", "destages", "20", "1 to 100000", "destage writes in flight (Q)"),
+    option("count", "-", "runs", "runs, groups", "what counts as a destage write"),
+    option("issue", "-", "auto", "group, runs, auto", "runs of a group at once or in turn"),
+    option("detector", "-", "pages", "pages, adjacent-groups", "sequential detector"),
+    option("seq-threshold", "pages", "16", "0 to 1000000", "pages until a stream is sequential"),
+    option("window", "commands", "auto", "1 to 1024, auto", "commands a drive sees at once"),
+    option("scheduler", "-", "auto", "fcfs, cscan, sptf, auto", "order inside the drive"),
+    option("order", "-", "arrival", "arrival, reads-first[:n]", "order into the drive's window"),
+    option("nvs-latency", "us", "0", "0 to 1000000", "time until an append is durable"),
+    option("trace", "-", "", "a file; plain, gzip, zstd or xz", "replay this trace, no workload"),
+    option("trace-format", "-", "auto", "see `destage trace formats`, auto", "format of the trace"),
+    option("trace-mode", "-", "open", "open, closed, closed:n", "by its times, or n outstanding"),
+    option("trace-speed", "x", "1", "above 0", "times of an open replay divided by this"),
+    option("trace-device", "-", "all", "a device number, all", "device of the trace to replay"),
+    option("workload", "-", "spc1", "see `destage trace workloads`", "load"),
+    option("iops", "I/O/s", "", "above 0", "target of the load, in place of its own"),
+    option("warmup", "s", "auto", "seconds, nvs, auto", "time, or until an NVS-full was destaged; auto 300, traces 0"),
+    option("measure", "s", "auto", "seconds, all, auto", "length of the measured window; auto 300, traces all"),
+    option("requests", "requests", "all", "1 or more, all", "host requests at most"),
+    option("interval", "s", "1", "above 0", "interval of the time series"),
+    option("seed", "-", "1", "0 to 2^64-1", "seed of all generators"),
+];
+
+fn disk_error(error: &destage_disk::SpecError) -> OptionError {
+    let is_input = !matches!(error, destage_disk::SpecError::Unknown { .. });
+    OptionError { message: error.to_string(), is_input }
+}
+
+/// The options of one run: a value for each of [`OPTIONS`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunOptions {
+    values: BTreeMap<&'static str, String>,
+}
+
+impl Default for RunOptions {
+    fn default() -> RunOptions {
+        let values = OPTIONS.iter().map(|o| (o.name, o.default.to_string())).collect();
+        RunOptions { values }
+    }
+}
+
+impl RunOptions {
+    /// Sets an option by name.
+    ///
+    /// # Errors
+    /// No such option; the message lists the nearest.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        match OPTIONS.iter().find(|o| o.name == name) {
+            Some(option) => {
+                self.values.insert(option.name, value.to_string());
+                Ok(())
+            }
+            None => {
+                let known = nearest_first(name, OPTIONS.iter().map(|o| o.name));
+                let known = known.join(", ");
+                Err(OptionError::usage(format!("unknown option `{name}`; known: {known}")))
+            }
+        }
+    }
+
+    /// The value as written.
+    ///
+    /// # Panics
+    /// If there is no such option: a bug.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
+        self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
+    }
+
+    /// All options and values.
+    #[must_use]
+    pub fn describe(&self) -> BTreeMap<String, String> {
+        let values = self.values.iter().filter(|(_, value)| !value.is_empty());
+        values.map(|(name, value)| ((*name).to_string(), value.clone())).collect()
+    }
+
+    fn bad(&self, name: &str) -> OptionError {
+        let option = OPTIONS.iter().find(|o| o.name == name).expect("an option");
+        let unit = if option.unit == "-" { "" } else { option.unit };
+        let value = self.get(name);
+        OptionError::usage(
+            format!("--{name} takes {} {unit}, not `{value}`", option.range).replace(" ,", ","),
+        )
+    }
+
+    fn number<T: std::str::FromStr + PartialOrd>(
+        &self,
+        name: &str,
+        range: std::ops::RangeInclusive<T>,
+    ) -> Result<T, OptionError> {
+        let number = self.get(name).parse::<T>().ok().filter(|n| range.contains(n));
+        number.ok_or_else(|| self.bad(name))
+    }
+
+    fn seconds(&self, name: &str) -> Result<Duration, OptionError> {
+        let seconds: f64 = self.number(name, 0.0..=1e9)?;
+        Ok(Duration((seconds * 1e9) as u64))
+    }
+
+    /// A size in pages: a number of pages, or bytes with a suffix.
+    fn pages(&self, name: &str) -> Result<u64, OptionError> {
+        let text = self.get(name);
+        let shift = match text.chars().last().map(|c| c.to_ascii_uppercase()) {
+            Some('K') => 10,
+            Some('M') => 20,
+            Some('G') => 30,
+            Some('T') => 40,
+            _ => return self.number(name, 0..=u64::MAX),
+        };
+        let bytes = text[..text.len() - 1].parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+        match bytes {
+            Some(bytes) if bytes % PAGE_BYTES == 0 => Ok(bytes / PAGE_BYTES),
+            _ => Err(self.bad(name)),
+        }
+    }
+
+    fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, OptionError> {
+        let found = choices.iter().find(|(text, _)| *text == self.get(name));
+        found.map(|(_, value)| *value).ok_or_else(|| self.bad(name))
+    }
+
+    /// The seed.
+    ///
+    /// # Errors
+    /// Not a number.
+    pub fn seed(&self) -> Result<u64, OptionError> {
+        self.number("seed", 0..=u64::MAX)
+    }
+
+    /// The disk model, with the run's own window and scheduler.
+    ///
+    /// # Errors
+    /// No such model, or a bad spec file.
+    pub fn disk(&self) -> Result<DiskSpec, OptionError> {
+        let mut spec = destage_disk::find(self.get("disk"))
+            .map_err(|error| disk_error(&error))?;
+        if self.get("window") != "auto" {
+            spec.window = self.number("window", 1..=1024)?;
+        }
+        if self.get("scheduler") != "auto" {
+            spec.scheduler = self.one_of(
+                "scheduler",
+                &[
+                    ("fcfs", destage_disk::Scheduler::Fcfs),
+                    ("cscan", destage_disk::Scheduler::Cscan),
+                    ("sptf", destage_disk::Scheduler::Sptf),
+                ],
+            )?;
+        }
+        Ok(spec)
+    }
+
+    /// The array.
+    ///
+    /// # Errors
+    /// Sizes that make no array.
+    pub fn geometry(&self, disk_sectors: u64) -> Result<Geometry, OptionError> {
+        let levels: Vec<(&str, _)> = LEVELS.iter().map(|l| (l.entry.name, l.level)).collect();
+        let backend: f64 = self.number("backend", f64::MIN_POSITIVE..=1.0)?;
+        let disk_pages = (disk_sectors / SECTORS_PER_PAGE) as f64 * backend;
+        let geometry = Geometry {
+            level: self.one_of("level", &levels)?,
+            disks: self.number("disks", 1..=1024)?,
+            strip_pages: self.pages("strip")?,
+            group_stripes: self.number("group-stripes", 1..=64)?,
+            disk_pages: disk_pages as u64,
+        };
+        geometry.checked().map_err(|error| OptionError::usage(error.to_string()))
+    }
+
+    fn order(&self) -> Result<Order, OptionError> {
+        match self.get("order").split_once(':').unwrap_or((self.get("order"), "8")) {
+            ("arrival", "8") => Ok(Order::Arrival),
+            ("reads-first", bound) => {
+                let bound = bound.parse().map_err(|_| self.bad("order"))?;
+                Ok(Order::ReadsFirst { bound })
+            }
+            _ => Err(self.bad("order")),
+        }
+    }
+
+    fn rate_text(&self) -> String {
+        let (rate, thresholds) = (self.get("rate"), self.get("thresholds"));
+        match (thresholds, rate.split_once(':')) {
+            ("", _) => rate.to_string(),
+            (_, Some((name, _))) => format!("{name}:{thresholds}"),
+            (_, None) => format!("{rate}:{thresholds}"),
+        }
+    }
+
+    fn controller(&self, spec: &DiskSpec, geometry: Geometry) -> Result<Config, OptionError> {
+        let issue = [("group", Issue::Group), ("runs", Issue::Runs)];
+        let text = |error: destage_engine::registry::ChoiceError| OptionError::usage(error.to_string());
+        Ok(Config {
+            geometry,
+            nvs_pages: PageCount(self.pages("nvs")?),
+            policy: policy::choose(self.get("policy")).map_err(text)?,
+            rate: rate::choose(&self.rate_text()).map_err(text)?,
+            queue_depth: self.number("queue-depth", 1..=100_000)?,
+            count: self.one_of("count", &[("runs", Count::Runs), ("groups", Count::Groups)])?,
+            issue: match self.get("issue") {
+                "auto" if spec.host.issue == destage_disk::Issue::Runs => Issue::Runs,
+                "auto" => Issue::Group,
+                _ => self.one_of("issue", &issue)?,
+            },
+            detector: self.one_of(
+                "detector",
+                &[
+                    ("pages", DetectorKind::Pages),
+                    ("adjacent-groups", DetectorKind::AdjacentGroups),
+                ],
+            )?,
+            sequential_threshold: self.number("seq-threshold", 0..=1_000_000)?,
+            window: spec.window as u32,
+            order: self.order()?,
+        })
+    }
+
+    /// The whole configuration of a run.
+    ///
+    /// # Errors
+    /// The first option that does not fit.
+    pub fn build(&self) -> Result<SimConfig, OptionError> {
+        let disk = self.disk()?;
+        let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
+        let controller = self.controller(&disk, geometry)?;
+        let is_trace = !self.get("trace").is_empty();
+        let warmup = match self.get("warmup") {
+            "auto" => Warmup::Time(Duration::from_secs(if is_trace { 0 } else { 300 })),
+            "nvs" => Warmup::Destaged(controller.nvs_pages.0),
+            _ => Warmup::Time(self.seconds("warmup")?),
+        };
+        let measured = match self.get("measure") {
+            "auto" if !is_trace => Duration::from_secs(300),
+            "auto" | "all" => Duration(u64::MAX),
+            _ => self.seconds("measure")?,
+        };
+        let requests_max = match self.get("requests") {
+            "all" => u64::MAX,
+            _ => self.number("requests", 1..=u64::MAX)?,
+        };
+        let interval = self.seconds("interval")?;
+        if interval == Duration::ZERO {
+            return Err(self.bad("interval"));
+        }
+        let nvs_latency = Duration::from_micros(self.number("nvs-latency", 0..=1_000_000)?);
+        // What the controller itself would refuse is refused before anything runs.
+        destage_engine::controller::Controller::new(&controller)
+            .map_err(|error| OptionError::usage(error.to_string()))?;
+        Ok(SimConfig { controller, disk, warmup, measured, interval, nvs_latency, requests_max })
+    }
+}

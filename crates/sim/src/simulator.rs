@@ -1,0 +1,326 @@
+//! One run: virtual clock, next-event loop, digest.
+
+use crate::measure::{Measure, Outcome};
+use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
+use destage_engine::controller::{Action, Config, ConfigError, Controller, Event};
+use destage_engine::dispatch::{DiskCommand, Owner};
+use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
+use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
+use destage_report::model::RunReport;
+use destage_workload::source::{Source, SourceError, SourceRequest};
+use std::collections::VecDeque;
+
+/// When measuring begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warmup {
+    /// After this much virtual time.
+    Time(Duration),
+    /// After so many pages have been destaged.
+    Destaged(u64),
+}
+
+/// What a run needs beside its source.
+#[derive(Clone, Debug)]
+pub struct SimConfig {
+    /// The engine's configuration.
+    pub controller: Config,
+    /// Model of every member disk.
+    pub disk: DiskSpec,
+    /// When measuring begins.
+    pub warmup: Warmup,
+    /// How long is measured; the run ends earlier when the source does.
+    pub measured: Duration,
+    /// Interval of the time series.
+    pub interval: Duration,
+    /// Time from an append to its being durable.
+    pub nvs_latency: Duration,
+    /// Most host requests to issue.
+    pub requests_max: u64,
+}
+
+/// Why a run could not be made or finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SimError {
+    /// The configuration makes no controller.
+    Config(ConfigError),
+    /// The source failed.
+    Source(SourceError),
+    /// The controller refused a request of the source.
+    Refused {
+        /// Number of the request, from 1.
+        number: u64,
+        /// Its pages.
+        range: PageRange,
+        /// Why.
+        error: HostError,
+    },
+    /// The source had no request at all.
+    NoRequests,
+}
+
+impl std::fmt::Display for SimError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SimError::Config(error) => error.fmt(f),
+            SimError::Source(error) => error.fmt(f),
+            SimError::Refused { number, range, error } => write!(
+                f,
+                "request {number} (page {}, {} pages) was refused: {error}",
+                range.first, range.pages
+            ),
+            SimError::NoRequests => write!(f, "the workload has no requests"),
+        }
+    }
+}
+
+impl std::error::Error for SimError {}
+
+impl From<ConfigError> for SimError {
+    fn from(error: ConfigError) -> SimError {
+        SimError::Config(error)
+    }
+}
+
+impl From<SourceError> for SimError {
+    fn from(error: SourceError) -> SimError {
+        SimError::Source(error)
+    }
+}
+
+/// A host request on its way.
+#[derive(Clone, Copy)]
+struct Outstanding {
+    arrival: Instant,
+    tag: u32,
+    direction: Direction,
+}
+
+/// A digest that takes one word at a time.
+#[derive(Clone, Copy)]
+struct Digest(u64);
+
+impl Digest {
+    fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
+
+/// The simulator of one run.
+struct Simulator<'a> {
+    controller: Controller,
+    disks: Vec<Disk>,
+    /// When each disk's command in service completes.
+    completes: Vec<Instant>,
+    source: &'a mut dyn Source,
+    outstanding: Vec<Outstanding>,
+    idle: Vec<u32>,
+    appends: VecDeque<(Instant, RequestId)>,
+    nvs_latency: Duration,
+    actions: Vec<Action>,
+    /// Disks that may have something to start.
+    touched: Vec<usize>,
+    issued: u64,
+    requests_max: u64,
+    in_system: u64,
+    measure: Measure,
+    digest: Digest,
+}
+
+/// What happens next.
+#[derive(Clone, Copy)]
+enum Next {
+    Disk(usize),
+    Append,
+    Arrival,
+}
+
+/// Runs the source through the configuration.
+///
+/// # Errors
+/// See [`SimError`].
+pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport, SimError> {
+    let target_iops = source.target_iops();
+    let bound = source.bound();
+    let mut simulator = Simulator::new(config, source)?;
+    simulator.run()?;
+    if simulator.issued == 0 {
+        return Err(SimError::NoRequests);
+    }
+    let outcome = Outcome {
+        counters: *simulator.controller.counters(),
+        digest: simulator.digest.0,
+        target_iops,
+        in_system: simulator.in_system,
+    };
+    let mut report = simulator.measure.report(&outcome);
+    report.options.insert("outstanding-bound".into(), bound);
+    Ok(report)
+}
+
+impl<'a> Simulator<'a> {
+    fn new(config: &SimConfig, source: &'a mut dyn Source) -> Result<Simulator<'a>, SimError> {
+        let disks = usize::from(config.controller.geometry.disks);
+        Ok(Simulator {
+            controller: Controller::new(&config.controller)?,
+            disks: (0..disks).map(|_| Disk::new(&config.disk)).collect(),
+            completes: vec![Instant::NEVER; disks],
+            source,
+            outstanding: Vec::new(),
+            idle: Vec::new(),
+            appends: VecDeque::new(),
+            nvs_latency: config.nvs_latency,
+            actions: Vec::new(),
+            touched: Vec::new(),
+            issued: 0,
+            requests_max: config.requests_max,
+            in_system: 0,
+            measure: Measure::new(config),
+            digest: Digest(0xCBF2_9CE4_8422_2325),
+        })
+    }
+
+    fn run(&mut self) -> Result<(), SimError> {
+        while let Some((now, next)) = self.next() {
+            if !self.measure.advance(now, self.controller.counters()) {
+                break;
+            }
+            match next {
+                Next::Disk(disk) => self.disk_done(now, disk),
+                Next::Append => {
+                    let (_, id) = self.appends.pop_front().expect("an append is under way");
+                    self.controller.step(now, Event::NvsDone(id), &mut self.actions);
+                }
+                Next::Arrival => self.arrive(now)?,
+            }
+            self.carry_out(now);
+            self.measure.observe(self.controller.occupancy().0, self.controller.waiting() > 0);
+        }
+        self.measure.close(self.controller.counters());
+        Ok(())
+    }
+
+    /// The earliest event; at equal times disks come first, then appends, then arrivals.
+    fn next(&mut self) -> Option<(Instant, Next)> {
+        let mut at = Instant::NEVER;
+        let mut next = None;
+        for (disk, time) in self.completes.iter().enumerate() {
+            if *time < at {
+                (at, next) = (*time, Some(Next::Disk(disk)));
+            }
+        }
+        if let Some((time, _)) = self.appends.front()
+            && *time < at
+        {
+            (at, next) = (*time, Some(Next::Append));
+        }
+        if self.issued < self.requests_max
+            && let Some(time) = self.source.next_at()
+            && time < at
+        {
+            (at, next) = (time, Some(Next::Arrival));
+        }
+        next.map(|next| (at, next))
+    }
+
+    fn arrive(&mut self, now: Instant) -> Result<(), SimError> {
+        let SourceRequest { arrival, tag, direction, range } = self.source.take(now)?;
+        self.issued += 1;
+        self.in_system += 1;
+        let entry = Outstanding { arrival, tag, direction };
+        let index = match self.idle.pop() {
+            Some(index) => {
+                self.outstanding[index as usize] = entry;
+                index
+            }
+            None => {
+                self.outstanding.push(entry);
+                (self.outstanding.len() - 1) as u32
+            }
+        };
+        let id = RequestId(u64::from(index));
+        let request = HostRequest { id, direction, range };
+        self.controller.step(now, Event::Host(request), &mut self.actions);
+        for action in &self.actions {
+            if let Action::Reply { result: Err(error), .. } = action {
+                let number = self.issued;
+                return Err(SimError::Refused { number, range, error: *error });
+            }
+        }
+        Ok(())
+    }
+
+    fn disk_done(&mut self, now: Instant, index: usize) {
+        let completed: Completed = self.disks[index].finish(now);
+        self.completes[index] = Instant::NEVER;
+        self.digest.add(now.0);
+        self.digest.add(completed.op.lbn);
+        self.measure.disk(index, &completed);
+        let owner = owner_of(completed.op.tag);
+        let event = Event::DiskDone(DiskId(index as u16), owner);
+        self.controller.step(now, event, &mut self.actions);
+        self.touched.push(index);
+    }
+
+    /// Carries out the actions, and those that follow from them at the same instant; then starts
+    /// every disk that has something new to choose from.
+    fn carry_out(&mut self, now: Instant) {
+        let mut index = 0;
+        while index < self.actions.len() {
+            match self.actions[index] {
+                Action::NvsAppend { id, .. } if self.nvs_latency == Duration::ZERO => {
+                    self.controller.step(now, Event::NvsDone(id), &mut self.actions);
+                }
+                Action::NvsAppend { id, .. } => {
+                    self.appends.push_back((now + self.nvs_latency, id));
+                }
+                Action::Reply { id, .. } => self.reply(now, id),
+                Action::Disk(command) => self.submit(now, &command),
+                Action::NvsRelease { .. } => {}
+            }
+            index += 1;
+        }
+        self.actions.clear();
+        while let Some(disk) = self.touched.pop() {
+            if let Some(time) = self.disks[disk].start(now) {
+                self.completes[disk] = time;
+            }
+        }
+    }
+
+    fn submit(&mut self, now: Instant, command: &DiskCommand) {
+        let disk = usize::from(command.disk.0);
+        let op = DiskOp {
+            lbn: command.first * SECTORS_PER_PAGE,
+            sectors: command.pages * SECTORS_PER_PAGE as u32,
+            write: command.write,
+            tag: tag_of(command.owner),
+        };
+        self.disks[disk].submit(now, op);
+        self.touched.push(disk);
+    }
+
+    fn reply(&mut self, now: Instant, id: RequestId) {
+        let Outstanding { arrival, tag, direction } = self.outstanding[id.0 as usize];
+        self.idle.push(id.0 as u32);
+        self.in_system -= 1;
+        self.digest.add(now.0 ^ id.0 << 48);
+        self.measure.completed(now.since(arrival), direction);
+        self.source.completed(tag, now);
+    }
+}
+
+const READ_TAG: u64 = 1 << 32;
+
+fn tag_of(owner: Owner) -> u64 {
+    match owner {
+        Owner::HostRead(index) => u64::from(index) | READ_TAG,
+        Owner::Destage(index) => u64::from(index),
+    }
+}
+
+fn owner_of(tag: u64) -> Owner {
+    match tag & READ_TAG {
+        0 => Owner::Destage(tag as u32),
+        _ => Owner::HostRead(tag as u32),
+    }
+}

@@ -1,0 +1,134 @@
+//! Generated loads: one file a workload, found in one table.
+//!
+//! A workload is written `name:param=value,...`. A mix is written
+//! `mix:0.7*zipf(theta=0.99)+0.3*sequential(streams=4),iops=2000`: parts joined by `+`, each with
+//! its share of the requests and, in parentheses, its parameters.
+
+mod closed;
+mod common;
+mod hotcold;
+mod mix;
+mod open;
+mod pattern;
+mod random_write;
+mod sequential;
+pub mod spc1;
+mod spc1_load;
+mod uniform;
+mod zipf;
+
+pub use pattern::{Access, Pattern};
+pub use spc1_load::{Loop, Spc1, Spc1Config};
+
+use std::fmt;
+
+use destage_engine::registry::{Choice, ChoiceError, Entry};
+
+use crate::source::Source;
+
+/// A source that can be moved to a worker thread.
+pub type BoxedSource = Box<dyn Source + Send>;
+
+/// One row of the table of workloads.
+pub struct Workload {
+    /// Name, summary, source and parameters.
+    pub entry: &'static Entry,
+    build: fn(&Choice, u64, u64) -> Result<BoxedSource, WorkloadError>,
+    pattern: Option<fn(&Choice, u64, u64) -> Result<pattern::BoxedPattern, WorkloadError>>,
+}
+
+/// Every workload there is.
+pub const WORKLOADS: &[Workload] = &[
+    Workload { entry: &spc1_load::ENTRY, build: spc1_load::build, pattern: None },
+    random_write::WORKLOAD,
+    uniform::WORKLOAD,
+    zipf::WORKLOAD,
+    sequential::WORKLOAD,
+    hotcold::WORKLOAD,
+    Workload { entry: &mix::ENTRY, build: mix::build, pattern: None },
+];
+
+/// Why a workload could not be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WorkloadError {
+    /// The name or a parameter does not fit.
+    Choice(ChoiceError),
+    /// The volume, or the span of it, has too few pages for this workload.
+    TooSmall {
+        /// The workload.
+        workload: &'static str,
+        /// Pages it needs.
+        needed_pages: u64,
+        /// Pages there are.
+        pages: u64,
+    },
+    /// The span reaches past the end of the volume.
+    SpanBeyondVolume {
+        /// Pages of the span.
+        span_pages: u64,
+        /// Pages of the volume.
+        volume_pages: u64,
+    },
+    /// The parts of a mix could not be understood.
+    BadMix(String),
+}
+
+impl fmt::Display for WorkloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkloadError::Choice(error) => error.fmt(f),
+            WorkloadError::TooSmall { workload, needed_pages, pages } => write!(
+                f,
+                "`{workload}` needs at least {needed_pages} pages, but has {pages}: \
+                 use a larger volume or span"
+            ),
+            WorkloadError::SpanBeyondVolume { span_pages, volume_pages } => write!(
+                f,
+                "a span of {span_pages} pages reaches past the volume's {volume_pages}: \
+                 lower `span`, or 0 for the whole volume"
+            ),
+            WorkloadError::BadMix(why) => write!(
+                f,
+                "mix: {why}; write it like mix:0.7*zipf(theta=0.99)+0.3*sequential,iops=1000"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for WorkloadError {}
+
+impl From<ChoiceError> for WorkloadError {
+    fn from(error: ChoiceError) -> WorkloadError {
+        WorkloadError::Choice(error)
+    }
+}
+
+/// The entries of the table, in its order.
+#[must_use]
+pub fn entries() -> Vec<&'static Entry> {
+    WORKLOADS.iter().map(|w| w.entry).collect()
+}
+
+/// Understands `name:param=value,...`, and `mix:` with its own syntax.
+///
+/// # Errors
+/// An unknown workload or parameter.
+pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+    Choice::parse("workload", &entries(), &mix::shield(text))
+}
+
+/// Builds the chosen workload over a volume of `volume_pages` pages.
+///
+/// # Errors
+/// A parameter out of range, or a volume too small.
+pub fn build(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedSource, WorkloadError> {
+    (find(choice).build)(choice, volume_pages, seed)
+}
+
+/// The row a choice came from.
+fn find(choice: &Choice) -> &'static Workload {
+    WORKLOADS.iter().find(|w| w.entry.name == choice.entry.name).expect("a choice from this table")
+}
+
+#[cfg(test)]
+mod tests;
