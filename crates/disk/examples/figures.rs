@@ -5,7 +5,15 @@ use destage_disk::{Figures, find, registry};
 fn main() {
     println!(
         "{:18} {:>12} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>8} {:>8}",
-        "disk", "sectors", "rev ms", "avg ms", "one ms", "full ms", "outer", "inner", "IOPS 1",
+        "disk",
+        "sectors",
+        "rev ms",
+        "avg ms",
+        "one ms",
+        "full ms",
+        "outer",
+        "inner",
+        "IOPS 1",
         "IOPS 16"
     );
     for entry in registry() {

@@ -28,7 +28,9 @@ fn measure(spec: &DiskSpec, count: u64) {
     let mut state = 1_u64;
     let pool: Vec<u64> = (0..1_u64 << 16)
         .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 16) % pages * u64::from(sectors)
         })
         .collect();

@@ -159,7 +159,11 @@ impl Cache {
         ready: Instant,
     ) -> Instant {
         let bus = Duration(model.bus_ns(op.sectors));
-        if op.write { self.accept(model, head, op, ready) + bus } else { self.hit(model, op, ready, bus) }
+        if op.write {
+            self.accept(model, head, op, ready) + bus
+        } else {
+            self.hit(model, op, ready, bus)
+        }
     }
 
     /// Takes a write in, after making room; the time it is there but for the bus.
@@ -287,9 +291,8 @@ impl Cache {
 
     /// Drops segments that a write makes stale.
     fn forget(&mut self, model: &DiskModel, head: &mut Head, written: Extent, now: Instant) {
-        let coming = self.ahead.is_some_and(|a| {
-            Extent { first: a.from, end: a.limit }.overlaps(written)
-        });
+        let coming =
+            self.ahead.is_some_and(|a| Extent { first: a.from, end: a.limit }.overlaps(written));
         let newest = self.segments.last().is_some_and(|s| s.overlaps(written));
         if coming || newest {
             self.stop_ahead(model, head, now);

@@ -68,6 +68,8 @@ pub(crate) struct Queued {
     target_ns: u32,
     /// Overhead it pays in any case.
     pub(crate) fixed_ns: u32,
+    /// What settling adds to moving the heads.
+    settle_ns: i32,
     /// Least time from overhead to first sector that lets a slow bus keep up with a write.
     hold_ns: u32,
     /// From its first sector to its last.
@@ -180,6 +182,7 @@ impl Disk {
             head: place.head,
             target_ns: zone.angle(place.slot),
             fixed_ns,
+            settle_ns: if op.write { model.write_settle_ns } else { 0 },
             hold_ns,
             media_ns,
             end,
@@ -272,18 +275,16 @@ impl Disk {
         (index, self.approach(angle, &self.window[index]))
     }
 
+    /// Without branches, which a processor could not predict: the least of time and index.
     #[inline]
     fn choose_sptf(&self, angle: u32) -> (usize, Approach) {
-        let mut best = (0, self.approach(angle, &self.window[0]));
-        let mut best_ns = best.1.total_ns();
-        for (index, queued) in self.window.iter().enumerate().skip(1) {
-            let approach = self.approach(angle, queued);
-            let total_ns = approach.total_ns();
-            if total_ns < best_ns {
-                (best, best_ns) = ((index, approach), total_ns);
-            }
+        let mut best = u64::MAX;
+        for (index, queued) in (0_u64..).zip(&self.window) {
+            let total_ns = self.approach(angle, queued).total_ns();
+            best = best.min(u64::from(total_ns) << 32 | index);
         }
-        best
+        let index = (best & 0xffff_ffff) as usize;
+        (index, self.approach(angle, &self.window[index]))
     }
 
     fn choose_cscan(&self) -> usize {
@@ -301,7 +302,7 @@ impl Disk {
 
     #[inline]
     fn continues(&self, queued: &Queued) -> bool {
-        queued.op.lbn == self.head.next_lbn && queued.op.write == self.head.write
+        (queued.op.lbn == self.head.next_lbn) & (queued.op.write == self.head.write)
     }
 
     /// Time until a queued command's first sector, were it started at this angle.
@@ -310,14 +311,13 @@ impl Disk {
         let model = &*self.model;
         let continues = self.continues(queued);
         let overhead_ns = queued.fixed_ns + if continues { 0 } else { model.per_command_ns };
-        let mut seek_ns = model.move_ns(self.head.place, queued.cylinder, queued.head);
-        if queued.op.write && seek_ns > 0 && !continues {
-            seek_ns = seek_ns.saturating_add_signed(model.write_settle_ns);
-        }
-        let moved_ns = seek_ns.max(queued.hold_ns);
-        let arrival = model.revolution.reduce(angle + overhead_ns + moved_ns);
+        let moved_ns = model.move_ns(self.head.place, queued.cylinder, queued.head);
+        let settles = (moved_ns > 0) & !continues;
+        let seek_ns = moved_ns.saturating_add_signed(if settles { queued.settle_ns } else { 0 });
+        let ready_ns = seek_ns.max(queued.hold_ns);
+        let arrival = model.revolution.reduce(angle + overhead_ns + ready_ns);
         let wait_ns = model.revolution.wait(arrival, queued.target_ns);
-        Approach { overhead_ns, seek_ns, rotation_ns: wait_ns + (moved_ns - seek_ns) }
+        Approach { overhead_ns, seek_ns, rotation_ns: wait_ns + (ready_ns - seek_ns) }
     }
 
     /// Takes a command out of the window; the next to arrive moves up.

@@ -49,7 +49,7 @@ impl Revolution {
     pub(crate) fn angle(self, time_ns: u64) -> u32 {
         let turns = ((u128::from(time_ns) * u128::from(self.reciprocal_64)) >> 64) as u64;
         let rest = (time_ns - turns * u64::from(self.ns)) as u32;
-        if rest >= self.ns { rest - self.ns } else { rest }
+        rest.min(rest.wrapping_sub(self.ns))
     }
 
     /// The same for a sum of an angle and a few times.
@@ -57,13 +57,14 @@ impl Revolution {
     pub(crate) fn reduce(self, ns: u32) -> u32 {
         let turns = ((u64::from(ns) * u64::from(self.reciprocal_32)) >> 32) as u32;
         let rest = ns - turns * self.ns;
-        if rest >= self.ns { rest - self.ns } else { rest }
+        rest.min(rest.wrapping_sub(self.ns))
     }
 
     /// Time from one angle until the next.
     #[inline]
     pub(crate) fn wait(self, from: u32, to: u32) -> u32 {
-        if to >= from { to - from } else { to + self.ns - from }
+        let ahead = to.wrapping_sub(from);
+        ahead.min(ahead.wrapping_add(self.ns))
     }
 }
 
@@ -194,5 +195,37 @@ impl Zone {
             }
         }
         run as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_is_exact() {
+        for value in [1, 2, 3, 7, 19, 72, 113, 457, 738, 4096, 60_000] {
+            let divisor = Divisor::new(value);
+            for k in [0, 1, 2, 1000, (1 << 44) / value, u64::MAX / value / value] {
+                for dividend in [k * value, (k * value).saturating_sub(1), k * value + value - 1] {
+                    let expected = (dividend / value, dividend % value);
+                    assert_eq!(divisor.div_rem(dividend), expected, "{dividend} by {value}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn angles_are_remainders() {
+        for ns in [600_000, 5_985_037, 6_000_000, 14_992_504, 60_000_000] {
+            let revolution = Revolution::new(ns);
+            for time in [0, 1, u64::from(ns) - 1, u64::from(ns), 1 << 33, 1 << 62, u64::MAX] {
+                for time in [time.saturating_sub(1), time, time / u64::from(ns) * u64::from(ns)] {
+                    assert_eq!(u64::from(revolution.angle(time)), time % u64::from(ns));
+                    let short = time as u32;
+                    assert_eq!(revolution.reduce(short), short % ns);
+                }
+            }
+        }
     }
 }

@@ -244,7 +244,7 @@ impl DiskModel {
     #[inline]
     pub(crate) fn move_ns(&self, from: Place, cylinder: u32, head: u32) -> u32 {
         let seek = self.seek_ns[from.cylinder.abs_diff(cylinder) as usize];
-        if from.head == head { seek } else { seek.max(self.head_switch_ns) }
+        seek.max(if from.head == head { 0 } else { self.head_switch_ns })
     }
 
     /// Time some sectors take on the bus.

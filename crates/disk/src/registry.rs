@@ -64,10 +64,8 @@ pub fn find(name: &str) -> Result<DiskSpec, SpecError> {
         let known = nearest_first(name, SPECS.iter().map(|(known, _)| *known));
         return Err(SpecError::Unknown { name: name.to_string(), known });
     }
-    let text = std::fs::read_to_string(name).map_err(|error| SpecError::File {
-        path: name.to_string(),
-        message: error.to_string(),
-    })?;
+    let text = std::fs::read_to_string(name)
+        .map_err(|error| SpecError::File { path: name.to_string(), message: error.to_string() })?;
     DiskSpec::from_toml(&text)
         .map_err(|error| SpecError::InFile { path: name.to_string(), error: Box::new(error) })
 }

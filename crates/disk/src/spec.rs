@@ -348,16 +348,7 @@ impl DiskSpec {
     /// [`SpecError::Parse`] for bad TOML and unknown or missing keys, [`SpecError::Value`] for
     /// values that cannot be.
     pub fn from_toml(text: &str) -> Result<DiskSpec, SpecError> {
-        let spec: DiskSpec = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(0, |span| {
-                1 + text.as_bytes()[..span.start.min(text.len())]
-                    .iter()
-                    .filter(|&&b| b == b'\n')
-                    .count()
-            });
-            let message = error.message().lines().collect::<Vec<_>>().join(" ");
-            SpecError::Parse { line, message }
-        })?;
+        let spec: DiskSpec = toml::from_str(text).map_err(|error| parse_error(text, &error))?;
         spec.validate()?;
         Ok(spec)
     }
@@ -405,4 +396,18 @@ fn wrap_pairs(text: &str) -> String {
         wrapped.push('\n');
     }
     wrapped
+}
+
+/// The error in one line, with its line number and the key written there.
+fn parse_error(text: &str, error: &toml::de::Error) -> SpecError {
+    let message = error.message().lines().collect::<Vec<_>>().join(" ");
+    let Some(span) = error.span() else { return SpecError::Parse { line: 0, message } };
+    let before = text.get(..span.start).unwrap_or(text);
+    let line = 1 + before.matches('\n').count();
+    let key = text.lines().nth(line - 1).and_then(|written| written.split_once('='));
+    let message = match key.map(|(key, _)| format!("`{}`", key.trim())) {
+        Some(key) if error.message().starts_with("invalid") => format!("{key}: {message}"),
+        _ => message,
+    };
+    SpecError::Parse { line, message }
 }

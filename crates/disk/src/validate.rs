@@ -85,7 +85,11 @@ impl DiskSpec {
     fn validate_zone(&self, zone: &ZoneSpec) -> Result<(), SpecError> {
         let track = zone.sectors_per_track;
         check((1..=MOST_PER_TRACK).contains(&track), "sectors_per_track", "from 1 to 60000")?;
-        check((1..=MOST_CYLINDERS).contains(&u64::from(zone.cylinders)), "cylinders", "at least 1")?;
+        check(
+            (1..=MOST_CYLINDERS).contains(&u64::from(zone.cylinders)),
+            "cylinders",
+            "at least 1",
+        )?;
         check(zone.track_skew.unwrap_or(0) < track, "track_skew", "less than a track")?;
         check(zone.cylinder_skew.unwrap_or(0) < track, "cylinder_skew", "less than a track")?;
         let unit = match self.spares_per {
@@ -94,7 +98,11 @@ impl DiskSpec {
         };
         let whole = self.spares_per == SparesPer::Zone;
         let fits = whole || u64::from(zone.spare_sectors) < unit;
-        check(fits && zone_addresses(self, zone).is_some(), "spare_sectors", "fewer than there are")?;
+        check(
+            fits && zone_addresses(self, zone).is_some(),
+            "spare_sectors",
+            "fewer than there are",
+        )?;
         self.validate_slips(zone)
     }
 

@@ -67,9 +67,14 @@ fn run(variant: usize, load: f64, scale: f64, seed: u64) -> RunReport {
     RunReport {
         schema: 1,
         label: VARIANTS[variant].to_owned(),
-        options: [("high", "90"), ("low", "80"), ("policy", VARIANTS[variant]), ("disk", "stow-ref")]
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .into(),
+        options: [
+            ("high", "90"),
+            ("low", "80"),
+            ("policy", VARIANTS[variant]),
+            ("disk", "stow-ref"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into(),
         seed,
         warmup_s: 300.0,
         measured_s: 300.0,
@@ -216,7 +221,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     ];
     for (name, report) in &reports {
         write_file(&folder.join(format!("{name}.html")), html(report).as_bytes())?;
-        write_file(&folder.join(format!("{name}.csv")), render_compare(report, Format::Csv).as_bytes())?;
+        write_file(
+            &folder.join(format!("{name}.csv")),
+            render_compare(report, Format::Csv).as_bytes(),
+        )?;
         let text = render_compare(report, Format::Table);
         write_file(&folder.join(format!("{name}.txt")), text.as_bytes())?;
         for (plot, spec) in plots(report) {

@@ -57,11 +57,11 @@ pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
 /// The heading of a plot at one axis value.
 fn heading(view: &View<'_>, what: &str, value: &str) -> String {
     let at = view.at(value);
-    if at.is_empty() { what.to_owned() } else { format!("{what}, {at}") }
+    if at.is_empty() { what.to_owned() } else { format!("{what} at {at}") }
 }
 
 /// Linear, or logarithmic where values differ widely.
-fn response_scale(values: impl Iterator<Item = f64>) -> Scale {
+pub(crate) fn response_scale(values: impl Iterator<Item = f64>) -> Scale {
     let (mut low, mut high) = (f64::INFINITY, 0.0);
     for value in values.filter(|v| v.is_finite() && *v > 0.0) {
         low = f64::min(low, value);
@@ -136,7 +136,8 @@ fn throughput_bars(view: &View<'_>) -> PlotSpec {
     let value = only(view);
     let at = |variant: &&str| view.point(variant, value).map_or(f64::NAN, |p| p.iops.mean);
     let bars = view.variants.iter().map(at).collect();
-    PlotSpec::bars("Throughput", "", "Throughput (I/O/s)", owned(&view.variants)).bar_series("", bars)
+    PlotSpec::bars("Throughput", "", "Throughput (I/O/s)", owned(&view.variants))
+        .bar_series("", bars)
 }
 
 fn response_bars(view: &View<'_>) -> PlotSpec {
@@ -186,7 +187,7 @@ fn occupancy_plot(view: &View<'_>, value: &str) -> PlotSpec {
 
 fn hits_plot(view: &View<'_>, value: &str) -> PlotSpec {
     if view.sweep().is_some() && !view.sweeps_load() {
-        let pages = METRICS.iter().find(|m| m.long == "Write hits, pages");
+        let pages = METRICS.iter().find(|m| m.long == "Write page hit ratio");
         return along_axis(view, pages.unwrap_or(&METRICS[0])).y_covers(0.0, 0.0);
     }
     let title = heading(view, "Hit ratios", value);

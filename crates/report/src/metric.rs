@@ -44,8 +44,8 @@ pub(crate) fn mean(point: &Point, get: fn(&RunReport) -> f64) -> f64 {
 }
 
 /// NaN where no request was counted: a mean of nothing is not 0.
-fn of(latency: &Latency, value: f64) -> f64 {
-    if latency.count == 0 { f64::NAN } else { value }
+fn of(latency: &Latency, get: fn(&Latency) -> f64) -> f64 {
+    if latency.count == 0 { f64::NAN } else { get(latency) }
 }
 
 const fn metric(
@@ -58,6 +58,16 @@ const fn metric(
     Metric { group, name, unit, decimals, long, log: false, from }
 }
 
+/// A response time, mean over the runs.
+const fn response(
+    heads: (&'static str, &'static str),
+    decimals: usize,
+    long: &'static str,
+    get: fn(&RunReport) -> f64,
+) -> Metric {
+    metric((heads.0, heads.1, "ms"), decimals, long, From::Runs(get))
+}
+
 const fn log(metric: Metric) -> Metric {
     Metric { log: true, ..metric }
 }
@@ -68,43 +78,81 @@ pub(crate) const IN_FIRST_TABLE: usize = 14;
 /// The response metrics start here: mean.
 pub(crate) const RESPONSE: usize = 2;
 
+const ALL: &str = "response, all";
+const DISK: &str = "disk time";
+
+/// A share from 0 to 1 as percent, mean over the runs.
+const fn share(
+    group: &'static str,
+    name: &'static str,
+    long: &'static str,
+    percent: fn(&RunReport) -> f64,
+) -> Metric {
+    metric((group, name, "%"), 1, long, From::Runs(percent))
+}
+
 /// All metrics, in the order shown.
-#[rustfmt::skip]
 pub(crate) const METRICS: &[Metric] = &[
     metric(("throughput", "mean", "I/O/s"), 1, "Throughput", From::Point(|p| p.iops.mean)),
     metric(("throughput", "±", "I/O/s"), 1, "", From::Point(|p| p.iops.half_width)),
-    metric(("response, all", "mean", "ms"), 2, "Mean response time", From::Point(|p| p.response_ms.mean)),
-    metric(("response, all", "±", "ms"), 2, "", From::Point(|p| p.response_ms.half_width)),
-    metric(("response, all", "p50", "ms"), 2, "Median response time",
-        From::Runs(|r| of(&r.response.all, r.response.all.p50_ms))),
-    metric(("response, all", "p99", "ms"), 1, "99th percentile of response time",
-        From::Runs(|r| of(&r.response.all, r.response.all.p99_ms))),
-    metric(("response, all", "p99.9", "ms"), 1, "99.9th percentile of response time",
-        From::Runs(|r| of(&r.response.all, r.response.all.p999_ms))),
-    metric(("reads", "mean", "ms"), 2, "Mean response time of reads",
-        From::Runs(|r| of(&r.response.reads, r.response.reads.mean_ms))),
-    metric(("writes", "mean", "ms"), 2, "Mean response time of writes",
-        From::Runs(|r| of(&r.response.writes, r.response.writes.mean_ms))),
-    metric(("NVS full", "stalled", "writes"), 0, "Stalled writes", From::Runs(|r| r.stalled_writes as f64)),
-    metric(("NVS full", "time", "%"), 1, "Time full", From::Runs(|r| 100.0 * r.time_full)),
-    metric(("occupancy", "mean", "%"), 1, "Mean NVS occupancy", From::Runs(|r| 100.0 * r.occupancy.mean)),
-    metric(("occupancy", "min", "%"), 1, "", From::Runs(|r| 100.0 * r.occupancy.min)),
-    metric(("occupancy", "max", "%"), 1, "", From::Runs(|r| 100.0 * r.occupancy.max)),
-    metric(("write hits", "page", "%"), 1, "Write hits, pages", From::Runs(|r| 100.0 * r.hits.write_page)),
-    metric(("write hits", "group", "%"), 1, "Write hits, groups", From::Runs(|r| 100.0 * r.hits.write_group)),
-    metric(("write hits", "request", "%"), 1, "Write hits, requests", From::Runs(|r| 100.0 * r.hits.write_request)),
-    metric(("read hits", "request", "%"), 1, "Read hits, requests", From::Runs(|r| 100.0 * r.hits.read_request)),
+    metric((ALL, "mean", "ms"), 2, "Mean response time", From::Point(|p| p.response_ms.mean)),
+    metric((ALL, "±", "ms"), 2, "", From::Point(|p| p.response_ms.half_width)),
+    response((ALL, "p50"), 2, "Median response time", |r| of(&r.response.all, |l| l.p50_ms)),
+    response((ALL, "p99"), 1, "99th percentile of response time", |r| {
+        of(&r.response.all, |l| l.p99_ms)
+    }),
+    response((ALL, "p99.9"), 1, "99.9th percentile of response time", |r| {
+        of(&r.response.all, |l| l.p999_ms)
+    }),
+    response(("reads", "mean"), 2, "Mean response time of reads", |r| {
+        of(&r.response.reads, |l| l.mean_ms)
+    }),
+    response(("writes", "mean"), 2, "Mean response time of writes", |r| {
+        of(&r.response.writes, |l| l.mean_ms)
+    }),
+    metric(("NVS full", "stalled", "writes"), 0, "Stalled writes", From::Runs(stalled)),
+    share("NVS full", "time", "Time full", |r| 100.0 * r.time_full),
+    share("occupancy", "mean", "Mean NVS occupancy", |r| 100.0 * r.occupancy.mean),
+    share("occupancy", "min", "Least NVS occupancy", |r| 100.0 * r.occupancy.min),
+    share("occupancy", "max", "Largest NVS occupancy", |r| 100.0 * r.occupancy.max),
+    share("write hits", "page", "Write page hit ratio", |r| 100.0 * r.hits.write_page),
+    share("write hits", "group", "Write group hit ratio", |r| 100.0 * r.hits.write_group),
+    share("write hits", "request", "Write request hit ratio", |r| 100.0 * r.hits.write_request),
+    share("read hits", "request", "Read request hit ratio", |r| 100.0 * r.hits.read_request),
     metric(("destages", "count", ""), 0, "Destages", From::Runs(|r| r.destage.groups as f64)),
-    metric(("destages", "pages", "each"), 2, "Pages per destage", From::Runs(|r| r.destage.pages_per_destage)),
-    metric(("destages", "runs", "each"), 2, "Runs per destage", From::Runs(|r| r.destage.runs_per_destage)),
-    metric(("destages", "full str.", "%"), 1, "Full-stripe destages", From::Runs(|r| 100.0 * r.destage.full_stripe_share)),
-    log(metric(("destages", "distance", "pages"), 0, "Mean destage distance", From::Runs(|r| r.destage.mean_distance_pages))),
-    metric(("disk time", "busy", "%"), 1, "Disk utilisation", From::Runs(|r| 100.0 * over_disks(r, |d| d.utilisation))),
-    metric(("disk time", "seek", "%"), 1, "Disk time seeking", From::Runs(|r| 100.0 * over_disks(r, |d| d.seek))),
-    metric(("disk time", "rotate", "%"), 1, "Disk time waiting for rotation", From::Runs(|r| 100.0 * over_disks(r, |d| d.rotation))),
-    metric(("disk time", "xfer", "%"), 1, "Disk time transferring", From::Runs(|r| 100.0 * over_disks(r, |d| d.transfer))),
-    metric(("disk time", "ovhd", "%"), 1, "Disk time in command overhead", From::Runs(|r| 100.0 * over_disks(r, |d| d.overhead))),
+    metric(("destages", "pages", "each"), 2, "Pages per destage", From::Runs(pages_each)),
+    metric(("destages", "runs", "each"), 2, "Runs per destage", From::Runs(runs_each)),
+    share("destages", "full str.", "Full-stripe destages", |r| 100.0 * r.destage.full_stripe_share),
+    log(metric(
+        ("destages", "distance", "pages"),
+        0,
+        "Mean destage distance",
+        From::Runs(distance),
+    )),
+    share(DISK, "busy", "Disk utilisation", |r| 100.0 * over_disks(r, |d| d.utilisation)),
+    share(DISK, "seek", "Disk time seeking", |r| 100.0 * over_disks(r, |d| d.seek)),
+    share(DISK, "rotate", "Disk time waiting for rotation", |r| {
+        100.0 * over_disks(r, |d| d.rotation)
+    }),
+    share(DISK, "xfer", "Disk time transferring", |r| 100.0 * over_disks(r, |d| d.transfer)),
+    share(DISK, "ovhd", "Disk time in command overhead", |r| 100.0 * over_disks(r, |d| d.overhead)),
 ];
+
+fn stalled(run: &RunReport) -> f64 {
+    run.stalled_writes as f64
+}
+
+fn pages_each(run: &RunReport) -> f64 {
+    run.destage.pages_per_destage
+}
+
+fn runs_each(run: &RunReport) -> f64 {
+    run.destage.runs_per_destage
+}
+
+fn distance(run: &RunReport) -> f64 {
+    run.destage.mean_distance_pages
+}
 
 #[cfg(test)]
 mod tests {

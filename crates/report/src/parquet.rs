@@ -159,8 +159,7 @@ fn write(columns: &[Column]) -> Result<Vec<u8>, ParquetError> {
     let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
     let schema = Type::group_type_builder("destage").with_fields(fields).build()?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer =
-        SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
+    let mut writer = SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))?;
     let mut group = writer.next_row_group()?;
     for column in columns {
         let Some(mut out) = group.next_column()? else { break };

@@ -12,8 +12,13 @@ pub struct Cell(Content);
 enum Content {
     Empty,
     Text(String),
+    /// A number as the user wrote it.
+    Written(String),
     Int(u64),
-    Num { value: f64, decimals: usize },
+    Num {
+        value: f64,
+        decimals: usize,
+    },
 }
 
 impl Cell {
@@ -21,6 +26,14 @@ impl Cell {
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self(Content::Text(text.into()))
+    }
+
+    /// A parameter as it was written: text that is aligned right if it is a number.
+    #[must_use]
+    pub fn written(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let numeric = text.parse::<f64>().is_ok_and(f64::is_finite);
+        Self(if numeric { Content::Written(text) } else { Content::Text(text) })
     }
 
     /// A count.
@@ -52,7 +65,7 @@ impl Cell {
     pub(crate) fn shown(&self) -> String {
         match &self.0 {
             Content::Empty => "-".to_owned(),
-            Content::Text(text) => {
+            Content::Text(text) | Content::Written(text) => {
                 text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
             }
             Content::Int(value) => value.to_string(),
@@ -68,7 +81,7 @@ impl Cell {
     fn csv(&self) -> String {
         match &self.0 {
             Content::Empty => String::new(),
-            Content::Text(text) => csv_field(text),
+            Content::Text(text) | Content::Written(text) => csv_field(text),
             Content::Int(value) => value.to_string(),
             Content::Num { value, .. } => value.to_string(),
         }
@@ -77,7 +90,7 @@ impl Cell {
     fn json(&self) -> Value {
         match &self.0 {
             Content::Empty => Value::Null,
-            Content::Text(text) => Value::from(text.as_str()),
+            Content::Text(text) | Content::Written(text) => Value::from(text.as_str()),
             Content::Int(value) => Value::from(*value),
             Content::Num { value, .. } => Value::from(*value),
         }
@@ -108,13 +121,13 @@ struct Head {
 ///
 /// ```
 /// use destage_report::{Cell, Format, Table};
-/// let table = Table::new(&[("disk", ""), ("average seek", "ms")])
+/// let table = Table::new(&[("disk", ""), ("seek", "ms")])
 ///     .row(vec![Cell::text("hp97560"), Cell::num(13.52, 1)]);
 /// assert_eq!(
 ///     table.render(Format::Table),
-///     "disk     average seek\n                   ms\n-------  ------------\nhp97560          13.5\n",
+///     "disk     seek\n           ms\n-------  ----\nhp97560  13.5\n",
 /// );
-/// assert_eq!(table.render(Format::Csv), "disk,average_seek_ms\r\nhp97560,13.52\r\n");
+/// assert_eq!(table.render(Format::Csv), "disk,seek_ms\r\nhp97560,13.52\r\n");
 /// ```
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -177,6 +190,16 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Names and units of the columns.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.heads.iter().map(|head| (head.name.as_str(), head.unit.as_str()))
+    }
+
+    /// The rows.
+    pub(crate) fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
     /// The table as text, ending in a newline.
     #[must_use]
     pub fn render(&self, format: Format) -> String {
@@ -192,7 +215,8 @@ impl Table {
         let mut keys: Vec<String> = Vec::new();
         for head in &self.heads {
             let whole = [&head.group, &head.name, &head.unit].map(|part| slug(part));
-            let parts: Vec<&str> = whole.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
+            let parts: Vec<&str> =
+                whole.iter().map(String::as_str).filter(|p| !p.is_empty()).collect();
             let base = parts.join("_");
             let mut key = base.clone();
             let mut copy = 2;
@@ -260,7 +284,8 @@ impl Table {
             let name = &self.heads[first].group;
             let same = self.heads[first..].iter().take_while(|head| head.group == *name).count();
             let end = if name.is_empty() { first + 1 } else { first + same };
-            let span = |widths: &[usize]| widths[first..end].iter().sum::<usize>() + 2 * (end - first - 1);
+            let span =
+                |widths: &[usize]| widths[first..end].iter().sum::<usize>() + 2 * (end - first - 1);
             widths[end - 1] += width(name).saturating_sub(span(widths));
             let room = span(widths) - width(name);
             let fill = if name.is_empty() || room < 4 {
@@ -279,7 +304,12 @@ impl Table {
 }
 
 /// Appends one line of cells, without spaces at its end.
-fn line<'a>(out: &mut String, widths: &[usize], left: &[bool], cells: impl Iterator<Item = &'a str>) {
+fn line<'a>(
+    out: &mut String,
+    widths: &[usize],
+    left: &[bool],
+    cells: impl Iterator<Item = &'a str>,
+) {
     let start = out.len();
     for (i, cell) in cells.enumerate() {
         let pad = " ".repeat(widths[i].saturating_sub(width(cell)));
@@ -298,7 +328,8 @@ fn width(text: &str) -> usize {
 
 /// A header part as a key: `p99.9` becomes `p99_9`, `%` becomes `percent`.
 fn slug(part: &str) -> String {
-    let spelled = part.replace('%', " percent ").replace('±', " half_width ").replace("I/O/s", "per_s");
+    let spelled =
+        part.replace('%', " percent ").replace('±', " half_width ").replace("I/O/s", "per_s");
     let mut out = String::new();
     for c in spelled.chars() {
         if c.is_alphanumeric() {
@@ -318,24 +349,23 @@ mod tests {
         Table::new(&[("name", ""), ("mean", "ms"), ("share", "%"), ("mean", "ms")])
             .group(1, 2, "response times")
             .row(vec![Cell::text("a"), Cell::num(1.25, 1), Cell::int(7), Cell::empty()])
-            .row(vec![Cell::text("long, \"name\"\nx"), Cell::num(f64::NAN, 1), Cell::int(12), Cell::int(3)])
+            .row(vec![
+                Cell::text("long, \"name\"\nx"),
+                Cell::num(f64::NAN, 1),
+                Cell::int(12),
+                Cell::int(3),
+            ])
     }
 
     #[test]
     fn text_is_aligned_and_rows_stay_single_lines() {
-        let expected = "\
-                response times
-name             mean  share      mean
-                   ms      %        ms
---------------  -----  --------  ----
-";
         let text = sample().render(Format::Table);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 6, "{text}\n{expected}");
+        assert_eq!(lines.len(), 6, "{text}");
         assert!(lines.iter().all(|line| !line.ends_with(' ')));
         let ends: Vec<usize> = lines[1..].iter().map(|line| line.len()).collect();
         assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "{text}");
-        assert!(lines[4].ends_with("1.2         7     -") || lines[4].ends_with('-'), "{text}");
+        assert!(lines[4].starts_with("a  ") && lines[4].ends_with("  -"), "{text}");
         assert!(lines[5].starts_with("long, \"name\" x"), "{text}");
     }
 

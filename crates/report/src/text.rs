@@ -241,7 +241,7 @@ fn points_table(report: &CompareReport, metrics: &[Metric]) -> Table {
 fn point_row(point: &Point, swept: bool, metrics: &[Metric]) -> Vec<Cell> {
     let mut cells = vec![Cell::text(point.variant.as_str())];
     if swept {
-        cells.push(Cell::text(point.value.as_str()));
+        cells.push(Cell::written(point.value.as_str()));
     }
     cells.extend(metrics.iter().map(|m| Cell::maybe(m.value(point), m.decimals)));
     cells
@@ -279,25 +279,30 @@ pub(crate) fn at_response_table(list: &[AtResponse]) -> Table {
 
 /// The warnings of all runs, each once, with the points it holds for.
 pub(crate) fn warnings(report: &CompareReport) -> Vec<String> {
-    let mut grouped: Vec<(&str, Vec<String>)> = Vec::new();
-    for point in &report.points {
-        let place = match point.value.as_str() {
-            "" => point.variant.clone(),
-            value => format!("{} at {value}", point.variant),
-        };
-        for warning in point.runs.iter().flat_map(|run| &run.warnings) {
-            let found = match grouped.iter().position(|(text, _)| text == warning) {
-                Some(found) => found,
-                None => {
-                    grouped.push((warning, Vec::new()));
-                    grouped.len() - 1
-                }
-            };
-            let places = &mut grouped[found].1;
-            if !places.contains(&place) {
-                places.push(place.clone());
-            }
+    let mut texts: Vec<&str> = Vec::new();
+    for warning in report.points.iter().flat_map(|p| &p.runs).flat_map(|run| &run.warnings) {
+        if !texts.contains(&warning.as_str()) {
+            texts.push(warning);
         }
     }
-    grouped.into_iter().map(|(text, places)| format!("{text} ({})", places.join(", "))).collect()
+    texts.into_iter().map(|text| format!("{text} ({})", places(report, text))).collect()
+}
+
+/// The points with a run that has this warning, as in `wow at 900, 1000; stow at 1500`.
+fn places(report: &CompareReport, warning: &str) -> String {
+    let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
+    for point in &report.points {
+        if !point.runs.iter().any(|run| run.warnings.iter().any(|w| w == warning)) {
+            continue;
+        }
+        match places.iter_mut().find(|(variant, _)| *variant == point.variant) {
+            Some((_, values)) => values.push(&point.value),
+            None => places.push((&point.variant, vec![&point.value])),
+        }
+    }
+    let place = |(variant, values): (&str, Vec<&str>)| match values.join(", ") {
+        empty if empty.is_empty() => variant.to_owned(),
+        values => format!("{variant} at {values}"),
+    };
+    places.into_iter().map(place).collect::<Vec<_>>().join("; ")
 }

@@ -101,14 +101,21 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// The occupancy thresholds of a run in percent of the NVS: high, low. They are read from the
-/// options `high` and `low`, else from `thresholds` as `high/low`.
+/// options `high` and `low`, else from `thresholds` as `high/low`, else from `rate` as
+/// `name:high/low`.
 pub(crate) fn thresholds(run: &RunReport) -> Vec<(&'static str, f64)> {
     let parse = |text: &str| number(text.trim().trim_end_matches('%'));
     let option = |name: &str| run.options.get(name).map(String::as_str);
-    let pair = option("thresholds").and_then(|both| both.split_once('/'));
-    let high = option("high").or(pair.map(|(high, _)| high)).and_then(parse);
-    let low = option("low").or(pair.map(|(_, low)| low)).and_then(parse);
+    let pair = |text: &str| {
+        let (high, low) = text.split_once('/')?;
+        let end = low.find([',', ':', ';']).unwrap_or(low.len());
+        Some((parse(high)?, parse(&low[..end])?))
+    };
+    let in_rate = || option("rate").and_then(|rate| rate.split_once(':')).and_then(|r| pair(r.1));
+    let both = option("thresholds").and_then(pair).or_else(in_rate);
     let mut found = Vec::new();
+    let high = option("high").and_then(parse).or(both.map(|(high, _)| high));
+    let low = option("low").and_then(parse).or(both.map(|(_, low)| low));
     found.extend(high.map(|value| ("high", value)));
     found.extend(low.map(|value| ("low", value)));
     found
@@ -167,15 +174,21 @@ mod tests {
     }
 
     #[test]
-    fn thresholds_are_found_in_either_form() {
-        let mut run = RunReport::default();
-        assert!(thresholds(&run).is_empty());
-        run.options.insert("thresholds".into(), "90/80".into());
-        assert_eq!(thresholds(&run), [("high", 90.0), ("low", 80.0)]);
-        run.options.insert("low".into(), "40 %".into());
-        assert_eq!(thresholds(&run), [("high", 90.0), ("low", 40.0)]);
-        run.options.insert("high".into(), "none".into());
-        assert_eq!(thresholds(&run), [("low", 40.0)]);
+    fn thresholds_are_found_in_every_form() {
+        let with = |options: &[(&str, &str)]| {
+            let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+            let options = options.iter().map(owned).collect();
+            thresholds(&RunReport { options, ..RunReport::default() })
+        };
+        assert!(with(&[]).is_empty());
+        assert_eq!(with(&[("thresholds", "90/80")]), [("high", 90.0), ("low", 80.0)]);
+        assert_eq!(with(&[("rate", "linear:70/40")]), [("high", 70.0), ("low", 40.0)]);
+        let rate = ("rate", "linear:70/40");
+        assert_eq!(with(&[("thresholds", ""), rate]), [("high", 70.0), ("low", 40.0)]);
+        assert_eq!(with(&[("thresholds", "90/80"), rate]), [("high", 90.0), ("low", 80.0)]);
+        assert_eq!(with(&[("low", "40 %"), ("thresholds", "9/8")]), [("high", 9.0), ("low", 40.0)]);
+        assert!(with(&[("rate", "quick"), ("high", "none")]).is_empty());
+        assert!(with(&[("rate", "fixed:x/y")]).is_empty());
     }
 
     #[test]

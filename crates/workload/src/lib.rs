@@ -8,3 +8,4 @@
 pub mod generator;
 pub mod random;
 pub mod source;
+pub mod trace;

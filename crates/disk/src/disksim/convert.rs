@@ -38,9 +38,7 @@ impl<'a> In<'a> {
     fn entry(&self, key: &str) -> Result<&'a Entry, ConvertError> {
         match self.block.entries.iter().find(|e| e.key == key) {
             Some(entry) => Ok(entry),
-            None => {
-                self.error(self.block.line, format!("`{}` lacks `{key}`", self.block.kind))
-            }
+            None => self.error(self.block.line, format!("`{}` lacks `{key}`", self.block.kind)),
         }
     }
 
@@ -127,7 +125,9 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
             0 => TrackOrder::Forward,
             1 => TrackOrder::SerpentineByZone,
             2 => TrackOrder::Serpentine,
-            other => return bad(layout, "LBN-to-PBN mapping scheme", &format!("0 to 2, not {other}")),
+            other => {
+                return bad(layout, "LBN-to-PBN mapping scheme", &format!("0 to 2, not {other}"));
+            }
         },
         spares_per: spares_per(layout)?,
         range_cylinders: layout.count("Rangesize for sparing")?.max(1),

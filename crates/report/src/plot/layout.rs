@@ -143,11 +143,15 @@ fn x_ticks(spec: &PlotSpec, x: &Axis) -> Vec<Tick> {
 /// Names of the series in rows under the title; returns where they end.
 fn legend(scene: &mut Scene, spec: &PlotSpec, fonts: &Fonts, top: f64) -> f64 {
     let names = marks::names(spec);
-    let lines = matches!(spec.marks, Marks::Lines { .. });
+    let lines = match &spec.marks {
+        Marks::Lines { series, .. } => series.as_slice(),
+        _ => &[],
+    };
+    let stacked = matches!(spec.marks, Marks::Stack(_));
     if names.iter().all(|name| name.is_empty()) {
         return top;
     }
-    let sample = if lines { 34.0 } else { 20.0 };
+    let sample = if lines.is_empty() { 20.0 } else { 34.0 };
     let (mut x, mut y) = (EDGE, top + 10.0);
     for (series, name) in names.iter().enumerate() {
         let name = fonts.fit(name, LABEL, 360.0);
@@ -155,11 +159,13 @@ fn legend(scene: &mut Scene, spec: &PlotSpec, fonts: &Fonts, top: f64) -> f64 {
         if x > EDGE && x + width > WIDTH - EDGE {
             (x, y) = (EDGE, y + 20.0);
         }
-        if lines {
-            scene.line(vec![(x, y - 4.5), (x + sample, y - 4.5)], style::stroke(series));
+        if let Some(line) = lines.get(series) {
+            let stroke = marks::stroke(series, line);
+            scene.line(vec![(x, y - 4.5), (x + sample, y - 4.5)], stroke);
             style::marker(scene, series, (x + sample / 2.0, y - 4.5));
         } else {
-            style::bar(scene, series, (x, y - 11.0), (x + sample, y + 2.0));
+            let draw = if stacked { style::part } else { style::bar };
+            draw(scene, series, (x, y - 11.0), (x + sample, y + 2.0));
         }
         scene.shapes.push(text((x + sample + 6.0, y), name, LABEL).into());
         x += width + 24.0;

@@ -27,7 +27,8 @@ pub(super) fn points(spec: &PlotSpec) -> impl Iterator<Item = (f64, f64)> + '_ {
         Marks::Lines { series, .. } => series.as_slice(),
         _ => &[],
     };
-    let shows = |scale: Scale, value: f64| value.is_finite() && (scale == Scale::Linear || value > 0.0);
+    let shows =
+        |scale: Scale, value: f64| value.is_finite() && (scale == Scale::Linear || value > 0.0);
     let all = series.iter().flat_map(|s| s.points.iter().copied());
     all.filter(move |(x, y)| shows(spec.x_scale, *x) && shows(spec.y_scale, *y))
 }
@@ -69,13 +70,17 @@ pub(super) fn draw(scene: &mut Scene, spec: &PlotSpec, frame: &Frame, fonts: &Fo
     }
 }
 
-fn draw_line(scene: &mut Scene, frame: &Frame, index: usize, series: &Series, step: bool) {
+/// How a line is drawn: dashes and thick strokes would turn dense data into a smear.
+pub(super) fn stroke(index: usize, series: &Series) -> Stroke {
     let stroke = style::stroke(index);
-    // Dashes and thick strokes turn dense data into a smear.
-    let stroke = match series.points.len() {
+    match series.points.len() {
         0..=DENSE => stroke,
         _ => Stroke { width: 1.6, dash: &[], ..stroke },
-    };
+    }
+}
+
+fn draw_line(scene: &mut Scene, frame: &Frame, index: usize, series: &Series, step: bool) {
+    let stroke = stroke(index, series);
     let mut run: Vec<Spot> = Vec::new();
     let mut shown: Vec<Spot> = Vec::new();
     for (i, point) in series.points.iter().enumerate() {
@@ -129,11 +134,9 @@ fn draw_bars(
 ) -> bool {
     let slot = (frame.right - frame.left) / spec.categories.len().max(1) as f64;
     let width = (slot * 0.8 / bars.len().max(1) as f64).min(70.0);
-    let numbers: Vec<Vec<String>> = bars
-        .iter()
-        .map(|b| b.values.iter().map(|value| short_number(*value)).collect())
-        .collect();
-    let widest = numbers.iter().flatten().map(|n| fonts.width(n, NUMBER, false)).fold(0.0, f64::max);
+    let values = bars.iter().flat_map(|bar| bar.values.iter().copied());
+    let number_width = |value| fonts.width(&short_number(value), NUMBER, false);
+    let widest = values.map(number_width).fold(0.0, f64::max);
     let base = frame.y_at(0.0).unwrap_or(frame.bottom).min(frame.bottom);
     let mut any = false;
     for category in 0..spec.categories.len() {
@@ -141,13 +144,15 @@ fn draw_bars(
         let start = middle - width * bars.len() as f64 / 2.0;
         for (i, bar) in bars.iter().enumerate() {
             let value = bar.values.get(category).copied();
-            let Some(y) = value.and_then(|v| frame.y_at(v)) else { continue };
+            let Some((value, y)) = value.and_then(|v| Some((v, frame.y_at(v)?))) else { continue };
             any = true;
             let left = start + width * i as f64;
-            style::bar(scene, i, (left + 1.0, base), (left + width - 1.0, y));
+            // Bars of a single series without a name are each their own.
+            let style = if bars.len() == 1 && bar.name.is_empty() { category } else { i };
+            style::bar(scene, style, (left + 1.0, base), (left + width - 1.0, y));
             if widest <= width + 2.0 {
                 let at = (left + width / 2.0, y.min(base) - 4.0);
-                let number = text(at, numbers[i][category].clone(), NUMBER);
+                let number = text(at, short_number(value), NUMBER);
                 scene.shapes.push(number.anchor(Anchor::Middle).into());
             }
         }
@@ -178,7 +183,7 @@ fn draw_stack(
             }
             any = true;
             let (left, right) = (middle - width / 2.0, middle + width / 2.0);
-            style::bar(scene, i, (left, from), (right, to));
+            style::part(scene, i, (left, from), (right, to));
             let number = short_number(value);
             let room = fonts.width(&number, NUMBER, false) + 8.0;
             if from - to >= NUMBER + 6.0 && width >= room {

@@ -19,8 +19,16 @@ const PALETTE: [Rgb; 8] = [
     Rgb(0xe0, 0xd2, 0x30),
 ];
 
-const DASHES: [&[f64]; 5] =
-    [&[], &[8.0, 4.0], &[2.5, 3.0], &[9.0, 3.0, 2.5, 3.0], &[14.0, 4.0]];
+/// Parts of a stack: colours that the first series do not have, so that none is taken for one.
+const PARTS: [Rgb; 5] = [
+    Rgb(0xe6, 0x9f, 0x00),
+    Rgb(0x56, 0xb4, 0xe9),
+    Rgb(0x44, 0x44, 0x44),
+    Rgb(0xe0, 0xd2, 0x30),
+    Rgb(0xd0, 0xd3, 0xd6),
+];
+
+const DASHES: [&[f64]; 5] = [&[], &[8.0, 4.0], &[2.5, 3.0], &[9.0, 3.0, 2.5, 3.0], &[14.0, 4.0]];
 
 const MARKERS: usize = 7;
 
@@ -63,11 +71,20 @@ pub(super) fn marker(scene: &mut Scene, series: usize, at: Spot) {
 
 /// A bar in the colour of a series, hatched in white from the second series on.
 pub(super) fn bar(scene: &mut Scene, series: usize, a: Spot, b: Spot) {
+    hatched(scene, color(series), series + series / PALETTE.len(), a, b);
+}
+
+/// A part of a stacked bar.
+pub(super) fn part(scene: &mut Scene, part: usize, a: Spot, b: Spot) {
+    hatched(scene, PARTS[part % PARTS.len()], part, a, b);
+}
+
+fn hatched(scene: &mut Scene, color: Rgb, kind: usize, a: Spot, b: Spot) {
     let (left, right) = (a.0.min(b.0), a.0.max(b.0));
     let (top, bottom) = (a.1.min(b.1), a.1.max(b.1));
-    scene.rect((left, top), (right, bottom), Some(color(series)), None);
+    scene.rect((left, top), (right, bottom), Some(color), None);
     let hatch = Stroke { color: WHITE, width: 1.1, dash: &[] };
-    let kind = (series + series / PALETTE.len()) % 5;
+    let kind = kind % 5;
     let (width, height) = (right - left, bottom - top);
     if matches!(kind, 1 | 4) {
         for (from, to) in diagonals(width, height) {

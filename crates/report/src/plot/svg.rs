@@ -62,7 +62,8 @@ fn write_text(out: &mut String, text: &Text) {
         Anchor::End => " text-anchor=\"end\"",
     };
     let weight = if text.bold { " font-weight=\"bold\"" } else { "" };
-    let turn = if text.turned { format!(" transform=\"rotate(-90 {x} {y})\"") } else { String::new() };
+    let turn =
+        if text.turned { format!(" transform=\"rotate(-90 {x} {y})\"") } else { String::new() };
     let _ = writeln!(
         out,
         "<text x=\"{x}\" y=\"{y}\" font-size=\"{}\" fill=\"{}\"{anchor}{weight}{turn}>{}</text>",

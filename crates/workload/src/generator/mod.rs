@@ -33,9 +33,13 @@ pub type BoxedSource = Box<dyn Source + Send>;
 pub struct Workload {
     /// Name, summary, source and parameters.
     pub entry: &'static Entry,
-    build: fn(&Choice, u64, u64) -> Result<BoxedSource, WorkloadError>,
-    pattern: Option<fn(&Choice, u64, u64) -> Result<pattern::BoxedPattern, WorkloadError>>,
+    build: Build<BoxedSource>,
+    /// Workloads that can be part of a mix.
+    pattern: Option<Build<pattern::BoxedPattern>>,
 }
+
+/// Builds something from a choice, the volume's pages and a seed.
+type Build<T> = fn(&Choice, u64, u64) -> Result<T, WorkloadError>;
 
 /// Every workload there is.
 pub const WORKLOADS: &[Workload] = &[

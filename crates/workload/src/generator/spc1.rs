@@ -23,8 +23,7 @@ use crate::random::Seeded;
 /// Streams of a BSU.
 pub const STREAMS: usize = 8;
 /// Their names, in order; a request's tag is `BSU * 8 + stream`.
-pub const STREAM_NAMES: [&str; STREAMS] =
-    ["1-1", "1-2", "1-3", "1-4", "2-1", "2-2", "2-3", "3-1"];
+pub const STREAM_NAMES: [&str; STREAMS] = ["1-1", "1-2", "1-3", "1-4", "2-1", "2-2", "2-3", "3-1"];
 /// Share of a BSU's requests that each stream issues.
 pub const STREAM_SHARES: [f64; STREAMS] = [0.035, 0.281, 0.070, 0.210, 0.018, 0.070, 0.035, 0.281];
 /// Fewest pages that the streams can be laid out on.

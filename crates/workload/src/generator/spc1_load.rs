@@ -39,7 +39,7 @@ pub(super) const ENTRY: Entry = Entry {
             unit: "-",
             default: "open",
             range: "open|semi-open",
-            help: "open: arrivals keep to their schedule; semi-open: a blocked stream's clock shifts",
+            help: "open: arrivals keep their schedule; semi-open: a blocked stream's clock shifts",
         },
         Param {
             name: "style",
@@ -101,10 +101,6 @@ pub(super) fn build(
     seed: u64,
 ) -> Result<BoxedSource, WorkloadError> {
     let span_pages = common::span_pages(choice, volume_pages)?;
-    if span_pages < PAGES_MIN {
-        let (workload, needed_pages) = (ENTRY.name, PAGES_MIN);
-        return Err(WorkloadError::TooSmall { workload, needed_pages, pages: span_pages });
-    }
     let config = Spc1Config {
         target_iops: choice.number("iops", 1.0, common::IOPS_MAX)?,
         style: one_of(choice, "style", &[("classic", Style::Classic), ("v2", Style::V2)])?,
@@ -118,6 +114,10 @@ pub(super) fn build(
         let expected = String::from("given when iops is above 5000000");
         let (entry, param, value) = (ENTRY.name, "bsus", String::from("0"));
         return Err(ChoiceError::BadValue { entry, param, value, expected }.into());
+    }
+    if span_pages < PAGES_MIN {
+        let (workload, needed_pages) = (ENTRY.name, PAGES_MIN);
+        return Err(WorkloadError::TooSmall { workload, needed_pages, pages: span_pages });
     }
     Ok(Box::new(Spc1::new(config, seed)))
 }

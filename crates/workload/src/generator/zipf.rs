@@ -127,11 +127,7 @@ fn area(x: f64, theta: f64) -> f64 {
 /// The x whose area is `y`.
 fn area_inverse(y: f64, theta: f64) -> f64 {
     let scaled = (y * (1.0 - theta)).max(-1.0);
-    if scaled.abs() > 1e-8 {
-        libm::exp(libm::log1p(scaled) / (1.0 - theta))
-    } else {
-        libm::exp(y)
-    }
+    if scaled.abs() > 1e-8 { libm::exp(libm::log1p(scaled) / (1.0 - theta)) } else { libm::exp(y) }
 }
 
 /// A permutation of `0..count`: mixing rounds on the enclosing power of two, repeated until the

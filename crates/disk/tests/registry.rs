@@ -1,0 +1,127 @@
+//! Every built-in drive, and specs that are not drives.
+
+mod common;
+
+use common::{Random, small};
+use destage_disk::{Disk, DiskOp, DiskSpec, Figures, SpecError, find, registry, seek_curve, zones};
+use destage_engine::units::Instant;
+
+#[test]
+fn every_entry_holds_what_it_says_and_serves_within_bounds() {
+    assert!(registry().len() >= 15);
+    for entry in registry() {
+        let spec = find(entry.name).unwrap();
+        assert_eq!((spec.name.as_str(), spec.summary.as_str()), (entry.name, entry.summary));
+        assert!(!spec.source.is_empty() && !spec.summary.is_empty());
+        let mut disk = Disk::new(&spec);
+        let held: u64 = zones(&spec).iter().map(|z| z.sectors).sum();
+        assert_eq!(disk.sectors(), spec.sectors.unwrap_or(held));
+        assert_eq!(DiskSpec::from_toml(&spec.to_toml()).as_ref(), Ok(&spec));
+        battery(&spec, &mut disk);
+    }
+}
+
+fn battery(spec: &DiskSpec, disk: &mut Disk) {
+    let curve = seek_curve(spec);
+    let longest_seek = curve.iter().map(|p| p.1).fold(spec.head_switch_ms, f64::max);
+    let revolution = 60e3 / spec.rpm;
+    let costs = &spec.overhead;
+    let overhead = costs.idle_ms + costs.per_command_ms + costs.read_ms.max(costs.write_ms);
+    let bus =
+        spec.bus_mb_per_s.map_or(0.0, |rate| 64.0 * f64::from(spec.sector_bytes) / rate / 1e3);
+    // Background writes of a write-back cache come before a command.
+    let cached = spec.write_back.map_or(0.0, |_| 400.0);
+    let most = overhead + longest_seek + spec.write_settle_ms.max(0.0) + 6.0 * revolution + bus;
+    let mut random = Random(5);
+    let mut now = Instant::ZERO;
+    for tag in 0..1000 {
+        let sectors = 1 + random.below(64) as u32;
+        let lbn = random.below(disk.sectors() - u64::from(sectors) + 1);
+        disk.submit(now, DiskOp { lbn, sectors, write: random.below(2) == 0, tag });
+        if random.below(3) == 0 {
+            continue;
+        }
+        let begin = now;
+        now = disk.start(now).unwrap();
+        let done = disk.finish(now);
+        assert_eq!(done.service.total(), now.since(begin), "{}", spec.name);
+        let took = done.service.total().as_millis_f64();
+        assert!(took <= most + cached, "{}: {took} ms for {:?}", spec.name, done.op);
+        let track = zones(spec)[0].sectors_per_track;
+        let least = revolution * f64::from(done.op.sectors) / f64::from(track);
+        let media = done.service.transfer.as_millis_f64();
+        assert!(done.cache_hit || media + 1e-5 >= least, "{}: {media} ms", spec.name);
+    }
+}
+
+#[test]
+fn the_reference_devices_have_their_figures() {
+    let stow = Figures::measure(&find("stow-ref").unwrap());
+    assert_eq!((stow.sectors, stow.revolution.0), (143_374_744, 6_000_000));
+    assert_eq!(stow.single_track_seek.0, 300_000);
+    assert!((9_490_000..=9_500_000).contains(&stow.max_seek.0));
+    assert_eq!(stow.zones.len(), 16);
+    assert!(stow.zones.windows(2).all(|z| z[0].mb_per_s > z[1].mb_per_s));
+    assert!(stow.random_read_iops_16 > 1.5 * stow.random_read_iops_1);
+    let hp = Figures::measure(&find("hp97560").unwrap());
+    assert_eq!((hp.sectors, hp.revolution.0), (1962 * 19 * 72, 14_992_504));
+    let hp = Figures::measure(&find("hp-c2200a").unwrap());
+    assert_eq!((hp.sectors, hp.capacity_bytes), (1449 * 8 * 113, 1449 * 8 * 113 * 256));
+    assert_eq!(Disk::new(&find("wow-ref").unwrap()).sectors(), 71_132_000);
+    assert_eq!(stow, Figures::measure(&find("stow-ref").unwrap()));
+}
+
+#[test]
+fn an_unknown_name_lists_the_nearest_first() {
+    let error = find("stow-rev").unwrap_err().to_string();
+    assert!(error.starts_with("unknown disk `stow-rev`; known: stow-ref, wow-ref"), "{error}");
+    assert!(!error.contains('\n'));
+    let error = find("/nowhere/at.toml").unwrap_err().to_string();
+    assert!(error.starts_with("cannot read /nowhere/at.toml: "), "{error}");
+}
+
+#[test]
+fn a_path_to_a_spec_is_a_disk() {
+    let path = std::env::temp_dir().join(format!("destage-disk-{}.toml", std::process::id()));
+    let name = path.to_str().unwrap();
+    std::fs::write(&path, small("", "").to_toml()).unwrap();
+    assert_eq!(find(name).unwrap().name, "small");
+    std::fs::write(&path, "name = 'x'\nspeed = 3").unwrap();
+    let error = find(name).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.starts_with(&format!("{name}: line 2: unknown field `speed`")), "{error}");
+}
+
+#[test]
+fn what_is_no_disk_is_refused_in_one_line_that_names_the_key() {
+    let good = small("", "").to_toml();
+    for (from, to, named) in [
+        ("heads = 3", "heads = 0", "`heads`"),
+        ("heads = 3", "heads = 3\nhaeds = 4", "`haeds`"),
+        ("heads = 3", "", "`heads`"),
+        ("third_ms = 2.0", "third_ms = 2.0\nhalf_ms = 3.0", "`half_ms`"),
+        ("third_ms = 2.0", "third_ms = -2.0", "`seek.fit`"),
+        ("third_ms = 2.0", "third_ms = nan", "`seek.fit`"),
+        ("idle_ms = 0.0", "idle_ms = 0.0\nidel_ms = 1.0", "`idel_ms`"),
+        ("idle_ms = 0.0", "idle_ms = 1e9", "`overhead.idle_ms`"),
+        ("issue = \"group\"", "issue = \"all\"", "`all`"),
+        ("rpm = 6000.0", "rpm = 0.0", "`rpm`"),
+        ("window = 4", "window = 0", "`window`"),
+        ("window = 4", "window = -1", "`window`"),
+        ("window = 4", "sectors = 100000\nwindow = 4", "`sectors`"),
+        ("cylinders = 9", "cylinders = 0", "`cylinders`"),
+        ("cylinders = 9", "cylinders = 9\nspare_sectors = 9999", "`spare_sectors`"),
+        ("cylinders = 9", "cylinders = 9\nslips = [[1, 1]]", "`slips`"),
+        ("cylinders = 10", "cylinders = 10\nfirst_cylinder = 4", "`first_cylinder`"),
+        ("sectors_per_track = 24", "sectors_per_track = 0", "`sectors_per_track`"),
+        ("scheduler = \"fcfs\"", "scheduler = \"lifo\"", "`lifo`"),
+        ("sector_bytes = 512", "sector_bytes = 500", "`sector_bytes`"),
+        ("[seek.fit]", "[seek.magic]", "`magic`"),
+    ] {
+        assert!(good.contains(from), "{from}");
+        let error = DiskSpec::from_toml(&good.replacen(from, to, 1)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(named) && !text.contains('\n'), "{to}: {text}");
+        assert!(matches!(error, SpecError::Parse { .. } | SpecError::Value { .. }));
+    }
+}

@@ -1,0 +1,400 @@
+//! A slow reading of semantics sections 1 to 3: plain collections and scans, no cleverness.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// The policies and their options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Oldest last page write.
+    Lrw,
+    /// Next group of the scan.
+    Cscan,
+    /// Scan with a bit (frequency 1) or a counter.
+    Wow { initial: u32, frequency: u32 },
+    /// Two rings; H is at most this many pages a disk.
+    Stow { hysteresis: u64 },
+    /// Two rings, the larger is picked from.
+    Seqran,
+}
+
+/// What the command line says; thresholds in hundredths of a per cent.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub pages: u64,
+    pub group_pages: u64,
+    pub disks: u64,
+    pub queue_depth: u64,
+    pub high: u64,
+    pub low: u64,
+    pub mirrored: bool,
+    pub seq_threshold: u64,
+}
+
+/// How often the rarer rules applied, to show that the traces reach them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Coverage {
+    pub empty_picks: u64,
+    pub forced: u64,
+    pub skips: u64,
+    pub table_full: u64,
+    pub decisions: u64,
+    pub to_seq: u64,
+    pub by_growth: u64,
+    pub fallbacks: u64,
+    pub decrements: u64,
+    pub decrements_held: u64,
+    pub decrements_to_zero: u64,
+    pub increments: u64,
+    pub long_stretches: u64,
+    pub share_held: u64,
+}
+
+struct Group {
+    pages: BTreeSet<u64>,
+    last_write: u64,
+    bit: u32,
+    in_seq: bool,
+}
+
+/// Counts by expected next page, oldest first.
+struct Detector {
+    table: Vec<(u64, u64)>,
+    threshold: u64,
+}
+
+impl Detector {
+    /// How many of the first pages of the write are random.
+    fn random_pages(&mut self, first: u64, len: u64, coverage: &mut Coverage) -> u64 {
+        let mut count = 0;
+        if let Some(at) = self.table.iter().position(|e| e.0 == first) {
+            count = self.table.remove(at).1;
+        }
+        self.table.retain(|e| e.0 != first + len);
+        self.table.push((first + len, count + len));
+        if self.table.len() > 4096 {
+            self.table.remove(0);
+            coverage.table_full += 1;
+        }
+        len.min(self.threshold.saturating_sub(count))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Decision {
+    seq: bool,
+    ran_size: u64,
+    seq_size: u64,
+    destaged: u64,
+}
+
+/// What STOW keeps besides the groups.
+struct Stow {
+    desired: Option<f64>,
+    decision: Option<Decision>,
+    ran_requests: u64,
+    seq_requests: u64,
+    last_seq_pick: Option<u64>,
+    stretch: u64,
+}
+
+/// One replay.
+pub struct Model {
+    config: Config,
+    policy: Policy,
+    groups: BTreeMap<u64, Group>,
+    detector: Detector,
+    clock: u64,
+    /// Pages in random and in sequential groups.
+    sizes: [u64; 2],
+    /// Of the only ring or RanQ, and of SeqQ.
+    pointers: [u64; 2],
+    stow: Stow,
+    out: String,
+    /// What the replay met.
+    pub coverage: Coverage,
+}
+
+/// The whole output for a text, or the number of the first line that is in error.
+pub fn replay(text: &str, config: &Config, policy: Policy) -> Result<(String, Coverage), usize> {
+    let mut model = Model::new(config.clone(), policy);
+    for (index, line) in text.split('\n').enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["D"] => model.destage_line(),
+            ["W", first, pages] => {
+                let first = first.parse::<u64>().map_err(|_| index + 1)?;
+                let pages = pages.parse::<u64>().map_err(|_| index + 1)?;
+                if pages == 0 || pages > config.pages {
+                    return Err(index + 1);
+                }
+                model.write(first, pages);
+            }
+            _ => return Err(index + 1),
+        }
+    }
+    model.check_sizes();
+    let mut hash = 14_695_981_039_346_656_037_u64;
+    for byte in model.out.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211);
+    }
+    writeln!(model.out, "H {hash:016x}").unwrap();
+    Ok((model.out, model.coverage))
+}
+
+impl Model {
+    fn new(config: Config, policy: Policy) -> Model {
+        Model {
+            detector: Detector { table: Vec::new(), threshold: config.seq_threshold },
+            config,
+            policy,
+            groups: BTreeMap::new(),
+            clock: 0,
+            sizes: [0, 0],
+            pointers: [0, 0],
+            stow: Stow {
+                desired: None,
+                decision: None,
+                ran_requests: 1,
+                seq_requests: 1,
+                last_seq_pick: None,
+                stretch: 0,
+            },
+            out: String::new(),
+            coverage: Coverage::default(),
+        }
+    }
+
+    fn occupancy(&self) -> u64 {
+        self.sizes[0] + self.sizes[1]
+    }
+
+    fn size(&self, seq: bool) -> u64 {
+        self.sizes[usize::from(seq)]
+    }
+
+    /// The sizes counted anew.
+    fn check_sizes(&self) {
+        for seq in [false, true] {
+            let ring = self.groups.values().filter(|g| g.in_seq == seq);
+            assert_eq!(self.size(seq), ring.map(|g| g.pages.len() as u64).sum());
+        }
+    }
+
+    fn missing(&self, first: u64, len: u64) -> u64 {
+        let per_group = self.config.group_pages;
+        let groups = self.groups.range(first / per_group..=(first + len - 1) / per_group);
+        let held: usize = groups.map(|(_, g)| g.pages.range(first..first + len).count()).sum();
+        len - held as u64
+    }
+
+    fn holds(&self, page: u64) -> bool {
+        let group = self.groups.get(&(page / self.config.group_pages));
+        group.is_some_and(|g| g.pages.contains(&page))
+    }
+
+    fn write(&mut self, first: u64, len: u64) {
+        let random = self.detector.random_pages(first, len, &mut self.coverage);
+        while self.missing(first, len) > self.config.pages - self.occupancy() {
+            self.coverage.forced += 1;
+            self.destage_line();
+        }
+        if random < len {
+            self.stow.seq_requests += 1;
+        } else {
+            self.stow.ran_requests += 1;
+        }
+        let before: Vec<bool> = (first..first + len)
+            .map(|page| self.groups.contains_key(&(page / self.config.group_pages)))
+            .collect();
+        let (mut page_hits, mut group_hits) = (0, 0);
+        for (page, existed) in (first..first + len).zip(before) {
+            page_hits += u64::from(self.holds(page));
+            group_hits += u64::from(existed);
+            self.write_page(page, page - first >= random, existed);
+        }
+        writeln!(self.out, "W {page_hits} {group_hits} {}", len - page_hits).unwrap();
+        // At or above the low threshold N x L / 100, exactly.
+        let reached = self.occupancy() * 10_000 >= self.config.pages * self.config.low;
+        if self.stow.desired.is_none() && reached {
+            self.stow.desired = Some(self.size(true) as f64);
+        }
+    }
+
+    /// `existed`: the page's group did before the request.
+    fn write_page(&mut self, page: u64, sequential: bool, existed: bool) {
+        self.clock += 1;
+        let number = page / self.config.group_pages;
+        let last = page % self.config.group_pages == self.config.group_pages - 1;
+        let hit = self.holds(page);
+        let old_bit = self.groups.get(&number).map(|g| g.bit);
+        let new_bit = match (self.policy, old_bit) {
+            (Policy::Lrw | Policy::Cscan, _) => 0,
+            (Policy::Wow { initial, .. }, None) => initial,
+            (Policy::Wow { frequency, .. }, Some(bit)) => {
+                let sets = existed && (hit || !sequential);
+                if sets { frequency.min(bit + 1) } else { bit }
+            }
+            (_, None) => u32::from(sequential && !last),
+            (_, Some(_)) if sequential => u32::from(!last),
+            (_, Some(_)) if existed => 1,
+            (_, Some(bit)) => bit,
+        };
+        // Algorithm 3 asks for the old bit only: a sequential last page counts though it leaves 0.
+        let stow = matches!(self.policy, Policy::Stow { .. });
+        if stow && existed && old_bit == Some(0) && !self.groups[&number].in_seq {
+            self.coverage.decrements_to_zero += u64::from(new_bit == 0);
+            self.decrement(hit);
+        }
+        let group = self.groups.entry(number).or_insert(Group {
+            pages: BTreeSet::new(),
+            last_write: 0,
+            bit: 0,
+            in_seq: sequential,
+        });
+        group.pages.insert(page);
+        self.sizes[usize::from(group.in_seq)] += u64::from(!hit);
+        group.last_write = self.clock;
+        group.bit = new_bit;
+    }
+
+    fn decrement(&mut self, hit: bool) {
+        let (size, limit) = (self.size(true) as f64, self.hysteresis() as f64);
+        let Some(desired) = &mut self.stow.desired else { return };
+        if self.config.mirrored && !hit {
+            return;
+        }
+        if size - *desired < limit {
+            *desired -= 1.0;
+            self.coverage.decrements += 1;
+        } else {
+            self.coverage.decrements_held += 1;
+        }
+    }
+
+    /// H.
+    fn hysteresis(&self) -> u64 {
+        let Policy::Stow { hysteresis } = self.policy else { return 1 };
+        let band = self.config.pages * (self.config.high - self.config.low);
+        (hysteresis * self.config.disks).min(band / (8 * 10_000)).max(1)
+    }
+
+    fn destage_line(&mut self) {
+        let Some(number) = self.pick() else {
+            self.coverage.empty_picks += 1;
+            self.out.push_str("D -\n");
+            return;
+        };
+        let group = self.groups.remove(&number).unwrap();
+        self.sizes[usize::from(group.in_seq)] -= group.pages.len() as u64;
+        let mask = mask(&group.pages, number, self.config.group_pages);
+        writeln!(self.out, "D {number} {} {mask}", group.pages.len()).unwrap();
+    }
+
+    fn pick(&mut self) -> Option<u64> {
+        if self.groups.is_empty() {
+            return None;
+        }
+        match self.policy {
+            Policy::Lrw => {
+                self.groups.iter().min_by_key(|(_, g)| g.last_write).map(|(number, _)| *number)
+            }
+            Policy::Cscan | Policy::Wow { .. } => self.scan(|_| true, 0),
+            Policy::Stow { .. } => self.pick_stow(),
+            Policy::Seqran => {
+                let seq = self.size(true) > self.size(false);
+                self.scan(|g| g.in_seq == seq, usize::from(seq))
+            }
+        }
+    }
+
+    /// Looks at groups of one ring until it meets one whose bit is 0.
+    fn scan(&mut self, of_ring: impl Fn(&Group) -> bool, pointer: usize) -> Option<u64> {
+        loop {
+            let at = self.pointers[pointer];
+            let above = self.groups.range(at..).find(|(_, g)| of_ring(g));
+            let next = *above.or_else(|| self.groups.iter().find(|(_, g)| of_ring(g)))?.0;
+            self.pointers[pointer] = next + 1;
+            let group = self.groups.get_mut(&next).unwrap();
+            if group.bit == 0 {
+                return Some(next);
+            }
+            group.bit -= 1;
+            self.coverage.skips += 1;
+        }
+    }
+
+    fn pick_stow(&mut self) -> Option<u64> {
+        let decision = self.decide();
+        let (ran_size, seq_size) = (self.size(false), self.size(true));
+        let mut from_seq = decision.seq;
+        let mut found = self.scan(|g| g.in_seq == from_seq, usize::from(from_seq));
+        if found.is_none() {
+            self.coverage.fallbacks += 1;
+            from_seq = !from_seq;
+            found = self.scan(|g| g.in_seq == from_seq, usize::from(from_seq));
+        } else if let (Some(d), Some(group)) = (&mut self.stow.decision, found) {
+            d.destaged += self.groups[&group].pages.len() as u64;
+        }
+        if let (true, Some(group)) = (from_seq, found) {
+            self.follow_stretch(group, ran_size, seq_size);
+        }
+        found
+    }
+
+    /// The decision in force at this pick.
+    fn decide(&mut self) -> Decision {
+        let (ran_size, seq_size, limit) = (self.size(false), self.size(true), self.hysteresis());
+        if let Some(d) = self.stow.decision {
+            let grown = ran_size > d.ran_size + limit || seq_size > d.seq_size + limit;
+            if d.destaged < limit && !grown {
+                return d;
+            }
+            self.coverage.by_growth += u64::from(d.destaged < limit);
+        }
+        let seq = seq_size as f64 > self.stow.desired.unwrap_or(0.0);
+        let decision = Decision { seq, ran_size, seq_size, destaged: 0 };
+        self.stow.decision = Some(decision);
+        self.coverage.decisions += 1;
+        self.coverage.to_seq += u64::from(seq);
+        decision
+    }
+
+    /// A group is picked from SeqQ; the sizes still count its pages.
+    fn follow_stretch(&mut self, group: u64, ran_size: u64, seq_size: u64) {
+        let before = self.stow.last_seq_pick.replace(group);
+        if before.is_none_or(|b| b + 1 == group) {
+            self.stow.stretch += 1;
+            return;
+        }
+        let ended = std::mem::replace(&mut self.stow.stretch, 1);
+        let Some(desired) = &mut self.stow.desired else { return };
+        if ended >= self.config.queue_depth {
+            self.coverage.long_stretches += 1;
+            return;
+        }
+        // |RanQ| / max(1, |RanQ| + |SeqQ|) > RanRq / (RanRq + SeqRq), in whole numbers.
+        let total = (ran_size + seq_size).max(1);
+        let requests = self.stow.ran_requests + self.stow.seq_requests;
+        if ran_size * requests > self.stow.ran_requests * total {
+            *desired += (self.config.disks * ran_size) as f64 / seq_size.max(1) as f64;
+            self.coverage.increments += 1;
+        } else {
+            self.coverage.share_held += 1;
+        }
+    }
+}
+
+/// Hexadecimal, bit i for page i of the group, without leading zeros.
+fn mask(pages: &BTreeSet<u64>, group: u64, group_pages: u64) -> String {
+    let mut digits = String::new();
+    for digit in (0..group_pages.div_ceil(4)).rev() {
+        let held = |i: u64| i < group_pages && pages.contains(&(group * group_pages + i));
+        let bit = |i: u64| u32::from(held(digit * 4 + i)) << i;
+        digits.push(char::from_digit(bit(0) | bit(1) | bit(2) | bit(3), 16).unwrap());
+    }
+    digits.trim_start_matches('0').to_string()
+}

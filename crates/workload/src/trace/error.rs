@@ -1,0 +1,198 @@
+//! What can be wrong with a trace: one line each, naming the file, the place and the way out.
+
+use std::fmt;
+
+use destage_engine::registry::ChoiceError;
+
+/// Where in a trace something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A line of text, from 1.
+    Line(u64),
+    /// A record of a binary format, from 1, and the byte at which it begins (after
+    /// decompression), from 0.
+    Record {
+        /// Number of the record.
+        number: u64,
+        /// Its first byte.
+        byte: u64,
+    },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Line(line) => write!(f, "line {line}"),
+            Place::Record { number, byte } => write!(f, "record {number} at byte {byte}"),
+        }
+    }
+}
+
+/// Why a trace could not be read, replayed or written. `file` is the path as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraceError {
+    /// The file could not be opened, read or written.
+    Io {
+        /// The file.
+        file: String,
+        /// What the system said.
+        why: String,
+    },
+    /// There is not one request in the file.
+    Empty {
+        /// The file.
+        file: String,
+    },
+    /// No format fits the content.
+    UnknownFormat {
+        /// The file.
+        file: String,
+        /// The formats there are.
+        known: Vec<&'static str>,
+    },
+    /// The format's name or one of its parameters does not fit.
+    Choice(ChoiceError),
+    /// A line or record that is not what its format says.
+    Malformed {
+        /// The file.
+        file: String,
+        /// The line or record.
+        place: Place,
+        /// What should have been there.
+        expected: String,
+        /// The beginning of what was there, made printable.
+        found: String,
+    },
+    /// The file ends in the middle of something.
+    Truncated {
+        /// The file.
+        file: String,
+        /// The last line or record that was begun.
+        place: Place,
+        /// What is incomplete.
+        what: String,
+    },
+    /// The compressed data is damaged.
+    Damaged {
+        /// The file.
+        file: String,
+        /// The line or record that could not be read.
+        place: Place,
+        /// What the decompressor said.
+        why: String,
+    },
+    /// A time stamp lies before the one that precedes it by more than its format allows.
+    OutOfOrder {
+        /// The file.
+        file: String,
+        /// The record that is too early.
+        place: Place,
+        /// Its time, relative to the first record; negative if it is before that one.
+        time_ns: i128,
+        /// The latest time before it.
+        previous_ns: i128,
+    },
+    /// The format records no times, so an open replay is not possible.
+    NoTimes {
+        /// The file.
+        file: String,
+        /// The format.
+        format: &'static str,
+    },
+    /// No record is of the device asked for.
+    NoSuchDevice {
+        /// The file.
+        file: String,
+        /// What was asked for.
+        device: u32,
+        /// Devices there are, the first few.
+        known: Vec<u32>,
+    },
+    /// A request reaches past the end of the volume.
+    BeyondVolume {
+        /// The file.
+        file: String,
+        /// The record.
+        place: Place,
+        /// One past its last page on the volume.
+        end_page: u64,
+        /// Pages of the volume.
+        volume_pages: u64,
+    },
+    /// A request is larger than the limit that was set.
+    TooLarge {
+        /// The file.
+        file: String,
+        /// The record.
+        place: Place,
+        /// Its pages.
+        pages: u64,
+        /// Pages allowed.
+        limit_pages: u64,
+    },
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraceError::Io { file, why } => write!(f, "{file}: {why}"),
+            TraceError::Empty { file } => write!(f, "{file}: the trace is empty: no request in it"),
+            TraceError::UnknownFormat { file, known } => write!(
+                f,
+                "{file}: no trace format fits the content; name one of: {}",
+                known.join(", ")
+            ),
+            TraceError::Choice(error) => error.fmt(f),
+            TraceError::Malformed { file, place, expected, found } => {
+                write!(f, "{file}: {place}: expected {expected}, found `{found}`")
+            }
+            TraceError::Truncated { file, place, what } => {
+                write!(f, "{file}: {place}: {what}: the file is truncated")
+            }
+            TraceError::Damaged { file, place, why } => {
+                write!(f, "{file}: {place}: the compressed data is damaged: {why}")
+            }
+            TraceError::OutOfOrder { file, place, time_ns, previous_ns } => write!(
+                f,
+                "{file}: {place}: time {time_ns} ns is before the previous {previous_ns} ns; \
+                 choose an order: sort, lift or skip"
+            ),
+            TraceError::NoTimes { file, format } => write!(
+                f,
+                "{file}: format `{format}` records no times: replay it closed, with a number of \
+                 requests outstanding"
+            ),
+            TraceError::NoSuchDevice { file, device, known } => {
+                write!(f, "{file}: no request is for device {device}; there are: {known:?}")
+            }
+            TraceError::BeyondVolume { file, place, end_page, volume_pages } => write!(
+                f,
+                "{file}: {place}: the request ends at page {end_page}, past the volume's \
+                 {volume_pages} pages; use a larger volume, one device, or wrap"
+            ),
+            TraceError::TooLarge { file, place, pages, limit_pages } => write!(
+                f,
+                "{file}: {place}: a request of {pages} pages is above the limit of {limit_pages}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TraceError {}
+
+impl From<ChoiceError> for TraceError {
+    fn from(error: ChoiceError) -> TraceError {
+        TraceError::Choice(error)
+    }
+}
+
+/// The first bytes of something found, as printable text of at most 60 characters.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    let cut = &bytes[..bytes.len().min(SHOWN)];
+    let mut text: String = cut.escape_ascii().to_string().chars().take(SHOWN).collect();
+    if bytes.len() > SHOWN {
+        text.push_str("...");
+    }
+    text
+}

@@ -1,0 +1,117 @@
+//! Opening a trace: plain, gzip, zstd or xz, told apart by their first bytes.
+
+use std::fs::File;
+use std::io::{self, BufReader, Cursor, Read};
+use std::path::Path;
+
+use super::error::TraceError;
+
+/// Bytes looked at to tell formats apart.
+const HEAD_BYTES: usize = 16 * 1024;
+/// Bytes read at once.
+const BUFFER_BYTES: usize = 128 * 1024;
+
+/// A decompressed stream whose first bytes were looked at.
+pub(super) type Input = BufReader<io::Chain<Cursor<Vec<u8>>, Tail>>;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, of one or more members.
+    Gzip,
+    /// Zstandard, of one or more frames.
+    Zstd,
+    /// xz, of one or more streams.
+    Xz,
+}
+
+impl Compression {
+    /// What the first bytes say.
+    #[must_use]
+    pub fn of_magic(head: &[u8]) -> Compression {
+        match head {
+            [0x1f, 0x8b, ..] => Compression::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Compression::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Compression::Xz,
+            _ => Compression::None,
+        }
+    }
+
+    /// What the end of a file's name says, and the name without it.
+    #[must_use]
+    pub fn of_name(name: &str) -> (Compression, &str) {
+        for (ending, compression) in
+            [(".gz", Compression::Gzip), (".zst", Compression::Zstd), (".xz", Compression::Xz)]
+        {
+            if let Some(stem) = name.strip_suffix(ending) {
+                return (compression, stem);
+            }
+        }
+        (Compression::None, name)
+    }
+}
+
+/// What comes after the head: first the error met while looking ahead, if any, then the rest.
+pub(super) struct Tail {
+    error: Option<io::Error>,
+    rest: Box<dyn Read + Send>,
+}
+
+impl Read for Tail {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => self.rest.read(buffer),
+        }
+    }
+}
+
+/// The first bytes of a trace, decompressed, and its file's name in lower case without what the
+/// compression added.
+pub(super) struct Head {
+    /// At most 16 KiB.
+    pub bytes: Vec<u8>,
+    /// Whether that is the whole trace.
+    pub complete: bool,
+    /// Last part of the path.
+    pub name: String,
+}
+
+/// Opens a file.
+pub(super) fn open(path: &Path) -> Result<(Head, Input, Compression), TraceError> {
+    let file = path.display().to_string();
+    let io_error = |error: io::Error| TraceError::Io { file: file.clone(), why: error.to_string() };
+    let opened = File::open(path).map_err(io_error)?;
+    if opened.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(TraceError::Io { file, why: String::from("is a directory, not a trace") });
+    }
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    from_read(Box::new(opened), &name).map_err(io_error)
+}
+
+/// Wraps any stream of bytes. `name` serves as a hint to the format.
+pub(super) fn from_read(
+    source: Box<dyn Read + Send>,
+    name: &str,
+) -> io::Result<(Head, Input, Compression)> {
+    let mut source = BufReader::with_capacity(BUFFER_BYTES, source);
+    let mut magic = Vec::new();
+    source.by_ref().take(6).read_to_end(&mut magic)?;
+    let compression = Compression::of_magic(&magic);
+    let source = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic).chain(source));
+    let mut rest: Box<dyn Read + Send> = match compression {
+        Compression::None => Box::new(source),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(source)?),
+        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(source)),
+    };
+    let mut bytes = Vec::with_capacity(HEAD_BYTES);
+    let error = rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes).err();
+    let complete = error.is_none() && bytes.len() < HEAD_BYTES;
+    let name = Compression::of_name(&name.to_ascii_lowercase()).1.to_string();
+    let input = Cursor::new(bytes.clone()).chain(Tail { error, rest });
+    let head = Head { bytes, complete, name };
+    Ok((head, BufReader::with_capacity(BUFFER_BYTES, input), compression))
+}

@@ -1,0 +1,222 @@
+//! Traces: one file a format, found in one table, all read as a stream of [`TraceRecord`]s.
+//!
+//! ```no_run
+//! use destage_workload::trace::{ReadOptions, Reader};
+//! for record in Reader::open("trace.csv.gz".as_ref(), &ReadOptions::default())? {
+//!     println!("{:?}", record?);
+//! }
+//! # Ok::<(), destage_workload::trace::TraceError>(())
+//! ```
+
+mod alibaba;
+mod arc;
+mod blkparse;
+pub mod convert;
+mod csv;
+mod detect;
+mod disksim;
+mod error;
+mod fio;
+pub mod info;
+mod input;
+mod msr;
+pub mod native;
+mod oracle;
+mod reader;
+pub mod replay;
+mod spc;
+mod srt;
+mod ssdsim;
+mod systor;
+mod tencent;
+mod text;
+mod validation;
+mod vscsi;
+pub mod write;
+
+use std::borrow::Cow;
+use std::io;
+
+pub use error::{Place, TraceError};
+pub use input::Compression;
+pub use reader::{Order, ReadOptions, Reader};
+
+use destage_engine::registry::{Choice, ChoiceError, Entry};
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// The format does not say.
+    Unknown,
+}
+
+/// What some formats measured of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// From arrival to the start of service.
+    pub start_ns: u64,
+    /// From arrival to the end of service.
+    pub stop_ns: u64,
+    /// The host marked the request asynchronous.
+    pub asynchronous: bool,
+    /// The host marked the request synchronous (a host may mark neither).
+    pub synchronous: bool,
+}
+
+/// One request of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceRecord {
+    /// Arrival, relative to the first record; 0 throughout in formats without times.
+    pub time_ns: u64,
+    /// Device, ASU, LUN or volume, as the format numbers them. Each has addresses of its own.
+    pub device: u32,
+    /// First byte on the device; below 2^62.
+    pub offset_bytes: u64,
+    /// Bytes, as recorded; below 2^62. Some traces have requests of 0 bytes.
+    pub length_bytes: u64,
+    /// Read, write, or not recorded.
+    pub op: Op,
+    /// Measured service times, in formats that have them.
+    pub service: Option<Service>,
+}
+
+impl TraceRecord {
+    /// One past the last byte.
+    #[must_use]
+    pub const fn end_bytes(&self) -> u64 {
+        self.offset_bytes + self.length_bytes
+    }
+
+    /// The pages touched, the first and one past the last; the same for a request of 0 bytes.
+    #[must_use]
+    pub const fn pages(&self) -> (u64, u64) {
+        const PAGE_BYTES: u64 = destage_engine::units::PAGE_BYTES;
+        let first = self.offset_bytes / PAGE_BYTES;
+        if self.length_bytes == 0 {
+            return (first, first);
+        }
+        (first, self.end_bytes().div_ceil(PAGE_BYTES))
+    }
+}
+
+/// What a line or record should have been.
+#[derive(Debug)]
+pub(crate) struct Bad(Cow<'static, str>);
+
+impl Bad {
+    pub(crate) const fn new(expected: &'static str) -> Bad {
+        Bad(Cow::Borrowed(expected))
+    }
+}
+
+/// Reads one line at a time.
+pub(crate) trait LineParser: Send {
+    /// The request on this line, or none if the line is a header, a comment or another event. The
+    /// line has no end-of-line characters and is not blank. Times are not yet relative.
+    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad>;
+}
+
+/// What one binary record turned out to be.
+pub(crate) enum Parsed {
+    /// A request. Times are not yet relative.
+    Request(TraceRecord),
+    /// Not a read or write.
+    Ignored,
+    /// The mark at the end, carrying the number of requests that there should have been.
+    End(u64),
+}
+
+/// Reads one record of fixed size at a time.
+pub(crate) trait RecordParser: Send {
+    /// Reads what comes before the records; returns its bytes. The inner error is a malformed
+    /// header.
+    fn header(&mut self, _input: &mut dyn io::BufRead) -> io::Result<Result<u64, Bad>> {
+        Ok(Ok(0))
+    }
+
+    /// Bytes of a record.
+    fn record_bytes(&self) -> usize;
+
+    /// One record.
+    fn record(&mut self, bytes: &[u8]) -> Result<Parsed, Bad>;
+
+    /// Whether the trace must end with [`Parsed::End`].
+    fn wants_end(&self) -> bool {
+        false
+    }
+}
+
+/// Either kind of parser.
+pub(crate) enum Parser {
+    /// Of lines.
+    Lines(Box<dyn LineParser>),
+    /// Of records.
+    Records(Box<dyn RecordParser>),
+}
+
+/// One row of the table of trace formats.
+pub struct Format {
+    /// Name, summary, source and parameters.
+    pub entry: &'static Entry,
+    /// How names of such files end, in lower case.
+    pub endings: &'static [&'static str],
+    /// Whether requests carry times.
+    pub has_times: bool,
+    /// Whether requests carry [`Service`] times.
+    pub has_service: bool,
+    /// How far a time stamp may lie before the latest one: such disorder is normal in this format,
+    /// and the time is lifted to the latest. More is an error.
+    pub disorder_ns: u64,
+    /// Makes the parser. The file's name in lower case is a hint.
+    parser: fn(&Choice, &str) -> Result<Parser, ChoiceError>,
+    /// Tells a binary format by the first bytes. Formats of lines are told by trying them.
+    sniff: Option<fn(&[u8]) -> bool>,
+}
+
+/// A second: disorder that is normal where several processors or servers write one trace.
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Every format there is, those that are easiest to tell first.
+pub const FORMATS: &[Format] = &[
+    native::FORMAT,
+    srt::FORMAT,
+    vscsi::FORMAT_1,
+    vscsi::FORMAT_2,
+    fio::FORMAT,
+    blkparse::FORMAT,
+    csv::FORMAT,
+    systor::FORMAT,
+    msr::FORMAT,
+    alibaba::FORMAT,
+    spc::FORMAT,
+    tencent::FORMAT,
+    validation::FORMAT,
+    ssdsim::FORMAT,
+    disksim::FORMAT,
+    arc::FORMAT,
+    oracle::FORMAT,
+];
+
+/// The entries of the table, in its order.
+#[must_use]
+pub fn entries() -> Vec<&'static Entry> {
+    FORMATS.iter().map(|f| f.entry).collect()
+}
+
+/// Understands `name:param=value,...`.
+///
+/// # Errors
+/// An unknown format or parameter.
+pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
+    Choice::parse("trace format", &entries(), text)
+}
+
+/// The row a choice came from.
+#[must_use]
+pub fn format_of(choice: &Choice) -> &'static Format {
+    FORMATS.iter().find(|f| f.entry.name == choice.entry.name).expect("a choice from this table")
+}

@@ -1,0 +1,348 @@
+//! Replaying a trace as a load: open, in original or scaled time, or closed.
+//!
+//! Devices are laid one after another, by number, at equal strides: the largest end rounded up to
+//! 16 pages, plus a chunk. A single device, or the one selected, begins at page 0. A request covers
+//! every page it touches; requests of 0 bytes are passed over.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use destage_engine::request::{Direction, PageRange};
+use destage_engine::units::{Instant, Page};
+
+use super::error::{Place, TraceError};
+use super::reader::{ReadOptions, Reader};
+use super::{Op, TraceRecord};
+use crate::source::{Source, SourceError, SourceRequest};
+
+/// Ends are rounded up to this many pages.
+const ROUND_PAGES: u64 = 16;
+
+/// When requests are issued.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// At their recorded times divided by `speed` (above 0; 1 is the original).
+    Open {
+        /// How many times faster than recorded.
+        speed: f64,
+    },
+    /// As completions allow, this many outstanding (at least 1).
+    Closed {
+        /// Requests kept outstanding.
+        outstanding: u32,
+    },
+}
+
+/// How to replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ReplayOptions {
+    /// When requests are issued.
+    pub pace: Pace,
+    /// Only this device; all of them if none.
+    pub device: Option<u32>,
+    /// Pages of a chunk, which keeps devices apart.
+    pub chunk_pages: u64,
+    /// Fold pages beyond the volume back into it (page modulo volume; a request that would cross
+    /// the end is moved back to end there) instead of failing.
+    pub wrap: bool,
+    /// Most pages of a request, or any number.
+    pub request_pages_max: Option<u64>,
+    /// What an operation that was not recorded does.
+    pub unknown: Direction,
+}
+
+impl Default for ReplayOptions {
+    /// Open at the original speed, every device, chunks of 16 pages, unknown operations read.
+    fn default() -> ReplayOptions {
+        ReplayOptions {
+            pace: Pace::Open { speed: 1.0 },
+            device: None,
+            chunk_pages: 16,
+            wrap: false,
+            request_pages_max: None,
+            unknown: Direction::Read,
+        }
+    }
+}
+
+/// Where one device lies on the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSpan {
+    /// Its number in the trace.
+    pub device: u32,
+    /// Its first page on the volume.
+    pub first_page: u64,
+    /// Pages from there to the last one touched.
+    pub pages: u64,
+    /// The record that touches the last one.
+    pub last_at: Place,
+}
+
+/// Where every device of a trace lies, found in one pass over it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// By number.
+    pub devices: Vec<DeviceSpan>,
+    /// From one device to the next.
+    pub stride_pages: u64,
+    /// Requests to be replayed.
+    pub requests: u64,
+}
+
+impl Layout {
+    /// Reads the trace once.
+    ///
+    /// # Errors
+    /// Whatever the reader meets, a request above the limit, or a device that does not occur.
+    pub fn scan(
+        path: &Path,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+    ) -> Result<Layout, TraceError> {
+        let mut reader = Reader::open(path, read)?;
+        if matches!(replay.pace, Pace::Open { .. }) && !reader.format().has_times {
+            let format = reader.format().entry.name;
+            return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
+        }
+        let mut ends: BTreeMap<u32, (u64, Place)> = BTreeMap::new();
+        let mut requests = 0;
+        while let Some(record) = reader.next() {
+            let record = record?;
+            let (first, end) = record.pages();
+            check_size(&reader, end - first, replay.request_pages_max)?;
+            let device_end = ends.entry(record.device).or_insert((0, reader.place()));
+            if end > device_end.0 {
+                *device_end = (end, reader.place());
+            }
+            let wanted = replay.device.is_none_or(|device| device == record.device);
+            requests += u64::from(wanted && end > first);
+        }
+        if let Some(device) = replay.device {
+            if !ends.contains_key(&device) {
+                let known = ends.keys().copied().take(16).collect();
+                return Err(TraceError::NoSuchDevice {
+                    file: reader.file().to_string(),
+                    device,
+                    known,
+                });
+            }
+            ends.retain(|number, _| *number == device);
+        }
+        Ok(Layout::of_ends(&ends, replay.chunk_pages, requests))
+    }
+
+    fn of_ends(ends: &BTreeMap<u32, (u64, Place)>, chunk_pages: u64, requests: u64) -> Layout {
+        let largest = ends.values().map(|(end, _)| *end).max().unwrap_or(0);
+        let stride_pages = largest.next_multiple_of(ROUND_PAGES) + chunk_pages;
+        let devices = ends.iter().zip(0..).map(|((&device, &(pages, last_at)), index)| {
+            DeviceSpan { device, first_page: index * stride_pages, pages, last_at }
+        });
+        Layout { devices: devices.collect(), stride_pages, requests }
+    }
+
+    /// Pages that a volume must have to hold every device.
+    #[must_use]
+    pub fn volume_pages(&self) -> u64 {
+        self.devices.iter().map(|d| d.first_page + d.pages).max().unwrap_or(0)
+    }
+
+    /// The first page of a device.
+    fn first_page(&self, device: u32) -> Option<u64> {
+        let index = self.devices.binary_search_by_key(&device, |d| d.device).ok()?;
+        Some(self.devices[index].first_page)
+    }
+
+    /// The first device that does not fit, as an error.
+    fn check_fit(&self, file: &str, volume_pages: u64) -> Result<(), TraceError> {
+        match self.devices.iter().find(|d| d.first_page + d.pages > volume_pages) {
+            None => Ok(()),
+            Some(span) => Err(TraceError::BeyondVolume {
+                file: file.to_string(),
+                place: span.last_at,
+                end_page: span.first_page + span.pages,
+                volume_pages,
+            }),
+        }
+    }
+}
+
+fn check_size(reader: &Reader, pages: u64, limit: Option<u64>) -> Result<(), TraceError> {
+    match limit {
+        Some(limit_pages) if pages > limit_pages => Err(TraceError::TooLarge {
+            file: reader.file().to_string(),
+            place: reader.place(),
+            pages,
+            limit_pages,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A trace as a load. It holds one record.
+pub struct TraceSource {
+    reader: Reader,
+    layout: Layout,
+    options: ReplayOptions,
+    volume_pages: u64,
+    /// The next request: time, direction, pages.
+    next: Option<Result<Ahead, TraceError>>,
+    ended: bool,
+    outstanding: u32,
+    clock: Instant,
+}
+
+/// A request read ahead.
+#[derive(Clone, Copy)]
+struct Ahead {
+    at: Instant,
+    direction: Direction,
+    range: PageRange,
+}
+
+impl TraceSource {
+    /// Reads the trace once to lay out its devices, then stands ready to replay it.
+    ///
+    /// # Errors
+    /// Anything wrong anywhere in the trace, a device that does not fit the volume (unless
+    /// wrapped), a request above the limit.
+    pub fn open(
+        path: &Path,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+        volume_pages: u64,
+    ) -> Result<TraceSource, TraceError> {
+        let layout = Layout::scan(path, read, replay)?;
+        TraceSource::with_layout(path, read, replay, volume_pages, layout)
+    }
+
+    /// As [`TraceSource::open`], with a layout found before by [`Layout::scan`] with the same
+    /// options.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or a device does not fit the volume (unless wrapped).
+    pub fn with_layout(
+        path: &Path,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+        volume_pages: u64,
+        layout: Layout,
+    ) -> Result<TraceSource, TraceError> {
+        let reader = Reader::open(path, read)?;
+        if !replay.wrap {
+            layout.check_fit(reader.file(), volume_pages)?;
+        }
+        Ok(TraceSource {
+            reader,
+            layout,
+            options: *replay,
+            volume_pages,
+            next: None,
+            ended: false,
+            outstanding: 0,
+            clock: Instant::ZERO,
+        })
+    }
+
+    /// Where the devices lie.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The reader, for its counts of malformed and disordered records.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    fn fill(&mut self) {
+        while self.next.is_none() && !self.ended {
+            self.next = match self.reader.next() {
+                None => {
+                    self.ended = true;
+                    None
+                }
+                Some(Ok(record)) => self.place(&record).transpose(),
+                Some(Err(error)) => Some(Err(error)),
+            };
+        }
+    }
+
+    /// The record as a request on the volume; none if it is not to be replayed.
+    fn place(&self, record: &TraceRecord) -> Result<Option<Ahead>, TraceError> {
+        let (first, end) = record.pages();
+        let pages = end - first;
+        let Some(base) = self.layout.first_page(record.device) else { return Ok(None) };
+        if pages == 0 {
+            return Ok(None);
+        }
+        check_size(&self.reader, pages, self.options.request_pages_max)?;
+        let mut first = base + first;
+        if first + pages > self.volume_pages {
+            if !self.options.wrap {
+                return Err(TraceError::BeyondVolume {
+                    file: self.reader.file().to_string(),
+                    place: self.reader.place(),
+                    end_page: first + pages,
+                    volume_pages: self.volume_pages,
+                });
+            }
+            check_size(&self.reader, pages, Some(self.volume_pages))?;
+            first = (first % self.volume_pages).min(self.volume_pages - pages);
+        }
+        let at = match self.options.pace {
+            Pace::Open { speed: 1.0 } => record.time_ns,
+            Pace::Open { speed } => (record.time_ns as f64 / speed) as u64,
+            Pace::Closed { .. } => 0,
+        };
+        let direction = match record.op {
+            Op::Read => Direction::Read,
+            Op::Write => Direction::Write,
+            Op::Unknown => self.options.unknown,
+        };
+        let range = PageRange::new(Page(first), pages as u32);
+        Ok(Some(Ahead { at: Instant(at), direction, range }))
+    }
+}
+
+impl Source for TraceSource {
+    fn next_at(&mut self) -> Option<Instant> {
+        if let Pace::Closed { outstanding } = self.options.pace
+            && self.outstanding >= outstanding
+        {
+            return None;
+        }
+        self.fill();
+        match self.next.as_ref()? {
+            Ok(ahead) => Some(ahead.at.max(self.clock)),
+            Err(_) => Some(self.clock),
+        }
+    }
+
+    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
+        self.fill();
+        self.clock = self.clock.max(now);
+        let next = self.next.take().expect("next_at announced a request");
+        let ahead = next.map_err(|error| SourceError(error.to_string()))?;
+        self.outstanding += 1;
+        let arrival = match self.options.pace {
+            Pace::Open { .. } => ahead.at,
+            Pace::Closed { .. } => now,
+        };
+        Ok(SourceRequest { arrival, tag: 0, direction: ahead.direction, range: ahead.range })
+    }
+
+    fn completed(&mut self, _tag: u32, now: Instant) {
+        self.outstanding -= 1;
+        if matches!(self.options.pace, Pace::Closed { .. }) {
+            self.clock = self.clock.max(now);
+        }
+    }
+
+    fn bound(&self) -> String {
+        match self.options.pace {
+            Pace::Open { .. } => String::from("none"),
+            Pace::Closed { outstanding } => format!("{outstanding} outstanding"),
+        }
+    }
+}

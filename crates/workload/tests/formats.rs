@@ -1,0 +1,331 @@
+//! Every trace format: detection, values, compressions, each kind of damage, arbitrary bytes.
+
+mod support;
+
+use std::io::Read;
+
+use destage_workload::trace::info::TraceInfo;
+use destage_workload::trace::{
+    Compression, FORMATS, Op, Order, ReadOptions, Reader, Service, TraceError, entries,
+};
+use proptest::prelude::*;
+use support::{compress, of_format, read, reader, record, samples, tuple};
+
+#[test]
+fn every_format_has_a_sample_is_detected_and_read() {
+    let samples = samples();
+    for entry in entries() {
+        assert!(samples.iter().any(|s| s.format == entry.name), "no sample of {}", entry.name);
+    }
+    for sample in &samples {
+        let plain = ReadOptions::default();
+        let opened = reader(&sample.content, sample.name, &plain).unwrap();
+        assert_eq!(opened.format().entry.name, sample.format, "{}", sample.name);
+        for options in [plain, of_format(sample.format)] {
+            let records = read(&sample.content, sample.name, &options).unwrap();
+            let records: Vec<_> = records.iter().map(tuple).collect();
+            assert_eq!(records, sample.records, "{}", sample.format);
+        }
+    }
+}
+
+#[test]
+fn srt_keeps_service_times_and_flags() {
+    let sample = samples().into_iter().find(|s| s.format == "srt").unwrap();
+    let records = read(&sample.content, "a", &ReadOptions::default()).unwrap();
+    let first =
+        Service { start_ns: 174_000, stop_ns: 19_687_000, asynchronous: false, synchronous: false };
+    let second =
+        Service { start_ns: 10_000, stop_ns: 20_000, asynchronous: true, synchronous: true };
+    assert_eq!([records[0].service, records[1].service], [Some(first), Some(second)]);
+    let again = read(&support::native(&records), "a", &ReadOptions::default()).unwrap();
+    assert_eq!(again, records);
+}
+
+#[test]
+fn compressions_are_told_by_content_and_may_be_concatenated() {
+    for sample in samples() {
+        for (ending, compression) in
+            [("gz", Compression::Gzip), ("zst", Compression::Zstd), ("xz", Compression::Xz)]
+        {
+            let (front, back) = sample.content.split_at(sample.content.len() / 2);
+            let packed = [compress(front, ending), compress(back, ending)].concat();
+            let name = format!("{}.{ending}", sample.name);
+            let opened = reader(&packed, &name, &ReadOptions::default()).unwrap();
+            assert_eq!(opened.compression(), compression);
+            assert_eq!(opened.format().entry.name, sample.format);
+            let records: Vec<_> = opened.map(|r| tuple(&r.unwrap())).collect();
+            assert_eq!(records, sample.records, "{} {ending}", sample.format);
+        }
+    }
+}
+
+/// The error of reading, as users see it.
+fn message(content: &[u8], options: &ReadOptions) -> String {
+    let error = read(content, "t", options).expect_err("an error");
+    let message = error.to_string();
+    assert!(!message.contains('\n'), "{message}");
+    message
+}
+
+#[test]
+fn a_malformed_line_is_named_or_counted() {
+    for sample in samples() {
+        // Only lines of text can be spoilt one by one.
+        let Ok(content) = String::from_utf8(sample.content.clone()) else { continue };
+        if content.contains('\0') {
+            continue;
+        }
+        let mut lines: Vec<&str> = content.lines().collect();
+        let at = lines.iter().position(|l| l.bytes().any(|b| b.is_ascii_digit())).unwrap();
+        let at = if sample.format == "fio" { 3 } else { at + 1 };
+        lines.insert(at, "8,0 this is no request, is it?");
+        let spoilt = lines.join("\n");
+        let options = of_format(sample.format);
+        let expected = format!("t: line {}: expected ", at + 1);
+        let message = message(spoilt.as_bytes(), &options);
+        assert!(message.starts_with(&expected), "{}: {message}", sample.format);
+        assert!(message.ends_with("found `8,0 this is no request, is it?`"), "{message}");
+        let skipping = ReadOptions { skip_bad: true, ..options };
+        let mut opened = reader(spoilt.as_bytes(), sample.name, &skipping).unwrap();
+        let records: Vec<_> = opened.by_ref().map(|r| tuple(&r.unwrap())).collect();
+        assert_eq!(records, sample.records, "{}", sample.format);
+        assert_eq!(opened.bad(), 1);
+        assert!(opened.first_bad().unwrap().to_string().contains("expected"));
+    }
+}
+
+#[test]
+fn each_kind_of_wrong_is_one_clear_line() {
+    let plain = ReadOptions::default();
+    assert_eq!(message(b"", &plain), "t: the trace is empty: no request in it");
+    assert_eq!(message(&compress(b"", "gz"), &plain), "t: the trace is empty: no request in it");
+    assert_eq!(
+        message(b"# only a comment\n", &of_format("csv:offset=1")),
+        "t: the trace is empty: no request in it"
+    );
+    let garbage: Vec<u8> =
+        (0..10_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    assert!(message(&garbage, &plain).starts_with("t: no trace format fits the content; name one"));
+    assert!(message(b"hello\nworld\n", &plain).starts_with("t: no trace format fits"));
+    assert!(
+        message(b"x", &of_format("msrr")).starts_with("unknown trace format `msrr`; known: msr")
+    );
+    assert_eq!(
+        message(b"9 0 0 8 0\n5 0 0 8 0\n", &plain),
+        "t: line 2: time -4 ns is before the previous 0 ns; choose an order: sort, lift or skip"
+    );
+    assert_eq!(
+        message(b"0 0 0 8 0\n5 0 0 99999999 0\n", &plain),
+        "t: line 2: expected a request of at most 4 GiB, found `5 0 0 99999999 0`"
+    );
+    let long = vec![b'7'; 100_000];
+    assert!(
+        message(&long, &of_format("ssdsim"))
+            .starts_with("t: line 1: expected a line of text of at most 65536 bytes, found `7777")
+    );
+}
+
+#[test]
+fn truncation_is_noticed() {
+    for sample in samples() {
+        let binary = sample.content.contains(&0);
+        if binary {
+            let cut = &sample.content[..sample.content.len() - 1];
+            let message = message(cut, &of_format(sample.format));
+            assert!(message.ends_with(": the file is truncated"), "{}: {message}", sample.format);
+            assert!(message.contains("record"), "{message}");
+        }
+        for ending in ["gz", "zst", "xz"] {
+            let packed = compress(&sample.content, ending);
+            for cut in [packed.len() - 3, packed.len() * 2 / 3] {
+                let error = read(&packed[..cut], sample.name, &ReadOptions::default());
+                let truncated = matches!(error, Err(TraceError::Truncated { .. }));
+                assert!(truncated, "{} {ending} {cut}: {error:?}", sample.format);
+            }
+            let mut damaged = packed.clone();
+            let middle = damaged.len() / 2;
+            damaged[middle..middle + 4].iter_mut().for_each(|b| *b ^= 0x5a);
+            assert!(read(&damaged, sample.name, &of_format(sample.format)).is_err());
+        }
+    }
+    // Cut between two records: the end mark is missing.
+    let native = support::native(&[record(0, 0, 0, 1, Op::Read), record(1, 0, 0, 1, Op::Read)]);
+    let message = message(&native[..native.len() - 48], &ReadOptions::default());
+    assert_eq!(message, "t: record 3 at byte 112: it has 0 of its 48 bytes: the file is truncated");
+}
+
+#[test]
+fn disorder_is_lifted_skipped_or_sorted() {
+    let text = b"time_ns,device,offset_bytes,length_bytes,op\n\
+        10,0,0,1,R\n30,0,1,1,R\n20,0,2,1,R\n40,0,3,1,R\n5,0,4,1,R\n";
+    let with = |order| {
+        let options = ReadOptions { order, ..ReadOptions::default() };
+        let mut opened = reader(text, "t", &options).unwrap();
+        let seen: Vec<_> =
+            opened.by_ref().map(|r| r.map(|r| (r.time_ns, r.offset_bytes))).collect();
+        (seen, opened.disordered())
+    };
+    let ok = |records: &[(u64, u64)]| records.iter().copied().map(Ok).collect::<Vec<_>>();
+    assert_eq!(with(Order::Lift), (ok(&[(0, 0), (20, 1), (20, 2), (30, 3), (30, 4)]), 2));
+    assert_eq!(with(Order::Skip), (ok(&[(0, 0), (20, 1), (30, 3)]), 2));
+    assert_eq!(with(Order::Sort), (ok(&[(0, 4), (5, 0), (15, 2), (25, 1), (35, 3)]), 0));
+    assert!(with(Order::Check).0[2].is_err());
+    // A little disorder is normal where several processors write one trace.
+    let msr = b"20,h,0,Read,0,1,1\n10,h,0,Read,0,1,1\n";
+    let records = read(msr, "t", &of_format("msr")).unwrap();
+    assert_eq!((records[0].time_ns, records[1].time_ns), (0, 0));
+    let far = b"20000001,h,0,Read,0,1,1\n10000000,h,0,Read,0,1,1\n";
+    assert!(read(far, "t", &of_format("msr")).is_err());
+}
+
+#[test]
+fn a_csv_map_finds_its_columns() {
+    let text = "when;where;what;size\n0.5;8;1;2\n0.75;16;0;1\n";
+    let map = "csv:time=1,offset=2,op=3,length=4,time-unit=ms,offset-unit=512,length-unit=512,\
+               ops=write1,separator=semicolon";
+    let records = read(text.as_bytes(), "t", &of_format(map)).unwrap();
+    let records: Vec<_> = records.iter().map(tuple).collect();
+    assert_eq!(records, [(0, 0, 4096, 1024, Op::Write), (250_000, 0, 8192, 512, Op::Read)]);
+    let error = read(text.as_bytes(), "t", &of_format("csv:time=1")).unwrap_err().to_string();
+    assert_eq!(error, "`csv`: offset must be a column from 1 (a map needs it), not `0`");
+}
+
+#[test]
+fn parameters_change_units_and_flags() {
+    let flipped = read(b"0 0 8 8 0\n", "t", &of_format("ssdsim:read=0")).unwrap();
+    assert_eq!(flipped[0].op, Op::Read);
+    let arc = read(b"1 1 0 0\n", "t", &of_format("arc:unit=4096")).unwrap();
+    assert_eq!(arc[0].offset_bytes, 4096);
+    let issued = b"8,0 3 1 0.0 697 Q W 8 + 8 [x]\n8,0 3 1 0.1 697 D W 8 + 8 [x]\n";
+    assert_eq!(read(issued, "t", &of_format("blkparse:action=D")).unwrap().len(), 1);
+}
+
+#[test]
+fn info_counts_blocks() {
+    let text = "time_ns,device,offset_bytes,length_bytes,op\n0,0,0,8192,W\n1,0,4096,4096,W\n\
+                2,0,8192,1,R\n3,1,0,262145,W\n3000,0,8191,2,R\n";
+    let info = TraceInfo::of(reader(text.as_bytes(), "t", &ReadOptions::default()).unwrap());
+    let info = info.unwrap();
+    assert_eq!((info.requests, info.reads, info.writes, info.unknown), (5, 2, 3, 0));
+    assert_eq!((info.block_writes, info.overwrites), (2 + 1 + 65, 1));
+    assert_eq!((info.block_reads, info.read_footprint_blocks), (3, 2));
+    assert_eq!((info.write_footprint_blocks, info.footprint_blocks), (67, 68));
+    assert_eq!((info.duration_ns, info.request_bytes_max), (Some(3000), 262_145));
+    assert_eq!(info.devices.len(), 2);
+    assert_eq!(info.devices[0].sequential, 1);
+    assert_eq!(info.devices[1].end_bytes, 262_145);
+}
+
+/// A reader that makes lines as they are asked for: 2 million requests in little memory.
+struct Endless {
+    line: u64,
+    rest: Vec<u8>,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.rest.is_empty() && self.line < 2_000_000 {
+            self.rest =
+                format!("{} 0 {} 8 {}\n", self.line, self.line % 4096, self.line % 2).into();
+            self.line += 1;
+        }
+        let count = buffer.len().min(self.rest.len());
+        buffer[..count].copy_from_slice(&self.rest[..count]);
+        self.rest.drain(..count);
+        Ok(count)
+    }
+}
+
+#[test]
+fn two_million_requests_stream_through() {
+    for order in [Order::Check, Order::Sort] {
+        let source = Box::new(Endless { line: 0, rest: Vec::new() });
+        let options = ReadOptions { order, ..ReadOptions::default() };
+        let reader = Reader::from_read(source, "t", &options).unwrap();
+        assert_eq!(reader.map(Result::unwrap).count(), 2_000_000);
+    }
+}
+
+/// Every reader, on these bytes, with and without skipping, ends without a panic.
+fn survive(bytes: &[u8]) {
+    let names = FORMATS.iter().map(|f| Some(f.entry.name.to_string())).chain([None]);
+    for format in names {
+        for (skip_bad, order) in
+            [(false, Order::Check), (true, Order::Lift), (true, Order::Sort), (true, Order::Skip)]
+        {
+            let options = ReadOptions { format: format.clone(), skip_bad, order };
+            let Ok(opened) = reader(bytes, "t.csv", &options) else { continue };
+            for record in opened.flatten() {
+                assert!(record.end_bytes() < 1 << 63 && record.pages().1 <= 1 << 51);
+            }
+            if let Ok(opened) = reader(bytes, "t.csv", &options) {
+                let _ = TraceInfo::of(opened);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+        survive(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in "[-0-9RWrw.,;+eE :\n\t]{0,300}") {
+        survive(text.as_bytes());
+    }
+
+    #[test]
+    fn spoilt_samples_never_panic(
+        which in 0usize..19,
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+        ending in 0usize..4,
+    ) {
+        let samples = samples();
+        let sample = &samples[which % samples.len()];
+        let mut content = sample.content.clone();
+        let place = at.index(content.len());
+        content[place] = byte;
+        let mut packed = compress(&content, ["", "gz", "zst", "xz"][ending]);
+        if byte % 2 == 0 {
+            let place = at.index(packed.len());
+            packed[place] ^= byte;
+        } else {
+            packed.truncate(cut.index(packed.len() + 1));
+        }
+        survive(&packed);
+    }
+
+    #[test]
+    fn what_is_written_is_read(
+        raw in prop::collection::vec(
+            (0u64..1 << 40, any::<u32>(), 0u64..1 << 60, 0u64..1 << 32, 0u8..3),
+            1..50,
+        )
+    ) {
+        let mut time_ns = 0;
+        let records: Vec<_> = raw
+            .iter()
+            .enumerate()
+            .map(|(index, &(gap, device, offset, length, op))| {
+                time_ns += if index == 0 { 0 } else { gap };
+                let op = [Op::Read, Op::Write, Op::Unknown][op as usize];
+                record(time_ns, device, offset, length, op)
+            })
+            .collect();
+        let again = read(&support::native(&records), "t", &ReadOptions::default()).unwrap();
+        prop_assert_eq!(&again, &records);
+        let mut csv = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+        for record in &records {
+            destage_workload::trace::write::csv_line(record, &mut csv);
+        }
+        let again = read(csv.as_bytes(), "t", &ReadOptions::default()).unwrap();
+        prop_assert_eq!(&again, &records);
+    }
+}

@@ -1,0 +1,210 @@
+//! Replay, conversion and generation, on files that the tests make.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use destage_engine::request::Direction;
+use destage_engine::units::Instant;
+use destage_workload::generator;
+use destage_workload::source::{Source, SourceRequest};
+use destage_workload::trace::convert::{convert, generate};
+use destage_workload::trace::replay::{Layout, Pace, ReplayOptions, TraceSource};
+use destage_workload::trace::write::{OutputFormat, write_atomically};
+use destage_workload::trace::{Compression, Op, ReadOptions, Reader, TraceError, TraceRecord};
+use support::record;
+
+const TRACE: &str = "time_ns,device,offset_bytes,length_bytes,op\n\
+    100,7,4095,2,W\n200,2,0,4096,R\n300,7,81920,8192,?\n400,2,0,0,W\n500,2,8192,1,W\n";
+
+fn trace(folder: &Path) -> PathBuf {
+    let path = folder.join("t.csv");
+    std::fs::write(&path, TRACE).unwrap();
+    path
+}
+
+fn drain(source: &mut TraceSource) -> Vec<SourceRequest> {
+    let mut taken = Vec::new();
+    while let Some(at) = source.next_at() {
+        taken.push(source.take(at).unwrap());
+        source.completed(0, at);
+    }
+    taken
+}
+
+fn pages(request: &SourceRequest) -> (u64, u64, u32, Direction) {
+    let SourceRequest { arrival, direction, range, .. } = *request;
+    (arrival.0, range.first.0, range.pages, direction)
+}
+
+#[test]
+fn devices_lie_one_after_another() {
+    use Direction::{Read, Write};
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let (read, replay) = (ReadOptions::default(), ReplayOptions::default());
+    let layout = Layout::scan(&path, &read, &replay).unwrap();
+    // The largest end, 22 pages, is rounded up to 32; with a chunk of 16 the stride is 48.
+    assert_eq!((layout.stride_pages, layout.volume_pages(), layout.requests), (48, 70, 4));
+    let mut source = TraceSource::open(&path, &read, &replay, 70).unwrap();
+    let expected = [(0, 48, 2, Write), (100, 0, 1, Read), (200, 68, 2, Read), (400, 2, 1, Write)];
+    assert_eq!(drain(&mut source).iter().map(pages).collect::<Vec<_>>(), expected);
+    let only = ReplayOptions {
+        device: Some(7),
+        pace: Pace::Open { speed: 2.0 },
+        unknown: Direction::Write,
+        ..replay
+    };
+    let mut source = TraceSource::open(&path, &read, &only, 22).unwrap();
+    let expected = [(0, 0, 2, Write), (100, 20, 2, Write)];
+    assert_eq!(drain(&mut source).iter().map(pages).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn closed_replay_keeps_its_number_outstanding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let replay =
+        ReplayOptions { pace: Pace::Closed { outstanding: 2 }, ..ReplayOptions::default() };
+    let mut source = TraceSource::open(&path, &ReadOptions::default(), &replay, 100).unwrap();
+    assert_eq!(source.bound(), "2 outstanding");
+    for _ in 0..2 {
+        assert_eq!(source.next_at(), Some(Instant(0)));
+        source.take(Instant(0)).unwrap();
+    }
+    assert_eq!(source.next_at(), None);
+    source.completed(0, Instant(77));
+    assert_eq!(source.next_at(), Some(Instant(77)));
+    assert_eq!(source.take(Instant(77)).unwrap().arrival, Instant(77));
+    source.completed(0, Instant(80));
+    source.take(Instant(80)).unwrap();
+    source.completed(0, Instant(90));
+    assert_eq!(source.next_at(), None);
+}
+
+#[test]
+fn what_does_not_fit_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let file = path.display();
+    let (read, replay) = (ReadOptions::default(), ReplayOptions::default());
+    let error = |replay, volume| {
+        TraceSource::open(&path, &read, &replay, volume).err().expect("an error").to_string()
+    };
+    assert_eq!(
+        error(replay, 69),
+        format!(
+            "{file}: line 4: the request ends at page 70, past the volume's 69 pages; use a larger \
+             volume, one device, or wrap"
+        )
+    );
+    let limited = ReplayOptions { request_pages_max: Some(1), ..replay };
+    assert_eq!(
+        error(limited, 99),
+        format!("{file}: line 2: a request of 2 pages is above the limit of 1")
+    );
+    let absent = ReplayOptions { device: Some(3), ..replay };
+    assert_eq!(error(absent, 99), format!("{file}: no request is for device 3; there are: [2, 7]"));
+    let wrapped = ReplayOptions { wrap: true, ..replay };
+    let mut source = TraceSource::open(&path, &read, &wrapped, 67).unwrap();
+    let ends: Vec<_> = drain(&mut source).iter().map(|r| r.range.first.0).collect();
+    assert_eq!(ends, [48, 0, 1, 2]);
+    let untimed = folder.path().join("x.lis");
+    std::fs::write(&untimed, "1 1 0 0\n").unwrap();
+    let error = Layout::scan(&untimed, &read, &replay).unwrap_err().to_string();
+    assert!(error.contains("format `arc` records no times: replay it closed"), "{error}");
+}
+
+#[test]
+fn an_error_on_the_way_is_given_by_take() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let (read, replay) = (ReadOptions::default(), ReplayOptions::default());
+    let layout = Layout::scan(&path, &read, &replay).unwrap();
+    std::fs::write(&path, TRACE.replace("200,2", "2x0,2")).unwrap();
+    let mut source = TraceSource::with_layout(&path, &read, &replay, 70, layout).unwrap();
+    let at = source.next_at().unwrap();
+    source.take(at).unwrap();
+    let at = source.next_at().unwrap();
+    let error = source.take(at).unwrap_err().to_string();
+    assert!(error.contains("t.csv: line 3: expected columns that fit the map"), "{error}");
+    assert_eq!(source.next_at(), None);
+}
+
+fn read_all(path: &Path) -> Vec<TraceRecord> {
+    Reader::open(path, &ReadOptions::default()).unwrap().map(Result::unwrap).collect()
+}
+
+#[test]
+fn conversion_keeps_every_record_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from.dtrc");
+    let records: Vec<_> =
+        (0..5_000).map(|n| record(n * 10, n as u32 % 3, n * 512, 4096, Op::Write)).collect();
+    std::fs::write(&from, support::native(&records)).unwrap();
+    for (name, compression) in [
+        ("to.dtrc", Compression::None),
+        ("to.dtrc.gz", Compression::Gzip),
+        ("to.dtrc.zst", Compression::Zstd),
+        ("to.csv.xz", Compression::Xz),
+        ("to.csv", Compression::None),
+    ] {
+        let to = folder.path().join(name);
+        let mut reader = Reader::open(&from, &ReadOptions::default()).unwrap();
+        assert_eq!(convert(&mut reader, &to, None).unwrap(), 5_000);
+        let opened = Reader::open(&to, &ReadOptions::default()).unwrap();
+        assert_eq!(opened.compression(), compression);
+        assert_eq!(opened.format().entry.name == "csv", name.contains("csv"));
+        assert_eq!(read_all(&to), records, "{name}");
+    }
+}
+
+#[test]
+fn failed_output_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("from.csv");
+    std::fs::write(&from, format!("{TRACE}rubbish\n")).unwrap();
+    let to = folder.path().join("to.csv");
+    std::fs::write(&to, "what was there").unwrap();
+    let mut reader = Reader::open(&from, &ReadOptions::default()).unwrap();
+    convert(&mut reader, &to, None).unwrap_err();
+    assert_eq!(std::fs::read_to_string(&to).unwrap(), "what was there");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    let nowhere = folder.path().join("no/such/folder.csv");
+    let error = write_atomically(&nowhere, |_| Ok(())).unwrap_err();
+    assert!(matches!(error, TraceError::Io { .. }));
+    let error = write_atomically(folder.path(), |_| Ok(())).unwrap_err().to_string();
+    assert!(error.ends_with("exists and is not a regular file; name another output"), "{error}");
+    let missing = Reader::open(&folder.path().join("none"), &ReadOptions::default());
+    assert!(matches!(missing.err(), Some(TraceError::Io { .. })));
+    let directory = Reader::open(folder.path(), &ReadOptions::default());
+    assert!(directory.err().unwrap().to_string().ends_with("is a directory, not a trace"));
+}
+
+#[test]
+fn a_generated_trace_replays_as_it_was_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for load in ["spc1:iops=200", "zipf:iops=0,threads=3", "random:requests=500"] {
+        let build = || generator::build(&generator::parse(load).unwrap(), 10_000, 5).unwrap();
+        let path = folder.path().join("g.dtrc.zst");
+        let written = generate(build().as_mut(), 2_000, 1_000_000, &path, None).unwrap();
+        assert_eq!(written, if load.contains("500") { 500 } else { 2_000 });
+        let first = std::fs::read(&path).unwrap();
+        generate(build().as_mut(), 2_000, 1_000_000, &path, None).unwrap();
+        assert_eq!(first, std::fs::read(&path).unwrap(), "{load} is not the same twice");
+        let records = read_all(&path);
+        assert_eq!(records.len() as u64, written);
+        assert!(records.is_sorted_by_key(|r| r.time_ns));
+        let csv = folder.path().join("g.csv");
+        generate(build().as_mut(), 2_000, 1_000_000, &csv, Some(OutputFormat::Csv)).unwrap();
+        assert_eq!(read_all(&csv), records);
+        let options = ReplayOptions::default();
+        let mut replay =
+            TraceSource::open(&path, &ReadOptions::default(), &options, 10_000).unwrap();
+        for (request, record) in drain(&mut replay).iter().zip(&records) {
+            assert_eq!(request.arrival.0, record.time_ns);
+            assert_eq!(request.range.first.0 * 4096, record.offset_bytes);
+            assert_eq!(request.direction == Direction::Write, record.op == Op::Write);
+        }
+    }
+}

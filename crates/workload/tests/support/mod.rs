@@ -1,0 +1,291 @@
+//! Small traces in every format, made here.
+
+#![allow(dead_code)]
+
+use std::io::{Cursor, Write};
+
+use destage_workload::trace::{Op, ReadOptions, Reader, TraceError, TraceRecord};
+
+/// One sample: name of the file, format that must be detected, content, what must be read.
+pub struct Sample {
+    /// A hint only where content cannot tell.
+    pub name: &'static str,
+    /// Format expected.
+    pub format: &'static str,
+    /// Bytes of the file.
+    pub content: Vec<u8>,
+    /// (time_ns, device, offset_bytes, length_bytes, op).
+    pub records: Vec<(u64, u32, u64, u64, Op)>,
+}
+
+/// A record as a tuple.
+pub fn tuple(record: &TraceRecord) -> (u64, u32, u64, u64, Op) {
+    (record.time_ns, record.device, record.offset_bytes, record.length_bytes, record.op)
+}
+
+/// A reader over bytes.
+pub fn reader(content: &[u8], name: &str, options: &ReadOptions) -> Result<Reader, TraceError> {
+    Reader::from_read(Box::new(Cursor::new(content.to_vec())), name, options)
+}
+
+/// Everything read, or the first error.
+pub fn read(
+    content: &[u8],
+    name: &str,
+    options: &ReadOptions,
+) -> Result<Vec<TraceRecord>, TraceError> {
+    reader(content, name, options)?.collect()
+}
+
+/// Options that name a format.
+pub fn of_format(format: &str) -> ReadOptions {
+    ReadOptions { format: Some(format.to_string()), ..ReadOptions::default() }
+}
+
+fn vscsi(version: u16, sn: u32, len: u32, cmd: u16, lbn: u64, ts: u64) -> Vec<u8> {
+    let (sn, len, segments) = (sn.to_le_bytes(), len.to_le_bytes(), 1u32.to_le_bytes());
+    let (cmd, ver) = (cmd.to_le_bytes(), (version << 8).to_le_bytes());
+    let (lbn, ts) = (lbn.to_le_bytes(), ts.to_le_bytes());
+    if version == 1 {
+        [&sn[..], &len, &segments, &cmd, &ver, &lbn, &ts].concat()
+    } else {
+        [&cmd[..], &ver, &sn, &len, &segments, &lbn, &ts, &[0; 8]].concat()
+    }
+}
+
+fn srt() -> Vec<u8> {
+    let mut content = b"$$TR_IOREC-1.3 (made here)\nsectorsize = 256,\n\x0c".to_vec();
+    for words in [
+        [56, 1, 10, 5, 174, 19_687, 4096, 1040, 0x0800_0107, 4, 1, 27, 0, 1],
+        [56, 1, 11, 0, 10, 20, 1000, 8, 0x0800_0008, 4, 1, 0x100_0000 | 0x100, 0, 1u32],
+    ] {
+        content.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+    }
+    content
+}
+
+fn oracle(records: &[(u32, u64, u32, i64)]) -> Vec<u8> {
+    let mut content = Vec::new();
+    for (time, id, size, next) in records {
+        content.extend(time.to_le_bytes());
+        content.extend(id.to_le_bytes());
+        content.extend(size.to_le_bytes());
+        content.extend(next.to_le_bytes());
+    }
+    content
+}
+
+/// Our own binary format, by the library's writer.
+pub fn native(records: &[TraceRecord]) -> Vec<u8> {
+    use destage_workload::trace::Compression;
+    use destage_workload::trace::write::{OutputFormat, TraceWriter};
+    let mut bytes = Vec::new();
+    let format = OutputFormat::Destage { with_service: true };
+    let mut writer = TraceWriter::new(&mut bytes, format, Compression::None).unwrap();
+    for record in records {
+        writer.write(record).unwrap();
+    }
+    writer.finish().unwrap();
+    bytes
+}
+
+/// A plain record.
+pub fn record(time_ns: u64, device: u32, offset: u64, length: u64, op: Op) -> TraceRecord {
+    TraceRecord { time_ns, device, offset_bytes: offset, length_bytes: length, op, service: None }
+}
+
+fn text(
+    name: &'static str,
+    format: &'static str,
+    content: &str,
+    records: Vec<(u64, u32, u64, u64, Op)>,
+) -> Sample {
+    Sample { name, format, content: content.as_bytes().to_vec(), records }
+}
+
+/// A sample of every format.
+pub fn samples() -> Vec<Sample> {
+    let mut all = column_samples();
+    all.extend(event_samples());
+    all.extend(cloud_samples());
+    all.extend(binary_samples());
+    all
+}
+
+fn binary_samples() -> Vec<Sample> {
+    use Op::{Read, Unknown, Write};
+    let native_records = [record(0, 3, 4096, 512, Read), record(9, 0, 0, 8192, Write)];
+    let vscsi_records = vec![(0, 0, 8 * 512, 4096, Write), (7_000, 0, 512, 512, Read)];
+    let vscsi_of = |version| {
+        // The flush between moves no data.
+        [
+            vscsi(version, 1, 4096, 0x2a, 8, 100),
+            vscsi(version, 2, 0, 0x35, 0, 103),
+            vscsi(version, 3, 512, 0x28, 1, 107),
+        ]
+        .concat()
+    };
+    let sample = |name, format, content, records| Sample { name, format, content, records };
+    vec![
+        sample("a", "destage", native(&native_records), native_records.iter().map(tuple).collect()),
+        sample(
+            "a",
+            "srt",
+            srt(),
+            vec![(0, 1, 1040 * 256, 4096, Read), (999_995_000, 0, 8 * 256, 1000, Write)],
+        ),
+        sample("a", "vscsi1", vscsi_of(1), vscsi_records.clone()),
+        sample("a", "vscsi2", vscsi_of(2), vscsi_records),
+        sample(
+            "a",
+            "oracle-general",
+            oracle(&[(5, 2, 4096, 2), (6, 2, 4096, -1)]),
+            vec![(0, 0, 1024, 4096, Unknown), (1_000_000_000, 0, 1024, 4096, Unknown)],
+        ),
+    ]
+}
+
+fn column_samples() -> Vec<Sample> {
+    use Op::{Read, Unknown, Write};
+    vec![
+        text(
+            "a",
+            "msr",
+            "128166372003061629,hm,1,Read,383496192,32768,413\n\
+             128166372003061639,hm,1,Write,4096,512,413\n",
+            vec![(0, 1, 383_496_192, 32_768, Read), (1000, 1, 4096, 512, Write)],
+        ),
+        text(
+            "a",
+            "msr",
+            "0 128166372003061629,hm,0,Read,0,512,1\r\n\
+             1 128166372003061629,src,0,Write,0,512,1\r\n",
+            vec![(0, 0, 0, 512, Read), (0, 1 << 16, 0, 512, Write)],
+        ),
+        text(
+            "a",
+            "ssdsim",
+            "0 0 303567 7 0\n26214000 1 8 8 1\n",
+            vec![(0, 0, 303_567 * 512, 3584, Write), (26_214_000, 1, 4096, 4096, Read)],
+        ),
+        text(
+            "a",
+            "disksim",
+            "13.191135\t30\t0\t5\t1\n17.829285 20 8 6 0\n",
+            vec![(0, 30, 0, 2560, Read), (4_638_150, 20, 4096, 3072, Write)],
+        ),
+        text(
+            "OLTP.lis",
+            "arc",
+            "1 1 0 0\n2 3 0 0\n",
+            vec![(0, 0, 4096, 4096, Unknown), (0, 0, 8192, 3 * 4096, Unknown)],
+        ),
+        text(
+            "P9.lis",
+            "arc",
+            "16 8 3 0\n1 1 0 1\n",
+            vec![(0, 0, 8192, 4096, Unknown), (0, 0, 512, 512, Unknown)],
+        ),
+    ]
+}
+
+fn event_samples() -> Vec<Sample> {
+    use Op::{Read, Write};
+    vec![
+        text(
+            "a",
+            "spc",
+            "0,20941264,8192,W,0.551706\n1,8,512,r,0.554041,x\n",
+            vec![(0, 0, 20_941_264 * 512, 8192, Write), (2_335_000, 1, 4096, 512, Read)],
+        ),
+        text(
+            "a",
+            "blkparse",
+            "  8,0    3        1     0.000000000   697  Q   W 8 + 8 [kjournald]\n  \
+             8,0    3        2     0.000000100   697  G   W 8 + 8 [kjournald]\n  \
+             8,16   1        3     0.000002000   697  Q  RA 16 + 1 [x]\n  \
+             8,0    0        0     0.000003000     0  m   N cfq something\n  \
+             8,0    1        4     0.000004000   697  Q FWS [x]\n\
+             CPU0 (8,0):\n Reads Queued:           0,        0KiB\n",
+            vec![(0, 8 << 20, 4096, 4096, Write), (2000, 8 << 20 | 16, 8192, 512, Read)],
+        ),
+        text(
+            "a",
+            "fio",
+            "fio version 2 iolog\n/dev/a add\n/dev/a open\n/dev/a write 0 4096\n\
+             /dev/a wait 150 0\n/dev/b read 8192 512\n/dev/a close\n",
+            vec![(0, 0, 0, 4096, Write), (150_000, 1, 8192, 512, Read)],
+        ),
+        text(
+            "a",
+            "fio",
+            "fio version 3 iolog\n2 a add\n3 a open\n878 a write 0 16384\n888 a read 4096 512\n\
+             890 a sync\n900 a close\n",
+            vec![(0, 0, 0, 16_384, Write), (10_000, 0, 4096, 512, Read)],
+        ),
+    ]
+}
+
+fn cloud_samples() -> Vec<Sample> {
+    use Op::{Read, Unknown, Write};
+    vec![
+        text(
+            "a",
+            "alibaba",
+            "419,W,8792731648,16384,1577808144360767\n420,R,4096,512,1577808144360768\n",
+            vec![(0, 419, 8_792_731_648, 16_384, Write), (1000, 420, 4096, 512, Read)],
+        ),
+        text(
+            "a",
+            "tencent",
+            "1538323200,12910952,128,0,1063\n1538323201,8,8,1,1064\n",
+            vec![
+                (0, 1063, 12_910_952 * 512, 65_536, Read),
+                (1_000_000_000, 1064, 4096, 4096, Write),
+            ],
+        ),
+        text(
+            "a",
+            "systor",
+            "Timestamp,Response,IOType,LUN,Offset,Size\n\
+             1455592828.000030,0.000079,W,0,26214400,4096\n1455592828.000040,,R,6,0,512\n",
+            vec![(0, 0, 26_214_400, 4096, Write), (10_000, 6, 0, 512, Read)],
+        ),
+        text(
+            "a",
+            "csv",
+            "time_ns,device,offset_bytes,length_bytes,op\n5,1,4096,512,R\n6,0,0,0,?\n",
+            vec![(0, 1, 4096, 512, Read), (1, 0, 0, 0, Unknown)],
+        ),
+        text(
+            "a",
+            "validation",
+            "W Hit    4583176   4    663.00000  45422.00000\nR Miss  8  1  100.5  1\n",
+            vec![(0, 0, 4_583_176 * 512, 2048, Write), (46_085_000, 0, 4096, 512, Read)],
+        ),
+    ]
+}
+
+/// Compresses in the way the ending says.
+pub fn compress(content: &[u8], ending: &str) -> Vec<u8> {
+    match ending {
+        "gz" => {
+            let level = flate2::Compression::default();
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
+            encoder.write_all(content).unwrap();
+            encoder.finish().unwrap()
+        }
+        "zst" => {
+            let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.include_checksum(true).unwrap();
+            encoder.write_all(content).unwrap();
+            encoder.finish().unwrap()
+        }
+        "xz" => {
+            let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+            encoder.write_all(content).unwrap();
+            encoder.finish().unwrap()
+        }
+        _ => content.to_vec(),
+    }
+}
