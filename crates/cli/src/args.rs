@@ -1,8 +1,7 @@
 //! The command line. Options of a run are drawn from the table in `destage_sim::options`.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use destage_sim::options::{OPTIONS, RunOptions};
-use destage_sim::options::OptionError;
+use destage_sim::options::{OPTIONS, OptionError, RunOptions};
 
 /// The whole command.
 pub fn command() -> Command {
@@ -43,6 +42,9 @@ fn option_args(without: &[&str]) -> Vec<Arg> {
     let wanted = OPTIONS.iter().filter(|o| !without.contains(&o.name));
     wanted
         .map(|option| {
+            if option.name == "skip-bad" {
+                return skip_bad().help_heading("Run options");
+            }
             let unit = if option.unit == "-" { "" } else { option.unit };
             let default = match option.default {
                 "" => String::new(),
@@ -55,6 +57,17 @@ fn option_args(without: &[&str]) -> Vec<Arg> {
                 .help(format!("{}: {}{default}", option.help, option.range))
         })
         .collect()
+}
+
+/// `--skip-bad`, which may stand alone.
+fn skip_bad() -> Arg {
+    Arg::new("skip-bad")
+        .long("skip-bad")
+        .value_name("on|off")
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("on")
+        .help("Count malformed lines of the trace and go on")
 }
 
 /// The options of a run as given.
@@ -242,10 +255,12 @@ fn trace() -> Command {
                 .value_name("NAME")
                 .default_value("auto")
                 .help("Format, if it should not be detected; see `destage trace formats`"),
-            Arg::new("skip-bad")
-                .long("skip-bad")
-                .action(ArgAction::SetTrue)
-                .help("Count malformed lines and go on"),
+            Arg::new("trace-order")
+                .long("trace-order")
+                .value_name("HOW")
+                .default_value("auto")
+                .help("Times out of order: auto, strict, lift, skip, sort"),
+            skip_bad(),
         ]
     };
     let output = || {

@@ -51,11 +51,7 @@ impl Outputs {
                 "html" => destage_report::html(report).into_bytes(),
                 "json" => destage_report::render_compare(report, Format::Json).into_bytes(),
                 "csv" => destage_report::render_compare(report, Format::Csv).into_bytes(),
-                "parquet" => {
-                    let runs: Vec<&RunReport> =
-                        report.points.iter().flat_map(|p| &p.runs).collect();
-                    destage_report::parquet_runs(&runs).map_err(Failure::failed)?
-                }
+                "parquet" => destage_report::parquet_compare(report).map_err(Failure::failed)?,
                 _ => destage_report::render_compare(report, Format::Table).into_bytes(),
             };
             destage_report::write_file(path, &bytes)?;
@@ -96,9 +92,5 @@ pub fn check_writable(path: &Path) -> Result<(), Failure> {
 
 /// The plot format of a path's extension.
 pub fn plot_format(path: &Path) -> Result<PlotFormat, Failure> {
-    match extension(path) {
-        "svg" => Ok(PlotFormat::Svg),
-        "png" => Ok(PlotFormat::Png),
-        _ => Err(Failure::usage(format!("{}: a plot ends in .svg or .png", path.display()))),
-    }
+    PlotFormat::of_path(path).map_err(Failure::usage)
 }

@@ -79,10 +79,13 @@ fn parse(text: &str, pages_max: u64) -> Result<Option<Line>, String> {
             if pages > pages_max {
                 return Err(format!("a write of {pages} pages into an NVS of {pages_max}"));
             }
-            if first.checked_add(pages).is_none() {
+            // The last pages of the address space would have their group end past it.
+            let room = u64::MAX - crate::nvs::directory::MAX_PAGES_PER_GROUP;
+            if first.checked_add(pages).is_none_or(|end| end > room) {
                 return Err(format!("page {first} is too large"));
             }
-            Ok(Some(Line::Write(PageRange::new(Page(first), pages as u32))))
+            let pages = u32::try_from(pages).map_err(|_| format!("{pages} pages are too many"))?;
+            Ok(Some(Line::Write(PageRange::new(Page(first), pages))))
         }
         _ => Err(format!("expected `W first_page pages` or `D`, not `{text}`")),
     }

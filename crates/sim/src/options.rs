@@ -11,6 +11,8 @@ use destage_engine::rate;
 use destage_engine::registry::{Param, nearest_first};
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
+use destage_workload::trace::replay::{Pace, ReplayOptions};
+use destage_workload::trace::{Order as TraceOrder, ReadOptions};
 use std::collections::BTreeMap;
 
 /// A message of one line that names the option and what it takes.
@@ -86,6 +88,9 @@ pub const OPTIONS: &[Param] = &[
     option("trace-mode", "-", "open", "open, closed, closed:n", "by its times, or n outstanding"),
     option("trace-speed", "x", "1", "above 0", "times of an open replay divided by this"),
     option("trace-device", "-", "all", "a device number, all", "device of the trace to replay"),
+    option("trace-order", "-", "auto", "auto, strict, lift, skip, sort", "times out of order"),
+    option("skip-bad", "-", "off", "on, off", "count malformed lines of the trace and go on"),
+    option("wrap", "-", "off", "on, off", "fold trace pages beyond the volume back into it"),
     option("workload", "-", "spc1", "see `destage trace workloads`", "load"),
     option("iops", "I/O/s", "", "above 0", "target of the load, in place of its own"),
     option("warmup", "s", "auto", "seconds, nvs, auto", "time, or until an NVS-full was destaged; auto 300, traces 0"),
@@ -191,6 +196,55 @@ impl RunOptions {
     fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, OptionError> {
         let found = choices.iter().find(|(text, _)| *text == self.get(name));
         found.map(|(_, value)| *value).ok_or_else(|| self.bad(name))
+    }
+
+    /// An option that is on or off.
+    ///
+    /// # Errors
+    /// Neither.
+    pub fn on(&self, name: &str) -> Result<bool, OptionError> {
+        self.one_of(name, &[("on", true), ("off", false)])
+    }
+
+    /// How the trace is read.
+    ///
+    /// # Errors
+    /// An unknown format or order.
+    pub fn read_options(&self) -> Result<ReadOptions, OptionError> {
+        let format = match self.get("trace-format") {
+            "auto" => None,
+            name => {
+                destage_workload::trace::parse(name)
+                    .map_err(|error| OptionError::usage(error.to_string()))?;
+                Some(name.to_string())
+            }
+        };
+        let order = match self.get("trace-order") {
+            "auto" => TraceOrder::default(),
+            name => TraceOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
+        };
+        Ok(ReadOptions { format, skip_bad: self.on("skip-bad")?, order })
+    }
+
+    /// How the trace is replayed.
+    ///
+    /// # Errors
+    /// A mode, speed or device that is none.
+    pub fn replay_options(&self) -> Result<ReplayOptions, OptionError> {
+        let pace = match self.get("trace-mode") {
+            "open" => Pace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },
+            "closed" => Pace::Closed { outstanding: 1 },
+            mode => {
+                let outstanding = mode.strip_prefix("closed:").and_then(|n| n.parse().ok());
+                let outstanding = outstanding.filter(|n| *n > 0);
+                Pace::Closed { outstanding: outstanding.ok_or_else(|| self.bad("trace-mode"))? }
+            }
+        };
+        let device = match self.get("trace-device") {
+            "all" => None,
+            _ => Some(self.number("trace-device", 0..=u32::MAX)?),
+        };
+        Ok(ReplayOptions { pace, device, wrap: self.on("wrap")?, ..ReplayOptions::default() })
     }
 
     /// The seed.

@@ -4,6 +4,7 @@ use super::{format, text};
 use crate::failure::Failure;
 use crate::output::plot_format;
 use clap::ArgMatches;
+use destage_disk::disksim::{self, Source, Sources};
 use destage_disk::{DiskSpec, Figures};
 use destage_report::{Cell, PlotSpec, Table};
 use std::path::Path;
@@ -51,8 +52,8 @@ fn figure_cells(figures: &Figures) -> Vec<Cell> {
         Cell::num(figures.max_seek.as_millis_f64(), 2),
         Cell::maybe(rate(figures.zones.first()), 1),
         Cell::maybe(rate(figures.zones.last()), 1),
-        Cell::num(figures.iops_depth_1, 0),
-        Cell::num(figures.iops_depth_16, 0),
+        Cell::num(figures.random_read_iops_1, 0),
+        Cell::num(figures.random_read_iops_16, 0),
     ]
 }
 
@@ -74,7 +75,6 @@ fn show(matches: &ArgMatches) -> Result<String, Failure> {
     row("source".into(), spec.source.trim().replace('\n', " "), "");
     row("capacity".into(), format!("{:.2}", figures.capacity_bytes as f64 / 1e9), "GB");
     row("sectors".into(), figures.sectors.to_string(), "sectors");
-    row("cylinders".into(), figures.cylinders.to_string(), "cylinders");
     row("revolution".into(), format!("{:.3}", figures.revolution.as_millis_f64()), "ms");
     for (name, time) in [
         ("seek, one cylinder", figures.single_track_seek),
@@ -83,8 +83,8 @@ fn show(matches: &ArgMatches) -> Result<String, Failure> {
     ] {
         row(name.into(), format!("{:.3}", time.as_millis_f64()), "ms");
     }
-    row("random 4 KiB reads, depth 1".into(), format!("{:.1}", figures.iops_depth_1), "I/O/s");
-    row("random 4 KiB reads, depth 16".into(), format!("{:.1}", figures.iops_depth_16), "I/O/s");
+    row("random 4 KiB reads, depth 1".into(), format!("{:.1}", figures.random_read_iops_1), "I/O/s");
+    row("random 4 KiB reads, depth 16".into(), format!("{:.1}", figures.random_read_iops_16), "I/O/s");
     for (index, zone) in figures.zones.iter().enumerate() {
         row(format!("sustained rate, zone {index}"), format!("{:.2}", zone.mb_per_s), "MB/s");
     }
@@ -102,27 +102,43 @@ fn plot(spec: &DiskSpec) -> PlotSpec {
         .iter()
         .flat_map(|zone| {
             let y = f64::from(zone.sectors_per_track) / 100.0;
-            [(f64::from(zone.first_cylinder), y), (f64::from(zone.last_cylinder), y)]
+            [(f64::from(zone.first_cylinder), y), (f64::from(zone.first_cylinder + zone.cylinders), y)]
         })
         .collect();
-    let mut plot = PlotSpec::line(
+    PlotSpec::lines(
         &format!("{}: seek curve and zones", spec.name),
         "distance, or cylinder of the zone (cylinders)",
         "seek time (ms); sectors a track / 100",
-    );
-    plot.add_series("seek time (ms)", curve);
-    plot.add_series("zones: sectors a track / 100", steps);
-    plot
+    )
+    .series("seek time (ms)", curve)
+    .series("zones: sectors a track / 100", steps)
+}
+
+/// Text of a file and its name.
+fn load(path: &str) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|error| Failure::failed(format!("{path}: {error}")))
 }
 
 fn convert(matches: &ArgMatches) -> Result<String, Failure> {
-    let read = |path: &str| {
-        std::fs::read_to_string(path).map_err(|error| Failure::failed(format!("{path}: {error}")))
+    let model = text(matches, "model").expect("required");
+    let model_text = load(model)?;
+    let given = |name: &str| {
+        text(matches, name).map(|path| Ok::<_, Failure>((path, load(path)?))).transpose()
     };
-    let model_path = text(matches, "model").expect("required");
-    let model = read(model_path)?;
-    let seek_path = text(matches, "seek");
-    let seek = seek_path.map(read).transpose()?;
-    let _ = (model, seek);
-    Err(Failure::failed("not yet"))
+    let (seek, specs) = (given("seek")?, given("specs")?);
+    let stem = Path::new(model).file_stem().and_then(|s| s.to_str()).unwrap_or("disk");
+    let name = text(matches, "name").unwrap_or(stem);
+    let sources = Sources {
+        model: Source { file: model, text: &model_text },
+        seek: seek.as_ref().map(|(file, text)| Source { file, text }),
+        specs: specs.as_ref().map(|(file, text)| Source { file, text }),
+    };
+    let spec = disksim::convert(name, sources).map_err(Failure::failed)?;
+    match text(matches, "out") {
+        None => Ok(spec.to_toml()),
+        Some(path) => {
+            destage_report::write_file(Path::new(path), spec.to_toml().as_bytes())?;
+            Ok(String::new())
+        }
+    }
 }

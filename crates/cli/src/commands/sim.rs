@@ -27,7 +27,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     spinner.finish_and_clear();
     outputs.write_run(&report)?;
     if let Some(path) = series {
-        let bytes = destage_report::parquet_series(&report).map_err(Failure::failed)?;
+        let bytes = destage_report::parquet_series(&[&report]).map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
     let rendered = destage_report::render_run(&report, format(matches));

@@ -27,6 +27,17 @@ pub enum Compression {
     Xz,
 }
 
+impl std::fmt::Display for Compression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Compression::None => "none",
+            Compression::Gzip => "gzip",
+            Compression::Zstd => "zstd",
+            Compression::Xz => "xz",
+        })
+    }
+}
+
 impl Compression {
     /// What the first bytes say.
     #[must_use]
