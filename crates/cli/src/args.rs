@@ -206,7 +206,9 @@ fn disks() -> Command {
     Command::new("disks")
         .about("List, show and convert disk models")
         .arg_required_else_help(false)
-        .after_help("Examples: destage disks\n          destage disks show stow-ref --plot seek.svg")
+        .after_help(
+            "Examples: destage disks\n          destage disks show stow-ref --plot seek.svg",
+        )
         .arg(format_arg())
         .subcommand(
             Command::new("show")
@@ -249,7 +251,10 @@ fn disks() -> Command {
 fn trace() -> Command {
     let input = || {
         [
-            Arg::new("file").value_name("FILE").required(true).help("Trace; gzip, zstd, xz or plain"),
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .help("Trace; gzip, zstd, xz or plain"),
             Arg::new("trace-format")
                 .long("trace-format")
                 .value_name("NAME")
@@ -264,11 +269,9 @@ fn trace() -> Command {
         ]
     };
     let output = || {
-        [
-            Arg::new("out").value_name("OUT").required(true).help(
-                "File to write: .csv for plain CSV, else the binary format; .gz, .zst, .xz compress",
-            ),
-        ]
+        [Arg::new("out").value_name("OUT").required(true).help(
+            "File to write: .csv for plain CSV, else the binary format; .gz, .zst, .xz compress",
+        )]
     };
     Command::new("trace")
         .about("Inspect, convert and generate traces")
@@ -305,7 +308,18 @@ fn trace() -> Command {
                      --requests 100000",
                 )
                 .args(output())
-                .args(option_args_of(&["workload", "iops", "requests", "seed", "disk", "disks", "level", "strip", "backend", "group-stripes"])),
+                .args(option_args_of(&[
+                    "workload",
+                    "iops",
+                    "requests",
+                    "seed",
+                    "disk",
+                    "disks",
+                    "level",
+                    "strip",
+                    "backend",
+                    "group-stripes",
+                ])),
             Command::new("formats").about("List trace formats").arg(format_arg()),
             Command::new("workloads").about("List load generators").arg(format_arg()),
         ])
@@ -342,7 +356,12 @@ fn policy_trace() -> Command {
              last a hash over them.\n\
              Example: destage policy-trace events.txt --policy stow --pages 1024",
         )
-        .arg(Arg::new("file").value_name("FILE").required(true).help("Events, or - for standard input"))
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .help("Events, or - for standard input"),
+        )
         .arg(Arg::new("policy").long("policy").value_name("NAME").required(true).help("Policy"))
         .arg(
             Arg::new("pages")

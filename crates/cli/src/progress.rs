@@ -15,7 +15,8 @@ pub fn bar(unit: &str) -> ProgressBar {
 pub fn spinner(message: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
     bar.set_style(
-        ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}").expect("a valid template"),
+        ProgressStyle::with_template("{spinner} {elapsed_precise} {msg}")
+            .expect("a valid template"),
     );
     bar.set_message(message.to_string());
     bar.enable_steady_tick(std::time::Duration::from_secs(1));

@@ -1,5 +1,5 @@
 //! Replays a text file of writes and destages through one policy, without time: the exact events
-//! of a policy, one line each, and a hash over them (semantics, section 3).
+//! of a policy, one line each, and a hash over them (docs/simulator.md).
 
 use crate::nvs::directory::Directory;
 use crate::policy::{PolicyChoice, PolicyContext};
@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// What a replay is configured by; defaults as in semantics section 3.
+/// What a replay is configured by; defaults as in docs/simulator.md.
 #[derive(Clone, Debug)]
 pub struct TraceConfig {
     /// The policy.

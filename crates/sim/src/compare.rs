@@ -86,6 +86,10 @@ pub fn run_one(
     report.options.extend(options.describe());
     report.options.insert("policy".into(), config.controller.policy.choice.describe());
     report.options.insert("rate".into(), config.controller.rate.choice.describe());
+    let rate = &config.controller.rate.choice;
+    for param in rate.entry.params.iter().filter(|p| ["high", "low"].contains(&p.name)) {
+        report.options.insert(param.name.into(), rate.text(param.name).into());
+    }
     report.options.insert("window".into(), config.disk.window.to_string());
     Ok(report)
 }
@@ -183,6 +187,11 @@ impl Comparison {
             points,
             ..CompareReport::default()
         };
+        if let Some(run) = report.points.iter().flat_map(|p| &p.runs).next() {
+            let bound = run.options.get("outstanding-bound").cloned().unwrap_or_default();
+            report.options.insert("outstanding-bound (first run)".into(), bound);
+        }
+        report.options.retain(|name, _| name != "policy");
         if self.sweep.as_ref().is_some_and(|(name, _)| name == "iops") {
             report.at_response = self.at_response(&report.points);
         }
@@ -266,8 +275,7 @@ fn run_all(
         }
     };
     std::thread::scope(|scope| {
-        let helpers: Vec<_> =
-            (1..threads.min(jobs.len())).map(|_| scope.spawn(work)).collect();
+        let helpers: Vec<_> = (1..threads.min(jobs.len())).map(|_| scope.spawn(work)).collect();
         work();
         for helper in helpers {
             if let Err(panic) = helper.join() {

@@ -103,14 +103,14 @@ impl Experiment {
     /// The comparison it describes, with these options.
     #[must_use]
     pub fn comparison(&self, base: RunOptions, command: String) -> Comparison {
-        let variant = |policy: &String| {
-            (policy.clone(), vec![("policy".to_string(), policy.clone())])
-        };
+        let variant =
+            |policy: &String| (policy.clone(), vec![("policy".to_string(), policy.clone())]);
         let seeds = self.seeds.unwrap_or(if self.confidence_percent.is_some() { 3 } else { 1 });
         Comparison {
-            title: self.title.clone().unwrap_or_else(|| {
-                format!("{} on {}", self.policies.join(", "), load_of(&base))
-            }),
+            title: self
+                .title
+                .clone()
+                .unwrap_or_else(|| format!("{} on {}", self.policies.join(", "), load_of(&base))),
             command,
             base,
             variants: self.policies.iter().map(variant).collect(),
@@ -144,7 +144,9 @@ mod tests {
         assert_eq!(values("iops=100..300..100").unwrap(), ["100", "200", "300"]);
         assert_eq!(values("thresholds=90/80,70/40").unwrap(), ["90/80", "70/40"]);
         assert_eq!(values("policy=wow:0,2;lrw").unwrap(), ["wow:0,2", "lrw"]);
-        assert!(values("iops").is_err() && values("iops=").is_err() && values("x=1..9..0").is_err());
+        assert!(
+            values("iops").is_err() && values("iops=").is_err() && values("x=1..9..0").is_err()
+        );
     }
 
     #[test]

@@ -72,25 +72,21 @@ fn at_load(report: &CompareReport) -> Option<String> {
     Some(format!("{at}mean response time in ms is {}.", list(&parts)))
 }
 
-/// The heaviest load that some variant still carries, else the last: where policies differ.
+/// Where policies differ most tellingly: the heaviest load at which some variant still answers
+/// within the response time asked for; else the last value.
 fn telling_value(report: &CompareReport) -> Option<&str> {
     let axis = report.axis.as_ref()?;
-    let served = |p: &Point| {
-        p.runs.iter().all(|r| r.target_iops.is_none_or(|target| r.iops >= 0.97 * target))
-    };
+    let level = report.at_response.first().map_or(f64::INFINITY, |a| a.response_ms);
     let carried = axis.values.iter().rev().find(|value| {
-        report.points.iter().any(|p| p.value == **value && served(p))
+        report.points.iter().any(|p| p.value == **value && p.response_ms.mean <= level)
     });
     carried.or(axis.values.last()).map(String::as_str)
 }
 
 fn because(report: &CompareReport) -> Option<String> {
     let value = telling_value(report);
-    let points: Vec<&Point> = report
-        .points
-        .iter()
-        .filter(|p| value.is_none_or(|value| p.value == value))
-        .collect();
+    let points: Vec<&Point> =
+        report.points.iter().filter(|p| value.is_none_or(|value| p.value == value)).collect();
     if points.len() < 2 {
         return None;
     }
@@ -109,8 +105,8 @@ fn because(report: &CompareReport) -> Option<String> {
         _ => "The".to_string(),
     };
     Some(format!(
-        "{at} NVS was full {} % of the time, written pages hit {} %, and a destage lay {} pages \
-         from the one before.",
+        "{at} NVS was full for {} % of the time, {} % of written pages were held already, and \
+         consecutive destages lay {} pages apart.",
         each(|r| r.time_full, 100.0, 1),
         each(|r| r.hits.write_page, 100.0, 1),
         each(|r| r.destage.mean_distance_pages, 1.0, 0),

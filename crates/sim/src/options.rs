@@ -93,8 +93,20 @@ pub const OPTIONS: &[Param] = &[
     option("wrap", "-", "off", "on, off", "fold trace pages beyond the volume back into it"),
     option("workload", "-", "spc1", "see `destage trace workloads`", "load"),
     option("iops", "I/O/s", "", "above 0", "target of the load, in place of its own"),
-    option("warmup", "s", "auto", "seconds, nvs, auto", "time, or until an NVS-full was destaged; auto 300, traces 0"),
-    option("measure", "s", "auto", "seconds, all, auto", "length of the measured window; auto 300, traces all"),
+    option(
+        "warmup",
+        "s",
+        "auto",
+        "seconds, nvs, auto",
+        "time, or until an NVS-full was destaged; auto 300, traces 0",
+    ),
+    option(
+        "measure",
+        "s",
+        "auto",
+        "seconds, all, auto",
+        "length of the measured window; auto 300, traces all",
+    ),
     option("requests", "requests", "all", "1 or more, all", "host requests at most"),
     option("interval", "s", "1", "above 0", "interval of the time series"),
     option("seed", "-", "1", "0 to 2^64-1", "seed of all generators"),
@@ -186,7 +198,8 @@ impl RunOptions {
             Some('T') => 40,
             _ => return self.number(name, 0..=u64::MAX),
         };
-        let bytes = text[..text.len() - 1].parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+        let bytes =
+            text[..text.len() - 1].parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
         match bytes {
             Some(bytes) if bytes % PAGE_BYTES == 0 => Ok(bytes / PAGE_BYTES),
             _ => Err(self.bad(name)),
@@ -260,8 +273,7 @@ impl RunOptions {
     /// # Errors
     /// No such model, or a bad spec file.
     pub fn disk(&self) -> Result<DiskSpec, OptionError> {
-        let mut spec = destage_disk::find(self.get("disk"))
-            .map_err(|error| disk_error(&error))?;
+        let mut spec = destage_disk::find(self.get("disk")).map_err(|error| disk_error(&error))?;
         if self.get("window") != "auto" {
             spec.window = self.number("window", 1..=1024)?;
         }
@@ -318,7 +330,8 @@ impl RunOptions {
 
     fn controller(&self, spec: &DiskSpec, geometry: Geometry) -> Result<Config, OptionError> {
         let issue = [("group", Issue::Group), ("runs", Issue::Runs)];
-        let text = |error: destage_engine::registry::ChoiceError| OptionError::usage(error.to_string());
+        let text =
+            |error: destage_engine::registry::ChoiceError| OptionError::usage(error.to_string());
         Ok(Config {
             geometry,
             nvs_pages: PageCount(self.pages("nvs")?),

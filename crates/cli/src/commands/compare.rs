@@ -45,8 +45,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
 }
 
 fn write_plots(directory: &Path, report: &CompareReport, png: bool) -> Result<(), Failure> {
-    let (format, extension) =
-        if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
+    let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
     for (name, spec) in destage_report::plots(report) {
         let bytes = destage_report::draw(&spec, format).map_err(Failure::failed)?;
         destage_report::write_file(&directory.join(format!("{name}.{extension}")), &bytes)?;
@@ -70,7 +69,8 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
     if let Some(title) = text(matches, "title") {
         experiment.title = Some(title.to_string());
     }
-    for (name, field) in [("seeds", &mut experiment.seeds), ("seeds-max", &mut experiment.seeds_max)]
+    for (name, field) in
+        [("seeds", &mut experiment.seeds), ("seeds-max", &mut experiment.seeds_max)]
     {
         if given(name) {
             *field = matches.get_one::<u32>(name).copied();
@@ -93,7 +93,8 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
 fn levels(text: &str) -> Result<Vec<f64>, Failure> {
     let parse = |part: &str| part.trim().parse::<f64>().ok().filter(|ms| *ms > 0.0);
     let levels: Option<Vec<f64>> = text.split(',').map(parse).collect();
-    levels.ok_or_else(|| Failure::usage(format!("--at-ms takes times in ms as 10,20, not `{text}`")))
+    levels
+        .ok_or_else(|| Failure::usage(format!("--at-ms takes times in ms as 10,20, not `{text}`")))
 }
 
 /// Splits at commas, but keeps a policy's own parameters with it.

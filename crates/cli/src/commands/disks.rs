@@ -83,8 +83,16 @@ fn show(matches: &ArgMatches) -> Result<String, Failure> {
     ] {
         row(name.into(), format!("{:.3}", time.as_millis_f64()), "ms");
     }
-    row("random 4 KiB reads, depth 1".into(), format!("{:.1}", figures.random_read_iops_1), "I/O/s");
-    row("random 4 KiB reads, depth 16".into(), format!("{:.1}", figures.random_read_iops_16), "I/O/s");
+    row(
+        "random 4 KiB reads, depth 1".into(),
+        format!("{:.1}", figures.random_read_iops_1),
+        "I/O/s",
+    );
+    row(
+        "random 4 KiB reads, depth 16".into(),
+        format!("{:.1}", figures.random_read_iops_16),
+        "I/O/s",
+    );
     for (index, zone) in figures.zones.iter().enumerate() {
         row(format!("sustained rate, zone {index}"), format!("{:.2}", zone.mb_per_s), "MB/s");
     }
@@ -102,7 +110,10 @@ fn plot(spec: &DiskSpec) -> PlotSpec {
         .iter()
         .flat_map(|zone| {
             let y = f64::from(zone.sectors_per_track) / 100.0;
-            [(f64::from(zone.first_cylinder), y), (f64::from(zone.first_cylinder + zone.cylinders), y)]
+            [
+                (f64::from(zone.first_cylinder), y),
+                (f64::from(zone.first_cylinder + zone.cylinders), y),
+            ]
         })
         .collect();
     PlotSpec::lines(

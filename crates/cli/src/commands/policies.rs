@@ -26,8 +26,13 @@ pub fn run(matches: &ArgMatches) -> String {
 }
 
 fn list(format: Format) -> String {
-    let mut table =
-        Table::new(&[("kind", ""), ("name", ""), ("parameters", ""), ("summary", ""), ("source", "")]);
+    let mut table = Table::new(&[
+        ("kind", ""),
+        ("name", ""),
+        ("parameters", ""),
+        ("summary", ""),
+        ("source", ""),
+    ]);
     for (_, kind, entries) in tables() {
         for entry in entries {
             let params: Vec<String> =
@@ -52,7 +57,11 @@ fn markdown() -> String {
     for (heading, kind, entries) in tables() {
         let _ = write!(text, "\n## {heading}\n\nChosen by `--{kind} NAME`.\n");
         for entry in entries {
-            let _ = write!(text, "\n### {}\n\n{}.\n\nSource: {}.\n", entry.name, entry.summary, entry.source);
+            let _ = write!(
+                text,
+                "\n### {}\n\n{}.\n\nSource: {}.\n",
+                entry.name, entry.summary, entry.source
+            );
             if entry.params.is_empty() {
                 continue;
             }

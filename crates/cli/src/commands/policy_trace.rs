@@ -29,9 +29,7 @@ fn config(matches: &ArgMatches) -> Result<TraceConfig, Failure> {
         let value = *matches.get_one::<u64>(name).expect("required or default");
         match (low..=high).contains(&value) {
             true => Ok(value),
-            false => {
-                Err(Failure::usage(format!("--{name} takes {low} to {high}, not {value}")))
-            }
+            false => Err(Failure::usage(format!("--{name} takes {low} to {high}, not {value}"))),
         }
     };
     let percent = |name: &str| {

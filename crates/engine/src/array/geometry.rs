@@ -36,7 +36,7 @@ const fn level(
     disks_min: u16,
     summary: &'static str,
 ) -> LevelEntry {
-    let source = "semantics sections 1 and 5";
+    let source = "docs/simulator.md";
     LevelEntry { entry: Entry { name, summary, source, params: &[] }, level, disks_min }
 }
 

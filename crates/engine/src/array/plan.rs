@@ -3,7 +3,7 @@
 //! On RAID-4, 5 and 6 each row of 4 KiB is planned by itself: no reads if all its data is dirty;
 //! else the cheaper of read-modify-write (old data and old parity) and reconstruct-write (the
 //! clean data) by disk reads, ties to reconstruct-write. Contiguous rows on a disk are one I/O
-//! (semantics, section 5).
+//! (docs/simulator.md).
 
 use super::geometry::{Geometry, Level};
 use super::layout::Place;

@@ -2,7 +2,7 @@
 //!
 //! A held group has a slot: a small integer by which policies keep their own state in plain
 //! vectors. Groups whose destage is in flight have left the slots: to policy and admission they
-//! do not exist, only reads see them (semantics, section 2), but their pages still occupy space.
+//! do not exist, only reads see them (docs/simulator.md), but their pages still occupy space.
 //!
 //! Metadata a held page, when every group holds one page only: 20 bytes of slot, at most 6 of
 //! index; the policies' own vectors come on top (`tests/memory.rs` adds it all up).

@@ -10,7 +10,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "cscan",
         summary: "next group in ascending address order, wrapping: spatial locality only",
-        source: "WOW (FAST'05) section II-B; semantics section 3",
+        source: "WOW (FAST'05) section II-B; docs/simulator.md",
         params: &[],
     },
     make: |_, context| Ok(Box::new(Wow::new(context, 0, 0))),

@@ -12,7 +12,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "lrw",
         summary: "least recently written group first: temporal locality only",
-        source: "WOW (FAST'05) section II-A; semantics section 3",
+        source: "WOW (FAST'05) section II-A; docs/simulator.md",
         params: &[],
     },
     make: |_, context| Ok(Box::new(Lrw::new(context.nvs_pages))),

@@ -2,7 +2,7 @@
 //! both queues of STOW are made of.
 //!
 //! The pointer is an address: the next candidate is the lowest group not below it, wrapping;
-//! after looking at group g the pointer is g + 1 (semantics, section 3).
+//! after looking at group g the pointer is g + 1 (docs/simulator.md).
 
 use super::ordered::OrderedGroups;
 use crate::nvs::directory::{Directory, Slot};

@@ -23,7 +23,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "stow",
         summary: "random and sequential rings, hysteresis, adaptive sizes: order and rate together",
-        source: "STOW (USENIX ATC'09) Algorithms 1 to 3; semantics section 3",
+        source: "STOW (USENIX ATC'09) Algorithms 1 to 3; docs/simulator.md",
         params: &[HYSTERESIS],
     },
     make: |choice, context| {
@@ -37,7 +37,7 @@ pub const SEQRAN: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "seqran",
         summary: "STOW's two rings, always destaging from the larger: no hysteresis, no sizes",
-        source: "STOW (USENIX ATC'09) section 3.3.1, Fig. 3; semantics section 3",
+        source: "STOW (USENIX ATC'09) section 3.3.1, Fig. 3; docs/simulator.md",
         params: &[],
     },
     make: |_, context| Ok(Box::new(Stow::new(context, Switching::Larger, 128))),

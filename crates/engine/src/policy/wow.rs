@@ -13,7 +13,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "wow",
         summary: "CSCAN order with a recency bit a group: spatial and temporal locality in one ring",
-        source: "WOW (FAST'05) Fig. 4, section IV-E for the options; semantics section 3",
+        source: "WOW (FAST'05) Fig. 4, section IV-E for the options; docs/simulator.md",
         params: &[
             Param {
                 name: "initial-bit",

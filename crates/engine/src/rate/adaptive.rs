@@ -11,7 +11,7 @@ pub const ENTRY: RateEntry = RateEntry {
     entry: Entry {
         name: "adaptive",
         summary: "linear over the 10 % below a high threshold that adapts between 10 % and 90 %",
-        source: "WOW (FAST'05) section IV-E; semantics section 4",
+        source: "WOW (FAST'05) section IV-E; docs/simulator.md",
         params: &[SEQUENTIAL],
     },
     make: |choice, nvs_pages| {

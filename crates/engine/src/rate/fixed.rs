@@ -9,7 +9,7 @@ pub const ENTRY: RateEntry = RateEntry {
     entry: Entry {
         name: "fixed",
         summary: "the full queue depth at or above one threshold, nothing below",
-        source: "STOW (USENIX ATC'09) section 3.2.3; semantics section 4",
+        source: "STOW (USENIX ATC'09) section 3.2.3; docs/simulator.md",
         params: &[Param { help: "destage at full depth at or above this occupancy", ..LOW }],
     },
     make: |choice, _| Ok(Box::new(Fixed { low: hundredths(choice, "low")? })),

@@ -12,7 +12,7 @@ pub const ENTRY: RateEntry = RateEntry {
     entry: Entry {
         name: "linear",
         summary: "depth linear in occupancy between the low and high thresholds",
-        source: "WOW (FAST'05) section IV-E, STOW (USENIX ATC'09) Fig. 5; semantics section 4",
+        source: "WOW (FAST'05) section IV-E, STOW (USENIX ATC'09) Fig. 5; docs/simulator.md",
         params: &[HIGH, LOW],
     },
     make: |choice, _| make(choice, false),
@@ -23,7 +23,7 @@ pub const WITH_SEQUENTIAL: RateEntry = RateEntry {
     entry: Entry {
         name: "linear-sequential",
         summary: "linear, and below low 4 in flight while a sequence is being destaged",
-        source: "WOW (FAST'05) section IV-E; semantics section 4",
+        source: "WOW (FAST'05) section IV-E; docs/simulator.md",
         params: &[HIGH, LOW],
     },
     make: |choice, _| make(choice, true),

@@ -9,7 +9,7 @@ pub const ENTRY: RateEntry = RateEntry {
     entry: Entry {
         name: "quick",
         summary: "always the full queue depth",
-        source: "STOW (USENIX ATC'09) section 3.2.2; semantics section 4",
+        source: "STOW (USENIX ATC'09) section 3.2.2; docs/simulator.md",
         params: &[],
     },
     make: |_, _| Ok(Box::new(Quick)),

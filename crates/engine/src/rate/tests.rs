@@ -1,4 +1,4 @@
-//! Depths by scheme and occupancy, as semantics section 4 gives them.
+//! Depths by scheme and occupancy, as docs/simulator.md gives them.
 
 use super::*;
 

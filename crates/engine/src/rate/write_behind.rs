@@ -9,7 +9,7 @@ pub const ENTRY: RateEntry = RateEntry {
     entry: Entry {
         name: "write-behind",
         summary: "destage only while a write waits for space",
-        source: "Haining & Long section 2.2; semantics section 4",
+        source: "Haining & Long section 2.2; docs/simulator.md",
         params: &[],
     },
     make: |_, _| Ok(Box::new(WriteBehind)),

@@ -1,4 +1,4 @@
-//! A slow reading of semantics sections 1 to 3: plain collections and scans, no cleverness.
+//! A slow reading of docs/simulator.md to 3: plain collections and scans, no cleverness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

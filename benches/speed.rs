@@ -1,0 +1,180 @@
+//! `make bench`: speeds, compared within one run, several times, medians.
+//!
+//! 1. Cache-only replay: one-page writes, zipf 0.99 over 1 M pages, groups of 64, a cache of a
+//!    tenth; each policy beside a plain LRU from the crate `lru` on the same requests.
+//! 2. The same with 16 M pages held, one a group: nanoseconds a write and a pick.
+//! 3. The full array simulation of SPC-1-like load: host requests and events a second.
+//!
+//! The first argument is the number of requests of part 1 in millions (default 20).
+
+use destage_engine::nvs::directory::Directory;
+use destage_engine::policy::{self, PolicyContext};
+use destage_engine::request::PageRange;
+use destage_engine::sequential::{Detector, DetectorKind};
+use destage_engine::units::{Instant as SimInstant, Page, PageCount};
+use destage_engine::writecache::WriteCache;
+use destage_sim::compare::run_one;
+use destage_sim::options::RunOptions;
+use destage_sim::sources::make_source;
+use std::hint::black_box;
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+const ROUNDS: usize = 3;
+const PAGES: u64 = 1_000_000;
+const CACHE: u64 = PAGES / 10;
+const GROUP: u64 = 64;
+
+fn main() {
+    let millions = std::env::args().skip(1).find_map(|a| a.parse::<usize>().ok()).unwrap_or(20);
+    let pages = zipf(millions * 1_000_000);
+    println!("cache-only replay: {millions} M one-page writes, zipf 0.99 over {PAGES} pages,");
+    println!("groups of {GROUP}, cache {CACHE} pages; median of {ROUNDS}, M requests/s\n");
+    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
+    for _ in 0..ROUNDS {
+        note(&mut speeds, "lru crate", timed(&pages, lru_replay));
+        for name in ["lrw", "cscan", "wow", "stow"] {
+            note(&mut speeds, name, timed(&pages, |pages| policy_replay(name, pages)));
+        }
+    }
+    let baseline = median(&mut speeds[0].1.clone());
+    for (name, speeds) in &mut speeds {
+        let speed = median(speeds);
+        println!("  {name:10} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
+    }
+    drop(pages);
+    large();
+    array();
+}
+
+fn note(speeds: &mut Vec<(String, Vec<f64>)>, name: &str, speed: f64) {
+    match speeds.iter_mut().find(|(known, _)| known == name) {
+        Some((_, speeds)) => speeds.push(speed),
+        None => speeds.push((name.to_string(), vec![speed])),
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn timed(pages: &[u32], replay: impl Fn(&[u32]) -> u64) -> f64 {
+    let start = Instant::now();
+    black_box(replay(pages));
+    pages.len() as f64 / start.elapsed().as_secs_f64() / 1e6
+}
+
+/// The requests, drawn beforehand: drawing costs as much as a policy's step.
+fn zipf(count: usize) -> Vec<u32> {
+    let choice = destage_workload::generator::parse("zipf:theta=0.99,writes=1,iops=1000")
+        .expect("a workload");
+    let mut source = destage_workload::generator::build(&choice, PAGES, 1).expect("a source");
+    let mut pages = Vec::with_capacity(count);
+    for _ in 0..count {
+        let now: SimInstant = source.next_at().expect("endless");
+        let request = source.take(now).expect("a request");
+        source.completed(request.tag, now);
+        pages.push(request.range.first.0 as u32);
+    }
+    pages
+}
+
+fn lru_replay(pages: &[u32]) -> u64 {
+    let capacity = NonZeroUsize::new(CACHE as usize).expect("not zero");
+    let mut cache: lru::LruCache<u64, ()> = lru::LruCache::new(capacity);
+    let mut hits = 0;
+    for page in pages {
+        hits += u64::from(cache.put(u64::from(*page), ()).is_some());
+    }
+    hits
+}
+
+fn cache(name: &str, nvs_pages: u64, group_pages: u64, groups: u64) -> WriteCache {
+    let context = PolicyContext {
+        nvs_pages,
+        groups,
+        disks: 5,
+        queue_depth: 20,
+        high: 9000,
+        low: 8000,
+        mirrored: false,
+    };
+    let policy = policy::choose(name).expect("a policy").build(&context).expect("in range");
+    let detector = Detector::new(DetectorKind::Pages, 16, group_pages);
+    WriteCache::new(Directory::new(PageCount(nvs_pages), group_pages), detector, policy)
+}
+
+fn policy_replay(name: &str, pages: &[u32]) -> u64 {
+    let mut cache = cache(name, CACHE, GROUP, PAGES.div_ceil(GROUP));
+    let mut mask = Vec::new();
+    let mut hits = 0;
+    for page in pages {
+        let range = PageRange::new(Page(u64::from(*page)), 1);
+        let classified = cache.classify(range);
+        while cache.directory.free_pages() == 0 && cache.directory.missing(range.first, 1) > 0 {
+            let picked = cache.pick(&mut mask).expect("something is held");
+            cache.directory.release(picked.group, &mask);
+        }
+        hits += cache.admit(range, classified).page_hits;
+    }
+    hits
+}
+
+/// 16 M pages, each in a group of its own: 64 GiB of NVS at its worst.
+fn large() {
+    const HELD: u64 = 16 << 20;
+    let groups = HELD * 4;
+    println!("\n{HELD} pages held, one a group ({} GiB of NVS): ns each", HELD * 4096 >> 30);
+    for name in ["lrw", "wow", "stow"] {
+        let mut cache = cache(name, HELD, GROUP, groups);
+        let mut state = 1u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            PageRange::new(Page((state >> 33) % groups * GROUP), 1)
+        };
+        let start = Instant::now();
+        let mut writes = 0u64;
+        while cache.directory.free_pages() > 0 {
+            let range = next();
+            let classified = cache.classify(range);
+            cache.admit(range, classified);
+            writes += 1;
+        }
+        let write_ns = start.elapsed().as_nanos() as f64 / writes as f64;
+        let mut mask = Vec::new();
+        let start = Instant::now();
+        const PICKS: u64 = 1_000_000;
+        for _ in 0..PICKS {
+            let picked = cache.pick(&mut mask).expect("something is held");
+            cache.directory.release(picked.group, &mask);
+        }
+        let pick_ns = start.elapsed().as_nanos() as f64 / PICKS as f64;
+        println!("  {name:6} write {write_ns:5.0}   pick {pick_ns:5.0}");
+    }
+}
+
+/// The array of the STOW comparison at a load that STOW carries.
+fn array() {
+    println!("\narray simulation, RAID-5 4+1 on stow-ref, SPC-1-like, 600 s; median of {ROUNDS}");
+    for (policy, iops) in [("lrw", "750"), ("wow", "900"), ("stow", "900")] {
+        let mut options = RunOptions::default();
+        for (name, value) in [("policy", policy), ("iops", iops)] {
+            options.set(name, value).expect("an option");
+        }
+        let (mut requests, mut events) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let start = Instant::now();
+            let report = run_one(policy, &options, &make_source).expect("a run");
+            let seconds = start.elapsed().as_secs_f64();
+            let total = report.iops * (report.warmup_s + report.measured_s);
+            requests.push(total / seconds / 1e3);
+            events.push(report.events as f64 / seconds / 1e6);
+        }
+        println!(
+            "  {policy:6} {:6.0} thousand host requests/s, {:4.1} M engine events/s",
+            median(&mut requests),
+            median(&mut events)
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Bad input of every kind: one line, exit 2 or 1, no panic, no half-written output.
+
+mod common;
+
+use common::{destage, fails, succeeds};
+use std::io::Write;
+use tempfile::TempDir;
+
+const QUICK: &[&str] = &["--warmup", "1", "--measure", "1"];
+
+fn sim(words: &[&str]) -> Vec<String> {
+    ["sim"].iter().chain(words).chain(QUICK).map(ToString::to_string).collect()
+}
+
+fn sim_fails(code: i32, words: &[&str]) -> String {
+    let words = sim(words);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    fails(code, &words)
+}
+
+fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("written");
+    path.to_str().expect("text").to_string()
+}
+
+#[test]
+fn unknown_names_list_the_known_ones_nearest_first() {
+    let error = sim_fails(2, &["--policy", "stoww"]);
+    assert!(error.contains("unknown policy `stoww`; known: stow,"), "{error}");
+    assert!(sim_fails(2, &["--rate", "linaer"]).contains("known: linear"));
+    assert!(sim_fails(2, &["--disk", "stow-rif"]).contains("stow-ref"));
+    assert!(sim_fails(2, &["--workload", "zpif"]).contains("known: zipf"));
+    assert!(sim_fails(2, &["--level", "7"]).contains("single, 0, 10, 4, 5, 6"));
+    let error = fails(2, &["compare", "--policies", "lrw", "--sweep", "nsv=1,2"]);
+    assert!(error.contains("unknown option `nsv`; known: nvs"), "{error}");
+}
+
+#[test]
+fn sizes_and_thresholds_are_checked_before_anything_runs() {
+    assert!(sim_fails(2, &["--nvs", "0"]).contains("at least 1 page"));
+    assert!(sim_fails(2, &["--nvs", "4T"]).contains("larger than the array"));
+    assert!(sim_fails(2, &["--nvs", "many"]).contains("--nvs takes"));
+    assert!(sim_fails(2, &["--thresholds", "80/90"]).contains("above the low threshold"));
+    assert!(sim_fails(2, &["--thresholds", "90/90"]).contains("above the low threshold"));
+    assert!(sim_fails(2, &["--queue-depth", "0"]).contains("1 to 100000"));
+    assert!(sim_fails(2, &["--level", "5", "--disks", "2"]).contains("at least 3 disks"));
+    assert!(sim_fails(2, &["--policy", "wow:frequency=0"]).contains("1 to 100"));
+    assert!(sim_fails(2, &["--policy", "lrw:1"]).contains("takes no parameters"));
+    assert!(sim_fails(2, &["--iops=-5"]).contains("iops"));
+    assert!(fails(2, &["compare", "--sweep", "iops"]).contains("no `=`"));
+    assert!(fails(2, &["compare", "--ci", "0"]).contains("above 0"));
+}
+
+#[test]
+fn traces_that_are_none_say_where_and_what_was_expected() {
+    let folder = TempDir::new().expect("a folder");
+    let replay = |path: &str| sim_fails(1, &["--trace", path]);
+    assert!(replay("/nowhere/x.csv").contains("/nowhere/x.csv"));
+    assert!(replay(&file(&folder, "empty.csv", b"")).contains("empty"));
+    let garbage: Vec<u8> = (0..4096u32).map(|i| (i * 37 % 251) as u8).collect();
+    let error = replay(&file(&folder, "garbage", &garbage));
+    assert!(error.contains("garbage"), "{error}");
+    let good = folder.path().join("good.dtrc.gz");
+    let good = good.to_str().expect("text");
+    succeeds(&["trace", "generate", good, "--workload", "zipf", "--requests", "5000"]);
+    let bytes = std::fs::read(good).expect("read");
+    let cut = file(&folder, "cut.dtrc.gz", &bytes[..bytes.len() / 2]);
+    assert!(replay(&cut).contains("cut.dtrc.gz"));
+    let disordered = "5.0,0,8,8,1\n4.0,0,16,8,1\n";
+    let error = replay(&file(&folder, "order.ssd", disordered.replace(',', " ").as_bytes()));
+    assert!(error.contains("order.ssd"), "{error}");
+}
+
+#[test]
+fn a_malformed_line_is_named_or_counted() {
+    let folder = TempDir::new().expect("a folder");
+    let path = file(&folder, "fin.spc", b"0,20,4096,W,0.5\n0,40,4096,W,0.6\n0,x,4096,W,0.7\n");
+    let error = fails(1, &["trace", "info", &path, "--trace-format", "spc"]);
+    assert!(error.contains("fin.spc") && error.contains('3'), "{error}");
+    let info = succeeds(&[
+        "trace",
+        "info",
+        &path,
+        "--trace-format",
+        "spc",
+        "--skip-bad",
+        "--format",
+        "csv",
+    ]);
+    assert!(info.contains("malformed and skipped,1"), "{info}");
+}
+
+#[test]
+fn requests_that_do_not_fit_are_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let beyond = file(&folder, "beyond.spc", b"0,20,4096,W,0.5\n0,999999999999,4096,W,0.6\n");
+    let error = sim_fails(1, &["--trace", &beyond, "--trace-format", "spc"]);
+    assert!(error.contains("beyond.spc") && error.contains('2'), "{error}");
+    let large = file(&folder, "large.spc", b"0,20,4096,W,0.5\n0,40,409600,W,0.6\n");
+    let error = sim_fails(1, &["--trace", &large, "--trace-format", "spc", "--nvs", "64"]);
+    assert!(error.contains("larger than the NVS (64 pages)"), "{error}");
+}
+
+#[test]
+fn a_spec_or_experiment_with_an_unknown_key_is_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let spec = std::fs::read_to_string(common::top().join("specs/disks/stow-ref.toml"));
+    let spec = format!("colour = \"red\"\n{}", spec.expect("read"));
+    let error = sim_fails(1, &["--disk", &file(&folder, "mine.toml", spec.as_bytes())]);
+    assert!(error.contains("mine.toml") && error.contains("colour"), "{error}");
+    let experiment = file(&folder, "e.toml", b"polices = [\"lrw\"]\n");
+    let error = fails(1, &["compare", "--experiment", &experiment]);
+    assert!(error.contains("e.toml") && error.contains("polices"), "{error}");
+}
+
+#[test]
+fn an_unwritable_output_fails_before_the_work_and_leaves_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("no/such/r.html");
+    let path = path.to_str().expect("text");
+    let error = fails(1, &["compare", "--out", path]);
+    assert!(error.contains("r.html") && error.contains("cannot be written"), "{error}");
+    assert!(fails(2, &["compare", "--out", "report.pdf"]).contains("known: html"));
+    let out = folder.path().join("run.json");
+    let out_text = out.to_str().expect("text").to_string();
+    assert!(sim_fails(1, &["--trace", "/nowhere", "--out", &out_text]).contains("/nowhere"));
+    assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+}
+
+#[test]
+fn arguments_that_clap_refuses_exit_2() {
+    for words in [&["sim", "--no-such"][..], &["nothing"], &["trace", "info"]] {
+        assert_eq!(destage(words).status.code(), Some(2), "{words:?}");
+    }
+}
+
+#[test]
+fn policy_trace_errors_name_the_line_and_print_nothing() {
+    let folder = TempDir::new().expect("a folder");
+    for (text, problem) in [
+        ("W 0 1\nX\n", "line 2"),
+        ("W 0 0\n", "0 pages"),
+        ("# ok\n\nW 0 9\n", "line 3"),
+        ("W 1\n", "line 1"),
+        ("W 18446744073709551615 1\n", "too large"),
+    ] {
+        let path = file(&folder, "events", text.as_bytes());
+        let error = fails(1, &["policy-trace", &path, "--policy", "lrw", "--pages", "8"]);
+        assert!(error.contains(problem), "{text:?}: {error}");
+    }
+    let mut binary = std::fs::File::create(folder.path().join("b")).expect("made");
+    binary.write_all(&[0xff, 0xfe, 0, 1]).expect("written");
+    let path = folder.path().join("b");
+    fails(1, &["policy-trace", path.to_str().expect("text"), "--policy", "lrw", "--pages", "8"]);
+    fails(2, &["policy-trace", "x", "--policy", "lrv", "--pages", "8"]);
+}

@@ -1,0 +1,104 @@
+//! Generated docs are not stale, help teaches, and the tree keeps its own form.
+
+mod common;
+
+use common::{succeeds, top};
+use std::path::{Path, PathBuf};
+
+#[test]
+fn policies_page_is_what_the_tables_say() {
+    let page = std::fs::read_to_string(top().join("docs/policies.md")).expect("docs/policies.md");
+    let generated = succeeds(&["policies", "--format", "markdown"]);
+    assert_eq!(page, generated, "run: make docs");
+}
+
+#[test]
+fn every_command_has_help_with_an_example() {
+    for words in [
+        &["sim"][..],
+        &["compare"],
+        &["policies"],
+        &["disks"],
+        &["disks", "show"],
+        &["disks", "convert"],
+        &["trace", "info"],
+        &["trace", "head"],
+        &["trace", "convert"],
+        &["trace", "generate"],
+        &["policy-trace"],
+        &["completions"],
+    ] {
+        let help = succeeds(&[words, &["--help"]].concat());
+        assert!(help.contains("Example"), "{words:?}: {help}");
+    }
+    assert!(succeeds(&["completions", "bash"]).contains("destage"));
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("listed") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("target") {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn tidy_files_and_functions() {
+    let mut files = Vec::new();
+    rust_files(&top().join("crates"), &mut files);
+    rust_files(&top().join("benches"), &mut files);
+    assert!(files.len() > 50);
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("read");
+        let name = path.display();
+        assert!(text.starts_with("//!"), "{name}: no `//!` at the top");
+        assert!(text.lines().count() <= 800, "{name}: over 800 lines");
+        let mut function: Option<(usize, usize)> = None;
+        for (number, line) in text.lines().enumerate() {
+            assert!(line.chars().count() <= 100, "{name}:{}: over 100 columns", number + 1);
+            let indent = line.len() - line.trim_start().len();
+            let word = line.trim_start().trim_start_matches("pub ").trim_start_matches("const ");
+            if word.starts_with("fn ") && line.ends_with('{') {
+                function = Some((number, indent));
+            }
+            if let Some((start, at)) = function
+                && line.trim() == "}"
+                && indent == at
+            {
+                assert!(number - start < 70, "{name}:{}: function over 70 lines", start + 1);
+                function = None;
+            }
+        }
+    }
+}
+
+#[test]
+fn crates_use_only_what_architecture_allows() {
+    let allowed: &[(&str, &[&str])] = &[
+        ("engine", &[]),
+        ("disk", &["engine"]),
+        ("workload", &["engine"]),
+        ("report", &["engine"]),
+        ("sim", &["disk", "workload", "report", "engine"]),
+        ("cli", &["sim", "disk", "workload", "report", "engine"]),
+    ];
+    for (name, uses) in allowed {
+        let path = top().join(format!("crates/{name}/Cargo.toml"));
+        let manifest: toml::Table =
+            std::fs::read_to_string(path).expect("read").parse().expect("TOML");
+        let Some(toml::Value::Table(dependencies)) = manifest.get("dependencies") else { continue };
+        for dependency in dependencies.keys().filter_map(|k| k.strip_prefix("destage-")) {
+            assert!(uses.contains(&dependency), "{name} must not use {dependency}");
+        }
+        if *name == "engine" {
+            assert!(dependencies.is_empty(), "the engine depends on nothing");
+        }
+    }
+    let engine = std::fs::read_to_string(top().join("crates/engine/src/lib.rs")).expect("read");
+    assert!(engine.contains("#![no_std]"));
+    let architecture = std::fs::read_to_string(top().join("ARCHITECTURE.md")).expect("read");
+    assert!(architecture.lines().count() <= 300);
+}

@@ -1,0 +1,155 @@
+//! What the simulator must show, as bands around the published ratios. Simulated time is exact,
+//! so these are no timed tests: the same figures come out on every machine.
+
+mod common;
+
+use common::{succeeds, trace};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+fn json(words: &[&str]) -> Value {
+    let words = [words, &["--format", "json"]].concat();
+    serde_json::from_str(&succeeds(&words)).expect("JSON")
+}
+
+/// Throughput at 20 ms by policy, on a sweep of SPC-1-like load.
+fn at_20_ms(thresholds: &str, sweep: &str) -> BTreeMap<String, f64> {
+    let rate = format!("linear:{thresholds}");
+    let report = json(&["compare", "--rate", &rate, "--sweep", sweep]);
+    let levels = report["at_response"].as_array().expect("levels");
+    let known = levels
+        .iter()
+        .filter_map(|l| Some((l["variant"].as_str()?.to_string(), l["iops"].as_f64()?)));
+    known.collect()
+}
+
+fn within(what: &str, value: f64, low: f64, high: f64) {
+    println!("{what}: {value:.3} in {low} to {high}");
+    assert!((low..=high).contains(&value), "{what}: {value:.3} is not in {low} to {high}");
+}
+
+#[test]
+fn stow_leads_at_20_ms_with_thresholds_90_80() {
+    let iops = at_20_ms("90/80", "iops=450..1300..50");
+    within("STOW over WOW", iops["stow"] / iops["wow"], 1.6, 2.2);
+    within("STOW over CSCAN", iops["stow"] / iops["cscan"], 1.8, 2.3);
+    within("STOW over LRW", iops["stow"] / iops["lrw"], 1.3, 1.7);
+    within("LRW in I/O/s", iops["lrw"], 700.0, 1000.0);
+}
+
+#[test]
+fn wider_thresholds_help_wow_and_stow_still_leads() {
+    let iops = at_20_ms("70/40", "iops=750..1350..50");
+    within("STOW over WOW", iops["stow"] / iops["wow"], 1.15, 1.35);
+}
+
+#[test]
+fn occupancy_at_900_iops_is_as_the_stow_paper_draws_it() {
+    let report = json(&["compare", "--iops", "900"]);
+    for point in report["points"].as_array().expect("points") {
+        let run = &point["runs"][0];
+        let figure = |path: &str| run.pointer(path).and_then(Value::as_f64).expect("a figure");
+        let (min, max) = (figure("/occupancy/min"), figure("/occupancy/max"));
+        let full = figure("/time_full");
+        match point["variant"].as_str().expect("a name") {
+            "lrw" => within("LRW: time full", full, 0.95, 1.0),
+            "stow" => {
+                within("STOW: band", max - min, 0.0, 0.06);
+                within("STOW: time full", full, 0.0, 0.0);
+            }
+            name => {
+                within(&format!("{name}: lowest occupancy"), min, 0.79, 0.805);
+                within(&format!("{name}: highest occupancy"), max, 1.0, 1.0);
+                within(&format!("{name}: time full"), full, 0.2, 1.0);
+            }
+        }
+    }
+}
+
+/// Random 4 KiB writes on the WOW reference: IOPS by NVS size and policy.
+fn random_writes(array: &[&str], sizes: &str) -> BTreeMap<(u64, String), f64> {
+    let sweep = format!("nvs={sizes}");
+    let fixed = ["compare", "--policies", "lrw,cscan,wow", "--disk", "wow-ref", "--workload"];
+    let load = ["random", "--warmup", "nvs", "--measure", "1200", "--sweep", &sweep];
+    let report = json(&[&fixed[..], &load, array].concat());
+    let points = report["points"].as_array().expect("points").iter();
+    let entry = |p: &Value| {
+        let size = p["value"].as_str()?.parse().ok()?;
+        Some(((size, p["variant"].as_str()?.to_string()), p["iops"]["mean"].as_f64()?))
+    };
+    points.filter_map(entry).collect()
+}
+
+fn check_random(iops: &BTreeMap<(u64, String), f64>, sizes: &[u64]) {
+    let of = |size: u64, policy: &str| iops[&(size, policy.to_string())];
+    let lrw: Vec<f64> = sizes.iter().map(|s| of(*s, "lrw")).collect();
+    let (low, high) = lrw.iter().fold((f64::MAX, 0.0f64), |(l, h), v| (l.min(*v), h.max(*v)));
+    within("LRW: largest over smallest", high / low, 1.0, 1.04);
+    for size in sizes {
+        within(
+            &format!("WOW over CSCAN at {size}"),
+            of(*size, "wow") / of(*size, "cscan"),
+            0.96,
+            1.04,
+        );
+    }
+}
+
+#[test]
+fn random_writes_on_raid5_gain_with_the_nvs() {
+    let array = ["--level", "5", "--disks", "5"];
+    let iops = random_writes(&array, "32,64,1024,16384,65536");
+    check_random(&iops, &[32, 64, 1024, 16384, 65536]);
+    let gain = |size: u64| iops[&(size, "wow".into())] / iops[&(size, "lrw".into())];
+    within("WOW over LRW at 64", gain(64), 1.2, 1.45);
+    within("WOW over LRW at 16384", gain(16384), 2.0, 2.6);
+}
+
+#[test]
+fn random_writes_on_raid10_gain_with_the_nvs() {
+    let array = ["--level", "10", "--disks", "4"];
+    let iops = random_writes(&array, "32,1024,16384,65536");
+    check_random(&iops, &[32, 1024, 16384]);
+    let gain = |size: u64| iops[&(size, "wow".into())] / iops[&(size, "lrw".into())];
+    within("WOW over LRW at 32", gain(32), 1.1, 1.3);
+    // Published: 3.0; this model gives about 2.0 (docs/simulator.md says why it stays).
+    within("WOW over LRW at 65536", gain(65536), 1.9, 2.3);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_digest_with_any_number_of_threads() {
+    let words = |threads| {
+        let load =
+            ["compare", "--iops", "700", "--warmup", "30", "--measure", "30", "--seeds", "2"];
+        json(&[&load[..], &["--threads", threads]].concat())
+    };
+    let digests = |report: &Value| -> Vec<String> {
+        let points = report["points"].as_array().expect("points").iter();
+        let runs = points.flat_map(|p| p["runs"].as_array().expect("runs").clone());
+        runs.map(|r| r["digest"].as_str().expect("a digest").to_string()).collect()
+    };
+    let one = digests(&words("1"));
+    assert_eq!(one, digests(&words("1")), "the same on the same threads");
+    assert_eq!(one, digests(&words("3")), "the same on other threads");
+    assert_ne!(one[0], one[1], "another seed, another run");
+    // Recorded from this simulator; an intended change of any model must record it anew.
+    assert_eq!(one[0], "RECORDED");
+}
+
+#[test]
+fn real_traces_replay_under_every_policy() {
+    for (name, requests, more) in [
+        ("cloudPhysicsIO.vscsi.gz", 113_872, &["--nvs", "16384"][..]),
+        ("ajw.1week.srt.gz", 44_519, &["--nvs", "64", "--level", "single", "--disks", "1"]),
+    ] {
+        let Some(path) = trace(name) else { continue };
+        let path = path.to_str().expect("text");
+        let report = json(&[&["compare", "--trace", path][..], more].concat());
+        for point in report["points"].as_array().expect("points") {
+            let run = &point["runs"][0];
+            let count = run["response"]["all"]["count"].as_u64();
+            assert_eq!(count, Some(requests), "{name} under {}", point["variant"]);
+            assert!(run["destage"]["pages"].as_u64() > Some(0));
+        }
+    }
+}
