@@ -116,7 +116,7 @@ fn compare() -> Command {
         .about("Run several policies on identical input and compare them")
         .after_help(
             "Examples:\n  \
-             destage compare --policies lrw,cscan,wow,stow --sweep iops=300..1100..200 --out r.html\n  \
+             destage compare --sweep iops=300..1100..200 --out r.html\n  \
              destage compare --policies wow,stow --sweep nvs=8192,32768,131072 --iops 800\n  \
              destage compare --policies lrw,stow --trace vm.vscsi.gz --nvs 16M --disks 3\n  \
              destage compare --experiment specs/experiments/stow-fig8a.toml --out fig8a.html\n\
@@ -134,9 +134,11 @@ fn compare() -> Command {
         .arg(Arg::new("sweep").long("sweep").value_name("OPTION=VALUES").help("Option to sweep"))
         .arg(number("seeds", "Seeds a point at least", "1"))
         .arg(
-            Arg::new("ci").long("ci").value_name("%").value_parser(clap::value_parser!(f64)).help(
-                "Repeat seeds until half the 95 % confidence interval is within this share",
-            ),
+            Arg::new("ci")
+                .long("ci")
+                .value_name("%")
+                .value_parser(clap::value_parser!(f64))
+                .help("Repeat seeds until half the 95 % confidence interval is within this share"),
         )
         .arg(number("seeds-max", "Seeds a point at most, with --ci", "20"))
         .arg(

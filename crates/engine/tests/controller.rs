@@ -293,7 +293,9 @@ fn a_read_of_held_pages_is_answered_at_once_and_others_go_to_disk() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 200, failure_persistence: None, ..Default::default()
+    })]
 
     #[test]
     fn random_configurations_keep_the_invariants(

@@ -15,6 +15,9 @@ const LONGEST_US: u64 = 3_600_000_000;
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
 
+/// Samples kept of a series; a longer run joins them in pairs.
+const SAMPLES_MAX: usize = 4096;
+
 /// Response times of one class of requests.
 struct Times {
     histogram: Histogram<u64>,
@@ -194,7 +197,12 @@ impl Measure {
             occupancy_max: self.occupancy,
             ..Sample::default()
         };
-        self.next_sample += self.interval;
+        if self.series.occupancy.len() == SAMPLES_MAX {
+            self.interval += self.interval;
+            coarsen(&mut self.series);
+        }
+        let samples = self.series.occupancy.len() as u64;
+        self.next_sample = Instant((samples + 1) * self.interval.0);
     }
 
     /// Occupancy in pages, and whether a write waits, after an event.
@@ -325,6 +333,25 @@ impl Measure {
     }
 }
 
+/// Joins neighbouring samples: half as many, each over twice the time.
+fn coarsen(series: &mut Series) {
+    let pairs = |values: &[f64], join: &dyn Fn(usize, f64, f64) -> f64| -> Vec<f64> {
+        values.chunks_exact(2).enumerate().map(|(i, v)| join(i * 2, v[0], v[1])).collect()
+    };
+    let iops = series.iops.clone();
+    let mean = |_: usize, a: f64, b: f64| f64::midpoint(a, b);
+    let weighted = |i: usize, a: f64, b: f64| {
+        let (wa, wb) = (iops[i], iops[i + 1]);
+        (a * wa + b * wb) / (wa + wb).max(f64::MIN_POSITIVE)
+    };
+    series.response_ms = pairs(&series.response_ms, &weighted);
+    series.occupancy = pairs(&series.occupancy, &|_, _, b| b);
+    series.occupancy_max = pairs(&series.occupancy_max, &|_, a, b| a.max(b));
+    series.iops = pairs(&series.iops, &mean);
+    series.destaged_pages_per_s = pairs(&series.destaged_pages_per_s, &mean);
+    series.interval_s *= 2.0;
+}
+
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
@@ -375,5 +402,29 @@ fn disk_use(sums: &DiskSums, window: Duration) -> DiskUse {
         rotation: share(rotation),
         transfer: share(transfer),
         overhead: share(overhead),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coarser_series_says_the_same() {
+        let mut series = Series {
+            interval_s: 1.0,
+            occupancy: vec![0.1, 0.2, 0.3, 0.4],
+            occupancy_max: vec![0.5, 0.2, 0.3, 0.4],
+            iops: vec![1.0, 3.0, 0.0, 0.0],
+            response_ms: vec![8.0, 4.0, 0.0, 0.0],
+            destaged_pages_per_s: vec![2.0, 4.0, 0.0, 6.0],
+        };
+        coarsen(&mut series);
+        assert_eq!(series.interval_s, 2.0);
+        assert_eq!(series.occupancy, [0.2, 0.4]);
+        assert_eq!(series.occupancy_max, [0.5, 0.4]);
+        assert_eq!(series.iops, [2.0, 0.0]);
+        assert_eq!(series.response_ms, [5.0, 0.0]);
+        assert_eq!(series.destaged_pages_per_s, [3.0, 3.0]);
     }
 }

@@ -77,7 +77,7 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
         }
     }
     if let Some(percent) = matches.get_one::<f64>("ci") {
-        if !(*percent > 0.0) {
+        if percent.is_nan() || *percent <= 0.0 {
             return Err(Failure::usage(format!("--ci takes a percentage above 0, not {percent}")));
         }
         experiment.confidence_percent = Some(*percent);

@@ -275,6 +275,11 @@ impl Directory {
     /// Pages of `[first, first + pages)` that are not held.
     #[must_use]
     pub fn missing(&self, first: Page, pages: u32) -> u64 {
+        if pages == 1 {
+            let group = self.group_of(first);
+            let bit = first.0 - self.first_page(group).0;
+            return u64::from(!self.find(group).is_some_and(|slot| self.holds(slot, bit)));
+        }
         let mut missing = 0;
         self.for_each_segment(first, pages, |directory, group, bit, length| {
             missing += match directory.find(group) {

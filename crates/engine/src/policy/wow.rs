@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "wow",
-        summary: "CSCAN order with a recency bit a group: spatial and temporal locality in one ring",
+        summary: "CSCAN order with a recency bit a group: spatial and temporal locality",
         source: "WOW (FAST'05) Fig. 4, section IV-E for the options; docs/simulator.md",
         params: &[
             Param {
