@@ -125,7 +125,7 @@ fn policy_replay(name: &str, pages: &[u32]) -> u64 {
 fn large() {
     const HELD: u64 = 16 << 20;
     let groups = HELD * 4;
-    println!("\n{HELD} pages held, one a group ({} GiB of NVS): ns each", HELD * 4096 >> 30);
+    println!("\n{HELD} pages held, one a group ({} GiB of NVS): ns each", (HELD * 4096) >> 30);
     for name in ["lrw", "wow", "stow"] {
         let mut cache = cache(name, HELD, GROUP, groups);
         let mut state = 1u64;
