@@ -119,15 +119,19 @@ fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) 
         policy: policy::choose(policy).expect("a policy"),
         rate: rate::choose(rate).expect("a rate"),
         queue_depth: 1 + (variant % 7) as u32 * 3,
-        count: if variant % 5 == 0 { Count::Groups } else { Count::Runs },
-        issue: if variant % 3 == 0 { Issue::Runs } else { Issue::Group },
+        count: if variant.is_multiple_of(5) { Count::Groups } else { Count::Runs },
+        issue: if variant.is_multiple_of(3) { Issue::Runs } else { Issue::Group },
         detector: match variant % 4 {
             0 => DetectorKind::AdjacentGroups,
             _ => DetectorKind::Pages,
         },
         sequential_threshold: 16,
         window: 1 + (variant % 4) as u32,
-        order: if variant % 2 == 0 { Order::Arrival } else { Order::ReadsFirst { bound: 4 } },
+        order: if variant.is_multiple_of(2) {
+            Order::Arrival
+        } else {
+            Order::ReadsFirst { bound: 4 }
+        },
     }
 }
 
