@@ -58,18 +58,18 @@ fn at_load(report: &CompareReport) -> Option<String> {
     let slowest = |p: &Point| p.iops.mean;
     sorted.sort_by(|a, b| slowest(b).total_cmp(&slowest(a)));
     let spread = slowest(sorted[0]) / slowest(sorted[sorted.len() - 1]).max(1e-9);
-    let at = report.axis.as_ref().map_or(String::new(), |axis| {
-        format!("At {} {}: ", axis.name, axis.values.last().map_or("", |v| v))
+    let at = report.axis.as_ref().map_or("Throughout,".to_string(), |axis| {
+        format!("At {} {}", axis.name, axis.values.last().map_or("", |v| v))
     });
     if spread > 1.03 {
         let parts: Vec<String> =
             sorted.iter().map(|p| format!("{} {:.0}", p.variant, p.iops.mean)).collect();
-        return Some(format!("{at}throughput in I/O/s is {}.", list(&parts)));
+        return Some(format!("{at} throughput in I/O/s is {}.", list(&parts)));
     }
     sorted.sort_by(|a, b| a.response_ms.mean.total_cmp(&b.response_ms.mean));
     let parts: Vec<String> =
         sorted.iter().map(|p| format!("{} {:.2}", p.variant, p.response_ms.mean)).collect();
-    Some(format!("{at}mean response time in ms is {}.", list(&parts)))
+    Some(format!("{at} mean response time in ms is {}.", list(&parts)))
 }
 
 /// Where policies differ most tellingly: the heaviest load at which some variant still answers

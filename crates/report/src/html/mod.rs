@@ -87,6 +87,9 @@ fn escape(text: &str) -> String {
     out
 }
 
+/// Warnings shown at once; more are folded away.
+const WARNINGS_OPEN: usize = 4;
+
 fn list(class: &str, heading: &str, sentences: &[String]) -> String {
     if sentences.is_empty() {
         return String::new();
@@ -96,8 +99,13 @@ fn list(class: &str, heading: &str, sentences: &[String]) -> String {
 }
 
 fn findings(report: &CompareReport) -> String {
-    list("findings", "Findings", &report.findings)
-        + &list("warnings", "Warnings", &warnings(report))
+    let warnings = warnings(report);
+    let items = list("warnings", "Warnings", &warnings);
+    let folded = match warnings.len() {
+        0..=WARNINGS_OPEN => items,
+        count => format!("<details><summary>{count} warnings</summary>\n{items}</details>\n"),
+    };
+    list("findings", "Findings", &report.findings) + &folded
 }
 
 /// What filters all charts: a box per variant, filled in by the script, and the axis value.
