@@ -250,31 +250,33 @@ fn disks() -> Command {
         )
 }
 
+/// What names a trace to read.
+fn trace_input() -> [Arg; 4] {
+    [
+        Arg::new("file").value_name("FILE").required(true).help("Trace; gzip, zstd, xz or plain"),
+        Arg::new("trace-format")
+            .long("trace-format")
+            .value_name("NAME")
+            .default_value("auto")
+            .help("Format, if it should not be detected; see `destage trace formats`"),
+        Arg::new("trace-order")
+            .long("trace-order")
+            .value_name("HOW")
+            .default_value("auto")
+            .help("Times out of order: auto, strict, lift, skip, sort"),
+        skip_bad(),
+    ]
+}
+
+/// Where a trace is written.
+fn trace_output() -> [Arg; 1] {
+    [Arg::new("out")
+        .value_name("OUT")
+        .required(true)
+        .help("File to write: .csv for plain CSV, else the binary format; .gz, .zst, .xz compress")]
+}
+
 fn trace() -> Command {
-    let input = || {
-        [
-            Arg::new("file")
-                .value_name("FILE")
-                .required(true)
-                .help("Trace; gzip, zstd, xz or plain"),
-            Arg::new("trace-format")
-                .long("trace-format")
-                .value_name("NAME")
-                .default_value("auto")
-                .help("Format, if it should not be detected; see `destage trace formats`"),
-            Arg::new("trace-order")
-                .long("trace-order")
-                .value_name("HOW")
-                .default_value("auto")
-                .help("Times out of order: auto, strict, lift, skip, sort"),
-            skip_bad(),
-        ]
-    };
-    let output = || {
-        [Arg::new("out").value_name("OUT").required(true).help(
-            "File to write: .csv for plain CSV, else the binary format; .gz, .zst, .xz compress",
-        )]
-    };
     Command::new("trace")
         .about("Inspect, convert and generate traces")
         .subcommand_required(true)
@@ -283,12 +285,12 @@ fn trace() -> Command {
             Command::new("info")
                 .about("Exact counts: mix, footprint, overwrites, duration, sequential share")
                 .after_help("Example: destage trace info vm.vscsi.gz")
-                .args(input())
+                .args(trace_input())
                 .arg(format_arg()),
             Command::new("head")
                 .about("Print the first records")
                 .after_help("Example: destage trace head vm.vscsi.gz -n 5")
-                .args(input())
+                .args(trace_input())
                 .arg(
                     Arg::new("count")
                         .short('n')
@@ -301,15 +303,15 @@ fn trace() -> Command {
             Command::new("convert")
                 .about("Convert a trace to CSV or to the compact binary format")
                 .after_help("Example: destage trace convert vm.vscsi.gz vm.csv.zst")
-                .args(input())
-                .args(output()),
+                .args(trace_input())
+                .args(trace_output()),
             Command::new("generate")
                 .about("Write the requests of a generated load to a trace")
                 .after_help(
                     "Example: destage trace generate out.dst.zst --workload spc1 --iops 500 \
                      --requests 100000",
                 )
-                .args(output())
+                .args(trace_output())
                 .args(option_args_of(&[
                     "workload",
                     "iops",
