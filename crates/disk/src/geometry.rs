@@ -207,7 +207,8 @@ mod tests {
         for value in [1, 2, 3, 7, 19, 72, 113, 457, 738, 4096, 60_000] {
             let divisor = Divisor::new(value);
             for k in [0, 1, 2, 1000, (1 << 44) / value, u64::MAX / value / value] {
-                for dividend in [k * value, (k * value).saturating_sub(1), k * value + (value - 1)] {
+                for dividend in [k * value, (k * value).saturating_sub(1), k * value + (value - 1)]
+                {
                     let expected = (dividend / value, dividend % value);
                     assert_eq!(divisor.div_rem(dividend), expected, "{dividend} by {value}");
                 }
