@@ -119,7 +119,7 @@ fn compare() -> Command {
              destage compare --sweep iops=300..1100..200 --out r.html\n  \
              destage compare --policies wow,stow --sweep nvs=8192,32768,131072 --iops 800\n  \
              destage compare --policies lrw,stow --trace vm.vscsi.gz --nvs 16M --disks 3\n  \
-             destage compare --experiment specs/experiments/stow-fig8a.toml --out fig8a.html\n\
+             destage compare --experiment specs/experiments/stow-fig8a-90-80.toml --out r.html\n\
              A sweep takes any run option; values are separated by commas (or by semicolons, where \
              a value has commas), or are a range FIRST..LAST..STEP.",
         )

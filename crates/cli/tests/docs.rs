@@ -32,6 +32,13 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains("Example"), "{words:?}: {help}");
     }
     assert!(succeeds(&["completions", "bash"]).contains("destage"));
+    let help = succeeds(&["compare", "--help"]);
+    let experiments: Vec<&str> =
+        help.split_whitespace().filter(|word| word.starts_with("specs/")).collect();
+    assert!(!experiments.is_empty());
+    for file in experiments {
+        assert!(top().join(file).exists(), "help names {file}, which is not there");
+    }
 }
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {

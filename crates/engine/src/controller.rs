@@ -11,7 +11,7 @@ use crate::counters::Counters;
 use crate::destager::{Count, Destager, Issue, Surroundings};
 use crate::dispatch::{DiskCommand, Dispatch, Order, Owner};
 use crate::nvs::directory::{Directory, Slot};
-use crate::policy::{PolicyChoice, PolicyContext, QueueSizes};
+use crate::policy::{PolicyChoice, PolicyContext};
 use crate::rate::RateChoice;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use crate::sequential::{Classified, Detector, DetectorKind};
@@ -446,12 +446,6 @@ impl Controller {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// Sizes of the policy's two queues, where it has two.
-    #[must_use]
-    pub fn queues(&self) -> Option<QueueSizes> {
-        self.cache.policy().queues()
     }
 
     /// The directory, to look at.

@@ -111,8 +111,8 @@ impl Destager {
         self.rate.on_occupancy(occupancy);
     }
 
-    /// Issues destages while the rate allows more; `waiting` forces the full depth, and so does
-    /// `flush`.
+    /// Issues destages while the rate allows more; `forced` (a write waits, or a flush) allows
+    /// the full depth whatever the rate says.
     pub fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
         while self.in_flight < self.allowed(forced, around.cache) {
             let mut mask = match self.idle.last() {

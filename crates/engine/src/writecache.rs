@@ -52,12 +52,6 @@ impl WriteCache {
         WriteCache { directory, detector, policy }
     }
 
-    /// The policy, to ask.
-    #[must_use]
-    pub fn policy(&self) -> &dyn DestagePolicy {
-        &*self.policy
-    }
-
     /// Shows an arriving write to the sequential detector.
     pub fn classify(&mut self, range: PageRange) -> Classified {
         self.detector.classify(range)

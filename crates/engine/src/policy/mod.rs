@@ -65,23 +65,6 @@ pub trait DestagePolicy: Send {
 
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
-
-    /// Pages in the random and in the sequential queue, for policies that have two, and the
-    /// size the sequential one should have.
-    fn queues(&self) -> Option<QueueSizes> {
-        None
-    }
-}
-
-/// Sizes of a two-queue policy, in pages.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QueueSizes {
-    /// |RanQ|.
-    pub random: u64,
-    /// |SeqQ|.
-    pub sequential: u64,
-    /// DesiredSeqQSize.
-    pub desired: f64,
 }
 
 /// A policy made, or why not.

@@ -2,7 +2,7 @@
 //! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
 
 use super::scan::Ring;
-use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry, QueueSizes};
+use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
 use crate::bounded::cover;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
@@ -233,13 +233,5 @@ impl DestagePolicy for Stow {
         };
         let candidate = |queue: usize| self.rings[queue].candidate(directory);
         candidate(current).or_else(|| candidate(1 - current))
-    }
-
-    fn queues(&self) -> Option<QueueSizes> {
-        Some(QueueSizes {
-            random: self.pages[RANDOM],
-            sequential: self.pages[SEQUENTIAL],
-            desired: self.desired,
-        })
     }
 }
