@@ -58,7 +58,7 @@ fn at_load(report: &CompareReport) -> Option<String> {
     let slowest = |p: &Point| p.iops.mean;
     sorted.sort_by(|a, b| slowest(b).total_cmp(&slowest(a)));
     let spread = slowest(sorted[0]) / slowest(sorted[sorted.len() - 1]).max(1e-9);
-    let at = report.axis.as_ref().map_or("Throughout,".to_string(), |axis| {
+    let at = report.axis.as_ref().map_or("Over the run".to_string(), |axis| {
         format!("At {} {}", axis.name, axis.values.last().map_or("", |v| v))
     });
     if spread > 1.03 {
