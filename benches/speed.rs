@@ -101,8 +101,12 @@ fn cache(name: &str, nvs_pages: u64, group_pages: u64, groups: u64) -> WriteCach
         mirrored: false,
     };
     let policy = policy::choose(name).expect("a policy").build(&context).expect("in range");
-    let detector = Detector::new(DetectorKind::Pages, 16, group_pages);
-    WriteCache::new(Directory::new(PageCount(nvs_pages), group_pages), detector, policy)
+    let detector = if policy.needs_detector() {
+        Detector::new(DetectorKind::Pages, 16, group_pages)
+    } else {
+        Detector::Off
+    };
+    WriteCache::new(Directory::new(PageCount(nvs_pages), group_pages, groups), detector, policy)
 }
 
 fn policy_replay(name: &str, pages: &[u32]) -> u64 {
@@ -112,11 +116,14 @@ fn policy_replay(name: &str, pages: &[u32]) -> u64 {
     for page in pages {
         let range = PageRange::new(Page(u64::from(*page)), 1);
         let classified = cache.classify(range);
-        while cache.directory.free_pages() == 0 && cache.directory.missing(range.first, 1) > 0 {
+        let admitted = loop {
+            if let Some(admitted) = cache.try_admit(range, classified) {
+                break admitted;
+            }
             let picked = cache.pick(&mut mask).expect("something is held");
             cache.directory.release(picked.group, &mask);
-        }
-        hits += cache.admit(range, classified).page_hits;
+        };
+        hits += admitted.page_hits;
     }
     hits
 }

@@ -206,8 +206,12 @@ impl Controller {
             mirrored: geometry.level == crate::array::geometry::Level::Raid10,
         })?;
         let per_group = geometry.pages_per_group();
-        let detector = Detector::new(config.detector, config.sequential_threshold, per_group);
-        let directory = Directory::new(config.nvs_pages, per_group);
+        let detector = if policy.needs_detector() || rate.needs_detector() {
+            Detector::new(config.detector, config.sequential_threshold, per_group)
+        } else {
+            Detector::Off
+        };
+        let directory = Directory::new(config.nvs_pages, per_group, geometry.groups());
         Ok(Controller {
             geometry,
             cache: WriteCache::new(directory, detector, policy),

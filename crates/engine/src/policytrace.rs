@@ -117,12 +117,12 @@ impl Replay {
 
     fn write(&mut self, range: PageRange) {
         let classified = self.cache.classify(range);
-        while self.cache.directory.missing(range.first, range.pages)
-            > self.cache.directory.free_pages()
-        {
-            self.destage();
-        }
-        let admitted = self.cache.admit(range, classified);
+        let admitted = loop {
+            match self.cache.try_admit(range, classified) {
+                Some(admitted) => break admitted,
+                None => self.destage(),
+            }
+        };
         let (hits, groups) = (admitted.page_hits, admitted.group_hits);
         let _ = writeln!(self.output, "W {hits} {groups} {}", admitted.new_pages);
     }
@@ -146,9 +146,10 @@ pub fn replay(text: &str, config: &TraceConfig) -> Result<String, LineError> {
         }
         lines.extend(line);
     }
+    let groups = last_page / config.group_pages + 1;
     let policy = config.policy.build(&PolicyContext {
         nvs_pages: config.pages,
-        groups: last_page / config.group_pages + 1,
+        groups,
         disks: config.disks,
         queue_depth: config.queue_depth,
         high: config.high,
@@ -156,7 +157,7 @@ pub fn replay(text: &str, config: &TraceConfig) -> Result<String, LineError> {
         mirrored: config.mirrored,
     });
     let detector = Detector::new(DetectorKind::Pages, config.seq_threshold, config.group_pages);
-    let directory = Directory::new(PageCount(config.pages), config.group_pages);
+    let directory = Directory::new(PageCount(config.pages), config.group_pages, groups);
     let cache = WriteCache::new(directory, detector, policy.expect("a checked policy"));
     let mut replay = Replay { cache, mask: Vec::new(), output: String::new() };
     for line in lines {

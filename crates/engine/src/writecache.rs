@@ -33,6 +33,17 @@ pub struct Picked {
     pub sequential: bool,
 }
 
+/// The part of a write that lies in one group.
+struct Segment {
+    group: GroupId,
+    slot: Option<Slot>,
+    /// Its first page, counted in the group.
+    bit: u64,
+    pages: u64,
+    /// How many of them, from the first, are random.
+    random: u64,
+}
+
 /// Directory, detector and policy.
 pub struct WriteCache {
     /// What is held.
@@ -57,54 +68,79 @@ impl WriteCache {
         self.detector.classify(range)
     }
 
+    /// Writes all pages of a request if they fit; `None`, and nothing done, if they do not.
+    pub fn try_admit(&mut self, range: PageRange, classified: Classified) -> Option<Admitted> {
+        let group = self.directory.group_of(range.first);
+        let bit = range.first.0 - self.directory.first_page(group).0;
+        let pages = u64::from(range.pages);
+        if bit + pages > self.directory.pages_per_group() {
+            let missing = self.directory.missing(range.first, range.pages);
+            return (missing <= self.directory.free_pages()).then(|| self.admit(range, classified));
+        }
+        // Most requests lie in one group, which then is looked up once.
+        let slot = self.directory.find(group);
+        let free = self.directory.free_pages();
+        if free < pages {
+            let held = slot.map_or(0, |slot| self.directory.held_in(slot, bit, pages));
+            if pages - held > free {
+                return None;
+            }
+        }
+        let part = Segment { group, slot, bit, pages, random: u64::from(classified.random) };
+        let page_hits = self.admit_segment(&part);
+        self.policy.on_admitted(classified.sequential, self.directory.occupancy());
+        let group_hits = if slot.is_some() { pages } else { 0 };
+        Some(Admitted { page_hits, group_hits, new_pages: pages - page_hits })
+    }
+
     /// Writes all pages of a request. The caller has seen to it that they fit.
     pub fn admit(&mut self, range: PageRange, classified: Classified) -> Admitted {
         let mut admitted = Admitted::default();
         let per_group = self.directory.pages_per_group();
         let mut page = range.first.0;
         let end = range.end().0;
+        let first_sequential = page + u64::from(classified.random);
         while page < end {
             let group = self.directory.group_of(Page(page));
+            let slot = self.directory.find(group);
             let bit = page - self.directory.first_page(group).0;
-            let stop = (page + per_group - bit).min(end);
-            let first_sequential = range.first.0 + u64::from(classified.random);
-            self.admit_segment(group, bit, page..stop, first_sequential, &mut admitted);
-            page = stop;
+            let pages = (per_group - bit).min(end - page);
+            let random = first_sequential.saturating_sub(page);
+            let part = Segment { group, slot, bit, pages, random };
+            let page_hits = self.admit_segment(&part);
+            admitted.page_hits += page_hits;
+            admitted.new_pages += pages - page_hits;
+            admitted.group_hits += if slot.is_some() { pages } else { 0 };
+            page += pages;
         }
         self.policy.on_admitted(classified.sequential, self.directory.occupancy());
         admitted
     }
 
-    fn admit_segment(
-        &mut self,
-        group: GroupId,
-        first_bit: u64,
-        pages: core::ops::Range<u64>,
-        first_sequential: u64,
-        admitted: &mut Admitted,
-    ) {
+    /// Writes the pages of one group; how many of them were held.
+    #[inline]
+    fn admit_segment(&mut self, segment: &Segment) -> u64 {
+        let &Segment { group, slot, bit: first_bit, pages, random } = segment;
+        let existed = slot.is_some();
+        let slot = slot.unwrap_or_else(|| self.directory.create(group));
         let last_bit = self.directory.pages_per_group() - 1;
-        let mut slot: Option<Slot> = None;
-        let mut existed = true;
-        for (offset, page) in pages.enumerate() {
-            let bit = first_bit + offset as u64;
-            let sequential = page >= first_sequential;
-            let written = self.directory.write(group, slot, bit, sequential);
-            existed &= !written.created;
-            slot = Some(written.slot);
+        let mut page_hits = 0;
+        for offset in 0..pages {
+            let bit = first_bit + offset;
+            let sequential = offset >= random;
+            let page_hit = self.directory.write(slot, bit, sequential);
             self.policy.on_write(&PageWrite {
-                slot: written.slot,
+                slot,
                 group,
-                created: written.created,
+                created: !existed && offset == 0,
                 existed,
-                page_hit: written.page_hit,
+                page_hit,
                 sequential,
                 last_page: bit == last_bit,
             });
-            admitted.page_hits += u64::from(written.page_hit);
-            admitted.new_pages += u64::from(!written.page_hit);
-            admitted.group_hits += u64::from(existed);
+            page_hits += u64::from(page_hit);
         }
+        page_hits
     }
 
     /// Picks a victim and takes it out of the held groups; its pages are in flight until

@@ -47,7 +47,7 @@ fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
         mirrored: false,
     };
     let policy = policy::choose(policy).expect("a policy").build(&context).expect("in range");
-    let directory = Directory::new(PageCount(PAGES), group_pages);
+    let directory = Directory::new(PageCount(PAGES), group_pages, context.groups);
     let detector = Detector::new(DetectorKind::Pages, 16, group_pages);
     let mut cache = WriteCache::new(directory, detector, policy);
     let groups = volume_pages / group_pages;

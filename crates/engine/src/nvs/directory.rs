@@ -43,18 +43,9 @@ struct Group {
 #[derive(Clone, Debug)]
 struct InFlight {
     id: GroupId,
+    /// Pages not yet on the disks.
+    pages: u64,
     mask: Vec<u64>,
-}
-
-/// What one write did to one page of its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageWritten {
-    /// The group's slot.
-    pub slot: Slot,
-    /// The page was held already.
-    pub page_hit: bool,
-    /// The page created the group.
-    pub created: bool,
 }
 
 /// The directory of held pages.
@@ -78,13 +69,14 @@ pub struct Directory {
 pub const MAX_PAGES_PER_GROUP: u64 = u16::MAX as u64;
 
 impl Directory {
-    /// An empty directory of `capacity` pages in groups of `pages_per_group`.
+    /// An empty directory of `capacity` pages in groups of `pages_per_group`, of which the
+    /// volume has `groups`.
     ///
     /// # Panics
     /// If a group has no pages or more than [`MAX_PAGES_PER_GROUP`], or the capacity does not
     /// fit 32 bits: [`crate::controller::Config`] checks both first.
     #[must_use]
-    pub fn new(capacity: PageCount, pages_per_group: u64) -> Directory {
+    pub fn new(capacity: PageCount, pages_per_group: u64, groups: u64) -> Directory {
         assert!((1..=MAX_PAGES_PER_GROUP).contains(&pages_per_group));
         assert!(capacity.0 < u64::from(u32::MAX));
         Directory {
@@ -94,7 +86,7 @@ impl Directory {
             groups: Vec::new(),
             extra: Vec::new(),
             free_slots: Vec::new(),
-            index: SlotIndex::new(capacity.0),
+            index: SlotIndex::new(capacity.0, groups),
             in_flight: Vec::new(),
             spare_masks: Vec::new(),
             held_pages: 0,
@@ -206,47 +198,33 @@ impl Directory {
         }
     }
 
-    /// Writes one page: finds or creates its group. `slot` is the group's slot where the caller
-    /// knows it, as for the pages of one request that follow each other in a group.
-    pub fn write(
-        &mut self,
-        group: GroupId,
-        slot: Option<Slot>,
-        bit: u64,
-        sequential: bool,
-    ) -> PageWritten {
-        let (slot, created) = match slot {
-            Some(slot) => (slot, false),
-            None => match self.find(group) {
-                Some(slot) => (slot, false),
-                None => (self.create(group), true),
-            },
-        };
+    /// Writes one page of a held group; whether the page was held already.
+    pub fn write(&mut self, slot: Slot, bit: u64, sequential: bool) -> bool {
         let record = &mut self.groups[slot.index()];
-        record.flags = record.flags & !SEQUENTIAL | if sequential { SEQUENTIAL } else { 0 };
-        let flag = 1u64 << (bit % 64);
+        record.flags = record.flags & !SEQUENTIAL | (u8::from(sequential) * SEQUENTIAL);
+        let shift = bit % 64;
         let page_hit = match (bit / 64) as usize {
             0 => {
-                let hit = record.mask & flag != 0;
-                record.mask |= flag;
+                let hit = record.mask >> shift & 1 == 1;
+                record.mask |= 1 << shift;
                 hit
             }
             word => {
                 let word = &mut self.extra[slot.index() * self.extra_words + word - 1];
-                let hit = *word & flag != 0;
-                *word |= flag;
+                let hit = *word >> shift & 1 == 1;
+                *word |= 1 << shift;
                 hit
             }
         };
-        if !page_hit {
-            record.pages += 1;
-            self.held_pages += 1;
-            debug_assert!(self.occupancy() <= self.capacity);
-        }
-        PageWritten { slot, page_hit, created }
+        // Not a branch: whether a page is hit is chance.
+        record.pages += u16::from(!page_hit);
+        self.held_pages += u64::from(!page_hit);
+        debug_assert!(self.occupancy() <= self.capacity);
+        page_hit
     }
 
-    fn create(&mut self, group: GroupId) -> Slot {
+    /// Creates a group that is not held, with no pages yet.
+    pub fn create(&mut self, group: GroupId) -> Slot {
         let busy = self.in_flight.iter().any(|f| f.id == group);
         let record =
             Group { id: group.0, mask: 0, pages: 0, pins: 0, flags: if busy { BUSY } else { 0 } };
@@ -308,7 +286,9 @@ impl Directory {
         }
     }
 
-    fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
+    /// How many of the group's pages `bit..bit + length` are held.
+    #[must_use]
+    pub fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
         (bit..bit + length).filter(|&b| self.holds(slot, b)).count() as u64
     }
 
@@ -360,15 +340,18 @@ impl Directory {
         let group = self.groups[slot.index()];
         let groups = &self.groups;
         self.index.remove(group.id, |slot| groups[slot as usize].id);
-        let from = slot.index() * self.extra_words;
-        self.extra[from..from + self.extra_words].fill(0);
+        if self.extra_words > 0 {
+            let from = slot.index() * self.extra_words;
+            self.extra[from..from + self.extra_words].fill(0);
+        }
         self.free_slots.push(slot.0);
         let pages = u64::from(group.pages);
         self.held_pages -= pages;
         self.in_flight_pages += pages;
         let mut own = self.spare_masks.pop().unwrap_or_default();
-        own.clone_from(mask);
-        self.in_flight.push(InFlight { id: GroupId(group.id), mask: own });
+        own.clear();
+        own.extend(mask.iter());
+        self.in_flight.push(InFlight { id: GroupId(group.id), pages, mask: own });
         pages
     }
 
@@ -386,7 +369,8 @@ impl Directory {
             pages += u64::from(gone.count_ones());
         }
         self.in_flight_pages -= pages;
-        if entry.mask.iter().all(|w| *w == 0) {
+        entry.pages -= pages;
+        if entry.pages == 0 {
             let entry = self.in_flight.swap_remove(index);
             self.spare_masks.push(entry.mask);
             if let Some(slot) = self.find(group) {

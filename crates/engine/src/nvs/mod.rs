@@ -1,4 +1,5 @@
 //! The non-volatile store: what is held.
 
 pub mod directory;
-pub mod index;
+mod hash;
+mod index;

@@ -73,6 +73,10 @@ impl Lrw {
 }
 
 impl DestagePolicy for Lrw {
+    fn needs_detector(&self) -> bool {
+        false
+    }
+
     fn on_write(&mut self, write: &PageWrite) {
         let slot = write.slot.0;
         if write.created {

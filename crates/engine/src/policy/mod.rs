@@ -56,6 +56,12 @@ pub trait DestagePolicy: Send {
     /// A page was written.
     fn on_write(&mut self, write: &PageWrite);
 
+    /// Whether the policy asks if a page is sequential. If neither it nor the rate does, writes
+    /// need no detector.
+    fn needs_detector(&self) -> bool {
+        true
+    }
+
     /// A whole write request was admitted, and all its pages told. Occupancy in pages.
     fn on_admitted(&mut self, _sequential: bool, _occupancy: u64) {}
 

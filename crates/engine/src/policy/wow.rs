@@ -61,6 +61,10 @@ impl Wow {
 }
 
 impl DestagePolicy for Wow {
+    fn needs_detector(&self) -> bool {
+        self.most_count > 0
+    }
+
     fn on_write(&mut self, write: &PageWrite) {
         let slot = write.slot.index();
         if write.created {

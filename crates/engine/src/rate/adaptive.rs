@@ -60,6 +60,10 @@ impl Adaptive {
 }
 
 impl RateScheme for Adaptive {
+    fn needs_detector(&self) -> bool {
+        self.sequential
+    }
+
     fn on_occupancy(&mut self, occupancy: u64) {
         let level = occupancy * 100;
         self.max_observed = self.max_observed.max(level);

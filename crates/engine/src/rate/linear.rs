@@ -39,6 +39,10 @@ struct Linear {
 }
 
 impl RateScheme for Linear {
+    fn needs_detector(&self) -> bool {
+        self.sequential
+    }
+
     fn allowed(&mut self, view: &RateView<'_>) -> u32 {
         let occupancy = u128::from(view.occupancy) * 10_000;
         let at = |threshold: u64| u128::from(view.capacity) * u128::from(threshold);

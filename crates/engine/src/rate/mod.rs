@@ -97,6 +97,11 @@ pub trait RateScheme: Send {
     /// A group was destaged, completely.
     fn on_destaged(&mut self) {}
 
+    /// Whether the scheme asks if groups are sequential.
+    fn needs_detector(&self) -> bool {
+        false
+    }
+
     /// The thresholds a policy should know of; STOW's hysteresis is bounded by their gap.
     fn thresholds(&self) -> Thresholds {
         Thresholds::DEFAULT

@@ -1,9 +1,10 @@
 //! The sequential detector: which pages of a write belong to a sequential stream.
 
+mod streams;
+
 use crate::request::PageRange;
-use alloc::boxed::Box;
-use alloc::vec;
 use alloc::vec::Vec;
+pub use streams::PageStreams;
 
 /// Most expected next pages remembered.
 pub const MOST_STREAMS: usize = 4096;
@@ -31,8 +32,10 @@ pub enum DetectorKind {
 
 /// A sequential detector.
 pub enum Detector {
+    /// Calls every page random: for policies and rates that do not ask.
+    Off,
     /// See [`DetectorKind::Pages`].
-    Pages(Box<PageStreams>),
+    Pages(PageStreams),
     /// See [`DetectorKind::AdjacentGroups`].
     AdjacentGroups(AdjacentGroups),
 }
@@ -42,7 +45,7 @@ impl Detector {
     #[must_use]
     pub fn new(kind: DetectorKind, threshold: u32, pages_per_group: u64) -> Detector {
         match kind {
-            DetectorKind::Pages => Detector::Pages(Box::new(PageStreams::new(threshold))),
+            DetectorKind::Pages => Detector::Pages(PageStreams::new(threshold)),
             DetectorKind::AdjacentGroups => Detector::AdjacentGroups(AdjacentGroups {
                 pages_per_group,
                 streams: Vec::with_capacity(MOST_ADJACENT),
@@ -53,112 +56,10 @@ impl Detector {
     /// Classifies a write as it arrives.
     pub fn classify(&mut self, range: PageRange) -> Classified {
         match self {
+            Detector::Off => Classified { random: range.pages, sequential: false },
             Detector::Pages(streams) => streams.classify(range),
             Detector::AdjacentGroups(groups) => groups.classify(range),
         }
-    }
-}
-
-const NONE: u16 = u16::MAX;
-const BUCKETS: usize = 8192;
-
-#[derive(Clone, Copy)]
-struct Expected {
-    page: u64,
-    count: u32,
-    chain: u16,
-    older: u16,
-    newer: u16,
-}
-
-/// At most [`MOST_STREAMS`] expected next pages with the length of the stream so far; the oldest
-/// goes first.
-pub struct PageStreams {
-    threshold: u32,
-    entries: Vec<Expected>,
-    buckets: Vec<u16>,
-    free: u16,
-    oldest: u16,
-    newest: u16,
-}
-
-impl PageStreams {
-    fn new(threshold: u32) -> PageStreams {
-        PageStreams {
-            threshold,
-            entries: Vec::new(),
-            buckets: vec![NONE; BUCKETS],
-            free: NONE,
-            oldest: NONE,
-            newest: NONE,
-        }
-    }
-
-    fn classify(&mut self, range: PageRange) -> Classified {
-        let count = self.remove(range.first.0).unwrap_or(0);
-        self.store(range.end().0, count.saturating_add(range.pages));
-        let random = self.threshold.saturating_sub(count).min(range.pages);
-        Classified { random, sequential: random < range.pages }
-    }
-
-    fn bucket(page: u64) -> usize {
-        (page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 51) as usize
-    }
-
-    fn remove(&mut self, page: u64) -> Option<u32> {
-        let bucket = Self::bucket(page);
-        let mut before = NONE;
-        let mut at = self.buckets[bucket];
-        while at != NONE && self.entries[at as usize].page != page {
-            before = at;
-            at = self.entries[at as usize].chain;
-        }
-        if at == NONE {
-            return None;
-        }
-        let entry = self.entries[at as usize];
-        match before {
-            NONE => self.buckets[bucket] = entry.chain,
-            before => self.entries[before as usize].chain = entry.chain,
-        }
-        match entry.older {
-            NONE => self.oldest = entry.newer,
-            older => self.entries[older as usize].newer = entry.newer,
-        }
-        match entry.newer {
-            NONE => self.newest = entry.older,
-            newer => self.entries[newer as usize].older = entry.older,
-        }
-        self.entries[at as usize].chain = self.free;
-        self.free = at;
-        Some(entry.count)
-    }
-
-    fn store(&mut self, page: u64, count: u32) {
-        self.remove(page);
-        if self.free == NONE && self.entries.len() == MOST_STREAMS {
-            self.remove(self.entries[self.oldest as usize].page);
-        }
-        let bucket = Self::bucket(page);
-        let entry =
-            Expected { page, count, chain: self.buckets[bucket], older: self.newest, newer: NONE };
-        let at = match self.free {
-            NONE => {
-                self.entries.push(entry);
-                (self.entries.len() - 1) as u16
-            }
-            free => {
-                self.free = self.entries[free as usize].chain;
-                self.entries[free as usize] = entry;
-                free
-            }
-        };
-        self.buckets[bucket] = at;
-        match self.newest {
-            NONE => self.oldest = at,
-            newest => self.entries[newest as usize].newer = at,
-        }
-        self.newest = at;
     }
 }
 
