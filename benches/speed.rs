@@ -7,6 +7,7 @@
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
+use destage_engine::heads::NoHeads;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
 use destage_engine::request::PageRange;
@@ -120,7 +121,7 @@ fn policy_replay(name: &str, pages: &[u32]) -> u64 {
             if let Some(admitted) = cache.try_admit(range, classified) {
                 break admitted;
             }
-            let picked = cache.pick(&mut mask).expect("something is held");
+            let picked = cache.pick(&NoHeads, &mut mask).expect("something is held");
             cache.directory.release(picked.group, &mask);
         };
         hits += admitted.page_hits;
@@ -153,7 +154,7 @@ fn large() {
         let start = Instant::now();
         const PICKS: u64 = 1_000_000;
         for _ in 0..PICKS {
-            let picked = cache.pick(&mut mask).expect("something is held");
+            let picked = cache.pick(&NoHeads, &mut mask).expect("something is held");
             cache.directory.release(picked.group, &mask);
         }
         let pick_ns = start.elapsed().as_nanos() as f64 / PICKS as f64;

@@ -20,6 +20,7 @@ pub fn command() -> Command {
             disks(),
             trace(),
             policy_trace(),
+            track_trace(),
             completions(),
         ])
 }
@@ -389,6 +390,34 @@ fn policy_trace() -> Command {
                 .help("RAID level"),
         )
         .arg(number("seq-threshold", "16", "Pages until a stream is sequential"))
+}
+
+fn track_trace() -> Command {
+    let option = |name: &'static str, value: &'static str, default: &'static str, help| {
+        Arg::new(name).long(name).value_name(value).default_value(default).help(help)
+    };
+    Command::new("track-trace")
+        .about("Replay a trace through a write cache organised by track, without time")
+        .after_help(
+            "Cleaning takes no time here, so that the counts are exact; `destage sim --group \
+             track` is the same cache on a modelled disk. With --events come lines `C track \
+             dirty_sectors` and `W stalled`, and last a hash over them.\n\
+             Example: destage track-trace week.srt.gz --device 0 --policy lrw --rate dual:90/15",
+        )
+        .arg(Arg::new("file").value_name("FILE").required(true).help("Trace, any known format"))
+        .arg(option("policy", "NAME", "lrw", "What to clean: lrw, lst, stf, ..."))
+        .arg(option("rate", "NAME", "write-behind", "When to clean: write-behind, single, dual"))
+        .arg(option("nvs", "BYTES", "256K", "NVS size, with K or M"))
+        .arg(option("disk", "NAME", "hp-c2200a", "Disk whose tracks count; one zone only"))
+        .arg(option("device", "N", "all", "Device of the trace, or all"))
+        .arg(option("trace-format", "NAME", "auto", "Format of the trace"))
+        .arg(
+            Arg::new("events")
+                .long("events")
+                .action(clap::ArgAction::SetTrue)
+                .help("Print every event"),
+        )
+        .arg(option("format", "FORMAT", "table", "Output form").value_parser(["table", "json"]))
 }
 
 fn completions() -> Command {

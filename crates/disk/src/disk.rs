@@ -385,6 +385,14 @@ impl Disk {
         Duration(u64::from(self.model.position(&self.head, angle, lbn, write).total_ns()))
     }
 
+    /// The least that moving the heads to a cylinder takes: the seek alone, from where they are.
+    #[must_use]
+    pub fn least_seek(&self, cylinder: u32) -> Duration {
+        let place = self.head.place;
+        let seek = self.model.move_ns(place, cylinder, place.head);
+        Duration(u64::from(seek.saturating_add_signed(self.model.write_settle_ns.min(0))))
+    }
+
     /// Sectors of the disk, in its own sector size.
     #[must_use]
     pub fn sectors(&self) -> u64 {

@@ -10,6 +10,7 @@ use crate::array::geometry::Geometry;
 use crate::counters::Counters;
 use crate::destager::{Count, Destager, Issue, Surroundings};
 use crate::dispatch::{DiskCommand, Dispatch, Order, Owner};
+use crate::heads::{Heads, NoHeads};
 use crate::nvs::directory::{Directory, Slot};
 use crate::policy::{PolicyChoice, PolicyContext};
 use crate::rate::RateChoice;
@@ -229,6 +230,17 @@ impl Controller {
 
     /// Handles one event at `now` (never earlier than the last) and appends what is to be done.
     pub fn step(&mut self, now: Instant, event: Event, actions: &mut Vec<Action>) {
+        self.step_with(now, event, &NoHeads, actions);
+    }
+
+    /// [`Controller::step`] by a driver that knows where the heads are at `now`.
+    pub fn step_with(
+        &mut self,
+        now: Instant,
+        event: Event,
+        heads: &dyn Heads,
+        actions: &mut Vec<Action>,
+    ) {
         assert!(now >= self.now, "time went backwards");
         self.now = now;
         self.counters.events += 1;
@@ -239,19 +251,20 @@ impl Controller {
                 self.dispatch.done(disk, actions);
                 match owner {
                     Owner::HostRead(index) => self.read_done(index, actions),
-                    Owner::Destage(index) => self.destage_done(index, actions),
+                    Owner::Destage(index) => self.destage_done(index, heads, actions),
                 }
             }
             Event::Flush => self.flushing = true,
         }
-        self.pump(actions);
+        self.pump(heads, actions);
     }
 
-    fn pump(&mut self, actions: &mut Vec<Action>) {
+    fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
         let forced = self.flushing || !self.waiting.is_empty();
         let mut around = Surroundings {
             geometry: &self.geometry,
             cache: &mut self.cache,
+            heads,
             dispatch: &mut self.dispatch,
             counters: &mut self.counters,
             actions,
@@ -348,10 +361,11 @@ impl Controller {
         }
     }
 
-    fn destage_done(&mut self, index: u32, actions: &mut Vec<Action>) {
+    fn destage_done(&mut self, index: u32, heads: &dyn Heads, actions: &mut Vec<Action>) {
         let mut around = Surroundings {
             geometry: &self.geometry,
             cache: &mut self.cache,
+            heads,
             dispatch: &mut self.dispatch,
             counters: &mut self.counters,
             actions,
@@ -426,6 +440,12 @@ impl Controller {
             actions.push(Action::Reply { id: read.id, result: Ok(()) });
             self.idle_reads.push(index);
         }
+    }
+
+    /// The array.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// Pages that occupy NVS space.

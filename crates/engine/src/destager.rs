@@ -5,6 +5,7 @@ use crate::array::plan::{DiskRun, Plan, Planner, runs};
 use crate::controller::Action;
 use crate::counters::Counters;
 use crate::dispatch::{DiskCommand, Dispatch, Owner};
+use crate::heads::Heads;
 use crate::rate::{RateScheme, RateView};
 use crate::units::GroupId;
 use crate::writecache::{Picked, WriteCache};
@@ -68,6 +69,8 @@ pub struct Surroundings<'a> {
     pub geometry: &'a Geometry,
     /// Directory and policy.
     pub cache: &'a mut WriteCache,
+    /// The disks' heads, as far as the driver knows.
+    pub heads: &'a dyn Heads,
     /// The disks' queues.
     pub dispatch: &'a mut Dispatch,
     /// Counts.
@@ -119,7 +122,7 @@ impl Destager {
                 Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
                 None => Vec::new(),
             };
-            let Some(picked) = around.cache.pick(&mut mask) else {
+            let Some(picked) = around.cache.pick(around.heads, &mut mask) else {
                 if let Some(index) = self.idle.last() {
                     self.destages[*index as usize].mask = mask;
                 }

@@ -1,6 +1,7 @@
 //! Replays a text file of writes and destages through one policy, without time: the exact events
 //! of a policy, one line each, and a hash over them (docs/simulator.md).
 
+use crate::heads::NoHeads;
 use crate::nvs::directory::Directory;
 use crate::policy::{PolicyChoice, PolicyContext};
 use crate::request::PageRange;
@@ -99,7 +100,7 @@ struct Replay {
 
 impl Replay {
     fn destage(&mut self) {
-        let Some(picked) = self.cache.pick(&mut self.mask) else {
+        let Some(picked) = self.cache.pick(&NoHeads, &mut self.mask) else {
             self.output.push_str("D -\n");
             return;
         };

@@ -3,6 +3,7 @@
 //! This is the whole write cache without time or disks: `destage policy-trace` and cache-only
 //! replays drive it directly, the controller drives it with both.
 
+use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
 use crate::policy::{DestagePolicy, PageWrite};
 use crate::request::PageRange;
@@ -137,19 +138,32 @@ impl WriteCache {
                 page_hit,
                 sequential,
                 last_page: bit == last_bit,
+                group_pages: self.directory.pages(slot),
             });
             page_hits += u64::from(page_hit);
         }
         page_hits
     }
 
+    /// Writes pages of one group as a part of a request, of which the first `random` are random;
+    /// [`WriteCache::end_request`] follows when all parts are written. How many were held.
+    pub fn write_part(&mut self, group: GroupId, bit: u64, pages: u64, random: u64) -> u64 {
+        let slot = self.directory.find(group);
+        self.admit_segment(&Segment { group, slot, bit, pages, random })
+    }
+
+    /// All parts of a request are written.
+    pub fn end_request(&mut self, classified: Classified) {
+        self.policy.on_admitted(classified.sequential, self.directory.occupancy());
+    }
+
     /// Picks a victim and takes it out of the held groups; its pages are in flight until
     /// [`Directory::release`]. `mask` receives its pages.
-    pub fn pick(&mut self, mask: &mut Vec<u64>) -> Option<Picked> {
+    pub fn pick(&mut self, heads: &dyn Heads, mask: &mut Vec<u64>) -> Option<Picked> {
         if !self.directory.has_pickable() {
             return None;
         }
-        let slot = self.policy.pick(&self.directory)?;
+        let slot = self.policy.pick(&self.directory, heads)?;
         let group = self.directory.id(slot);
         let sequential = self.directory.is_sequential(slot);
         let pages = self.directory.begin_destage(slot, mask);

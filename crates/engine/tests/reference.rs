@@ -24,6 +24,9 @@ fn name(policy: Policy) -> String {
         Policy::Stow { hysteresis: 128 } => "stow".to_string(),
         Policy::Stow { hysteresis } => format!("stow:hysteresis={hysteresis}"),
         Policy::Seqran => "seqran".to_string(),
+        Policy::Lst => "lst".to_string(),
+        Policy::Stf => "stf".to_string(),
+        Policy::Hybrid { hot } => format!("lrw-lst:hot={hot}"),
     }
 }
 
@@ -38,6 +41,9 @@ fn policies(rng: &mut Rng) -> Vec<Policy> {
         Policy::Stow { hysteresis: 128 },
         Policy::Stow { hysteresis: rng.range(1, 8) },
         Policy::Seqran,
+        Policy::Lst,
+        Policy::Stf,
+        Policy::Hybrid { hot: rng.range(0, 100) },
     ]
 }
 

@@ -103,6 +103,7 @@ fn run(variant: usize, load: f64, scale: f64, seed: u64) -> RunReport {
             full_stripe_share: 0.11,
             mean_distance_pages: if variant == 0 { 2_345_678.0 } else { 310.0 + 120.0 * v },
         },
+        service: None,
         disks: (0..5).map(disk).collect(),
         series: series(variant, load),
         warnings: if over > 2.0 { vec!["had not settled".to_owned()] } else { Vec::new() },

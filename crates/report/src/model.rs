@@ -37,6 +37,9 @@ pub struct RunReport {
     pub occupancy: Occupancy,
     /// What was destaged.
     pub destage: Destage,
+    /// Service and queue times, where the NVS is organised by track.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceTimes>,
     /// One entry a member disk.
     pub disks: Vec<DiskUse>,
     /// Samples at equal intervals over the whole run, warm-up included.
@@ -118,6 +121,22 @@ pub struct Destage {
     pub full_stripe_share: f64,
     /// Mean distance in pages between the starts of consecutive destages.
     pub mean_distance_pages: f64,
+}
+
+/// Where the time of a request went: served by the disk, or in queues. A clean that a write
+/// waited for serves that write.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceTimes {
+    /// Mean service time of all requests, in ms.
+    pub all_ms: f64,
+    /// Of reads.
+    pub reads_ms: f64,
+    /// Of writes.
+    pub writes_ms: f64,
+    /// Mean queue time of reads, in ms.
+    pub reads_queue_ms: f64,
+    /// Of writes.
+    pub writes_queue_ms: f64,
 }
 
 /// What one disk did in the measured window.

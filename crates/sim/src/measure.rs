@@ -3,10 +3,12 @@
 use crate::simulator::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
+use destage_engine::dispatch::Owner;
 use destage_engine::request::Direction;
+use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Destage, DiskUse, Hits, Latency, Occupancy, Responses, RunReport, SCHEMA, Series,
+    Destage, DiskUse, Hits, Latency, Occupancy, Responses, RunReport, SCHEMA, Series, ServiceTimes,
 };
 use hdrhistogram::Histogram;
 
@@ -90,6 +92,10 @@ pub struct Measure {
     writes: Times,
     halves: [(u64, u64); 2],
     disks: Vec<DiskSums>,
+    /// Service time of the host's own reads, and of cleans that writes waited for.
+    read_service_ns: u64,
+    forced_service_ns: u64,
+    is_track: bool,
     before: Counters,
     series: Series,
     sample: Sample,
@@ -134,6 +140,9 @@ impl Measure {
             writes: Times::new(),
             halves: [(0, 0); 2],
             disks: vec![DiskSums::default(); usize::from(config.controller.geometry.disks)],
+            read_service_ns: 0,
+            forced_service_ns: 0,
+            is_track: config.track.is_some(),
             before: Counters::default(),
             series: Series { interval_s: config.interval.as_secs_f64(), ..Series::default() },
             sample: Sample::default(),
@@ -232,9 +241,14 @@ impl Measure {
     }
 
     /// A disk command completed.
-    pub fn disk(&mut self, index: usize, completed: &Completed) {
+    pub fn disk(&mut self, index: usize, completed: &Completed, owner: Owner) {
         if self.start.is_none() {
             return;
+        }
+        match owner {
+            Owner::HostRead(_) => self.read_service_ns += completed.service.total().0,
+            Owner::Destage(FORCED) => self.forced_service_ns += completed.service.total().0,
+            Owner::Destage(_) => {}
         }
         let sums = &mut self.disks[index];
         match completed.op.write {
@@ -289,11 +303,26 @@ impl Measure {
                 max: share(self.occupancy_max as f64),
             },
             destage: destage(&self.before, &outcome.counters),
+            service: self.is_track.then(|| self.service()),
             disks: self.disks.iter().map(|disk| disk_use(disk, window)).collect(),
             series: self.series.clone(),
             digest: format!("{:016x}", outcome.digest),
             events: outcome.counters.events,
             ..RunReport::default()
+        }
+    }
+
+    /// What requests spent being served, and in queues: cleans that a write waited for serve it.
+    fn service(&self) -> ServiceTimes {
+        let [reads, writes] = [&self.reads, &self.writes].map(|times| times.histogram.len() as f64);
+        let mean = |ns: u128, requests: f64| ns as f64 / requests.max(1.0) / 1e6;
+        let [read_ns, forced_ns] = [self.read_service_ns, self.forced_service_ns].map(u128::from);
+        ServiceTimes {
+            all_ms: mean(read_ns + forced_ns, reads + writes),
+            reads_ms: mean(read_ns, reads),
+            writes_ms: mean(forced_ns, writes),
+            reads_queue_ms: mean(self.reads.sum_ns.saturating_sub(read_ns), reads),
+            writes_queue_ms: mean(self.writes.sum_ns.saturating_sub(forced_ns), writes),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::simulator::{SimConfig, Warmup};
 use destage_disk::DiskSpec;
-use destage_engine::array::geometry::{Geometry, LEVELS};
+use destage_engine::array::geometry::{Geometry, LEVELS, Level};
 use destage_engine::controller::Config;
 use destage_engine::destager::{Count, Issue};
 use destage_engine::dispatch::Order;
@@ -10,6 +10,7 @@ use destage_engine::policy;
 use destage_engine::rate;
 use destage_engine::registry::{Param, nearest_first};
 use destage_engine::sequential::DetectorKind;
+use destage_engine::track::{CleanWrites, TrackCache, TrackConfig};
 use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
 use destage_workload::trace::replay::{Pace, ReplayOptions};
 use destage_workload::trace::{Order as TraceOrder, ReadOptions};
@@ -68,6 +69,8 @@ pub const OPTIONS: &[Param] = &[
         "high and low thresholds of the rate, in place of its own",
     ),
     option("nvs", "pages", "32768", "pages, or bytes with K, M, G", "NVS size"),
+    option("group", "-", "stripes", "stripes, track", "unit of destage: track is for one disk"),
+    option("clean", "-", "span", "span, runs", "what a track's destage writes"),
     option("level", "-", "5", "single, 0, 10, 4, 5, 6", "RAID level"),
     option("disks", "disks", "5", "1 to 1024", "member disks"),
     option("disk", "-", "stow-ref", "a name or a .toml file", "disk model"),
@@ -139,6 +142,10 @@ impl RunOptions {
         match OPTIONS.iter().find(|o| o.name == name) {
             Some(option) => {
                 self.values.insert(option.name, value.to_string());
+                if (name, value) == ("group", "track") {
+                    self.values.insert("level", "single".into());
+                    self.values.insert("disks", "1".into());
+                }
                 Ok(())
             }
             None => {
@@ -308,6 +315,40 @@ impl RunOptions {
         geometry.checked().map_err(|error| OptionError::usage(error.to_string()))
     }
 
+    /// The track cache, if the NVS is to be organised by track.
+    fn track(&self, spec: &DiskSpec, config: &Config) -> Result<Option<TrackConfig>, OptionError> {
+        let by_track = self.one_of("group", &[("stripes", false), ("track", true)])?;
+        let clean = [("span", CleanWrites::Span), ("runs", CleanWrites::Runs)];
+        let clean = self.one_of("clean", &clean)?;
+        if !by_track {
+            return Ok(None);
+        }
+        if config.geometry.level != Level::Single {
+            let message = "--group track is for one disk: --level single --disks 1";
+            return Err(OptionError::usage(message.into()));
+        }
+        let zones = destage_disk::zones(spec);
+        let [zone] = zones.as_slice() else {
+            return Err(OptionError::usage(format!(
+                "--group track takes a disk with one zone, as hp97560 and hp-c2200a; {} has {}",
+                self.get("disk"),
+                zones.len()
+            )));
+        };
+        let sector_bytes = u64::from(spec.sector_bytes);
+        let track = TrackConfig {
+            sectors: config.nvs_pages.0 * PAGE_BYTES / sector_bytes,
+            sectors_per_track: u64::from(zone.sectors_per_track),
+            disk_sectors: destage_disk::Disk::new(spec).sectors(),
+            sector_bytes,
+            policy: config.policy.clone(),
+            rate: config.rate.clone(),
+            clean,
+        };
+        TrackCache::new(&track).map_err(OptionError::usage)?;
+        Ok(Some(track))
+    }
+
     fn order(&self) -> Result<Order, OptionError> {
         match self.get("order").split_once(':').unwrap_or((self.get("order"), "8")) {
             ("arrival", "8") => Ok(Order::Arrival),
@@ -364,11 +405,12 @@ impl RunOptions {
     pub fn build(&self) -> Result<SimConfig, OptionError> {
         let disk = self.disk()?;
         let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
-        let controller = self.controller(&disk, geometry)?;
+        let mut controller = self.controller(&disk, geometry)?;
+        let track = self.track(&disk, &controller)?;
         let is_trace = !self.get("trace").is_empty();
         let warmup = match self.get("warmup") {
             "auto" => Warmup::Time(Duration::from_secs(if is_trace { 0 } else { 300 })),
-            "nvs" => Warmup::Destaged(controller.nvs_pages.0),
+            "nvs" => Warmup::Destaged(track.as_ref().map_or(controller.nvs_pages.0, |t| t.sectors)),
             _ => Warmup::Time(self.seconds("warmup")?),
         };
         let measured = match self.get("measure") {
@@ -386,8 +428,22 @@ impl RunOptions {
         }
         let nvs_latency = Duration::from_micros(self.number("nvs-latency", 0..=1_000_000)?);
         // What the controller itself would refuse is refused before anything runs.
-        destage_engine::controller::Controller::new(&controller)
-            .map_err(|error| OptionError::usage(error.to_string()))?;
-        Ok(SimConfig { controller, disk, warmup, measured, interval, nvs_latency, requests_max })
+        if track.is_none() {
+            destage_engine::controller::Controller::new(&controller)
+                .map_err(|error| OptionError::usage(error.to_string()))?;
+        }
+        if let Some(track) = &track {
+            controller.nvs_pages = PageCount(track.sectors);
+        }
+        Ok(SimConfig {
+            controller,
+            track,
+            disk,
+            warmup,
+            measured,
+            interval,
+            nvs_latency,
+            requests_max,
+        })
     }
 }

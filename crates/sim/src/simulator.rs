@@ -1,10 +1,14 @@
 //! One run: virtual clock, next-event loop, digest.
 
+use crate::heads::{DiskHeads, Places};
 use crate::measure::{Measure, Outcome};
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
 use destage_engine::controller::{Action, Config, ConfigError, Controller, Event};
+use destage_engine::counters::Counters;
 use destage_engine::dispatch::{DiskCommand, Owner};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
+use destage_engine::track::TrackConfig;
+use destage_engine::track::controller::TrackController;
 use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
 use destage_report::model::RunReport;
 use destage_workload::source::{Source, SourceError, SourceRequest};
@@ -22,8 +26,10 @@ pub enum Warmup {
 /// What a run needs beside its source.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// The engine's configuration.
+    /// The engine's configuration. Of a track cache only its geometry and NVS size count.
     pub controller: Config,
+    /// The NVS is organised by track; its units are then the disk's sectors, not pages.
+    pub track: Option<TrackConfig>,
     /// Model of every member disk.
     pub disk: DiskSpec,
     /// When measuring begins.
@@ -43,6 +49,8 @@ pub struct SimConfig {
 pub enum SimError {
     /// The configuration makes no controller.
     Config(ConfigError),
+    /// The configuration makes no track cache.
+    Track(String),
     /// The source failed.
     Source(SourceError),
     /// The controller refused a request of the source.
@@ -62,6 +70,7 @@ impl std::fmt::Display for SimError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SimError::Config(error) => error.fmt(f),
+            SimError::Track(error) => f.write_str(error),
             SimError::Source(error) => error.fmt(f),
             SimError::Refused { number, range, error } => write!(
                 f,
@@ -107,7 +116,9 @@ impl Digest {
 
 /// The simulator of one run.
 struct Simulator<'a> {
-    controller: Controller,
+    engine: Engine,
+    /// Sectors in the engine's unit of space.
+    unit_sectors: u64,
     disks: Vec<Disk>,
     /// When each disk's command in service completes.
     completes: Vec<Instant>,
@@ -124,6 +135,45 @@ struct Simulator<'a> {
     in_system: u64,
     measure: Measure,
     digest: Digest,
+}
+
+/// The state machine that the run drives.
+enum Engine {
+    Array(Box<Controller>),
+    Tracks(Box<TrackController>),
+}
+
+impl Engine {
+    fn new(config: &SimConfig) -> Result<Engine, SimError> {
+        Ok(match &config.track {
+            None => Engine::Array(Box::new(Controller::new(&config.controller)?)),
+            Some(track) => {
+                let controller = TrackController::new(track, config.controller.window);
+                Engine::Tracks(Box::new(controller.map_err(SimError::Track)?))
+            }
+        })
+    }
+
+    fn counters(&self) -> &Counters {
+        match self {
+            Engine::Array(controller) => controller.counters(),
+            Engine::Tracks(controller) => controller.counters(),
+        }
+    }
+
+    fn occupancy(&self) -> u64 {
+        match self {
+            Engine::Array(controller) => controller.occupancy().0,
+            Engine::Tracks(controller) => controller.occupancy(),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        match self {
+            Engine::Array(controller) => controller.waiting(),
+            Engine::Tracks(controller) => controller.waiting(),
+        }
+    }
 }
 
 /// What happens next.
@@ -147,7 +197,7 @@ pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport
         return Err(SimError::NoRequests);
     }
     let outcome = Outcome {
-        counters: *simulator.controller.counters(),
+        counters: *simulator.engine.counters(),
         digest: simulator.digest.0,
         target_iops,
         in_system: simulator.in_system,
@@ -161,7 +211,8 @@ impl<'a> Simulator<'a> {
     fn new(config: &SimConfig, source: &'a mut dyn Source) -> Result<Simulator<'a>, SimError> {
         let disks = usize::from(config.controller.geometry.disks);
         Ok(Simulator {
-            controller: Controller::new(&config.controller)?,
+            engine: Engine::new(config)?,
+            unit_sectors: if config.track.is_some() { 1 } else { SECTORS_PER_PAGE },
             disks: (0..disks).map(|_| Disk::new(&config.disk)).collect(),
             completes: vec![Instant::NEVER; disks],
             source,
@@ -181,22 +232,38 @@ impl<'a> Simulator<'a> {
 
     fn run(&mut self) -> Result<(), SimError> {
         while let Some((now, next)) = self.next() {
-            if !self.measure.advance(now, self.controller.counters()) {
+            if !self.measure.advance(now, self.engine.counters()) {
                 break;
             }
             match next {
                 Next::Disk(disk) => self.disk_done(now, disk),
                 Next::Append => {
                     let (_, id) = self.appends.pop_front().expect("an append is under way");
-                    self.controller.step(now, Event::NvsDone(id), &mut self.actions);
+                    self.step(now, Event::NvsDone(id));
                 }
                 Next::Arrival => self.arrive(now)?,
             }
             self.carry_out(now);
-            self.measure.observe(self.controller.occupancy().0, self.controller.waiting() > 0);
+            self.measure.observe(self.engine.occupancy(), self.engine.waiting() > 0);
         }
-        self.measure.close(self.controller.counters());
+        self.measure.close(self.engine.counters());
         Ok(())
+    }
+
+    fn step(&mut self, now: Instant, event: Event) {
+        let (disks, completes) = (&self.disks, &self.completes);
+        let heads = |places| DiskHeads { disks, completes, now, places };
+        let actions = &mut self.actions;
+        match &mut self.engine {
+            Engine::Array(controller) => {
+                let geometry = *controller.geometry();
+                controller.step_with(now, event, &heads(Places::Array(&geometry)), actions);
+            }
+            Engine::Tracks(controller) => {
+                let places = Places::Tracks(controller.sectors_per_track());
+                controller.step_with(now, event, &heads(places), actions);
+            }
+        }
     }
 
     /// The earliest event; at equal times disks come first, then appends, then arrivals.
@@ -239,7 +306,7 @@ impl<'a> Simulator<'a> {
         };
         let id = RequestId(u64::from(index));
         let request = HostRequest { id, direction, range };
-        self.controller.step(now, Event::Host(request), &mut self.actions);
+        self.step(now, Event::Host(request));
         for action in &self.actions {
             if let Action::Reply { result: Err(error), .. } = action {
                 let number = self.issued;
@@ -254,10 +321,10 @@ impl<'a> Simulator<'a> {
         self.completes[index] = Instant::NEVER;
         self.digest.add(now.0);
         self.digest.add(completed.op.lbn);
-        self.measure.disk(index, &completed);
         let owner = owner_of(completed.op.tag);
+        self.measure.disk(index, &completed, owner);
         let event = Event::DiskDone(DiskId(index as u16), owner);
-        self.controller.step(now, event, &mut self.actions);
+        self.step(now, event);
         self.touched.push(index);
     }
 
@@ -268,7 +335,7 @@ impl<'a> Simulator<'a> {
         while index < self.actions.len() {
             match self.actions[index] {
                 Action::NvsAppend { id, .. } if self.nvs_latency == Duration::ZERO => {
-                    self.controller.step(now, Event::NvsDone(id), &mut self.actions);
+                    self.step(now, Event::NvsDone(id));
                 }
                 Action::NvsAppend { id, .. } => {
                     self.appends.push_back((now + self.nvs_latency, id));
@@ -290,8 +357,8 @@ impl<'a> Simulator<'a> {
     fn submit(&mut self, now: Instant, command: &DiskCommand) {
         let disk = usize::from(command.disk.0);
         let op = DiskOp {
-            lbn: command.first * SECTORS_PER_PAGE,
-            sectors: command.pages * SECTORS_PER_PAGE as u32,
+            lbn: command.first * self.unit_sectors,
+            sectors: command.pages * self.unit_sectors as u32,
             write: command.write,
             tag: tag_of(command.owner),
         };

@@ -2,9 +2,11 @@
 
 use crate::options::{OptionError, RunOptions};
 use crate::simulator::SimConfig;
+use destage_engine::request::PageRange;
+use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use destage_workload::generator;
-use destage_workload::source::Source;
-use destage_workload::trace::replay::TraceSource;
+use destage_workload::source::{Source, SourceError, SourceRequest};
+use destage_workload::trace::replay::{ReplayOptions, TraceSource};
 use std::path::Path;
 
 /// Makes the source that the options ask for: a trace or a generated load.
@@ -17,8 +19,15 @@ pub fn make_source(
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let volume_pages = config.controller.geometry.volume_pages().0;
     if !options.get("trace").is_empty() {
-        return trace_source(options, volume_pages);
+        return match &config.track {
+            None => trace_source(options, volume_pages, PAGE_BYTES),
+            Some(track) => trace_source(options, track.disk_sectors, track.sector_bytes),
+        };
     }
+    let volume_pages = match &config.track {
+        None => volume_pages,
+        Some(track) => track.disk_sectors * track.sector_bytes / PAGE_BYTES,
+    };
     let mut text = options.get("workload").to_string();
     if !options.get("iops").is_empty() {
         text.push(if text.contains(':') { ',' } else { ':' });
@@ -27,14 +36,56 @@ pub fn make_source(
     }
     let usage = |error: &dyn std::fmt::Display| OptionError::usage(error.to_string());
     let choice = generator::parse(&text).map_err(|error| usage(&error))?;
-    generator::build(&choice, volume_pages, options.seed()?).map_err(|error| usage(&error))
+    let source = generator::build(&choice, volume_pages, options.seed()?);
+    let source = source.map_err(|error| usage(&error))?;
+    Ok(match &config.track {
+        None => source,
+        Some(track) => {
+            let sectors_per_page = (PAGE_BYTES / track.sector_bytes).max(1);
+            Box::new(InSectors { source, sectors_per_page })
+        }
+    })
+}
+
+/// A load of pages in sectors.
+struct InSectors {
+    source: Box<dyn Source + Send>,
+    sectors_per_page: u64,
+}
+
+impl Source for InSectors {
+    fn next_at(&mut self) -> Option<Instant> {
+        self.source.next_at()
+    }
+
+    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
+        let request = self.source.take(now)?;
+        let PageRange { first, pages } = request.range;
+        let first = Page(first.0 * self.sectors_per_page);
+        let range = PageRange::new(first, pages * self.sectors_per_page as u32);
+        Ok(SourceRequest { range, ..request })
+    }
+
+    fn completed(&mut self, tag: u32, now: Instant) {
+        self.source.completed(tag, now);
+    }
+
+    fn target_iops(&self) -> Option<f64> {
+        self.source.target_iops()
+    }
+
+    fn bound(&self) -> String {
+        self.source.bound()
+    }
 }
 
 fn trace_source(
     options: &RunOptions,
     volume_pages: u64,
+    page_bytes: u64,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let (read, replay) = (options.read_options()?, options.replay_options()?);
+    let replay = ReplayOptions { page_bytes, ..replay };
     let path = Path::new(options.get("trace"));
     let source = TraceSource::open(path, &read, &replay, volume_pages)
         .map_err(|error| OptionError::input(error.to_string()))?;

@@ -6,6 +6,7 @@ mod policies;
 mod policy_trace;
 mod sim;
 mod trace;
+mod track_trace;
 
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -19,6 +20,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("policies", matches)) => Ok(policies::run(matches)),
         Some(("disks", matches)) => disks::run(matches),
         Some(("trace", matches)) => trace::run(matches),
+        Some(("track-trace", matches)) => track_trace::run(matches),
         Some(("policy-trace", matches)) => policy_trace::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");

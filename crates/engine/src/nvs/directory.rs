@@ -286,6 +286,14 @@ impl Directory {
         }
     }
 
+    /// The lowest page number of the group that is held.
+    #[must_use]
+    pub fn first_held(&self, slot: Slot) -> u64 {
+        let words = (0..=self.extra_words).map(|word| self.word(slot, word));
+        let found = words.enumerate().find(|(_, word)| *word != 0);
+        found.map_or(0, |(word, bits)| word as u64 * 64 + u64::from(bits.trailing_zeros()))
+    }
+
     /// How many of the group's pages `bit..bit + length` are held.
     #[must_use]
     pub fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
@@ -373,12 +381,26 @@ impl Directory {
         if entry.pages == 0 {
             let entry = self.in_flight.swap_remove(index);
             self.spare_masks.push(entry.mask);
-            if let Some(slot) = self.find(group) {
-                self.groups[slot.index()].flags &= !BUSY;
-                self.withheld_groups -= u64::from(self.may_pick(slot));
-            }
+            self.no_longer_busy(group);
         }
         pages
+    }
+
+    fn no_longer_busy(&mut self, group: GroupId) {
+        if let Some(slot) = self.find(group) {
+            self.groups[slot.index()].flags &= !BUSY;
+            self.withheld_groups -= u64::from(self.may_pick(slot));
+        }
+    }
+
+    /// Takes a group's pages back from its destage, whose copy is out of date: they are no
+    /// longer in flight. `None` if the group is not in flight. The caller writes them again.
+    pub fn recall(&mut self, group: GroupId) -> Option<Vec<u64>> {
+        let index = self.in_flight.iter().position(|f| f.id == group)?;
+        let entry = self.in_flight.swap_remove(index);
+        self.in_flight_pages -= entry.pages;
+        self.no_longer_busy(group);
+        Some(entry.mask)
     }
 
     /// First and last page of the range that is neither held nor in flight; `None` if all are.

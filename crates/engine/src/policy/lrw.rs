@@ -1,75 +1,29 @@
 //! LRW: the least recently written group.
 
+use super::lists::{Links, List};
 use super::{DestagePolicy, PageWrite, PolicyEntry};
-use crate::bounded::cover;
+use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::Entry;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 
 /// The table entry.
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "lrw",
         summary: "least recently written group first: temporal locality only",
-        source: "WOW (FAST'05) section II-A; docs/simulator.md",
+        source: "WOW (FAST'05) section II-A; LRU in Haining & Long; docs/simulator.md",
         params: &[],
     },
-    make: |_, context| Ok(Box::new(Lrw::new(context.nvs_pages))),
+    make: |_, context| {
+        Ok(Box::new(Lrw { links: Links::new(context.nvs_pages), list: List::EMPTY }))
+    },
 };
 
-const NONE: u32 = u32::MAX;
-
-#[derive(Clone, Copy)]
-struct Links {
-    older: u32,
-    newer: u32,
-}
-
-/// Groups in a list by their last write, 8 bytes a group.
+/// Groups in a list by their last write.
 struct Lrw {
-    links: Vec<Links>,
-    oldest: u32,
-    newest: u32,
-    most: usize,
-}
-
-impl Lrw {
-    fn new(nvs_pages: u64) -> Lrw {
-        Lrw { links: Vec::new(), oldest: NONE, newest: NONE, most: nvs_pages as usize }
-    }
-
-    fn unlink(&mut self, slot: u32) {
-        let Links { older, newer } = self.links[slot as usize];
-        match older {
-            NONE => self.oldest = newer,
-            older => self.links[older as usize].newer = newer,
-        }
-        match newer {
-            NONE => self.newest = older,
-            newer => self.links[newer as usize].older = older,
-        }
-    }
-
-    fn append(&mut self, slot: u32) {
-        self.links[slot as usize] = Links { older: self.newest, newer: NONE };
-        match self.newest {
-            NONE => self.oldest = slot,
-            newest => self.links[newest as usize].newer = slot,
-        }
-        self.newest = slot;
-    }
-
-    fn oldest_that_may_go(&self, directory: &Directory) -> Option<Slot> {
-        let mut at = self.oldest;
-        while at != NONE {
-            if directory.may_pick(Slot(at)) {
-                return Some(Slot(at));
-            }
-            at = self.links[at as usize].newer;
-        }
-        None
-    }
+    links: Links,
+    list: List,
 }
 
 impl DestagePolicy for Lrw {
@@ -78,24 +32,22 @@ impl DestagePolicy for Lrw {
     }
 
     fn on_write(&mut self, write: &PageWrite) {
-        let slot = write.slot.0;
-        if write.created {
-            cover(&mut self.links, slot as usize, Links { older: NONE, newer: NONE }, self.most);
-        } else if self.newest == slot {
-            return;
-        } else {
-            self.unlink(slot);
+        if !write.created {
+            if self.list.is_newest(write.slot) {
+                return;
+            }
+            self.links.unlink(&mut self.list, write.slot);
         }
-        self.append(slot);
+        self.links.append(&mut self.list, write.slot);
     }
 
-    fn pick(&mut self, directory: &Directory) -> Option<Slot> {
-        let slot = self.oldest_that_may_go(directory)?;
-        self.unlink(slot.0);
+    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+        let slot = self.links.oldest_that_may_go(&self.list, directory)?;
+        self.links.unlink(&mut self.list, slot);
         Some(slot)
     }
 
     fn candidate(&self, directory: &Directory) -> Option<Slot> {
-        self.oldest_that_may_go(directory)
+        self.links.oldest_that_may_go(&self.list, directory)
     }
 }

@@ -1,12 +1,17 @@
 //! What to destage: the policy trait and the table of policies. One file a policy.
 
 mod cscan;
+mod hybrid;
+mod lists;
 mod lrw;
+mod lst;
 mod ordered;
 mod scan;
+mod stf;
 mod stow;
 mod wow;
 
+use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Choice, ChoiceError, Entry};
 use crate::units::GroupId;
@@ -48,6 +53,8 @@ pub struct PageWrite {
     pub sequential: bool,
     /// It is the last page of its group.
     pub last_page: bool,
+    /// Pages the group holds, this one among them.
+    pub group_pages: u64,
 }
 
 /// A destage order. It keeps its own state by slot, and hears of every page written and every
@@ -66,8 +73,9 @@ pub trait DestagePolicy: Send {
     fn on_admitted(&mut self, _sequential: bool, _occupancy: u64) {}
 
     /// Chooses a victim; the policy forgets it at once. The directory still holds it. Only
-    /// called while some group may be picked; `None` if the policy found none.
-    fn pick(&mut self, directory: &Directory) -> Option<Slot>;
+    /// called while some group may be picked; `None` if the policy found none. `heads` is what
+    /// the driver knows of the disks' heads at this moment.
+    fn pick(&mut self, directory: &Directory, heads: &dyn Heads) -> Option<Slot>;
 
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
@@ -85,8 +93,16 @@ pub struct PolicyEntry {
 }
 
 /// All destage policies.
-pub const POLICIES: &[PolicyEntry] =
-    &[lrw::ENTRY, cscan::ENTRY, wow::ENTRY, stow::ENTRY, stow::SEQRAN];
+pub const POLICIES: &[PolicyEntry] = &[
+    lrw::ENTRY,
+    cscan::ENTRY,
+    wow::ENTRY,
+    stow::ENTRY,
+    stow::SEQRAN,
+    lst::ENTRY,
+    stf::ENTRY,
+    hybrid::ENTRY,
+];
 
 /// Parses `name:parameters`.
 ///

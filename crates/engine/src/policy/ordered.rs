@@ -80,7 +80,8 @@ impl OrderedGroups {
     }
 
     /// The lowest group not below `from`.
-    fn at_or_after(&self, from: u64) -> Option<GroupId> {
+    #[must_use]
+    pub fn at_or_after(&self, from: u64) -> Option<GroupId> {
         match self {
             OrderedGroups::Sparse(set) => set.range(from..).next().copied().map(GroupId),
             OrderedGroups::Dense(levels) => {
@@ -90,9 +91,31 @@ impl OrderedGroups {
                     let rest = level.get(word)? & (u64::MAX << (at & 63));
                     if rest != 0 {
                         let found = (word as u64) << 6 | u64::from(rest.trailing_zeros());
-                        return Some(GroupId(descend(levels, height, found)));
+                        return Some(GroupId(descend(levels, height, found, u64::trailing_zeros)));
                     }
                     at = (at >> 6) + 1;
+                }
+                None
+            }
+        }
+    }
+
+    /// The highest group not above `from`.
+    #[must_use]
+    pub fn at_or_before(&self, from: u64) -> Option<GroupId> {
+        match self {
+            OrderedGroups::Sparse(set) => set.range(..=from).next_back().copied().map(GroupId),
+            OrderedGroups::Dense(levels) => {
+                let bits = levels[0].len() as u64 * 64;
+                let mut at = from.min(bits - 1);
+                for (height, level) in levels.iter().enumerate() {
+                    let word = (at >> 6) as usize;
+                    let rest = level[word] & (u64::MAX >> (63 - (at & 63)));
+                    if rest != 0 {
+                        let found = (word as u64) << 6 | u64::from(highest(rest));
+                        return Some(GroupId(descend(levels, height, found, highest)));
+                    }
+                    at = (at >> 6).checked_sub(1)?;
                 }
                 None
             }
@@ -106,9 +129,15 @@ impl OrderedGroups {
     }
 }
 
-fn descend(levels: &[Vec<u64>], height: usize, mut at: u64) -> u64 {
+/// Number of the highest bit of a word that is not 0.
+fn highest(word: u64) -> u32 {
+    63 - word.leading_zeros()
+}
+
+/// From a bit at `height` down to a group: the lowest or the highest below it.
+fn descend(levels: &[Vec<u64>], height: usize, mut at: u64, end: fn(u64) -> u32) -> u64 {
     for level in levels[..height].iter().rev() {
-        at = at << 6 | u64::from(level[at as usize].trailing_zeros());
+        at = at << 6 | u64::from(end(level[at as usize]));
     }
     at
 }
@@ -137,6 +166,7 @@ mod tests {
                 tree.insert(group);
             }
             assert_eq!(dense.next(group.0), tree.next(group.0));
+            assert_eq!(dense.at_or_before(group.0), tree.at_or_before(group.0));
         }
         for set in [&mut dense, &mut tree] {
             while let Some(group) = set.next(GROUPS / 2) {

@@ -4,6 +4,7 @@
 use super::scan::Ring;
 use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
 use crate::bounded::cover;
+use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
 use crate::units::GroupId;
@@ -207,7 +208,7 @@ impl DestagePolicy for Stow {
         }
     }
 
-    fn pick(&mut self, directory: &Directory) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
         let current = self.current_queue();
         let (queue, (group, slot)) = match self.take(current, directory) {
             Some(found) => (current, found),

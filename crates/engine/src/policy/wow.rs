@@ -3,6 +3,7 @@
 use super::scan::Ring;
 use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
 use crate::bounded::cover;
+use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
 use alloc::boxed::Box;
@@ -76,7 +77,7 @@ impl DestagePolicy for Wow {
         }
     }
 
-    fn pick(&mut self, directory: &Directory) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
         let laps = u64::from(self.most_count) + 1;
         self.ring.take(directory, laps, &mut self.counter, u8::MAX).map(|(_, slot)| slot)
     }

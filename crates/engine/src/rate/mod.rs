@@ -7,6 +7,7 @@ mod adaptive;
 mod fixed;
 mod linear;
 mod quick;
+mod threshold;
 mod write_behind;
 
 use crate::registry::{Choice, ChoiceError, Entry, Param};
@@ -127,6 +128,8 @@ pub const RATES: &[RateEntry] = &[
     fixed::ENTRY,
     quick::ENTRY,
     write_behind::ENTRY,
+    threshold::SINGLE,
+    threshold::DUAL,
 ];
 
 /// Parses `name:parameters`, such as `linear:90/80`.

@@ -1,6 +1,7 @@
 //! Depths by scheme and occupancy, as docs/simulator.md gives them.
 
 use super::*;
+use alloc::vec::Vec;
 
 fn depth(scheme: &str, occupancy: u64, in_sequence: bool) -> u32 {
     let mut rate = choose(scheme).unwrap().build(1000).unwrap();
@@ -32,6 +33,22 @@ fn fixed_quick_and_write_behind() {
     assert_eq!(depth("fixed:60", 600, false), 20);
     assert_eq!(depth("quick", 0, false), 20);
     assert_eq!(depth("write-behind", 1000, false), 0);
+}
+
+#[test]
+fn single_and_dual_start_above_and_stop_below() {
+    let depths = |scheme: &str, occupancies: &[u64]| -> Vec<u32> {
+        let mut rate = choose(scheme).unwrap().build(1000).unwrap();
+        let view = |occupancy| RateView {
+            occupancy,
+            capacity: 1000,
+            queue_depth: 1,
+            in_sequence: &|| false,
+        };
+        occupancies.iter().map(|o| rate.allowed(&view(*o))).collect()
+    };
+    assert_eq!(depths("single:90", &[900, 901, 900, 899, 900]), [0, 1, 1, 0, 0]);
+    assert_eq!(depths("dual:90/15", &[900, 901, 500, 150, 149, 900]), [0, 1, 1, 1, 0, 0]);
 }
 
 #[test]

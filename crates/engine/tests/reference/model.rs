@@ -16,6 +16,13 @@ pub enum Policy {
     Stow { hysteresis: u64 },
     /// Two rings, the larger is picked from.
     Seqran,
+    /// Most pages; ties to the oldest last write.
+    Lst,
+    /// Nearest to the last pick, ties to the lower: without modelled heads.
+    Stf,
+    /// The most recently written groups are hot, up to so many per cent of the pages; of the
+    /// others the one with the most pages.
+    Hybrid { hot: u64 },
 }
 
 /// What the command line says; thresholds in hundredths of a per cent.
@@ -55,6 +62,7 @@ struct Group {
     last_write: u64,
     bit: u32,
     in_seq: bool,
+    hot: bool,
 }
 
 /// Counts by expected next page, oldest first.
@@ -233,6 +241,7 @@ impl Model {
         let old_bit = self.groups.get(&number).map(|g| g.bit);
         let new_bit = match (self.policy, old_bit) {
             (Policy::Lrw | Policy::Cscan, _) => 0,
+            (Policy::Lst | Policy::Stf | Policy::Hybrid { .. }, _) => 0,
             (Policy::Wow { initial, .. }, None) => initial,
             (Policy::Wow { frequency, .. }, Some(bit)) => {
                 let sets = existed && (hit || !sequential);
@@ -254,11 +263,16 @@ impl Model {
             last_write: 0,
             bit: 0,
             in_seq: sequential,
+            hot: true,
         });
+        group.hot = true;
         group.pages.insert(page);
         self.sizes[usize::from(group.in_seq)] += u64::from(!hit);
         group.last_write = self.clock;
         group.bit = new_bit;
+        if let Policy::Hybrid { hot } = self.policy {
+            self.cool(hot);
+        }
     }
 
     fn decrement(&mut self, hit: bool) {
@@ -302,12 +316,41 @@ impl Model {
             Policy::Lrw => {
                 self.groups.iter().min_by_key(|(_, g)| g.last_write).map(|(number, _)| *number)
             }
+            Policy::Lst => self.largest(|_| true),
+            Policy::Stf => {
+                let last = self.pointers[0];
+                let nearest = self.groups.keys().min_by_key(|n| (n.abs_diff(last), **n)).copied();
+                self.pointers[0] = nearest.unwrap_or(last);
+                nearest
+            }
+            Policy::Hybrid { .. } => self.largest(|g| !g.hot).or_else(|| {
+                self.groups.iter().min_by_key(|(_, g)| g.last_write).map(|(number, _)| *number)
+            }),
             Policy::Cscan | Policy::Wow { .. } => self.scan(|_| true, 0),
             Policy::Stow { .. } => self.pick_stow(),
             Policy::Seqran => {
                 let seq = self.size(true) > self.size(false);
                 self.scan(|g| g.in_seq == seq, usize::from(seq))
             }
+        }
+    }
+
+    fn largest(&self, of: impl Fn(&Group) -> bool) -> Option<u64> {
+        let groups = self.groups.iter().filter(|(_, g)| of(g));
+        let most = groups.min_by_key(|(_, g)| (std::cmp::Reverse(g.pages.len()), g.last_write));
+        most.map(|(number, _)| *number)
+    }
+
+    /// The oldest hot groups turn cold while the hot ones are too many pages.
+    fn cool(&mut self, percent: u64) {
+        loop {
+            let hot = || self.groups.iter().filter(|(_, g)| g.hot);
+            let pages: usize = hot().map(|(_, g)| g.pages.len()).sum();
+            if pages as u64 <= self.config.pages * percent / 100 {
+                return;
+            }
+            let oldest = *hot().min_by_key(|(_, g)| g.last_write).expect("there are some").0;
+            self.groups.get_mut(&oldest).unwrap().hot = false;
         }
     }
 

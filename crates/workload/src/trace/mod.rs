@@ -94,12 +94,17 @@ impl TraceRecord {
     /// The pages touched, the first and one past the last; the same for a request of 0 bytes.
     #[must_use]
     pub const fn pages(&self) -> (u64, u64) {
-        const PAGE_BYTES: u64 = destage_engine::units::PAGE_BYTES;
-        let first = self.offset_bytes / PAGE_BYTES;
+        self.pages_of(destage_engine::units::PAGE_BYTES)
+    }
+
+    /// [`TraceRecord::pages`] where a page is so many bytes.
+    #[must_use]
+    pub const fn pages_of(&self, page_bytes: u64) -> (u64, u64) {
+        let first = self.offset_bytes / page_bytes;
         if self.length_bytes == 0 {
             return (first, first);
         }
-        (first, self.end_bytes().div_ceil(PAGE_BYTES))
+        (first, self.end_bytes().div_ceil(page_bytes))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use destage_engine::request::{Direction, PageRange};
-use destage_engine::units::{Instant, Page};
+use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
 use super::error::{Place, TraceError};
 use super::reader::{ReadOptions, Reader};
@@ -49,6 +49,8 @@ pub struct ReplayOptions {
     pub request_pages_max: Option<u64>,
     /// What an operation that was not recorded does.
     pub unknown: Direction,
+    /// Bytes of a page: 4096, or a disk's sector where the cache is organised by track.
+    pub page_bytes: u64,
 }
 
 impl Default for ReplayOptions {
@@ -61,6 +63,7 @@ impl Default for ReplayOptions {
             wrap: false,
             request_pages_max: None,
             unknown: Direction::Read,
+            page_bytes: PAGE_BYTES,
         }
     }
 }
@@ -108,7 +111,7 @@ impl Layout {
         let mut requests = 0;
         while let Some(record) = reader.next() {
             let record = record?;
-            let (first, end) = record.pages();
+            let (first, end) = record.pages_of(replay.page_bytes);
             check_size(&reader, end - first, replay.request_pages_max)?;
             let device_end = ends.entry(record.device).or_insert((0, reader.place()));
             if end > device_end.0 {
@@ -270,7 +273,7 @@ impl TraceSource {
 
     /// The record as a request on the volume; none if it is not to be replayed.
     fn place(&self, record: &TraceRecord) -> Result<Option<Ahead>, TraceError> {
-        let (first, end) = record.pages();
+        let (first, end) = record.pages_of(self.options.page_bytes);
         let pages = end - first;
         let Some(base) = self.layout.first_page(record.device) else { return Ok(None) };
         if pages == 0 {
