@@ -12,3 +12,4 @@ pub mod measure;
 pub mod options;
 pub mod simulator;
 pub mod sources;
+pub mod validate;
