@@ -296,6 +296,12 @@ impl Disk {
     #[inline]
     fn serve(&mut self, now: Instant, begin: Instant, q: &Queued, approach: Approach) -> Instant {
         let mut transfer_ns = self.media_ns(q, approach);
+        let mut rotation_ns = approach.rotation_ns;
+        if transfer_ns < q.media_ns {
+            // Read on arrival: nothing is waited for.
+            transfer_ns += u64::from(rotation_ns);
+            rotation_ns = 0;
+        }
         if !q.op.write {
             transfer_ns = self.model.bus.read_ns(q.op.sectors, transfer_ns, q.tail);
         }
@@ -304,7 +310,7 @@ impl Disk {
         let service = Service {
             overhead: begin.since(now) + Duration(u64::from(overhead_ns)),
             seek: Duration(u64::from(approach.seek_ns)),
-            rotation: Duration(u64::from(approach.rotation_ns)),
+            rotation: Duration(u64::from(rotation_ns)),
             transfer: Duration(transfer_ns),
         };
         self.head = Head { place: q.end, next_lbn: q.end_lbn(), write: q.op.write };

@@ -6,6 +6,7 @@ mod policies;
 mod policy_trace;
 mod sim;
 mod trace;
+mod validate;
 
 use crate::failure::Failure;
 use clap::ArgMatches;
