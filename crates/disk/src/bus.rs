@@ -69,10 +69,23 @@ impl Bus {
     /// takes `media_ns`, and the sectors on the last track, with their time, are `tail`. What lies
     /// on the tracks before crosses the bus while the heads move on.
     #[inline]
-    pub(crate) fn read_ns(&self, sectors: u32, media_ns: u64, tail: (u32, u64)) -> u64 {
+    pub(crate) fn read_ns(&self, sectors: u32, media_ns: u64, tail: (u32, u32)) -> u64 {
         let all_ns = share(self.read_fraction, sectors);
-        let Some(detail) = self.detail else { return media_ns.max(all_ns) };
-        let (tail_sectors, tail_ns) = (tail.0, tail.1.min(media_ns));
+        match self.detail {
+            None => media_ns.max(all_ns),
+            Some(detail) => self.detailed_read_ns(detail, all_ns, media_ns, tail),
+        }
+    }
+
+    #[inline(never)]
+    fn detailed_read_ns(
+        &self,
+        detail: Detail,
+        all_ns: u64,
+        media_ns: u64,
+        tail: (u32, u32),
+    ) -> u64 {
+        let (tail_sectors, tail_ns) = (tail.0, u64::from(tail.1).min(media_ns));
         let first_ns = tail_ns / u64::from(tail_sectors.max(1));
         let started = |of_ns: u64| first_ns.max((of_ns * detail.start_share) >> 16);
         let tail_begin_ns = media_ns - tail_ns;

@@ -66,8 +66,9 @@ pub(crate) struct Queued {
     head: u32,
     /// Angle of its first sector.
     target_ns: u32,
-    /// Overhead it pays in any case, after a read and after a write.
-    fixed_ns: [u32; 2],
+    /// Overhead it pays after a read, and what a write before it adds (wrapping).
+    fixed_ns: u32,
+    after_write_ns: u32,
     /// Of which for coming to an idle disk.
     idle_ns: u32,
     /// What settling adds to moving the heads.
@@ -76,10 +77,8 @@ pub(crate) struct Queued {
     hold_ns: u32,
     /// From its first sector to its last.
     media_ns: u64,
-    /// All on one track.
-    in_track: bool,
     /// The part of it on its last track: sectors, and from their first to their last.
-    tail: (u32, u64),
+    tail: (u32, u32),
     end: Place,
 }
 
@@ -182,29 +181,29 @@ impl Disk {
         let place = zone.place(op.lbn);
         let in_track = u64::from(place.sector) + u64::from(op.sectors) <= zone.track.value;
         let (media_ns, end, tail) = if zone.plain && in_track && end_lbn <= zone.end_lbn {
-            let media_ns = u64::from(zone.pass_ns(place.slot, op.sectors));
-            (media_ns, place, (op.sectors, media_ns))
+            let media_ns = zone.pass_ns(place.slot, op.sectors);
+            (u64::from(media_ns), place, (op.sectors, media_ns))
         } else {
             let last = model.stream(op.lbn, u64::from(op.sectors)).last();
             last.map_or((0, place, (0, 0)), |stretch| {
-                let tail = (stretch.sectors, stretch.end_ns - stretch.begin_ns);
+                let tail = (stretch.sectors, (stretch.end_ns - stretch.begin_ns) as u32);
                 (stretch.end_ns, stretch.place, tail)
             })
         };
         let idle_ns = if self.outstanding() == 0 { model.idle_ns } else { 0 };
-        let fixed_ns = model.costs.miss_ns[usize::from(op.write)].map(|ns| ns + idle_ns);
+        let [after_read_ns, after_write_ns] = model.costs.miss_ns[usize::from(op.write)];
         let hold_ns = if op.write { model.bus.hold_ns(op.sectors, media_ns) } else { 0 };
         Queued {
             op,
             cylinder: place.cylinder,
             head: place.head,
             target_ns: zone.angle(place.slot),
-            fixed_ns,
+            fixed_ns: after_read_ns + idle_ns,
+            after_write_ns: after_write_ns.wrapping_sub(after_read_ns),
             idle_ns,
             settle_ns: if op.write { model.write_settle_ns } else { 0 },
             hold_ns,
             media_ns,
-            in_track,
             tail,
             end,
         }
@@ -324,7 +323,7 @@ impl Disk {
     /// a revolution ends with that: its first sector may then not be the first read.
     #[inline]
     fn media_ns(&self, q: &Queued, approach: Approach) -> u64 {
-        if !self.model.read_on_arrival || q.op.write || !q.in_track {
+        if !self.model.read_on_arrival || q.op.write || q.tail.0 < q.op.sectors {
             return q.media_ns;
         }
         let revolution_ns = u64::from(self.model.revolution.ns);
@@ -378,9 +377,12 @@ impl Disk {
     fn approach(&self, angle: u32, queued: &Queued) -> Approach {
         let model = &*self.model;
         let continues = self.continues(queued);
-        let fixed_ns = queued.fixed_ns[usize::from(self.after_write)];
+        // Sums instead of choices: this is the scheduler's inner loop.
+        let after_write_ns =
+            queued.after_write_ns & 0_u32.wrapping_sub(u32::from(self.after_write));
+        let fixed_ns = queued.fixed_ns.wrapping_add(after_write_ns);
         let overhead_ns = fixed_ns + if continues { 0 } else { model.per_command_ns };
-        let jog_ns = if queued.op.write == self.head.write { 0 } else { model.jog_ns };
+        let jog_ns = model.jog_ns * u32::from(queued.op.write != self.head.write);
         let moved_ns = model.move_ns(self.head.place, queued.cylinder, queued.head).max(jog_ns);
         let settles = (moved_ns > 0) & !continues;
         let seek_ns = moved_ns.saturating_add_signed(if settles { queued.settle_ns } else { 0 });

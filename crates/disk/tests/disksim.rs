@@ -216,6 +216,7 @@ fn by_hand(converted: &mut DiskSpec, built_in: &DiskSpec) {
         converted.bus = built_in.bus;
     }
     converted.jog_ms = built_in.jog_ms;
+    converted.source.clone_from(&built_in.source);
     if let (Some(ahead), Some(built_in)) = (&mut converted.read_ahead, built_in.read_ahead) {
         ahead.until = built_in.until;
         ahead.keeps_before = built_in.keeps_before;
