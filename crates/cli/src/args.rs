@@ -226,6 +226,7 @@ fn disks() -> Command {
                         .help("Draw seek curve and zones to FILE (.svg or .png)"),
                 ),
         )
+        .subcommand(disks_validate())
         .subcommand(
             Command::new("convert")
                 .about("Convert DiskSim parameter files into a disk spec")
@@ -249,6 +250,48 @@ fn disks() -> Command {
                         .help("Write there instead of to standard output"),
                 ),
         )
+}
+
+fn disks_validate() -> Command {
+    Command::new("validate")
+        .about("Hold a disk model against a trace of measured service times")
+        .after_help(
+            "Requests of a validation trace are issued one at a time, each as long after the one \
+             before as the host thought; those of other traces at their recorded start of \
+             service. rms is the root mean square of the horizontal distance between the two \
+             distributions of response time, demerit is rms over the measured mean.\n\
+             Example: destage disks validate cheetah9lp cheetah9LP.trace.gz --plot c.svg",
+        )
+        .arg(Arg::new("spec").value_name("SPEC").required(true).help("A name or .toml file"))
+        .arg(
+            Arg::new("trace")
+                .value_name("TRACE")
+                .required(true)
+                .help("Trace with service times (validation or srt); gzip, zstd, xz or plain"),
+        )
+        .arg(
+            Arg::new("device")
+                .long("device")
+                .value_name("N")
+                .default_value("0")
+                .value_parser(clap::value_parser!(u32))
+                .help("Device of the trace"),
+        )
+        .arg(
+            Arg::new("pace")
+                .long("pace")
+                .value_name("HOW")
+                .default_value("auto")
+                .value_parser(["auto", "closed", "recorded"])
+                .help("When requests are issued; auto: closed for a validation trace"),
+        )
+        .arg(
+            Arg::new("plot")
+                .long("plot")
+                .value_name("FILE")
+                .help("Draw both distributions to FILE (.svg or .png)"),
+        )
+        .arg(format_arg())
 }
 
 /// What names a trace to read.

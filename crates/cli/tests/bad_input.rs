@@ -129,6 +129,38 @@ fn an_unwritable_output_fails_before_the_work_and_leaves_nothing() {
 }
 
 #[test]
+fn traces_that_cannot_validate_a_disk_say_why() {
+    let folder = TempDir::new().expect("a folder");
+    let fails_for = |disk: &str, name: &str, bytes: &[u8]| {
+        fails(1, &["disks", "validate", disk, &file(&folder, name, bytes)])
+    };
+    let good = b"R x 8 8 5000 1000\nW x 64 8 5000 1000\n";
+    let error = fails_for("cheetah9lp", "fin.spc", b"0,20,4096,W,0.5\n0,40,4096,W,0.6\n");
+    assert!(error.contains("fin.spc") && error.contains("no measured service times"), "{error}");
+    assert!(fails_for("cheetah9lp", "empty", b"").contains("empty"));
+    let beyond = b"R x 8 8 5000 1000\nR x 999999999 8 5000 1000\n";
+    let error = fails_for("cheetah9lp", "beyond", beyond);
+    assert!(error.contains("line 2") && error.contains("cheetah9lp has"), "{error}");
+    let error = fails_for("cheetah9lp", "cut", b"R x 8 8 5000 1000\nR x 8\n");
+    assert!(error.contains("line 2"), "{error}");
+    assert!(fails_for("cheetah", "good", good).contains("cheetah9lp"));
+    let path = file(&folder, "good", good);
+    let validate = ["disks", "validate", "cheetah9lp", &path];
+    let error = fails(1, &[&validate[..], &["--device", "3"]].concat());
+    assert!(error.contains("no requests of device 3; there are [0]"), "{error}");
+    assert!(fails(2, &[&validate[..], &["--plot", "x.pdf"]].concat()).contains(".svg"));
+    fails(1, &["disks", "validate", "cheetah9lp", "/nowhere"]);
+    let plot = folder.path().join("c.svg");
+    let plot = plot.to_str().expect("text");
+    let text = succeeds(&[&validate[..], &["--plot", plot, "--format", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(report["kinds"][0]["number"].as_u64(), Some(2), "{text}");
+    assert_eq!(report["tenths"].as_array().map(Vec::len), Some(10));
+    let drawn = std::fs::read_to_string(plot).expect("drawn");
+    assert!(drawn.contains("response time (ms)") && drawn.contains("measured"));
+}
+
+#[test]
 fn arguments_that_clap_refuses_exit_2() {
     for words in [&["sim", "--no-such"][..], &["nothing"], &["trace", "info"]] {
         assert_eq!(destage(words).status.code(), Some(2), "{words:?}");

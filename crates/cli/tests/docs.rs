@@ -21,6 +21,7 @@ fn every_command_has_help_with_an_example() {
         &["disks"],
         &["disks", "show"],
         &["disks", "convert"],
+        &["disks", "validate"],
         &["trace", "info"],
         &["trace", "head"],
         &["trace", "convert"],

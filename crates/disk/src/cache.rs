@@ -63,6 +63,8 @@ pub(crate) struct Cache {
     segments: Vec<Extent>,
     ahead: Option<Ahead>,
     dirty: Vec<Dirty>,
+    /// One past the last sector of the last write.
+    last_write_end: Option<u64>,
     /// When the medium is done with the last command or background write.
     medium_free: Instant,
 }
@@ -79,6 +81,7 @@ impl Cache {
             segments: Vec::new(),
             ahead: None,
             dirty: Vec::new(),
+            last_write_end: None,
             medium_free: Instant::ZERO,
         })
     }
@@ -131,7 +134,10 @@ impl Cache {
     /// Whether the buffer can serve a command without the heads being sent for it.
     pub(crate) fn serves(&self, model: &DiskModel, op: &DiskOp, now: Instant) -> bool {
         if op.write {
-            return self.write.is_some_and(|w| op.sectors <= w.capacity_sectors);
+            let appends = self.last_write_end == Some(op.lbn);
+            return self
+                .write
+                .is_some_and(|w| op.sectors <= w.capacity_sectors && (appends || !w.appends_only));
         }
         let wanted = Extent::of(op);
         self.dirty.iter().any(|d| d.extent.holds(wanted))
@@ -150,6 +156,12 @@ impl Cache {
         fits && begun && (wanted.end <= ahead.limit || streaming())
     }
 
+    /// First address of a read that no segment holds, if one holds its front; else its first.
+    pub(crate) fn held_front(&self, op: &DiskOp) -> u64 {
+        let holds = |s: &&Extent| !op.write && s.first <= op.lbn && op.lbn < s.end;
+        self.segments.iter().rfind(holds).map_or(op.lbn, |s| s.end.min(Extent::of(op).end - 1))
+    }
+
     /// Serves a command that [`Cache::serves`] accepted; `ready` is the time after overhead.
     pub(crate) fn serve(
         &mut self,
@@ -158,8 +170,9 @@ impl Cache {
         op: &DiskOp,
         ready: Instant,
     ) -> Instant {
-        let bus = Duration(model.bus_ns(op.sectors));
+        let bus = Duration(model.bus.ns(op.sectors, op.write));
         if op.write {
+            self.last_write_end = Some(Extent::of(op).end);
             self.accept(model, head, op, ready) + bus
         } else {
             self.hit(model, op, ready, bus)
@@ -190,7 +203,7 @@ impl Cache {
             }
         }
         self.dirty.retain(|d| !extent.holds(d.extent));
-        self.dirty.push(Dirty { extent, since: at + Duration(model.bus_ns(op.sectors)) });
+        self.dirty.push(Dirty { extent, since: at + Duration(model.bus.ns(op.sectors, true)) });
         at
     }
 
@@ -218,22 +231,34 @@ impl Cache {
             if index != newest {
                 self.ahead = None;
             }
+            self.drop_read(wanted.end);
             return done;
         }
         let Some(mut ahead) = self.ahead else { return done };
         let read = self.read.expect("read-ahead needs its spec");
-        let limit = (wanted.end + u64::from(read.ahead_sectors)).min(model.sectors);
+        let limit = model.ahead_limit(wanted.end, u64::from(read.ahead_sectors), read.until);
         let reached = self.reached(model, ahead, ready);
         if reached >= ahead.limit && limit > ahead.limit {
             ahead = self.resume(model, ahead, ready);
         }
         ahead.limit = ahead.limit.max(limit);
         if wanted.end > ahead.from {
-            done = done.max(ahead.begin + self.passed_after(model, ahead, wanted.end));
+            let follow = Duration(model.bus.follow_ns());
+            done = done.max(ahead.begin + self.passed_after(model, ahead, wanted.end) + follow);
         }
         self.ahead = Some(ahead);
         self.trim(wanted.end.max(reached), read);
+        self.drop_read(wanted.end);
         done
+    }
+
+    /// Forgets what went to the host, up to an address, where the drive does.
+    fn drop_read(&mut self, end: u64) {
+        if let (Some(segment), true) =
+            (self.segments.last_mut(), self.read.is_some_and(|r| r.drops_read))
+        {
+            segment.first = segment.first.max(end.min(segment.end));
+        }
     }
 
     /// The read-ahead going on from where it stopped at its limit.
@@ -312,11 +337,13 @@ impl Cache {
         begin
     }
 
-    /// Notes a command that the medium serves: its last sector passes at `media_done`.
+    /// Notes a command that the medium serves: its last sector passes at `media_done`, after
+    /// `before` sectors that precede its first have passed.
     pub(crate) fn on_media(
         &mut self,
         model: &DiskModel,
         op: &DiskOp,
+        before: u64,
         media_done: Instant,
         done: Instant,
     ) {
@@ -325,20 +352,25 @@ impl Cache {
         if op.write {
             self.segments.retain(|s| !s.overlaps(extent));
             self.drop_dirty(extent);
+            self.last_write_end = Some(extent.end);
             return;
         }
         let Some(read) = self.read else { return };
         let stream = self.segments.iter().position(|s| s.touches(extent) && s.end <= extent.end);
         let mut segment = extent;
+        if read.keeps_before {
+            segment.first -= before;
+        }
         if let Some(index) = stream {
-            segment.first = self.segments.remove(index).first.min(extent.first);
+            segment.first = self.segments.remove(index).first.min(segment.first);
         } else if self.segments.len() >= read.segments as usize {
             self.segments.remove(0);
         }
         self.segments.push(segment);
         self.trim(extent.end, read);
+        self.drop_read(extent.end);
         let room = u64::from(read.ahead_sectors.min(read.segment_sectors));
-        let limit = (extent.end + room).min(model.sectors);
+        let limit = model.ahead_limit(extent.end, room, read.until);
         self.ahead = Some(Ahead { begin: media_done, from: extent.end, limit });
     }
 

@@ -66,14 +66,19 @@ pub(crate) struct Queued {
     head: u32,
     /// Angle of its first sector.
     target_ns: u32,
-    /// Overhead it pays in any case.
-    pub(crate) fixed_ns: u32,
+    /// Overhead it pays after a read, and what a write before it adds (wrapping).
+    fixed_ns: u32,
+    after_write_ns: u32,
+    /// Of which for coming to an idle disk.
+    idle_ns: u32,
     /// What settling adds to moving the heads.
     settle_ns: i32,
     /// Least time from overhead to first sector that lets a slow bus keep up with a write.
     hold_ns: u32,
     /// From its first sector to its last.
     media_ns: u64,
+    /// The part of it on its last track: sectors, and from their first to their last.
+    tail: (u32, u32),
     end: Place,
 }
 
@@ -123,6 +128,8 @@ pub struct Disk {
     waiting: VecDeque<Queued>,
     in_service: Option<InService>,
     head: Head,
+    /// The last command wrote.
+    after_write: bool,
     cache: Option<Box<Cache>>,
 }
 
@@ -143,6 +150,7 @@ impl Disk {
             waiting: VecDeque::new(),
             in_service: None,
             head: Head { place, next_lbn: u64::MAX, write: false },
+            after_write: false,
             cache: Cache::new(spec).map(Box::new),
             model,
         }
@@ -155,42 +163,49 @@ impl Disk {
     #[inline]
     pub fn submit(&mut self, now: Instant, op: DiskOp) {
         let _ = now;
+        let queued = self.prepare(op);
+        if self.window.len() < self.model.window {
+            self.window.push(queued);
+        } else {
+            self.waiting.push_back(queued);
+        }
+    }
+
+    /// What choosing and serving a command needs.
+    #[inline]
+    fn prepare(&self, op: DiskOp) -> Queued {
         let model = &*self.model;
         let end_lbn = op.lbn.saturating_add(u64::from(op.sectors));
         assert!(op.sectors > 0 && end_lbn <= model.sectors, "bad range: {op:?}");
         let zone = &model.zones[model.zone_of(op.lbn)];
         let place = zone.place(op.lbn);
         let in_track = u64::from(place.sector) + u64::from(op.sectors) <= zone.track.value;
-        let (media_ns, end) = if zone.plain && in_track && end_lbn <= zone.end_lbn {
-            (u64::from(zone.pass_ns(place.slot, op.sectors)), place)
+        let (media_ns, end, tail) = if zone.plain && in_track && end_lbn <= zone.end_lbn {
+            let media_ns = zone.pass_ns(place.slot, op.sectors);
+            (u64::from(media_ns), place, (op.sectors, media_ns))
         } else {
             let last = model.stream(op.lbn, u64::from(op.sectors)).last();
-            last.map_or((0, place), |stretch| (stretch.end_ns, stretch.place))
+            last.map_or((0, place, (0, 0)), |stretch| {
+                let tail = (stretch.sectors, (stretch.end_ns - stretch.begin_ns) as u32);
+                (stretch.end_ns, stretch.place, tail)
+            })
         };
-        let mut fixed_ns = model.fixed_ns[usize::from(op.write)];
-        if self.outstanding() == 0 {
-            fixed_ns += model.idle_ns;
-        }
-        let mut hold_ns = 0;
-        if op.write && model.bus_fraction != 0 {
-            let behind = model.bus_ns(op.sectors).saturating_sub(media_ns);
-            hold_ns = u32::try_from(behind).unwrap_or(u32::MAX).min(1_000_000_000);
-        }
-        let queued = Queued {
+        let idle_ns = if self.outstanding() == 0 { model.idle_ns } else { 0 };
+        let [after_read_ns, after_write_ns] = model.costs.miss_ns[usize::from(op.write)];
+        let hold_ns = if op.write { model.bus.hold_ns(op.sectors, media_ns) } else { 0 };
+        Queued {
             op,
             cylinder: place.cylinder,
             head: place.head,
             target_ns: zone.angle(place.slot),
-            fixed_ns,
+            fixed_ns: after_read_ns + idle_ns,
+            after_write_ns: after_write_ns.wrapping_sub(after_read_ns),
+            idle_ns,
             settle_ns: if op.write { model.write_settle_ns } else { 0 },
             hold_ns,
             media_ns,
+            tail,
             end,
-        };
-        if self.window.len() < model.window {
-            self.window.push(queued);
-        } else {
-            self.waiting.push_back(queued);
         }
     }
 
@@ -217,16 +232,21 @@ impl Disk {
         let hit = (0..seen).find(|&i| cache.serves(&self.model, &self.window[i].op, now));
         let done = if let Some(index) = hit {
             let queued = self.take(index);
-            let overhead_ns = queued.fixed_ns + self.command_ns(&queued);
+            let write = usize::from(queued.op.write);
+            let hit_ns = self.model.costs.hit_ns[write][usize::from(self.after_write)];
+            let overhead_ns = queued.idle_ns + hit_ns + self.command_ns(&queued);
             let ready = now + Duration(u64::from(overhead_ns));
-            let done = cache.serve(&self.model, &mut self.head, &queued.op, ready);
+            let transferred = cache.serve(&self.model, &mut self.head, &queued.op, ready);
             self.head.next_lbn = queued.end_lbn();
             self.head.write = queued.op.write;
+            self.after_write = queued.op.write;
+            let done_ns = self.model.costs.done_ns[write];
             let service = Service {
-                overhead: Duration(u64::from(overhead_ns)),
-                transfer: done.since(ready),
+                overhead: Duration(u64::from(overhead_ns + done_ns)),
+                transfer: transferred.since(ready),
                 ..Service::default()
             };
+            let done = now + service.total();
             let completed = Completed { op: queued.op, service, cache_hit: true };
             self.in_service = Some(InService { completed, done });
             done
@@ -234,26 +254,62 @@ impl Disk {
             let begin = cache.release_medium(&self.model, &mut self.head, now);
             let (index, approach) = self.choose(begin);
             let queued = self.take(index);
-            let done = self.serve(now, begin, &queued, approach);
-            let media_done = begin + Duration(u64::from(approach.total_ns()) + queued.media_ns);
-            cache.on_media(&self.model, &queued.op, media_done, done);
-            done
+            self.serve_past(&mut cache, now, begin, &queued, approach)
         };
         self.cache = Some(cache);
+        done
+    }
+
+    /// With a cache: serves a command from the medium, but for what the buffer holds of its front.
+    fn serve_past(
+        &mut self,
+        cache: &mut Cache,
+        now: Instant,
+        begin: Instant,
+        queued: &Queued,
+        approach: Approach,
+    ) -> Instant {
+        let from = cache.held_front(&queued.op);
+        let (mut rest, mut approach) = (*queued, approach);
+        if from > queued.op.lbn {
+            let sectors = (queued.end_lbn() - from) as u32;
+            rest = self.prepare(DiskOp { lbn: from, sectors, ..queued.op });
+            rest.fixed_ns = queued.fixed_ns;
+            approach = self.approach(self.model.revolution.angle(begin.0), &rest);
+        }
+        let done = self.serve(now, begin, &rest, approach);
+        let media_ns = self.media_ns(&rest, approach);
+        let media_done = begin + Duration(u64::from(approach.total_ns()) + media_ns);
+        let before = match from == queued.op.lbn {
+            true => self.model.passed_before(from, approach.rotation_ns),
+            false => 0,
+        };
+        cache.on_media(&self.model, &queued.op, before, media_done, done);
+        if let Some(in_service) = &mut self.in_service {
+            in_service.completed.op = queued.op;
+        }
         done
     }
 
     /// Puts a command into service whose mechanics begin at `begin`.
     #[inline]
     fn serve(&mut self, now: Instant, begin: Instant, q: &Queued, approach: Approach) -> Instant {
-        let mut transfer_ns = q.media_ns;
-        if !q.op.write && self.model.bus_fraction != 0 {
-            transfer_ns = transfer_ns.max(self.model.bus_ns(q.op.sectors));
+        let mut transfer_ns = self.media_ns(q, approach);
+        let mut rotation_ns = approach.rotation_ns;
+        if transfer_ns < q.media_ns {
+            // Read on arrival: nothing is waited for.
+            transfer_ns += u64::from(rotation_ns);
+            rotation_ns = 0;
         }
+        if !q.op.write {
+            transfer_ns = self.model.bus.read_ns(q.op.sectors, transfer_ns, q.tail);
+        }
+        self.after_write = q.op.write;
+        let overhead_ns = approach.overhead_ns + self.model.costs.done_ns[usize::from(q.op.write)];
         let service = Service {
-            overhead: begin.since(now) + Duration(u64::from(approach.overhead_ns)),
+            overhead: begin.since(now) + Duration(u64::from(overhead_ns)),
             seek: Duration(u64::from(approach.seek_ns)),
-            rotation: Duration(u64::from(approach.rotation_ns)),
+            rotation: Duration(u64::from(rotation_ns)),
             transfer: Duration(transfer_ns),
         };
         self.head = Head { place: q.end, next_lbn: q.end_lbn(), write: q.op.write };
@@ -261,6 +317,17 @@ impl Disk {
         let completed = Completed { op: q.op, service, cache_hit: false };
         self.in_service = Some(InService { completed, done });
         done
+    }
+
+    /// From a command's first sector to its last. A read on arrival whose sectors all pass within
+    /// a revolution ends with that: its first sector may then not be the first read.
+    #[inline]
+    fn media_ns(&self, q: &Queued, approach: Approach) -> u64 {
+        if !self.model.read_on_arrival || q.op.write || q.tail.0 < q.op.sectors {
+            return q.media_ns;
+        }
+        let revolution_ns = u64::from(self.model.revolution.ns);
+        q.media_ns.min(revolution_ns.saturating_sub(u64::from(approach.rotation_ns)))
     }
 
     /// The scheduler's choice, as an index into the window.
@@ -310,8 +377,13 @@ impl Disk {
     fn approach(&self, angle: u32, queued: &Queued) -> Approach {
         let model = &*self.model;
         let continues = self.continues(queued);
-        let overhead_ns = queued.fixed_ns + if continues { 0 } else { model.per_command_ns };
-        let moved_ns = model.move_ns(self.head.place, queued.cylinder, queued.head);
+        // Sums instead of choices: this is the scheduler's inner loop.
+        let after_write_ns =
+            queued.after_write_ns & 0_u32.wrapping_sub(u32::from(self.after_write));
+        let fixed_ns = queued.fixed_ns.wrapping_add(after_write_ns);
+        let overhead_ns = fixed_ns + if continues { 0 } else { model.per_command_ns };
+        let jog_ns = model.jog_ns * u32::from(queued.op.write != self.head.write);
+        let moved_ns = model.move_ns(self.head.place, queued.cylinder, queued.head).max(jog_ns);
         let settles = (moved_ns > 0) & !continues;
         let seek_ns = moved_ns.saturating_add_signed(if settles { queued.settle_ns } else { 0 });
         let ready_ns = seek_ns.max(queued.hold_ns);
@@ -435,11 +507,19 @@ impl Disk {
 }
 
 impl DiskModel {
+    /// Sectors right before an address, on its track, that pass while the head waits for it.
+    pub(crate) fn passed_before(&self, lbn: u64, wait_ns: u32) -> u64 {
+        let zone = &self.zones[self.zone_of(lbn)];
+        let passed = u64::from(wait_ns) * zone.track.value / u64::from(self.revolution.ns);
+        passed.min(u64::from(zone.place(lbn).sector)).min(lbn - zone.first_lbn)
+    }
+
     /// Seek and rotation from the head's place to a sector.
     pub(crate) fn position(&self, head: &Head, angle: u32, lbn: u64, write: bool) -> Approach {
         let zone = &self.zones[self.zone_of(lbn)];
         let place = zone.place(lbn);
-        let mut seek_ns = self.move_ns(head.place, place.cylinder, place.head);
+        let jog_ns = if write == head.write { 0 } else { self.jog_ns };
+        let mut seek_ns = self.move_ns(head.place, place.cylinder, place.head).max(jog_ns);
         let continues = lbn == head.next_lbn && write == head.write;
         if write && seek_ns > 0 && !continues {
             seek_ns = seek_ns.saturating_add_signed(self.write_settle_ns);

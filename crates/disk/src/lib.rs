@@ -6,6 +6,7 @@
 //! its completion time has come. All times are integer nanoseconds, so the same calls give the
 //! same times on every machine.
 
+mod bus;
 mod cache;
 mod disk;
 mod figures;
@@ -23,6 +24,7 @@ pub use figures::{Figures, ZoneRate};
 pub use model::{DiskModel, ZoneInfo, seek_curve, zones};
 pub use registry::{find, registry};
 pub use spec::{
-    DiskSpec, HostSpec, Issue, LinearZones, Overhead, ReadAhead, Scheduler, Seek, SeekFit,
-    SeekFormula, SeekTable, SparesPer, SpecError, TrackOrder, WriteBack, ZoneSpec, Zones,
+    AheadUntil, BusSpec, DiskSpec, HitOverhead, HostSpec, Issue, LinearZones, Overhead, ReadAhead,
+    Scheduler, Seek, SeekFit, SeekFormula, SeekTable, SparesPer, SpecError, StartOf, TrackOrder,
+    WriteBack, ZoneSpec, Zones,
 };

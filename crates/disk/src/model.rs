@@ -4,9 +4,12 @@
 
 use std::sync::Arc;
 
+use crate::bus::Bus;
 use crate::geometry::{Divisor, Place, Revolution, Slip, Zone};
 use crate::seek::{ns, table_ns};
-use crate::spec::{DiskSpec, Scheduler, SparesPer, TrackOrder, ZoneSpec, Zones};
+use crate::spec::{
+    AheadUntil, DiskSpec, HitOverhead, Overhead, Scheduler, SparesPer, TrackOrder, ZoneSpec, Zones,
+};
 
 /// Zones are found through a table with this many entries.
 const COARSE_ENTRIES: u64 = 1024;
@@ -19,18 +22,53 @@ pub struct DiskModel {
     pub(crate) seek_ns: Vec<u32>,
     pub(crate) head_switch_ns: u32,
     pub(crate) write_settle_ns: i32,
+    pub(crate) jog_ns: u32,
     pub(crate) sectors: u64,
     pub(crate) sector_bytes: u32,
     pub(crate) window: usize,
     pub(crate) scheduler: Scheduler,
     pub(crate) idle_ns: u32,
     pub(crate) per_command_ns: u32,
-    /// Overhead of reads and of writes.
-    pub(crate) fixed_ns: [u32; 2],
-    /// ns a sector takes on the bus, in 2^-32 ns; 0 if the bus takes no time.
-    pub(crate) bus_fraction: u64,
+    pub(crate) costs: Costs,
+    pub(crate) bus: Bus,
+    pub(crate) read_on_arrival: bool,
     coarse: Vec<u16>,
     coarse_shift: u32,
+}
+
+/// Overheads in ns; first index: 0 for a read, 1 for a write; second: what came before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Costs {
+    /// Of commands that the medium serves.
+    pub(crate) miss_ns: [[u32; 2]; 2],
+    /// Of commands that the buffer serves.
+    pub(crate) hit_ns: [[u32; 2]; 2],
+    /// After the data are transferred.
+    pub(crate) done_ns: [u32; 2],
+}
+
+impl Costs {
+    fn new(overhead: &Overhead) -> Costs {
+        let read_after_write_ms = overhead.read_after_write_ms.unwrap_or(overhead.read_ms);
+        let write_after_read_ms = overhead.write_after_read_ms.unwrap_or(overhead.write_ms);
+        let hit = overhead.hit.unwrap_or(HitOverhead {
+            read_ms: overhead.read_ms,
+            read_after_write_ms,
+            write_ms: overhead.write_ms,
+            write_after_read_ms,
+        });
+        Costs {
+            miss_ns: [
+                [ns(overhead.read_ms), ns(read_after_write_ms)],
+                [ns(write_after_read_ms), ns(overhead.write_ms)],
+            ],
+            hit_ns: [
+                [ns(hit.read_ms), ns(hit.read_after_write_ms)],
+                [ns(hit.write_after_read_ms), ns(hit.write_ms)],
+            ],
+            done_ns: [ns(overhead.read_done_ms), ns(overhead.write_done_ms)],
+        }
+    }
 }
 
 /// A zone as users see it.
@@ -121,23 +159,22 @@ impl DiskModel {
         let list = listed_zones(spec);
         let cylinders =
             list.iter().map(|z| z.first_cylinder.unwrap_or(0) + z.cylinders).max().unwrap_or(1);
-        let sector_ns = |rate: f64| f64::from(spec.sector_bytes) * 1e3 / rate;
         let mut model = DiskModel {
             zones: Vec::new(),
             revolution: Revolution::new((60e9 / spec.rpm).round() as u32),
             seek_ns: table_ns(&spec.seek, cylinders),
             head_switch_ns: ns(spec.head_switch_ms),
             write_settle_ns: (spec.write_settle_ms * 1e6).round() as i32,
+            jog_ns: ns(spec.jog_ms),
             sectors: 0,
             sector_bytes: spec.sector_bytes,
             window: spec.window,
             scheduler: spec.scheduler,
             idle_ns: ns(spec.overhead.idle_ms),
             per_command_ns: ns(spec.overhead.per_command_ms),
-            fixed_ns: [ns(spec.overhead.read_ms), ns(spec.overhead.write_ms)],
-            bus_fraction: spec
-                .bus_mb_per_s
-                .map_or(0, |rate| (sector_ns(rate) * 4_294_967_296.0).round() as u64),
+            costs: Costs::new(&spec.overhead),
+            bus: Bus::new(spec),
+            read_on_arrival: spec.read_on_arrival,
             coarse: Vec::new(),
             coarse_shift: 0,
         };
@@ -247,10 +284,21 @@ impl DiskModel {
         seek.max(if from.head == head { 0 } else { self.head_switch_ns })
     }
 
-    /// Time some sectors take on the bus.
-    #[inline]
-    pub(crate) fn bus_ns(&self, sectors: u32) -> u64 {
-        ((u128::from(sectors) * u128::from(self.bus_fraction)) >> 32) as u64
+    /// One past the last address, of at most `sectors` from `end` on, that lies on the same track
+    /// or cylinder as the one before `end`.
+    pub(crate) fn ahead_limit(&self, end: u64, sectors: u64, until: AheadUntil) -> u64 {
+        let limit = (end + sectors).min(self.sectors);
+        if until == AheadUntil::End || limit <= end {
+            return limit;
+        }
+        let mut stretches = self.stream(end - 1, limit - end + 1);
+        let Some(first) = stretches.next() else { return limit };
+        let same = |at: Place| match until {
+            AheadUntil::Track => (at.cylinder, at.head) == (first.place.cylinder, first.place.head),
+            _ => at.cylinder == first.place.cylinder,
+        };
+        let reached = stretches.take_while(|stretch| same(stretch.place)).last().unwrap_or(first);
+        reached.lbn + u64::from(reached.sectors)
     }
 
     /// Walks the stretches of `sectors` addresses from `lbn` on, with the head on the first.

@@ -34,6 +34,10 @@ pub struct DiskSpec {
     /// before does not pay it.
     #[serde(default)]
     pub write_settle_ms: f64,
+    /// Least time of moving the heads when a read follows a write on the medium or a write a
+    /// read, in ms: the two elements of a magnetoresistive head are not over the same track.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub jog_ms: f64,
     /// Order in which addresses run over the surfaces.
     #[serde(default)]
     pub order: TrackOrder,
@@ -47,9 +51,17 @@ pub struct DiskSpec {
     pub window: usize,
     /// How it chooses.
     pub scheduler: Scheduler,
-    /// Rate of the host bus in 10^6 bytes/s; absent: never the bottleneck.
+    /// Reads begin with whatever requested sector comes first under the head, where all of them
+    /// lie on one track.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub read_on_arrival: bool,
+    /// Rate of a host bus whose transfers overlap the medium's to the last sector, in 10^6
+    /// bytes/s; absent: never the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_mb_per_s: Option<f64>,
+    /// A host bus in more detail, in place of `bus_mb_per_s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bus: Option<BusSpec>,
     /// Time commands cost besides mechanics.
     #[serde(default)]
     pub overhead: Overhead,
@@ -129,6 +141,70 @@ pub struct Overhead {
     pub read_ms: f64,
     /// Paid by every write.
     pub write_ms: f64,
+    /// In place of `read_ms` by a read that follows a write.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_after_write_ms: Option<f64>,
+    /// In place of `write_ms` by a write that follows a read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_after_read_ms: Option<f64>,
+    /// Of commands that the drive's buffer serves, in place of the four above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit: Option<HitOverhead>,
+    /// Paid by every read once its data are transferred.
+    #[serde(skip_serializing_if = "is_zero_ms")]
+    pub read_done_ms: f64,
+    /// Paid by every write once it is on the medium or accepted.
+    #[serde(skip_serializing_if = "is_zero_ms")]
+    pub write_done_ms: f64,
+}
+
+/// Time that commands cost which the drive's buffer serves, in ms, by what came before them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HitOverhead {
+    /// A read after a read.
+    pub read_ms: f64,
+    /// A read after a write.
+    pub read_after_write_ms: f64,
+    /// A write after a write.
+    pub write_ms: f64,
+    /// A write after a read.
+    pub write_after_read_ms: f64,
+}
+
+/// A host bus on which a sector follows the medium: a read's last sector crosses it after it was
+/// read, a write's first before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BusSpec {
+    /// Time a sector takes to the host, in ms.
+    pub read_sector_ms: f64,
+    /// Time a sector takes from the host, in ms.
+    pub write_sector_ms: f64,
+    /// Share of a read that is in the buffer before its transfer begins; the bus is then held to
+    /// the end.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub read_start: f64,
+    /// What that is a share of.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub read_start_of: StartOf,
+    /// Time to get the bus back once that much of a read is in the buffer, in ms.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub reselect_ms: f64,
+    /// Time before a write's first sector crosses the bus, in ms. The arm moves meanwhile.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub write_lead_ms: f64,
+}
+
+/// What is in the buffer, in part or whole, before a read's transfer begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StartOf {
+    /// All that is read.
+    #[default]
+    Request,
+    /// What is read of each track.
+    Track,
 }
 
 /// What the host that used this drive did.
@@ -160,6 +236,28 @@ pub struct ReadAhead {
     pub segment_sectors: u32,
     /// Sectors read past the end of a request while idle.
     pub ahead_sectors: u32,
+    /// What reading ahead does not go beyond.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub until: AheadUntil,
+    /// What passes under the head while it waits for a read's first sector is kept too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub keeps_before: bool,
+    /// What went to the host is not kept: it cannot be read from the buffer again.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub drops_read: bool,
+}
+
+/// Where read-ahead stops, if it has not read its fill before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AheadUntil {
+    /// The end of the drive.
+    #[default]
+    End,
+    /// The end of the track on which the request ended.
+    Track,
+    /// The end of the cylinder on which the request ended.
+    Cylinder,
 }
 
 /// Write-back cache of the drive.
@@ -168,6 +266,9 @@ pub struct ReadAhead {
 pub struct WriteBack {
     /// Sectors that may be acknowledged before they are on the medium.
     pub capacity_sectors: u32,
+    /// Only writes that begin where the write before ended are acknowledged early.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub appends_only: bool,
 }
 
 /// Seek time by distance in cylinders.
@@ -280,6 +381,20 @@ pub struct ZoneSpec {
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn is_zero_ms(number: &f64) -> bool {
+    *number == 0.0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Why a spec is not a disk.

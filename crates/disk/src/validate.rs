@@ -33,15 +33,12 @@ impl DiskSpec {
         check((1000.0..=100_000.0).contains(&self.rpm), "rpm", "from 1000 to 100000")?;
         check((1..=100_000).contains(&self.window), "window", "from 1 to 100000")?;
         check(self.range_cylinders > 0, "range_cylinders", "at least 1")?;
-        let bus = self.bus_mb_per_s.unwrap_or(1.0);
-        check((0.01..=1e6).contains(&bus), "bus_mb_per_s", "from 0.01 to 1000000")?;
         check_ms(self.head_switch_ms, LONGEST_MS, "head_switch_ms")?;
+        check_ms(self.jog_ms, LONGEST_MS, "jog_ms")?;
         let settle = self.write_settle_ms.abs() <= LONGEST_MS;
         check(settle, "write_settle_ms", "from -500 to 500 ms")?;
-        check_ms(self.overhead.idle_ms, LONGEST_MS, "overhead.idle_ms")?;
-        check_ms(self.overhead.per_command_ms, LONGEST_MS, "overhead.per_command_ms")?;
-        check_ms(self.overhead.read_ms, LONGEST_MS, "overhead.read_ms")?;
-        check_ms(self.overhead.write_ms, LONGEST_MS, "overhead.write_ms")?;
+        self.validate_overhead()?;
+        self.validate_bus()?;
         if let Some(read) = self.read_ahead {
             check(read.segments > 0, "read_ahead.segments", "at least 1")?;
             check(read.segment_sectors > 0, "read_ahead.segment_sectors", "at least 1")?;
@@ -51,6 +48,45 @@ impl DiskSpec {
         }
         let cylinders = self.validate_zones()?;
         self.validate_seek(cylinders)
+    }
+
+    fn validate_overhead(&self) -> Result<(), SpecError> {
+        let overhead = &self.overhead;
+        let hit = overhead.hit.unwrap_or_default();
+        for (ms, key) in [
+            (overhead.idle_ms, "overhead.idle_ms"),
+            (overhead.per_command_ms, "overhead.per_command_ms"),
+            (overhead.read_ms, "overhead.read_ms"),
+            (overhead.write_ms, "overhead.write_ms"),
+            (overhead.read_after_write_ms.unwrap_or(0.0), "overhead.read_after_write_ms"),
+            (overhead.write_after_read_ms.unwrap_or(0.0), "overhead.write_after_read_ms"),
+            (overhead.read_done_ms, "overhead.read_done_ms"),
+            (overhead.write_done_ms, "overhead.write_done_ms"),
+            (hit.read_ms, "overhead.hit.read_ms"),
+            (hit.read_after_write_ms, "overhead.hit.read_after_write_ms"),
+            (hit.write_ms, "overhead.hit.write_ms"),
+            (hit.write_after_read_ms, "overhead.hit.write_after_read_ms"),
+        ] {
+            check_ms(ms, LONGEST_MS, key)?;
+        }
+        Ok(())
+    }
+
+    fn validate_bus(&self) -> Result<(), SpecError> {
+        let rate = self.bus_mb_per_s.unwrap_or(1.0);
+        check((0.01..=1e6).contains(&rate), "bus_mb_per_s", "from 0.01 to 1000000")?;
+        let Some(bus) = self.bus else { return Ok(()) };
+        check(self.bus_mb_per_s.is_none(), "bus_mb_per_s", "left out where there is a [bus]")?;
+        check((0.0..=1.0).contains(&bus.read_start), "bus.read_start", "from 0 to 1")?;
+        for (ms, key) in [
+            (bus.read_sector_ms, "bus.read_sector_ms"),
+            (bus.write_sector_ms, "bus.write_sector_ms"),
+            (bus.reselect_ms, "bus.reselect_ms"),
+            (bus.write_lead_ms, "bus.write_lead_ms"),
+        ] {
+            check_ms(ms, LONGEST_MS, key)?;
+        }
+        Ok(())
     }
 
     /// The number of cylinders, if the zones can be.

@@ -50,7 +50,9 @@ fn battery(spec: &DiskSpec, disk: &mut Disk) {
         let track = zones(spec)[0].sectors_per_track;
         let least = revolution * f64::from(done.op.sectors) / f64::from(track);
         let media = done.service.transfer.as_millis_f64();
-        assert!(done.cache_hit || media + 1e-5 >= least, "{}: {media} ms", spec.name);
+        // A read may find its front in the buffer.
+        let whole = !done.cache_hit && (done.op.write || spec.read_ahead.is_none());
+        assert!(!whole || media + 1e-5 >= least, "{}: {media} ms", spec.name);
     }
 }
 

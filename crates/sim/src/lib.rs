@@ -14,3 +14,4 @@ pub mod options;
 pub mod simulator;
 pub mod sources;
 pub mod track_trace;
+pub mod validate;

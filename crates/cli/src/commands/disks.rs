@@ -1,4 +1,4 @@
-//! `destage disks`: list, show, convert.
+//! `destage disks`: list, show, convert; `validate` has a file of its own.
 
 use super::{format, text};
 use crate::failure::Failure;
@@ -14,6 +14,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     match matches.subcommand() {
         Some(("show", matches)) => show(matches),
         Some(("convert", matches)) => convert(matches),
+        Some(("validate", matches)) => super::validate::run(matches),
         _ => list(matches),
     }
 }

@@ -7,6 +7,7 @@ mod policy_trace;
 mod sim;
 mod trace;
 mod track_trace;
+mod validate;
 
 use crate::failure::Failure;
 use clap::ArgMatches;

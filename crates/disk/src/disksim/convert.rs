@@ -8,8 +8,8 @@
 use super::parse::{Block, Entry, Value, parse};
 use super::{ConvertError, Source};
 use crate::spec::{
-    DiskSpec, HostSpec, Overhead, ReadAhead, Scheduler, Seek, SeekFit, SeekFormula, SeekTable,
-    SparesPer, TrackOrder, WriteBack, ZoneSpec, Zones,
+    AheadUntil, BusSpec, DiskSpec, HitOverhead, HostSpec, Overhead, ReadAhead, Scheduler, Seek,
+    SeekFit, SeekFormula, SeekTable, SparesPer, StartOf, TrackOrder, WriteBack, ZoneSpec, Zones,
 };
 
 /// The files of one drive.
@@ -121,6 +121,7 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
         rpm: rpm(mechanics)?,
         head_switch_ms: mechanics.number("Head switch time")?,
         write_settle_ms: mechanics.number_or("Add. write settling delay", 0.0)?,
+        jog_ms: 0.0,
         order: match layout.count("LBN-to-PBN mapping scheme")? {
             0 => TrackOrder::Forward,
             1 => TrackOrder::SerpentineByZone,
@@ -133,7 +134,9 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
         range_cylinders: layout.count("Rangesize for sparing")?.max(1),
         window: 1,
         scheduler: Scheduler::Fcfs,
+        read_on_arrival: false,
         bus_mb_per_s: None,
+        bus: None,
         overhead: Overhead::default(),
         host: HostSpec::default(),
         read_ahead: None,
@@ -328,31 +331,84 @@ fn zone(zone: In<'_>, layout: In<'_>, heads: u32) -> Result<ZoneSpec, ConvertErr
 fn controller(spec: &mut DiskSpec, source: Source<'_>) -> Result<(), ConvertError> {
     let blocks = parse(source)?;
     let disk = In { file: source.file, block: find(&blocks, source, "disksim_disk")? };
-    let scale = disk.number_or("Time scale for overheads", 1.0)?;
-    let every = disk.number_or("Per-request overhead time", 0.0)?;
-    spec.overhead.read_ms = every + scale * disk.number_or("Read miss over. after read", 0.0)?;
-    spec.overhead.write_ms = every + scale * disk.number_or("Write miss over. after write", 0.0)?;
+    let caches = disk.number_or("Enable caching in buffer", 0.0)? > 0.0;
+    spec.overhead = overhead(disk, caches)?;
     spec.window = disk.number_or("Max queue length", 1.0)?.clamp(1.0, 1e5) as usize;
-    let bulk_ms = disk.number_or("Bulk sector transfer time", 0.0)?;
-    if bulk_ms > 0.0 {
-        let rate = f64::from(spec.sector_bytes) / 1e3 / bulk_ms;
-        spec.bus_mb_per_s = Some((rate * 1e6).round() / 1e6);
-    }
-    if disk.number_or("Enable caching in buffer", 0.0)? == 0.0 {
+    spec.read_on_arrival = disk.number_or("Immediate buffer read", 0.0)? > 0.0;
+    spec.bus = bus(disk)?;
+    if !caches {
         return Ok(());
     }
     let segment_sectors = disk.count("Segment size (in blks)")?;
-    if disk.number_or("Buffer continuous read", 0.0)? > 0.0 && segment_sectors > 0 {
+    let continues = disk.number_or("Buffer continuous read", 0.0)?;
+    if continues > 0.0 && segment_sectors > 0 {
         spec.read_ahead = Some(ReadAhead {
             segments: disk.count("Number of buffer segments")?.max(1),
             segment_sectors,
             ahead_sectors: disk.count("Maximum read-ahead (blks)")?,
+            until: match continues as u32 {
+                1 => AheadUntil::Track,
+                2 => AheadUntil::Cylinder,
+                _ => AheadUntil::End,
+            },
+            keeps_before: false,
+            drops_read: false,
         });
     }
-    if disk.number_or("Fast write level", 0.0)? > 0.0 && segment_sectors > 0 {
+    let fast_writes = disk.number_or("Fast write level", 0.0)?;
+    if fast_writes > 0.0 && segment_sectors > 0 {
         let segments = disk.count("Maximum number of write segments")?.max(1);
-        let capacity_sectors = segments.saturating_mul(segment_sectors);
-        spec.write_back = Some(WriteBack { capacity_sectors });
+        spec.write_back = Some(WriteBack {
+            capacity_sectors: segments.saturating_mul(segment_sectors),
+            appends_only: fast_writes < 2.0,
+        });
     }
     Ok(())
+}
+
+/// What commands cost besides mechanics, by kind and by what came before.
+fn overhead(disk: In<'_>, caches: bool) -> Result<Overhead, ConvertError> {
+    let scale = disk.number_or("Time scale for overheads", 1.0)?;
+    let every_ms = disk.number_or("Per-request overhead time", 0.0)?;
+    let scaled = |key: &str| Ok(scale * disk.number_or(key, 0.0)?);
+    let over = |key: &str| Ok(every_ms + scaled(key)?);
+    let read_ms = over("Read miss over. after read")?;
+    let write_ms = over("Write miss over. after write")?;
+    let other = |key: &str, same_ms: f64| {
+        let given = disk.block.entries.iter().any(|e| e.key == key);
+        Ok(if given { Some(over(key)?).filter(|ms| *ms != same_ms) } else { None })
+    };
+    let hit = HitOverhead {
+        read_ms: over("Read hit over. after read")?,
+        read_after_write_ms: over("Read hit over. after write")?,
+        write_ms: over("Write hit over. after write")?,
+        write_after_read_ms: over("Write hit over. after read")?,
+    };
+    Ok(Overhead {
+        read_ms,
+        write_ms,
+        read_after_write_ms: other("Read miss over. after write", read_ms)?,
+        write_after_read_ms: other("Write miss over. after read", write_ms)?,
+        hit: caches.then_some(hit),
+        read_done_ms: scaled("Read completion overhead")?,
+        write_done_ms: scaled("Write completion overhead")?,
+        ..Overhead::default()
+    })
+}
+
+/// The rate at which the drive itself drives the bus; that of a slower bus stands elsewhere.
+fn bus(disk: In<'_>) -> Result<Option<BusSpec>, ConvertError> {
+    let sector_ms = disk.number_or("Bulk sector transfer time", 0.0)?;
+    if sector_ms <= 0.0 {
+        return Ok(None);
+    }
+    let held = disk.number_or("Hold bus entire read xfer", 0.0)? > 0.0;
+    Ok(Some(BusSpec {
+        read_sector_ms: sector_ms,
+        write_sector_ms: sector_ms,
+        read_start: if held { disk.number_or("High (read) water mark", 0.0)? } else { 0.0 },
+        read_start_of: StartOf::Request,
+        reselect_ms: 0.0,
+        write_lead_ms: 0.0,
+    }))
 }
