@@ -244,6 +244,7 @@ impl ReadChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     static UNORDERED: [ReadPolicyEntry; 1] = [ReadPolicyEntry {
         plain: entry("unordered", "", "", &[]),
