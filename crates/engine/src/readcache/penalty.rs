@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(penalties.write_paper(16 * 16), Some(5));
         assert_eq!(penalties.write_paper(16), Some(4));
         assert_eq!(penalties.clone().rebuilt_below(1).of(0), 1);
-        assert_eq!(penalties.rebuilt_below(0).of(u64::MAX), 1);
+        assert_eq!(penalties.of(u64::MAX), 4, "chunk 15 of its turn");
     }
 
     #[test]
