@@ -10,5 +10,7 @@ pub mod experiment;
 pub mod findings;
 pub mod measure;
 pub mod options;
+mod parallel;
+pub mod readcache;
 pub mod simulator;
 pub mod sources;

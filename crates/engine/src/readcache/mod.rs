@@ -216,14 +216,23 @@ fn choose_from(
 }
 
 impl ReadChoice {
+    /// Whether a cache can have so many blocks.
+    ///
+    /// # Errors
+    /// No blocks or too many.
+    pub fn check(&self, blocks: u64) -> Result<(), ReadPolicyError> {
+        match (1..=BLOCKS_MAX).contains(&blocks) {
+            true => Ok(()),
+            false => Err(ReadPolicyError::Blocks(blocks)),
+        }
+    }
+
     /// An empty cache.
     ///
     /// # Errors
     /// No blocks or too many, or a value out of range.
     pub fn build(&self, blocks: u64) -> Result<Box<dyn ReadCache>, ReadPolicyError> {
-        if !(1..=BLOCKS_MAX).contains(&blocks) {
-            return Err(ReadPolicyError::Blocks(blocks));
-        }
+        self.check(blocks)?;
         let config = ReadConfig { blocks: blocks as usize, aware: self.aware };
         (self.make)(&self.choice, &config).map_err(ReadPolicyError::Choice)
     }

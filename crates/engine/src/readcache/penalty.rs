@@ -171,6 +171,13 @@ impl Penalties {
         self.lost
     }
 
+    /// The share of chunks that are lost, before any is rebuilt: so many of so many.
+    #[must_use]
+    pub fn lost_share(&self) -> (u64, u64) {
+        let lost = self.pattern.iter().filter(|what| **what & DATA_LOST != 0).count();
+        (lost as u64, self.pattern.len() as u64)
+    }
+
     /// Requests that a small write of the block causes, as the VDF paper counts them (section 6.5):
     /// 4, or n where the block or its parity is lost. None on level 6, of which it does not speak.
     #[must_use]
