@@ -4,8 +4,8 @@
 use crate::parallel::in_parallel;
 use destage_engine::array::geometry::Level;
 use destage_engine::readcache::penalty::{CHUNK_BLOCKS, Penalties, PenaltyError};
-use destage_engine::readcache::replay::Tally;
-use destage_engine::readcache::{ReadChoice, ReadPolicyError};
+use destage_engine::readcache::replay::{EventHash, Tally, replay};
+use destage_engine::readcache::{Access, ReadCache, ReadChoice, ReadPolicyError};
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::Instant;
 use destage_workload::source::Source;
@@ -134,8 +134,8 @@ pub fn reads_of(
     }
 }
 
-/// One replay.
-struct Job<'a> {
+/// One policy in one case.
+pub struct Single<'a> {
     policy: &'a ReadChoice,
     disks: u64,
     blocks: u64,
@@ -143,12 +143,36 @@ struct Job<'a> {
     penalties: Penalties,
 }
 
-impl Job<'_> {
-    fn run(&self, reads: &[PageRange]) -> Row {
+/// Replays one policy in one case, telling every block request to `event`; its figures, and the
+/// hash over its events.
+pub fn replay_one(
+    single: &Single<'_>,
+    reads: &[PageRange],
+    event: &mut dyn FnMut(u64, Access),
+) -> (Row, u64) {
+    let (mut tally, mut hash) = (Tally::default(), EventHash::default());
+    let both = &mut |block, access| {
+        hash.add(access);
+        event(block, access);
+    };
+    replay(&mut *single.cache(), reads, &single.penalties, &mut tally, both);
+    (single.row(&tally), hash.value())
+}
+
+impl Single<'_> {
+    fn cache(&self) -> Box<dyn ReadCache> {
         let mut cache = self.policy.build(self.blocks).expect("checked before");
         cache.set_fault(Some(self.penalties.clone()));
+        cache
+    }
+
+    fn run(&self, reads: &[PageRange]) -> Row {
         let mut tally = Tally::default();
-        cache.run(reads, &self.penalties, &mut tally);
+        self.cache().run(reads, &self.penalties, &mut tally);
+        self.row(&tally)
+    }
+
+    fn row(&self, tally: &Tally) -> Row {
         let ratio = |part: u64, whole: u64| part as f64 / whole as f64;
         let is_warm = tally.warm_requests > 0;
         let (lost, all) = self.penalties.lost_share();
@@ -189,7 +213,7 @@ impl Study {
         Ok(())
     }
 
-    fn jobs(&self) -> Result<Vec<Job<'_>>, StudyError> {
+    fn jobs(&self) -> Result<Vec<Single<'_>>, StudyError> {
         let mut jobs = Vec::new();
         for &disks in &self.disks {
             // An array of a size that makes none is refused before its disks are counted up.
@@ -204,7 +228,7 @@ impl Study {
                     for policy in &self.policies {
                         policy.check(blocks)?;
                         let (failed, penalties) = (failed.clone(), penalties.clone());
-                        jobs.push(Job { policy, disks, blocks, failed, penalties });
+                        jobs.push(Single { policy, disks, blocks, failed, penalties });
                     }
                 }
             }
@@ -218,6 +242,16 @@ impl Study {
     /// The first array or size that cannot be.
     pub fn check(&self) -> Result<(), StudyError> {
         self.jobs().map(drop)
+    }
+
+    /// The only policy and case of the study, if it has but one.
+    #[must_use]
+    pub fn single(&self) -> Option<Single<'_>> {
+        if self.failed == Failed::All {
+            return None;
+        }
+        let mut jobs = self.jobs().ok()?;
+        if jobs.len() == 1 { jobs.pop() } else { None }
     }
 
     /// Replays everything with so many threads; `progress(done, total)` is called from any of them.

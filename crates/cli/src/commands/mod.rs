@@ -4,6 +4,7 @@ mod compare;
 mod disks;
 mod policies;
 mod policy_trace;
+mod readcache_trace;
 mod sim;
 mod trace;
 
@@ -20,6 +21,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("disks", matches)) => disks::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("policy-trace", matches)) => policy_trace::run(matches),
+        Some(("readcache-trace", matches)) => readcache_trace::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
             let mut script = Vec::new();

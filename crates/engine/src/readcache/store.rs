@@ -8,8 +8,10 @@ use alloc::vec::Vec;
 /// No node.
 pub const NONE: u32 = u32::MAX;
 
-/// A block that is held, or a ghost: one that was held and is remembered. 32 bytes.
+/// A block that is held, or a ghost: one that was held and is remembered. 32
+/// bytes, and aligned so: none lies across two cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub struct Node {
     /// The block.
     pub block: u64,
