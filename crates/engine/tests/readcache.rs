@@ -116,7 +116,7 @@ fn every_policy_agrees_with_its_naive_model() {
                 };
                 set(&mut fast, Some(raid5(disks, 0)));
                 for step in 0..3000 {
-                    if changes && random.next() % 200 == 0 {
+                    if changes && random.next().is_multiple_of(200) {
                         let fault = faults(&mut random, disks, span);
                         fast.set_fault(fault.clone());
                         naive.set_fault(if name.starts_with("vdf-") { fault } else { None });
@@ -142,13 +142,13 @@ fn what_must_hold_of_every_entry() {
             let mut cache = cache(name, size);
             let mut held = BTreeSet::new();
             for _ in 0..6000 {
-                if random.next() % 500 == 0 {
+                if random.next().is_multiple_of(500) {
                     cache.set_fault(faults(&mut random, 5, 900));
                     assert_eq!(cache.held(), held.len(), "{name}: a fault keeps what is held");
                     assert!(held.iter().all(|block| cache.holds(*block)));
                 }
                 let block = random.skewed(900);
-                if random.next() % 20 == 0 {
+                if random.next().is_multiple_of(20) {
                     assert_eq!(cache.forget(block), held.remove(&block), "{name}");
                     assert!(!cache.holds(block));
                     continue;

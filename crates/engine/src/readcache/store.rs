@@ -32,7 +32,7 @@ pub struct Node {
 }
 
 /// Block to node: entries of 32 bits of hash and the node's number, linear probing, backward-shift
-/// deletion, never over half full.
+/// deletion, never over half full: most probes end at once.
 struct Index {
     table: Vec<u64>,
     shift: u32,
@@ -49,7 +49,7 @@ impl Index {
     }
 
     #[inline]
-    fn locate(&self, block: u64, nodes: &[Node]) -> Option<usize> {
+    fn locate(&self, block: u64, nodes: &[Node]) -> Option<(usize, u32)> {
         let (tag, mask) = (hash(block), self.table.len() - 1);
         let mut at = (tag >> self.shift) as usize;
         loop {
@@ -59,7 +59,7 @@ impl Index {
                 return None;
             }
             if (entry >> 32) as u32 == tag && nodes[slot as usize].block == block {
-                return Some(at & mask);
+                return Some((at & mask, slot));
             }
             at += 1;
         }
@@ -95,7 +95,7 @@ impl Index {
 
     fn remove(&mut self, block: u64, nodes: &[Node]) {
         let mask = self.table.len() - 1;
-        let mut hole = self.locate(block, nodes).expect("the block is known");
+        let (mut hole, _) = self.locate(block, nodes).expect("the block is known");
         self.used -= 1;
         let mut at = (hole + 1) & mask;
         loop {
@@ -135,7 +135,7 @@ impl Store {
     #[inline]
     pub fn find(&self, block: u64) -> u32 {
         match self.index.locate(block, &self.nodes) {
-            Some(at) => self.index.table[at] as u32,
+            Some((_, slot)) => slot,
             None => NONE,
         }
     }
