@@ -3,13 +3,19 @@
 //! 1. Cache-only replay: one-page writes, zipf 0.99 over 1 M pages, groups of 64, a cache of a
 //!    tenth; each policy beside a plain LRU from the crate `lru` on the same requests.
 //! 2. The same with 16 M pages held, one a group: nanoseconds a write and a pick.
-//! 3. The full array simulation of SPC-1-like load: host requests and events a second.
+//! 3. Read caches on the requests of part 1, beside the crate `lru`; the fault-aware forms with a
+//!    failed disk of five, and the pass over a cache that a fault costs.
+//! 4. The full array simulation of SPC-1-like load: host requests and events a second.
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
+use destage_engine::array::geometry::Level;
 use destage_engine::heads::NoHeads;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
+use destage_engine::readcache;
+use destage_engine::readcache::penalty::Penalties;
+use destage_engine::readcache::replay::Tally;
 use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Instant as SimInstant, Page, PageCount};
@@ -43,6 +49,7 @@ fn main() {
         let speed = median(speeds);
         println!("  {name:10} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
     }
+    read_caches(&pages);
     drop(pages);
     large();
     array();
@@ -127,6 +134,48 @@ fn policy_replay(name: &str, pages: &[u32]) -> u64 {
         hits += admitted.page_hits;
     }
     hits
+}
+
+/// Hits of a read-cache policy; a fault-aware form has a disk of five failed from the start.
+fn read_replay(name: &str, pages: &[u32]) -> u64 {
+    let penalties = Penalties::new(Level::Raid5, 5, &[0], 16).expect("an array");
+    let mut cache = readcache::choose(name).expect("a policy").build(CACHE).expect("a size");
+    cache.set_fault(Some(penalties.clone()));
+    let mut tally = Tally::default();
+    let mut ranges = Vec::with_capacity(4096);
+    for some in pages.chunks(4096) {
+        ranges.clear();
+        ranges.extend(some.iter().map(|page| PageRange::new(Page(u64::from(*page)), 1)));
+        cache.run(&ranges, &penalties, &mut tally);
+    }
+    tally.hits
+}
+
+fn read_caches(pages: &[u32]) {
+    println!("\nread caches, the same requests; median of {ROUNDS}, M requests/s\n");
+    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
+    let names: Vec<&str> = readcache::entries().iter().map(|e| e.name).collect();
+    for _ in 0..ROUNDS {
+        note(&mut speeds, "lru crate", timed(pages, lru_replay));
+        for name in &names {
+            note(&mut speeds, name, timed(pages, |pages| read_replay(name, pages)));
+        }
+    }
+    let baseline = median(&mut speeds[0].1.clone());
+    for (name, speeds) in &mut speeds {
+        let speed = median(speeds);
+        println!("  {name:11} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
+    }
+    for name in ["vdf-lru", "vdf-lfu"] {
+        let mut cache = readcache::choose(name).expect("a policy").build(PAGES).expect("a size");
+        for block in 0..PAGES {
+            cache.access(block * 7919 % PAGES);
+        }
+        let penalties = Penalties::new(Level::Raid5, 5, &[0], 16).expect("an array");
+        let start = Instant::now();
+        cache.set_fault(Some(penalties));
+        println!("  {name}: {PAGES} blocks held, a fault takes {:?}", start.elapsed());
+    }
 }
 
 /// 16 M pages, each in a group of its own: 64 GiB of NVS at its worst.

@@ -21,11 +21,12 @@ pub fn command() -> Command {
             trace(),
             policy_trace(),
             track_trace(),
+            crate::readcache_args::command(),
             completions(),
         ])
 }
 
-fn format_arg() -> Arg {
+pub fn format_arg() -> Arg {
     Arg::new("format")
         .long("format")
         .value_name("FORMAT")
@@ -34,7 +35,7 @@ fn format_arg() -> Arg {
         .help("Form of the result on standard output")
 }
 
-fn out_arg(help: &'static str) -> Arg {
+pub fn out_arg(help: &'static str) -> Arg {
     Arg::new("out").long("out").value_name("FILE").action(ArgAction::Append).help(help)
 }
 
@@ -192,7 +193,7 @@ fn number(name: &'static str, help: &'static str, default: &'static str) -> Arg 
 
 fn policies() -> Command {
     Command::new("policies")
-        .about("List destage policies, rate schemes and RAID levels")
+        .about("List destage policies, rate schemes, read-cache policies and RAID levels")
         .after_help("Example: destage policies --format json")
         .arg(
             Arg::new("format")
@@ -295,7 +296,7 @@ fn disks_validate() -> Command {
 }
 
 /// What names a trace to read.
-fn trace_input() -> [Arg; 4] {
+pub fn trace_input() -> [Arg; 4] {
     [
         Arg::new("file").value_name("FILE").required(true).help("Trace; gzip, zstd, xz or plain"),
         Arg::new("trace-format")

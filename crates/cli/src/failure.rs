@@ -55,6 +55,16 @@ impl From<destage_sim::options::OptionError> for Failure {
     }
 }
 
+impl From<destage_sim::readcache::StudyError> for Failure {
+    fn from(error: destage_sim::readcache::StudyError) -> Failure {
+        use destage_sim::readcache::StudyError;
+        match &error {
+            StudyError::Policy(_) | StudyError::Penalty(_) => Failure::usage(error),
+            StudyError::NoReads(_) | StudyError::Trace(_) => Failure::failed(error),
+        }
+    }
+}
+
 impl From<destage_report::WriteError> for Failure {
     fn from(error: destage_report::WriteError) -> Failure {
         Failure::failed(error)

@@ -8,6 +8,7 @@ mod commands;
 mod failure;
 mod output;
 mod progress;
+mod readcache_args;
 
 use std::io::Write;
 use std::process::ExitCode;

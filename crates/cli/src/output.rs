@@ -12,6 +12,8 @@ pub struct Outputs {
 
 /// Extensions understood for a comparison.
 const COMPARE: &[&str] = &["html", "json", "csv", "txt", "parquet"];
+/// Extensions understood for a table.
+const TABLE: &[&str] = &["json", "csv", "txt"];
 /// Extensions understood for a run.
 const RUN: &[&str] = &["json", "csv", "txt", "parquet"];
 
@@ -24,6 +26,11 @@ impl Outputs {
     /// The same for one run.
     pub fn for_run<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
         Outputs::checked(paths, RUN)
+    }
+
+    /// The same for a table.
+    pub fn for_table<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
+        Outputs::checked(paths, TABLE)
     }
 
     fn checked<'a>(
@@ -55,6 +62,19 @@ impl Outputs {
                 _ => destage_report::render_compare(report, Format::Table).into_bytes(),
             };
             destage_report::write_file(path, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a table to every path.
+    pub fn write_table(&self, render: impl Fn(Format) -> String) -> Result<(), Failure> {
+        for path in &self.paths {
+            let format = match extension(path) {
+                "json" => Format::Json,
+                "csv" => Format::Csv,
+                _ => Format::Table,
+            };
+            destage_report::write_file(path, render(format).as_bytes())?;
         }
         Ok(())
     }

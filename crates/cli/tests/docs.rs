@@ -27,6 +27,7 @@ fn every_command_has_help_with_an_example() {
         &["trace", "convert"],
         &["trace", "generate"],
         &["policy-trace"],
+        &["readcache-trace"],
         &["completions"],
     ] {
         let help = succeeds(&[words, &["--help"]].concat());

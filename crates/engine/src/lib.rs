@@ -19,6 +19,7 @@ pub mod nvs;
 pub mod policy;
 pub mod policytrace;
 pub mod rate;
+pub mod readcache;
 pub mod registry;
 pub mod request;
 pub mod sequential;

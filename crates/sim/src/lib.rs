@@ -11,6 +11,8 @@ pub mod findings;
 pub mod heads;
 pub mod measure;
 pub mod options;
+mod parallel;
+pub mod readcache;
 pub mod simulator;
 pub mod sources;
 pub mod track_trace;

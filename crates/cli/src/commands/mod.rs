@@ -4,6 +4,7 @@ mod compare;
 mod disks;
 mod policies;
 mod policy_trace;
+mod readcache_trace;
 mod sim;
 mod trace;
 mod track_trace;
@@ -23,6 +24,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("trace", matches)) => trace::run(matches),
         Some(("track-trace", matches)) => track_trace::run(matches),
         Some(("policy-trace", matches)) => policy_trace::run(matches),
+        Some(("readcache-trace", matches)) => readcache_trace::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
             let mut script = Vec::new();

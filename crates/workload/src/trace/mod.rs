@@ -11,6 +11,7 @@
 mod alibaba;
 mod arc;
 mod blkparse;
+mod blocks;
 pub mod convert;
 mod csv;
 mod detect;
@@ -203,6 +204,7 @@ pub const FORMATS: &[Format] = &[
     ssdsim::FORMAT,
     disksim::FORMAT,
     arc::FORMAT,
+    blocks::FORMAT,
     oracle::FORMAT,
 ];
 

@@ -186,6 +186,12 @@ fn column_samples() -> Vec<Sample> {
             "16 8 3 0\n1 1 0 1\n",
             vec![(0, 0, 8192, 4096, Unknown), (0, 0, 512, 512, Unknown)],
         ),
+        text(
+            "a",
+            "blocks",
+            "# blocks\n3\n0\n",
+            vec![(0, 0, 3 * 4096, 4096, Unknown), (0, 0, 0, 4096, Unknown)],
+        ),
     ]
 }
 

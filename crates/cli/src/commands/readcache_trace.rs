@@ -1,0 +1,202 @@
+//! `destage readcache-trace`: the reads of a trace through read caches.
+
+use super::{format, text};
+use crate::failure::Failure;
+use crate::output::Outputs;
+use crate::progress;
+use clap::ArgMatches;
+use destage_engine::array::geometry::LEVELS;
+use destage_engine::readcache::{ReadChoice, choose};
+use destage_engine::request::PageRange;
+use destage_report::{Cell, Format, Table};
+use destage_sim::experiment::parse_sweep;
+use destage_sim::readcache::{Failed, FailedSet, Row, Single, Study, reads_of, replay_one};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
+    let mut study = study(matches)?;
+    study.check()?;
+    if matches.get_flag("events") && study.single().is_none() {
+        return Err(Failure::usage("--events takes one policy, array, size and failed disk"));
+    }
+    let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default())?;
+    let read = read_options(matches)?;
+    let path = Path::new(text(matches, "file").expect("required"));
+    let reads = reads_of(path, &read, matches.get_one::<u32>("device").copied())?;
+    if let Some(single) = study.single() {
+        return one(&single, &reads, matches, &outputs);
+    }
+    study.add_plain_forms()?;
+    let threads = match matches.get_one::<u64>("threads") {
+        Some(threads) => *threads as usize,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let bar = progress::bar("replays");
+    let rows = study.run(&reads, threads, &|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    let table = table(rows.iter().map(|row| (row, None)));
+    outputs.write_table(|format| table.render(format))?;
+    Ok(table.render(format(matches)))
+}
+
+/// How the trace is read: the flags of every command that reads one.
+fn read_options(matches: &ArgMatches) -> Result<destage_workload::trace::ReadOptions, Failure> {
+    let mut options = destage_sim::options::RunOptions::default();
+    for name in ["trace-format", "trace-order", "skip-bad"] {
+        if let Some(value) = text(matches, name) {
+            options.set(name, value)?;
+        }
+    }
+    Ok(options.read_options()?)
+}
+
+/// One policy in one case: its figures and its hash.
+fn one(
+    single: &Single<'_>,
+    reads: &[PageRange],
+    matches: &ArgMatches,
+    outputs: &Outputs,
+) -> Result<String, Failure> {
+    let mut events = String::new();
+    let wanted = matches.get_flag("events");
+    let (row, hash) = replay_one(single, reads, &mut |block, access| {
+        if !wanted {
+            return;
+        }
+        let _ = match access.evicted {
+            Some(evicted) => writeln!(events, "{} {block} {evicted}", u8::from(access.hit)),
+            None => writeln!(events, "{} {block} -", u8::from(access.hit)),
+        };
+    });
+    let render = |format: Format| match format {
+        Format::Table => figures(&row, hash),
+        format => table([(&row, Some(hash))].into_iter()).render(format),
+    };
+    outputs.write_table(render)?;
+    Ok(events + &render(format(matches)))
+}
+
+fn figures(row: &Row, hash: u64) -> String {
+    let warm = row.rgr_warm.map_or("-".to_string(), |rgr| format!("{rgr:.6}"));
+    format!(
+        "policy {}\nblock requests {}\nRGR all {:.6}\nRGR warm {warm}\nhit ratio {:.6}\n\
+         H {hash:016x}\n",
+        row.policy, row.requests, row.rgr, row.hit_ratio
+    )
+}
+
+fn table<'a>(rows: impl Iterator<Item = (&'a Row, Option<u64>)>) -> Table {
+    let mut table = Table::new(&[
+        ("policy", ""),
+        ("disks", ""),
+        ("blocks", ""),
+        ("failed", ""),
+        ("requests", ""),
+        ("hit ratio", ""),
+        ("RGR", ""),
+        ("RGR warm", ""),
+        ("reduction", "%"),
+        ("reduction warm", "%"),
+        ("ceiling", "%"),
+        ("hash", ""),
+    ]);
+    for (row, hash) in rows {
+        let percent = |share: Option<f64>| Cell::maybe(share.map(|s| s * 100.0), 2);
+        table.push(vec![
+            Cell::text(row.policy.as_str()),
+            Cell::int(row.disks),
+            Cell::int(row.blocks),
+            Cell::text(row.failed.as_ref().map_or("mean".to_string(), |set| name_of(set))),
+            Cell::int(row.requests),
+            Cell::num(row.hit_ratio, 6),
+            Cell::num(row.rgr, 6),
+            Cell::maybe(row.rgr_warm, 6),
+            percent(row.reduction),
+            percent(row.reduction_warm),
+            Cell::num(row.ceiling * 100.0, 2),
+            hash.map_or_else(Cell::empty, |hash| Cell::text(format!("{hash:016x}"))),
+        ]);
+    }
+    table
+}
+
+fn name_of(failed: &[u64]) -> String {
+    match failed {
+        [] => "none".to_string(),
+        set => set.iter().map(u64::to_string).collect::<Vec<_>>().join("+"),
+    }
+}
+
+fn study(matches: &ArgMatches) -> Result<Study, Failure> {
+    let level = text(matches, "level").expect("default");
+    let level = LEVELS.iter().find(|l| l.entry.name == level).expect("clap has checked it").level;
+    let given = |name: &str, default: &str| text(matches, name).unwrap_or(default).to_string();
+    let mut lists = [("disks", ""), ("blocks", "4096"), ("failed", "")].map(|(name, default)| {
+        let values = given(name, default);
+        (name, values.split(',').map(|v| v.trim().to_string()).collect::<Vec<String>>())
+    });
+    for sweep in matches.get_many::<String>("sweep").unwrap_or_default() {
+        let (name, values) = parse_sweep(sweep)?;
+        let Some(list) = lists.iter_mut().find(|(known, _)| *known == name) else {
+            return Err(Failure::usage(format!(
+                "--sweep takes disks, blocks or failed, not `{name}`"
+            )));
+        };
+        list.1 = values;
+    }
+    let [(_, disks), (_, blocks), (_, failed)] = lists;
+    Ok(Study {
+        policies: policies(matches)?,
+        level,
+        disks: numbers("disks", &disks)?,
+        blocks: numbers("blocks", &blocks)?,
+        failed: failed_of(&failed)?,
+    })
+}
+
+fn policies(matches: &ArgMatches) -> Result<Vec<ReadChoice>, Failure> {
+    let ties = text(matches, "ties");
+    let mut any = false;
+    let mut policies = Vec::new();
+    for name in text(matches, "policy").expect("required").split(',').map(str::trim) {
+        let mut choice = choose(name).map_err(Failure::usage)?;
+        if let Some(ties) = ties
+            && choice.entry().params.iter().any(|p| p.name == "ties")
+        {
+            any = true;
+            if !name.contains(':') {
+                choice = choose(&format!("{name}:ties={ties}")).map_err(Failure::usage)?;
+            }
+        }
+        policies.push(choice);
+    }
+    match ties.is_some() && !any {
+        true => Err(Failure::usage("--ties is for lfu and vdf-lfu, and none of them was given")),
+        false => Ok(policies),
+    }
+}
+
+fn number(option: &str, value: &str) -> Result<u64, Failure> {
+    let bad = |_| Failure::usage(format!("--{option} takes whole numbers, not `{value}`"));
+    value.parse().map_err(bad)
+}
+
+fn numbers(option: &str, values: &[String]) -> Result<Vec<u64>, Failure> {
+    values.iter().map(|value| number(option, value)).collect()
+}
+
+fn failed_of(values: &[String]) -> Result<Failed, Failure> {
+    if values == ["all"] {
+        return Ok(Failed::All);
+    }
+    let set = |value: &String| match value.as_str() {
+        "none" => Ok(FailedSet::new()),
+        value => value.split('+').map(|disk| number("failed", disk)).collect(),
+    };
+    Ok(Failed::Cases(values.iter().map(set).collect::<Result<Vec<FailedSet>, Failure>>()?))
+}

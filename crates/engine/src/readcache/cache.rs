@@ -1,0 +1,149 @@
+//! The cache itself, the same for every policy: what is held, the clock of requests, and the
+//! fault-aware choice of a victim.
+
+use super::fault::{HEAVY, LIGHT, Offer, choose};
+use super::penalty::Penalties;
+use super::replay::Tally;
+use super::store::{NONE, Store};
+use super::{Access, Made, Order, ReadCache, ReadConfig};
+use crate::request::PageRange;
+use alloc::boxed::Box;
+
+/// A cache ordered by `O`.
+pub struct Cache<O> {
+    store: Store,
+    order: O,
+    blocks: usize,
+    /// Number of the next block request (GTS).
+    now: u64,
+    /// Heeds faults.
+    aware: bool,
+    fault: Option<Penalties>,
+}
+
+/// A cache as its table entry makes it.
+pub fn boxed<O: Order + 'static>(order: O, config: &ReadConfig) -> Made {
+    let (blocks, aware) = (config.blocks, config.aware);
+    Ok(Box::new(Cache { store: Store::new(), order, blocks, now: 1, aware, fault: None }))
+}
+
+impl<O: Order> Cache<O> {
+    #[inline]
+    fn class_of(&self, block: u64) -> u8 {
+        match &self.fault {
+            Some(fault) if fault.is_lost(block) => HEAVY,
+            _ => LIGHT,
+        }
+    }
+
+    fn victim(&mut self) -> u32 {
+        let light = self.order.candidate(&mut self.store, LIGHT);
+        let Some(fault) = &self.fault else { return light };
+        let heavy = self.order.candidate(&mut self.store, HEAVY);
+        if light == NONE || heavy == NONE {
+            return light.min(heavy);
+        }
+        let offer = |slot: u32| Offer {
+            slot,
+            stamp: self.store.nodes[slot as usize].stamp,
+            worth: self.order.worth(&self.store, slot),
+        };
+        let newest = self.order.newest_ties();
+        choose(offer(heavy), offer(light), fault.of_lost(), self.now, newest)
+    }
+
+    /// Evicts one block.
+    fn make_room(&mut self, recalled: bool) -> u64 {
+        self.order.prepare(&mut self.store, recalled);
+        let slot = self.victim();
+        self.order.unlink(&mut self.store, slot);
+        self.store.held -= 1;
+        let node = &mut self.store.nodes[slot as usize];
+        node.resident = false;
+        let block = node.block;
+        self.order.evicted(&mut self.store, slot);
+        block
+    }
+
+    #[inline]
+    fn step(&mut self, block: u64) -> Access {
+        let slot = self.store.find(block);
+        if slot != NONE && self.store.nodes[slot as usize].resident {
+            self.store.nodes[slot as usize].stamp = self.now;
+            self.order.hit(&mut self.store, slot);
+            self.now += 1;
+            return Access { hit: true, evicted: None };
+        }
+        let recalled = slot != NONE;
+        if recalled {
+            self.order.recall(&mut self.store, slot);
+        }
+        let full = self.store.held == self.blocks;
+        let evicted = full.then(|| self.make_room(recalled));
+        let slot = if recalled { slot } else { self.store.add(block) };
+        let class = self.class_of(block);
+        let node = &mut self.store.nodes[slot as usize];
+        (node.stamp, node.class, node.resident) = (self.now, class, true);
+        self.order.insert(&mut self.store, slot, recalled);
+        self.store.held += 1;
+        self.now += 1;
+        Access { hit: false, evicted }
+    }
+}
+
+impl<O: Order> ReadCache for Cache<O> {
+    fn access(&mut self, block: u64) -> Access {
+        self.step(block)
+    }
+
+    fn run(&mut self, ranges: &[PageRange], penalties: &Penalties, tally: &mut Tally) {
+        for range in ranges {
+            for block in range.first.0..range.end().0 {
+                let warm = self.store.held == self.blocks;
+                let hit = self.step(block).hit;
+                tally.count(hit, warm, if hit { 0 } else { penalties.of(block) });
+            }
+        }
+    }
+
+    fn holds(&self, block: u64) -> bool {
+        let slot = self.store.find(block);
+        slot != NONE && self.store.nodes[slot as usize].resident
+    }
+
+    fn held(&self) -> usize {
+        self.store.held
+    }
+
+    fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    fn evict(&mut self) -> Option<u64> {
+        (self.store.held > 0).then(|| self.make_room(false))
+    }
+
+    fn forget(&mut self, block: u64) -> bool {
+        let slot = self.store.find(block);
+        if slot == NONE || !self.store.nodes[slot as usize].resident {
+            return false;
+        }
+        self.order.unlink(&mut self.store, slot);
+        self.store.held -= 1;
+        self.store.free(slot);
+        true
+    }
+
+    fn set_fault(&mut self, fault: Option<Penalties>) {
+        if !self.aware {
+            return;
+        }
+        self.fault = fault;
+        let fault = &self.fault;
+        let class_of = |block| match fault {
+            Some(fault) if fault.is_lost(block) => HEAVY,
+            _ => LIGHT,
+        };
+        self.order.refile(&mut self.store, &class_of);
+    }
+}

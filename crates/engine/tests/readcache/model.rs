@@ -1,0 +1,355 @@
+//! Naive read caches, straight from the definitions: vectors, scans of everything, no classes kept.
+
+use destage_engine::readcache::Access;
+use destage_engine::readcache::penalty::Penalties;
+
+/// A held block.
+#[derive(Clone, Copy)]
+pub struct Held {
+    block: u64,
+    /// Last access.
+    ts: u64,
+    /// Accesses since it was loaded, or reference bits.
+    count: u64,
+    /// Order of joining its queue.
+    joined: u64,
+}
+
+/// How a model orders blocks.
+pub enum Kind {
+    Lru,
+    Lfu {
+        literal: bool,
+    },
+    /// Frames and a hand, as textbooks draw it; no fault-aware form.
+    Ring {
+        hand: usize,
+    },
+    Clock,
+    Sieve {
+        hands: [Option<u64>; 2],
+    },
+    Arc {
+        t2: Vec<Held>,
+        b1: Vec<u64>,
+        b2: Vec<u64>,
+        p: usize,
+    },
+    S3Fifo {
+        main: Vec<Held>,
+        ghosts: Vec<u64>,
+    },
+}
+
+/// A cache.
+pub struct Model {
+    kind: Kind,
+    /// Everything held; T1 of ARC, the small queue of S3-FIFO. In order of joining.
+    held: Vec<Held>,
+    size: usize,
+    gts: u64,
+    joins: u64,
+    fault: Option<Penalties>,
+}
+
+impl Model {
+    pub fn new(kind: Kind, size: usize) -> Model {
+        Model { kind, held: Vec::new(), size, gts: 1, joins: 0, fault: None }
+    }
+
+    pub fn set_fault(&mut self, fault: Option<Penalties>) {
+        let old = std::mem::replace(&mut self.fault, fault);
+        let lost = |fault: &Option<Penalties>, block| {
+            usize::from(fault.as_ref().is_some_and(|f| f.is_lost(block)))
+        };
+        if let Kind::Sieve { hands } = &mut self.kind {
+            let empty = [0, 1].map(|c| !self.held.iter().any(|h| lost(&old, h.block) == c));
+            let before = *hands;
+            for class in [0, 1] {
+                let place = if empty[class] { before[1 - class] } else { before[class] };
+                let of_class = |h: &&Held| lost(&self.fault, h.block) == class;
+                let after = self.held.iter().filter(of_class).map(|h| h.joined);
+                hands[class] = place.and_then(|p| after.filter(|j| *j >= p).min());
+            }
+        }
+    }
+
+    fn class(&self, block: u64) -> usize {
+        usize::from(self.fault.as_ref().is_some_and(|f| f.is_lost(block)))
+    }
+
+    fn join(&mut self, block: u64, count: u64) -> Held {
+        self.joins += 1;
+        Held { block, ts: self.gts, count, joined: self.joins }
+    }
+
+    /// Of blocks offered, the one with the greatest age x the other penalty; the oldest of equals.
+    fn oldest_weighed(&self, offers: &[Held]) -> u64 {
+        let n1 = self.fault.as_ref().map_or(1, Penalties::of_lost);
+        let weight = |h: &Held| (self.gts - h.ts) * if self.class(h.block) == 1 { 1 } else { n1 };
+        let best = offers.iter().max_by_key(|h| (weight(h), u64::MAX - h.ts));
+        best.expect("something is offered").block
+    }
+
+    fn position(list: &[Held], block: u64) -> usize {
+        list.iter().position(|h| h.block == block).expect("held")
+    }
+
+    pub fn access(&mut self, block: u64) -> Access {
+        let access = match self.kind {
+            Kind::Lru | Kind::Lfu { .. } => self.scan(block),
+            Kind::Ring { .. } => self.ring(block),
+            Kind::Clock => self.clock(block),
+            Kind::Sieve { .. } => self.sieve(block),
+            Kind::Arc { .. } => self.arc(block),
+            Kind::S3Fifo { .. } => self.s3fifo(block),
+        };
+        self.gts += 1;
+        access
+    }
+
+    fn touch(&mut self, block: u64, count_max: u64) -> bool {
+        let gts = self.gts;
+        let Some(held) = self.held.iter_mut().find(|h| h.block == block) else { return false };
+        held.ts = gts;
+        held.count = (held.count + 1).min(count_max);
+        true
+    }
+
+    fn miss(evicted: Option<u64>) -> Access {
+        Access { hit: false, evicted }
+    }
+
+    const HIT: Access = Access { hit: true, evicted: None };
+
+    fn scan(&mut self, block: u64) -> Access {
+        if self.touch(block, u64::MAX) {
+            return Model::HIT;
+        }
+        let mut evicted = None;
+        if self.held.len() == self.size {
+            let block = match self.kind {
+                Kind::Lfu { literal } => {
+                    let weight =
+                        |h: &Held| h.count * self.fault.as_ref().map_or(1, |f| f.of(h.block));
+                    let tie = |h: &Held| if literal { u64::MAX - h.ts } else { h.ts };
+                    self.held.iter().min_by_key(|h| (weight(h), tie(h))).expect("full").block
+                }
+                _ => self.oldest_weighed(&self.held),
+            };
+            self.held.remove(Model::position(&self.held, block));
+            evicted = Some(block);
+        }
+        let held = self.join(block, 1);
+        self.held.push(held);
+        Model::miss(evicted)
+    }
+
+    fn ring(&mut self, block: u64) -> Access {
+        if self.touch(block, 1) {
+            return Model::HIT;
+        }
+        let new = self.join(block, 0);
+        if self.held.len() < self.size {
+            self.held.push(new);
+            return Model::miss(None);
+        }
+        let Kind::Ring { hand } = &mut self.kind else { unreachable!() };
+        while self.held[*hand].count == 1 {
+            self.held[*hand].count = 0;
+            *hand = (*hand + 1) % self.size;
+        }
+        let evicted = self.held[*hand].block;
+        self.held[*hand] = new;
+        *hand = (*hand + 1) % self.size;
+        Model::miss(Some(evicted))
+    }
+
+    /// The first block of a class without a reference, those before it sent to the end with one
+    /// reference less.
+    fn second_chances(&mut self, list: &mut Vec<Held>, class: usize) -> Option<Held> {
+        loop {
+            let at = list.iter().position(|h| self.class(h.block) == class)?;
+            if list[at].count == 0 {
+                return Some(list[at]);
+            }
+            let mut held = list.remove(at);
+            held.count -= 1;
+            list.push(held);
+        }
+    }
+
+    fn clock(&mut self, block: u64) -> Access {
+        if self.touch(block, 1) {
+            return Model::HIT;
+        }
+        let mut evicted = None;
+        if self.held.len() == self.size {
+            let mut list = std::mem::take(&mut self.held);
+            let offers: Vec<Held> =
+                [0, 1].into_iter().filter_map(|c| self.second_chances(&mut list, c)).collect();
+            let victim = self.oldest_weighed(&offers);
+            list.remove(Model::position(&list, victim));
+            (self.held, evicted) = (list, Some(victim));
+        }
+        let held = self.join(block, 0);
+        self.held.push(held);
+        Model::miss(evicted)
+    }
+
+    fn sieve(&mut self, block: u64) -> Access {
+        if self.touch(block, 1) {
+            return Model::HIT;
+        }
+        let mut evicted = None;
+        if self.held.len() == self.size {
+            let Kind::Sieve { mut hands } = self.kind else { unreachable!() };
+            let mut offers = Vec::new();
+            for class in [0, 1] {
+                let of_class: Vec<usize> = (0..self.held.len())
+                    .filter(|at| self.class(self.held[*at].block) == class)
+                    .collect();
+                if of_class.is_empty() {
+                    continue;
+                }
+                let start =
+                    of_class.iter().position(|at| Some(self.held[*at].joined) == hands[class]);
+                let mut at = start.unwrap_or(0);
+                while self.held[of_class[at]].count == 1 {
+                    self.held[of_class[at]].count = 0;
+                    at = (at + 1) % of_class.len();
+                }
+                hands[class] = Some(self.held[of_class[at]].joined);
+                let next = of_class.get(at + 1).map(|at| self.held[*at].joined);
+                offers.push((class, next, self.held[of_class[at]]));
+            }
+            let found: Vec<Held> = offers.iter().map(|o| o.2).collect();
+            let victim = self.oldest_weighed(&found);
+            let (class, next, _) = offers.iter().find(|o| o.2.block == victim).expect("offered");
+            hands[*class] = *next;
+            self.held.remove(Model::position(&self.held, victim));
+            (self.kind, evicted) = (Kind::Sieve { hands }, Some(victim));
+        }
+        let held = self.join(block, 0);
+        self.held.push(held);
+        Model::miss(evicted)
+    }
+
+    /// The least recently used of each class, and of them the one to go.
+    fn lru_of(&self, list: &[Held]) -> u64 {
+        let class = |c| list.iter().filter(move |h| self.class(h.block) == c).min_by_key(|h| h.ts);
+        let offers: Vec<Held> = [class(0), class(1)].into_iter().flatten().copied().collect();
+        self.oldest_weighed(&offers)
+    }
+
+    fn arc(&mut self, block: u64) -> Access {
+        let kind = std::mem::replace(&mut self.kind, Kind::Lru);
+        let Kind::Arc { mut t2, mut b1, mut b2, mut p } = kind else { unreachable!() };
+        let (c, new) = (self.size, self.join(block, 0));
+        let mut access = Model::miss(None);
+        let replace = |model: &mut Model,
+                       t2: &mut Vec<Held>,
+                       b1: &mut Vec<u64>,
+                       b2: &mut Vec<u64>,
+                       p: usize| {
+            let t1 = model.held.len();
+            if t1 > 0 && (b2.contains(&block) && t1 == p || t1 > p) {
+                let victim = model.lru_of(&model.held);
+                model.held.remove(Model::position(&model.held, victim));
+                b1.push(victim);
+                return Some(victim);
+            }
+            let victim = model.lru_of(t2);
+            t2.remove(Model::position(t2, victim));
+            b2.push(victim);
+            Some(victim)
+        };
+        if self.held.iter().chain(&t2).any(|h| h.block == block) {
+            self.held.retain(|h| h.block != block);
+            t2.retain(|h| h.block != block);
+            t2.push(new);
+            access = Model::HIT;
+        } else if b1.contains(&block) {
+            p = c.min(p + (b2.len() / b1.len()).max(1));
+            access.evicted = replace(self, &mut t2, &mut b1, &mut b2, p);
+            b1.retain(|b| *b != block);
+            t2.push(new);
+        } else if b2.contains(&block) {
+            p = p.saturating_sub((b1.len() / b2.len()).max(1));
+            access.evicted = replace(self, &mut t2, &mut b1, &mut b2, p);
+            b2.retain(|b| *b != block);
+            t2.push(new);
+        } else {
+            let l1 = self.held.len() + b1.len();
+            let all = l1 + t2.len() + b2.len();
+            if l1 == c && self.held.len() == c {
+                let victim = self.lru_of(&self.held);
+                self.held.remove(Model::position(&self.held, victim));
+                access.evicted = Some(victim);
+            } else if l1 == c || all >= c {
+                match l1 == c {
+                    true => drop(b1.remove(0)),
+                    false if all == 2 * c => drop(b2.remove(0)),
+                    false => {}
+                }
+                access.evicted = replace(self, &mut t2, &mut b1, &mut b2, p);
+            }
+            self.held.push(new);
+        }
+        self.kind = Kind::Arc { t2, b1, b2, p };
+        access
+    }
+
+    fn s3fifo(&mut self, block: u64) -> Access {
+        let kind = std::mem::replace(&mut self.kind, Kind::Lru);
+        let Kind::S3Fifo { mut main, mut ghosts } = kind else { unreachable!() };
+        let small = (self.size / 10).max(1);
+        let mut access = Model::HIT;
+        if let Some(held) = self.held.iter_mut().chain(&mut main).find(|h| h.block == block) {
+            (held.ts, held.count) = (self.gts, (held.count + 1).min(3));
+        } else {
+            let was_ghost = ghosts.contains(&block);
+            ghosts.retain(|b| *b != block);
+            access = Model::miss(None);
+            if self.held.len() + main.len() == self.size {
+                let evicted = self.s3fifo_evict(&mut main, &mut ghosts, small);
+                access.evicted = Some(evicted);
+            }
+            let new = self.join(block, 0);
+            if was_ghost { main.push(new) } else { self.held.push(new) }
+        }
+        self.kind = Kind::S3Fifo { main, ghosts };
+        access
+    }
+
+    fn s3fifo_evict(&mut self, main: &mut Vec<Held>, ghosts: &mut Vec<u64>, small: usize) -> u64 {
+        let mut offers = Vec::new();
+        for class in [0, 1] {
+            while self.held.len() >= small {
+                let first = self.held.iter().position(|h| self.class(h.block) == class);
+                let Some(at) = first else { break };
+                if self.held[at].count <= 1 {
+                    offers.push(self.held[at]);
+                    break;
+                }
+                main.push(Held { count: 0, ..self.held.remove(at) });
+            }
+        }
+        if self.held.len() >= small {
+            let victim = self.oldest_weighed(&offers);
+            self.held.remove(Model::position(&self.held, victim));
+            if ghosts.len() == self.size - small {
+                ghosts.drain(..ghosts.len().min(1));
+            }
+            if self.size > small {
+                ghosts.push(victim);
+            }
+            return victim;
+        }
+        let offers: Vec<Held> =
+            [0, 1].into_iter().filter_map(|c| self.second_chances(main, c)).collect();
+        let victim = self.oldest_weighed(&offers);
+        main.remove(Model::position(main, victim));
+        victim
+    }
+}

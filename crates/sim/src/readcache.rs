@@ -1,0 +1,367 @@
+//! Read caches over a trace: policies x arrays x sizes x failed disks, all on the same reads
+//! (docs/readcache.md).
+
+use crate::parallel::in_parallel;
+use destage_engine::array::geometry::Level;
+use destage_engine::readcache::penalty::{CHUNK_BLOCKS, Penalties, PenaltyError};
+use destage_engine::readcache::replay::{EventHash, Tally, replay};
+use destage_engine::readcache::{Access, ReadCache, ReadChoice, ReadPolicyError};
+use destage_engine::request::{Direction, PageRange};
+use destage_engine::units::Instant;
+use destage_workload::source::Source;
+use destage_workload::trace::ReadOptions;
+use destage_workload::trace::replay::{Pace, ReplayOptions, TraceSource};
+use std::path::Path;
+
+/// Disks that are failed at once, one case of a study.
+pub type FailedSet = Vec<u64>;
+
+/// Which disks are failed, case by case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// These cases.
+    Cases(Vec<FailedSet>),
+    /// Every disk in turn, alone, and the mean over them.
+    All,
+}
+
+/// What is replayed.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The policies.
+    pub policies: Vec<ReadChoice>,
+    /// RAID level.
+    pub level: Level,
+    /// Numbers of disks.
+    pub disks: Vec<u64>,
+    /// Cache sizes in blocks.
+    pub blocks: Vec<u64>,
+    /// Failed disks.
+    pub failed: Failed,
+}
+
+/// Figures of one policy in one case, or their mean over all failed disks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The policy, with its parameters.
+    pub policy: String,
+    /// Disks.
+    pub disks: u64,
+    /// Blocks of the cache.
+    pub blocks: u64,
+    /// Failed disks; none in a mean.
+    pub failed: Option<FailedSet>,
+    /// Block requests.
+    pub requests: u64,
+    /// Share of them that hit.
+    pub hit_ratio: f64,
+    /// Requests to the surviving disks per block request.
+    pub rgr: f64,
+    /// The same over requests that came to a full cache; none if it never was.
+    pub rgr_warm: Option<f64>,
+    /// By how much RGR is below the plain form's, as a share; for fault-aware forms only.
+    pub reduction: Option<f64>,
+    /// The same of the warm RGR.
+    pub reduction_warm: Option<f64>,
+    /// The most that such a policy can reduce RGR where all blocks are equally popular.
+    pub ceiling: f64,
+}
+
+/// Why a study cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StudyError {
+    /// A policy or cache size.
+    Policy(ReadPolicyError),
+    /// An array.
+    Penalty(PenaltyError),
+    /// The trace has no reads.
+    NoReads(String),
+    /// The trace cannot be read.
+    Trace(String),
+}
+
+impl std::fmt::Display for StudyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StudyError::Policy(error) => error.fmt(f),
+            StudyError::Penalty(error) => error.fmt(f),
+            StudyError::NoReads(file) => write!(f, "{file}: no read in it, so nothing to cache"),
+            StudyError::Trace(error) => f.write_str(error),
+        }
+    }
+}
+
+impl std::error::Error for StudyError {}
+
+impl From<ReadPolicyError> for StudyError {
+    fn from(error: ReadPolicyError) -> StudyError {
+        StudyError::Policy(error)
+    }
+}
+
+impl From<PenaltyError> for StudyError {
+    fn from(error: PenaltyError) -> StudyError {
+        StudyError::Penalty(error)
+    }
+}
+
+/// The reads of a trace as block ranges, devices laid one after another; operations that were not
+/// recorded count as reads. Only this device, if one is given.
+///
+/// # Errors
+/// The trace cannot be read or has no reads.
+pub fn reads_of(
+    path: &Path,
+    read: &ReadOptions,
+    device: Option<u32>,
+) -> Result<Vec<PageRange>, StudyError> {
+    let pace = Pace::Closed { outstanding: 1 };
+    let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
+    let mut source = TraceSource::open(path, read, &replay, u64::MAX)
+        .map_err(|error| StudyError::Trace(error.to_string()))?;
+    let mut reads = Vec::new();
+    while source.next_at().is_some() {
+        let request =
+            source.take(Instant::ZERO).map_err(|error| StudyError::Trace(error.to_string()))?;
+        source.completed(request.tag, Instant::ZERO);
+        if request.direction == Direction::Read {
+            reads.push(request.range);
+        }
+    }
+    match reads.is_empty() {
+        true => Err(StudyError::NoReads(path.display().to_string())),
+        false => Ok(reads),
+    }
+}
+
+/// One policy in one case.
+pub struct Single<'a> {
+    policy: &'a ReadChoice,
+    disks: u64,
+    blocks: u64,
+    failed: FailedSet,
+    penalties: Penalties,
+}
+
+/// Replays one policy in one case, telling every block request to `event`; its figures, and the
+/// hash over its events.
+pub fn replay_one(
+    single: &Single<'_>,
+    reads: &[PageRange],
+    event: &mut dyn FnMut(u64, Access),
+) -> (Row, u64) {
+    let (mut tally, mut hash) = (Tally::default(), EventHash::default());
+    let both = &mut |block, access| {
+        hash.add(access);
+        event(block, access);
+    };
+    replay(&mut *single.cache(), reads, &single.penalties, &mut tally, both);
+    (single.row(&tally), hash.value())
+}
+
+impl Single<'_> {
+    fn cache(&self) -> Box<dyn ReadCache> {
+        let mut cache = self.policy.build(self.blocks).expect("checked before");
+        cache.set_fault(Some(self.penalties.clone()));
+        cache
+    }
+
+    fn run(&self, reads: &[PageRange]) -> Row {
+        let mut tally = Tally::default();
+        self.cache().run(reads, &self.penalties, &mut tally);
+        self.row(&tally)
+    }
+
+    fn row(&self, tally: &Tally) -> Row {
+        let ratio = |part: u64, whole: u64| part as f64 / whole as f64;
+        let is_warm = tally.warm_requests > 0;
+        let (lost, all) = self.penalties.lost_share();
+        let extra = ratio(lost, all) * (self.penalties.of_lost() - 1) as f64;
+        Row {
+            policy: self.policy.describe(),
+            disks: self.disks,
+            blocks: self.blocks,
+            failed: Some(self.failed.clone()),
+            requests: tally.requests,
+            hit_ratio: ratio(tally.hits, tally.requests),
+            rgr: ratio(tally.penalty, tally.requests),
+            rgr_warm: is_warm.then(|| ratio(tally.warm_penalty, tally.warm_requests)),
+            reduction: None,
+            reduction_warm: None,
+            ceiling: extra / (1.0 + extra),
+        }
+    }
+}
+
+impl Study {
+    /// Puts the plain form of each fault-aware policy before it, if it is not there yet.
+    ///
+    /// # Errors
+    /// None for policies of the table.
+    pub fn add_plain_forms(&mut self) -> Result<(), StudyError> {
+        let mut at = 0;
+        while at < self.policies.len() {
+            let name = self.policies[at].describe();
+            if let Some(plain) = name.strip_prefix("vdf-")
+                && self.policies.iter().all(|p| p.describe() != plain)
+            {
+                self.policies.insert(at, destage_engine::readcache::choose(plain)?);
+                at += 1;
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn jobs(&self) -> Result<Vec<Single<'_>>, StudyError> {
+        let mut jobs = Vec::new();
+        for &disks in &self.disks {
+            // An array of a size that makes none is refused before its disks are counted up.
+            Penalties::new(self.level, disks, &[], CHUNK_BLOCKS)?;
+            let cases = match &self.failed {
+                Failed::Cases(cases) => cases.clone(),
+                Failed::All => (0..disks).map(|disk| vec![disk]).collect(),
+            };
+            for &blocks in &self.blocks {
+                for failed in &cases {
+                    let penalties = Penalties::new(self.level, disks, failed, CHUNK_BLOCKS)?;
+                    for policy in &self.policies {
+                        policy.check(blocks)?;
+                        let (failed, penalties) = (failed.clone(), penalties.clone());
+                        jobs.push(Single { policy, disks, blocks, failed, penalties });
+                    }
+                }
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Whether every part of it can be run, without running any.
+    ///
+    /// # Errors
+    /// The first array or size that cannot be.
+    pub fn check(&self) -> Result<(), StudyError> {
+        self.jobs().map(drop)
+    }
+
+    /// The only policy and case of the study, if it has but one.
+    #[must_use]
+    pub fn single(&self) -> Option<Single<'_>> {
+        if self.failed == Failed::All {
+            return None;
+        }
+        let mut jobs = self.jobs().ok()?;
+        if jobs.len() == 1 { jobs.pop() } else { None }
+    }
+
+    /// Replays everything with so many threads; `progress(done, total)` is called from any of them.
+    ///
+    /// # Errors
+    /// The first array or size that cannot be, before anything runs.
+    pub fn run(
+        &self,
+        reads: &[PageRange],
+        threads: usize,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<Vec<Row>, StudyError> {
+        let jobs = self.jobs()?;
+        let total = jobs.len();
+        let mut rows =
+            in_parallel(&jobs, threads, &|job| job.run(reads), &|done| progress(done, total));
+        if self.failed == Failed::All {
+            rows = with_means(rows, self.policies.len());
+        }
+        compare_with_plain(&mut rows, self.policies.len());
+        Ok(rows)
+    }
+}
+
+/// Adds the means over all failed disks after the rows of each array and size.
+fn with_means(rows: Vec<Row>, policies: usize) -> Vec<Row> {
+    let mut all = Vec::new();
+    for case in rows.chunk_by(|a, b| (a.disks, a.blocks) == (b.disks, b.blocks)) {
+        all.extend_from_slice(case);
+        for policy in 0..policies {
+            let of_policy: Vec<&Row> = case.iter().skip(policy).step_by(policies).collect();
+            let mean = |f: &dyn Fn(&Row) -> f64| {
+                of_policy.iter().map(|row| f(row)).sum::<f64>() / of_policy.len() as f64
+            };
+            let is_warm = of_policy[0].rgr_warm.is_some();
+            all.push(Row {
+                failed: None,
+                hit_ratio: mean(&|row| row.hit_ratio),
+                rgr: mean(&|row| row.rgr),
+                rgr_warm: is_warm.then(|| mean(&|row| row.rgr_warm.unwrap_or(0.0))),
+                ceiling: mean(&|row| row.ceiling),
+                ..of_policy[0].clone()
+            });
+        }
+    }
+    all
+}
+
+/// Fills in reductions; the rows of one case, a row a policy, lie together.
+fn compare_with_plain(rows: &mut [Row], policies: usize) {
+    for case in rows.chunks_mut(policies) {
+        for at in 0..case.len() {
+            let Some(name) = case[at].policy.strip_prefix("vdf-") else { continue };
+            let Some(plain) = case.iter().find(|row| row.policy == name) else { continue };
+            let below = |value: f64, of: f64| (of > 0.0).then(|| 1.0 - value / of);
+            let reduction = below(case[at].rgr, plain.rgr);
+            let warm = case[at].rgr_warm.zip(plain.rgr_warm);
+            let reduction_warm = warm.and_then(|(value, of)| below(value, of));
+            (case[at].reduction, case[at].reduction_warm) = (reduction, reduction_warm);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::readcache::choose;
+    use destage_engine::units::Page;
+
+    fn study() -> Study {
+        Study {
+            policies: vec![choose("vdf-lru").unwrap(), choose("vdf-lfu").unwrap()],
+            level: Level::Raid5,
+            disks: vec![5],
+            blocks: vec![16, 64],
+            failed: Failed::All,
+        }
+    }
+
+    #[test]
+    fn rows_are_the_same_on_any_number_of_threads_and_means_are_means() {
+        let mut study = study();
+        study.add_plain_forms().unwrap();
+        let names: Vec<String> = study.policies.iter().map(ReadChoice::describe).collect();
+        assert_eq!(names, ["lru", "vdf-lru", "lfu:ties=oldest", "vdf-lfu:ties=oldest"]);
+        let reads: Vec<PageRange> =
+            (0..3000u64).map(|i| PageRange::new(Page(i * i % 331), 1)).collect();
+        let rows = study.run(&reads, 1, &|_, _| {}).unwrap();
+        assert_eq!(rows, study.run(&reads, 3, &|_, _| {}).unwrap());
+        assert_eq!(rows.len(), 2 * (5 + 1) * 4);
+        let of_vdf_lru: Vec<&Row> = rows[..24].iter().filter(|r| r.policy == "vdf-lru").collect();
+        let mean = of_vdf_lru[..5].iter().map(|r| r.rgr).sum::<f64>() / 5.0;
+        assert!(of_vdf_lru[5].failed.is_none() && (of_vdf_lru[5].rgr - mean).abs() < 1e-12);
+        assert!((of_vdf_lru[0].ceiling - 0.375).abs() < 1e-12);
+        let plain = rows.iter().find(|r| r.policy == "lru" && r.failed.is_none()).unwrap();
+        let reduction = of_vdf_lru[5].reduction.unwrap();
+        assert!((reduction - (1.0 - of_vdf_lru[5].rgr / plain.rgr)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_before_anything_runs() {
+        let refused = |change: &dyn Fn(&mut Study)| {
+            let mut study = study();
+            change(&mut study);
+            study.check().unwrap_err().to_string()
+        };
+        assert!(refused(&|s| s.disks.push(2)).contains("not 2"));
+        assert!(refused(&|s| s.disks.push(u64::MAX)).contains("1024 disks"));
+        assert!(refused(&|s| s.blocks.push(0)).contains("not 0"));
+        assert!(refused(&|s| s.failed = Failed::Cases(vec![vec![5]])).contains("disk 5"));
+        assert!(refused(&|s| s.level = Level::Raid0).contains("no parity"));
+    }
+}
