@@ -19,12 +19,26 @@ pub struct Cache<O> {
     /// Heeds faults.
     aware: bool,
     fault: Option<Penalties>,
+    /// What was read ahead of need; see [`Store::foresee`].
+    foreseen: u64,
 }
+
+/// How many requests ahead the index and the node of a block are read.
+const INDEX_AHEAD: usize = 12;
+const NODE_AHEAD: usize = 6;
 
 /// A cache as its table entry makes it.
 pub fn boxed<O: Order + 'static>(order: O, config: &ReadConfig) -> Made {
     let (blocks, aware) = (config.blocks, config.aware);
-    Ok(Box::new(Cache { store: Store::new(), order, blocks, now: 1, aware, fault: None }))
+    Ok(Box::new(Cache {
+        store: Store::new(),
+        order,
+        blocks,
+        now: 1,
+        aware,
+        fault: None,
+        foreseen: 0,
+    }))
 }
 
 impl<O: Order> Cache<O> {
@@ -97,13 +111,21 @@ impl<O: Order> ReadCache for Cache<O> {
     }
 
     fn run(&mut self, ranges: &[PageRange], penalties: &Penalties, tally: &mut Tally) {
-        for range in ranges {
+        let mut foreseen = 0;
+        for (index, range) in ranges.iter().enumerate() {
+            if let Some(next) = ranges.get(index + INDEX_AHEAD) {
+                foreseen ^= self.store.foresee(next.first.0);
+            }
+            if let Some(next) = ranges.get(index + NODE_AHEAD) {
+                foreseen ^= self.store.foresee_node(next.first.0);
+            }
             for block in range.first.0..range.end().0 {
                 let warm = self.store.held == self.blocks;
                 let hit = self.step(block).hit;
                 tally.count(hit, warm, if hit { 0 } else { penalties.of(block) });
             }
         }
+        self.foreseen ^= foreseen;
     }
 
     fn holds(&self, block: u64) -> bool {

@@ -55,11 +55,14 @@ impl Index {
         loop {
             let entry = self.table[at & mask];
             let slot = entry as u32;
+            // Most look-ups find their block at once. A free entry has no node.
+            if (entry >> 32) as u32 == tag
+                && nodes.get(slot as usize).is_some_and(|node| node.block == block)
+            {
+                return Some((at & mask, slot));
+            }
             if slot == NONE {
                 return None;
-            }
-            if (entry >> 32) as u32 == tag && nodes[slot as usize].block == block {
-                return Some((at & mask, slot));
             }
             at += 1;
         }
@@ -138,6 +141,20 @@ impl Store {
             Some((_, slot)) => slot,
             None => NONE,
         }
+    }
+
+    /// Reads where the block would be in the index, so that a look-up soon after finds it in the
+    /// processor's cache. What it returns means nothing, but must be used.
+    #[inline]
+    pub fn foresee(&self, block: u64) -> u64 {
+        self.index.table[(hash(block) >> self.index.shift) as usize]
+    }
+
+    /// [`Store::foresee`], and the node that is most likely the block's.
+    #[inline]
+    pub fn foresee_node(&self, block: u64) -> u64 {
+        let slot = self.foresee(block) as u32;
+        self.nodes.get(slot as usize).map_or(0, |node| node.stamp)
     }
 
     /// A node for a block that has none, in no list yet.
