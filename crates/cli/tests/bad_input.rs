@@ -187,3 +187,30 @@ fn policy_trace_errors_name_the_line_and_print_nothing() {
     fails(1, &["policy-trace", path.to_str().expect("text"), "--policy", "lrw", "--pages", "8"]);
     fails(2, &["policy-trace", "x", "--policy", "lrv", "--pages", "8"]);
 }
+
+#[test]
+fn a_cache_by_track_says_what_it_needs() {
+    let by_track = |words: &[&str]| sim_fails(2, &[&["--group", "track"], words].concat());
+    assert!(by_track(&[]).contains("one zone, as hp97560 and hp-c2200a"));
+    let disk = ["--disk", "hp-c2200a"];
+    assert!(by_track(&[&disk[..], &["--level", "5"]].concat()).contains("--level single"));
+    assert!(by_track(&[&disk[..], &["--nvs", "4K"]].concat()).contains("smaller than a track"));
+    assert!(by_track(&[&disk[..], &["--nvs", "1G"]].concat()).contains("larger than the disk"));
+    assert!(by_track(&[&disk[..], &["--rate", "dual:15/90"]].concat()).contains("above the low"));
+    assert!(sim_fails(2, &["--group", "cylinder"]).contains("stripes, track"));
+
+    let folder = TempDir::new().expect("a folder");
+    let csv = |name: &str, rows: &str| {
+        let header = "time_ns,device,offset_bytes,length_bytes,op\n";
+        file(&folder, name, [header, rows].concat().as_bytes())
+    };
+    let far = csv("far.csv", "0,0,99999999744,512,W\n");
+    let error = fails(1, &["track-trace", &far]);
+    assert!(error.contains("far.csv") && error.contains("beyond the disk"), "{error}");
+    let good = csv("good.csv", "0,0,0,512,W\n1,0,0,256,R\n");
+    assert!(fails(1, &["track-trace", &good, "--device", "7"]).contains("no requests of device 7"));
+    assert!(fails(2, &["track-trace", &good, "--device", "x"]).contains("a device number or all"));
+    assert!(fails(2, &["track-trace", &good, "--policy", "lsts"]).contains("known: lst"));
+    let output = succeeds(&["track-trace", &good, "--events"]);
+    assert!(output.starts_with("W 0\nreads "), "{output}");
+}

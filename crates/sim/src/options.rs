@@ -2,7 +2,7 @@
 
 use crate::simulator::{SimConfig, Warmup};
 use destage_disk::DiskSpec;
-use destage_engine::array::geometry::{Geometry, LEVELS, Level};
+use destage_engine::array::geometry::{Geometry, LEVELS};
 use destage_engine::controller::Config;
 use destage_engine::destager::{Count, Issue};
 use destage_engine::dispatch::Order;
@@ -302,6 +302,10 @@ impl RunOptions {
     /// # Errors
     /// Sizes that make no array.
     pub fn geometry(&self, disk_sectors: u64) -> Result<Geometry, OptionError> {
+        if self.get("group") == "track" && self.get("level") != "single" {
+            let message = "--group track is for one disk: --level single --disks 1";
+            return Err(OptionError::usage(message.into()));
+        }
         let levels: Vec<(&str, _)> = LEVELS.iter().map(|l| (l.entry.name, l.level)).collect();
         let backend: f64 = self.number("backend", f64::MIN_POSITIVE..=1.0)?;
         let disk_pages = (disk_sectors / SECTORS_PER_PAGE) as f64 * backend;
@@ -322,10 +326,6 @@ impl RunOptions {
         let clean = self.one_of("clean", &clean)?;
         if !by_track {
             return Ok(None);
-        }
-        if config.geometry.level != Level::Single {
-            let message = "--group track is for one disk: --level single --disks 1";
-            return Err(OptionError::usage(message.into()));
         }
         let zones = destage_disk::zones(spec);
         let [zone] = zones.as_slice() else {
