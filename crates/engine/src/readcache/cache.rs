@@ -79,15 +79,24 @@ impl<O: Order> Cache<O> {
         block
     }
 
-    #[inline]
-    fn step(&mut self, block: u64) -> Access {
+    /// A block request that may be a hit; if not, the node of its ghost, or [`NONE`].
+    #[inline(always)]
+    fn hit(&mut self, block: u64) -> Result<(), u32> {
         let slot = self.store.find(block);
-        if slot != NONE && self.store.nodes[slot as usize].resident {
-            self.store.nodes[slot as usize].stamp = self.now;
-            self.order.hit(&mut self.store, slot);
-            self.now += 1;
-            return Access { hit: true, evicted: None };
+        match self.store.nodes.get_mut(slot as usize) {
+            Some(node) if node.resident => {
+                node.stamp = self.now;
+                self.order.hit(&mut self.store, slot);
+                self.now += 1;
+                Ok(())
+            }
+            _ => Err(slot),
         }
+    }
+
+    /// The rest of a request that [`Cache::hit`] found to be a miss.
+    #[inline(never)]
+    fn miss(&mut self, block: u64, slot: u32) -> Option<u64> {
         let recalled = slot != NONE;
         if recalled {
             self.order.recall(&mut self.store, slot);
@@ -101,13 +110,16 @@ impl<O: Order> Cache<O> {
         self.order.insert(&mut self.store, slot, recalled);
         self.store.held += 1;
         self.now += 1;
-        Access { hit: false, evicted }
+        evicted
     }
 }
 
 impl<O: Order> ReadCache for Cache<O> {
     fn access(&mut self, block: u64) -> Access {
-        self.step(block)
+        match self.hit(block) {
+            Ok(()) => Access { hit: true, evicted: None },
+            Err(slot) => Access { hit: false, evicted: self.miss(block, slot) },
+        }
     }
 
     fn run(&mut self, ranges: &[PageRange], penalties: &Penalties, tally: &mut Tally) {
@@ -121,8 +133,13 @@ impl<O: Order> ReadCache for Cache<O> {
             }
             for block in range.first.0..range.end().0 {
                 let warm = self.store.held == self.blocks;
-                let hit = self.step(block).hit;
-                tally.count(hit, warm, if hit { 0 } else { penalties.of(block) });
+                match self.hit(block) {
+                    Ok(()) => tally.count(true, warm, 0),
+                    Err(slot) => {
+                        self.miss(block, slot);
+                        tally.count(false, warm, penalties.of(block));
+                    }
+                }
             }
         }
         self.foreseen ^= foreseen;
