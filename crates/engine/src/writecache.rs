@@ -51,6 +51,7 @@ pub struct WriteCache {
     pub directory: Directory,
     detector: Detector,
     policy: Box<dyn DestagePolicy>,
+    needs_requests: bool,
 }
 
 impl WriteCache {
@@ -61,7 +62,8 @@ impl WriteCache {
         detector: Detector,
         policy: Box<dyn DestagePolicy>,
     ) -> WriteCache {
-        WriteCache { directory, detector, policy }
+        let needs_requests = policy.needs_requests();
+        WriteCache { directory, detector, policy, needs_requests }
     }
 
     /// Shows an arriving write to the sequential detector.
@@ -89,7 +91,7 @@ impl WriteCache {
         }
         let part = Segment { group, slot, bit, pages, random: u64::from(classified.random) };
         let page_hits = self.admit_segment(&part);
-        self.policy.on_admitted(classified.sequential, self.directory.occupancy());
+        self.end_request(classified);
         let group_hits = if slot.is_some() { pages } else { 0 };
         Some(Admitted { page_hits, group_hits, new_pages: pages - page_hits })
     }
@@ -114,7 +116,7 @@ impl WriteCache {
             admitted.group_hits += if slot.is_some() { pages } else { 0 };
             page += pages;
         }
-        self.policy.on_admitted(classified.sequential, self.directory.occupancy());
+        self.end_request(classified);
         admitted
     }
 
@@ -138,7 +140,6 @@ impl WriteCache {
                 page_hit,
                 sequential,
                 last_page: bit == last_bit,
-                group_pages: self.directory.pages(slot),
             });
             page_hits += u64::from(page_hit);
         }
@@ -154,7 +155,9 @@ impl WriteCache {
 
     /// All parts of a request are written.
     pub fn end_request(&mut self, classified: Classified) {
-        self.policy.on_admitted(classified.sequential, self.directory.occupancy());
+        if self.needs_requests {
+            self.policy.on_admitted(classified.sequential, self.directory.occupancy());
+        }
     }
 
     /// Picks a victim and takes it out of the held groups; its pages are in flight until

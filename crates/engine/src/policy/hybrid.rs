@@ -97,12 +97,14 @@ impl DestagePolicy for Hybrid {
     fn on_write(&mut self, write: &PageWrite) {
         let slot = write.slot;
         cover(&mut self.state, slot.index(), State::default(), self.most_groups);
+        let mut pages = u16::from(!write.page_hit);
         if !write.created {
+            pages += self.state[slot.index()].pages;
             self.leave(slot);
         }
-        self.state[slot.index()] = State { pages: write.group_pages as u16, hot: true };
+        self.state[slot.index()] = State { pages, hot: true };
         self.links.append(&mut self.hot, slot);
-        self.hot_pages += write.group_pages;
+        self.hot_pages += u64::from(pages);
         self.cool();
     }
 

@@ -64,14 +64,15 @@ impl BySize {
         self.size[slot.index()] = pages as u16;
     }
 
-    /// Takes a group out.
-    pub fn remove(&mut self, links: &mut Links, slot: Slot) {
+    /// Takes a group out; how many pages it had.
+    pub fn remove(&mut self, links: &mut Links, slot: Slot) -> u64 {
         let pages = self.size[slot.index()];
         let list = &mut self.lists[usize::from(pages)];
         links.unlink(list, slot);
         if list.is_empty() {
             self.used.remove(GroupId(MAX_PAGES_PER_GROUP - u64::from(pages)));
         }
+        u64::from(pages)
     }
 
     /// The largest group that may be picked, of those the least recently written.
@@ -100,10 +101,8 @@ impl DestagePolicy for Lst {
     }
 
     fn on_write(&mut self, write: &PageWrite) {
-        if !write.created {
-            self.sizes.remove(&mut self.links, write.slot);
-        }
-        self.sizes.insert(&mut self.links, write.slot, write.group_pages);
+        let before = if write.created { 0 } else { self.sizes.remove(&mut self.links, write.slot) };
+        self.sizes.insert(&mut self.links, write.slot, before + u64::from(!write.page_hit));
     }
 
     fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {

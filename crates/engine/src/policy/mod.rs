@@ -53,8 +53,6 @@ pub struct PageWrite {
     pub sequential: bool,
     /// It is the last page of its group.
     pub last_page: bool,
-    /// Pages the group holds, this one among them.
-    pub group_pages: u64,
 }
 
 /// A destage order. It keeps its own state by slot, and hears of every page written and every
@@ -67,6 +65,11 @@ pub trait DestagePolicy: Send {
     /// need no detector.
     fn needs_detector(&self) -> bool {
         true
+    }
+
+    /// Whether the policy wants to hear of [`DestagePolicy::on_admitted`].
+    fn needs_requests(&self) -> bool {
+        false
     }
 
     /// A whole write request was admitted, and all its pages told. Occupancy in pages.

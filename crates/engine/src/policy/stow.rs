@@ -179,6 +179,10 @@ impl Stow {
 }
 
 impl DestagePolicy for Stow {
+    fn needs_requests(&self) -> bool {
+        true
+    }
+
     fn on_write(&mut self, write: &PageWrite) {
         if write.created {
             self.create(write);
