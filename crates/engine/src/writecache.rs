@@ -5,7 +5,7 @@
 
 use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
-use crate::policy::{DestagePolicy, PageWrite};
+use crate::policy::{DestagePolicy, PageFacts, PageWrite};
 use crate::request::PageRange;
 use crate::sequential::{Classified, Detector};
 use crate::units::{GroupId, Page};
@@ -132,15 +132,14 @@ impl WriteCache {
             let bit = first_bit + offset;
             let sequential = offset >= random;
             let page_hit = self.directory.write(slot, bit, sequential);
-            self.policy.on_write(&PageWrite {
-                slot,
-                group,
+            let facts = PageFacts {
                 created: !existed && offset == 0,
                 existed,
                 page_hit,
                 sequential,
                 last_page: bit == last_bit,
-            });
+            };
+            self.policy.on_write(PageWrite::new(group, slot, facts));
             page_hits += u64::from(page_hit);
         }
         page_hits

@@ -94,11 +94,11 @@ impl DestagePolicy for Hybrid {
         false
     }
 
-    fn on_write(&mut self, write: &PageWrite) {
+    fn on_write(&mut self, write: PageWrite) {
         let slot = write.slot;
         cover(&mut self.state, slot.index(), State::default(), self.most_groups);
-        let mut pages = u16::from(!write.page_hit);
-        if !write.created {
+        let mut pages = u16::from(!write.page_hit());
+        if !write.created() {
             pages += self.state[slot.index()].pages;
             self.leave(slot);
         }

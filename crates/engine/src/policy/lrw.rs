@@ -31,8 +31,8 @@ impl DestagePolicy for Lrw {
         false
     }
 
-    fn on_write(&mut self, write: &PageWrite) {
-        if !write.created {
+    fn on_write(&mut self, write: PageWrite) {
+        if !write.created() {
             if self.list.is_newest(write.slot) {
                 return;
             }

@@ -100,9 +100,10 @@ impl DestagePolicy for Lst {
         false
     }
 
-    fn on_write(&mut self, write: &PageWrite) {
-        let before = if write.created { 0 } else { self.sizes.remove(&mut self.links, write.slot) };
-        self.sizes.insert(&mut self.links, write.slot, before + u64::from(!write.page_hit));
+    fn on_write(&mut self, write: PageWrite) {
+        let before =
+            if write.created() { 0 } else { self.sizes.remove(&mut self.links, write.slot) };
+        self.sizes.insert(&mut self.links, write.slot, before + u64::from(!write.page_hit()));
     }
 
     fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {

@@ -36,13 +36,19 @@ pub struct PolicyContext {
     pub mirrored: bool,
 }
 
-/// One page written into a group, told after the directory has it.
+/// One page written into a group, told after the directory has it. It fits two registers.
 #[derive(Clone, Copy, Debug)]
 pub struct PageWrite {
-    /// The group's slot.
-    pub slot: Slot,
     /// The group.
     pub group: GroupId,
+    /// The group's slot.
+    pub slot: Slot,
+    flags: u32,
+}
+
+/// What is so of a page written.
+#[derive(Clone, Copy, Debug)]
+pub struct PageFacts {
     /// This page created the group.
     pub created: bool,
     /// The group existed before the request that the page belongs to.
@@ -55,11 +61,65 @@ pub struct PageWrite {
     pub last_page: bool,
 }
 
+impl PageWrite {
+    /// Puts a page's facts together.
+    #[inline]
+    #[must_use]
+    pub fn new(group: GroupId, slot: Slot, facts: PageFacts) -> PageWrite {
+        let flags = u32::from(facts.created)
+            | u32::from(facts.existed) << 1
+            | u32::from(facts.page_hit) << 2
+            | u32::from(facts.sequential) << 3
+            | u32::from(facts.last_page) << 4;
+        PageWrite { group, slot, flags }
+    }
+
+    #[inline]
+    fn flag(self, bit: u32) -> bool {
+        self.flags >> bit & 1 == 1
+    }
+
+    /// See [`PageFacts::created`].
+    #[inline]
+    #[must_use]
+    pub fn created(self) -> bool {
+        self.flag(0)
+    }
+
+    /// See [`PageFacts::existed`].
+    #[inline]
+    #[must_use]
+    pub fn existed(self) -> bool {
+        self.flag(1)
+    }
+
+    /// See [`PageFacts::page_hit`].
+    #[inline]
+    #[must_use]
+    pub fn page_hit(self) -> bool {
+        self.flag(2)
+    }
+
+    /// See [`PageFacts::sequential`].
+    #[inline]
+    #[must_use]
+    pub fn sequential(self) -> bool {
+        self.flag(3)
+    }
+
+    /// See [`PageFacts::last_page`].
+    #[inline]
+    #[must_use]
+    pub fn last_page(self) -> bool {
+        self.flag(4)
+    }
+}
+
 /// A destage order. It keeps its own state by slot, and hears of every page written and every
 /// group taken.
 pub trait DestagePolicy: Send {
     /// A page was written.
-    fn on_write(&mut self, write: &PageWrite);
+    fn on_write(&mut self, write: PageWrite);
 
     /// Whether the policy asks if a page is sequential. If neither it nor the rate does, writes
     /// need no detector.

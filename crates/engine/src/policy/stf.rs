@@ -97,8 +97,8 @@ impl DestagePolicy for Stf {
         false
     }
 
-    fn on_write(&mut self, write: &PageWrite) {
-        if write.created {
+    fn on_write(&mut self, write: PageWrite) {
+        if write.created() {
             self.groups.insert(write.group);
         }
     }

@@ -116,12 +116,12 @@ impl Stow {
         self.pages[SEQUENTIAL] as f64 - self.desired
     }
 
-    fn create(&mut self, write: &PageWrite) {
+    fn create(&mut self, write: PageWrite) {
         let slot = write.slot.index();
         cover(&mut self.state, slot, 0, self.nvs_pages as usize);
-        let queue = usize::from(write.sequential);
+        let queue = usize::from(write.sequential());
         self.rings[queue].insert(write.group);
-        self.state[slot] = match (write.sequential, write.last_page) {
+        self.state[slot] = match (write.sequential(), write.last_page()) {
             (false, _) => 0,
             (true, false) => IN_SEQUENTIAL | RECENT,
             (true, true) => IN_SEQUENTIAL,
@@ -129,10 +129,10 @@ impl Stow {
     }
 
     /// Algorithm 3, lines 1 to 9.
-    fn decrement(&mut self, write: &PageWrite) {
+    fn decrement(&mut self, write: PageWrite) {
         let state = self.state[write.slot.index()];
-        let first_hit = write.existed && state & (IN_SEQUENTIAL | RECENT) == 0;
-        let counts = first_hit && (write.page_hit || !self.mirrored);
+        let first_hit = write.existed() && state & (IN_SEQUENTIAL | RECENT) == 0;
+        let counts = first_hit && (write.page_hit() || !self.mirrored);
         if counts && self.desired_set && self.gap_to_desired() < self.hysteresis as f64 {
             self.desired -= 1.0;
         }
@@ -183,20 +183,20 @@ impl DestagePolicy for Stow {
         true
     }
 
-    fn on_write(&mut self, write: &PageWrite) {
-        if write.created {
+    fn on_write(&mut self, write: PageWrite) {
+        if write.created() {
             self.create(write);
         } else {
             self.decrement(write);
             let state = &mut self.state[write.slot.index()];
-            match (write.sequential, write.last_page) {
+            match (write.sequential(), write.last_page()) {
                 (true, true) => *state &= !RECENT,
                 (true, false) => *state |= RECENT,
-                (false, _) if write.existed => *state |= RECENT,
+                (false, _) if write.existed() => *state |= RECENT,
                 (false, _) => {}
             }
         }
-        if !write.page_hit {
+        if !write.page_hit() {
             let queue = usize::from(self.state[write.slot.index()] & IN_SEQUENTIAL != 0);
             self.pages[queue] += 1;
         }
@@ -204,9 +204,12 @@ impl DestagePolicy for Stow {
 
     fn on_admitted(&mut self, sequential: bool, occupancy: u64) {
         self.requests[usize::from(sequential)] += 1;
+        if self.desired_set {
+            return;
+        }
         let reached = u128::from(occupancy) * 10_000
             >= u128::from(self.nvs_pages) * u128::from(self.low_hundredths);
-        if !self.desired_set && reached {
+        if reached {
             self.desired_set = true;
             self.desired = self.pages[SEQUENTIAL] as f64;
         }

@@ -66,13 +66,13 @@ impl DestagePolicy for Wow {
         self.most_count > 0
     }
 
-    fn on_write(&mut self, write: &PageWrite) {
+    fn on_write(&mut self, write: PageWrite) {
         let slot = write.slot.index();
-        if write.created {
+        if write.created() {
             self.ring.insert(write.group);
             cover(&mut self.counter, slot, 0, self.most_groups);
             self.counter[slot] = self.initial;
-        } else if write.existed && (write.page_hit || !write.sequential) {
+        } else if write.existed() && (write.page_hit() || !write.sequential()) {
             self.counter[slot] = (self.counter[slot] + 1).min(self.most_count);
         }
     }
