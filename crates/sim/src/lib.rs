@@ -10,5 +10,6 @@ pub mod experiment;
 pub mod findings;
 pub mod measure;
 pub mod options;
+pub mod reproduce;
 pub mod simulator;
 pub mod sources;
