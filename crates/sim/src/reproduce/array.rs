@@ -15,6 +15,7 @@ type Figure = (&'static str, fn(&RunReport) -> f64);
 /// Every figure by name.
 const FIGURES: &[Figure] = &[
     ("iops", |r| r.iops),
+    ("target-iops", |r| r.target_iops.unwrap_or(f64::NAN)),
     ("response-ms", |r| r.response.all.mean_ms),
     ("read-ms", |r| r.response.reads.mean_ms),
     ("write-ms", |r| r.response.writes.mean_ms),

@@ -24,6 +24,9 @@ pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
     if figure.log_y {
         plot = plot.y_scale(Scale::Log10);
     }
+    if figure.kind == Kind::Response {
+        plot = plot.h_line(20.0, "20 ms");
+    }
     plot.categories(categories)
 }
 
@@ -67,11 +70,23 @@ fn lines(figure: &Figure, shown: &[&PanelRuns], categories: &[String]) -> Vec<Li
             }
         }
     }
-    let most = figure.y_most.unwrap_or(f64::INFINITY);
     for (_, points) in &mut lines {
-        points.retain(|(x, y)| x.is_finite() && *y <= most);
+        points.retain(|(x, _)| x.is_finite());
+        if let Some(most) = figure.y_most {
+            cut(points, most);
+        }
     }
     lines
+}
+
+/// Ends a line where it first rises above `most`.
+fn cut(points: &mut Vec<(f64, f64)>, most: f64) {
+    let Some(first) = points.iter().position(|(_, y)| *y > most) else { return };
+    let (x, y) = points[first];
+    points.truncate(first);
+    if let Some((x0, y0)) = points.last().copied() {
+        points.push((x0 + (x - x0) * (most - y0) / (y - y0), most));
+    }
 }
 
 /// Mean over seeds.
@@ -127,6 +142,13 @@ fn thinned(series: &TimeSeries, scale: f64) -> TimeSeries {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_end_where_they_leave_the_plot() {
+        let mut points = vec![(0.0, 10.0), (1.0, 20.0), (2.0, 100.0), (3.0, 5.0)];
+        cut(&mut points, 60.0);
+        assert_eq!(points, [(0.0, 10.0), (1.0, 20.0), (1.5, 60.0)]);
+    }
 
     #[test]
     fn thinning_keeps_extremes() {

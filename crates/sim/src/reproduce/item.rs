@@ -109,7 +109,8 @@ pub struct Value {
     pub unit: String,
     /// Panel it is read off.
     pub panel: String,
-    /// A figure of a run by name, or `peak-iops`, or `iops-at-ms` with `level`.
+    /// A figure of a run by name, or one of a sweep: `peak-iops`, `kept-iops` (the most that a run
+    /// served which kept up with its target), `iops-at-ms` with `level`.
     pub metric: String,
     /// Mean response time in ms for `iops-at-ms`.
     #[serde(default)]
@@ -192,7 +193,7 @@ pub struct Figure {
     /// Logarithmic y axis.
     #[serde(default)]
     pub log_y: bool,
-    /// Points above this are left out.
+    /// Where lines are cut off.
     pub y_most: Option<f64>,
     /// Factor of the y values.
     #[serde(default = "unity")]

@@ -34,6 +34,10 @@ impl PanelRuns {
         };
         match value.metric.as_str() {
             "iops-at-ms" => crossing(&curve(), value.level),
+            "kept-iops" => {
+                let kept = self.of(variant, seed).filter(|s| kept_up(s));
+                kept.filter_map(|s| s.figures.get("iops").copied()).reduce(f64::max)
+            }
             "peak-iops" => curve().into_iter().map(|(iops, _)| iops).reduce(f64::max),
             name => {
                 let cell = self.cells.iter().find(|c| c.variant == variant && c.value == at)?;
@@ -47,7 +51,15 @@ impl PanelRuns {
 pub type Panels = BTreeMap<String, PanelRuns>;
 
 /// Figures that are of a whole sweep.
-pub const OF_SWEEPS: [&str; 2] = ["iops-at-ms", "peak-iops"];
+pub const OF_SWEEPS: [&str; 3] = ["iops-at-ms", "kept-iops", "peak-iops"];
+
+/// Least share of its target that a run serves when it keeps up: the bound of its own warning.
+const KEPT: f64 = 0.97;
+
+fn kept_up(sample: &Sample) -> bool {
+    let figure = |name: &str| sample.figures.get(name).copied().unwrap_or(f64::NAN);
+    figure("iops") >= KEPT * figure("target-iops")
+}
 
 /// The value of `variant`, or of `variant` over `value.over`, with one seed.
 fn once(value: &Value, variant: &str, panels: &Panels, seed: usize) -> Option<f64> {
