@@ -26,6 +26,7 @@ fn every_command_has_help_with_an_example() {
         &["trace", "convert"],
         &["trace", "generate"],
         &["policy-trace"],
+        &["reproduce"],
         &["completions"],
     ] {
         let help = succeeds(&[words, &["--help"]].concat());

@@ -68,7 +68,9 @@ fn once(value: &Value, variant: &str, panels: &Panels, seed: usize) -> Option<f6
     let read = |at: &str, over_at: &str| {
         let mine = panel.figure(value, variant, at, seed)?;
         match &value.over {
-            Some(over) => Some(mine / other.figure(value, over, over_at, seed)?),
+            Some(over) => {
+                Some(mine / other.figure(value, over, over_at, seed)?).filter(|v| v.is_finite())
+            }
             None => Some(mine),
         }
     };
