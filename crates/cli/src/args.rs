@@ -407,7 +407,7 @@ fn reproduce() -> Command {
              destage reproduce --list\n  \
              destage reproduce stow:fig8 wow --quick\n  \
              destage reproduce --all --out reproduction\n\
-             What comes out outside its band is said in the table; the exit code is 0 all the same.",
+             The table says OUTSIDE where a value leaves its band; the exit code stays 0.",
         )
         .arg(
             Arg::new("item")

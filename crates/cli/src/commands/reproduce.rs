@@ -36,7 +36,7 @@ fn items(matches: &ArgMatches) -> Result<Vec<&'static Item>, Failure> {
     let all = matches.get_flag("all") || (matches.get_flag("list") && named.is_empty());
     if !all && named.is_empty() {
         return Err(Failure::usage(
-            "name what to reproduce, as stow:fig8 or wow, or give --all; --list shows what there is",
+            "name what to reproduce, as stow:fig8 or wow, or --all; --list shows what there is",
         ));
     }
     let mut wanted = Vec::new();
