@@ -86,7 +86,11 @@ fn banded(words: &[&str]) -> Vec<(String, f64, bool)> {
 }
 
 /// Values known to lie outside their band; `docs/reproduction.md` says by how much, and why.
-const OUTSIDE: &[&str] = &["SeqQ/RanQ 90/80: time full", "RAID-10, 65,536 pages: WOW over LRW"];
+const OUTSIDE: &[&str] = &[
+    "SeqQ/RanQ 90/80: time full",
+    "RAID-10, 65,536 pages: WOW over LRW",
+    "Distance, largest over sizes: LRW over CSCAN",
+];
 
 fn check(words: &[&str]) {
     for (what, ours, inside) in banded(words) {
