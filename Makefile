@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs bench clean tools
+.PHONY: demo build test check docs bench reproduce reproduce-bands clean tools
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -48,9 +48,17 @@ check: tools
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
 
+## Every figure and table of the papers again, into reproduction/index.html; under 90 minutes.
+reproduce: build
+	$(DESTAGE) reproduce --all --out reproduction
+
+## The bands around published values, asserted on the full runs.
+reproduce-bands: tools
+	$(CARGO) test --locked -p destage --test reproduce -- --ignored --nocapture
+
 bench: tools
 	$(CARGO) bench --locked -p destage --bench speed
 
 clean:
 	$(CARGO) clean
-	rm -rf demo
+	rm -rf demo reproduction

@@ -28,6 +28,7 @@ fn every_command_has_help_with_an_example() {
         &["trace", "generate"],
         &["policy-trace"],
         &["readcache-trace"],
+        &["reproduce"],
         &["completions"],
     ] {
         let help = succeeds(&[words, &["--help"]].concat());
