@@ -22,6 +22,7 @@ pub fn command() -> Command {
             policy_trace(),
             track_trace(),
             crate::readcache_args::command(),
+            reproduce(),
             completions(),
         ])
 }
@@ -150,13 +151,7 @@ fn compare() -> Command {
                 .default_value("20")
                 .help("Response times at which throughput is read off a sweep of iops, as 10,20"),
         )
-        .arg(
-            Arg::new("threads")
-                .long("threads")
-                .value_name("N")
-                .value_parser(clap::value_parser!(u64).range(1..=4096))
-                .help("Threads to use [default: one a processor]"),
-        )
+        .arg(threads_arg())
         .arg(
             Arg::new("experiment")
                 .long("experiment")
@@ -171,15 +166,25 @@ fn compare() -> Command {
                 .value_name("DIR")
                 .help("Draw every plot of the report into DIR"),
         )
-        .arg(
-            Arg::new("plot-format")
-                .long("plot-format")
-                .value_name("FORMAT")
-                .value_parser(["svg", "png"])
-                .default_value("svg")
-                .help("Form of those plots"),
-        )
+        .arg(plot_format_arg())
         .args(option_args(&["policy"]))
+}
+
+fn threads_arg() -> Arg {
+    Arg::new("threads")
+        .long("threads")
+        .value_name("N")
+        .value_parser(clap::value_parser!(u64).range(1..=4096))
+        .help("Threads to use [default: one a processor]")
+}
+
+fn plot_format_arg() -> Arg {
+    Arg::new("plot-format")
+        .long("plot-format")
+        .value_name("FORMAT")
+        .value_parser(["svg", "png"])
+        .default_value("svg")
+        .help("Form of those plots")
 }
 
 fn number(name: &'static str, help: &'static str, default: &'static str) -> Arg {
@@ -462,6 +467,38 @@ fn track_trace() -> Command {
                 .help("Print every event"),
         )
         .arg(option("format", "FORMAT", "table", "Output form").value_parser(["table", "json"]))
+fn reproduce() -> Command {
+    let flag = |name: &'static str, help: &'static str| {
+        Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+    };
+    Command::new("reproduce")
+        .about("Run figures and tables of the papers again, beside the published values")
+        .after_help(
+            "Examples:\n  \
+             destage reproduce --list\n  \
+             destage reproduce stow:fig8 wow --quick\n  \
+             destage reproduce --all --out reproduction\n\
+             What comes out outside its band is said in the table; the exit code is 0 all the same.",
+        )
+        .arg(
+            Arg::new("item")
+                .value_name("PAPER[:ITEM]")
+                .action(ArgAction::Append)
+                .conflicts_with("all")
+                .help("A paper or one of its figures or tables; may be repeated"),
+        )
+        .arg(flag("all", "Everything there is"))
+        .arg(flag("quick", "Short windows and few points: minutes in place of an hour"))
+        .arg(flag("list", "List what there is, and how many runs each takes"))
+        .arg(format_arg())
+        .arg(
+            Arg::new("out")
+                .long("out")
+                .value_name("DIR")
+                .help("Write every figure, the tables and a page of all of them into DIR"),
+        )
+        .arg(plot_format_arg())
+        .arg(threads_arg())
 }
 
 fn completions() -> Command {

@@ -50,6 +50,9 @@ fn every_experiment_file_runs_when_cut_short() {
     let folder = top().join("specs/experiments");
     for entry in std::fs::read_dir(folder).expect("listed") {
         let path = entry.expect("an entry").path();
+        if std::fs::read_to_string(&path).expect("read").contains("[[panels]]") {
+            continue; // An item of `destage reproduce`; a test of the simulator builds its runs.
+        }
         let path = path.to_str().expect("text");
         let short = ["--sweep", "seed=1,2", "--warmup", "1", "--measure", "2"];
         let text = succeeds(&[&["compare", "--experiment", path][..], &short].concat());

@@ -10,6 +10,7 @@ mod format;
 mod html;
 mod metric;
 mod parquet;
+mod reproduction;
 mod table;
 mod text;
 mod view;
@@ -18,12 +19,16 @@ mod write;
 pub use charts::plots;
 pub use columns::run_columns;
 pub use format::{Format, UnknownFormat};
-pub use html::{html, plotly_js};
+pub use html::{html, plotly_js, reproduction_html};
 pub use model::{CompareReport, RunReport};
 pub use parquet::{
     ParquetError, parquet_compare, parquet_compare_series, parquet_runs, parquet_series,
 };
 pub use plot::{DrawError, PlotFormat, PlotSpec, Scale, draw};
+pub use reproduction::{
+    ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedRow, Reproduction, Verdict,
+    render_reproduction,
+};
 pub use table::{Cell, Table};
 pub use text::{render_compare, render_run};
 pub use write::{WriteError, write_file};

@@ -103,6 +103,14 @@ struct Cell {
 }
 
 impl Comparison {
+    /// Whether every run could be made, without making any.
+    ///
+    /// # Errors
+    /// The first option that does not fit.
+    pub fn check(&self) -> Result<(), CompareError> {
+        self.cells().map(|_| ())
+    }
+
     fn cells(&self) -> Result<Vec<Cell>, CompareError> {
         let one = (String::new(), vec![String::new()]);
         let (name, values) = self.sweep.as_ref().unwrap_or(&one);

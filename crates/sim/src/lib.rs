@@ -13,6 +13,7 @@ pub mod measure;
 pub mod options;
 mod parallel;
 pub mod readcache;
+pub mod reproduce;
 pub mod simulator;
 pub mod sources;
 pub mod track_trace;

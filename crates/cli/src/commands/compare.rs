@@ -1,6 +1,6 @@
 //! `destage compare`: several policies on identical input.
 
-use super::{format, text};
+use super::{format, text, threads};
 use crate::args::set_given;
 use crate::failure::Failure;
 use crate::output::Outputs;
@@ -27,12 +27,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         })?;
         crate::output::check_writable(&directory.join("plot"))?;
     }
-    let threads = match matches.get_one::<u64>("threads") {
-        Some(threads) => *threads as usize,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
     let bar = progress::bar("runs");
-    let report = comparison.run(threads, &make_source, &|done, total| {
+    let report = comparison.run(threads(matches), &make_source, &|done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     })?;

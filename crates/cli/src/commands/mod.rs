@@ -5,6 +5,7 @@ mod disks;
 mod policies;
 mod policy_trace;
 mod readcache_trace;
+mod reproduce;
 mod sim;
 mod trace;
 mod track_trace;
@@ -25,6 +26,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("track-trace", matches)) => track_trace::run(matches),
         Some(("policy-trace", matches)) => policy_trace::run(matches),
         Some(("readcache-trace", matches)) => readcache_trace::run(matches),
+        Some(("reproduce", matches)) => reproduce::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
             let mut script = Vec::new();
@@ -39,6 +41,14 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
 fn format(matches: &ArgMatches) -> Format {
     let text = matches.get_one::<String>("format").map_or("table", String::as_str);
     text.parse().expect("clap has checked it")
+}
+
+/// The `--threads` asked for; one a processor if none.
+fn threads(matches: &ArgMatches) -> usize {
+    match matches.get_one::<u64>("threads") {
+        Some(threads) => *threads as usize,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    }
 }
 
 /// A string argument, if given.

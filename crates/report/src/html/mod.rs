@@ -2,6 +2,9 @@
 //! asks nothing of a network. The page's parts are `page.css` and `page.js` beside this file.
 
 mod data;
+mod reproduction;
+
+pub use reproduction::reproduction_html;
 
 use crate::charts::response_scale;
 use crate::metric::{METRICS, Metric};

@@ -12,11 +12,12 @@ mod scene;
 mod style;
 mod svg;
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
 /// How values are spread along an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scale {
     /// Equal steps.
     #[default]
@@ -28,7 +29,7 @@ pub enum Scale {
 }
 
 /// One line of a plot.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Name in the legend.
     pub name: String,
@@ -39,7 +40,7 @@ pub struct Series {
 }
 
 /// A group of bars of one colour, one for each category.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bars {
     /// Name in the legend.
     pub name: String,
@@ -48,7 +49,7 @@ pub struct Bars {
 }
 
 /// A line across the plot at a value, with its name at the edge.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
     /// Where.
     pub value: f64,
@@ -57,7 +58,7 @@ pub struct Reference {
 }
 
 /// What is drawn.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Marks {
     /// Lines with markers.
     Lines {
@@ -74,7 +75,7 @@ pub enum Marks {
 
 /// A plot. Made by [`PlotSpec::lines`], [`PlotSpec::bars`] or [`PlotSpec::stack`] and the methods
 /// that follow; the fields are there to be looked at.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlotSpec {
     /// Heading.
     pub title: String,

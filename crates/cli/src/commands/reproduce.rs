@@ -1,0 +1,114 @@
+//! `destage reproduce`: the papers' figures and tables, run again.
+
+use super::{format, text, threads};
+use crate::failure::Failure;
+use crate::output::check_writable;
+use crate::progress;
+use clap::ArgMatches;
+use destage_report::model::SCHEMA;
+use destage_report::{Cell, Format, PlotFormat, Reproduction, Table};
+use destage_sim::reproduce::{ITEMS, Item, find};
+use std::path::Path;
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
+    let items = items(matches)?;
+    if matches.get_flag("list") {
+        return Ok(list(&items).render(format(matches)));
+    }
+    let out = text(matches, "out").map(Path::new);
+    if let Some(folder) = out {
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Failure::failed(format!("{}: cannot be made: {error}", folder.display()))
+        })?;
+        check_writable(&folder.join("index.html"))?;
+    }
+    let report = reproduce(matches, &items)?;
+    if let Some(folder) = out {
+        write(folder, &report, text(matches, "plot-format") == Some("png"))?;
+    }
+    Ok(destage_report::render_reproduction(&report, format(matches)))
+}
+
+/// The items asked for, each once, in the order of the table.
+fn items(matches: &ArgMatches) -> Result<Vec<&'static Item>, Failure> {
+    let named: Vec<&String> = matches.get_many("item").unwrap_or_default().collect();
+    let all = matches.get_flag("all") || (matches.get_flag("list") && named.is_empty());
+    if !all && named.is_empty() {
+        return Err(Failure::usage(
+            "name what to reproduce, as stow:fig8 or wow, or give --all; --list shows what there is",
+        ));
+    }
+    let mut wanted = Vec::new();
+    for name in named {
+        wanted.extend(find(name)?.into_iter().map(Item::id));
+    }
+    Ok(ITEMS.iter().filter(|item| all || wanted.contains(&item.id())).collect())
+}
+
+fn list(items: &[&Item]) -> Table {
+    let mut table = Table::new(&[("item", ""), ("title", ""), ("runs", ""), ("quick runs", "")]);
+    for item in items {
+        let runs = |quick| Cell::int(item.runs(quick).unwrap_or_default() as u64);
+        let title = Cell::text(item.file().title);
+        table.push(vec![Cell::text(item.id()), title, runs(false), runs(true)]);
+    }
+    table
+}
+
+fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Failure> {
+    let quick = matches.get_flag("quick");
+    let threads = threads(matches);
+    let runs: Result<Vec<usize>, _> = items.iter().map(|item| item.runs(quick)).collect();
+    let runs = runs?;
+    let bar = progress::bar("runs");
+    bar.set_length(runs.iter().sum::<usize>() as u64);
+    let mut report =
+        Reproduction { schema: SCHEMA, command: command_line(matches), quick, items: Vec::new() };
+    let mut before = 0;
+    for (item, runs) in items.iter().zip(runs) {
+        let done = |done: usize| bar.set_position((before + done) as u64);
+        report.items.push(item.run(quick, threads, &done)?);
+        before += runs;
+        if bar.is_hidden() && items.len() > 1 {
+            eprintln!("{}: {runs} runs done", item.id());
+        }
+    }
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure> {
+    let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
+    for item in &report.items {
+        for figure in &item.figures {
+            let bytes = destage_report::draw(&figure.plot, format).map_err(Failure::failed)?;
+            let name = format!("{}-{}.{extension}", item.id.replace(':', "-"), figure.name);
+            destage_report::write_file(&folder.join(name), &bytes)?;
+        }
+    }
+    for (name, format) in
+        [("index.json", Format::Json), ("index.csv", Format::Csv), ("index.txt", Format::Table)]
+    {
+        let bytes = destage_report::render_reproduction(report, format);
+        destage_report::write_file(&folder.join(name), bytes.as_bytes())?;
+    }
+    let page = destage_report::reproduction_html(report);
+    destage_report::write_file(&folder.join("index.html"), page.as_bytes())?;
+    Ok(())
+}
+
+/// The command that makes the report again.
+fn command_line(matches: &ArgMatches) -> String {
+    let mut line = String::from("destage reproduce");
+    for name in matches.get_many::<String>("item").unwrap_or_default() {
+        line.push(' ');
+        line.push_str(name);
+    }
+    for flag in ["all", "quick"] {
+        if matches.get_flag(flag) {
+            line.push_str(&format!(" --{flag}"));
+        }
+    }
+    line
+}

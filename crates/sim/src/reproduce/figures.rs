@@ -1,0 +1,140 @@
+//! From the runs of an item to its drawings.
+
+use super::item::{Figure, Kind};
+use super::runner::{Cell, Sample, TimeSeries};
+use super::values::{PanelRuns, Panels};
+use destage_report::{PlotSpec, Scale};
+
+/// Samples of a series over time that are drawn.
+const SAMPLES: usize = 600;
+
+/// Draws a figure.
+#[must_use]
+pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
+    let shown: Vec<&PanelRuns> = figure.panels.iter().filter_map(|name| panels.get(name)).collect();
+    let (x, y) = labels(figure, &shown);
+    let mut plot = PlotSpec::lines(&figure.title, &x, &y);
+    let categories = categories(figure, &shown);
+    for (name, points) in lines(figure, &shown, &categories) {
+        plot = plot.series(&name, points);
+    }
+    if figure.log_x {
+        plot = plot.x_scale(Scale::Log2);
+    }
+    if figure.log_y {
+        plot = plot.y_scale(Scale::Log10);
+    }
+    plot.categories(categories)
+}
+
+fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
+    let (x, y) = match figure.kind {
+        Kind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
+        Kind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
+        Kind::Time => ("Time (s)".into(), figure.metric.clone()),
+        Kind::Along => {
+            let sweep = shown.first().and_then(|p| Some((p.plan.sweep.as_ref()?, p.unit)));
+            let x = sweep.map_or_else(String::new, |((name, _), unit)| format!("{name} ({unit})"));
+            (x, figure.metric.clone())
+        }
+    };
+    (figure.x_label.clone().unwrap_or(x), figure.y_label.clone().unwrap_or(y))
+}
+
+/// The values of a sweep that is not over numbers.
+fn categories(figure: &Figure, shown: &[&PanelRuns]) -> Vec<String> {
+    let values: Vec<String> = shown.first().map(|p| p.plan.values()).unwrap_or_default();
+    let numbers = values.iter().all(|v| v.parse::<f64>().is_ok());
+    if figure.kind != Kind::Along || numbers { Vec::new() } else { values }
+}
+
+type Line = (String, Vec<(f64, f64)>);
+
+fn lines(figure: &Figure, shown: &[&PanelRuns], categories: &[String]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for panel in shown {
+        for (variant, _) in &panel.plan.variants {
+            if !figure.variants.is_empty() && !figure.variants.contains(variant) {
+                continue;
+            }
+            let several = shown.len() > 1 && !figure.join && !panel.label.is_empty();
+            let name = if several { format!("{variant} {}", panel.label) } else { variant.clone() };
+            let cells: Vec<&Cell> = panel.cells.iter().filter(|c| c.variant == *variant).collect();
+            let points = points(figure, &cells, categories);
+            match lines.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, line)) => line.extend(points),
+                None => lines.push((name, points)),
+            }
+        }
+    }
+    let most = figure.y_most.unwrap_or(f64::INFINITY);
+    for (_, points) in &mut lines {
+        points.retain(|(x, y)| x.is_finite() && *y <= most);
+    }
+    lines
+}
+
+/// Mean over seeds.
+fn mean(cell: &Cell, get: impl Fn(&Sample) -> Option<f64>) -> f64 {
+    let all: Option<Vec<f64>> = cell.samples.iter().map(get).collect();
+    all.map_or(f64::NAN, |all| all.iter().sum::<f64>() / all.len().max(1) as f64)
+}
+
+fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, f64)> {
+    let of = |cell: &Cell, name: &str| mean(cell, |s| s.figures.get(name).copied());
+    if figure.kind == Kind::Time {
+        let at = figure.at.as_deref().unwrap_or_default();
+        let cell = cells.iter().find(|c| c.value == at);
+        let series =
+            cell.and_then(|c| c.samples.first()).and_then(|s| s.series.get(figure.metric.as_str()));
+        return series.map(|s| thinned(s, figure.scale)).unwrap_or_default();
+    }
+    let point = |cell: &&Cell| {
+        let written = || match categories.iter().position(|c| *c == cell.value) {
+            Some(place) => place as f64,
+            None => cell.value.parse().unwrap_or(f64::NAN),
+        };
+        let (x, y) = match figure.kind {
+            Kind::Response => (of(cell, "iops"), of(cell, "response-ms")),
+            Kind::Target => (of(cell, "iops"), written()),
+            _ => (written(), of(cell, &figure.metric)),
+        };
+        (x, y * figure.scale)
+    };
+    cells.iter().map(point).filter(|(_, y)| y.is_finite()).collect()
+}
+
+/// At most about [`SAMPLES`] points: of neighbours the least and the greatest stay.
+fn thinned(series: &TimeSeries, scale: f64) -> TimeSeries {
+    let scaled = |(x, y): &(f64, f64)| (*x, y * scale);
+    if series.len() <= SAMPLES {
+        return series.iter().map(scaled).collect();
+    }
+    let mut kept = Vec::new();
+    for chunk in series.chunks(series.len().div_ceil(SAMPLES / 2)) {
+        let places = 0..chunk.len();
+        let least = places.clone().min_by(|a, b| chunk[*a].1.total_cmp(&chunk[*b].1));
+        let most = places.max_by(|a, b| chunk[*a].1.total_cmp(&chunk[*b].1));
+        let (Some(least), Some(most)) = (least, most) else { continue };
+        kept.push(scaled(&chunk[least.min(most)]));
+        if least != most {
+            kept.push(scaled(&chunk[least.max(most)]));
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thinning_keeps_extremes() {
+        let mut series: TimeSeries = (0..5000).map(|i| (f64::from(i), 1.0)).collect();
+        series[1234].1 = 9.0;
+        series[4321].1 = -9.0;
+        let thin = thinned(&series, 2.0);
+        assert!(thin.len() <= SAMPLES + 2 && thin.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(thin.contains(&(1234.0, 18.0)) && thin.contains(&(4321.0, -18.0)));
+    }
+}

@@ -1,0 +1,23 @@
+//! The table of items. A new one is a file in `specs/experiments` and its line here.
+
+use super::Item;
+
+/// An item and its file.
+macro_rules! item {
+    ($paper:literal, $name:literal) => {
+        Item {
+            paper: $paper,
+            name: $name,
+            text: include_str!(concat!(
+                "../../../../specs/experiments/",
+                $paper,
+                "-",
+                $name,
+                ".toml"
+            )),
+        }
+    };
+}
+
+/// Every item, in the order in which they are shown.
+pub const ITEMS: &[Item] = &[item!("wow", "fig6"), item!("stow", "fig8")];

@@ -1,0 +1,111 @@
+//! What carries out the runs of a panel, and what it hands back. A kind of run is one entry of
+//! [`RunnerKind`] and one [`Runner`]; values and figures know nothing of it.
+
+use super::array::ArrayRunner;
+use crate::compare::CompareError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// Kinds of runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunnerKind {
+    /// Simulated arrays, with the options of `destage sim`.
+    #[default]
+    Array,
+}
+
+impl RunnerKind {
+    /// The runner of this kind.
+    #[must_use]
+    pub fn runner(self) -> &'static dyn Runner {
+        match self {
+            RunnerKind::Array => &ArrayRunner,
+        }
+    }
+}
+
+/// Settings as written: option and value.
+pub type Settings = Vec<(String, String)>;
+
+/// The runs of one panel; what the options mean is up to the runner.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Heading, for messages.
+    pub title: String,
+    /// Options common to all runs.
+    pub base: Settings,
+    /// Variants: a label and options over the common ones.
+    pub variants: Vec<(String, Settings)>,
+    /// The swept option and its values.
+    pub sweep: Option<(String, Vec<String>)>,
+    /// Seeds a point.
+    pub seeds: u32,
+}
+
+impl Plan {
+    /// Values of the sweep; a single empty one without a sweep.
+    #[must_use]
+    pub fn values(&self) -> Vec<String> {
+        self.sweep.as_ref().map_or_else(|| vec![String::new()], |(_, values)| values.clone())
+    }
+
+    /// How many runs there are.
+    #[must_use]
+    pub fn runs(&self) -> usize {
+        self.variants.len() * self.values().len() * self.seeds.max(1) as usize
+    }
+}
+
+/// Carries out plans.
+pub trait Runner: Sync {
+    /// The figures that its runs have, by name.
+    fn figures(&self) -> Vec<&'static str>;
+
+    /// Unit of an option, for the label of an axis.
+    fn unit(&self, option: &str) -> &'static str;
+
+    /// Whether every run of the plan could be made, without making any.
+    ///
+    /// # Errors
+    /// The first option that does not fit.
+    fn check(&self, plan: &Plan) -> Result<(), CompareError>;
+
+    /// Runs the plan on so many threads; `progress` is told how many runs are done.
+    ///
+    /// # Errors
+    /// The first option that does not fit, or run that fails.
+    fn run(
+        &self,
+        plan: &Plan,
+        threads: usize,
+        progress: &(dyn Fn(usize) + Sync),
+    ) -> Result<Vec<Cell>, CompareError>;
+}
+
+/// A series over time: seconds and value.
+pub type TimeSeries = Vec<(f64, f64)>;
+
+/// What one run says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Figures by name.
+    pub figures: BTreeMap<&'static str, f64>,
+    /// Series over time by name.
+    pub series: BTreeMap<&'static str, TimeSeries>,
+    /// Whether the run warns that it had not settled.
+    pub unsettled: bool,
+    /// Digest of everything that happened, where the runner has one.
+    pub digest: String,
+}
+
+/// One variant at one value of the sweep.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// Variant.
+    pub variant: String,
+    /// Value of the sweep; empty without one.
+    pub value: String,
+    /// One a seed.
+    pub samples: Vec<Sample>,
+}
