@@ -467,6 +467,8 @@ fn track_trace() -> Command {
                 .help("Print every event"),
         )
         .arg(option("format", "FORMAT", "table", "Output form").value_parser(["table", "json"]))
+}
+
 fn reproduce() -> Command {
     let flag = |name: &'static str, help: &'static str| {
         Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
