@@ -480,7 +480,8 @@ fn reproduce() -> Command {
              destage reproduce --list\n  \
              destage reproduce stow:fig8 wow --quick\n  \
              destage reproduce --all --out reproduction\n\
-             What comes out outside its band is said in the table; the exit code is 0 all the same.",
+             What comes out outside its band is said in the table; the exit code is 0 all the same.\n\
+             Items that need a trace which is not there are SKIPPED.",
         )
         .arg(
             Arg::new("item")
@@ -498,6 +499,12 @@ fn reproduce() -> Command {
                 .long("out")
                 .value_name("DIR")
                 .help("Write every figure, the tables and a page of all of them into DIR"),
+        )
+        .arg(
+            Arg::new("traces")
+                .long("traces")
+                .value_name("DIR")
+                .help("Folder of real traces [default: DESTAGE_TRACES, or ../shared/traces]"),
         )
         .arg(plot_format_arg())
         .arg(threads_arg())

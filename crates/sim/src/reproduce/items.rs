@@ -20,4 +20,13 @@ macro_rules! item {
 }
 
 /// Every item, in the order in which they are shown.
-pub const ITEMS: &[Item] = &[item!("wow", "fig6"), item!("stow", "fig8")];
+pub const ITEMS: &[Item] = &[
+    item!("wow", "fig6"),
+    item!("stow", "fig8"),
+    item!("haining-long", "fig1"),
+    item!("haining-long", "fig2"),
+    item!("haining-long", "fig3-4"),
+    item!("haining-long", "fig5-7"),
+    item!("haining-long", "table2"),
+    item!("vdf", "fig3-5"),
+];
