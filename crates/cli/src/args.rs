@@ -480,8 +480,7 @@ fn reproduce() -> Command {
              destage reproduce --list\n  \
              destage reproduce stow:fig8 wow --quick\n  \
              destage reproduce --all --out reproduction\n\
-             What comes out outside its band is said in the table; the exit code is 0 all the same.\n\
-             Items that need a trace which is not there are SKIPPED.",
+             What comes out outside its band is said in the table; the exit code is 0 all the same.",
         )
         .arg(
             Arg::new("item")
@@ -504,7 +503,10 @@ fn reproduce() -> Command {
             Arg::new("traces")
                 .long("traces")
                 .value_name("DIR")
-                .help("Folder of real traces [default: DESTAGE_TRACES, or ../shared/traces]"),
+                .help(
+                    "Folder of real traces; what needs one that is not there is SKIPPED \
+                     [default: DESTAGE_TRACES, or ../shared/traces]",
+                ),
         )
         .arg(plot_format_arg())
         .arg(threads_arg())
