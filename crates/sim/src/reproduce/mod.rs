@@ -43,7 +43,7 @@ pub fn find(text: &str) -> Result<Vec<&'static Item>, OptionError> {
     if of_paper.is_empty() {
         let mut papers: Vec<&str> = ITEMS.iter().map(|item| item.paper).collect();
         papers.dedup();
-        let known = nearest_first(paper, papers.into_iter()).join(", ");
+        let known = nearest_first(paper, papers).join(", ");
         return Err(OptionError::usage(format!("unknown paper `{paper}`; known: {known}")));
     }
     let Some(name) = name else { return Ok(of_paper) };
