@@ -480,7 +480,7 @@ fn reproduce() -> Command {
              destage reproduce --list\n  \
              destage reproduce stow:fig8 wow --quick\n  \
              destage reproduce --all --out reproduction\n\
-             What comes out outside its band is said in the table; the exit code is 0 all the same.",
+             The table says OUTSIDE where a value leaves its band; the exit code stays 0.",
         )
         .arg(
             Arg::new("item")
@@ -499,15 +499,10 @@ fn reproduce() -> Command {
                 .value_name("DIR")
                 .help("Write every figure, the tables and a page of all of them into DIR"),
         )
-        .arg(
-            Arg::new("traces")
-                .long("traces")
-                .value_name("DIR")
-                .help(
-                    "Folder of real traces; what needs one that is not there is SKIPPED \
+        .arg(Arg::new("traces").long("traces").value_name("DIR").help(
+            "Folder of real traces; what needs one that is not there is SKIPPED \
                      [default: DESTAGE_TRACES, or ../shared/traces]",
-                ),
-        )
+        ))
         .arg(plot_format_arg())
         .arg(threads_arg())
 }

@@ -34,7 +34,7 @@ fn folder() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Three writes, of which the cache holds but one, to two tracks in turn: the second and third stall.
+/// Three writes, of which the cache holds but one, to two tracks in turn: two of them stall.
 #[test]
 fn a_cache_by_track_with_and_without_time() {
     let folder = TempDir::new().expect("a folder");

@@ -36,7 +36,7 @@ fn items(matches: &ArgMatches) -> Result<Vec<&'static Item>, Failure> {
     let all = matches.get_flag("all") || (matches.get_flag("list") && named.is_empty());
     if !all && named.is_empty() {
         return Err(Failure::usage(
-            "name what to reproduce, as stow:fig8 or wow, or give --all; --list shows what there is",
+            "name what to reproduce, as stow:fig8 or wow, or --all; --list shows what there is",
         ));
     }
     let mut wanted = Vec::new();
@@ -72,7 +72,8 @@ fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Fail
         report.items.push(item.run(quick, threads, &traces, &done)?);
         before += runs;
         if bar.is_hidden() && items.len() > 1 {
-            eprintln!("{}: {runs} runs done", item.id());
+            let made = report.items.last().map_or(0, |item| item.runs);
+            eprintln!("{}: {made} runs done", item.id());
         }
     }
     bar.finish_and_clear();
