@@ -103,7 +103,7 @@ pub enum Verdict {
     Inside,
     /// Not within its band, or absent.
     Outside,
-    /// No band; within [`TOLERANCE`] of the published value.
+    /// No band; within `TOLERANCE` of the published value.
     Near,
     /// No band; not so near.
     Far,
