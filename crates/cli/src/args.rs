@@ -499,6 +499,10 @@ fn reproduce() -> Command {
                 .value_name("DIR")
                 .help("Write every figure, the tables and a page of all of them into DIR"),
         )
+        .arg(Arg::new("traces").long("traces").value_name("DIR").help(
+            "Folder of real traces; what needs one that is not there is SKIPPED \
+                     [default: DESTAGE_TRACES, or ../shared/traces]",
+        ))
         .arg(plot_format_arg())
         .arg(threads_arg())
 }

@@ -44,6 +44,9 @@ pub struct ReproducedItem {
     pub panels: Vec<ReproducedPanel>,
     /// How many runs.
     pub runs: u64,
+    /// What was not run, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<String>,
     /// Runs whose response time differed between the halves of the measured window.
     pub unsettled: u64,
 }
@@ -100,7 +103,7 @@ pub enum Verdict {
     Inside,
     /// Not within its band, or absent.
     Outside,
-    /// No band; within [`TOLERANCE`] of the published value.
+    /// No band; within `TOLERANCE` of the published value.
     Near,
     /// No band; not so near.
     Far,
@@ -230,7 +233,12 @@ fn text(report: &Reproduction) -> String {
     let mut out = String::new();
     for item in &report.items {
         let _ = writeln!(out, "{}  {}\n", item.id, item.title);
-        out += &item.table().render(Format::Table);
+        if !item.rows.is_empty() || item.skipped.is_empty() {
+            out += &item.table().render(Format::Table);
+        }
+        for skipped in &item.skipped {
+            let _ = writeln!(out, "SKIPPED: {skipped}");
+        }
         if item.unsettled > 0 {
             let _ = writeln!(out, "\n{} of {} runs had not settled.", item.unsettled, item.runs);
         }
@@ -246,7 +254,12 @@ pub fn summary(report: &Reproduction) -> String {
     let rows = || report.items.iter().flat_map(|item| &item.rows);
     let count = |word: &str| rows().filter(|row| row.verdict().word() == word).count();
     let quick = if report.quick { " Quick: short windows and few points." } else { "" };
-    format!("{} values inside their band, {} OUTSIDE.{quick}", count("inside"), count("OUTSIDE"))
+    let skipped = match report.items.iter().map(|item| item.skipped.len()).sum() {
+        0 => String::new(),
+        parts => format!(" {parts} parts SKIPPED for want of a trace."),
+    };
+    let (inside, outside) = (count("inside"), count("OUTSIDE"));
+    format!("{inside} values inside their band, {outside} OUTSIDE.{skipped}{quick}")
 }
 
 #[cfg(test)]

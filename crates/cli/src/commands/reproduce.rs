@@ -7,8 +7,8 @@ use crate::progress;
 use clap::ArgMatches;
 use destage_report::model::SCHEMA;
 use destage_report::{Cell, Format, PlotFormat, Reproduction, Table};
-use destage_sim::reproduce::{ITEMS, Item, find};
-use std::path::Path;
+use destage_sim::reproduce::{ITEMS, Item, find, trace_folder};
+use std::path::{Path, PathBuf};
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
@@ -59,6 +59,7 @@ fn list(items: &[&Item]) -> Table {
 fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Failure> {
     let quick = matches.get_flag("quick");
     let threads = threads(matches);
+    let traces = text(matches, "traces").map_or_else(trace_folder, PathBuf::from);
     let runs: Result<Vec<usize>, _> = items.iter().map(|item| item.runs(quick)).collect();
     let runs = runs?;
     let bar = progress::bar("runs");
@@ -68,10 +69,11 @@ fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Fail
     let mut before = 0;
     for (item, runs) in items.iter().zip(runs) {
         let done = |done: usize| bar.set_position((before + done) as u64);
-        report.items.push(item.run(quick, threads, &done)?);
+        report.items.push(item.run(quick, threads, &traces, &done)?);
         before += runs;
         if bar.is_hidden() && items.len() > 1 {
-            eprintln!("{}: {runs} runs done", item.id());
+            let made = report.items.last().map_or(0, |item| item.runs);
+            eprintln!("{}: {made} runs done", item.id());
         }
     }
     bar.finish_and_clear();

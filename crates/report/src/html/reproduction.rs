@@ -56,6 +56,9 @@ fn item(item: &ReproducedItem) -> String {
     let (id, title) = (escape(&item.id), escape(&item.title));
     let mut out = format!("<section class=\"item\" id=\"{id}\">\n<h2>{title}</h2>\n");
     let _ = writeln!(out, "<p>Source: {}. {}</p>", escape(&item.source), escape(&item.about));
+    for skipped in &item.skipped {
+        let _ = writeln!(out, "<p class=\"outside\">SKIPPED: {}</p>", escape(skipped));
+    }
     if !item.rows.is_empty() {
         out += &rows(item);
     }

@@ -96,6 +96,8 @@ pub enum Fold {
     Max,
     /// The mean.
     Mean,
+    /// The value of the sweep that has the least; of equals the first.
+    AtMin,
 }
 
 /// One line of the table: a figure of one variant, perhaps over that of another.

@@ -35,5 +35,11 @@ pub const ITEMS: &[Item] = &[
     item!("stow", "fig10"),
     item!("stow", "table1"),
     item!("stow", "table2"),
+    item!("haining-long", "fig1"),
+    item!("haining-long", "fig2"),
+    item!("haining-long", "fig3-4"),
+    item!("haining-long", "fig5-7"),
+    item!("haining-long", "table2"),
+    item!("vdf", "fig3-5"),
     item!("ablations", "policies"),
 ];

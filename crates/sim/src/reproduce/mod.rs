@@ -7,7 +7,9 @@ mod array;
 mod figures;
 pub mod item;
 mod items;
+mod reads;
 pub mod runner;
+mod track;
 mod values;
 
 use crate::compare::CompareError;
@@ -18,6 +20,7 @@ use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel};
 use item::{ItemFile, Kind, Options, Panel, Value};
 pub use items::ITEMS;
 use runner::{Plan, Settings};
+use std::path::{Path, PathBuf};
 use values::{OF_SWEEPS, PanelRuns, Panels};
 
 /// One figure or table of a paper.
@@ -51,6 +54,12 @@ pub fn find(text: &str) -> Result<Vec<&'static Item>, OptionError> {
             Err(OptionError::usage(format!("unknown item `{name}` of {paper}; known: {known}")))
         }
     }
+}
+
+/// Where traces are looked for: `DESTAGE_TRACES`, or `../shared/traces`.
+#[must_use]
+pub fn trace_folder() -> PathBuf {
+    std::env::var_os("DESTAGE_TRACES").map_or_else(|| "../shared/traces".into(), PathBuf::from)
 }
 
 fn settings(options: &Options) -> Settings {
@@ -113,7 +122,8 @@ impl Item {
         check_figures(&file)
     }
 
-    /// Runs it with so many threads; `progress` is told how many runs are done.
+    /// Runs it with so many threads; `progress` is told how many runs are done. Panels whose
+    /// traces are not in the folder are skipped, and the result says so.
     ///
     /// # Errors
     /// The first option that does not fit, or run that fails.
@@ -121,39 +131,49 @@ impl Item {
         &self,
         quick: bool,
         threads: usize,
+        traces: &Path,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<ReproducedItem, CompareError> {
         let file = self.file();
-        let mut panels = Panels::new();
+        let (mut panels, mut skipped) = (Panels::new(), Vec::new());
         let mut done = 0;
         for panel in &file.panels {
-            let plan = plan(&file, panel, quick)?;
+            let plan = Plan { traces: traces.to_path_buf(), ..plan(&file, panel, quick)? };
             let runner = panel.runner.runner();
+            if let Some(missing) = runner.missing(&plan) {
+                skipped.push(format!("{}: {missing}", panel.name));
+                done += plan.runs();
+                progress(done);
+                continue;
+            }
             let cells = runner.run(&plan, threads, &|finished| progress(done + finished))?;
             done += plan.runs();
             let unit = plan.sweep.as_ref().map_or("-", |(name, _)| runner.unit(name));
             let label = panel.label.clone();
             panels.insert(panel.name.clone(), PanelRuns { plan, label, unit, cells });
         }
-        Ok(self.report(&file, &panels, done))
+        Ok(ReproducedItem { skipped, ..self.report(&file, &panels) })
     }
 
-    fn report(&self, file: &ItemFile, panels: &Panels, runs: usize) -> ReproducedItem {
+    fn report(&self, file: &ItemFile, panels: &Panels) -> ReproducedItem {
         let samples = panels.values().flat_map(|p| &p.cells).flat_map(|c| &c.samples);
         let columns = file.columns.clone().unwrap_or(["published".into(), "ours".into()]);
         let panel = |panel: &Panel| {
-            let plan = &panels[&panel.name].plan;
+            let plan = &panels.get(&panel.name)?.plan;
             let sweep = plan.sweep.as_ref();
             let sweep = sweep.map(|(name, values)| format!("{name}={}", values.join(" ")));
             let variants: Vec<&str> = plan.variants.iter().map(|(name, _)| name.as_str()).collect();
-            ReproducedPanel {
+            Some(ReproducedPanel {
                 name: panel.name.clone(),
                 options: plan.base.iter().cloned().collect(),
                 variants: variants.join(", "),
                 sweep: sweep.unwrap_or_default(),
                 seeds: plan.seeds,
-            }
+            })
         };
+        let runs: usize = panels.values().map(|panel| panel.plan.runs()).sum();
+        let with_runs = |value: &&Value| values::has_runs(value, panels);
+        let drawn = |figure: &&item::Figure| figure.panels.iter().any(|p| panels.contains_key(p));
         let figure = |figure: &item::Figure| ReproducedFigure {
             name: figure.name.clone(),
             plot: figures::plot(figure, panels),
@@ -164,10 +184,16 @@ impl Item {
             source: file.source.clone(),
             about: file.about.clone(),
             columns,
-            rows: file.values.iter().map(|value| values::row(value, panels)).collect(),
-            figures: file.figures.iter().map(figure).collect(),
-            panels: file.panels.iter().map(panel).collect(),
+            rows: file
+                .values
+                .iter()
+                .filter(with_runs)
+                .map(|value| values::row(value, panels))
+                .collect(),
+            figures: file.figures.iter().filter(drawn).map(figure).collect(),
+            panels: file.panels.iter().filter_map(panel).collect(),
             runs: runs as u64,
+            skipped: Vec::new(),
             unsettled: samples.filter(|s| s.unsettled).count() as u64,
         }
     }
@@ -190,6 +216,7 @@ fn plan(file: &ItemFile, panel: &Panel, quick: bool) -> Result<Plan, OptionError
         variants: policies.map(policy).chain(variants).collect(),
         sweep: sweep.map(|text| parse_sweep(text)).transpose()?,
         seeds: if quick { 1 } else { file.seeds },
+        traces: PathBuf::new(),
     })
 }
 
@@ -254,7 +281,7 @@ mod tests {
 
     #[test]
     fn items_are_found_by_paper_and_name() {
-        assert!(find("stow").unwrap().len() > 1);
+        assert!(find("haining-long").unwrap().len() > 1);
         assert_eq!(find("stow:fig8").unwrap()[0].id(), "stow:fig8");
         let error = find("stwo").err().unwrap().message;
         assert!(error.contains("unknown paper `stwo`; known: stow"), "{error}");

@@ -2,9 +2,12 @@
 //! [`RunnerKind`] and one [`Runner`]; values and figures know nothing of it.
 
 use super::array::ArrayRunner;
+use super::reads::ReadsRunner;
+use super::track::TrackRunner;
 use crate::compare::CompareError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Kinds of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -13,6 +16,10 @@ pub enum RunnerKind {
     /// Simulated arrays, with the options of `destage sim`.
     #[default]
     Array,
+    /// A write cache by track over a trace, with a disk or without time.
+    Track,
+    /// Read caches over the reads of a trace.
+    Reads,
 }
 
 impl RunnerKind {
@@ -21,6 +28,8 @@ impl RunnerKind {
     pub fn runner(self) -> &'static dyn Runner {
         match self {
             RunnerKind::Array => &ArrayRunner,
+            RunnerKind::Track => &TrackRunner,
+            RunnerKind::Reads => &ReadsRunner,
         }
     }
 }
@@ -41,6 +50,8 @@ pub struct Plan {
     pub sweep: Option<(String, Vec<String>)>,
     /// Seeds a point.
     pub seeds: u32,
+    /// Folder of the traces that options name.
+    pub traces: PathBuf,
 }
 
 impl Plan {
@@ -48,6 +59,29 @@ impl Plan {
     #[must_use]
     pub fn values(&self) -> Vec<String> {
         self.sweep.as_ref().map_or_else(|| vec![String::new()], |(_, values)| values.clone())
+    }
+
+    /// What a setting says without regard to variants and sweep.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.base.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The trace that the plan names.
+    #[must_use]
+    pub fn trace(&self) -> PathBuf {
+        self.traces.join(self.setting("trace").unwrap_or_default())
+    }
+
+    /// Why the runs cannot be made here, if the trace is not there.
+    #[must_use]
+    pub fn missing_trace(&self) -> Option<String> {
+        let trace = self.trace();
+        let missing = !trace.is_file();
+        missing.then(|| {
+            let name = self.setting("trace").unwrap_or_default();
+            format!("no {name} in {} (--traces or DESTAGE_TRACES)", self.traces.display())
+        })
     }
 
     /// How many runs there are.
@@ -70,6 +104,11 @@ pub trait Runner: Sync {
     /// # Errors
     /// The first option that does not fit.
     fn check(&self, plan: &Plan) -> Result<(), CompareError>;
+
+    /// What the plan needs and is not there; its runs are skipped, which is no failure.
+    fn missing(&self, _plan: &Plan) -> Option<String> {
+        None
+    }
 
     /// Runs the plan on so many threads; `progress` is told how many runs are done.
     ///

@@ -81,10 +81,21 @@ fn once(value: &Value, variant: &str, panels: &Panels, seed: usize) -> Option<f6
     let all: Option<Vec<f64>> = panel.plan.values().iter().map(|at| read(at, at)).collect();
     let all = all?;
     match fold {
+        Fold::AtMin => {
+            let least = all.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
+            least.and_then(|(place, _)| panel.plan.values().get(place)?.parse().ok())
+        }
         Fold::Min => all.into_iter().reduce(f64::min),
         Fold::Max => all.into_iter().reduce(f64::max),
         Fold::Mean => Some(all.iter().sum::<f64>() / all.len() as f64),
     }
+}
+
+/// Whether the panels that the value is read off were run.
+#[must_use]
+pub fn has_runs(value: &Value, panels: &Panels) -> bool {
+    let other = value.over_panel.as_ref().is_none_or(|name| panels.contains_key(name));
+    other && panels.contains_key(&value.panel)
 }
 
 /// Mean over seeds and half its confidence interval; none if a seed has no such value.
@@ -136,7 +147,14 @@ mod tests {
             cell("b", "2", &[(50.0, 15.0), (50.0, 15.0)]),
         ];
         let sweep = Some(("iops".to_string(), vec!["1".to_string(), "2".to_string()]));
-        let plan = Plan { title: String::new(), base: vec![], variants: vec![], sweep, seeds: 2 };
+        let plan = Plan {
+            title: String::new(),
+            base: vec![],
+            variants: vec![],
+            sweep,
+            seeds: 2,
+            traces: "".into(),
+        };
         [("p".to_string(), PanelRuns { plan, label: String::new(), unit: "-", cells })].into()
     }
 
@@ -155,6 +173,7 @@ mod tests {
         assert_eq!(ours("metric = \"iops\"\nat = \"2\"\nover = \"b\""), Some(5.0));
         assert_eq!(ours("metric = \"iops\"\nat = \"2\"\nover = \"b\"\nover-at = \"1\""), Some(5.0));
         assert_eq!(ours("metric = \"iops\"\nfold = \"min\"\nover = \"b\""), Some(2.0));
+        assert_eq!(ours("metric = \"iops\"\nfold = \"at-min\""), Some(1.0));
         assert_eq!(ours("metric = \"peak-iops\""), Some(250.0));
         assert_eq!(ours("metric = \"peak-iops\"\nscale = 2.0"), Some(500.0));
     }
