@@ -3,11 +3,10 @@
 use crate::estimate::{crossing, estimate};
 use crate::findings;
 use crate::options::{OptionError, RunOptions};
+use crate::parallel::in_parallel;
 use crate::simulator::{SimConfig, SimError, simulate};
 use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport, SCHEMA};
 use destage_workload::source::Source;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -260,38 +259,13 @@ struct Job {
     options: RunOptions,
 }
 
-/// Runs the jobs on so many threads; the results are in the order of the jobs, whatever the
-/// threads did.
+/// Runs the jobs on so many threads; the first error ends it.
 fn run_all(
     jobs: &[Job],
     threads: usize,
     make_source: &MakeSource<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunReport>, CompareError> {
-    let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results: Mutex<Vec<(usize, Result<RunReport, CompareError>)>> = Mutex::new(Vec::new());
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(index) else { return };
-            let result = run_one(&job.label, &job.options, make_source);
-            if result.is_err() {
-                next.store(jobs.len(), Ordering::Relaxed);
-            }
-            results.lock().expect("no thread panicked").push((index, result));
-            progress(finished.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-    };
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (1..threads.min(jobs.len())).map(|_| scope.spawn(work)).collect();
-        work();
-        for helper in helpers {
-            if let Err(panic) = helper.join() {
-                std::panic::resume_unwind(panic);
-            }
-        }
-    });
-    let mut results = results.into_inner().expect("no thread panicked");
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
+    let work = |job: &Job| run_one(&job.label, &job.options, make_source);
+    in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
 }

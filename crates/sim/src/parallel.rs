@@ -3,11 +3,13 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs `work` on every job; `progress(done)` is called from any of the threads.
+/// Runs `work` on every job; `progress(done)` is called from any of the threads. After a result
+/// that is `last` no further job is begun, and those not begun have no result.
 pub fn in_parallel<J: Sync, R: Send>(
     jobs: &[J],
     threads: usize,
     work: &(dyn Fn(&J) -> R + Sync),
+    last: fn(&R) -> bool,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Vec<R> {
     let (next, finished) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -17,6 +19,9 @@ pub fn in_parallel<J: Sync, R: Send>(
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(index) else { return };
             let result = work(job);
+            if last(&result) {
+                next.store(jobs.len(), Ordering::Relaxed);
+            }
             results.lock().expect("no thread panicked").push((index, result));
             progress(finished.fetch_add(1, Ordering::Relaxed) + 1);
         }

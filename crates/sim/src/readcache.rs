@@ -266,8 +266,9 @@ impl Study {
     ) -> Result<Vec<Row>, StudyError> {
         let jobs = self.jobs()?;
         let total = jobs.len();
-        let mut rows =
-            in_parallel(&jobs, threads, &|job| job.run(reads), &|done| progress(done, total));
+        let mut rows = in_parallel(&jobs, threads, &|job| job.run(reads), |_| false, &|done| {
+            progress(done, total);
+        });
         if self.failed == Failed::All {
             rows = with_means(rows, self.policies.len());
         }

@@ -170,15 +170,19 @@ impl Runner for TrackRunner {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Cell>, CompareError> {
         let jobs = jobs(plan)?;
-        let samples = in_parallel(&jobs, threads, &run, progress);
+        let samples: Vec<Sample> = in_parallel(&jobs, threads, &run, Result::is_err, progress)
+            .into_iter()
+            .collect::<Result<_, _>>()?;
         let values = plan.values();
         let names = plan.variants.iter();
         let names = names.flat_map(|(name, _)| values.iter().map(move |value| (name, value)));
         // A replay draws nothing, so every seed gives the same.
         let seeds = plan.seeds.max(1) as usize;
-        let cell = |((name, value), sample): ((&String, &String), Result<Sample, _>)| {
-            Ok(Cell { variant: name.clone(), value: value.clone(), samples: vec![sample?; seeds] })
+        let cell = |((name, value), sample): ((&String, &String), Sample)| Cell {
+            variant: name.clone(),
+            value: value.clone(),
+            samples: vec![sample; seeds],
         };
-        names.zip(samples).map(cell).collect()
+        Ok(names.zip(samples).map(cell).collect())
     }
 }
