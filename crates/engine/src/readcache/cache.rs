@@ -41,13 +41,16 @@ pub fn boxed<O: Order + 'static>(order: O, config: &ReadConfig) -> Made {
     }))
 }
 
+/// Class of a block, without a branch: which disk it is on is chance.
+#[inline]
+fn class_under(fault: Option<&Penalties>, block: u64) -> u8 {
+    fault.map_or(LIGHT, |fault| LIGHT + u8::from(fault.is_lost(block)) * (HEAVY - LIGHT))
+}
+
 impl<O: Order> Cache<O> {
     #[inline]
     fn class_of(&self, block: u64) -> u8 {
-        match &self.fault {
-            Some(fault) if fault.is_lost(block) => HEAVY,
-            _ => LIGHT,
-        }
+        class_under(self.fault.as_ref(), block)
     }
 
     fn victim(&mut self) -> u32 {
@@ -178,11 +181,8 @@ impl<O: Order> ReadCache for Cache<O> {
             return;
         }
         self.fault = fault;
-        let fault = &self.fault;
-        let class_of = |block| match fault {
-            Some(fault) if fault.is_lost(block) => HEAVY,
-            _ => LIGHT,
-        };
+        let fault = self.fault.as_ref();
+        let class_of = |block| class_under(fault, block);
         self.order.refile(&mut self.store, &class_of);
     }
 }

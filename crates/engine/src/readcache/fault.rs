@@ -42,8 +42,8 @@ pub fn choose(heavy: Offer, light: Offer, penalty: u64, now: u64, newest_ties: b
         _ => (now - heavy.stamp, (now - light.stamp).saturating_mul(penalty)),
     };
     let heavy_is_older = heavy.stamp < light.stamp;
-    let heavy_goes = of_heavy > of_light || of_heavy == of_light && heavy_is_older != newest_ties;
-    if heavy_goes { heavy.slot } else { light.slot }
+    let equal_goes = (of_heavy == of_light) & (heavy_is_older != newest_ties);
+    [light.slot, heavy.slot][usize::from((of_heavy > of_light) | equal_goes)]
 }
 
 /// A list for each class, both in the order in which their nodes joined.

@@ -172,7 +172,8 @@ impl Penalties {
     #[inline]
     #[must_use]
     pub fn of(&self, block: u64) -> u64 {
-        if self.is_lost(block) { self.lost } else { 1 }
+        // Not a branch: which disk a block is on is chance.
+        1 + u64::from(self.is_lost(block)) * (self.lost - 1)
     }
 
     /// Penalty of a block that is lost: n-1, or n-2 on level 6.
