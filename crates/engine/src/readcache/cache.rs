@@ -78,8 +78,21 @@ impl<O: Order> Cache<O> {
         let node = &mut self.store.nodes[slot as usize];
         node.resident = false;
         let block = node.block;
+        let next = self.store.nodes[slot as usize].newer;
         self.order.evicted(&mut self.store, slot);
+        self.foresee_victims(next);
         block
+    }
+
+    /// Reads ahead what the eviction of a node's likely successors will need: of the next its
+    /// place in the index, of the one after it the node.
+    #[inline]
+    fn foresee_victims(&mut self, next: u32) {
+        let nodes = &self.store.nodes;
+        if let Some(next) = nodes.get(next as usize) {
+            self.foreseen ^= self.store.foresee(next.block);
+            self.foreseen ^= nodes.get(next.newer as usize).map_or(0, |after| after.stamp);
+        }
     }
 
     /// A block request that may be a hit; if not, the node of its ghost, or [`NONE`].
