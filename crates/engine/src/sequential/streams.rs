@@ -3,8 +3,12 @@
 //!
 //! An entry has a cell: one of the eight of the bucket that its page falls to, found by a tag of
 //! one byte; or a cell in the annexe, where a tree finds it, if the bucket is full. The order
-//! is a ring of cells, oldest first, with a bitmap of the places that still stand; it is packed
-//! when its end meets its start.
+//! is a ring of cells, oldest first, with a bitmap of the places that were struck out; it is
+//! packed when its end meets its start.
+//!
+//! Entries too many are forgotten some hundred at a time. Until then the oldest stand although
+//! they are gone; what stands decides nothing before [`PageStreams::remove`] meets a match, and
+//! that forgets them first.
 
 use super::MOST_STREAMS;
 use crate::request::PageRange;
@@ -17,6 +21,8 @@ const BUCKETS: usize = 2048;
 const WAYS: usize = 8;
 const ANNEXE: usize = BUCKETS * WAYS;
 const RING: usize = 4 * MOST_STREAMS;
+/// Entries too many that may stand.
+const OVERDUE_MAX: usize = 256;
 const FREE: u8 = 0;
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
@@ -37,7 +43,8 @@ pub struct PageStreams {
     /// By cell; those of the annexe come last.
     entries: Vec<Entry>,
     ring: Box<[u16; RING]>,
-    standing: Box<[u64; RING / 64]>,
+    /// Bit by place, true of places struck out.
+    struck: Box<[u64; RING / 64]>,
     annexe: BTreeMap<u64, u16>,
     annexe_free: Vec<u16>,
     /// Pages in the annexe, by the bucket they belong to.
@@ -78,7 +85,7 @@ impl PageStreams {
             tags: boxed([FREE; WAYS]),
             entries: vec![Entry::default(); ANNEXE],
             ring: boxed(0),
-            standing: boxed(0),
+            struck: boxed(0),
             annexe: BTreeMap::new(),
             annexe_free: Vec::new(),
             crowded: boxed(0),
@@ -126,6 +133,13 @@ impl PageStreams {
         if self.tagged(bucket, tag) == 0 && self.crowded[bucket] == 0 {
             return 0; // most often
         }
+        self.remove_match(page)
+    }
+
+    /// [`PageStreams::remove`] where the page may well have an entry.
+    #[inline(never)]
+    fn remove_match(&mut self, page: u64) -> u32 {
+        let (bucket, tag) = home(page);
         let (mut found, mut cell) = self.find(bucket, tag, page);
         if !found && self.crowded[bucket] > 0 {
             let other = self.annexe.get(&page);
@@ -134,8 +148,12 @@ impl PageStreams {
         if !found {
             return 0;
         }
+        if self.live > MOST_STREAMS {
+            self.forget_overdue();
+            return self.remove(page); // it may have been one of them
+        }
         let Entry { count, place, .. } = self.entries[cell];
-        self.standing[place as usize / 64] &= !(1 << (place % 64));
+        self.struck[place as usize / 64] |= 1 << (place % 64);
         self.live -= 1;
         self.vacate(cell);
         count
@@ -172,12 +190,14 @@ impl PageStreams {
         let entry = &mut self.entries[cell];
         let old = entry.place as usize % RING;
         *entry = Entry { page, count, place: place as u32 };
-        self.standing[old / 64] &= !(u64::from(found) << (old % 64));
-        self.standing[place / 64] |= 1 << (place % 64);
+        if place.is_multiple_of(64) {
+            self.struck[place / 64] = 0;
+        }
+        self.struck[old / 64] |= u64::from(found) << (old % 64);
         self.ring[place] = cell as u16;
         self.live += usize::from(!found);
-        if self.live >= MOST_STREAMS {
-            self.forget_oldest();
+        if self.live == MOST_STREAMS + OVERDUE_MAX {
+            self.forget_overdue();
         }
         if self.next - self.oldest == RING as u64 {
             self.pack();
@@ -205,26 +225,20 @@ impl PageStreams {
         (false, cell)
     }
 
-    /// Forgets the oldest entry if there is one too many. Which of the two is chance, so nothing
-    /// here branches on it.
-    fn forget_oldest(&mut self) {
-        let excess = self.live > MOST_STREAMS;
-        let mut word = self.standing[place(self.oldest) / 64] >> (self.oldest % 64);
-        while word == 0 {
-            self.oldest += 64 - self.oldest % 64;
-            word = self.standing[place(self.oldest) / 64];
+    /// Forgets the oldest entries, until there are no more than may be.
+    #[inline(never)]
+    fn forget_overdue(&mut self) {
+        while self.live > MOST_STREAMS {
+            let mut word = !self.struck[place(self.oldest) / 64] >> (self.oldest % 64);
+            while word == 0 {
+                self.oldest += 64 - self.oldest % 64;
+                word = !self.struck[place(self.oldest) / 64];
+            }
+            self.oldest += u64::from(word.trailing_zeros());
+            self.vacate(usize::from(self.ring[place(self.oldest)]));
+            self.oldest += 1;
+            self.live -= 1;
         }
-        self.oldest += u64::from(word.trailing_zeros());
-        let oldest = place(self.oldest);
-        let cell = usize::from(self.ring[oldest]);
-        match self.tags.get_mut(cell / WAYS) {
-            Some(tags) => tags[cell % WAYS] &= u8::from(excess).wrapping_sub(1),
-            None if excess => self.leave_annexe(cell),
-            None => {}
-        }
-        self.standing[oldest / 64] &= !(u64::from(excess) << (oldest % 64));
-        self.oldest += u64::from(excess);
-        self.live -= usize::from(excess);
     }
 
     /// Packs the ring: entries keep their order and lose the gaps between them.
@@ -233,7 +247,7 @@ impl PageStreams {
         let mut packed = 0;
         for number in self.oldest..self.next {
             let from = place(number);
-            if self.standing[from / 64] >> (from % 64) & 1 == 1 {
+            if self.struck[from / 64] >> (from % 64) & 1 == 0 {
                 let to = place(self.oldest + packed);
                 self.ring[to] = self.ring[from];
                 self.entries[usize::from(self.ring[to])].place = to as u32;
@@ -241,11 +255,7 @@ impl PageStreams {
             }
         }
         self.next = self.oldest + packed;
-        self.standing.fill(0);
-        for number in self.oldest..self.next {
-            let place = place(number);
-            self.standing[place / 64] |= 1 << (place % 64);
-        }
+        self.struck.fill(0);
     }
 }
 
@@ -283,7 +293,7 @@ mod tests {
             let (first, pages) = draw(step, state >> 33);
             let random = streams.classify(PageRange::new(Page(first), pages)).random;
             assert_eq!(random, naive.random(first, pages, 16), "step {step}");
-            assert_eq!(streams.live, naive.table.len(), "step {step}");
+            assert_eq!(streams.live.min(MOST_STREAMS), naive.table.len(), "step {step}");
         }
     }
 
