@@ -185,7 +185,8 @@ impl Decoder {
 
     fn begin(&mut self, rest: &mut &[u8], header: &Header, payload: u64) -> Step {
         let status = header.kind == wire::NBD_CMD_BLOCK_STATUS;
-        let command = if status && payload > 0 {
+        let filter = status && header.has(wire::NBD_CMD_FLAG_PAYLOAD_LEN) && self.rules.filters();
+        let command = if filter {
             match self.filter_size(header, payload) {
                 Ok(size) => {
                     self.state = State::Filter { header: *header, size };
@@ -193,8 +194,6 @@ impl Decoder {
                 }
                 Err(why) => Err(why),
             }
-        } else if status && header.has(wire::NBD_CMD_FLAG_PAYLOAD_LEN) {
-            Err(Refusal::Filter)
         } else {
             self.rules.command(header)
         };
