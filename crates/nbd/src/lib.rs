@@ -2,8 +2,8 @@
 //!
 //! Numbers and names are those of doc/proto.md of the NetworkBlockDevice project
 //! (<https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>), cited as "proto.md";
-//! URIs follow doc/uri.md there. The crate holds no socket and no clock: a driver feeds it the bytes
-//! that came, in pieces of any length, and sends what it appends to a vector.
+//! URIs follow doc/uri.md there. The crate holds no socket and no clock: a driver feeds it the
+//! bytes that came, in pieces of any length, and sends what it appends to a vector.
 //!
 //! A server: [`handshake::Server`] until [`handshake::Step::Transmission`], then
 //! [`request::Decoder`] for what comes and [`reply::Encoder`] for what goes. A client:
