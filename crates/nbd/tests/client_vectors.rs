@@ -154,7 +154,12 @@ fn failures() {
         ),
         ("GREETING REP 00000007 80000005 00000000", &aborted, refused(0x8000_0005, "")),
         ("GREETING 0003e889045565aa 00000007 00000001 00000000", &go, Failure::Malformed),
-        ("GREETING REP 00000006 00000001 00000000", &go, Failure::Malformed),
+        (
+            "GREETING REP 00000006 00000003 0000000c 0000 0000000000100000 0001
+             REP 00000006 00000001 00000000",
+            &go,
+            Failure::Malformed,
+        ),
         ("GREETING REP 00000007 00000001 00000000", &go, Failure::Malformed),
         ("GREETING REP 00000007 00000001 00000001 00", &go, Failure::Malformed),
         ("GREETING REP 00000007 00000002 00000000", &go, Failure::Malformed),

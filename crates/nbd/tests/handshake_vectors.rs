@@ -115,6 +115,11 @@ fn list_meta_contexts_by_all_by_wildcard_and_by_name() {
          REP 00000009 00000004 00000013 00000000 'base:allocation'
          REP 00000009 00000001 00000000",
     );
+    // Part of a name is neither.
+    check(
+        &format!("{structured} OPT 00000009 00000014 00000004 'disk' 00000001 00000004 'base'"),
+        "REP 00000008 00000001 00000000 REP 00000009 00000001 00000000",
+    );
     // A wildcard selects nothing in SET.
     check(
         &format!("{structured} OPT 0000000a 00000015 00000004 'disk' 00000001 00000005 'base:'"),

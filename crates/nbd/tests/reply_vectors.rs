@@ -233,10 +233,20 @@ fn an_error_text_is_cut_to_the_longest_string() {
     assert_eq!(out.len(), 20 + 6 + wire::STRING_MAX);
 }
 
+/// What a server sent, in answer to a command, and how that breaks the protocol.
+type Broken = (Command, String, Violation);
+
+fn check_violations(all: &[Broken]) {
+    for (command, sent, violation) in all {
+        let (replies, _) = all_splits(Mode::Structured, *command, &bytes(sent));
+        assert_eq!(replies.last(), Some(&Reply::HangUp(*violation)), "{sent}");
+    }
+}
+
 #[test]
 fn what_a_client_does_not_take() {
     let head = "668e33ef 0001 0001 1122334455667788";
-    for (command, sent, violation) in [
+    check_violations(&[
         (TRIM, "67446699 00000000 1122334455667788".into(), Violation::Magic),
         (TRIM, "6e8a278c 00000000 1122334455667788".into(), Violation::Magic),
         (TRIM, "67446698 00000000 1122334455667789".into(), Violation::Cookie),
@@ -259,6 +269,12 @@ fn what_a_client_does_not_take() {
         (read(false), format!("{head} 00000010 0000000000001001"), Violation::Range),
         (read(false), format!("{head} 00000010 fffffffffffffff8"), Violation::Range),
         (read(false), format!("{head} 0000000f 0000000000001000 'abcdefg'"), Violation::Incomplete),
+    ]);
+}
+
+#[test]
+fn pieces_and_lists_that_a_client_does_not_take() {
+    check_violations(&[
         (
             read(false),
             "668e33ef 0000 0001 1122334455667788 0000000c 0000000000001002 'cdef'
@@ -300,10 +316,7 @@ fn what_a_client_does_not_take() {
                 .into(),
             Violation::Chunk,
         ),
-    ] {
-        let (replies, _) = all_splits(Mode::Structured, command, &bytes(&sent));
-        assert_eq!(replies.last(), Some(&Reply::HangUp(violation)), "{sent}");
-    }
+    ]);
     let other = "6e8a278c 0001 0000 1122334455667788 0000000000001001 0000000000000000";
     let (replies, _) = all_splits(Mode::Extended, TRIM, &bytes(other));
     assert_eq!(replies, [Reply::HangUp(Violation::Chunk)], "not the request's offset");

@@ -111,6 +111,17 @@ fn zeroes(fua: bool, no_hole: bool, fast_zero: bool) -> Command {
 }
 
 #[test]
+fn up_to_the_last_byte() {
+    let sent = "25609513 0000 0000 1122334455667788 00000000000fff00 00000100";
+    let command = Command::Read { offset: 0xfff00, length: 0x100, dont_fragment: false };
+    check(&session(Mode::Simple), sent, command);
+    let sent = "21e41c71 0000 0006 1122334455667788 0000000000000000 0000000000100000";
+    let (offset, length, fua) = (0, 1 << 20, false);
+    let command = Command::WriteZeroes { offset, length, fua, no_hole: false, fast_zero: false };
+    check(&session(Mode::Extended), sent, command);
+}
+
+#[test]
 fn writes() {
     let write = |fua| Command::Write { offset: 0x1000, length: 4, fua };
     for (compact, extended, fua) in [("0000", "0020", false), ("0001", "0021", true)] {
