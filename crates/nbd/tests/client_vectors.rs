@@ -182,3 +182,35 @@ fn failures() {
     options.export = "a".repeat(4097);
     assert_eq!(check(&options, GREETING, ""), Step::Failed(Failure::Options));
 }
+
+#[test]
+fn a_server_that_requires_tls_is_left_at_once() {
+    let received = format!("{GREETING} REP 0000000b 80000005 00000000");
+    let sent = format!("00000003 {EXTENDED} {ABORT}");
+    let step = check(&Options::new("disk"), &received, &sent);
+    let (option, error) = (wire::NBD_OPT_EXTENDED_HEADERS, wire::NBD_REP_ERR_TLS_REQD);
+    assert_eq!(step, Step::Failed(Failure::Refused { option, error, text: String::new() }));
+}
+
+#[test]
+fn a_server_says_only_so_much() {
+    let context = |id: u32| format!("REP 0000000a 00000004 00000007 {id:08x} 'a:b'");
+    let last = "REP 0000000a 00000001 00000000";
+    let begin = format!("{GREETING} REP 0000000b 00000001 00000000");
+    let run_with = |middle: String| {
+        let received = format!("{begin} {middle} {last} {GONE}").replace("REP", REP);
+        run(&Options::new("disk"), &bytes(&received), Split::Random(5)).1
+    };
+    let many = |count: u32| (0..count).map(context).collect::<Vec<_>>().join(" ");
+    assert!(matches!(run_with(many(32)), Step::Transmission(_)));
+    assert_eq!(run_with(many(33)), Step::Failed(Failure::Malformed), "too many contexts");
+    assert_eq!(run_with(context(7).repeat(2)), Step::Failed(Failure::Malformed), "one id twice");
+    let info = "REP 00000007 00000003 00000006 0001 'disk'";
+    let run_infos = |count| {
+        let infos = [info].repeat(count).join(" ");
+        let received = format!("{begin} {last} {infos} {GONE}").replace("REP", REP);
+        run(&Options::new("disk"), &bytes(&received), Split::Random(5)).1
+    };
+    assert!(matches!(run_infos(254), Step::Transmission(_)));
+    assert_eq!(run_infos(255), Step::Failed(Failure::Malformed), "too many replies");
+}

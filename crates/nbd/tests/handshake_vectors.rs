@@ -177,6 +177,7 @@ fn errors_leave_the_handshake_in_step() {
          OPT 00000007 0000000a 00000004 'disk' 0001
          OPT 00000007 0000000b 00000004 'disk' 0000 00
          OPT 00000007 0000000a 00000004 ff69736b 0000
+         OPT 00000007 0000000a 00000004 'd' 00 'sk' 0000
          OPT 00000005 00000000
          OPT 00000002 00000000",
         "REP 00000063 80000001 0000000e 'unknown option'
@@ -184,6 +185,7 @@ fn errors_leave_the_handshake_in_step() {
          REP 00000007 80000003 00000015 'malformed option data'
          REP 00000006 80000006 0000000e 'no such export'
          REP 00000008 80000003 00000016 'the option has no data'
+         REP 00000007 80000003 00000015 'malformed option data'
          REP 00000007 80000003 00000015 'malformed option data'
          REP 00000007 80000003 00000015 'malformed option data'
          REP 00000007 80000003 00000015 'malformed option data'
@@ -296,6 +298,25 @@ fn tls_forgets_what_was_negotiated_and_opens_what_needs_it() {
          REP 00000007 00000003 0000000c 0000 0000000000100000 0d6d
          REP 00000007 00000001 00000000",
     );
+}
+
+#[test]
+fn contexts_selected_before_tls_are_forgotten() {
+    let mut config = Config::single(export());
+    config.tls = Tls::Offered;
+    let set = "OPT 0000000a 0000001f 00000004 'disk' 00000001 0000000f 'base:allocation'";
+    let sent = format!(
+        "00000003 OPT 00000008 00000000 {set} OPT 00000005 00000000 OPT 00000008 00000000
+         OPT 00000007 0000000a 00000004 'disk' 0000"
+    );
+    let (_, steps, _) = serve(&config, &bytes(&sent.replace("OPT", OPT)), Split::Random(3));
+    let Some(Step::Transmission { session, .. }) = steps.last() else { panic!("{steps:?}") };
+    assert_eq!((session.mode, session.contexts.len()), (Mode::Structured, 0));
+
+    config.exports[0].tls_only = true;
+    let name = bytes(&format!("00000003 {OPT} 00000001 00000004 'disk'"));
+    let (_, steps, _) = serve(&config, &name, Split::Whole);
+    assert_eq!(steps, [Step::HangUp(Reason::ExportName)]);
 }
 
 #[test]
