@@ -207,6 +207,16 @@ fn too_long_is_read_over() {
         "REP 00000007 80000009 00000016 'the option is too long'
          REP 00000002 00000001 00000000",
     );
+    // One that is too long selects nothing, as any that fails.
+    let mut roomy = config.clone();
+    roomy.limits.option_bytes = 31;
+    let set = "OPT 0000000a 0000001f 00000004 'disk' 00000001 0000000f 'base:allocation'";
+    let long = format!("OPT 0000000a 00000020 {junk}");
+    let go = "OPT 00000007 0000000a 00000004 'disk' 0000";
+    let sent = format!("00000003 OPT 00000008 00000000 {set} {long} {go}").replace("OPT", OPT);
+    let (_, steps, _) = serve(&roomy, &bytes(&sent), Split::Bytes);
+    let Some(Step::Transmission { session, .. }) = steps.last() else { panic!("{steps:?}") };
+    assert!(session.contexts.is_empty());
     let longer = bytes(&format!("00000003 {OPT} 00000007 00000021"));
     let (_, steps, _) = serve(&config, &longer, Split::Bytes);
     assert_eq!(steps, [Step::HangUp(Reason::OptionTooLong)]);

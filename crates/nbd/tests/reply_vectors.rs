@@ -317,6 +317,10 @@ fn pieces_and_lists_that_a_client_does_not_take() {
             Violation::Chunk,
         ),
     ]);
+    let count = "6e8a278c 0001 0006 1122334455667788 0000000000001000 0000000000000018
+                 00000001 00000002 0000000000002000 0000000000000003";
+    let (replies, _) = all_splits(Mode::Extended, status(false), &bytes(count));
+    assert_eq!(replies, [Reply::HangUp(Violation::Chunk)], "a count that is wrong");
     let other = "6e8a278c 0001 0000 1122334455667788 0000000000001001 0000000000000000";
     let (replies, _) = all_splits(Mode::Extended, TRIM, &bytes(other));
     assert_eq!(replies, [Reply::HangUp(Violation::Chunk)], "not the request's offset");
