@@ -124,9 +124,15 @@ enum State {
     /// All of it.
     Commit(Claim),
     /// What is behind the end; `offset` blocks were looked through.
-    Search { offset: u64 },
+    Search {
+        offset: u64,
+    },
     /// A descriptor found there that the chunk did not hold whole.
-    Candidate { claim: Claim, block: u64, offset: u64 },
+    Candidate {
+        claim: Claim,
+        block: u64,
+        offset: u64,
+    },
     Done,
 }
 
@@ -212,7 +218,11 @@ impl Recovery {
             (State::Header, Some(bytes)) => match Claim::read(bytes, self.block_bytes) {
                 Some(claim) if self.may_follow(&claim) => {
                     self.state = State::Commit(claim);
-                    if claim.read_blocks(self.block_bytes) > 1 { Ok(()) } else { self.commit(bytes) }
+                    if claim.read_blocks(self.block_bytes) > 1 {
+                        Ok(())
+                    } else {
+                        self.commit(bytes)
+                    }
                 }
                 _ => self.next_copy(true),
             },
@@ -260,8 +270,8 @@ impl Recovery {
         };
         let blocks = claim.blocks(self.block_bytes);
         let fits = blocks <= space.contiguous_blocks() && self.used + blocks < self.ring_blocks;
-        let padded = !matches!(header.kind, Kind::Pads { .. })
-            || blocks == space.contiguous_blocks();
+        let padded =
+            !matches!(header.kind, Kind::Pads { .. }) || blocks == space.contiguous_blocks();
         let here = header.block == space.head() && header.sequence == space.next_sequence();
         here && epoch && fits && padded
     }

@@ -7,7 +7,7 @@ use destage_engine::nvs::journal::commit::{self, Header, Kind, append_payload, p
 use destage_engine::nvs::journal::contents::{Contents, Fragment, OpenIntent, Place};
 use destage_engine::nvs::journal::record::{Origin, Pages, Record};
 use destage_engine::nvs::journal::space::{LogSpace, Purpose};
-use destage_engine::nvs::recover::{Recovered, RecoverError, Recovery};
+use destage_engine::nvs::recover::{RecoverError, Recovered, Recovery};
 use destage_engine::units::Page;
 use std::collections::VecDeque;
 
@@ -105,6 +105,9 @@ fn overlay(units: &mut [u32], covered: &mut [bool], fragments: &[Fragment], imag
             units[first + unit] = fragment.stored.map_or(0, |stored| {
                 let at = RING + stored.block as usize * SECTOR + unit * UNIT;
                 let whole = images.iter().find(|image| {
+                    if images.len() == 1 {
+                        return true;
+                    }
                     let from = RING + stored.block as usize * SECTOR;
                     let payload = &image[from..from + stored.blocks as usize * SECTOR];
                     payload_crc(payload, BLOCK) == stored.crc
@@ -121,7 +124,9 @@ impl Driver {
     pub fn new(seed: u64, ring_blocks: u64, copies: usize, defect: Defect) -> Driver {
         let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
         let mut device = Device::new(RING / SECTOR + ring_blocks as usize);
-        ANCHORS.map(|at| device.write(at, &anchor.encode(LOG)));
+        for at in ANCHORS {
+            device.write(at, &anchor.encode(LOG));
+        }
         device.flush();
         let mut driver = Driver {
             devices: vec![device; copies],
@@ -301,20 +306,24 @@ impl Driver {
     pub fn host(&mut self, batch: Batch) -> Result<(), String> {
         for _ in 0..40 {
             if self.append(Kind::Plain, batch.clone(), Purpose::Host)? {
-                return self.housekeeping();
+                return self.housekeeping(0);
             }
             self.flush()?;
             self.anchor(true)?;
-            self.housekeeping()?;
+            self.housekeeping(commit::commit_blocks(&batch.records, BLOCK))?;
         }
         Err("no room in the log".into())
     }
 
     fn anchor(&mut self, now: bool) -> Result<(), String> {
+        let mut due = self.space.anchor_due(now);
         if self.defect == Defect::TailPassesEarly {
-            self.space.made_durable(self.space.next_sequence() - 1);
+            let mut space = self.space.clone();
+            space.made_durable(space.next_sequence() - 1);
+            let durable_through = self.space.durable();
+            due = space.anchor_due(now).map(|anchor| Anchor { durable_through, ..anchor });
         }
-        let Some(anchor) = self.space.anchor_due(now) else { return Ok(()) };
+        let Some(anchor) = due else { return Ok(()) };
         if self.defect != Defect::ReusesBeforeAnchor {
             for at in ANCHORS {
                 self.write_all(at, &anchor.encode(LOG))?;
@@ -326,10 +335,10 @@ impl Driver {
     }
 
     /// Moves live records out of the oldest segments, and the tail.
-    fn housekeeping(&mut self) -> Result<(), String> {
+    fn housekeeping(&mut self, waiting: u64) -> Result<(), String> {
         for _ in 0..32 {
             self.anchor(false)?;
-            let Some(commits) = self.space.evacuate() else { return Ok(()) };
+            let Some(commits) = self.space.evacuate(waiting) else { return Ok(()) };
             let mut batch = Batch::default();
             for (mut record, stored) in self.contents.live_in(&commits) {
                 self.moved += 1;
@@ -356,6 +365,10 @@ impl Driver {
     }
 
     fn append_moved(&mut self, batch: Batch) -> Result<(), String> {
+        if self.exhaustive {
+            // Keeps the number of subsets small.
+            self.flush()?;
+        }
         for _ in 0..4 {
             if self.append(Kind::Plain, batch.clone(), Purpose::Housekeeping)? {
                 return Ok(());
@@ -408,7 +421,7 @@ impl Driver {
     pub fn intend(&mut self, first: u64) -> Result<(), String> {
         let pages = Pages::new(Page(first), 2);
         let busy = self.destaging.iter().any(|d| d.released.is_none() && d.pages.overlaps(pages));
-        let mut covered = vec![false; 2 * UNITS];
+        let mut covered = [false; 2 * UNITS];
         for (index, page) in [first, first + 1].into_iter().enumerate() {
             for fragment in self.contents.fragments(Page(page)) {
                 let from = index * UNITS + usize::from(fragment.offset) / UNIT;
@@ -494,8 +507,7 @@ impl Driver {
             let whole = |image: &&Vec<u8>| {
                 let claim = commit::Claim::read(&image[at..], BLOCK);
                 claim.filter(|c| c.header.block == repair.block).filter(|claim| {
-                    claim.holds(&image[at..], LOG, BLOCK)
-                        && claim.blocks(BLOCK) == repair.blocks
+                    claim.holds(&image[at..], LOG, BLOCK) && claim.blocks(BLOCK) == repair.blocks
                 })
             };
             let (claim, source) = images
@@ -517,10 +529,14 @@ impl Driver {
         }
     }
 
+    /// Whether only destages should go on.
+    pub fn is_full(&self) -> bool {
+        self.space.live_blocks() > self.ring_blocks / 4
+    }
+
     /// One random step.
     pub fn step(&mut self) -> Result<(), String> {
-        let full = self.space.live_blocks() > self.ring_blocks / 4;
-        match self.random.below(if full { 40 } else { 100 }) {
+        match self.random.below(if self.is_full() { 40 } else { 100 }) {
             0..12 => {
                 let group = self.random_below(PAGES / 2);
                 self.intend(2 * group)

@@ -73,7 +73,8 @@ impl Claim {
             _ => return None,
         };
         let payload_bytes = u64::from(payload_blocks) * u64::from(block_bytes);
-        let sizes_fit = (HEADER_BYTES..=DESCRIPTOR_BYTES_MAX).contains(&(descriptor_bytes as usize))
+        let sizes_fit = (HEADER_BYTES..=DESCRIPTOR_BYTES_MAX)
+            .contains(&(descriptor_bytes as usize))
             && (payload_bytes <= PAYLOAD_BYTES_MAX || matches!(kind, Kind::Pads { .. }));
         let header = Header {
             epoch: u32_at(bytes, 12),

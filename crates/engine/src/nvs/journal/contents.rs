@@ -118,6 +118,18 @@ impl Contents {
         self.pages.iter().map(|(page, list)| (Page(*page), list.as_slice()))
     }
 
+    /// The first page from `page` on with fragments that are not frozen.
+    #[must_use]
+    pub fn next_page(&self, page: Page) -> Option<Page> {
+        self.pages.range(page.0..).next().map(|(page, _)| Page(*page))
+    }
+
+    /// Pages with fragments that are not frozen.
+    #[must_use]
+    pub fn pages_held(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Intents that no release has closed: their stripes must be redone.
     pub fn intents(&self) -> impl Iterator<Item = &OpenIntent> {
         self.intents.values()

@@ -96,7 +96,10 @@ mod tests {
     fn any_split_gives_the_same() {
         let bytes: [u8; 41] = core::array::from_fn(|i| (i * 37) as u8);
         for at in 0..=41 {
-            assert_eq!(Crc::default().with(&bytes[..at]).with(&bytes[at..]).value(), crc32c(&bytes));
+            assert_eq!(
+                Crc::default().with(&bytes[..at]).with(&bytes[at..]).value(),
+                crc32c(&bytes)
+            );
         }
     }
 }

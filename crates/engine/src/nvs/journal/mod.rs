@@ -7,6 +7,7 @@ pub mod contents;
 pub mod crc;
 pub mod record;
 pub mod space;
+pub mod superblock;
 
 /// UUID of a log: part of every checksum, so that another log's bytes are not taken for ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 //! live is counted for each.
 
 use super::anchor::Anchor;
-use super::{PAYLOAD_BYTES_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use super::{DESCRIPTOR_BYTES_MAX, PAYLOAD_BYTES_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use crate::units::SECTOR_BYTES;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
@@ -85,14 +86,13 @@ impl LogSpace {
     /// Most blocks of a commit.
     #[must_use]
     pub fn commit_blocks_max(&self) -> u64 {
-        self.ring_blocks / 8
+        (self.ring_blocks / 8).min((DESCRIPTOR_BYTES_MAX as u64 + PAYLOAD_BYTES_MAX) / SECTOR_BYTES)
     }
 
-    /// Blocks kept for housekeeping: two segments as large as they get, and a largest commit.
+    /// Blocks kept for housekeeping: two segments as large as they get.
     #[must_use]
     pub fn reserve_blocks(&self) -> u64 {
-        let commit = self.commit_blocks_max().min(2 * PAYLOAD_BYTES_MAX / 512);
-        2 * self.segment_blocks() + 2 * commit
+        2 * (self.segment_blocks() + self.commit_blocks_max())
     }
 
     /// Blocks that may be written.
@@ -213,7 +213,10 @@ impl LogSpace {
         let dead = |s: &&Segment| s.live_records == 0 && durable(s);
         let count = self.segments.iter().take(most).take_while(dead).count();
         // The commit at the tail must itself be durable.
-        (0..=count).rev().find(|&n| n == 0 || self.segments[n].first_sequence <= self.durable).unwrap_or(0)
+        (0..=count)
+            .rev()
+            .find(|&n| n == 0 || self.segments[n].first_sequence <= self.durable)
+            .unwrap_or(0)
     }
 
     /// The anchor to be written, if it is worth it: it frees 1/16 of the ring, or `now` says
@@ -249,12 +252,13 @@ impl LogSpace {
         self.anchor
     }
 
-    /// Commits whose live records are to be moved to the head, if less than an eighth of the
-    /// ring above the reserve is free, or about to be.
+    /// Commits whose live records are to be moved to the head, if less than 1/32 of the ring
+    /// above the reserve is free, or about to be, or less than a commit of `waiting` blocks needs
+    /// with padding.
     #[must_use]
-    pub fn evacuate(&self) -> Option<Range<u64>> {
+    pub fn evacuate(&self, waiting: u64) -> Option<Range<u64>> {
         let mut free = self.free_blocks();
-        let wanted = self.ring_blocks / 8 + self.reserve_blocks();
+        let wanted = (self.ring_blocks / 32).max(2 * waiting) + self.reserve_blocks();
         for (index, segment) in self.segments.iter().enumerate() {
             let next = self.segments.get(index + 1)?;
             if free >= wanted {
