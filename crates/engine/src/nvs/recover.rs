@@ -89,7 +89,8 @@ impl core::fmt::Display for RecoverError {
 
 impl core::error::Error for RecoverError {}
 
-/// A commit that one NVS device lacks and the other has.
+/// A commit that one NVS device lacks, in part at least: its descriptor and each payload are
+/// copied from whichever device has them whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The device that lacks it.
@@ -100,7 +101,9 @@ pub struct Repair {
     pub blocks: u64,
 }
 
-/// What a log held.
+/// What a log held. Before anything else the driver carries out the repairs, flushes the devices,
+/// and makes the opening commit of the next epoch durable (D7): `space` takes what was read as
+/// durable.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// Pages, open intents and parity checksums.
