@@ -59,6 +59,13 @@ fn random_histories_on_two_devices() {
 }
 
 #[test]
+#[ignore = "a longer search: minutes"]
+fn many_random_histories() {
+    histories(20_000..20_600, 2);
+    histories(10_000..13_000, 1);
+}
+
+#[test]
 fn a_wrong_driver_is_caught() {
     for defect in [
         Defect::AcknowledgesEarly,

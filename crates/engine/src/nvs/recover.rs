@@ -95,6 +95,8 @@ impl core::error::Error for RecoverError {}
 pub struct Repair {
     /// The device that lacks it.
     pub copy: usize,
+    /// Its sequence.
+    pub sequence: u64,
     /// Its first block.
     pub block: u64,
     /// Its blocks.
@@ -348,9 +350,10 @@ impl Recovery {
     ) -> Result<(), RecoverError> {
         let block = self.recovered.space.head();
         let blocks = claim.blocks(self.block_bytes);
-        let repair = |&copy: &usize| Repair { copy, block, blocks };
-        self.recovered.repairs.extend(bad_copies.iter().map(repair));
         let header = &claim.header;
+        let sequence = header.sequence;
+        let repair = |&copy: &usize| Repair { copy, sequence, block, blocks };
+        self.recovered.repairs.extend(bad_copies.iter().map(repair));
         let error = |index, error| RecoverError {
             block,
             sequence: header.sequence,

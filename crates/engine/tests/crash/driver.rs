@@ -506,8 +506,11 @@ impl Driver {
             let at = RING + repair.block as usize * SECTOR;
             let whole = |image: &&Vec<u8>| {
                 let claim = commit::Claim::read(&image[at..], BLOCK);
-                claim.filter(|c| c.header.block == repair.block).filter(|claim| {
-                    claim.holds(&image[at..], LOG, BLOCK) && claim.blocks(BLOCK) == repair.blocks
+                claim.filter(|claim| {
+                    claim.header.block == repair.block
+                        && claim.header.sequence == repair.sequence
+                        && claim.holds(&image[at..], LOG, BLOCK)
+                        && claim.blocks(BLOCK) == repair.blocks
                 })
             };
             let (claim, source) = images
