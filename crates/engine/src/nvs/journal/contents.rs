@@ -1,0 +1,344 @@
+//! What a log holds: the fragments of each page, what open intents froze, parity checksums.
+//! The driver keeps one and applies each record that it appends; recovery applies those it
+//! finds. Both so come to the same state (D8).
+
+use super::record::{Origin, Pages, Record, RecordError, SectorSums};
+use super::space::LogSpace;
+use crate::units::{PAGE_BYTES, Page};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Bytes of a page, in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Its number in the order of writes.
+    pub version: u64,
+    /// The commit it is in.
+    pub sequence: u64,
+    /// First byte in the page.
+    pub offset: u16,
+    /// Bytes.
+    pub bytes: u16,
+    /// Where the bytes are; `None`: they are zeros.
+    pub stored: Option<Stored>,
+}
+
+/// A payload in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// First block.
+    pub block: u64,
+    /// Blocks.
+    pub blocks: u64,
+    /// CRC-32C of the blocks.
+    pub crc: u32,
+}
+
+impl Fragment {
+    fn covers(&self, other: &Fragment) -> bool {
+        let end = |f: &Fragment| u32::from(f.offset) + u32::from(f.bytes);
+        self.offset <= other.offset && end(self) >= end(other)
+    }
+
+    fn blocks(&self) -> u64 {
+        self.stored.map_or(0, |stored| stored.blocks)
+    }
+
+    fn record(&self, page: Page, origin: Origin) -> Record {
+        let Fragment { version, offset, bytes, .. } = *self;
+        match self.stored {
+            Some(Stored { crc, .. }) => Record::Data { page, version, offset, bytes, crc, origin },
+            None => Record::Zero { pages: Pages::new(page, 1), version, origin },
+        }
+    }
+}
+
+/// An intent that no release has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenIntent {
+    /// Its pages.
+    pub pages: Pages,
+    /// It froze what was held up to this version.
+    pub through: u64,
+    /// The commit it is in.
+    pub sequence: u64,
+}
+
+/// What an intent writes as the parity of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParityRow {
+    /// Checksums of P's sectors.
+    pub p: SectorSums,
+    /// Checksums of Q's sectors.
+    pub q: Option<SectorSums>,
+    /// The commit it is in.
+    pub sequence: u64,
+}
+
+/// A live record to be moved, and where its payload is.
+pub type Move = (Record, Option<Stored>);
+
+/// Where a record is: its commit and, for data, the first block of its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The commit.
+    pub sequence: u64,
+    /// First block of the payload.
+    pub block: u64,
+    /// Blocks of the payload.
+    pub blocks: u64,
+}
+
+/// What a log holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pages: BTreeMap<u64, Vec<Fragment>>,
+    frozen: BTreeMap<u64, Vec<Fragment>>,
+    intents: BTreeMap<u64, OpenIntent>,
+    parity: BTreeMap<(u64, u32), ParityRow>,
+    last_version: u64,
+}
+
+impl Contents {
+    /// The page's fragments, oldest first, without frozen ones.
+    #[must_use]
+    pub fn fragments(&self, page: Page) -> &[Fragment] {
+        self.pages.get(&page.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// The page's frozen fragments, oldest first: all older than the others.
+    #[must_use]
+    pub fn frozen(&self, page: Page) -> &[Fragment] {
+        self.frozen.get(&page.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// Pages with fragments that are not frozen, in order.
+    pub fn pages(&self) -> impl Iterator<Item = (Page, &[Fragment])> {
+        self.pages.iter().map(|(page, list)| (Page(*page), list.as_slice()))
+    }
+
+    /// The first page from `page` on with fragments that are not frozen.
+    #[must_use]
+    pub fn next_page(&self, page: Page) -> Option<Page> {
+        self.pages.range(page.0..).next().map(|(page, _)| Page(*page))
+    }
+
+    /// Pages with fragments that are not frozen.
+    #[must_use]
+    pub fn pages_held(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Intents that no release has closed: their stripes must be redone.
+    pub fn intents(&self) -> impl Iterator<Item = &OpenIntent> {
+        self.intents.values()
+    }
+
+    /// The parity checksums of a row of an intent.
+    #[must_use]
+    pub fn parity(&self, first: Page, row: u32) -> Option<&ParityRow> {
+        self.parity.get(&(first.0, row))
+    }
+
+    /// Highest version given out.
+    #[must_use]
+    pub fn last_version(&self) -> u64 {
+        self.last_version
+    }
+
+    /// Versions up to this one were given out, as a commit's header says.
+    pub fn raise_version(&mut self, last_version: u64) {
+        self.last_version = self.last_version.max(last_version);
+    }
+
+    /// Applies a record, and counts in `space` what is live.
+    ///
+    /// # Errors
+    /// A record that no correct program appends; nothing is changed then.
+    pub fn apply(
+        &mut self,
+        record: &Record,
+        at: Place,
+        space: &mut LogSpace,
+    ) -> Result<(), RecordError> {
+        if let Some(version) = record.new_version() {
+            if version <= self.last_version {
+                return Err(RecordError::Version);
+            }
+            self.last_version = version;
+        }
+        let Place { sequence, block, blocks } = at;
+        match *record {
+            Record::Data { page, version, offset, bytes, crc, origin } => {
+                let stored = Some(Stored { block, blocks, crc });
+                let fragment = Fragment { version, sequence, offset, bytes, stored };
+                self.insert(page.0, fragment, origin, space);
+            }
+            Record::Zero { pages, version, origin } => {
+                let bytes = PAGE_BYTES as u16;
+                let fragment = Fragment { version, sequence, offset: 0, bytes, stored: None };
+                for page in pages.first.0..pages.end() {
+                    self.insert(page, fragment, origin, space);
+                }
+            }
+            Record::Trim { pages, version } => {
+                kill(&mut self.pages, pages, version, sequence, space);
+            }
+            Record::Release { pages, through } => self.release(pages, through, sequence, space),
+            Record::Intent { pages, through, .. } => {
+                self.intend(OpenIntent { pages, through, sequence }, space)?;
+            }
+            Record::Parity { first, row, p, q, .. } => {
+                let new = ParityRow { p, q, sequence };
+                if let Some(old) = self.parity.insert((first.0, row), new) {
+                    space.died(old.sequence, 0, sequence);
+                }
+                space.born(sequence, 0);
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, page: u64, new: Fragment, origin: Origin, space: &mut LogSpace) {
+        let sequence = new.sequence;
+        let mut replaced = |list: Option<&mut Vec<Fragment>>, gone: &dyn Fn(&Fragment) -> bool| {
+            let Some(list) = list else { return };
+            list.retain(|old| {
+                if gone(old) {
+                    space.died(old.sequence, old.blocks(), sequence);
+                }
+                !gone(old)
+            });
+        };
+        if origin == Origin::New {
+            replaced(self.pages.get_mut(&page), &|old| new.covers(old));
+        } else {
+            let same = |old: &Fragment| old.version == new.version;
+            replaced(self.pages.get_mut(&page), &same);
+            replaced(self.frozen.get_mut(&page), &same);
+        }
+        space.born(sequence, new.blocks());
+        let to = if origin == Origin::Frozen { &mut self.frozen } else { &mut self.pages };
+        add(to.entry(page).or_default(), new);
+        for map in [&mut self.pages, &mut self.frozen] {
+            if map.get(&page).is_some_and(Vec::is_empty) {
+                map.remove(&page);
+            }
+        }
+    }
+
+    fn release(&mut self, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
+        let bounds = pages.first.0..pages.end();
+        kill(&mut self.pages, pages, through, sequence, space);
+        kill(&mut self.frozen, pages, through, sequence, space);
+        let closed: Vec<u64> = self
+            .intents
+            .range(bounds.clone())
+            .filter(|(_, intent)| intent.through <= through && intent.pages.end() <= pages.end())
+            .map(|(first, _)| *first)
+            .collect();
+        for first in closed {
+            if let Some(intent) = self.intents.remove(&first) {
+                space.died(intent.sequence, 0, sequence);
+            }
+        }
+        // An intent that stays open keeps its parity.
+        let rows: Vec<(u64, u32)> = self
+            .parity
+            .range((bounds.start, 0)..(bounds.end, 0))
+            .filter(|((first, _), _)| !self.intents.contains_key(first))
+            .map(|(key, _)| *key)
+            .collect();
+        for row in rows {
+            if let Some(parity) = self.parity.remove(&row) {
+                space.died(parity.sequence, 0, sequence);
+            }
+        }
+    }
+
+    fn intend(&mut self, intent: OpenIntent, space: &mut LogSpace) -> Result<(), RecordError> {
+        let OpenIntent { pages, through, sequence } = intent;
+        let before = self.intents.range(..pages.end()).next_back();
+        if let Some((first, open)) = before
+            && open.pages.overlaps(pages)
+            && (*first != pages.first.0 || open.pages != pages || open.through != through)
+        {
+            return Err(RecordError::Intent);
+        }
+        if let Some(old) = self.intents.insert(pages.first.0, intent) {
+            space.died(old.sequence, 0, sequence);
+        }
+        space.born(sequence, 0);
+        let bounds = pages.first.0..pages.end();
+        let held: Vec<u64> = self.pages.range(bounds).map(|(page, _)| *page).collect();
+        for page in held {
+            let Some(list) = self.pages.get_mut(&page) else { continue };
+            let newer = list.split_off(list.partition_point(|f| f.version <= through));
+            let older = core::mem::replace(list, newer);
+            if list.is_empty() {
+                self.pages.remove(&page);
+            }
+            if !older.is_empty() {
+                let frozen = self.frozen.entry(page).or_default();
+                older.into_iter().for_each(|fragment| add(frozen, fragment));
+            }
+        }
+        Ok(())
+    }
+
+    /// The live records of some commits, as moved ones in the order in which they are to be
+    /// appended. Looks at everything held: for a segment at a time, not for a commit.
+    #[must_use]
+    pub fn live_in(&self, commits: &Range<u64>) -> Vec<Move> {
+        let mut moves: Vec<Move> = Vec::new();
+        for intent in self.intents.values().filter(|i| commits.contains(&i.sequence)) {
+            let OpenIntent { pages, through, .. } = *intent;
+            moves.push((Record::Intent { pages, through, moved: true }, None));
+        }
+        for ((first, row), parity) in &self.parity {
+            if commits.contains(&parity.sequence) {
+                let (first, row, ParityRow { p, q, .. }) = (Page(*first), *row, *parity);
+                moves.push((Record::Parity { first, row, p, q, moved: true }, None));
+            }
+        }
+        for (map, origin) in [(&self.frozen, Origin::Frozen), (&self.pages, Origin::Moved)] {
+            for (page, list) in map {
+                for fragment in list.iter().filter(|f| commits.contains(&f.sequence)) {
+                    moves.push((fragment.record(Page(*page), origin), fragment.stored));
+                }
+            }
+        }
+        moves
+    }
+}
+
+/// Puts a fragment where its version belongs.
+fn add(list: &mut Vec<Fragment>, fragment: Fragment) {
+    let at = list.partition_point(|old| old.version < fragment.version);
+    list.insert(at, fragment);
+}
+
+/// Drops fragments up to a version.
+fn kill(
+    map: &mut BTreeMap<u64, Vec<Fragment>>,
+    pages: Pages,
+    through: u64,
+    sequence: u64,
+    space: &mut LogSpace,
+) {
+    let bounds = pages.first.0..pages.end();
+    let mut empty = Vec::new();
+    for (page, list) in map.range_mut(bounds) {
+        let kept = list.partition_point(|f| f.version <= through);
+        for gone in list.drain(..kept) {
+            space.died(gone.sequence, gone.blocks(), sequence);
+        }
+        if list.is_empty() {
+            empty.push(*page);
+        }
+    }
+    for page in empty {
+        map.remove(&page);
+    }
+}
