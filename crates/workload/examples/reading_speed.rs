@@ -1,4 +1,5 @@
-//! Speed of generators and readers: `cargo run --release --example speed`.
+//! Speed of generators and readers:
+//! `cargo run --release -p destage-workload --example reading_speed`.
 
 use std::io::Cursor;
 use std::time::Instant as Clock;
