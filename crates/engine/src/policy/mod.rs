@@ -127,7 +127,7 @@ pub trait DestagePolicy: Send {
         true
     }
 
-    /// Whether the policy wants to hear of [`DestagePolicy::on_admitted`].
+    /// Whether [`DestagePolicy::on_admitted`] is called at all; a policy that has one says so here.
     fn needs_requests(&self) -> bool {
         false
     }
