@@ -93,8 +93,10 @@ fn crates_use_only_what_architecture_allows() {
         ("disk", &["engine"]),
         ("workload", &["engine"]),
         ("report", &["engine"]),
-        ("sim", &["disk", "workload", "report", "engine"]),
-        ("cli", &["sim", "disk", "workload", "report", "engine"]),
+        ("volume", &["engine"]),
+        ("sim", &["volume", "disk", "workload", "report", "engine"]),
+        ("server", &["volume", "nbd", "disk", "report", "engine"]),
+        ("cli", &["sim", "server", "volume", "nbd", "disk", "workload", "report", "engine"]),
     ];
     for (name, uses) in allowed {
         let path = top().join(format!("crates/{name}/Cargo.toml"));
