@@ -6,14 +6,19 @@
 //! - `occupancy` never exceeds the NVS: it is asserted, not hoped.
 //! - Same events, same actions.
 
+use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
+use crate::array::plan::DiskRun;
 use crate::counters::Counters;
 use crate::destager::{Count, Destager, Issue, Surroundings};
+use crate::discards::Discards;
 use crate::dispatch::{DiskCommand, Dispatch, Order, Owner};
 use crate::heads::{Heads, NoHeads};
 use crate::nvs::directory::{Directory, Slot};
 use crate::policy::{PolicyChoice, PolicyContext};
+use crate::protocol::{Faults, Protocol};
 use crate::rate::RateChoice;
+use crate::reads::HostRead;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use crate::sequential::{Classified, Detector, DetectorKind};
 use crate::units::{DiskId, GroupId, Instant, Page, PageCount};
@@ -46,6 +51,8 @@ pub struct Config {
     pub window: u32,
     /// Order in which commands enter that window.
     pub order: Order,
+    /// What the order of disk writes is to bear.
+    pub protocol: Protocol,
 }
 
 /// Why a configuration makes no controller.
@@ -117,10 +124,21 @@ impl Config {
 pub enum Event {
     /// A host request arrived.
     Host(HostRequest),
-    /// The append of this write is durable. Appends complete in the order they were asked for.
+    /// The host needs these pages no longer. An append as a write is, but without data and
+    /// without need for space; what is held of the pages is not destaged any more.
+    Discard(RequestId, PageRange),
+    /// The append of this write or discard is durable. Appends complete in the order they were asked for.
     NvsDone(RequestId),
     /// A disk command completed.
     DiskDone(DiskId, Owner),
+    /// A disk command failed. If the disk is to be given up, [`Event::DiskFailed`] comes first.
+    DiskError(DiskCommand),
+    /// A disk is given up: nothing more is asked of it.
+    DiskFailed(DiskId),
+    /// The intent of this destage is durable, and its parity computed.
+    Intended(u32),
+    /// The disks that this destage wrote are flushed; `false`: one of them failed.
+    Flushed(u32, bool),
     /// Destage everything at full depth, whatever the rate, until the NVS is empty or a host
     /// write arrives.
     Flush,
@@ -135,6 +153,38 @@ pub enum Action {
         id: RequestId,
         /// Its pages.
         range: PageRange,
+    },
+    /// A destage begins ([`Protocol::Safe`]); [`Controller::destage_mask`] says of which pages.
+    Begin {
+        /// Its number, until it is released.
+        index: u32,
+        /// The group.
+        group: GroupId,
+    },
+    /// All reads of a destage are done: compute parity, make the intent durable, then tell
+    /// `Intended`.
+    Intend {
+        /// The destage.
+        index: u32,
+    },
+    /// Flush the disks that a destage has written since its last flush, then tell `Flushed`.
+    FlushDisks {
+        /// The destage.
+        index: u32,
+    },
+    /// As `NvsRelease`, under [`Protocol::Safe`].
+    Released {
+        /// The destage.
+        index: u32,
+        /// The group.
+        group: GroupId,
+        /// How many pages.
+        pages: u64,
+    },
+    /// What was read for this host read is of no use; it will be read again.
+    ReadAgain {
+        /// The read, as in its commands' owner.
+        index: u32,
     },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),
@@ -154,35 +204,37 @@ pub enum Action {
     },
 }
 
+#[derive(Clone, Copy)]
 struct WaitingWrite {
     request: HostRequest,
-    classified: Classified,
+    /// `None`: a discard.
+    classified: Option<Classified>,
 }
 
 struct Append {
     request: HostRequest,
-    classified: Classified,
+    /// `None`: a discard.
+    classified: Option<Classified>,
     missing: u64,
     pinned: Vec<Slot>,
 }
 
-#[derive(Clone, Copy)]
-struct HostRead {
-    id: RequestId,
-    pending: u32,
-}
-
 /// The controller.
 pub struct Controller {
-    geometry: Geometry,
-    cache: WriteCache,
-    destager: Destager,
-    dispatch: Dispatch,
+    pub(crate) geometry: Geometry,
+    pub(crate) cache: WriteCache,
+    pub(crate) destager: Destager,
+    pub(crate) dispatch: Dispatch,
     waiting: VecDeque<WaitingWrite>,
     appends: VecDeque<Append>,
-    reads: Vec<HostRead>,
-    idle_reads: Vec<u32>,
-    counters: Counters,
+    pub(crate) reads: Vec<HostRead>,
+    pub(crate) idle_reads: Vec<u32>,
+    /// Reads that wait for rows to be whole.
+    pub(crate) parked: Vec<HostRequest>,
+    pub(crate) faults: Faults,
+    discards: Discards,
+    pub(crate) counters: Counters,
+    protocol: Protocol,
     flushing: bool,
     now: Instant,
 }
@@ -216,13 +268,23 @@ impl Controller {
         Ok(Controller {
             geometry,
             cache: WriteCache::new(directory, detector, policy),
-            destager: Destager::new(rate, config.queue_depth, config.issue, config.count),
+            destager: Destager::new(
+                rate,
+                config.queue_depth,
+                config.issue,
+                config.count,
+                config.protocol,
+            ),
             dispatch: Dispatch::new(geometry.disks, config.window, config.order),
             waiting: VecDeque::new(),
             appends: VecDeque::new(),
             reads: Vec::new(),
             idle_reads: Vec::new(),
+            parked: Vec::new(),
+            faults: Faults::default(),
+            discards: Discards::default(),
             counters: Counters::default(),
+            protocol: config.protocol,
             flushing: false,
             now: Instant::ZERO,
         })
@@ -246,6 +308,7 @@ impl Controller {
         self.counters.events += 1;
         match event {
             Event::Host(request) => self.arrive(request, actions),
+            Event::Discard(id, range) => self.arrive_discard(id, range, actions),
             Event::NvsDone(id) => self.durable(id, actions),
             Event::DiskDone(disk, owner) => {
                 self.dispatch.done(disk, actions);
@@ -254,6 +317,17 @@ impl Controller {
                     Owner::Destage(index) => self.destage_done(index, heads, actions),
                 }
             }
+            Event::DiskError(command) => self.disk_error(&command, actions),
+            Event::DiskFailed(disk) => {
+                self.faults.failed.insert(disk);
+            }
+            Event::Intended(index) => self.phase_done(index, actions),
+            Event::Flushed(index, whole) => {
+                if !whole {
+                    self.destager.spoil(index);
+                }
+                self.phase_done(index, actions);
+            }
             Event::Flush => self.flushing = true,
         }
         self.pump(heads, actions);
@@ -261,15 +335,33 @@ impl Controller {
 
     fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
         let forced = self.flushing || !self.waiting.is_empty();
+        let before = self.cache.directory.occupancy();
+        self.with_destager(heads, actions, |destager, around| destager.pump(forced, around));
+        if self.cache.directory.occupancy() < before {
+            // Discarded pages left without being written.
+            self.destager.on_occupancy(self.cache.directory.occupancy());
+            self.admit_waiting(actions);
+        }
+    }
+
+    fn with_destager<T>(
+        &mut self,
+        heads: &dyn Heads,
+        actions: &mut Vec<Action>,
+        work: impl FnOnce(&mut Destager, &mut Surroundings<'_>) -> T,
+    ) -> T {
         let mut around = Surroundings {
             geometry: &self.geometry,
             cache: &mut self.cache,
             heads,
             dispatch: &mut self.dispatch,
+            failed: &self.faults.failed,
+            locks: &self.faults.locks,
+            discards: &mut self.discards,
             counters: &mut self.counters,
             actions,
         };
-        self.destager.pump(forced, &mut around);
+        work(&mut self.destager, &mut around)
     }
 
     fn arrive(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
@@ -301,15 +393,20 @@ impl Controller {
     fn arrive_write(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
         self.flushing = false;
         let classified = self.cache.classify(request.range);
-        let PageRange { first, pages } = request.range;
-        let missing = self.cache.directory.missing(first, pages);
+        let missing = self.missing(&request);
         let first_in_line = self.waiting.is_empty() || missing == 0;
         if first_in_line && self.fits(request.range, missing) {
-            self.append(request, classified, missing, actions);
+            self.append(WaitingWrite { request, classified: Some(classified) }, missing, actions);
         } else {
             self.counters.stalled_writes += 1;
-            self.waiting.push_back(WaitingWrite { request, classified });
+            self.waiting.push_back(WaitingWrite { request, classified: Some(classified) });
         }
+    }
+
+    /// Pages that a write needs room for.
+    fn missing(&self, request: &HostRequest) -> u64 {
+        let PageRange { first, pages } = request.range;
+        self.cache.directory.missing(first, pages)
     }
 
     fn fits(&self, range: PageRange, missing: u64) -> bool {
@@ -317,13 +414,21 @@ impl Controller {
         missing <= directory.free_pages() && directory.can_pin(range.first, range.pages)
     }
 
-    fn append(
-        &mut self,
-        request: HostRequest,
-        classified: Classified,
-        missing: u64,
-        actions: &mut Vec<Action>,
-    ) {
+    fn arrive_discard(&mut self, id: RequestId, range: PageRange, actions: &mut Vec<Action>) {
+        let request = HostRequest { id, direction: Direction::Write, range };
+        let volume_pages = self.geometry.volume_pages().0;
+        if range.pages == 0 || range.first.0 > volume_pages.saturating_sub(range.pages.into()) {
+            let error = HostError::BeyondVolume { volume_pages };
+            actions.push(Action::Reply { id, result: Err(error) });
+        } else if self.waiting.is_empty() && self.fits(range, 0) {
+            self.append(WaitingWrite { request, classified: None }, 0, actions);
+        } else {
+            self.waiting.push_back(WaitingWrite { request, classified: None });
+        }
+    }
+
+    fn append(&mut self, write: WaitingWrite, missing: u64, actions: &mut Vec<Action>) {
+        let WaitingWrite { request, classified } = write;
         let PageRange { first, pages } = request.range;
         let pinned = self.cache.directory.reserve(missing, first, pages);
         self.destager.on_occupancy(self.cache.directory.occupancy());
@@ -335,7 +440,19 @@ impl Controller {
         let append = self.appends.pop_front().expect("an append is under way");
         assert_eq!(append.request.id, id, "appends complete in order");
         self.cache.directory.unreserve(append.missing, &append.pinned);
-        let admitted = self.cache.admit(append.request.range, append.classified);
+        let Some(classified) = append.classified else {
+            self.discards.discard(append.request.range, &self.cache.directory);
+            actions.push(Action::Reply { id, result: Ok(()) });
+            self.admit_waiting(actions);
+            return;
+        };
+        self.discards.written(append.request.range, self.geometry.pages_per_group());
+        let admitted = self.cache.admit(append.request.range, classified);
+        if self.protocol == Protocol::Safe
+            && admitted.group_hits < u64::from(append.request.range.pages)
+        {
+            self.pin_for_later_appends(append.request.range);
+        }
         self.destager.on_occupancy(self.cache.directory.occupancy());
         let counters = &mut self.counters;
         counters.write_requests += 1;
@@ -348,98 +465,120 @@ impl Controller {
         self.admit_waiting(actions);
     }
 
+    /// Keeps groups just created from being picked while later appends to them are pending: the
+    /// log has those already, and an intent must not come behind what it does not cover. The
+    /// last of them, since appends complete in order, lets go.
+    fn pin_for_later_appends(&mut self, created: PageRange) {
+        let per_group = self.geometry.pages_per_group();
+        let first = created.first.0 / per_group;
+        for group in first..=(created.end().0 - 1) / per_group {
+            let pages = group * per_group..(group + 1) * per_group;
+            let meets = |append: &Append| {
+                let range = append.request.range;
+                range.first.0 < pages.end && pages.start < range.end().0
+            };
+            if let Some(last) = self.appends.iter().rposition(meets) {
+                let slot = self.cache.directory.find(GroupId(group)).expect("just written");
+                self.appends[last].pinned.extend(self.cache.directory.pin_if_free(slot));
+            }
+        }
+    }
+
     fn admit_waiting(&mut self, actions: &mut Vec<Action>) {
-        while let Some(WaitingWrite { request, classified }) = self.waiting.front() {
-            let (request, classified) = (*request, *classified);
-            let PageRange { first, pages } = request.range;
-            let missing = self.cache.directory.missing(first, pages);
+        while let Some(write) = self.waiting.front() {
+            let (write, request) = (*write, write.request);
+            let missing = write.classified.map_or(0, |_| self.missing(&request));
             if !self.fits(request.range, missing) {
                 return;
             }
             self.waiting.pop_front();
-            self.append(request, classified, missing, actions);
+            self.append(write, missing, actions);
         }
     }
 
     fn destage_done(&mut self, index: u32, heads: &dyn Heads, actions: &mut Vec<Action>) {
-        let mut around = Surroundings {
-            geometry: &self.geometry,
-            cache: &mut self.cache,
-            heads,
-            dispatch: &mut self.dispatch,
-            counters: &mut self.counters,
-            actions,
-        };
-        if self.destager.on_disk_done(index, &mut around) {
-            self.destager.on_occupancy(self.cache.directory.occupancy());
-            self.admit_waiting(actions);
+        if self.with_destager(heads, actions, |d, around| d.on_disk_done(index, around)) {
+            self.released(actions);
         }
     }
 
-    fn arrive_read(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
-        self.counters.read_requests += 1;
-        let PageRange { first, pages } = request.range;
-        let Some((from, to)) = self.cache.directory.missing_span(first, pages) else {
-            self.counters.read_request_hits += 1;
-            actions.push(Action::Reply { id: request.id, result: Ok(()) });
-            return;
-        };
-        let index = self.idle_reads.pop().unwrap_or_else(|| {
-            self.reads.push(HostRead { id: request.id, pending: 0 });
-            (self.reads.len() - 1) as u32
-        });
-        let mut pending = 0;
-        let mut page = from;
-        let mut last: Option<DiskCommand> = None;
-        while page <= to {
-            let rest = self.geometry.strip_pages - page.0 % self.geometry.strip_pages;
-            let length = rest.min(to.0 - page.0 + 1);
-            let command = self.read_command(page, length as u32, index);
-            match &mut last {
-                Some(run) if run.disk == command.disk && end(run) == command.first => {
-                    run.pages += command.pages;
-                }
-                _ => {
-                    pending += self.submit_read(last.replace(command), actions);
-                }
-            }
-            page = page.offset(length);
+    fn released(&mut self, actions: &mut Vec<Action>) {
+        self.destager.on_occupancy(self.cache.directory.occupancy());
+        self.admit_waiting(actions);
+        if !self.parked.is_empty() {
+            self.retry_parked(actions);
         }
-        pending += self.submit_read(last, actions);
-        self.reads[index as usize] = HostRead { id: request.id, pending };
     }
 
-    fn submit_read(&mut self, command: Option<DiskCommand>, actions: &mut Vec<Action>) -> u32 {
-        let Some(command) = command else { return 0 };
-        self.counters.disk_reads += 1;
-        self.dispatch.submit(command, actions);
-        1
+    fn phase_done(&mut self, index: u32, actions: &mut Vec<Action>) {
+        if self.with_destager(&NoHeads, actions, |d, around| d.next_phase(index, around)) {
+            self.released(actions);
+        }
     }
 
-    /// A read of pages in one strip; on RAID-10 from the mirror with the shorter queue, then the
-    /// nearer head.
-    fn read_command(&self, page: Page, pages: u32, index: u32) -> DiskCommand {
-        let place = self.geometry.place(page);
-        let mut disk = place.disk;
-        if self.geometry.level == crate::array::geometry::Level::Raid10 {
-            let cost =
-                |disk| (self.dispatch.length(disk), self.dispatch.distance(disk, place.page));
-            let mirror = DiskId(disk.0 + 1);
-            if cost(mirror) < cost(disk) {
-                disk = mirror;
+    pub(crate) fn unlocked(&mut self, group: GroupId, actions: &mut Vec<Action>) {
+        self.with_destager(&NoHeads, actions, |d, around| d.unlocked(group, around));
+    }
+
+    fn disk_error(&mut self, command: &DiskCommand, actions: &mut Vec<Action>) {
+        self.dispatch.done(command.disk, actions);
+        match command.owner {
+            Owner::HostRead(index) => self.read_failed(index, command, actions),
+            Owner::Destage(index) => {
+                let DiskCommand { disk, first, pages, write, .. } = *command;
+                let gone = self.faults.failed.contains(disk);
+                self.with_destager(&NoHeads, actions, |destager, around| {
+                    if write || gone {
+                        destager.spoil(index);
+                    } else {
+                        destager.read_peers(index, DiskRun { disk, first, pages }, around);
+                    }
+                });
+                self.destage_done(index, &NoHeads, actions);
             }
         }
-        let owner = Owner::HostRead(index);
-        DiskCommand { disk, first: place.page, pages, write: false, owner }
     }
 
-    fn read_done(&mut self, index: u32, actions: &mut Vec<Action>) {
-        let read = &mut self.reads[index as usize];
-        read.pending -= 1;
-        if read.pending == 0 {
-            actions.push(Action::Reply { id: read.id, result: Ok(()) });
-            self.idle_reads.push(index);
-        }
+    /// Before anything else: a disk that is known to have failed.
+    pub fn without_disk(&mut self, disk: DiskId) {
+        self.faults.failed.insert(disk);
+    }
+
+    /// Before anything else: pages that the NVS held at the last stop, oldest write first.
+    ///
+    /// # Panics
+    /// If there is no room: the NVS has shrunk.
+    pub fn restore(&mut self, page: Page) {
+        let range = PageRange::new(page, 1);
+        assert!(self.cache.directory.free_pages() > 0, "more was held than there is room for");
+        self.cache.admit(range, Classified { random: 1, sequential: false });
+        self.destager.on_occupancy(self.cache.directory.occupancy());
+    }
+
+    /// Before anything else: pages of a group whose destage the last run left open. It is
+    /// redone now; [`Action::Begin`] comes first.
+    pub fn redo(&mut self, group: GroupId, mask: &[u64], actions: &mut Vec<Action>) {
+        self.cache.directory.put_in_flight(group, mask);
+        self.destager.on_occupancy(self.cache.directory.occupancy());
+        self.with_destager(&NoHeads, actions, |d, around| d.adopt(group, mask, around));
+    }
+
+    /// The pages of a destage under way, bit i = page i of the group.
+    #[must_use]
+    pub fn destage_mask(&self, index: u32) -> &[u64] {
+        self.destager.mask(index)
+    }
+
+    /// Whether a destage redoes what may have been written in part.
+    #[must_use]
+    pub fn is_redo(&self, index: u32) -> bool {
+        self.destager.is_redo(index)
+    }
+
+    /// The disks that have failed.
+    #[must_use]
+    pub fn failed(&self) -> &DiskSet {
+        &self.faults.failed
     }
 
     /// The array.
@@ -477,8 +616,4 @@ impl Controller {
     pub fn directory(&self) -> &Directory {
         &self.cache.directory
     }
-}
-
-fn end(command: &DiskCommand) -> u64 {
-    command.first + u64::from(command.pages)
 }

@@ -1,11 +1,14 @@
 //! Asks the rate how many, the policy which, the array how; bounds what is in flight.
 
+use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, Plan, Planner, runs};
 use crate::controller::Action;
 use crate::counters::Counters;
+use crate::discards::Discards;
 use crate::dispatch::{DiskCommand, Dispatch, Owner};
 use crate::heads::Heads;
+use crate::protocol::{Locks, Protocol, Safe};
 use crate::rate::{RateScheme, RateView};
 use crate::units::GroupId;
 use crate::writecache::{Picked, WriteCache};
@@ -34,18 +37,20 @@ pub enum Count {
 
 /// A destage under way.
 #[derive(Default)]
-struct Destage {
-    group: GroupId,
+pub(crate) struct Destage {
+    pub(crate) group: GroupId,
     /// Pages of the plan under way.
-    mask: Vec<u64>,
+    pub(crate) mask: Vec<u64>,
     /// Pages still to be issued after it (`Issue::Runs`).
     rest: Vec<u64>,
     writes: Vec<DiskRun>,
     /// Commands outstanding of the present phase.
-    pending: u32,
+    pub(crate) pending: u32,
     writing: bool,
-    /// Destage writes it counts for.
-    counted: u32,
+    /// Destage writes it counts for; 0 where there is no destage.
+    pub(crate) counted: u32,
+    /// Under [`Protocol::Safe`].
+    pub(crate) safe: Safe,
 }
 
 /// Bounds and issues destages.
@@ -54,8 +59,9 @@ pub struct Destager {
     queue_depth: u32,
     issue: Issue,
     count: Count,
-    in_flight: u32,
-    destages: Vec<Destage>,
+    protocol: Protocol,
+    pub(crate) in_flight: u32,
+    pub(crate) destages: Vec<Destage>,
     idle: Vec<u32>,
     planner: Planner,
     plan: Plan,
@@ -73,6 +79,12 @@ pub struct Surroundings<'a> {
     pub heads: &'a dyn Heads,
     /// The disks' queues.
     pub dispatch: &'a mut Dispatch,
+    /// Disks that failed.
+    pub failed: &'a DiskSet,
+    /// Groups that may not be written.
+    pub locks: &'a Locks,
+    /// Pages the host has discarded since they were written.
+    pub discards: &'a mut Discards,
     /// Counts.
     pub counters: &'a mut Counters,
     /// What to do.
@@ -87,12 +99,14 @@ impl Destager {
         queue_depth: u32,
         issue: Issue,
         count: Count,
+        protocol: Protocol,
     ) -> Destager {
         Destager {
             rate,
             queue_depth,
             issue,
             count,
+            protocol,
             in_flight: 0,
             destages: Vec::new(),
             idle: Vec::new(),
@@ -122,12 +136,19 @@ impl Destager {
                 Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
                 None => Vec::new(),
             };
-            let Some(picked) = around.cache.pick(around.heads, &mut mask) else {
+            let Some(mut picked) = around.cache.pick(around.heads, &mut mask) else {
                 if let Some(index) = self.idle.last() {
                     self.destages[*index as usize].mask = mask;
                 }
                 return;
             };
+            picked.pages -= around.discards.take_out(picked.group, &mut mask, around.cache);
+            if picked.pages == 0 {
+                if let Some(index) = self.idle.last() {
+                    self.destages[*index as usize].mask = mask;
+                }
+                continue;
+            }
             self.start(picked, mask, around);
         }
     }
@@ -146,10 +167,7 @@ impl Destager {
     }
 
     fn start(&mut self, picked: Picked, mask: Vec<u64>, around: &mut Surroundings<'_>) {
-        let index = self.idle.pop().unwrap_or_else(|| {
-            self.destages.push(Destage::default());
-            (self.destages.len() - 1) as u32
-        });
+        let index = self.take_idle();
         let per_group = around.geometry.pages_per_group();
         let run_count = runs(&mask, 0, per_group).count() as u32;
         self.note(&picked, run_count, &mask, around);
@@ -160,6 +178,12 @@ impl Destager {
             _ => 1,
         };
         self.in_flight += destage.counted;
+        if self.protocol == Protocol::Safe {
+            destage.mask = mask;
+            around.actions.push(Action::Begin { index, group: picked.group });
+            self.plan_safely(index, false, around);
+            return;
+        }
         match self.issue {
             Issue::Group => destage.mask = mask,
             Issue::Runs => {
@@ -215,6 +239,9 @@ impl Destager {
         if destage.pending > 0 {
             return false;
         }
+        if self.protocol == Protocol::Safe {
+            return self.next_phase(index, around);
+        }
         if !destage.writing {
             destage.issue_writes(index, around);
             return false;
@@ -225,11 +252,22 @@ impl Destager {
             destage.next_run(around.geometry.pages_per_group());
             self.issue_plan(index, around);
         } else {
-            self.in_flight -= destage.counted;
-            self.idle.push(index);
-            self.rate.on_destaged();
+            self.finish(index);
         }
         true
+    }
+
+    pub(crate) fn take_idle(&mut self) -> u32 {
+        self.idle.pop().unwrap_or_else(|| {
+            self.destages.push(Destage::default());
+            (self.destages.len() - 1) as u32
+        })
+    }
+
+    pub(crate) fn finish(&mut self, index: u32) {
+        self.in_flight -= core::mem::take(&mut self.destages[index as usize].counted);
+        self.idle.push(index);
+        self.rate.on_destaged();
     }
 }
 
@@ -256,7 +294,7 @@ impl Destage {
     }
 }
 
-fn command(run: DiskRun, write: bool, index: u32) -> DiskCommand {
+pub(crate) fn command(run: DiskRun, write: bool, index: u32) -> DiskCommand {
     let DiskRun { disk, first, pages } = run;
     DiskCommand { disk, first, pages, write, owner: Owner::Destage(index) }
 }

@@ -64,6 +64,9 @@ pub enum HostError {
         /// Pages in the NVS.
         nvs_pages: u64,
     },
+    /// The pages are on disks that cannot be read, and there is no redundancy left to tell them
+    /// by. `EIO`.
+    Unreadable,
 }
 
 impl HostError {
@@ -72,7 +75,9 @@ impl HostError {
     pub const fn errno(self, direction: Direction) -> i32 {
         const EINVAL: i32 = 22;
         const ENOSPC: i32 = 28;
+        const EIO: i32 = 5;
         match (self, direction) {
+            (HostError::Unreadable, _) => EIO,
             (HostError::BeyondVolume { .. }, Direction::Write) => ENOSPC,
             _ => EINVAL,
         }
@@ -88,6 +93,9 @@ impl core::fmt::Display for HostError {
             }
             HostError::LargerThanNvs { nvs_pages } => {
                 write!(f, "a write larger than the NVS ({nvs_pages} pages) can never be admitted")
+            }
+            HostError::Unreadable => {
+                write!(f, "the pages cannot be read, and no redundancy is left to tell them by")
             }
         }
     }

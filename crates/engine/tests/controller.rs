@@ -7,6 +7,7 @@ use destage_engine::controller::{Action, Config, Controller, Event};
 use destage_engine::destager::{Count, Issue};
 use destage_engine::dispatch::{DiskCommand, Order};
 use destage_engine::policy::{self, POLICIES};
+use destage_engine::protocol::Protocol;
 use destage_engine::rate::{self, RATES};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use destage_engine::sequential::DetectorKind;
@@ -21,6 +22,8 @@ struct Driver {
     actions: Vec<Action>,
     appends: VecDeque<(RequestId, PageRange)>,
     disks: Vec<DiskCommand>,
+    /// Intents and flushes under way.
+    others: Vec<Event>,
     /// Pages acknowledged and not yet released, with how many copies (a page in flight may be
     /// written again).
     held: BTreeMap<u64, u32>,
@@ -38,6 +41,7 @@ impl Driver {
             actions: Vec::new(),
             appends: VecDeque::new(),
             disks: Vec::new(),
+            others: Vec::new(),
             held: BTreeMap::new(),
             unanswered: BTreeSet::new(),
             replies: Vec::new(),
@@ -67,7 +71,10 @@ impl Driver {
                     assert!(self.unanswered.remove(&id.0), "request {} answered twice", id.0);
                     self.replies.push((id.0, result));
                 }
-                Action::NvsRelease { .. } => {}
+                Action::Intend { index } => self.others.push(Event::Intended(index)),
+                Action::FlushDisks { index } => self.others.push(Event::Flushed(index, true)),
+                Action::NvsRelease { .. } | Action::Released { .. } | Action::Begin { .. } => {}
+                Action::ReadAgain { .. } => unreachable!("no disk fails"),
             }
         }
         let capacity = self.controller.directory().capacity();
@@ -82,6 +89,12 @@ impl Driver {
 
     /// Completes one append or disk command; returns whether there was one.
     fn complete_one(&mut self) -> bool {
+        if !self.others.is_empty() && self.random(3) == 0 {
+            let index = self.random(self.others.len() as u64) as usize;
+            let event = self.others.swap_remove(index);
+            self.step(event);
+            return true;
+        }
         let disk_first = self.random(2) == 0;
         if (disk_first || self.appends.is_empty()) && !self.disks.is_empty() {
             let index = self.random(self.disks.len() as u64) as usize;
@@ -94,6 +107,9 @@ impl Driver {
                 *self.held.entry(page).or_default() += 1;
             }
             true
+        } else if let Some(event) = self.others.pop() {
+            self.step(event);
+            true
         } else {
             false
         }
@@ -104,6 +120,7 @@ impl Driver {
     }
 }
 
+/// A configuration of one kind or another; every fourth under the safe protocol.
 fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) -> Config {
     let level = &LEVELS[level];
     let geometry = Geometry {
@@ -113,14 +130,16 @@ fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) 
         group_stripes: 1 + variant % 2,
         disk_pages: 16 * 20 * 4,
     };
+    let safe = variant % 4 == 2;
     Config {
+        protocol: if safe { Protocol::Safe } else { Protocol::Papers },
         geometry: geometry.checked().expect("a valid geometry"),
         nvs_pages: PageCount(nvs_pages),
         policy: policy::choose(policy).expect("a policy"),
         rate: rate::choose(rate).expect("a rate"),
         queue_depth: 1 + (variant % 7) as u32 * 3,
         count: if variant.is_multiple_of(5) { Count::Groups } else { Count::Runs },
-        issue: if variant.is_multiple_of(3) { Issue::Runs } else { Issue::Group },
+        issue: if variant.is_multiple_of(3) && !safe { Issue::Runs } else { Issue::Group },
         detector: match variant % 4 {
             0 => DetectorKind::AdjacentGroups,
             _ => DetectorKind::Pages,

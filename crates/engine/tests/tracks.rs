@@ -191,7 +191,7 @@ fn run(policy: &str, rate: &str, clean: CleanWrites, seed: u64) {
                     assert!(open.remove(&id.0), "{id:?} was answered twice");
                 }
                 Action::Disk(command) => disk.push_back(command),
-                Action::NvsRelease { .. } => {}
+                _ => {}
             }
             index += 1;
         }

@@ -7,6 +7,7 @@ use destage_engine::controller::Config;
 use destage_engine::destager::{Count, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::policy;
+use destage_engine::protocol::Protocol;
 use destage_engine::rate;
 use destage_engine::registry::{Param, nearest_first};
 use destage_engine::sequential::DetectorKind;
@@ -85,6 +86,13 @@ pub const OPTIONS: &[Param] = &[
     option("window", "commands", "auto", "1 to 1024, auto", "commands a drive sees at once"),
     option("scheduler", "-", "auto", "fcfs, cscan, sptf, auto", "order inside the drive"),
     option("order", "-", "arrival", "arrival, reads-first[:n]", "order into the drive's window"),
+    option(
+        "protocol",
+        "-",
+        "papers",
+        "papers, safe",
+        "all writes at once, or parity durable first",
+    ),
     option("nvs-latency", "us", "0", "0 to 1000000", "time until an append is durable"),
     option("trace", "-", "", "a file; plain, gzip, zstd or xz", "replay this trace, no workload"),
     option("trace-format", "-", "auto", "see `destage trace formats`, auto", "format of the trace"),
@@ -381,6 +389,7 @@ impl RunOptions {
             queue_depth: self.number("queue-depth", 1..=100_000)?,
             count: self.one_of("count", &[("runs", Count::Runs), ("groups", Count::Groups)])?,
             issue: match self.get("issue") {
+                _ if self.get("protocol") == "safe" => Issue::Group,
                 "auto" if spec.host.issue == destage_disk::Issue::Runs => Issue::Runs,
                 "auto" => Issue::Group,
                 _ => self.one_of("issue", &issue)?,
@@ -394,6 +403,8 @@ impl RunOptions {
             )?,
             sequential_threshold: self.number("seq-threshold", 0..=1_000_000)?,
             window: spec.window as u32,
+            protocol: self
+                .one_of("protocol", &[("papers", Protocol::Papers), ("safe", Protocol::Safe)])?,
             order: self.order()?,
         })
     }

@@ -125,7 +125,7 @@ struct Simulator<'a> {
     source: &'a mut dyn Source,
     outstanding: Vec<Outstanding>,
     idle: Vec<u32>,
-    appends: VecDeque<(Instant, RequestId)>,
+    appends: VecDeque<(Instant, Event)>,
     nvs_latency: Duration,
     actions: Vec<Action>,
     /// Disks that may have something to start.
@@ -238,8 +238,8 @@ impl<'a> Simulator<'a> {
             match next {
                 Next::Disk(disk) => self.disk_done(now, disk),
                 Next::Append => {
-                    let (_, id) = self.appends.pop_front().expect("an append is under way");
-                    self.step(now, Event::NvsDone(id));
+                    let (_, done) = self.appends.pop_front().expect("an append is under way");
+                    self.step(now, done);
                 }
                 Next::Arrival => self.arrive(now)?,
             }
@@ -334,15 +334,16 @@ impl<'a> Simulator<'a> {
         let mut index = 0;
         while index < self.actions.len() {
             match self.actions[index] {
-                Action::NvsAppend { id, .. } if self.nvs_latency == Duration::ZERO => {
-                    self.step(now, Event::NvsDone(id));
-                }
-                Action::NvsAppend { id, .. } => {
-                    self.appends.push_back((now + self.nvs_latency, id));
-                }
+                Action::NvsAppend { id, .. } => self.append(now, Event::NvsDone(id)),
+                Action::Intend { index } => self.append(now, Event::Intended(index)),
+                // The modelled disks' caches are not volatile.
+                Action::FlushDisks { index } => self.step(now, Event::Flushed(index, true)),
                 Action::Reply { id, .. } => self.reply(now, id),
                 Action::Disk(command) => self.submit(now, &command),
-                Action::NvsRelease { .. } => {}
+                Action::NvsRelease { .. }
+                | Action::Begin { .. }
+                | Action::Released { .. }
+                | Action::ReadAgain { .. } => {}
             }
             index += 1;
         }
@@ -351,6 +352,15 @@ impl<'a> Simulator<'a> {
             if let Some(time) = self.disks[disk].start(now) {
                 self.completes[disk] = time;
             }
+        }
+    }
+
+    /// Makes something durable in the NVS.
+    fn append(&mut self, now: Instant, done: Event) {
+        if self.nvs_latency == Duration::ZERO {
+            self.step(now, done);
+        } else {
+            self.appends.push_back((now + self.nvs_latency, done));
         }
     }
 

@@ -39,14 +39,47 @@ pub fn xor_into(into: &mut [u8], from: &[u8]) {
 /// If the lengths differ.
 pub fn q_into(into: &mut [u8], strip: u16, from: &[u8]) {
     assert_eq!(into.len(), from.len());
-    let factor = EXPONENTS[usize::from(strip) % 255];
-    let mut products = [0u8; 256];
-    for (byte, product) in products.iter_mut().enumerate() {
-        *product = multiply(factor, byte as u8);
-    }
+    let products = products(power(strip));
     for (i, f) in into.iter_mut().zip(from) {
         *i ^= products[usize::from(*f)];
     }
+}
+
+/// 2^strip in GF(2^8).
+#[must_use]
+pub fn power(strip: u16) -> u8 {
+    EXPONENTS[usize::from(strip) % 255]
+}
+
+/// Quotient in GF(2^8).
+///
+/// # Panics
+/// If `b` is 0.
+#[must_use]
+pub fn divide(a: u8, b: u8) -> u8 {
+    let log = |of: u8| EXPONENTS.iter().position(|e| *e == of).expect("not zero");
+    if a == 0 { 0 } else { EXPONENTS[(log(a) + 255 - log(b)) % 255] }
+}
+
+/// Multiplies every byte.
+pub fn scale(bytes: &mut [u8], factor: u8) {
+    let products = products(factor);
+    bytes.iter_mut().for_each(|byte| *byte = products[usize::from(*byte)]);
+}
+
+/// Products of all bytes with a factor.
+fn products(factor: u8) -> [u8; 256] {
+    let mut products = [0u8; 256];
+    // Each product is that of the byte without its top bit, plus the factor shifted as far.
+    let mut shifted = factor;
+    for bit in 0..8 {
+        let half = 1 << bit;
+        for low in 0..half {
+            products[half + low] = products[low] ^ shifted;
+        }
+        shifted = multiply(shifted, 2);
+    }
+    products
 }
 
 /// Product in GF(2^8).
@@ -76,6 +109,12 @@ mod tests {
             assert_eq!(multiply(a, 1), a);
             let inverses = (1..=255u8).filter(|&b| multiply(a, b) == 1).count();
             assert_eq!(inverses, 1);
+        }
+        for a in [0u8, 1, 3, 0x80, 0xff] {
+            for b in 1..=255u8 {
+                assert_eq!(products(b)[usize::from(a)], multiply(a, b));
+                assert_eq!(multiply(divide(a, b), b), a);
+            }
         }
         assert_eq!(multiply(0x80, 2), 0x1D);
         assert_eq!(EXPONENTS[8], 0x1D);

@@ -309,13 +309,24 @@ impl Directory {
         self.for_each_segment(first, pages, |directory, group, _, _| {
             pinned.extend(directory.find(group));
         });
-        for slot in &pinned {
-            let was_free = self.may_pick(*slot);
-            let group = &mut self.groups[slot.index()];
-            group.pins = group.pins.checked_add(1).expect("under 256 appends on one group");
-            self.withheld_groups += u64::from(was_free);
-        }
+        pinned.iter().for_each(|slot| self.pin(*slot));
         pinned
+    }
+
+    /// Pins a group that nothing pins yet.
+    pub fn pin_if_free(&mut self, slot: Slot) -> Option<Slot> {
+        let free = self.groups[slot.index()].pins == 0;
+        free.then(|| {
+            self.pin(slot);
+            slot
+        })
+    }
+
+    fn pin(&mut self, slot: Slot) {
+        let was_free = self.may_pick(slot);
+        let group = &mut self.groups[slot.index()];
+        group.pins = group.pins.checked_add(1).expect("under 256 appends on one group");
+        self.withheld_groups += u64::from(was_free);
     }
 
     /// Takes back a reservation, just before its pages are written.
@@ -390,6 +401,18 @@ impl Directory {
         if let Some(slot) = self.find(group) {
             self.groups[slot.index()].flags &= !BUSY;
             self.withheld_groups -= u64::from(self.may_pick(slot));
+        }
+    }
+
+    /// Pages that are in flight from the start: their destage was interrupted.
+    pub fn put_in_flight(&mut self, group: GroupId, mask: &[u64]) {
+        let pages: u64 = mask.iter().map(|word| u64::from(word.count_ones())).sum();
+        self.in_flight_pages += pages;
+        assert!(self.occupancy() <= self.capacity, "more was held than there is room for");
+        self.in_flight.push(InFlight { id: group, pages, mask: mask.to_vec() });
+        if let Some(slot) = self.find(group) {
+            self.withheld_groups += u64::from(self.may_pick(slot));
+            self.groups[slot.index()].flags |= BUSY;
         }
     }
 

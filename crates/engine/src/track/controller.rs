@@ -107,6 +107,11 @@ impl TrackController {
                     Owner::Destage(_) => self.clean_done(heads, actions),
                 }
             }
+            Event::Discard(..)
+            | Event::DiskError(_)
+            | Event::DiskFailed(_)
+            | Event::Intended(_)
+            | Event::Flushed(..) => unreachable!("one disk that does not fail"),
             Event::Flush => self.flushing = true,
         }
         if self.cleaning.is_none() && (self.flushing || self.cache.wants_clean()) {

@@ -1,0 +1,47 @@
+//! A set of member disks: those that have failed.
+
+use crate::units::DiskId;
+use alloc::vec::Vec;
+
+/// A set of disks, a few of them at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskSet(Vec<DiskId>);
+
+impl DiskSet {
+    /// Adds a disk; whether it was new.
+    pub fn insert(&mut self, disk: DiskId) -> bool {
+        let new = !self.contains(disk);
+        if new {
+            self.0.push(disk);
+            self.0.sort_unstable();
+        }
+        new
+    }
+
+    /// Whether the disk is in it.
+    #[must_use]
+    pub fn contains(&self, disk: DiskId) -> bool {
+        self.0.contains(&disk)
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The disks, in order.
+    pub fn iter(&self) -> impl Iterator<Item = DiskId> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl FromIterator<DiskId> for DiskSet {
+    fn from_iter<I: IntoIterator<Item = DiskId>>(disks: I) -> DiskSet {
+        let mut set = DiskSet::default();
+        disks.into_iter().for_each(|disk| {
+            set.insert(disk);
+        });
+        set
+    }
+}

@@ -1,0 +1,245 @@
+//! Plans for real disks: rows planned one by one around failed disks, parity apart from data so
+//! that it can be written first (docs/durability.md, D5), and plans that redo what a crash
+//! interrupted.
+
+use super::disks::DiskSet;
+use super::geometry::{Geometry, Level};
+use super::layout::Place;
+use super::plan::{DiskRun, runs};
+use crate::units::{DiskId, GroupId, Page, StripeId};
+use alloc::vec::Vec;
+
+/// How one row gets its parity, disks that failed included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SafeMethod {
+    /// No parity disk is left: data only.
+    NoParity,
+    /// All data is dirty.
+    FullStripe,
+    /// Old data of the dirty strips and the old parities are read.
+    ReadModifyWrite,
+    /// The clean strips are read.
+    ReconstructWrite,
+    /// A clean strip is lost and the row cannot be modified in place: all that is left is read,
+    /// the clean strip computed from it.
+    Decode,
+}
+
+/// A row of a group: the strips' pages at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowAt {
+    /// The stripe.
+    pub stripe: StripeId,
+    /// Row in the group: stripe in the group times pages a strip, plus row in the strip.
+    pub row: u32,
+    /// The page on each disk.
+    pub page: u64,
+}
+
+/// The disk operations of one destage, in three parts.
+#[derive(Clone, Debug, Default)]
+pub struct SafePlan {
+    /// All of these first.
+    pub reads: Vec<DiskRun>,
+    /// Parity; before the data, unless all rows are full stripes.
+    pub parity: Vec<DiskRun>,
+    /// Data.
+    pub data: Vec<DiskRun>,
+    /// Rows written.
+    pub rows: u64,
+    /// Rows that needed no reads.
+    pub rows_without_reads: u64,
+    /// Whether the parity must be durable before the data is written.
+    pub parity_first: bool,
+}
+
+/// Whether page number `bit` is in a mask.
+#[must_use]
+pub fn is_set(mask: &[u64], bit: u64) -> bool {
+    mask[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+}
+
+impl Geometry {
+    /// Disks that may fail before data is lost, at the least.
+    #[must_use]
+    pub fn bears_failures(&self) -> u16 {
+        match self.level {
+            Level::Raid10 => 1,
+            level => level.parities(),
+        }
+    }
+
+    /// Whether no data is lost with these disks gone.
+    #[must_use]
+    pub fn survives(&self, failed: &DiskSet) -> bool {
+        match self.level {
+            Level::Raid10 => {
+                failed.iter().all(|d| d.0 % 2 == 1 || !failed.contains(DiskId(d.0 + 1)))
+            }
+            level => failed.iter().count() <= usize::from(level.parities()),
+        }
+    }
+
+    /// The rows of a group with a page in `mask`, in order. None on levels without parity.
+    pub fn rows<'a>(&'a self, group: GroupId, mask: &'a [u64]) -> impl Iterator<Item = RowAt> + 'a {
+        let rows =
+            if self.level.parities() == 0 { 0 } else { self.group_stripes * self.strip_pages };
+        (0..rows).map(move |row| self.row_at(group, row as u32)).filter(|at| {
+            (0..self.data_strips()).any(|strip| is_set(mask, self.bit_of(at, strip as u16)))
+        })
+    }
+
+    /// A row of a group, by its number there.
+    #[must_use]
+    pub fn row_at(&self, group: GroupId, row: u32) -> RowAt {
+        let (in_group, in_strip) =
+            (u64::from(row) / self.strip_pages, u64::from(row) % self.strip_pages);
+        let stripe = StripeId(group.0 * self.group_stripes + in_group);
+        RowAt { stripe, row, page: stripe.0 * self.strip_pages + in_strip }
+    }
+
+    /// The row, and its group, of a page of a disk.
+    #[must_use]
+    pub fn row_of_disk_page(&self, page: u64) -> (GroupId, RowAt) {
+        let stripe = page / self.strip_pages;
+        let group = GroupId(stripe / self.group_stripes);
+        let row = (stripe % self.group_stripes) * self.strip_pages + page % self.strip_pages;
+        (group, self.row_at(group, row as u32))
+    }
+
+    /// Page in the group of a strip of a row.
+    #[must_use]
+    pub fn bit_of(&self, at: &RowAt, strip: u16) -> u64 {
+        let (in_group, in_strip) =
+            (u64::from(at.row) / self.strip_pages, u64::from(at.row) % self.strip_pages);
+        in_group * self.stripe_pages() + u64::from(strip) * self.strip_pages + in_strip
+    }
+
+    /// The parity disks of a stripe: P, then Q.
+    pub fn parity_disks(&self, stripe: StripeId) -> impl Iterator<Item = DiskId> {
+        let (first, disks) = (self.parity_disk(stripe).0, self.disks);
+        (0..self.level.parities()).map(move |parity| DiskId((first + parity) % disks))
+    }
+
+    /// How a row gets its parity. `redo`: what is on the disks under dirty pages and parity may
+    /// be old or new.
+    #[must_use]
+    pub fn safe_method(
+        &self,
+        at: &RowAt,
+        mask: &[u64],
+        failed: &DiskSet,
+        redo: bool,
+    ) -> SafeMethod {
+        let (mut dirty, mut dirty_lost, mut clean_lost) = (0, false, false);
+        for strip in 0..self.data_strips() as u16 {
+            let lost = failed.contains(self.data_disk(at.stripe, strip));
+            if is_set(mask, self.bit_of(at, strip)) {
+                dirty += 1;
+                dirty_lost |= lost;
+            } else {
+                clean_lost |= lost;
+            }
+        }
+        let parities = self.parity_disks(at.stripe).filter(|d| !failed.contains(*d)).count() as u64;
+        let clean = self.data_strips() - dirty;
+        match (parities, clean) {
+            (0, _) => SafeMethod::NoParity,
+            (_, 0) => SafeMethod::FullStripe,
+            _ if clean_lost && (dirty_lost || redo) => SafeMethod::Decode,
+            _ if clean_lost => SafeMethod::ReadModifyWrite,
+            _ if dirty_lost || redo || clean <= dirty + parities => SafeMethod::ReconstructWrite,
+            _ => SafeMethod::ReadModifyWrite,
+        }
+    }
+
+    /// Plans the destage of the pages in `mask` around failed disks.
+    pub fn plan_safely(
+        &self,
+        group: GroupId,
+        mask: &[u64],
+        failed: &DiskSet,
+        redo: bool,
+        plan: &mut SafePlan,
+    ) {
+        *plan = SafePlan::default();
+        if self.level.parities() == 0 {
+            self.plan_copies(group, mask, failed, plan);
+            return;
+        }
+        let (mut reads, mut parity, mut data) = (Vec::new(), Vec::new(), Vec::new());
+        for at in self.rows(group, mask) {
+            let method = self.safe_method(&at, mask, failed, redo);
+            plan.rows += 1;
+            let quiet = matches!(method, SafeMethod::FullStripe | SafeMethod::NoParity);
+            plan.rows_without_reads += u64::from(quiet);
+            plan.parity_first |= !quiet;
+            for strip in 0..self.data_strips() as u16 {
+                let disk = self.data_disk(at.stripe, strip);
+                if failed.contains(disk) {
+                    continue;
+                }
+                let dirty = is_set(mask, self.bit_of(&at, strip));
+                let read = match method {
+                    SafeMethod::NoParity | SafeMethod::FullStripe => false,
+                    SafeMethod::ReadModifyWrite => dirty,
+                    SafeMethod::ReconstructWrite => !dirty,
+                    SafeMethod::Decode => true,
+                };
+                reads.extend(read.then_some((disk, at.page)));
+                data.extend(dirty.then_some((disk, at.page)));
+            }
+            for disk in self.parity_disks(at.stripe).filter(|d| !failed.contains(*d)) {
+                let read = matches!(method, SafeMethod::ReadModifyWrite | SafeMethod::Decode);
+                reads.extend(read.then_some((disk, at.page)));
+                parity.push((disk, at.page));
+            }
+        }
+        join(reads, &mut plan.reads);
+        join(parity, &mut plan.parity);
+        join(data, &mut plan.data);
+    }
+
+    fn plan_copies(&self, group: GroupId, mask: &[u64], failed: &DiskSet, plan: &mut SafePlan) {
+        let start = group.0 * self.pages_per_group();
+        let Place { disk, page } = self.place(Page(start));
+        let copies = if self.level == Level::Raid10 { 2 } else { 1 };
+        for (first, pages) in runs(mask, 0, self.pages_per_group()) {
+            plan.rows += pages;
+            plan.rows_without_reads += pages;
+            for disk in (0..copies).map(|copy| DiskId(disk.0 + copy)) {
+                if !failed.contains(disk) {
+                    plan.data.push(DiskRun { disk, first: page + first, pages: pages as u32 });
+                }
+            }
+        }
+    }
+
+    /// The reads that together give what a run of a disk holds, without that disk.
+    #[must_use]
+    pub fn peers(&self, run: DiskRun, failed: &DiskSet) -> Vec<DiskRun> {
+        let on = |disk| DiskRun { disk, ..run };
+        match self.level {
+            Level::Single | Level::Raid0 => Vec::new(),
+            Level::Raid10 => alloc::vec![on(DiskId(run.disk.0 ^ 1))],
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => (0..self.disks)
+                .map(DiskId)
+                .filter(|disk| *disk != run.disk && !failed.contains(*disk))
+                .map(on)
+                .collect(),
+        }
+    }
+}
+
+/// Single pages to runs, in order of disks.
+fn join(mut pages: Vec<(DiskId, u64)>, out: &mut Vec<DiskRun>) {
+    pages.sort_unstable();
+    for (disk, first) in pages {
+        match out.last_mut() {
+            Some(run) if run.disk == disk && run.first + u64::from(run.pages) == first => {
+                run.pages += 1;
+            }
+            _ => out.push(DiskRun { disk, first, pages: 1 }),
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The order of a destage on real disks (docs/durability.md, steps 3 to 8): read, intend, write
+//! parity, flush, write data, flush, release. Where a disk fails on the way, the plan is made
+//! anew without it; once something may have been written, as a redo.
+
+use crate::array::disks::DiskSet;
+use crate::array::plan::{DiskRun, runs};
+use crate::array::safe::SafePlan;
+use crate::controller::Action;
+use crate::destager::{Destager, Surroundings, command};
+use crate::units::GroupId;
+use alloc::vec::Vec;
+
+/// What the order of disk writes is to bear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// All reads, then all writes, then release: what the papers measure.
+    #[default]
+    Papers,
+    /// Crashes and failing disks. Needs [`crate::destager::Issue::Group`].
+    Safe,
+}
+
+/// Where a safe destage stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum Phase {
+    #[default]
+    Reading,
+    /// The driver computes parity and makes the intent durable.
+    Intending,
+    /// A read that needs the row's parity as it is must end first.
+    Locked,
+    Parity,
+    ParityFlush,
+    Data,
+    DataFlush,
+}
+
+/// What a safe destage has besides its group and mask.
+#[derive(Default)]
+pub(crate) struct Safe {
+    pub(crate) phase: Phase,
+    plan: SafePlan,
+    /// The disks may hold parts of an earlier try.
+    redo: bool,
+    /// A disk failed under it.
+    spoiled: bool,
+}
+
+impl Safe {
+    /// Whether rows of the group may be inconsistent on the disks now.
+    fn unsettled(&self) -> bool {
+        self.redo || !matches!(self.phase, Phase::Reading | Phase::Intending | Phase::Locked)
+    }
+}
+
+impl Destager {
+    /// Destages of pages whose intent an earlier run left open. Their pages are in flight
+    /// already.
+    pub(crate) fn adopt(&mut self, group: GroupId, mask: &[u64], around: &mut Surroundings<'_>) {
+        let per_group = around.geometry.pages_per_group();
+        let index = self.take_idle();
+        let counted = runs(mask, 0, per_group).count() as u32;
+        let destage = &mut self.destages[index as usize];
+        (destage.group, destage.counted) = (group, counted);
+        destage.mask = mask.to_vec();
+        self.in_flight += counted;
+        around.actions.push(Action::Begin { index, group });
+        self.plan_safely(index, true, around);
+    }
+
+    /// Plans a destage, or plans it anew, and issues its reads.
+    pub(crate) fn plan_safely(&mut self, index: u32, redo: bool, around: &mut Surroundings<'_>) {
+        let destage = &mut self.destages[index as usize];
+        let (group, mask) = (destage.group, &destage.mask);
+        let safe = &mut destage.safe;
+        (safe.phase, safe.redo, safe.spoiled) = (Phase::Reading, redo, false);
+        around.geometry.plan_safely(group, mask, around.failed, redo, &mut safe.plan);
+        around.counters.rows += safe.plan.rows;
+        around.counters.rows_without_reads += safe.plan.rows_without_reads;
+        let reads = core::mem::take(&mut safe.plan.reads);
+        self.issue(index, &reads, false, around);
+        if reads.is_empty() {
+            self.next_phase(index, around);
+        }
+    }
+
+    fn issue(&mut self, index: u32, ios: &[DiskRun], write: bool, around: &mut Surroundings<'_>) {
+        self.destages[index as usize].pending += ios.len() as u32;
+        let counters = &mut around.counters;
+        *(if write { &mut counters.disk_writes } else { &mut counters.disk_reads }) +=
+            ios.len() as u64;
+        for io in ios {
+            around.dispatch.submit(command(*io, write, index), around.actions);
+        }
+    }
+
+    /// Nothing of the present phase is outstanding. Returns whether space became free.
+    pub(crate) fn next_phase(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
+        let destage = &mut self.destages[index as usize];
+        let safe = &mut destage.safe;
+        if safe.spoiled {
+            let redo = safe.unsettled() || safe.phase != Phase::Reading;
+            self.plan_safely(index, redo, around);
+            return false;
+        }
+        match safe.phase {
+            Phase::Reading => {
+                safe.phase = Phase::Intending;
+                around.actions.push(Action::Intend { index });
+            }
+            Phase::Intending | Phase::Locked => {
+                if around.locks.contains(destage.group) {
+                    safe.phase = Phase::Locked;
+                    return false;
+                }
+                let mut writes = core::mem::take(&mut safe.plan.parity);
+                safe.phase = Phase::Parity;
+                if !safe.plan.parity_first || writes.is_empty() {
+                    safe.phase = Phase::Data;
+                    writes.append(&mut safe.plan.data);
+                }
+                self.issue(index, &writes, true, around);
+                if writes.is_empty() {
+                    // Every disk that would be written is gone.
+                    return self.next_phase(index, around);
+                }
+            }
+            Phase::Parity | Phase::Data => {
+                safe.phase =
+                    if safe.phase == Phase::Parity { Phase::ParityFlush } else { Phase::DataFlush };
+                around.actions.push(Action::FlushDisks { index });
+            }
+            Phase::ParityFlush => {
+                safe.phase = Phase::Data;
+                let writes = core::mem::take(&mut safe.plan.data);
+                self.issue(index, &writes, true, around);
+                if writes.is_empty() {
+                    return self.next_phase(index, around);
+                }
+            }
+            Phase::DataFlush => {
+                let Surroundings { cache, actions, .. } = around;
+                let pages = cache.directory.release(destage.group, &destage.mask);
+                let group = destage.group;
+                self.finish(index);
+                actions.push(Action::Released { index, group, pages });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A command of a safe destage failed, and what it was for cannot be had otherwise.
+    pub(crate) fn spoil(&mut self, index: u32) {
+        self.destages[index as usize].safe.spoiled = true;
+    }
+
+    /// A read of a safe destage failed: the row's other disks are read in its stead.
+    pub(crate) fn read_peers(&mut self, index: u32, run: DiskRun, around: &mut Surroundings<'_>) {
+        let peers = around.geometry.peers(run, around.failed);
+        if peers.is_empty() {
+            self.spoil(index);
+        }
+        self.issue(index, &peers, false, around);
+    }
+
+    /// A group is no longer locked: its destage may go on.
+    pub(crate) fn unlocked(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
+        let waits = |d: &crate::destager::Destage| {
+            d.group == group && d.counted > 0 && d.safe.phase == Phase::Locked
+        };
+        if let Some(index) = self.destages.iter().position(waits) {
+            self.next_phase(index as u32, around);
+        }
+    }
+
+    /// Whether rows of this group may be inconsistent on the disks now.
+    pub(crate) fn unsettled(&self, group: GroupId) -> bool {
+        self.destages.iter().any(|d| d.counted > 0 && d.group == group && d.safe.unsettled())
+    }
+
+    /// Pages of a destage under way, bit i = page i of the group.
+    pub(crate) fn mask(&self, index: u32) -> &[u64] {
+        &self.destages[index as usize].mask
+    }
+
+    /// Whether a destage redoes what may have been written in part.
+    pub(crate) fn is_redo(&self, index: u32) -> bool {
+        self.destages[index as usize].safe.redo
+    }
+}
+
+/// Groups whose rows are being read as a whole, to compute what a disk does not give.
+#[derive(Clone, Debug, Default)]
+pub struct Locks(Vec<GroupId>);
+
+impl Locks {
+    /// One more reader.
+    pub fn lock(&mut self, group: GroupId) {
+        self.0.push(group);
+    }
+
+    /// One reader less; whether it was the last.
+    pub fn unlock(&mut self, group: GroupId) -> bool {
+        let index = self.0.iter().position(|g| *g == group).expect("a locked group");
+        self.0.swap_remove(index);
+        !self.contains(group)
+    }
+
+    /// Whether somebody reads it.
+    #[must_use]
+    pub fn contains(&self, group: GroupId) -> bool {
+        self.0.contains(&group)
+    }
+}
+
+/// Disks that failed, and groups that are locked: lent to the destager.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Disks that failed.
+    pub failed: DiskSet,
+    /// Locked groups.
+    pub locks: Locks,
+}
