@@ -38,6 +38,25 @@ impl Buffer {
         self.len = len;
     }
 
+    /// Shows `len` bytes from `from` on, counted from the present first one: these begin where
+    /// they do, so `from` should be a multiple of what direct I/O wants.
+    ///
+    /// # Panics
+    /// If they reach past the capacity.
+    pub fn set_range(&mut self, from: usize, len: usize) {
+        assert!(from + len <= self.capacity(), "a buffer of {} bytes", self.capacity());
+        self.start += from;
+        self.len = len;
+    }
+
+    /// All bytes that there is room for, from the first on.
+    #[must_use]
+    pub fn whole(mut self) -> Buffer {
+        self.start = self.bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
+        self.len = self.capacity();
+        self
+    }
+
     /// Bytes that it has room for.
     #[must_use]
     pub fn capacity(&self) -> usize {

@@ -5,7 +5,30 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod destages;
+mod faults;
 mod io;
+mod log;
+mod memory;
+mod open;
+mod ops;
+mod reads;
+mod request;
+mod rows;
+mod settings;
+mod slab;
+mod status;
+mod volume;
+mod writes;
 
 pub use buffer::Buffer;
 pub use io::{Device, IoError, Media, Op, OpId, OpKind};
+pub use log::Defect;
+pub use open::{
+    AssembleError, Assembly, Creation, Found, NoSuperblock, OpenError, assemble, create,
+    dirty_pages_of, open, read_superblock, ring_blocks_of,
+};
+pub use request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
+pub use settings::{Ack, OnNvsLoss, Settings};
+pub use status::Status;
+pub use volume::Volume;

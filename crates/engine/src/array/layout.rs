@@ -32,6 +32,26 @@ impl Geometry {
         }
     }
 
+    /// The page of data at a place; `None`: parity is there.
+    #[must_use]
+    pub fn page_at(&self, place: Place) -> Option<Page> {
+        let (stripe, row) = (place.page / self.strip_pages, place.page % self.strip_pages);
+        let (disk, disks) = (u64::from(place.disk.0), u64::from(self.disks));
+        let strip = match self.level {
+            Level::Single => return Some(Page(place.page)),
+            Level::Raid0 => disk,
+            Level::Raid10 => disk / 2,
+            Level::Raid4 if disk + 1 == disks => return None,
+            Level::Raid4 => disk,
+            Level::Raid5 | Level::Raid6 => {
+                let after =
+                    (disk + disks - u64::from(self.parity_disk(StripeId(stripe)).0)) % disks;
+                after.checked_sub(u64::from(self.level.parities()))?
+            }
+        };
+        Some(Page((stripe * self.data_strips() + strip) * self.strip_pages + row))
+    }
+
     /// Disk of the first parity strip (P) of a stripe: left-symmetric on RAID-5 and RAID-6, the
     /// last disk on RAID-4.
     #[must_use]
@@ -107,9 +127,12 @@ mod tests {
                 let place = geometry.place(Page(page));
                 assert!(place.disk.0 < disks && place.page < 1600);
                 assert!(places.insert(place), "{level:?} puts two pages at {place:?}");
+                assert_eq!(geometry.page_at(place), Some(Page(page)));
                 let stripe = StripeId(place.page / 16);
                 if level.parities() > 0 {
                     assert_ne!(geometry.parity_disk(stripe), place.disk);
+                    let parity = Place { disk: geometry.parity_disk(stripe), ..place };
+                    assert_eq!(geometry.page_at(parity), None);
                 }
                 if level.parities() > 1 {
                     assert_ne!(geometry.q_disk(stripe), place.disk);

@@ -1,0 +1,301 @@
+//! Destages with their bytes: freeze, read, compute parity, intend, write, flush, release.
+
+use crate::Buffer;
+use crate::io::OpKind;
+use crate::log::{Defect, Waiter};
+use crate::memory::PAGE;
+use crate::ops::Purpose;
+use crate::request::Alarm;
+use crate::rows::{Pieces, interrupted_row, modified};
+use crate::settings::Ack;
+use crate::volume::Volume;
+use destage_engine::array::disks::DiskSet;
+use destage_engine::array::erasure::parities;
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::layout::Place;
+use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
+use destage_engine::controller::Event;
+use destage_engine::dispatch::DiskCommand;
+use destage_engine::nvs::journal::record::{Pages, SectorSums};
+use destage_engine::units::{DiskId, GroupId, Page};
+use std::collections::BTreeMap;
+
+/// A destage under way.
+pub(crate) struct Destage {
+    group: GroupId,
+    mask: Vec<u64>,
+    /// It writes what was held up to this version.
+    through: u64,
+    /// Taken over from the last run.
+    adopted: bool,
+    pieces: Pieces,
+    parity: BTreeMap<(DiskId, u64), Vec<u8>>,
+    /// Disks written since they were flushed for it.
+    written: DiskSet,
+    flushes: u32,
+    whole: bool,
+}
+
+/// The new data and parities of a row.
+type NewRow = (Vec<u8>, Option<Vec<u8>>);
+
+impl Volume {
+    fn pages_of_group(&self, group: GroupId) -> Pages {
+        let per_group = self.controller.geometry().pages_per_group();
+        Pages::new(Page(group.0 * per_group), per_group as u32)
+    }
+
+    fn intends(&self) -> bool {
+        !matches!(self.controller.geometry().level, Level::Single | Level::Raid0)
+    }
+
+    /// The engine begins a destage: its pages are frozen as they are now.
+    pub(crate) fn begin(&mut self, index: u32, group: GroupId) {
+        let mask = self.controller.destage_mask(index).to_vec();
+        let pages = self.pages_of_group(group);
+        let adopted = self.adopted.remove(&group.0);
+        let through = adopted.unwrap_or(self.log.last_version());
+        if adopted.is_none() {
+            let per_group = u64::from(pages.count);
+            for bit in (0..per_group).filter(|bit| is_set(&mask, *bit)) {
+                self.memory.freeze(pages.first.0 + bit);
+            }
+            if self.intends() {
+                self.log.intend(pages, through);
+            }
+        }
+        let destage = Destage {
+            group,
+            mask,
+            through,
+            adopted: adopted.is_some(),
+            pieces: Pieces::default(),
+            parity: BTreeMap::new(),
+            written: DiskSet::default(),
+            flushes: 0,
+            whole: true,
+        };
+        let index = index as usize;
+        if self.destages.len() <= index {
+            self.destages.resize_with(index + 1, || None);
+        }
+        self.destages[index] = Some(destage);
+    }
+
+    fn destage(&mut self, index: u32) -> &mut Destage {
+        self.destages[index as usize].as_mut().expect("a destage under way")
+    }
+
+    /// Bytes read from a member for the engine.
+    pub(crate) fn disk_bytes(&mut self, command: &DiskCommand, bytes: Buffer) {
+        let DiskCommand { disk, first, .. } = *command;
+        match command.owner {
+            destage_engine::dispatch::Owner::Destage(index) => {
+                self.destage(index).pieces.add(disk, first, bytes);
+            }
+            destage_engine::dispatch::Owner::HostRead(index) => {
+                let read = self.disk_reads.entry(u64::from(index)).or_default();
+                read.pieces.add(disk, first, bytes);
+            }
+        }
+    }
+
+    /// The engine wants a disk read or written for a destage.
+    pub(crate) fn destage_command(&mut self, index: u32, command: &DiskCommand) {
+        if !command.write {
+            self.member_io(command, None);
+            return;
+        }
+        let mut bytes = Buffer::zeroed(command.pages as usize * PAGE);
+        let geometry = *self.controller.geometry();
+        let destage = self.destages[index as usize].as_ref().expect("a destage under way");
+        for (i, into) in bytes.chunks_exact_mut(PAGE).enumerate() {
+            let place = Place { disk: command.disk, page: command.first + i as u64 };
+            match geometry.page_at(place) {
+                Some(page) => {
+                    let held = self.memory.flying(page.0).expect("a page of the destage");
+                    into.copy_from_slice(self.memory.bytes(held));
+                }
+                None => into.copy_from_slice(&destage.parity[&(place.disk, place.page)]),
+            }
+        }
+        self.destage(index).written.insert(command.disk);
+        self.member_io(command, Some(bytes));
+    }
+
+    /// All reads of a destage are done: parity is computed and intended.
+    pub(crate) fn intend(&mut self, index: u32) {
+        let mut destage = self.destages[index as usize].take().expect("a destage under way");
+        let redo = self.controller.is_redo(index);
+        let first = self.pages_of_group(destage.group).first.0;
+        destage.parity.clear();
+        destage.whole = true;
+        let geometry = *self.controller.geometry();
+        let rows: Vec<RowAt> = geometry.rows(destage.group, &destage.mask).collect();
+        for at in rows {
+            let failed = self.controller.failed();
+            let method = geometry.safe_method(&at, &destage.mask, failed, redo);
+            if method == SafeMethod::NoParity {
+                continue;
+            }
+            let (p, q) = self.new_parity(&geometry, &destage, &at, method, redo);
+            let skip = self.log.defect == Defect::SkipsParityLog;
+            if method != SafeMethod::FullStripe && !redo && !skip {
+                self.log.parity(first, at.row, sums(&p), q.as_deref().map(sums));
+            }
+            for (disk, bytes) in geometry.parity_disks(at.stripe).zip([Some(p), q]) {
+                if let Some(bytes) = bytes {
+                    destage.parity.insert((disk, at.page), bytes);
+                }
+            }
+        }
+        destage.pieces.clear();
+        self.destages[index as usize] = Some(destage);
+        if self.intends() || self.settings.ack == Ack::Flush {
+            self.log.wait(Waiter::Intent(index));
+        } else {
+            self.step(Event::Intended(index));
+        }
+    }
+
+    fn new_parity(
+        &mut self,
+        geometry: &Geometry,
+        destage: &Destage,
+        at: &RowAt,
+        method: SafeMethod,
+        redo: bool,
+    ) -> NewRow {
+        let first = self.pages_of_group(destage.group).first.0;
+        let strips = 0..geometry.data_strips() as u16;
+        let new: Vec<Option<&[u8]>> = strips
+            .map(|strip| {
+                let bit = geometry.bit_of(at, strip);
+                let held = is_set(&destage.mask, bit).then(|| self.memory.flying(first + bit));
+                held.map(|held| self.memory.bytes(held.expect("a page of the destage")))
+            })
+            .collect();
+        let disks = destage.pieces.data_of(geometry, at);
+        let parity = destage.pieces.parities_of(geometry, at);
+        let with_q = geometry.level.parities() > 1;
+        if method == SafeMethod::ReadModifyWrite
+            && let Some([p, q]) = modified(&disks, &new, parity)
+            && (p.is_some() || q.is_some())
+        {
+            return (p.unwrap_or_else(|| vec![0; PAGE]), q);
+        }
+        let row = if redo {
+            let logged = self.log.contents.parity(Page(first), at.row);
+            interrupted_row(&new, &disks, parity, logged)
+        } else if new.iter().zip(&disks).all(|(new, disk)| new.is_some() || disk.is_some()) {
+            Some(with_new(&new, disks.iter().map(|d| d.map(<[u8]>::to_vec).unwrap_or_default())))
+        } else {
+            let old = destage.pieces.whole_row(geometry, at);
+            old.map(|old| with_new(&new, old.into_iter()))
+        };
+        let row = row.unwrap_or_else(|| {
+            let none = new.iter().map(|_| vec![0; PAGE]);
+            let row = with_new(&new, none);
+            self.alarms_later.push(Alarm::RowUnrecoverable { first_page: first, row: at.row });
+            row
+        });
+        let data: Vec<&[u8]> = row.iter().map(Vec::as_slice).collect();
+        parities(&data, with_q)
+    }
+
+    /// Flushes the disks that a destage has written.
+    pub(crate) fn flush_disks(&mut self, index: u32) {
+        let skip = self.log.defect == Defect::ReleasesBeforeFlush;
+        let disks = core::mem::take(&mut self.destage(index).written);
+        if skip || disks.is_empty() {
+            self.flushed(index, true);
+            return;
+        }
+        self.destage(index).flushes = disks.iter().count() as u32;
+        for disk in disks.iter() {
+            let flushes = &mut self.faults.flushes[usize::from(disk.0)];
+            flushes.next.push(index);
+            self.flush_member(disk.0);
+        }
+    }
+
+    /// Starts a flush of a member if one is wanted and none is under way.
+    fn flush_member(&mut self, member: u16) {
+        let failed = self.controller.failed().contains(DiskId(member));
+        let flushes = &mut self.faults.flushes[usize::from(member)];
+        if flushes.next.is_empty() || !flushes.now.is_empty() {
+            return;
+        }
+        flushes.now = core::mem::take(&mut flushes.next);
+        if failed {
+            self.member_flush_failed(member);
+        } else {
+            let device = crate::io::Device::Member(member);
+            self.ops.push(device, Purpose::Flush, OpKind::Flush);
+        }
+    }
+
+    /// A member is flushed.
+    pub(crate) fn member_flushed(&mut self, device: crate::io::Device) {
+        let crate::io::Device::Member(member) = device else { return };
+        let flushes = &mut self.faults.flushes[usize::from(member)];
+        for index in core::mem::take(&mut flushes.now) {
+            self.one_flushed(index, true);
+        }
+        self.flush_member(member);
+    }
+
+    /// A member has failed while it was to be flushed.
+    pub(crate) fn member_flush_failed(&mut self, member: u16) {
+        let flushes = &mut self.faults.flushes[usize::from(member)];
+        let waiting: Vec<u32> = flushes.now.drain(..).chain(flushes.next.drain(..)).collect();
+        waiting.into_iter().for_each(|index| self.one_flushed(index, false));
+    }
+
+    fn one_flushed(&mut self, index: u32, whole: bool) {
+        let destage = self.destage(index);
+        destage.whole &= whole;
+        destage.flushes -= 1;
+        if destage.flushes == 0 {
+            let whole = destage.whole;
+            self.flushed(index, whole);
+        }
+    }
+
+    fn flushed(&mut self, index: u32, whole: bool) {
+        if self.faults.changing() {
+            // A release now could outlive the news that a disk is out of date.
+            self.faults.held.push((index, whole));
+        } else {
+            self.step(Event::Flushed(index, whole));
+        }
+    }
+
+    /// A destage is on the disks.
+    pub(crate) fn released(&mut self, index: u32, group: GroupId) {
+        let destage = self.destages[index as usize].take().expect("a destage under way");
+        let pages = self.pages_of_group(group);
+        self.log.release(pages, destage.through);
+        let per_group = u64::from(pages.count);
+        for bit in (0..per_group).filter(|bit| is_set(&destage.mask, *bit)) {
+            self.memory.release(pages.first.0 + bit);
+        }
+        self.redoing -= u32::from(destage.adopted);
+        if !self.through.is_empty() {
+            self.look_through();
+        }
+    }
+}
+
+/// The row with its new pages over the others.
+fn with_new(new: &[Option<&[u8]>], others: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
+    new.iter().zip(others).map(|(new, old)| new.map_or(old, <[u8]>::to_vec)).collect()
+}
+
+fn sums(page: &[u8]) -> SectorSums {
+    let mut sums = SectorSums::default();
+    for (sum, sector) in sums.iter_mut().zip(page.chunks_exact(512)) {
+        *sum = crc32c::crc32c(sector);
+    }
+    sums
+}

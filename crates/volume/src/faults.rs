@@ -1,0 +1,250 @@
+//! Devices that fail: members are given up, NVS devices too, and the change is on all that are
+//! left before anything that builds on it is acknowledged.
+
+use crate::Buffer;
+use crate::io::{Device, IoError, OpKind};
+use crate::memory::PAGE;
+use crate::ops::Purpose;
+use crate::request::{Alarm, Refusal, Reply};
+use crate::settings::OnNvsLoss;
+use crate::volume::{Volume, Whole};
+use destage_engine::controller::Event;
+use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
+use destage_engine::units::DiskId;
+use std::sync::Arc;
+
+/// First bytes of the two copies of a superblock.
+pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
+
+/// Destages that wait for a member to be flushed.
+#[derive(Default)]
+pub(crate) struct Flushes {
+    pub(crate) now: Vec<u32>,
+    pub(crate) next: Vec<u32>,
+}
+
+/// A change of the set of devices that is being written to all of them.
+struct Change {
+    /// 0: first copies, 1: second.
+    copy: usize,
+    pending: u32,
+}
+
+/// What is known of the devices.
+pub(crate) struct Faults {
+    pub(crate) superblock: Superblock,
+    pub(crate) members: Vec<Uuid>,
+    pub(crate) nvs: Vec<Uuid>,
+    pub(crate) flushes: Vec<Flushes>,
+    /// Destages flushed while a change is under way.
+    pub(crate) held: Vec<(u32, bool)>,
+    /// No request is served any more.
+    pub(crate) stopped: bool,
+    read_errors: Vec<u32>,
+    change: Option<Change>,
+    changes: u64,
+}
+
+impl Faults {
+    pub(crate) fn new(superblock: Superblock, members: Vec<Uuid>, nvs: Vec<Uuid>) -> Faults {
+        Faults {
+            superblock,
+            flushes: members.iter().map(|_| Flushes::default()).collect(),
+            read_errors: vec![0; members.len()],
+            members,
+            nvs,
+            held: Vec::new(),
+            stopped: false,
+            change: None,
+            changes: 0,
+        }
+    }
+
+    /// Whether a change of the set of devices is not durable yet.
+    pub(crate) fn changing(&self) -> bool {
+        self.change.is_some()
+    }
+
+    /// The superblock of a device.
+    pub(crate) fn superblock_of(&self, device: Device) -> Superblock {
+        let (role, device) = match device {
+            Device::Member(number) => (Role::Member(number), self.members[usize::from(number)]),
+            Device::Nvs(number) => (Role::Nvs(number), self.nvs[usize::from(number)]),
+        };
+        Superblock { role, device, ..self.superblock }
+    }
+}
+
+impl Volume {
+    /// An operation failed.
+    pub(crate) fn failed(&mut self, device: Device, purpose: Purpose, error: IoError) {
+        match (device, purpose) {
+            (Device::Member(member), Purpose::Command(command))
+                if !command.write && error == IoError::Medium =>
+            {
+                let errors = &mut self.faults.read_errors[usize::from(member)];
+                *errors += 1;
+                if *errors > self.settings.read_errors_max {
+                    self.fail_member(member, Some(purpose));
+                } else {
+                    self.step(Event::DiskError(command));
+                }
+            }
+            (Device::Member(member), _) => self.fail_member(member, Some(purpose)),
+            (Device::Nvs(copy), _) => self.fail_nvs(copy, Some(purpose)),
+        }
+        self.after();
+    }
+
+    /// Gives up the device that has not answered for longest, if that is too long.
+    pub(crate) fn look_for_stalls(&mut self) {
+        let limit = self.settings.stall_limit;
+        while let Some((device, since)) = self.ops.oldest() {
+            if self.faults.stopped || self.ops.now() < since + limit {
+                return;
+            }
+            match device {
+                Device::Member(member) => self.fail_member(member, None),
+                Device::Nvs(copy) => self.fail_nvs(copy, None),
+            }
+        }
+    }
+
+    /// Gives up a member, by an operator's word.
+    pub fn give_up_member(&mut self, member: u16) {
+        self.fail_member(member, None);
+        self.after();
+    }
+
+    /// Gives up a member: an error, no answer, or an operator's word.
+    pub(crate) fn fail_member(&mut self, member: u16, purpose: Option<Purpose>) {
+        let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
+        let device = Device::Member(member);
+        purposes.extend(self.ops.abandon(device));
+        let mut failed = self.controller.failed().clone();
+        if failed.insert(DiskId(member)) {
+            self.alarm(Alarm::MemberFailed(member));
+            if !self.controller.geometry().survives(&failed) {
+                self.stop_serving();
+                return;
+            }
+            self.faults.superblock.failed[usize::from(member / 8)] |= 1 << (member % 8);
+            self.change_devices();
+            self.step(Event::DiskFailed(DiskId(member)));
+        }
+        for purpose in purposes {
+            match purpose {
+                Purpose::Command(command) => self.step(Event::DiskError(command)),
+                Purpose::Superblock { change } => self.superblock_done(change),
+                _ => {}
+            }
+        }
+        self.member_flush_failed(member);
+    }
+
+    /// Too many members are gone: nothing is answered any more but with an error. What is dirty
+    /// stays in NVS.
+    fn stop_serving(&mut self) {
+        self.alarm(Alarm::ArrayStopped);
+        self.faults.stopped = true;
+        self.refuse_all();
+    }
+
+    fn refuse_all(&mut self) {
+        for Whole { ticket, .. } in self.wholes.drain() {
+            self.push_reply(Reply { ticket, result: Err(Refusal::Stopped) });
+        }
+    }
+
+    /// Gives up an NVS device.
+    pub(crate) fn fail_nvs(&mut self, copy: u16, purpose: Option<Purpose>) {
+        let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
+        purposes.extend(self.ops.abandon(Device::Nvs(copy)));
+        if !self.log.copies.contains(&copy) {
+            return;
+        }
+        self.log.copies.retain(|other| *other != copy);
+        self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
+        self.change_devices();
+        if self.log.lost() {
+            self.nvs_lost();
+        } else {
+            self.alarm(Alarm::NvsMirrorLost(copy));
+        }
+        for purpose in purposes {
+            match purpose {
+                Purpose::Commit { sequence } => self.log.commit_done(sequence),
+                Purpose::Anchor => self.log.anchor_done(&mut self.ops),
+                Purpose::Move { page, version } => self.log.moved(page, version, None),
+                Purpose::Superblock { change } => self.superblock_done(change),
+                _ => {}
+            }
+        }
+    }
+
+    fn nvs_lost(&mut self) {
+        let pages = (self.memory.pages() + self.memory.pages_flying()) as u64;
+        self.alarm(Alarm::NvsLost(pages));
+        self.log.give_up();
+        if self.settings.on_nvs_loss == OnNvsLoss::Stop {
+            self.faults.stopped = true;
+            self.refuse_all();
+        }
+        self.step(Event::Flush);
+    }
+
+    /// Writes a superblock of the next generation to all devices that are left.
+    fn change_devices(&mut self) {
+        self.faults.superblock.generation += 1;
+        self.faults.changes += 1;
+        self.faults.change = Some(Change { copy: 0, pending: 0 });
+        self.log.hold = true;
+        self.write_superblocks();
+    }
+
+    fn write_superblocks(&mut self) {
+        let change = self.faults.changes;
+        let failed = self.controller.failed();
+        let bits = self.faults.superblock.failed;
+        let gone =
+            |m: u16| failed.contains(DiskId(m)) || bits[usize::from(m / 8)] >> (m % 8) & 1 == 1;
+        let members = (0..self.faults.members.len() as u16).filter(|m| !gone(*m));
+        let members = members.map(Device::Member);
+        let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
+        let devices: Vec<Device> = members.chain(nvs).collect();
+        let Some(under_way) = &mut self.faults.change else { return };
+        under_way.pending = devices.len() as u32;
+        let offset = SUPERBLOCKS[under_way.copy];
+        for device in devices {
+            let mut buffer = Buffer::zeroed(PAGE);
+            let bytes = self.faults.superblock_of(device).encode();
+            buffer[..bytes.len()].copy_from_slice(&bytes);
+            let kind = OpKind::Write { offset, buffer: Arc::new(buffer), durable: true };
+            self.ops.push(device, Purpose::Superblock { change }, kind);
+        }
+    }
+
+    /// One device has the superblock of a change, or has gone.
+    pub(crate) fn superblock_done(&mut self, change: u64) {
+        if change != self.faults.changes {
+            return;
+        }
+        let Some(under_way) = &mut self.faults.change else { return };
+        under_way.pending -= 1;
+        if under_way.pending > 0 {
+            return;
+        }
+        if under_way.copy == 0 {
+            under_way.copy = 1;
+            self.write_superblocks();
+            return;
+        }
+        self.faults.change = None;
+        self.log.hold = false;
+        self.log.advance();
+        for (index, whole) in core::mem::take(&mut self.faults.held) {
+            self.step(Event::Flushed(index, whole));
+        }
+        self.look_through();
+    }
+}

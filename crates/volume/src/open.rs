@@ -1,0 +1,721 @@
+//! Creation, assembly and recovery: everything before the first request, one operation at a
+//! time (docs/durability.md, "Recovery"; docs/nvs-format.md, "Reading the log").
+
+use crate::Buffer;
+use crate::faults::{Faults, SUPERBLOCKS};
+use crate::io::{Device, IoError, Media};
+use crate::log::{ANCHORS, Log, RING, Start};
+use crate::memory::{Memory, PAGE};
+use crate::settings::Settings;
+use crate::volume::Volume;
+use destage_engine::array::disks::DiskSet;
+use destage_engine::array::geometry::Geometry;
+use destage_engine::controller::{Config, ConfigError, Controller};
+use destage_engine::destager::{Count, Issue};
+use destage_engine::dispatch::Order;
+use destage_engine::nvs::journal::LogId;
+use destage_engine::nvs::journal::anchor::Anchor;
+use destage_engine::nvs::journal::commit::{self, Claim, Header, Kind};
+use destage_engine::nvs::journal::contents::{Contents, Fragment};
+use destage_engine::nvs::journal::record::Record;
+use destage_engine::nvs::journal::space::{LogSpace, Purpose};
+use destage_engine::nvs::journal::superblock::{Role, Superblock, SuperblockError, Uuid};
+use destage_engine::nvs::recover::{RecoverError, Recovered, Recovery, Repair};
+use destage_engine::protocol::Protocol;
+use destage_engine::sequential::DetectorKind;
+use destage_engine::units::{DiskId, GroupId, Page, PageCount};
+
+/// Blocks of the ring for so many dirty pages (docs/nvs-format.md, "Bytes written per byte").
+#[must_use]
+pub fn ring_blocks_of(dirty_pages: u64, block_bytes: u32) -> u64 {
+    let per_page = if block_bytes == 512 { 27 } else { 6 };
+    // Small logs need room for the reserve: a few commits of an eighth of the ring.
+    (dirty_pages * per_page).max(1024)
+}
+
+/// Dirty pages that an NVS device of so many bytes can hold; 0: it is too small.
+#[must_use]
+pub fn dirty_pages_of(device_bytes: u64, block_bytes: u32) -> u64 {
+    let blocks = device_bytes.saturating_sub(RING) / u64::from(block_bytes);
+    let per_page = if block_bytes == 512 { 27 } else { 6 };
+    if blocks < ring_blocks_of(1, block_bytes) { 0 } else { blocks / per_page }
+}
+
+/// An array to be created.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// The array, checked.
+    pub geometry: Geometry,
+    /// Bytes in a log block: 512 or 4,096.
+    pub block_bytes: u32,
+    /// Most dirty pages.
+    pub dirty_pages_max: u64,
+    /// UUID of the array.
+    pub array: Uuid,
+    /// UUID of the log.
+    pub log: Uuid,
+    /// UUIDs of the members.
+    pub members: Vec<Uuid>,
+    /// UUIDs of the NVS devices: none, one or two.
+    pub nvs: Vec<Uuid>,
+}
+
+/// Writes superblocks, anchors and the first commit. The members' data is not touched: their
+/// redundancy must be right already (all zeros is), or be made so by `scrub`.
+///
+/// # Errors
+/// The device that failed, and how.
+pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device, IoError)> {
+    let log = LogId(creation.log);
+    let ring_blocks = ring_blocks_of(creation.dirty_pages_max, creation.block_bytes);
+    let superblock = Superblock {
+        generation: 1,
+        array: creation.array,
+        device: creation.array,
+        log,
+        role: Role::Member(0),
+        geometry: creation.geometry,
+        nvs_devices: creation.nvs.len() as u16,
+        block_bytes: creation.block_bytes,
+        ring_blocks,
+        dirty_pages_max: creation.dirty_pages_max,
+        failed: [0; 128],
+    };
+    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+    let mut space = LogSpace::new(ring_blocks, anchor);
+    let mut first = Vec::new();
+    open_epoch(&mut space, 1, 0, log, creation.block_bytes, &mut first);
+    for copy in 0..creation.nvs.len() as u16 {
+        let device = Device::Nvs(copy);
+        let mut write = |offset, bytes: &[u8]| {
+            write_padded(media, device, offset, bytes).map_err(|error| (device, error))
+        };
+        write(RING, &first)?;
+        for at in ANCHORS {
+            write(at, &anchor.encode(log))?;
+        }
+        media.flush(device).map_err(|error| (device, error))?;
+    }
+    let faults = Faults::new(superblock, creation.members.clone(), creation.nvs.clone());
+    // The members last: only they make an array of it.
+    let nvs = (0..creation.nvs.len() as u16).map(Device::Nvs);
+    let members = (0..creation.members.len() as u16).map(Device::Member);
+    for device in nvs.chain(members) {
+        let bytes = faults.superblock_of(device).encode();
+        for at in SUPERBLOCKS {
+            write_padded(media, device, at, &bytes).map_err(|error| (device, error))?;
+            media.flush(device).map_err(|error| (device, error))?;
+        }
+    }
+    Ok(())
+}
+
+fn write_padded(
+    media: &mut dyn Media,
+    device: Device,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), IoError> {
+    let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE));
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    // A commit may be shorter than a page, and what is behind it is the log's.
+    let length = if offset < RING { buffer.len() } else { bytes.len() };
+    media.write(device, offset, &buffer[..length])
+}
+
+/// Appends the bytes of the commit that opens an epoch; its block.
+fn open_epoch(
+    space: &mut LogSpace,
+    epoch: u32,
+    last_version: u64,
+    log: LogId,
+    block_bytes: u32,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let place = space.allocate(1, Purpose::Housekeeping).expect("one block is always free");
+    assert!(place.padding.is_none(), "one block needs no padding");
+    let durable_through = space.durable();
+    let header = Header {
+        epoch,
+        sequence: place.sequence,
+        durable_through,
+        block: place.block,
+        last_version,
+        kind: Kind::Opens,
+    };
+    commit::encode(&header, &[], log, block_bytes, out);
+    place.block
+}
+
+/// Why a device has no superblock to go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSuperblock {
+    /// It could not be read.
+    Io(IoError),
+    /// There is none, or not one that this program can use.
+    Bytes(SuperblockError),
+}
+
+impl core::fmt::Display for NoSuperblock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            NoSuperblock::Io(error) => error.fmt(f),
+            NoSuperblock::Bytes(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What a device says it is.
+pub type Found = (Device, Result<Superblock, NoSuperblock>);
+
+/// Reads a device's superblock.
+///
+/// # Errors
+/// See [`NoSuperblock`].
+pub fn read_superblock(media: &mut dyn Media, device: Device) -> Result<Superblock, NoSuperblock> {
+    let mut copies = [Buffer::zeroed(PAGE), Buffer::zeroed(PAGE)];
+    let mut error = None;
+    for (copy, at) in copies.iter_mut().zip(SUPERBLOCKS) {
+        if let Err(failed) = media.read(device, at, copy) {
+            error = Some(failed);
+            copy.fill(0);
+        }
+    }
+    let [first, second] = copies;
+    Superblock::choose(&first, &second)
+        .map_err(|why| error.map_or(NoSuperblock::Bytes(why), NoSuperblock::Io))
+}
+
+/// Why devices make no array. Each names the device by its place; the caller knows its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssembleError {
+    /// No member has a superblock.
+    NoArray(NoSuperblock),
+    /// A device without a superblock that counts.
+    Superblock(Device, NoSuperblock),
+    /// A device of another array.
+    OtherArray(Device),
+    /// A device in the wrong place: what it is.
+    WrongPlace(Device, Role),
+    /// A device that was away while the set of devices changed.
+    Stale(Device),
+    /// An NVS device whose log the members do not name.
+    OtherLog(Device),
+    /// Members or NVS devices were given that the array does not have, or too few.
+    Count {
+        /// Members of the array.
+        members: u16,
+        /// NVS devices in use.
+        nvs: u16,
+    },
+    /// A member cannot be used; the level would bear it, if that is wanted.
+    Degraded(Device, NoSuperblock),
+    /// More members are missing than the level bears.
+    TooManyMissing,
+    /// An NVS device cannot be used, and what it holds may be the only copy.
+    NvsMissing(Device, NoSuperblock),
+}
+
+impl core::fmt::Display for AssembleError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            AssembleError::NoArray(why) => write!(f, "no member has a superblock: {why}"),
+            AssembleError::Superblock(device, why) => write!(f, "{device}: {why}"),
+            AssembleError::OtherArray(device) => {
+                write!(f, "{device} belongs to another array: give the right device")
+            }
+            AssembleError::WrongPlace(device, Role::Member(is)) => {
+                write!(f, "{device} is member {is} of this array: give the devices in their order")
+            }
+            AssembleError::WrongPlace(device, Role::Nvs(is)) => {
+                write!(f, "{device} is NVS device {is} of this array: give the devices in order")
+            }
+            AssembleError::Stale(device) => write!(
+                f,
+                "{device} was away while the set of devices changed, and is out of date: leave it \
+                 out (--degraded), or replace it"
+            ),
+            AssembleError::OtherLog(device) => {
+                write!(f, "{device} holds another log than the members name: give the right NVS")
+            }
+            AssembleError::Count { members, nvs } => {
+                write!(f, "the array has {members} members and {nvs} NVS devices: give all of them")
+            }
+            AssembleError::Degraded(device, why) => write!(
+                f,
+                "{device} cannot be used ({why}): bring it back, or start without it (--degraded)"
+            ),
+            AssembleError::TooManyMissing => {
+                write!(f, "more members are missing than the level bears")
+            }
+            AssembleError::NvsMissing(device, why) => write!(
+                f,
+                "{device} cannot be used ({why}), and it may hold writes that the disks do not \
+                 have: bring it back"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AssembleError {}
+
+impl core::fmt::Display for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Device::Member(number) => write!(f, "member {number}"),
+            Device::Nvs(number) => write!(f, "NVS device {number}"),
+        }
+    }
+}
+
+/// Devices that make an array.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    /// What they agree on.
+    pub superblock: Superblock,
+    /// UUIDs of the members; zeros where one is missing.
+    members: Vec<Uuid>,
+    nvs: Vec<Uuid>,
+    /// Members that are not used.
+    pub failed: Vec<u16>,
+    /// Members that were not known to have failed.
+    newly_failed: Vec<u16>,
+    /// NVS devices in use.
+    pub copies: Vec<u16>,
+}
+
+/// Puts an array together from what its devices say they are.
+///
+/// # Errors
+/// See [`AssembleError`].
+pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, AssembleError> {
+    let members = || found.iter().filter(|(device, _)| matches!(device, Device::Member(_)));
+    let newest = |superblocks: &mut dyn Iterator<Item = &Found>| {
+        superblocks.filter_map(|(_, s)| s.ok()).max_by_key(|s| s.generation)
+    };
+    // The first member's word decides which array it is; the newest generation how it is.
+    let Some(first) = members().find_map(|(_, s)| s.ok()) else {
+        let why = members().find_map(|(_, s)| s.err());
+        let none = NoSuperblock::Bytes(SuperblockError::Foreign);
+        return Err(AssembleError::NoArray(why.unwrap_or(none)));
+    };
+    for (device, superblock) in found {
+        if superblock.is_ok_and(|s| s.array != first.array) {
+            return Err(AssembleError::OtherArray(*device));
+        }
+    }
+    let superblock = newest(&mut found.iter()).unwrap_or(first);
+    let (disks, nvs) = (superblock.geometry.disks, superblock.nvs_devices);
+    if members().count() != usize::from(disks) {
+        return Err(AssembleError::Count { members: disks, nvs });
+    }
+    let mut assembly = Assembly {
+        superblock,
+        members: vec![[0; 16]; usize::from(disks)],
+        nvs: vec![[0; 16]; 2],
+        failed: Vec::new(),
+        newly_failed: Vec::new(),
+        copies: Vec::new(),
+    };
+    for (device, said) in found {
+        match device {
+            Device::Member(number) => assembly.member(*number, said, allow_degraded)?,
+            Device::Nvs(number) => assembly.nvs_device(*number, said)?,
+        }
+    }
+    let failed: DiskSet = assembly.failed.iter().map(|m| DiskId(*m)).collect();
+    if !superblock.geometry.survives(&failed) {
+        return Err(AssembleError::TooManyMissing);
+    }
+    if assembly.copies.len() < usize::from(nvs) {
+        return Err(AssembleError::Count { members: disks, nvs });
+    }
+    Ok(assembly)
+}
+
+impl Assembly {
+    fn member(
+        &mut self,
+        number: u16,
+        said: &Result<Superblock, NoSuperblock>,
+        allow_degraded: bool,
+    ) -> Result<(), AssembleError> {
+        let device = Device::Member(number);
+        let known = self.superblock.failed[usize::from(number / 8)] >> (number % 8) & 1 == 1;
+        let why = match said {
+            Ok(own) if own.role != Role::Member(number) => {
+                return Err(AssembleError::WrongPlace(device, own.role));
+            }
+            Ok(_) if known => None,
+            Ok(own) if own.generation < self.superblock.generation => {
+                if !allow_degraded {
+                    return Err(AssembleError::Stale(device));
+                }
+                None
+            }
+            Ok(own) => {
+                self.members[usize::from(number)] = own.device;
+                return Ok(());
+            }
+            Err(why) => Some(*why),
+        };
+        if let Some(why) = why
+            && !known
+            && !allow_degraded
+        {
+            return Err(AssembleError::Degraded(device, why));
+        }
+        self.failed.push(number);
+        if !known {
+            self.newly_failed.push(number);
+        }
+        Ok(())
+    }
+
+    fn nvs_device(
+        &mut self,
+        number: u16,
+        said: &Result<Superblock, NoSuperblock>,
+    ) -> Result<(), AssembleError> {
+        let device = Device::Nvs(number);
+        let wanted = usize::from(self.superblock.nvs_devices);
+        match said {
+            Ok(own) if own.role != Role::Nvs(number) => {
+                Err(AssembleError::WrongPlace(device, own.role))
+            }
+            Ok(own) if own.log != self.superblock.log => Err(AssembleError::OtherLog(device)),
+            // Given up before: the array does not need it.
+            Ok(own) if own.generation < self.superblock.generation => Ok(()),
+            Ok(own) => {
+                self.nvs[usize::from(number)] = own.device;
+                self.copies.push(number);
+                Ok(())
+            }
+            Err(_) if self.copies.len() >= wanted => Ok(()),
+            Err(why) => Err(AssembleError::NvsMissing(device, *why)),
+        }
+    }
+}
+
+/// Why an assembled array cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// A device failed.
+    Io(Device, IoError),
+    /// No anchor of the log is whole.
+    NoAnchor,
+    /// The log is damaged: not what a crash leaves.
+    Log(RecoverError),
+    /// The log holds what this program does not write: parts of pages, or more than fits.
+    Contents(&'static str),
+    /// The settings make no array.
+    Config(ConfigError),
+}
+
+impl core::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            OpenError::Io(device, error) => write!(f, "{device}: {error}"),
+            OpenError::NoAnchor => write!(
+                f,
+                "no anchor of the NVS log is whole: see `destage recover --inspect` before \
+                 anything else"
+            ),
+            OpenError::Log(error) => {
+                write!(f, "{error}; nothing was changed: see `destage recover --inspect`")
+            }
+            OpenError::Contents(what) => write!(f, "the NVS log holds {what}"),
+            OpenError::Config(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Recovers the log and makes the volume that continues it. Interrupted destages are redone by
+/// its first operations: serve it when [`Volume::ready`].
+///
+/// # Errors
+/// See [`OpenError`]; nothing is changed by one, but for repairs from a whole NVS device.
+pub fn open(
+    media: &mut dyn Media,
+    assembly: &Assembly,
+    settings: Settings,
+) -> Result<Volume, OpenError> {
+    let superblock = assembly.superblock;
+    let controller = Controller::new(&config(&superblock, &settings)).map_err(OpenError::Config)?;
+    let (start, memory, pages) = match assembly.copies.is_empty() {
+        true => (empty_log(&superblock), Memory::default(), Vec::new()),
+        false => recover(media, assembly)?,
+    };
+    let mut faults = Faults::new(superblock, assembly.members.clone(), assembly.nvs.clone());
+    for member in &assembly.failed {
+        faults.superblock.failed[usize::from(member / 8)] |= 1 << (member % 8);
+    }
+    let log = Log::new(start);
+    let mut volume = Volume::from_parts(controller, settings, log, memory, faults);
+    for member in &assembly.failed {
+        volume.controller.without_disk(DiskId(*member));
+    }
+    let fewer = assembly.copies.len() < usize::from(superblock.nvs_devices);
+    if !assembly.newly_failed.is_empty() || fewer {
+        volume.record_devices(media)?;
+    }
+    volume.take_over(&pages)?;
+    Ok(volume)
+}
+
+fn config(superblock: &Superblock, settings: &Settings) -> Config {
+    Config {
+        geometry: superblock.geometry,
+        nvs_pages: PageCount(superblock.dirty_pages_max),
+        policy: settings.policy.clone(),
+        rate: settings.rate.clone(),
+        queue_depth: settings.queue_depth,
+        count: Count::Runs,
+        issue: Issue::Group,
+        detector: DetectorKind::Pages,
+        sequential_threshold: 16,
+        window: settings.window,
+        order: Order::ReadsFirst { bound: 8 },
+        protocol: Protocol::Safe,
+    }
+}
+
+fn empty_log(superblock: &Superblock) -> Start {
+    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+    Start {
+        id: superblock.log,
+        block_bytes: superblock.block_bytes,
+        copies: Vec::new(),
+        space: LogSpace::new(superblock.ring_blocks, anchor),
+        contents: Contents::default(),
+        epoch: 1,
+    }
+}
+
+/// Pages to be held again, oldest write first.
+type Pages = Vec<u64>;
+
+fn recover(
+    media: &mut dyn Media,
+    assembly: &Assembly,
+) -> Result<(Start, Memory, Pages), OpenError> {
+    let Superblock { log, block_bytes, ring_blocks, .. } = assembly.superblock;
+    let copies = &assembly.copies;
+    let anchor = choose_anchor(media, copies, log).ok_or(OpenError::NoAnchor)?;
+    let mut recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor)
+        .map_err(OpenError::Log)?;
+    while let Some(want) = recovery.want() {
+        let mut bytes = Buffer::zeroed(want.blocks as usize * block_bytes as usize);
+        let offset = RING + want.block * u64::from(block_bytes);
+        let read = media.read(Device::Nvs(copies[want.copy]), offset, &mut bytes);
+        recovery.give(read.ok().map(|()| &bytes[..])).map_err(OpenError::Log)?;
+    }
+    let Recovered { contents, mut space, epoch, repairs, .. } = recovery.finish();
+    let mut ring = Ring { media, copies, block_bytes, log };
+    for repair in &repairs {
+        ring.repair(repair)?;
+    }
+    ring.flush()?;
+    let mut first = Vec::new();
+    let last_version = contents.last_version();
+    let block = open_epoch(&mut space, epoch + 1, last_version, log, block_bytes, &mut first);
+    ring.write(block, &first)?;
+    ring.flush()?;
+    space.made_durable(space.next_sequence() - 1);
+    let mut memory = Memory::default();
+    let mut pages = Vec::new();
+    for intent in contents.intents() {
+        for page in intent.pages.first.0..intent.pages.end() {
+            if ring.load(page, contents.frozen(Page(page)), &mut memory)?.is_some() {
+                memory.freeze(page);
+            }
+        }
+    }
+    for (page, fragments) in contents.pages() {
+        pages.extend(ring.load(page.0, fragments, &mut memory)?.map(|version| (version, page.0)));
+    }
+    pages.sort_unstable();
+    let pages = pages.into_iter().map(|(_, page)| page).collect();
+    let copies = copies.clone();
+    let start = Start { id: log, block_bytes, copies, space, contents, epoch: epoch + 1 };
+    Ok((start, memory, pages))
+}
+
+fn choose_anchor(media: &mut dyn Media, copies: &[u16], log: LogId) -> Option<Anchor> {
+    let mut read = Vec::new();
+    for copy in copies {
+        for at in ANCHORS {
+            let mut bytes = Buffer::zeroed(PAGE);
+            if media.read(Device::Nvs(*copy), at, &mut bytes).is_ok() {
+                read.push(bytes);
+            }
+        }
+    }
+    Anchor::choose(read.iter().map(|bytes| &bytes[..]), log)
+}
+
+/// The ring on all NVS devices.
+struct Ring<'a> {
+    media: &'a mut dyn Media,
+    copies: &'a [u16],
+    block_bytes: u32,
+    log: LogId,
+}
+
+impl Ring<'_> {
+    fn offset(&self, block: u64) -> u64 {
+        RING + block * u64::from(self.block_bytes)
+    }
+
+    fn write(&mut self, block: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        let offset = self.offset(block);
+        let bytes = Buffer::copy_of(bytes);
+        for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
+            self.media
+                .write(device, offset, &bytes)
+                .map_err(|error| OpenError::Io(device, error))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), OpenError> {
+        for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
+            self.media.flush(device).map_err(|error| OpenError::Io(device, error))?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
+        let mut bytes = Buffer::zeroed((blocks * u64::from(self.block_bytes)) as usize);
+        let offset = self.offset(block);
+        self.media.read(Device::Nvs(self.copies[copy]), offset, &mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    /// A payload from whichever device has it whole.
+    fn payload(&mut self, block: u64, blocks: u64, crc: u32) -> Result<Buffer, OpenError> {
+        let whole = (0..self.copies.len())
+            .filter_map(|copy| self.read(copy, block, blocks))
+            .find(|bytes| crc32c::crc32c(bytes) == crc);
+        whole.ok_or(OpenError::Contents("a payload that no device has whole any more"))
+    }
+
+    /// Copies what one device lacks of a commit from those that have it.
+    fn repair(&mut self, repair: &Repair) -> Result<(), OpenError> {
+        let mut whole: Option<(Claim, Buffer)> = None;
+        for copy in 0..self.copies.len() {
+            let Some(bytes) = self.read(copy, repair.block, repair.blocks) else { continue };
+            let Some(claim) = Claim::read(&bytes, self.block_bytes) else { continue };
+            let same = claim.header.sequence == repair.sequence
+                && claim.header.block == repair.block
+                && claim.holds(&bytes, self.log, self.block_bytes)
+                && claim.blocks(self.block_bytes) == repair.blocks;
+            let newer =
+                whole.as_ref().is_none_or(|(best, _)| claim.header.epoch > best.header.epoch);
+            if same && newer {
+                whole = Some((claim, bytes));
+            }
+        }
+        let lost = OpenError::Contents("a commit that no device has whole any more");
+        let (claim, mut bytes) = whole.ok_or(lost)?;
+        let records = claim
+            .records(&bytes, self.block_bytes)
+            .map_err(|_| OpenError::Contents("a record that is none"))?;
+        let mut block = repair.block + claim.descriptor_blocks(self.block_bytes);
+        for record in &records {
+            let Record::Data { crc, .. } = record else { continue };
+            let blocks = record.payload_blocks(self.block_bytes);
+            let payload = self.payload(block, blocks, *crc)?;
+            let at = ((block - repair.block) * u64::from(self.block_bytes)) as usize;
+            bytes[at..at + payload.len()].copy_from_slice(&payload);
+            block += blocks;
+        }
+        let read = claim.read_blocks(self.block_bytes) * u64::from(self.block_bytes);
+        let device = Device::Nvs(self.copies[repair.copy]);
+        self.media
+            .write(device, self.offset(repair.block), &bytes[..read as usize])
+            .map_err(|error| OpenError::Io(device, error))
+    }
+
+    /// Loads a page into memory; its version, if the log has it.
+    fn load(
+        &mut self,
+        page: u64,
+        fragments: &[Fragment],
+        memory: &mut Memory,
+    ) -> Result<Option<u64>, OpenError> {
+        let [fragment] = fragments else {
+            return match fragments {
+                [] => Ok(None),
+                _ => Err(OpenError::Contents("parts of pages, which this program does not write")),
+            };
+        };
+        match fragment.stored {
+            None => memory.put_zeros(page, fragment.version),
+            Some(stored) if usize::from(fragment.bytes) == PAGE => {
+                let bytes = self.payload(stored.block, stored.blocks, stored.crc)?;
+                memory.put(page, fragment.version, &bytes[..PAGE]);
+            }
+            Some(_) => {
+                return Err(OpenError::Contents(
+                    "parts of pages, which this program does not write",
+                ));
+            }
+        }
+        Ok(Some(fragment.version))
+    }
+}
+
+impl Volume {
+    /// Writes down which devices are used from now on.
+    fn record_devices(&mut self, media: &mut dyn Media) -> Result<(), OpenError> {
+        let faults = &mut self.faults;
+        faults.superblock.generation += 1;
+        faults.superblock.nvs_devices = self.log.copies.len() as u16;
+        let failed = self.controller.failed();
+        let members = (0..faults.members.len() as u16).filter(|m| !failed.contains(DiskId(*m)));
+        let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
+        for device in members.map(Device::Member).chain(nvs) {
+            let bytes = faults.superblock_of(device).encode();
+            for at in SUPERBLOCKS {
+                write_padded(media, device, at, &bytes)
+                    .and_then(|()| media.flush(device))
+                    .map_err(|error| OpenError::Io(device, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds the pages of the last run again, and redoes the destages that it left open.
+    fn take_over(&mut self, pages: &[u64]) -> Result<(), OpenError> {
+        let held = pages.len() + self.memory.pages_flying();
+        if held as u64 > self.controller.directory().capacity().0 {
+            return Err(OpenError::Contents("more pages than the NVS has room for"));
+        }
+        pages.iter().for_each(|page| self.controller.restore(Page(*page)));
+        let per_group = self.controller.geometry().pages_per_group();
+        let intents: Vec<_> = self.log.contents.intents().copied().collect();
+        for intent in intents {
+            let first = intent.pages.first.0;
+            let mut mask = vec![0u64; per_group.div_ceil(64) as usize];
+            for bit in 0..per_group {
+                if self.memory.flying(first + bit).is_some() {
+                    mask[(bit / 64) as usize] |= 1 << (bit % 64);
+                }
+            }
+            if mask.iter().all(|word| *word == 0) {
+                self.log.release(intent.pages, intent.through);
+                continue;
+            }
+            let group = GroupId(first / per_group);
+            self.adopted.insert(group.0, intent.through);
+            self.redoing += 1;
+            let mut actions = Vec::new();
+            self.controller.redo(group, &mask, &mut actions);
+            actions.into_iter().for_each(|action| self.act(action));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Operations under way: what each is for.
+
+use crate::io::{Device, Op, OpId, OpKind};
+use destage_engine::dispatch::DiskCommand;
+use destage_engine::units::Instant;
+use std::collections::BTreeMap;
+
+/// What an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Purpose {
+    /// A commit of the log.
+    Commit { sequence: u64 },
+    /// A copy of the anchor.
+    Anchor,
+    /// A payload that is to be moved.
+    Move { page: u64, version: u64 },
+    /// A command of the engine.
+    Command(DiskCommand),
+    /// A flush of a member.
+    Flush,
+    /// A copy of the superblock, for the change of this number.
+    Superblock { change: u64 },
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    device: Device,
+    purpose: Purpose,
+    since: Instant,
+}
+
+/// Operations under way, and those to be handed out.
+#[derive(Default)]
+pub(crate) struct Ops {
+    next: u64,
+    under_way: BTreeMap<u64, UnderWay>,
+    out: Vec<Op>,
+    now: Instant,
+}
+
+impl Ops {
+    pub(crate) fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub(crate) fn push(&mut self, device: Device, purpose: Purpose, kind: OpKind) {
+        let id = self.next;
+        self.next += 1;
+        self.under_way.insert(id, UnderWay { device, purpose, since: self.now });
+        self.out.push(Op { id: OpId(id), device, kind });
+    }
+
+    /// What a finished operation was for; `None` if nobody waits for it any more.
+    pub(crate) fn finish(&mut self, id: OpId) -> Option<(Device, Purpose)> {
+        self.under_way.remove(&id.0).map(|op| (op.device, op.purpose))
+    }
+
+    /// Forgets what is under way on a device: its purposes are returned, its answers ignored.
+    pub(crate) fn abandon(&mut self, device: Device) -> Vec<Purpose> {
+        let of_device = |op: &UnderWay| op.device == device;
+        let ids: Vec<u64> =
+            self.under_way.iter().filter(|(_, op)| of_device(op)).map(|(id, _)| *id).collect();
+        self.out.retain(|op| op.device != device);
+        ids.into_iter().filter_map(|id| self.under_way.remove(&id).map(|op| op.purpose)).collect()
+    }
+
+    /// The device of the operation that has been under way longest, and since when.
+    pub(crate) fn oldest(&self) -> Option<(Device, Instant)> {
+        self.under_way.values().next().map(|op| (op.device, op.since))
+    }
+
+    pub(crate) fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    pub(crate) fn take(&mut self, into: &mut Vec<Op>) {
+        into.append(&mut self.out);
+    }
+}

@@ -1,0 +1,175 @@
+//! Reads: pages that are in memory are taken when the request comes, the others from the disks,
+//! those of lost disks by their rows.
+
+use crate::Buffer;
+use crate::io::OpKind;
+use crate::memory::PAGE;
+use crate::ops::Purpose;
+use crate::request::{Alarm, Answer, Refusal};
+use crate::rows::Pieces;
+use crate::settings::Ack;
+use crate::volume::{Part, Volume};
+use destage_engine::controller::Event;
+use destage_engine::dispatch::DiskCommand;
+use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
+use destage_engine::units::{PAGE_BYTES, Page};
+use std::sync::Arc;
+
+/// First byte of the data on a member.
+pub(crate) const DATA: u64 = 1 << 20;
+
+/// Whom a read is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum For {
+    /// A request of the host.
+    Host(u64),
+    /// Partial writes of this page.
+    Fill(u64),
+}
+
+/// A read.
+pub(crate) struct Read {
+    purpose: For,
+    first: u64,
+    buffer: Buffer,
+    /// By page: whether the buffer has it.
+    have: Vec<bool>,
+    from: usize,
+    bytes: usize,
+    /// Newest write that it shows.
+    version: u64,
+    /// The engine's number of it, if disks are read.
+    index: Option<u32>,
+}
+
+/// What was read for a read of the engine.
+#[derive(Default)]
+pub(crate) struct DiskRead {
+    pub(crate) pieces: Pieces,
+}
+
+impl Volume {
+    /// A read of any bytes.
+    pub(crate) fn read(&mut self, whole: u64, offset: u64, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        let first = offset / PAGE_BYTES;
+        let end = (offset + bytes as u64).div_ceil(PAGE_BYTES);
+        self.wholes.get_mut(whole).parts += 1;
+        let from = (offset % PAGE_BYTES) as usize;
+        self.read_pages(For::Host(whole), first, end - first, from, bytes);
+    }
+
+    /// A read of whole pages, of which `bytes` from `from` on are wanted.
+    pub(crate) fn read_pages(
+        &mut self,
+        purpose: For,
+        first: u64,
+        pages: u64,
+        from: usize,
+        bytes: usize,
+    ) {
+        let mut buffer = Buffer::zeroed(pages as usize * PAGE);
+        let mut have = vec![false; pages as usize];
+        let mut version = 0;
+        for (page, have) in (first..).zip(&mut have) {
+            let copies = [self.memory.current(page), self.memory.flying(page)];
+            if let Some(held) = copies.into_iter().flatten().next() {
+                let at = (page - first) as usize * PAGE;
+                buffer[at..at + PAGE].copy_from_slice(self.memory.bytes(held));
+                version = version.max(held.version);
+                *have = true;
+            }
+        }
+        let read = Read { purpose, first, buffer, have, from, bytes, version, index: None };
+        let id = RequestId(self.parts.insert(Part::Read(read)));
+        let range = PageRange::new(Page(first), pages as u32);
+        self.step(Event::Host(HostRequest { id, direction: Direction::Read, range }));
+    }
+
+    /// The engine wants a disk read for a host's read, or written again what could not be read.
+    pub(crate) fn read_command(&mut self, index: u32, command: &DiskCommand) {
+        let id = self.controller.read_id(index);
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            read.index = Some(index);
+        }
+        if !command.write {
+            self.member_io(command, None);
+            return;
+        }
+        let mut bytes = Buffer::zeroed(command.pages as usize * PAGE);
+        let geometry = *self.controller.geometry();
+        let read = self.disk_reads.entry(u64::from(index)).or_default();
+        for (i, into) in bytes.chunks_exact_mut(PAGE).enumerate() {
+            let page = command.first + i as u64;
+            match read.pieces.page(&geometry, command.disk, page) {
+                Some(found) => into.copy_from_slice(&found),
+                None => {
+                    // Not enough is readable: the answer will say so.
+                    self.step(Event::DiskDone(command.disk, command.owner));
+                    return;
+                }
+            }
+        }
+        let DiskCommand { first: page, pages, .. } = *command;
+        self.alarm(Alarm::Repaired { member: command.disk.0, page, pages });
+        self.member_io(command, Some(bytes));
+    }
+
+    /// Hands a command of the engine to a member.
+    pub(crate) fn member_io(&mut self, command: &DiskCommand, bytes: Option<Buffer>) {
+        let device = Volume::device_of(command.disk);
+        if self.controller.failed().contains(command.disk) {
+            self.step(Event::DiskError(*command));
+            return;
+        }
+        let offset = DATA + command.first * PAGE_BYTES;
+        let kind = match bytes {
+            Some(bytes) => OpKind::Write { offset, buffer: Arc::new(bytes), durable: false },
+            None => OpKind::Read { offset, bytes: command.pages as usize * PAGE },
+        };
+        self.ops.push(device, Purpose::Command(*command), kind);
+    }
+
+    /// The engine has answered a read: its pages are put together.
+    pub(crate) fn read_answered(&mut self, mut read: Read, error: Option<Refusal>) {
+        let pieces = read.index.and_then(|index| self.disk_reads.remove(&u64::from(index)));
+        let mut error = error;
+        if error.is_none()
+            && let Some(DiskRead { pieces }) = pieces
+        {
+            let geometry = *self.controller.geometry();
+            for (i, have) in read.have.iter().enumerate() {
+                if *have {
+                    continue;
+                }
+                let page = Page(read.first + i as u64);
+                match pieces.of_volume(&geometry, page) {
+                    Some(bytes) => {
+                        read.buffer[i * PAGE..(i + 1) * PAGE].copy_from_slice(&bytes);
+                    }
+                    // Held, but without bytes: it was trimmed. Or too little could be read.
+                    None if self.trimmed(page) => {}
+                    None => error = Some(Refusal::Unreadable),
+                }
+            }
+        }
+        let Read { purpose, buffer, from, bytes, version, .. } = read;
+        match purpose {
+            For::Fill(page) => self.filled(page, buffer, error),
+            For::Host(whole) => {
+                let entry = self.wholes.get_mut(whole);
+                entry.answer = Some(Answer::Data { buffer, from, bytes });
+                // What a crash could take back is not shown.
+                let nvs = self.settings.ack == Ack::Nvs && !self.log.lost();
+                entry.durable |= nvs && version > self.log.durable_version();
+                self.part_done(whole, error);
+            }
+        }
+    }
+
+    fn trimmed(&self, page: Page) -> bool {
+        self.controller.directory().missing_span(page, 1).is_none()
+    }
+}

@@ -1,0 +1,66 @@
+//! How a volume runs: what may be chosen anew at each start.
+
+use destage_engine::policy::PolicyChoice;
+use destage_engine::rate::RateChoice;
+use destage_engine::units::Duration;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ack {
+    /// When it is durable in NVS.
+    #[default]
+    Nvs,
+    /// When it is in memory; durable at FLUSH or FUA, as a disk with a volatile cache.
+    Flush,
+}
+
+/// What happens when the last NVS device fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnNvsLoss {
+    /// Writes go through to the disks.
+    #[default]
+    WriteThrough,
+    /// Nothing is answered any more; what is dirty is destaged from memory.
+    Stop,
+}
+
+/// Choices for a run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What to destage.
+    pub policy: PolicyChoice,
+    /// When to destage.
+    pub rate: RateChoice,
+    /// Greatest number of destage writes in flight.
+    pub queue_depth: u32,
+    /// Commands a member sees at once.
+    pub window: u32,
+    /// When a write is acknowledged.
+    pub ack: Ack,
+    /// What happens when the last NVS device fails.
+    pub on_nvs_loss: OnNvsLoss,
+    /// Write-through from the start: the array without its cache, to compare with.
+    pub cache_off: bool,
+    /// A device that does not answer for so long has failed.
+    pub stall_limit: Duration,
+    /// Reads that could not be read at a member before it is given up.
+    pub read_errors_max: u32,
+}
+
+impl Settings {
+    /// The defaults with a policy and a rate.
+    #[must_use]
+    pub fn new(policy: PolicyChoice, rate: RateChoice) -> Settings {
+        Settings {
+            policy,
+            rate,
+            queue_depth: 20,
+            window: 32,
+            ack: Ack::default(),
+            on_nvs_loss: OnNvsLoss::default(),
+            cache_off: false,
+            stall_limit: Duration::from_secs(30),
+            read_errors_max: 100,
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What an operator sees of a volume.
+
+use crate::io::Device;
+use crate::volume::Volume;
+use destage_engine::counters::Counters;
+
+/// A volume at one moment. Pages are of 4,096 bytes.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Pages that occupy NVS space.
+    pub occupancy_pages: u64,
+    /// Most dirty pages.
+    pub nvs_pages: u64,
+    /// Pages that only NVS and memory have.
+    pub dirty_pages: u64,
+    /// Destage writes in flight.
+    pub destages_in_flight: u32,
+    /// Writes waiting for NVS space.
+    pub writes_waiting: usize,
+    /// Requests not yet answered.
+    pub requests: usize,
+    /// Device operations under way.
+    pub operations: usize,
+    /// Members that have failed.
+    pub failed: Vec<u16>,
+    /// NVS devices in use.
+    pub nvs_devices: Vec<u16>,
+    /// Whether the array has stopped.
+    pub stopped: bool,
+    /// Open destages of the last run that are still being redone.
+    pub redoing: u32,
+    /// Bytes written to the log since the start, on each NVS device.
+    pub log_bytes_written: u64,
+    /// Bytes of the ring in use.
+    pub log_bytes_used: u64,
+    /// What the engine counted.
+    pub counters: Counters,
+    /// The device whose answer has been outstanding for longest, and for how long, in ns.
+    pub waiting_for: Option<(Device, u64)>,
+}
+
+impl Volume {
+    /// The volume as it is now.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let controller = &self.controller;
+        let superblock = &self.faults.superblock;
+        let used = superblock.ring_blocks - self.log.space.free_blocks();
+        Status {
+            occupancy_pages: controller.occupancy().0,
+            nvs_pages: controller.directory().capacity().0,
+            dirty_pages: (self.memory.pages() + self.memory.pages_flying()) as u64,
+            destages_in_flight: controller.destages_in_flight(),
+            writes_waiting: controller.waiting(),
+            requests: self.wholes.len(),
+            operations: self.ops.under_way(),
+            failed: controller.failed().iter().map(|disk| disk.0).collect(),
+            nvs_devices: self.log.copies.clone(),
+            stopped: self.faults.stopped,
+            redoing: self.redoing,
+            log_bytes_written: self.log.bytes_written,
+            log_bytes_used: used * u64::from(superblock.block_bytes),
+            counters: *controller.counters(),
+            waiting_for: self
+                .ops
+                .oldest()
+                .map(|(device, since)| (device, self.ops.now().since(since).0)),
+        }
+    }
+
+    /// Pages of a range that only the NVS has, as runs `(first, pages)`.
+    #[must_use]
+    pub fn dirty_in(&self, first: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for page in self.memory.held_in(&(first..end)) {
+            match runs.last_mut() {
+                Some((from, pages)) if *from + *pages == page => *pages += 1,
+                _ => runs.push((page, 1)),
+            }
+        }
+        runs
+    }
+}

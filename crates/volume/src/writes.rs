@@ -1,0 +1,405 @@
+//! Writes, zeros and trims: split into parts that the engine knows as requests, pages that are
+//! written in part completed first, bytes put into memory and log.
+
+use crate::Buffer;
+use crate::log::Waiter;
+use crate::memory::PAGE;
+use crate::reads::For;
+use crate::request::Refusal;
+use crate::settings::Ack;
+use crate::volume::{Part, Volume};
+use destage_engine::controller::Event;
+use destage_engine::nvs::journal::record::Pages;
+use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
+use destage_engine::units::{PAGE_BYTES, Page};
+use std::collections::VecDeque;
+
+/// Most pages of one part of a write: what a commit takes.
+const PART_PAGES: u64 = 256;
+/// Most pages of one part of a trim or of zeros.
+const CLEAR_PAGES: u64 = 16_384;
+
+/// A part of a write.
+pub(crate) struct Write {
+    pub(crate) whole: u64,
+    pub(crate) range: PageRange,
+    /// First byte in the first page.
+    skip: usize,
+    /// `None`: zeros.
+    data: Option<Data>,
+    /// Pages still to be completed.
+    fills: u32,
+    /// Version of its last page, once it is logged.
+    version: u64,
+}
+
+/// Bytes of a write.
+enum Data {
+    /// They are what was staged last.
+    Staged,
+    /// They are kept until the write is logged.
+    Kept(Vec<u8>),
+}
+
+/// The other bytes of a page that is written in part.
+#[derive(Default)]
+pub(crate) struct Fill {
+    /// The page as it is now, once it is known.
+    bytes: Option<Buffer>,
+    /// Parts that wait for it, or have still to be logged.
+    users: Vec<u64>,
+}
+
+/// A write that is answered when it is on the disks.
+pub(crate) struct Through {
+    whole: u64,
+    /// Its pages; `None`: all.
+    range: Option<PageRange>,
+    version: u64,
+}
+
+/// Parts of a request that come one after another.
+pub(crate) struct Rest {
+    ranges: VecDeque<PageRange>,
+    zeros: bool,
+}
+
+impl Volume {
+    fn part_pages(&self) -> u64 {
+        let nvs = self.controller.directory().capacity().0;
+        PART_PAGES.min(nvs / 4).max(1)
+    }
+
+    /// A write of any bytes.
+    pub(crate) fn write(&mut self, whole: u64, offset: u64, payload: &[u8]) {
+        let part_bytes = self.part_pages() * PAGE_BYTES;
+        let (mut at, end) = (offset, offset + payload.len() as u64);
+        while at < end {
+            // Parts end where pages do.
+            let next = ((at / PAGE_BYTES * PAGE_BYTES) + part_bytes).min(end);
+            let bytes = &payload[(at - offset) as usize..(next - offset) as usize];
+            self.write_part(whole, at, bytes);
+            at = next;
+        }
+    }
+
+    fn write_part(&mut self, whole: u64, offset: u64, bytes: &[u8]) {
+        let first = offset / PAGE_BYTES;
+        let end = (offset + bytes.len() as u64).div_ceil(PAGE_BYTES);
+        let skip = (offset % PAGE_BYTES) as usize;
+        let range = PageRange::new(Page(first), (end - first) as u32);
+        let data = Some(Data::Staged);
+        let write = Write { whole, range, skip, data, fills: 0, version: 0 };
+        self.wholes.get_mut(whole).parts += 1;
+        let id = self.parts.insert(Part::Write(write));
+        self.staged.clear();
+        self.staged.extend_from_slice(bytes);
+        let whole_pages = bytes.len() == (end - first) as usize * PAGE;
+        let waits = !whole_pages && self.complete_edges(id, offset, bytes.len());
+        if !waits {
+            self.write_to_engine(id, range);
+        }
+        if let Some(Part::Write(Write { data: Some(data @ Data::Staged), .. })) =
+            self.parts.get_if(id)
+        {
+            *data = Data::Kept(core::mem::take(&mut self.staged));
+        }
+    }
+
+    fn write_to_engine(&mut self, id: u64, range: PageRange) {
+        let direction = Direction::Write;
+        self.step(Event::Host(HostRequest { id: RequestId(id), direction, range }));
+    }
+
+    /// Sees to it that the first and the last page of a write can be completed; whether it must
+    /// wait for that.
+    fn complete_edges(&mut self, id: u64, offset: u64, bytes: usize) -> bool {
+        let end = offset + bytes as u64;
+        let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+        let head =
+            !offset.is_multiple_of(PAGE_BYTES) || first == last && !end.is_multiple_of(PAGE_BYTES);
+        let tail = first != last && !end.is_multiple_of(PAGE_BYTES);
+        let mut waits = 0;
+        let mut reads = Vec::new();
+        for (page, partial) in [(first, head), (last, tail)] {
+            if !partial {
+                continue;
+            }
+            let newest = self.memory.newest(page).map(Buffer::copy_of);
+            let known = self.fills.contains_key(&page);
+            let fill = self.fills.entry(page).or_default();
+            fill.users.push(id);
+            if !known {
+                fill.bytes = newest;
+                reads.extend(fill.bytes.is_none().then_some(page));
+            }
+            waits += u32::from(fill.bytes.is_none());
+        }
+        if let Part::Write(write) = self.parts.get_mut(id) {
+            write.fills = waits;
+        }
+        for page in reads {
+            self.read_pages(For::Fill(page), page, 1, 0, PAGE);
+        }
+        waits > 0 && matches!(self.parts.get(id), Some(Part::Write(w)) if w.fills > 0)
+    }
+
+    /// A page that is to be completed was read.
+    pub(crate) fn filled(&mut self, page: u64, bytes: Buffer, error: Option<Refusal>) {
+        let Some(fill) = self.fills.get_mut(&page) else { return };
+        if let Some(error) = error {
+            let users = self.fills.remove(&page).map(|fill| fill.users).unwrap_or_default();
+            users.into_iter().for_each(|id| self.give_up_write(id, page, error));
+            return;
+        }
+        if fill.bytes.is_some() {
+            // It has been written meanwhile, which is newer.
+            return;
+        }
+        fill.bytes = Some(bytes);
+        self.fill_known(page);
+    }
+
+    fn give_up_write(&mut self, id: u64, page: u64, error: Refusal) {
+        let Part::Write(write) = self.parts.remove(id) else { unreachable!("a fill's user") };
+        for other in [write.range.first.0, write.range.end().0 - 1] {
+            if other != page {
+                self.leave_fill(other, id);
+            }
+        }
+        self.part_done(write.whole, Some(error));
+    }
+
+    fn leave_fill(&mut self, page: u64, id: u64) {
+        if let Some(fill) = self.fills.get_mut(&page) {
+            fill.users.retain(|user| *user != id);
+            if fill.users.is_empty() {
+                self.fills.remove(&page);
+            }
+        }
+    }
+
+    /// Lets the parts go on that waited for this page.
+    fn fill_known(&mut self, page: u64) {
+        let users = self.fills.get(&page).map(|fill| fill.users.clone()).unwrap_or_default();
+        for id in users {
+            if let Some(Part::Write(write)) = self.parts.get_if(id)
+                && write.fills > 0
+            {
+                write.fills -= 1;
+                if write.fills == 0 {
+                    let range = write.range;
+                    self.write_to_engine(id, range);
+                }
+            }
+        }
+    }
+
+    /// The engine has room for a write or a discard: its bytes go into memory and log.
+    pub(crate) fn append(&mut self, id: RequestId) {
+        match self.parts.get_mut(id.0) {
+            Part::Discard { range, .. } => {
+                let range = *range;
+                let version = self.log.clear(pages_of(range), false);
+                for page in range.first.0..range.end().0 {
+                    if self.memory.current(page).is_some_and(|held| held.version < version) {
+                        self.memory.drop_current(page);
+                    }
+                }
+            }
+            Part::Write(write) => {
+                let range = write.range;
+                match write.data.take() {
+                    None => self.append_zeros(range),
+                    Some(Data::Staged) => {
+                        let bytes = core::mem::take(&mut self.staged);
+                        self.append_bytes(id.0, &bytes);
+                        self.staged = bytes;
+                    }
+                    Some(Data::Kept(bytes)) => self.append_bytes(id.0, &bytes),
+                }
+                let version = self.log.last_version();
+                if let Part::Write(write) = self.parts.get_mut(id.0) {
+                    write.version = version;
+                }
+            }
+            Part::Read(_) => unreachable!("a read appends nothing"),
+        }
+        if self.settings.ack == Ack::Flush && !self.log.lost() {
+            self.step(Event::NvsDone(id));
+        } else {
+            self.log.wait(Waiter::Append(id));
+        }
+    }
+
+    fn append_zeros(&mut self, range: PageRange) {
+        let version = self.log.clear(pages_of(range), true);
+        for page in range.first.0..range.end().0 {
+            self.memory.put_zeros(page, version);
+            self.overtake_fill(page, &[0; PAGE]);
+        }
+    }
+
+    fn append_bytes(&mut self, id: u64, bytes: &[u8]) {
+        let Some(Part::Write(write)) = self.parts.get(id) else { unreachable!("a write") };
+        let (range, skip) = (write.range, write.skip);
+        let mut at = 0;
+        for page in range.first.0..range.end().0 {
+            let from = if page == range.first.0 { skip } else { 0 };
+            let length = (PAGE - from).min(bytes.len() - at);
+            let part = &bytes[at..at + length];
+            at += length;
+            if length == PAGE {
+                self.append_page(page, part);
+            } else {
+                let mut merged = [0; PAGE];
+                merged.copy_from_slice(self.base_of(page));
+                merged[from..from + length].copy_from_slice(part);
+                self.append_page(page, &merged);
+                self.leave_fill(page, id);
+            }
+        }
+    }
+
+    /// What a page holds that is about to be written in part.
+    fn base_of(&self, page: u64) -> &[u8] {
+        let fill = || self.fills.get(&page).and_then(|fill| fill.bytes.as_deref());
+        self.memory.newest(page).or_else(fill).expect("the page was completed")
+    }
+
+    fn append_page(&mut self, page: u64, bytes: &[u8]) {
+        let version = self.log.data(page, bytes);
+        self.memory.put(page, version, bytes);
+        self.overtake_fill(page, bytes);
+    }
+
+    /// A page was written whole: that is what later partial writes go into, whatever the disks
+    /// still hold.
+    fn overtake_fill(&mut self, page: u64, bytes: &[u8]) {
+        if self.fills.is_empty() {
+            return;
+        }
+        let Some(fill) = self.fills.get_mut(&page) else { return };
+        let waited = fill.bytes.is_none();
+        fill.bytes = Some(Buffer::copy_of(bytes));
+        if waited {
+            self.fill_known(page);
+        }
+    }
+
+    /// The engine has answered a write.
+    pub(crate) fn write_answered(&mut self, write: Write, error: Option<Refusal>) {
+        let Write { whole, range, version, .. } = write;
+        if self.log.lost() && error.is_none() {
+            self.through.push(Through { whole, range: Some(range), version });
+            self.step(Event::Flush);
+            self.look_through();
+        } else {
+            self.part_done(whole, error);
+        }
+    }
+
+    /// Has a request answered when all that was written before is durable.
+    pub(crate) fn answer_when_durable(&mut self, whole: u64) {
+        if self.log.lost() {
+            let version = self.log.last_version();
+            self.through.push(Through { whole, range: None, version });
+            self.step(Event::Flush);
+            self.look_through();
+        } else {
+            self.log.wait(Waiter::Answer(whole));
+        }
+    }
+
+    /// Answers the writes that are on the disks now.
+    pub(crate) fn look_through(&mut self) {
+        if self.faults.changing() {
+            return;
+        }
+        let mut done = Vec::new();
+        let memory = &self.memory;
+        self.through.retain(|write| {
+            let waits = match write.range {
+                None => memory.holds_up_to(write.version),
+                Some(range) => (range.first.0..range.end().0).any(|page| {
+                    let copies = [memory.current(page), memory.flying(page)];
+                    copies.into_iter().flatten().any(|held| held.version <= write.version)
+                }),
+            };
+            if !waits {
+                done.push(write.whole);
+            }
+            waits
+        });
+        done.into_iter().for_each(|whole| self.part_done(whole, None));
+    }
+
+    /// Zeros over any bytes.
+    pub(crate) fn zero(&mut self, whole: u64, offset: u64, bytes: u64) {
+        let end = offset + bytes;
+        let (first, last) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
+        if first >= last {
+            // No whole page, but perhaps parts of two.
+            return self.write(whole, offset, &vec![0; bytes as usize]);
+        }
+        let head = (first * PAGE_BYTES - offset) as usize;
+        let tail = (end - last * PAGE_BYTES) as usize;
+        if head > 0 {
+            self.write(whole, offset, &vec![0; head]);
+        }
+        if tail > 0 {
+            self.write(whole, last * PAGE_BYTES, &vec![0; tail]);
+        }
+        let nvs = self.controller.directory().capacity().0;
+        let chunk = CLEAR_PAGES.min(nvs / 4).max(1);
+        let ranges = (first..last)
+            .step_by(chunk as usize)
+            .map(|page| PageRange::new(Page(page), chunk.min(last - page) as u32));
+        self.one_by_one(whole, Rest { ranges: ranges.collect(), zeros: true });
+    }
+
+    /// The whole pages of a range are needed no longer: what is held of them is dropped.
+    pub(crate) fn trim(&mut self, whole: u64, offset: u64, bytes: u64) {
+        let pages = offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES;
+        let mut ranges: VecDeque<PageRange> = VecDeque::new();
+        for page in self.memory.current_in(&pages) {
+            match ranges.back_mut() {
+                Some(range) if page - range.first.0 < CLEAR_PAGES => {
+                    range.pages = (page - range.first.0) as u32 + 1;
+                }
+                _ => ranges.push_back(PageRange::new(Page(page), 1)),
+            }
+        }
+        self.one_by_one(whole, Rest { ranges, zeros: false });
+    }
+
+    fn one_by_one(&mut self, whole: u64, rest: Rest) {
+        self.wholes.get_mut(whole).rest = Some(rest);
+        self.next_of_rest(whole);
+    }
+
+    /// Begins the next part of those that come one after another; whether there was one.
+    pub(crate) fn next_of_rest(&mut self, index: u64) -> bool {
+        let whole = self.wholes.get_mut(index);
+        let Some(rest) = &mut whole.rest else { return false };
+        let (zeros, range) = (rest.zeros, rest.ranges.pop_front());
+        let Some(range) = range else {
+            whole.rest = None;
+            return false;
+        };
+        whole.parts += 1;
+        if zeros {
+            let write = Write { whole: index, range, skip: 0, data: None, fills: 0, version: 0 };
+            let id = self.parts.insert(Part::Write(write));
+            self.write_to_engine(id, range);
+        } else {
+            let id = self.parts.insert(Part::Discard { whole: index, range });
+            self.step(Event::Discard(RequestId(id), range));
+        }
+        true
+    }
+}
+
+fn pages_of(range: PageRange) -> Pages {
+    Pages::new(range.first, range.pages)
+}
