@@ -23,6 +23,7 @@ pub fn command() -> Command {
             track_trace(),
             crate::readcache_args::command(),
             reproduce(),
+            crate::server_args::emulate(),
             completions(),
         ])
 }
