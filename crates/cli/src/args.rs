@@ -24,6 +24,7 @@ pub fn command() -> Command {
             crate::readcache_args::command(),
             reproduce(),
             crate::server_args::emulate(),
+            crate::server_args::bench(),
             completions(),
         ])
 }

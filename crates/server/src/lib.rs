@@ -5,6 +5,8 @@
 
 mod backend;
 pub mod backends;
+pub mod bench;
+pub mod client;
 mod conn;
 mod listen;
 mod port;
