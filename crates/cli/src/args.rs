@@ -23,6 +23,8 @@ pub fn command() -> Command {
             track_trace(),
             crate::readcache_args::command(),
             reproduce(),
+            crate::server_args::emulate(),
+            crate::server_args::bench(),
             completions(),
         ])
 }

@@ -29,6 +29,8 @@ fn every_command_has_help_with_an_example() {
         &["policy-trace"],
         &["readcache-trace"],
         &["reproduce"],
+        &["emulate"],
+        &["bench"],
         &["completions"],
     ] {
         let help = succeeds(&[words, &["--help"]].concat());

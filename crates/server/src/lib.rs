@@ -1,1 +1,34 @@
-//! Driver 2: io_uring, NBD sockets, member disks and NVS devices.
+//! The driver of the served array: one data thread with an io_uring, its NBD clients and devices.
+//!
+//! [`Server`] listens and runs the loop; a [`Backend`] serves the requests through its [`Port`].
+//! docs/server.md says what the front end does and what bounds a client.
+
+mod backend;
+pub mod backends;
+pub mod bench;
+pub mod client;
+mod conn;
+mod listen;
+mod port;
+mod ring;
+mod serve;
+mod tls;
+
+pub use backend::{Answer, Backend, Handle, Io, Outcome, Payload, Token};
+pub use listen::{Listen, ListenError};
+pub use port::Port;
+pub use serve::{Remote, Server, Settings};
+pub use tls::{TlsError, tls_config};
+
+/// Stops a server on SIGINT and SIGTERM.
+///
+/// # Errors
+/// If the system refuses to have signals handled.
+pub fn stop_on_signals(remote: Remote) -> std::io::Result<()> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+    std::thread::Builder::new()
+        .name("signals".to_string())
+        .spawn(move || while signals.forever().next().is_some() && remote.stop() {})?;
+    Ok(())
+}

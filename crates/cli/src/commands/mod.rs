@@ -1,7 +1,9 @@
 //! One file a command; each returns the text for standard output.
 
+mod bench;
 mod compare;
 mod disks;
+mod emulate;
 mod policies;
 mod policy_trace;
 mod readcache_trace;
@@ -27,6 +29,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("policy-trace", matches)) => policy_trace::run(matches),
         Some(("readcache-trace", matches)) => readcache_trace::run(matches),
         Some(("reproduce", matches)) => reproduce::run(matches),
+        Some(("emulate", matches)) => emulate::run(matches),
+        Some(("bench", matches)) => bench::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
             let mut script = Vec::new();

@@ -1,0 +1,198 @@
+//! A modelled disk in real time: which requests are done at which moment.
+
+use destage_disk::{Disk, DiskOp, DiskSpec};
+use destage_engine::units::Instant;
+use std::collections::{BTreeSet, VecDeque};
+
+/// What a modelled disk is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Move bytes.
+    Move {
+        /// First byte.
+        offset: u64,
+        /// Bytes, at least one; sectors touched in part are moved whole.
+        length: u64,
+        /// To the disk.
+        write: bool,
+        /// A write is done only when it is on the medium.
+        durable: bool,
+    },
+    /// Done when all that was asked to be written before is on the medium.
+    Flush,
+}
+
+/// A [`Disk`] with its clock tied to real time, `speed` virtual seconds to a second.
+///
+/// The disk's moments are exact in virtual time: a command begins when the one before is done, not
+/// when somebody came to look.
+#[derive(Debug)]
+pub struct Emulator {
+    disk: Disk,
+    speed: f64,
+    /// The virtual time up to which all is settled.
+    settled: Instant,
+    /// When the command in service is done.
+    busy_until: Option<Instant>,
+    /// No command begins before: the write-back cache is being emptied.
+    held_until: Instant,
+    /// Writes that are not done, by key.
+    writes: BTreeSet<u64>,
+    /// Writes to be made durable once they are done.
+    durable: BTreeSet<u64>,
+    /// Flushes that wait.
+    flushes: VecDeque<u64>,
+    /// Over at these virtual moments, in order.
+    leaving: VecDeque<(Instant, u64)>,
+    next_key: u64,
+}
+
+impl Emulator {
+    /// An idle disk.
+    #[must_use]
+    pub fn new(spec: &DiskSpec, speed: f64) -> Emulator {
+        Emulator {
+            disk: Disk::new(spec),
+            speed,
+            settled: Instant::ZERO,
+            busy_until: None,
+            held_until: Instant::ZERO,
+            writes: BTreeSet::new(),
+            durable: BTreeSet::new(),
+            flushes: VecDeque::new(),
+            leaving: VecDeque::new(),
+            next_key: 0,
+        }
+    }
+
+    /// Bytes that the disk holds.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.disk.sectors() * u64::from(self.disk.sector_bytes())
+    }
+
+    fn virtual_time(&self, real: Instant) -> Instant {
+        Instant((real.0 as f64 * self.speed) as u64)
+    }
+
+    /// The real moment of a virtual one.
+    #[must_use]
+    pub fn real_time(&self, virtual_time: Instant) -> Instant {
+        Instant((virtual_time.0 as f64 / self.speed).ceil() as u64)
+    }
+
+    /// A request comes now; gives its key. Keys ascend.
+    ///
+    /// # Panics
+    /// If it is empty or passes the end of the disk.
+    pub fn ask(&mut self, now: Instant, ask: Ask) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        let now = self.virtual_time(now);
+        self.settle(now);
+        match ask {
+            Ask::Move { offset, length, write, durable } => {
+                let sector = u64::from(self.disk.sector_bytes());
+                let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
+                let op = DiskOp { lbn: first, sectors: (end - first) as u32, write, tag: key };
+                self.disk.submit(now, op);
+                if write {
+                    self.writes.insert(key);
+                    if durable {
+                        self.durable.insert(key);
+                    }
+                }
+            }
+            Ask::Flush => {
+                self.flushes.push_back(key);
+                self.release_flushes(now);
+            }
+        }
+        self.start(now);
+        key
+    }
+
+    /// When [`Emulator::done`] has something to say, unless something is asked before.
+    #[must_use]
+    pub fn due(&self) -> Option<Instant> {
+        let leaving = self.leaving.front().map(|(at, _)| *at);
+        let held = (self.disk.queued() > 0 && !self.disk.busy()).then_some(self.held_until);
+        [leaving, self.busy_until, held].into_iter().flatten().min().map(|at| self.real_time(at))
+    }
+
+    /// A request that is done by now, and its virtual moment.
+    pub fn done(&mut self, now: Instant) -> Option<(u64, Instant)> {
+        let now = self.virtual_time(now);
+        self.settle(now);
+        match self.leaving.front() {
+            Some((at, key)) if *at <= now => {
+                let found = (*key, *at);
+                self.leaving.pop_front();
+                Some(found)
+            }
+            _ => None,
+        }
+    }
+
+    /// Carries the disk on to a moment.
+    fn settle(&mut self, now: Instant) {
+        loop {
+            match self.busy_until {
+                Some(at) if at <= now => {
+                    self.busy_until = None;
+                    self.finish(at);
+                    self.start(at);
+                }
+                None if self.disk.queued() > 0 && self.held_until <= now => {
+                    self.start(self.held_until.max(self.settled));
+                }
+                _ => break,
+            }
+        }
+        self.settled = self.settled.max(now);
+    }
+
+    fn start(&mut self, now: Instant) {
+        if self.busy_until.is_none() && self.held_until <= now {
+            self.busy_until = self.disk.start(now);
+            self.settled = self.settled.max(now);
+        }
+    }
+
+    fn finish(&mut self, at: Instant) {
+        let key = self.disk.finish(at).op.tag;
+        self.writes.remove(&key);
+        if self.durable.remove(&key) {
+            let on_medium = self.empty_cache(at);
+            self.leave(on_medium, key);
+        } else {
+            self.leave(at, key);
+        }
+        self.release_flushes(at);
+    }
+
+    /// Writes what the drive's cache holds; nothing else begins before that is done.
+    fn empty_cache(&mut self, at: Instant) -> Instant {
+        let begin = at.max(self.held_until);
+        self.held_until = self.disk.flush(begin).max(begin);
+        self.held_until
+    }
+
+    /// Flushes before which no write is under way are done when the cache is empty.
+    fn release_flushes(&mut self, at: Instant) {
+        while let Some(key) = self.flushes.front().copied() {
+            let earlier = self.writes.first().is_some_and(|write| *write < key);
+            if earlier || self.disk.busy() {
+                break;
+            }
+            self.flushes.pop_front();
+            let on_medium = self.empty_cache(at);
+            self.leave(on_medium, key);
+        }
+    }
+
+    fn leave(&mut self, at: Instant, key: u64) {
+        let position = self.leaving.partition_point(|(other, _)| *other <= at);
+        self.leaving.insert(position, (at, key));
+    }
+}

@@ -1,0 +1,288 @@
+//! An NBD client on a blocking socket that keeps many requests under way: for `destage bench` and
+//! for tests.
+
+use destage_nbd::client::{self, Address, Handshake, Options, Reply, ReplyDecoder, Step, Uri};
+use destage_nbd::request::{Command, Request};
+use destage_nbd::{Mode, Session, wire};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Why a client cannot go on.
+#[derive(Debug)]
+pub enum ClientError {
+    /// The address cannot be reached, or the connection broke.
+    Io(io::Error),
+    /// The server closed the connection.
+    Closed,
+    /// The handshake failed.
+    Handshake(client::Failure),
+    /// The server broke the protocol.
+    Violation(client::Violation),
+    /// The session does not allow a request.
+    Refused(&'static str),
+    /// The server answered a request with this error.
+    Answer(u32),
+    /// The URI asks for TLS.
+    Tls,
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Io(error) => error.fmt(f),
+            ClientError::Closed => f.write_str("the server closed the connection"),
+            ClientError::Handshake(client::Failure::Refused { text, .. }) if !text.is_empty() => {
+                write!(f, "the server refuses: {text}")
+            }
+            ClientError::Handshake(failure) => write!(f, "the handshake failed: {failure:?}"),
+            ClientError::Violation(violation) => {
+                write!(f, "the server broke the protocol: {violation:?}")
+            }
+            ClientError::Refused(text) => f.write_str(text),
+            ClientError::Answer(errno) => write!(f, "the server answers with error {errno}"),
+            ClientError::Tls => f.write_str("this client has no TLS; use nbd:// or nbd+unix://"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<io::Error> for ClientError {
+    fn from(error: io::Error) -> ClientError {
+        ClientError::Io(error)
+    }
+}
+
+impl From<rustix::io::Errno> for ClientError {
+    fn from(error: rustix::io::Errno) -> ClientError {
+        ClientError::Io(error.into())
+    }
+}
+
+/// What a server said, handed on as it comes.
+#[derive(Debug)]
+pub enum Heard<'a> {
+    /// Bytes of a read, with their offset in the export; the request's cookie.
+    Data(u64, u64, &'a [u8]),
+    /// Zeros of a read: offset and number.
+    Hole(u64, u64, u32),
+    /// A reply is complete; its error, if it failed.
+    Done(u64, Option<u32>),
+}
+
+/// A connection in the transmission phase.
+pub struct Client {
+    socket: OwnedFd,
+    session: Session,
+    encoder: client::request::Encoder,
+    decoder: ReplyDecoder,
+    out: Vec<u8>,
+    out_at: usize,
+    input: Vec<u8>,
+}
+
+const INPUT: usize = 256 << 10;
+
+trait Stream: Read + Write {}
+impl<T: Read + Write> Stream for T {}
+
+impl Client {
+    /// Connects and opens the export, with messages of at most this form.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn connect(uri: &Uri, mode: Mode) -> Result<Client, ClientError> {
+        if uri.tls {
+            return Err(ClientError::Tls);
+        }
+        let mut options = Options::new(&uri.export);
+        options.mode = mode;
+        match &uri.address {
+            Address::Unix(path) => {
+                let mut stream = UnixStream::connect(path)?;
+                let (session, rest) = shake(&mut stream, options)?;
+                Client::new(stream.into(), session, &rest)
+            }
+            Address::Tcp(host, port) => {
+                let mut stream = TcpStream::connect((host.as_str(), *port))?;
+                stream.set_nodelay(true)?;
+                let (session, rest) = shake(&mut stream, options)?;
+                Client::new(stream.into(), session, &rest)
+            }
+        }
+    }
+
+    fn new(socket: OwnedFd, session: Session, rest: &[u8]) -> Result<Client, ClientError> {
+        if !rest.is_empty() {
+            return Err(ClientError::Violation(client::Violation::Cookie));
+        }
+        Ok(Client {
+            socket,
+            encoder: client::request::Encoder::new(&session),
+            decoder: ReplyDecoder::new(&session),
+            session,
+            out: Vec::new(),
+            out_at: 0,
+            input: vec![0; INPUT],
+        })
+    }
+
+    /// What was negotiated.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Requests without a complete reply.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.decoder.in_flight()
+    }
+
+    /// Puts a request among those to be sent; after a WRITE, its payload.
+    ///
+    /// # Errors
+    /// If the session does not allow it. Nothing is put then.
+    pub fn put(&mut self, request: &Request, payload: &[u8]) -> Result<(), ClientError> {
+        let refused = |refusal: destage_nbd::request::Refusal| ClientError::Refused(refusal.text());
+        self.encoder.encode(request, &mut self.out).map_err(refused)?;
+        assert!(self.decoder.expect(request), "cookies are the caller's, one for each request");
+        self.out.extend_from_slice(payload);
+        Ok(())
+    }
+
+    /// Sends what there is to send, and waits for something to hear, at most this long.
+    ///
+    /// # Errors
+    /// If the connection is over or the server talks nonsense.
+    pub fn pump(
+        &mut self,
+        most: Option<Duration>,
+        hear: impl FnMut(Heard<'_>),
+    ) -> Result<(), ClientError> {
+        self.send()?;
+        let unsent = self.out_at < self.out.len();
+        let mut flags = RecvFlags::empty();
+        if unsent || most.is_some() {
+            flags = RecvFlags::DONTWAIT;
+            let wanted = if unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let time = most.map(|most| Timespec {
+                tv_sec: most.as_secs() as i64,
+                tv_nsec: i64::from(most.subsec_nanos()),
+            });
+            match poll(&mut [PollFd::new(&self.socket, wanted)], time.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match recv(&self.socket, &mut self.input[..], flags) {
+            Ok((_, 0)) => Err(ClientError::Closed),
+            Ok((_, count)) => self.decode(count, hear),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn send(&mut self) -> Result<(), ClientError> {
+        while self.out_at < self.out.len() {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            match send(&self.socket, &self.out[self.out_at..], flags) {
+                Ok(count) => self.out_at += count,
+                Err(rustix::io::Errno::AGAIN) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.out.clear();
+        self.out_at = 0;
+        Ok(())
+    }
+
+    fn decode(&mut self, count: usize, mut hear: impl FnMut(Heard<'_>)) -> Result<(), ClientError> {
+        let mut at = 0;
+        loop {
+            let (taken, reply) = self.decoder.next(&self.input[at..count]);
+            match reply {
+                Reply::NeedMore => return Ok(()),
+                Reply::Data { cookie, offset, range } => {
+                    hear(Heard::Data(cookie, offset, &self.input[at..][range]));
+                }
+                Reply::Hole { cookie, offset, length } => hear(Heard::Hole(cookie, offset, length)),
+                Reply::Done { cookie, errno } => hear(Heard::Done(cookie, errno)),
+                Reply::HangUp(violation) => return Err(ClientError::Violation(violation)),
+                Reply::Extents { .. } | Reply::Error { .. } => {}
+            }
+            at += taken;
+        }
+    }
+
+    /// One request, and its reply: the bytes of a read, else none.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn call(&mut self, command: Command, payload: &[u8]) -> Result<Vec<u8>, ClientError> {
+        const COOKIE: u64 = u64::MAX;
+        let mut bytes = match command {
+            Command::Read { length, .. } => vec![0; length as usize],
+            _ => Vec::new(),
+        };
+        self.put(&Request { cookie: COOKIE, command }, payload)?;
+        let mut end = None;
+        while end.is_none() {
+            self.pump(None, |heard| match heard {
+                Heard::Data(COOKIE, offset, part) => {
+                    let at = (offset - command.offset()) as usize;
+                    bytes[at..at + part.len()].copy_from_slice(part);
+                }
+                Heard::Done(COOKIE, errno) => end = Some(errno),
+                _ => {}
+            })?;
+        }
+        match end.flatten() {
+            Some(errno) => Err(ClientError::Answer(errno)),
+            None => Ok(bytes),
+        }
+    }
+
+    /// Says goodbye.
+    ///
+    /// # Errors
+    /// If the connection is over already.
+    pub fn disconnect(mut self) -> Result<(), ClientError> {
+        self.encoder.disconnect(&mut self.out);
+        self.send()
+    }
+
+    /// Offers the server this command?
+    #[must_use]
+    pub fn offers_flush(&self) -> bool {
+        self.session.has(wire::NBD_FLAG_SEND_FLUSH)
+    }
+}
+
+/// The handshake; gives what was negotiated and what came behind it.
+fn shake(stream: &mut dyn Stream, options: Options) -> Result<(Session, Vec<u8>), ClientError> {
+    let (mut handshake, mut out) = (Handshake::new(options), Vec::new());
+    let mut input = vec![0; 64 << 10];
+    loop {
+        let count = stream.read(&mut input)?;
+        if count == 0 {
+            return Err(ClientError::Closed);
+        }
+        let (taken, step) = handshake.feed(&input[..count], &mut out);
+        stream.write_all(&out)?;
+        out.clear();
+        match step {
+            Step::NeedMore => {}
+            Step::Transmission(session) => return Ok((session, input[taken..count].to_vec())),
+            Step::StartTls => return Err(ClientError::Tls),
+            Step::Failed(failure) => return Err(ClientError::Handshake(failure)),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What a backend is given: the clock, replies, device operations. Holds what goes out.
+
+use crate::backend::{Answer, Handle, Io, Kind, Outcome, Token};
+use crate::ring::{Completion, Piece, Ring, Work};
+use destage_engine::units::Instant;
+use destage_nbd::Mode;
+use destage_nbd::reply::{Encoder, Tag};
+use destage_volume::{Buffer, IoError};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What an operation of the ring belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Owner {
+    Listener(usize),
+    Receive(u32),
+    Send(u32),
+    Device(u64),
+    Wake,
+}
+
+/// Reads at least this long are sent from where they are; shorter ones are copied, so that many
+/// replies are one run of bytes.
+const SHARED_MIN: usize = 16 << 10;
+/// What a request counts for beside its bytes.
+pub(crate) const REQUEST_CHARGE: u32 = 256;
+
+/// What goes out on a connection.
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// Tokens of other generations belong to connections that are gone.
+    pub(crate) generation: u32,
+    encoder: Encoder,
+    contexts: Vec<u32>,
+    /// Not sent yet; under TLS, not encrypted yet.
+    plain: Vec<Piece>,
+    plain_bytes: usize,
+    /// To go out before the rest, as it is.
+    pub(crate) wire: Vec<Piece>,
+    /// A send is under way.
+    pub(crate) sending: bool,
+    /// Bytes of that send.
+    pub(crate) sending_bytes: usize,
+    /// Requests without an answer, and what they count for.
+    pub(crate) requests: u32,
+    requests_bytes: usize,
+    dirty: bool,
+}
+
+impl Output {
+    fn new() -> Output {
+        Output {
+            generation: 0,
+            encoder: Encoder::new(Mode::Simple),
+            contexts: Vec::new(),
+            plain: Vec::new(),
+            plain_bytes: 0,
+            wire: Vec::new(),
+            sending: false,
+            sending_bytes: 0,
+            requests: 0,
+            requests_bytes: 0,
+            dirty: false,
+        }
+    }
+
+    /// Where bytes are appended.
+    fn tail(&mut self) -> &mut Vec<u8> {
+        if !matches!(self.plain.last(), Some(Piece::Bytes(_))) {
+            self.plain.push(Piece::Bytes(Vec::with_capacity(512)));
+        }
+        match self.plain.last_mut() {
+            Some(Piece::Bytes(bytes)) => bytes,
+            _ => unreachable!("was pushed"),
+        }
+    }
+
+    /// Appends by a function.
+    fn append(&mut self, write: impl FnOnce(&Encoder, &mut Vec<u8>)) {
+        let encoder = self.encoder;
+        let tail = self.tail();
+        let before = tail.len();
+        write(&encoder, tail);
+        let added = tail.len() - before;
+        self.plain_bytes += added;
+    }
+
+    /// Bytes that this connection holds on to: requests under way and what is not sent.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.requests_bytes + self.plain_bytes + self.sending_bytes
+    }
+
+    /// Nothing under way and nothing to send.
+    pub(crate) fn idle(&self) -> bool {
+        self.requests == 0 && !self.sending && self.plain.is_empty() && self.wire.is_empty()
+    }
+
+    /// Takes what is to be sent.
+    pub(crate) fn take_plain(&mut self) -> Vec<Piece> {
+        self.plain_bytes = 0;
+        std::mem::take(&mut self.plain)
+    }
+
+    /// What was appended goes out as it is, whatever is encrypted later.
+    pub(crate) fn seal(&mut self) {
+        let plain = self.take_plain();
+        self.wire.extend(plain);
+    }
+
+    pub(crate) fn begin(&mut self, mode: Mode, contexts: Vec<u32>) {
+        self.encoder = Encoder::new(mode);
+        self.contexts = contexts;
+    }
+
+    /// The connection is gone; a send under way is not forgotten.
+    pub(crate) fn abandon(&mut self) {
+        let (generation, sending) = (self.generation.wrapping_add(1), self.sending);
+        *self = Output { generation, sending, dirty: self.dirty, ..Output::new() };
+    }
+}
+
+/// The backend's way to the world.
+pub struct Port {
+    started: std::time::Instant,
+    pub(crate) ring: Ring<Owner>,
+    pub(crate) outputs: Vec<Output>,
+    dirty: Vec<u32>,
+    devices: Vec<Option<Arc<OwnedFd>>>,
+    /// The first thing the ring refused: the end of the server.
+    pub(crate) broken: Option<io::Error>,
+}
+
+impl Port {
+    pub(crate) fn new() -> io::Result<Port> {
+        Ok(Port {
+            started: std::time::Instant::now(),
+            ring: Ring::new()?,
+            outputs: Vec::new(),
+            dirty: Vec::new(),
+            devices: Vec::new(),
+            broken: None,
+        })
+    }
+
+    /// Time since the server began; never goes back.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// Takes a device over: its descriptor stays open until [`Port::close`].
+    pub fn open(&mut self, device: OwnedFd) -> Handle {
+        self.devices.push(Some(Arc::new(device)));
+        Handle(self.devices.len() - 1)
+    }
+
+    /// Gives a device up; what is under way on it ends first.
+    pub fn close(&mut self, device: Handle) {
+        self.devices[device.0] = None;
+    }
+
+    /// Begins an operation on a device; [`crate::Backend::done`] hears of its end under this key.
+    ///
+    /// # Panics
+    /// If the device was given up.
+    pub fn submit(&mut self, key: u64, io: Io) {
+        let device = |handle: Handle| {
+            self.devices[handle.0].clone().expect("a device that was not given up")
+        };
+        let work = match io {
+            Io::Read { device: handle, offset, buffer } => {
+                Work::Read { device: device(handle), offset, buffer, from: 0 }
+            }
+            Io::Write { device: handle, offset, buffer, durable } => {
+                Work::Write { device: device(handle), offset, buffer, from: 0, durable }
+            }
+            Io::Flush { device: handle } => Work::Sync { device: device(handle) },
+        };
+        self.push(Owner::Device(key), work);
+    }
+
+    pub(crate) fn push(&mut self, owner: Owner, work: Work) {
+        if let Err(error) = self.ring.submit(owner, work) {
+            self.broken.get_or_insert(error);
+        }
+    }
+
+    /// Looks at a device operation that the kernel has done; what is short goes on.
+    pub(crate) fn device_done(&mut self, completion: Completion<Owner>) -> Option<(u64, Outcome)> {
+        let Completion { tag: owner, result, mut work, .. } = completion;
+        let Owner::Device(key) = owner else { return None };
+        let end = |result, errno, buffer| Some((key, Outcome { result, errno, buffer }));
+        let count = match result {
+            Ok(count) => count,
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(0);
+                if matches!(errno, libc::EINTR | libc::EAGAIN) {
+                    self.push(owner, work);
+                    return None;
+                }
+                let buffer = if let Work::Read { buffer, .. } = work { Some(buffer) } else { None };
+                return end(Err(io_error(errno)), errno, buffer);
+            }
+        };
+        let left = match &mut work {
+            Work::Read { buffer, from, .. } => {
+                *from += count;
+                buffer.len() - *from
+            }
+            Work::Write { buffer, from, .. } => {
+                *from += count;
+                buffer.len() - *from
+            }
+            _ => 0,
+        };
+        if left > 0 && count > 0 {
+            self.push(owner, work);
+            return None;
+        }
+        let buffer = if let Work::Read { buffer, .. } = work { Some(buffer) } else { None };
+        // A device that ends before its end has lost part of itself.
+        end(if left > 0 { Err(IoError::Gone) } else { Ok(()) }, 0, buffer)
+    }
+
+    /// Answers a request. Sent at the end of the turn.
+    ///
+    /// # Panics
+    /// If the answer is of another kind than the request, or of another length.
+    pub fn reply(&mut self, token: Token, answer: Answer<'_>) {
+        let output = &mut self.outputs[token.slot as usize];
+        if output.generation != token.generation {
+            return;
+        }
+        output.requests -= 1;
+        output.requests_bytes -= token.charge as usize;
+        let tag = Tag { cookie: token.cookie, offset: token.offset };
+        let length = token.length as usize;
+        let fits = |kind: Kind, bytes: usize| {
+            assert!(token.kind == kind && bytes == length, "an answer to another request");
+        };
+        match answer {
+            Answer::Done => {
+                fits(Kind::Plain, length);
+                output.append(|encoder, out| encoder.success(out, tag));
+            }
+            Answer::Bytes(bytes) => {
+                fits(Kind::Read, bytes.len());
+                output.append(|encoder, out| {
+                    encoder.read(out, tag, token.length);
+                    out.extend_from_slice(bytes);
+                });
+            }
+            Answer::Parts(parts) => {
+                fits(Kind::Read, parts.iter().map(|part| part.len()).sum());
+                output.append(|encoder, out| {
+                    encoder.read(out, tag, token.length);
+                    parts.iter().for_each(|part| out.extend_from_slice(part));
+                });
+            }
+            Answer::Data(buffer, range) => {
+                fits(Kind::Read, range.len());
+                output.append(|encoder, out| {
+                    encoder.read(out, tag, token.length);
+                    if range.len() < SHARED_MIN {
+                        out.extend_from_slice(&buffer[range.clone()]);
+                    }
+                });
+                if range.len() >= SHARED_MIN {
+                    output.plain_bytes += range.len();
+                    output.plain.push(Piece::Shared(buffer, range));
+                }
+            }
+            Answer::Error { errno, text } => {
+                output.append(|encoder, out| encoder.error(out, tag, errno, text));
+            }
+            Answer::Status(contexts) => {
+                fits(Kind::Status, length);
+                let ids = std::mem::take(&mut output.contexts);
+                output.append(|encoder, out| {
+                    for (number, (position, extents)) in contexts.iter().enumerate() {
+                        let last = number + 1 == contexts.len();
+                        encoder.block_status(out, tag, last, ids[*position], extents);
+                    }
+                });
+                output.contexts = ids;
+            }
+        }
+        self.touch(token.slot);
+    }
+
+    /// Appends bytes that are no reply of a backend's.
+    pub(crate) fn append(&mut self, slot: u32, write: impl FnOnce(&Encoder, &mut Vec<u8>)) {
+        self.outputs[slot as usize].append(write);
+        self.touch(slot);
+    }
+
+    /// Notes a request; gives the token that names it.
+    pub(crate) fn admit(&mut self, slot: u32, mut token: Token) -> Token {
+        let output = &mut self.outputs[slot as usize];
+        output.requests += 1;
+        output.requests_bytes += token.charge as usize;
+        (token.slot, token.generation) = (slot, output.generation);
+        token
+    }
+
+    /// The connection is to be looked at when the turn ends.
+    pub(crate) fn touch(&mut self, slot: u32) {
+        let output = &mut self.outputs[slot as usize];
+        if !output.dirty {
+            output.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Connections to be looked at.
+    pub(crate) fn take_dirty(&mut self, into: &mut Vec<u32>) {
+        into.append(&mut self.dirty);
+        for slot in into.iter() {
+            self.outputs[*slot as usize].dirty = false;
+        }
+    }
+
+    pub(crate) fn add_output(&mut self) {
+        self.outputs.push(Output::new());
+    }
+}
+
+/// What an error number says of a device.
+fn io_error(errno: i32) -> IoError {
+    match errno {
+        libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO => IoError::Medium,
+        _ => IoError::Gone,
+    }
+}
+
+/// A buffer for what is received.
+pub(crate) fn receive_buffer() -> Buffer {
+    Buffer::zeroed(256 << 10)
+}

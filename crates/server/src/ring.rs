@@ -1,0 +1,265 @@
+//! The io_uring of the data thread: operations that own what the kernel reads or writes.
+//!
+//! All of the crate's `unsafe` is here. What makes it sound: a [`Work`] moves into the ring's table
+//! when it is submitted and out of it only with its completion, so descriptors and memory outlive
+//! the kernel's use of them; and a ring that is dropped waits for the kernel, or leaks the table.
+#![allow(unsafe_code)]
+
+use destage_volume::Buffer;
+use io_uring::{IoUring, opcode, squeue, types};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes to send.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Bytes(Vec<u8>),
+    Shared(Arc<Buffer>, std::ops::Range<usize>),
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Bytes(bytes) => bytes,
+            Piece::Shared(buffer, range) => &buffer[range.clone()],
+        }
+    }
+}
+
+/// What the kernel is to do. `from`: what of the buffer is done already.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Accept { socket: Arc<OwnedFd> },
+    Receive { socket: Arc<OwnedFd>, buffer: Buffer, from: usize },
+    Send { socket: Arc<OwnedFd>, pieces: Vec<Piece>, from: usize },
+    Read { device: Arc<OwnedFd>, offset: u64, buffer: Buffer, from: usize },
+    Write { device: Arc<OwnedFd>, offset: u64, buffer: Arc<Buffer>, from: usize, durable: bool },
+    Sync { device: Arc<OwnedFd> },
+    Readable { event: Arc<OwnedFd> },
+}
+
+/// A [`Work`] that is over.
+#[derive(Debug)]
+pub(crate) struct Completion<T> {
+    pub(crate) tag: T,
+    pub(crate) result: io::Result<usize>,
+    pub(crate) work: Work,
+    /// The connection of an accept.
+    pub(crate) accepted: Option<OwnedFd>,
+}
+
+/// A message header and what it points to.
+struct Message {
+    header: libc::msghdr,
+    _vectors: Vec<libc::iovec>,
+}
+
+struct InFlight<T> {
+    tag: T,
+    work: Work,
+    /// Read by the kernel while the work is under way.
+    _message: Option<Box<Message>>,
+}
+
+/// The ring.
+pub(crate) struct Ring<T> {
+    io: IoUring,
+    table: Vec<Option<InFlight<T>>>,
+    free: Vec<usize>,
+}
+
+const ENTRIES: u32 = 512;
+/// Pieces that go into one send.
+const VECTORS_MAX: usize = 256;
+/// Longest part of a buffer that one operation moves: lengths are 32 bits there.
+const PART_MAX: usize = 1 << 30;
+
+impl<T> Ring<T> {
+    /// A ring for the thread that calls: no other may use it.
+    pub(crate) fn new() -> io::Result<Ring<T>> {
+        let mut deferred = IoUring::builder();
+        deferred.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
+        let mut cooperative = IoUring::builder();
+        cooperative.setup_coop_taskrun();
+        let mut last = None;
+        // Older kernels refuse flags that they do not know.
+        for mut builder in [deferred, cooperative, IoUring::builder()] {
+            match builder.setup_cqsize(8 * ENTRIES).build(ENTRIES) {
+                Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
+                    return Ok(Ring { io, table: Vec::new(), free: Vec::new() });
+                }
+                Ok(_) => last = Some(io::Error::from(io::ErrorKind::Unsupported)),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.expect("three were tried"))
+    }
+
+    /// Hands work to the kernel, with the next [`Ring::wait`] or earlier.
+    pub(crate) fn submit(&mut self, tag: T, mut work: Work) -> io::Result<()> {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.table.push(None);
+            self.table.len() - 1
+        });
+        let (entry, message) = entry(&mut work);
+        let entry = entry.user_data(slot as u64);
+        self.table[slot] = Some(InFlight { tag, work, _message: message });
+        loop {
+            // SAFETY: all that the entry points to is owned by the table until its completion.
+            let pushed = unsafe { self.io.submission().push(&entry) };
+            if pushed.is_ok() {
+                return Ok(());
+            }
+            match self.io.submit() {
+                Ok(_) => {}
+                Err(error) if transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until something is done, at most this long; appends what is done.
+    pub(crate) fn wait(
+        &mut self,
+        most: Option<Duration>,
+        done: &mut Vec<Completion<T>>,
+    ) -> io::Result<()> {
+        let result = match most {
+            Some(most) => {
+                let time = types::Timespec::new().sec(most.as_secs()).nsec(most.subsec_nanos());
+                let args = types::SubmitArgs::new().timespec(&time);
+                self.io.submitter().submit_with_args(1, &args)
+            }
+            None => self.io.submit_and_wait(1),
+        };
+        match result {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) || transient(&error) => {}
+            Err(error) => return Err(error),
+        }
+        self.collect(done);
+        Ok(())
+    }
+
+    fn collect(&mut self, done: &mut Vec<Completion<T>>) {
+        for event in self.io.completion() {
+            let slot = event.user_data() as usize;
+            let Some(InFlight { tag, work, .. }) = self.table[slot].take() else { continue };
+            self.free.push(slot);
+            let result = match event.result() {
+                failed if failed < 0 => Err(io::Error::from_raw_os_error(-failed)),
+                count => Ok(count as usize),
+            };
+            let accepted = match (&work, &result) {
+                // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+                (Work::Accept { .. }, Ok(fd)) => Some(unsafe { OwnedFd::from_raw_fd(*fd as i32) }),
+                _ => None,
+            };
+            done.push(Completion { tag, result, work, accepted });
+        }
+    }
+
+    /// Operations under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.table.len() - self.free.len()
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        let _ = self.io.submit();
+        let mut done = Vec::new();
+        for _ in 0..20 {
+            if self.under_way() == 0 {
+                return;
+            }
+            let time = types::Timespec::new().nsec(100_000_000);
+            let _ =
+                self.io.submitter().register_sync_cancel(Some(time), types::CancelBuilder::any());
+            let _ = self.wait(Some(Duration::from_millis(100)), &mut done);
+            done.clear();
+        }
+        // The kernel may still write there.
+        std::mem::forget(std::mem::take(&mut self.table));
+    }
+}
+
+fn transient(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN))
+}
+
+/// The submission queue's entry for some work. The pointers in it are to heap memory that moving
+/// the work does not move.
+fn entry(work: &mut Work) -> (squeue::Entry, Option<Box<Message>>) {
+    let entry = match work {
+        Work::Accept { socket } => {
+            let null = std::ptr::null_mut();
+            opcode::Accept::new(types::Fd(socket.as_raw_fd()), null, null.cast())
+                .flags(libc::SOCK_CLOEXEC)
+                .build()
+        }
+        Work::Receive { socket, buffer, from } => {
+            let rest = &mut buffer[*from..];
+            let len = rest.len().min(PART_MAX) as u32;
+            opcode::Recv::new(types::Fd(socket.as_raw_fd()), rest.as_mut_ptr(), len).build()
+        }
+        Work::Send { socket, pieces, from } => return send(socket, pieces, *from),
+        Work::Read { device, offset, buffer, from } => {
+            let rest = &mut buffer[*from..];
+            let len = rest.len().min(PART_MAX) as u32;
+            opcode::Read::new(types::Fd(device.as_raw_fd()), rest.as_mut_ptr(), len)
+                .offset(*offset + *from as u64)
+                .build()
+        }
+        Work::Write { device, offset, buffer, from, durable } => {
+            let rest = &buffer[*from..];
+            let len = rest.len().min(PART_MAX) as u32;
+            opcode::Write::new(types::Fd(device.as_raw_fd()), rest.as_ptr(), len)
+                .offset(*offset + *from as u64)
+                .rw_flags(if *durable { libc::RWF_DSYNC } else { 0 })
+                .build()
+        }
+        Work::Sync { device } => opcode::Fsync::new(types::Fd(device.as_raw_fd()))
+            .flags(types::FsyncFlags::DATASYNC)
+            .build(),
+        Work::Readable { event } => {
+            opcode::PollAdd::new(types::Fd(event.as_raw_fd()), libc::POLLIN as u32).build()
+        }
+    };
+    (entry, None)
+}
+
+fn send(
+    socket: &Arc<OwnedFd>,
+    pieces: &[Piece],
+    from: usize,
+) -> (squeue::Entry, Option<Box<Message>>) {
+    let fd = types::Fd(socket.as_raw_fd());
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+    if let [piece] = pieces {
+        let rest = &piece.bytes()[from..];
+        let len = rest.len().min(PART_MAX) as u32;
+        return (opcode::Send::new(fd, rest.as_ptr(), len).flags(flags).build(), None);
+    }
+    let mut skip = from;
+    let mut vectors = Vec::with_capacity(pieces.len().min(VECTORS_MAX));
+    for piece in pieces {
+        let bytes = piece.bytes();
+        let skipped = skip.min(bytes.len());
+        skip -= skipped;
+        let rest = &bytes[skipped..];
+        if !rest.is_empty() && vectors.len() < VECTORS_MAX {
+            let base = rest.as_ptr().cast_mut().cast();
+            vectors.push(libc::iovec { iov_base: base, iov_len: rest.len() });
+        }
+    }
+    // SAFETY: all of a message header may be zero: no name, no control data.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = vectors.as_mut_ptr();
+    header.msg_iovlen = vectors.len() as _;
+    let message = Box::new(Message { header, _vectors: vectors });
+    let entry = opcode::SendMsg::new(fd, &raw const message.header).flags(flags as u32).build();
+    (entry, Some(message))
+}

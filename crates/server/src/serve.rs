@@ -1,0 +1,480 @@
+//! The loop of the data thread.
+
+use crate::backend::Backend;
+use crate::conn::Input;
+use crate::listen::{Listen, ListenError, Listener};
+use crate::port::{Owner, Port};
+use crate::ring::{Completion, Work};
+use destage_engine::units::{Duration, Instant};
+use destage_nbd::handshake::{Config, Export, Server as Handshake, Tls};
+use rustix::event::{EventfdFlags, eventfd};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+
+/// What a server offers and allows.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where it listens.
+    pub listen: Vec<Listen>,
+    /// What it serves.
+    pub export: Export,
+    /// With it, TCP clients must use TLS and those of Unix sockets may.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Allow TCP addresses that other machines reach, without TLS.
+    pub plain_tcp: bool,
+    /// Most connections at a time; further ones are closed at once.
+    pub connections_max: usize,
+    /// How long a client may take until it has opened the export.
+    pub handshake_time: std::time::Duration,
+    /// Bytes of requests and replies of one connection at which nothing more is received. One
+    /// request may go over it.
+    pub connection_bytes: usize,
+}
+
+impl Settings {
+    /// The usual limits for an export.
+    #[must_use]
+    pub fn new(export: Export, listen: Vec<Listen>) -> Settings {
+        Settings {
+            listen,
+            export,
+            tls: None,
+            plain_tcp: false,
+            connections_max: 256,
+            handshake_time: std::time::Duration::from_secs(30),
+            connection_bytes: 64 << 20,
+        }
+    }
+}
+
+enum Note {
+    Message(Box<dyn Any + Send>),
+    Stop,
+}
+
+/// The way to a running server from other threads.
+#[derive(Clone)]
+pub struct Remote {
+    notes: mpsc::Sender<Note>,
+    event: Arc<OwnedFd>,
+    connections: Arc<AtomicUsize>,
+}
+
+impl Remote {
+    /// Gives the backend a message; false if the server is gone.
+    pub fn send(&self, message: Box<dyn Any + Send>) -> bool {
+        self.note(Note::Message(message))
+    }
+
+    /// Ends the server: it takes no more requests, answers those it has, and returns.
+    pub fn stop(&self) -> bool {
+        self.note(Note::Stop)
+    }
+
+    /// Open connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, note: Note) -> bool {
+        let sent = self.notes.send(note).is_ok();
+        // A counter that is full has woken the thread already.
+        let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
+        sent
+    }
+}
+
+/// A server that listens and does not serve yet.
+pub struct Server {
+    settings: Settings,
+    listeners: Vec<Listener>,
+    notes: mpsc::Receiver<Note>,
+    remote: Remote,
+}
+
+impl Server {
+    /// Listens on all addresses.
+    ///
+    /// # Errors
+    /// See [`ListenError`].
+    pub fn bind(settings: Settings) -> Result<Server, ListenError> {
+        let plain_tcp = settings.plain_tcp || settings.tls.is_some();
+        let bind = |listen| Listener::bind(listen, plain_tcp);
+        let listeners = settings.listen.iter().map(bind).collect::<Result<_, _>>()?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| ListenError::System("eventfd".to_string(), error.into()))?;
+        let (sender, notes) = mpsc::channel();
+        let connections = Arc::default();
+        let remote = Remote { notes: sender, event: Arc::new(event), connections };
+        Ok(Server { settings, listeners, notes, remote })
+    }
+
+    /// Where it listens; ports that were 0 are known.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.listeners.iter().map(|listener| listener.address.clone()).collect()
+    }
+
+    /// The way to it from other threads.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// Serves until [`Remote::stop`]. The calling thread is the data thread.
+    ///
+    /// # Errors
+    /// If the kernel has no usable io_uring, or refuses it later.
+    pub fn run<B: Backend + ?Sized>(self, backend: &mut B) -> io::Result<()> {
+        // A wait is to end when its time has come, not 50 us later.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+        let port = Port::new()?;
+        let mut turns = Loop::new(self, port, backend);
+        turns.begin();
+        turns.run()
+    }
+}
+
+/// How long a stopping server waits for clients to take their replies.
+const LINGER: Duration = Duration::from_secs(5);
+/// How long no connection is accepted after the system refused one.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+struct Loop<'b, B: Backend + ?Sized> {
+    server: Server,
+    /// What each listener's clients are offered.
+    configs: Vec<Arc<Config>>,
+    sockets: Vec<Arc<OwnedFd>>,
+    port: Port,
+    backend: &'b mut B,
+    inputs: Vec<Option<Input>>,
+    free: Vec<u32>,
+    /// When handshakes must be over, in order of time: the slots and their generations.
+    shaking: VecDeque<(Instant, u32, u32)>,
+    /// Listeners to accept from again, and when.
+    paused: Vec<usize>,
+    accept_again: Option<Instant>,
+    /// When clients of a stopping server are left alone.
+    stopping: Option<Instant>,
+    dirty: Vec<u32>,
+}
+
+impl<'b, B: Backend + ?Sized> Loop<'b, B> {
+    fn new(mut server: Server, port: Port, backend: &'b mut B) -> Loop<'b, B> {
+        let configs = server.listeners.iter().map(|listener| {
+            let mut config = Config::single(server.settings.export.clone());
+            config.tls = match (&server.settings.tls, listener.tcp) {
+                (None, _) => Tls::Off,
+                (Some(_), true) => Tls::Required,
+                (Some(_), false) => Tls::Offered,
+            };
+            Arc::new(config)
+        });
+        let configs = configs.collect();
+        let sockets = server.listeners.iter_mut().map(|listener| {
+            let socket = listener.socket.take().expect("taken once");
+            Arc::new(socket)
+        });
+        let sockets = sockets.collect();
+        Loop {
+            configs,
+            sockets,
+            server,
+            port,
+            backend,
+            inputs: Vec::new(),
+            free: Vec::new(),
+            shaking: VecDeque::new(),
+            paused: Vec::new(),
+            accept_again: None,
+            stopping: None,
+            dirty: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self) {
+        for listener in 0..self.sockets.len() {
+            self.accept(listener);
+        }
+        self.watch();
+        self.backend.start(&mut self.port);
+    }
+
+    fn accept(&mut self, listener: usize) {
+        let socket = self.sockets[listener].clone();
+        self.port.push(Owner::Listener(listener), Work::Accept { socket });
+    }
+
+    fn watch(&mut self) {
+        let event = self.server.remote.event.clone();
+        self.port.push(Owner::Wake, Work::Readable { event });
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let mut done = Vec::new();
+        while !self.over() {
+            let now = self.port.now();
+            let most = self.wake_at().map(|at| std::time::Duration::from_nanos(at.since(now).0));
+            self.port.ring.wait(most, &mut done)?;
+            for completion in done.drain(..) {
+                self.complete(completion);
+            }
+            self.times();
+            self.backend.turn(&mut self.port);
+            self.flush();
+            if let Some(error) = self.port.broken.take() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn over(&self) -> bool {
+        let Some(at) = self.stopping else { return false };
+        let drained = self.inputs.iter().all(Option::is_none) || self.port.now() >= at;
+        drained && self.backend.stopped()
+    }
+
+    fn wake_at(&self) -> Option<Instant> {
+        let shaking = self.shaking.front().map(|(at, ..)| *at);
+        let linger = self.stopping.filter(|at| self.port.now() < *at);
+        [self.backend.deadline(), shaking, self.accept_again, linger].into_iter().flatten().min()
+    }
+
+    fn complete(&mut self, mut completion: Completion<Owner>) {
+        match completion.tag {
+            Owner::Listener(listener) => self.accepted(listener, completion),
+            Owner::Receive(slot) => self.received(slot, completion),
+            Owner::Send(slot) => self.sent(slot, completion),
+            Owner::Device(_) => {
+                if let Some((key, outcome)) = self.port.device_done(completion) {
+                    self.backend.done(&mut self.port, key, outcome);
+                }
+            }
+            Owner::Wake => {
+                completion.accepted = None;
+                self.woken();
+            }
+        }
+    }
+
+    fn accepted(&mut self, listener: usize, completion: Completion<Owner>) {
+        if self.stopping.is_some() {
+            return;
+        }
+        match (completion.accepted, completion.result) {
+            (Some(socket), _) => self.connect(listener, socket),
+            (None, Err(error)) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+            // Out of descriptors or memory: later.
+            _ => {
+                self.paused.push(listener);
+                self.accept_again.get_or_insert(self.port.now() + ACCEPT_PAUSE);
+                return;
+            }
+        }
+        self.accept(listener);
+    }
+
+    fn connect(&mut self, listener: usize, socket: OwnedFd) {
+        if self.server.remote.connections() >= self.server.settings.connections_max {
+            return;
+        }
+        if self.server.listeners[listener].tcp {
+            let _ = rustix::net::sockopt::set_tcp_nodelay(&socket, true);
+            let _ = rustix::net::sockopt::set_socket_keepalive(&socket, true);
+        }
+        self.server.remote.connections.fetch_add(1, Ordering::Relaxed);
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.inputs.push(None);
+            self.port.add_output();
+            self.inputs.len() as u32 - 1
+        });
+        let mut greeting = Vec::new();
+        let handshake = Handshake::new(self.configs[listener].clone(), &mut greeting);
+        self.port.append(slot, |_, out| out.extend_from_slice(&greeting));
+        let settings = &self.server.settings;
+        let (tls, bytes) = (settings.tls.clone(), settings.connection_bytes);
+        let time = Duration(settings.handshake_time.as_nanos() as u64);
+        let generation = self.port.outputs[slot as usize].generation;
+        self.shaking.push_back((self.port.now() + time, slot, generation));
+        let input = Input::new(Arc::new(socket), slot, handshake, tls, bytes);
+        self.inputs[slot as usize] = Some(input);
+    }
+
+    fn received(&mut self, slot: u32, completion: Completion<Owner>) {
+        let Some(input) = &mut self.inputs[slot as usize] else { return };
+        let Work::Receive { buffer, from, .. } = completion.work else { return };
+        let count = match completion.result {
+            Ok(count) => count,
+            Err(error) => {
+                let again = matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN));
+                input.broken |= !again;
+                if again {
+                    let socket = input.socket.clone();
+                    let work = Work::Receive { socket, buffer, from };
+                    return self.port.push(Owner::Receive(slot), work);
+                }
+                0
+            }
+        };
+        input.received(&mut self.port, self.backend, (buffer, from), count);
+        if input.ended {
+            input.drop_incomplete(&mut self.port);
+        }
+        self.port.touch(slot);
+    }
+
+    fn sent(&mut self, slot: u32, completion: Completion<Owner>) {
+        let Work::Send { socket, pieces, from } = completion.work else { return };
+        let output = &mut self.port.outputs[slot as usize];
+        let total: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+        let again = match completion.result {
+            Ok(count) => Some(from + count),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {
+                Some(from)
+            }
+            Err(_) => None,
+        };
+        match again {
+            Some(from) if from < total => {
+                let work = Work::Send { socket, pieces, from };
+                return self.port.push(Owner::Send(slot), work);
+            }
+            Some(_) => {}
+            None => {
+                if let Some(input) = &mut self.inputs[slot as usize] {
+                    input.broken = true;
+                }
+            }
+        }
+        (output.sending, output.sending_bytes) = (false, 0);
+        self.port.touch(slot);
+        // It may have been waiting for this.
+        if let Some(input) = &mut self.inputs[slot as usize]
+            && !input.receiving
+        {
+            input.resume(&mut self.port, self.backend);
+        }
+    }
+
+    fn woken(&mut self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&*self.server.remote.event, &mut count);
+        while let Ok(note) = self.server.notes.try_recv() {
+            match note {
+                Note::Message(message) => self.backend.message(&mut self.port, message),
+                Note::Stop => self.stop(),
+            }
+        }
+        self.watch();
+    }
+
+    fn stop(&mut self) {
+        if self.stopping.is_some() {
+            return;
+        }
+        self.stopping = Some(self.port.now() + LINGER);
+        self.backend.stop(&mut self.port);
+        for slot in 0..self.inputs.len() {
+            if let Some(input) = &mut self.inputs[slot] {
+                input.ended = true;
+                input.drop_incomplete(&mut self.port);
+                self.port.touch(slot as u32);
+            }
+        }
+    }
+
+    fn times(&mut self) {
+        let now = self.port.now();
+        while let Some((at, slot, generation)) = self.shaking.front().copied() {
+            let output = &self.port.outputs[slot as usize];
+            let current = output.generation == generation;
+            let input = self.inputs[slot as usize].as_mut().filter(|_| current);
+            let shaking = input.filter(|input| input.shaking());
+            if at > now && shaking.is_some() {
+                break;
+            }
+            self.shaking.pop_front();
+            if let Some(input) = shaking {
+                input.broken = true;
+                self.port.touch(slot);
+            }
+        }
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = None;
+            for listener in std::mem::take(&mut self.paused) {
+                self.accept(listener);
+            }
+        }
+        if self.backend.deadline().is_some_and(|at| at <= now) {
+            self.backend.timer(&mut self.port);
+        }
+    }
+
+    /// Sends what there is, receives where there is room, closes what is over.
+    fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.port.take_dirty(&mut dirty);
+        for slot in dirty.drain(..) {
+            self.flush_one(slot);
+        }
+        self.dirty = dirty;
+    }
+
+    fn flush_one(&mut self, slot: u32) {
+        let Some(input) = &mut self.inputs[slot as usize] else { return };
+        let output = &mut self.port.outputs[slot as usize];
+        if !output.sending && !input.broken {
+            let held = output.held_bytes();
+            let mut pieces = std::mem::take(&mut output.wire);
+            let mut plain = output.take_plain();
+            if input.tls.is_some() {
+                match input.encrypt(&plain) {
+                    Some(bytes) if bytes.is_empty() => {}
+                    Some(bytes) => pieces.push(crate::ring::Piece::Bytes(bytes)),
+                    None => input.broken = true,
+                }
+            } else if pieces.is_empty() {
+                pieces = plain;
+            } else {
+                pieces.append(&mut plain);
+            }
+            pieces.retain(|piece| !piece.bytes().is_empty());
+            if !pieces.is_empty() {
+                output.sending = true;
+                output.sending_bytes = held.saturating_sub(output.held_bytes());
+                let socket = input.socket.clone();
+                self.port.push(Owner::Send(slot), Work::Send { socket, pieces, from: 0 });
+            }
+        }
+        let over = input.broken || input.ended && self.port.outputs[slot as usize].idle();
+        if over {
+            return self.close(slot);
+        }
+        if let Some((buffer, from)) = input.receive_into(&self.port) {
+            let socket = input.socket.clone();
+            self.port.push(Owner::Receive(slot), Work::Receive { socket, buffer, from });
+        }
+    }
+
+    /// Ends a connection; its slot is free when the kernel has let go of it.
+    fn close(&mut self, slot: u32) {
+        let Some(input) = &mut self.inputs[slot as usize] else { return };
+        if !input.closed {
+            input.broken = true;
+            input.closed = true;
+            let _ = rustix::net::shutdown(&*input.socket, rustix::net::Shutdown::Both);
+            self.port.outputs[slot as usize].abandon();
+            self.server.remote.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        if !input.receiving && !self.port.outputs[slot as usize].sending {
+            self.inputs[slot as usize] = None;
+            self.free.push(slot);
+        }
+    }
+}
