@@ -9,18 +9,19 @@
 use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::array::plan::DiskRun;
+use crate::change::Shape;
 use crate::counters::Counters;
 use crate::destager::{Count, Destager, Issue, Surroundings};
 use crate::discards::Discards;
 use crate::dispatch::{DiskCommand, Dispatch, Order, Owner};
 use crate::heads::{Heads, NoHeads};
 use crate::nvs::directory::{Directory, Slot};
-use crate::policy::{PolicyChoice, PolicyContext};
+use crate::policy::PolicyChoice;
 use crate::protocol::{Faults, Protocol};
 use crate::rate::RateChoice;
 use crate::reads::HostRead;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
-use crate::sequential::{Classified, Detector, DetectorKind};
+use crate::sequential::{Classified, DetectorKind};
 use crate::units::{DiskId, GroupId, Instant, Page, PageCount};
 use crate::writecache::WriteCache;
 use alloc::collections::VecDeque;
@@ -235,6 +236,8 @@ pub struct Controller {
     discards: Discards,
     pub(crate) counters: Counters,
     protocol: Protocol,
+    pub(crate) paused: bool,
+    pub(crate) shape: Shape,
     flushing: bool,
     now: Instant,
 }
@@ -248,22 +251,9 @@ impl Controller {
         config.check()?;
         let geometry = config.geometry;
         let rate = config.rate.build(config.nvs_pages.0)?;
-        let thresholds = rate.thresholds();
-        let policy = config.policy.build(&PolicyContext {
-            nvs_pages: config.nvs_pages.0,
-            groups: geometry.groups(),
-            disks: u64::from(geometry.disks),
-            queue_depth: u64::from(config.queue_depth),
-            high: thresholds.high,
-            low: thresholds.low,
-            mirrored: geometry.level == crate::array::geometry::Level::Raid10,
-        })?;
+        let policy = config.policy.build(&Shape::of(config).context(&geometry, rate.as_ref()))?;
         let per_group = geometry.pages_per_group();
-        let detector = if policy.needs_detector() || rate.needs_detector() {
-            Detector::new(config.detector, config.sequential_threshold, per_group)
-        } else {
-            Detector::Off
-        };
+        let detector = Shape::of(config).detector(&geometry, policy.as_ref(), rate.as_ref());
         let directory = Directory::new(config.nvs_pages, per_group, geometry.groups());
         Ok(Controller {
             geometry,
@@ -285,6 +275,8 @@ impl Controller {
             discards: Discards::default(),
             counters: Counters::default(),
             protocol: config.protocol,
+            paused: false,
+            shape: Shape::of(config),
             flushing: false,
             now: Instant::ZERO,
         })
@@ -334,6 +326,9 @@ impl Controller {
     }
 
     fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
+        if self.paused {
+            return;
+        }
         let forced = self.flushing || !self.waiting.is_empty();
         let before = self.cache.directory.occupancy();
         self.with_destager(heads, actions, |destager, around| destager.pump(forced, around));

@@ -123,6 +123,11 @@ impl Destager {
         self.in_flight
     }
 
+    /// Goes on with another rate.
+    pub(crate) fn set_rate(&mut self, rate: Box<dyn RateScheme>) {
+        self.rate = rate;
+    }
+
     /// Occupancy changed.
     pub fn on_occupancy(&mut self, occupancy: u64) {
         self.rate.on_occupancy(occupancy);

@@ -10,6 +10,7 @@ extern crate std;
 
 pub mod array;
 mod bounded;
+mod change;
 pub mod controller;
 pub mod counters;
 pub mod destager;

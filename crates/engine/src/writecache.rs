@@ -66,6 +66,33 @@ impl WriteCache {
         WriteCache { directory, detector, policy, needs_requests }
     }
 
+    /// Goes on with another policy, which hears of all pages held as if they were written now, in
+    /// the order of their addresses.
+    pub fn set_policy(&mut self, mut policy: Box<dyn DestagePolicy>) {
+        let per_group = self.directory.pages_per_group();
+        let mut slots: Vec<Slot> = self.directory.slots().collect();
+        slots.sort_unstable_by_key(|slot| self.directory.id(*slot));
+        for slot in slots {
+            let group = self.directory.id(slot);
+            let sequential = self.directory.is_sequential(slot);
+            let mut created = true;
+            for bit in (0..per_group).filter(|bit| self.directory.holds(slot, *bit)) {
+                let last_page = bit + 1 == per_group;
+                let (existed, page_hit) = (false, false);
+                let facts = PageFacts { created, existed, page_hit, sequential, last_page };
+                policy.on_write(PageWrite::new(group, slot, facts));
+                created = false;
+            }
+        }
+        self.needs_requests = policy.needs_requests();
+        self.policy = policy;
+    }
+
+    /// Goes on with another detector.
+    pub fn set_detector(&mut self, detector: Detector) {
+        self.detector = detector;
+    }
+
     /// Shows an arriving write to the sequential detector.
     pub fn classify(&mut self, range: PageRange) -> Classified {
         self.detector.classify(range)

@@ -164,6 +164,29 @@ pub enum Io {
         /// The device.
         device: Handle,
     },
+    /// Send bytes on a socket, all of them.
+    Send {
+        /// The socket.
+        device: Handle,
+        /// Bytes in vectors, and parts of shared buffers between them, in their order.
+        bytes: Vec<SendPart>,
+    },
+    /// Receive what comes on a socket, at least a byte; 0 bytes: the other side has ended.
+    Receive {
+        /// The socket.
+        device: Handle,
+        /// Where to; comes back with the outcome, its length what was received.
+        buffer: Buffer,
+    },
+}
+
+/// A part of what is sent.
+#[derive(Debug)]
+pub enum SendPart {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// A whole buffer.
+    Shared(Arc<Buffer>),
 }
 
 /// How an operation on a device ended.

@@ -259,6 +259,12 @@ impl Client {
         self.send()
     }
 
+    /// The socket, in the transmission phase with nothing under way, and what was negotiated.
+    #[must_use]
+    pub fn into_parts(self) -> (OwnedFd, Session) {
+        (self.socket, self.session)
+    }
+
     /// Offers the server this command?
     #[must_use]
     pub fn offers_flush(&self) -> bool {

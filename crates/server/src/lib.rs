@@ -3,6 +3,7 @@
 //! [`Server`] listens and runs the loop; a [`Backend`] serves the requests through its [`Port`].
 //! docs/server.md says what the front end does and what bounds a client.
 
+pub mod array;
 mod backend;
 pub mod backends;
 pub mod bench;
@@ -14,7 +15,7 @@ mod ring;
 mod serve;
 mod tls;
 
-pub use backend::{Answer, Backend, Handle, Io, Outcome, Payload, Token};
+pub use backend::{Answer, Backend, Handle, Io, Outcome, Payload, SendPart, Token};
 pub use listen::{Listen, ListenError};
 pub use port::Port;
 pub use serve::{Remote, Server, Settings};

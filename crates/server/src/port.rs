@@ -1,6 +1,6 @@
 //! What a backend is given: the clock, replies, device operations. Holds what goes out.
 
-use crate::backend::{Answer, Handle, Io, Kind, Outcome, Token};
+use crate::backend::{Answer, Handle, Io, Kind, Outcome, SendPart, Token};
 use crate::ring::{Completion, Piece, Ring, Work};
 use destage_engine::units::Instant;
 use destage_nbd::Mode;
@@ -176,6 +176,20 @@ impl Port {
                 Work::Write { device: device(handle), offset, buffer, from: 0, durable }
             }
             Io::Flush { device: handle } => Work::Sync { device: device(handle) },
+            Io::Receive { device: handle, buffer } => {
+                Work::Receive { socket: device(handle), buffer, from: 0 }
+            }
+            Io::Send { device: handle, bytes } => {
+                let piece = |part| match part {
+                    SendPart::Bytes(bytes) => Piece::Bytes(bytes),
+                    SendPart::Shared(buffer) => {
+                        let all = 0..buffer.len();
+                        Piece::Shared(buffer, all)
+                    }
+                };
+                let pieces = bytes.into_iter().map(piece).collect();
+                Work::Send { socket: device(handle), pieces, from: 0 }
+            }
         };
         self.push(Owner::Device(key), work);
     }
@@ -199,8 +213,7 @@ impl Port {
                     self.push(owner, work);
                     return None;
                 }
-                let buffer = if let Work::Read { buffer, .. } = work { Some(buffer) } else { None };
-                return end(Err(io_error(errno)), errno, buffer);
+                return end(Err(io_error(errno)), errno, buffer_of(work));
             }
         };
         let left = match &mut work {
@@ -212,15 +225,22 @@ impl Port {
                 *from += count;
                 buffer.len() - *from
             }
+            Work::Send { pieces, from, .. } => {
+                *from += count;
+                pieces.iter().map(|piece| piece.bytes().len()).sum::<usize>() - *from
+            }
+            Work::Receive { buffer, .. } => {
+                buffer.set_len(count);
+                usize::from(count == 0)
+            }
             _ => 0,
         };
         if left > 0 && count > 0 {
             self.push(owner, work);
             return None;
         }
-        let buffer = if let Work::Read { buffer, .. } = work { Some(buffer) } else { None };
         // A device that ends before its end has lost part of itself.
-        end(if left > 0 { Err(IoError::Gone) } else { Ok(()) }, 0, buffer)
+        end(if left > 0 { Err(IoError::Gone) } else { Ok(()) }, 0, buffer_of(work))
     }
 
     /// Answers a request. Sent at the end of the turn.
@@ -323,6 +343,13 @@ impl Port {
 
     pub(crate) fn add_output(&mut self) {
         self.outputs.push(Output::new());
+    }
+}
+
+fn buffer_of(work: Work) -> Option<Buffer> {
+    match work {
+        Work::Read { buffer, .. } | Work::Receive { buffer, .. } => Some(buffer),
+        _ => None,
     }
 }
 

@@ -30,5 +30,6 @@ pub use open::{
 };
 pub use request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
 pub use settings::{Ack, OnNvsLoss, Settings};
+pub use slab::Slab;
 pub use status::Status;
 pub use volume::Volume;

@@ -1,7 +1,7 @@
 //! Things by number, numbers reused.
 
 /// A set of things by number.
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u64>,
 }
@@ -13,7 +13,8 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn insert(&mut self, item: T) -> u64 {
+    /// Puts a thing in; its number.
+    pub fn insert(&mut self, item: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.items.push(None);
             self.items.len() as u64 - 1
@@ -22,35 +23,47 @@ impl<T> Slab<T> {
         index
     }
 
-    pub(crate) fn get_mut(&mut self, index: u64) -> &mut T {
+    /// The thing of a number.
+    ///
+    /// # Panics
+    /// If the number is not in use.
+    pub fn get_mut(&mut self, index: u64) -> &mut T {
         self.items[index as usize].as_mut().expect("a number in use")
     }
 
-    pub(crate) fn get(&self, index: u64) -> Option<&T> {
+    /// The thing of a number, if there is one.
+    pub fn get(&self, index: u64) -> Option<&T> {
         self.items.get(index as usize).and_then(Option::as_ref)
     }
 
-    pub(crate) fn get_if(&mut self, index: u64) -> Option<&mut T> {
+    /// The thing of a number, if there is one.
+    pub fn get_if(&mut self, index: u64) -> Option<&mut T> {
         self.items.get_mut(index as usize).and_then(Option::as_mut)
     }
 
-    pub(crate) fn remove(&mut self, index: u64) -> T {
+    /// Takes a thing out.
+    ///
+    /// # Panics
+    /// If the number is not in use.
+    pub fn remove(&mut self, index: u64) -> T {
         self.free.push(index);
         self.items[index as usize].take().expect("a number in use")
     }
 
     /// Takes all out.
-    pub(crate) fn drain(&mut self) -> Vec<T> {
+    pub fn drain(&mut self) -> Vec<T> {
         let items = self.items.iter_mut().filter_map(Option::take).collect();
         self.free = (0..self.items.len() as u64).rev().collect();
         items
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// How many there are.
+    pub fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
         self.items.len() == self.free.len()
     }
 }

@@ -343,6 +343,23 @@ impl Volume {
         self.write_log();
     }
 
+    /// Goes on with another policy and another rate.
+    ///
+    /// # Errors
+    /// A parameter out of range; nothing is changed then.
+    pub fn change(
+        &mut self,
+        policy: &destage_engine::policy::PolicyChoice,
+        rate: &destage_engine::rate::RateChoice,
+    ) -> Result<(), destage_engine::registry::ChoiceError> {
+        self.controller.change(policy, rate)
+    }
+
+    /// Begins no destages until it is told to again: before a stop that does not drain.
+    pub fn pause(&mut self, paused: bool) {
+        self.controller.pause(paused);
+    }
+
     /// Whether nothing is under way: no request, no operation, nothing to be logged.
     #[must_use]
     pub fn idle(&self) -> bool {

@@ -1,0 +1,79 @@
+//! Policy and rate changed while running.
+
+use crate::array::geometry::{Geometry, Level};
+use crate::controller::{Config, Controller};
+use crate::policy::{DestagePolicy, PolicyChoice, PolicyContext};
+use crate::rate::{RateChoice, RateScheme};
+use crate::registry::ChoiceError;
+use crate::sequential::{Detector, DetectorKind};
+
+/// What a policy or a rate is made with, beside the geometry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    nvs_pages: u64,
+    queue_depth: u32,
+    detector: DetectorKind,
+    sequential_threshold: u32,
+}
+
+impl Shape {
+    pub(crate) fn of(config: &Config) -> Shape {
+        Shape {
+            nvs_pages: config.nvs_pages.0,
+            queue_depth: config.queue_depth,
+            detector: config.detector,
+            sequential_threshold: config.sequential_threshold,
+        }
+    }
+
+    pub(crate) fn context(&self, geometry: &Geometry, rate: &dyn RateScheme) -> PolicyContext {
+        let thresholds = rate.thresholds();
+        PolicyContext {
+            nvs_pages: self.nvs_pages,
+            groups: geometry.groups(),
+            disks: u64::from(geometry.disks),
+            queue_depth: u64::from(self.queue_depth),
+            high: thresholds.high,
+            low: thresholds.low,
+            mirrored: geometry.level == Level::Raid10,
+        }
+    }
+
+    pub(crate) fn detector(
+        &self,
+        geometry: &Geometry,
+        policy: &dyn DestagePolicy,
+        rate: &dyn RateScheme,
+    ) -> Detector {
+        if policy.needs_detector() || rate.needs_detector() {
+            let per_group = geometry.pages_per_group();
+            Detector::new(self.detector, self.sequential_threshold, per_group)
+        } else {
+            Detector::Off
+        }
+    }
+}
+
+impl Controller {
+    /// Goes on with another policy and another rate. The policy hears of all pages held as if they
+    /// were written now in the order of their addresses; the detector begins anew.
+    ///
+    /// # Errors
+    /// A parameter out of range; nothing is changed then.
+    pub fn change(&mut self, policy: &PolicyChoice, rate: &RateChoice) -> Result<(), ChoiceError> {
+        let shape = self.shape;
+        let mut rate = rate.build(shape.nvs_pages)?;
+        let policy = policy.build(&shape.context(&self.geometry, rate.as_ref()))?;
+        let detector = shape.detector(&self.geometry, policy.as_ref(), rate.as_ref());
+        rate.on_occupancy(self.cache.directory.occupancy());
+        self.destager.set_rate(rate);
+        self.cache.set_policy(policy);
+        self.cache.set_detector(detector);
+        Ok(())
+    }
+
+    /// Begins no destages until it is told to again.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+}

@@ -1,0 +1,169 @@
+//! The state of a served array at one moment: what `destage status` shows.
+
+use crate::Table;
+use crate::table::Cell;
+use serde::{Deserialize, Serialize};
+
+/// Version of this form.
+pub const LIVE_VERSION: u32 = 1;
+
+/// Times of one kind of request, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencyStatus {
+    /// Requests.
+    pub requests: u64,
+    /// Mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99 in 100 are at most as long.
+    pub p99_us: f64,
+    /// 999 in 1,000 are at most as long.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceStatus {
+    /// `member` or `nvs`.
+    pub kind: String,
+    /// Its number.
+    pub number: u16,
+    /// Path or URI.
+    pub device: String,
+    /// `in use` or `failed`.
+    pub state: String,
+}
+
+/// A served array. Pages are of 4,096 bytes; counts are since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ArrayStatus {
+    /// Version of this form.
+    pub version: u32,
+    /// The array's name.
+    pub name: String,
+    /// `clean`, `degraded`, `stopped`, `recovering` or `stopping`.
+    pub state: String,
+    /// What it is waiting for, in words.
+    pub waiting_for: String,
+    /// RAID level.
+    pub level: String,
+    /// Bytes of the volume.
+    pub volume_bytes: u64,
+    /// Destage policy.
+    pub policy: String,
+    /// Rate scheme.
+    pub rate: String,
+    /// When writes are acknowledged.
+    pub ack: String,
+    /// Seconds since the start.
+    pub uptime_s: f64,
+    /// Pages that occupy NVS space.
+    pub occupancy_pages: u64,
+    /// Most dirty pages.
+    pub nvs_pages: u64,
+    /// Pages whose only durable copy is in NVS.
+    pub dirty_pages: u64,
+    /// Destage writes in flight.
+    pub destages_in_flight: u32,
+    /// Groups destaged.
+    pub destages: u64,
+    /// Pages destaged.
+    pub destaged_pages: u64,
+    /// Writes that waited for NVS space.
+    pub stalled_writes: u64,
+    /// Writes that wait for it now.
+    pub writes_waiting: usize,
+    /// Requests not yet answered.
+    pub requests: usize,
+    /// Device operations under way.
+    pub operations: usize,
+    /// Open NBD connections.
+    pub connections: usize,
+    /// Pages written by hosts.
+    pub pages_written: u64,
+    /// Of these, pages that were in NVS.
+    pub page_hits: u64,
+    /// Reads of hosts.
+    pub read_requests: u64,
+    /// Reads all of whose pages were in NVS.
+    pub read_request_hits: u64,
+    /// Member reads.
+    pub disk_reads: u64,
+    /// Member writes.
+    pub disk_writes: u64,
+    /// Bytes written to the log, on each NVS device.
+    pub log_bytes_written: u64,
+    /// Bytes of the log in use.
+    pub log_bytes_used: u64,
+    /// Reads.
+    pub reads: LatencyStatus,
+    /// Writes, zeroes and trims.
+    pub writes: LatencyStatus,
+    /// Flushes.
+    pub flushes: LatencyStatus,
+    /// Devices.
+    pub devices: Vec<DeviceStatus>,
+    /// Alarms, latest last.
+    pub alarms: Vec<String>,
+}
+
+fn share(part: u64, of: u64) -> String {
+    if of == 0 { "-".to_string() } else { format!("{:.1} %", 100.0 * part as f64 / of as f64) }
+}
+
+impl ArrayStatus {
+    /// As a table of two columns.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let mut table = Table::new(&[("what", ""), ("value", "")]);
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / 1048576.0);
+        let mut row = |name: &str, value: String| {
+            table.push(vec![Cell::text(name), Cell::text(value)]);
+        };
+        row("array", format!("{}, level {}, {}", self.name, self.level, mib(self.volume_bytes)));
+        row("state", self.state.clone());
+        row("waiting for", self.waiting_for.clone());
+        row("policy, rate", format!("{}, {}; ack {}", self.policy, self.rate, self.ack));
+        let occupancy = share(self.occupancy_pages, self.nvs_pages);
+        row("NVS", format!("{} of {} pages, {occupancy}", self.occupancy_pages, self.nvs_pages));
+        row("dirty", format!("{} pages, {}", self.dirty_pages, mib(self.dirty_pages * 4096)));
+        row(
+            "destages",
+            format!(
+                "{} groups, {} pages, {} writes in flight",
+                self.destages, self.destaged_pages, self.destages_in_flight
+            ),
+        );
+        row("write hits", share(self.page_hits, self.pages_written));
+        row("read hits", share(self.read_request_hits, self.read_requests));
+        row("stalled writes", format!("{}, {} now", self.stalled_writes, self.writes_waiting));
+        row(
+            "log",
+            format!("{} written, {} in use", mib(self.log_bytes_written), mib(self.log_bytes_used)),
+        );
+        row("disk I/O", format!("{} reads, {} writes", self.disk_reads, self.disk_writes));
+        for (name, times) in
+            [("reads", &self.reads), ("writes", &self.writes), ("flushes", &self.flushes)]
+        {
+            let LatencyStatus { requests, mean_us, p50_us, p99_us, p999_us, max_us } = times;
+            row(
+                name,
+                format!(
+                    "{requests}; us: mean {mean_us:.0}, p50 {p50_us:.0}, p99 {p99_us:.0}, \
+                     p99.9 {p999_us:.0}, max {max_us:.0}"
+                ),
+            );
+        }
+        for device in &self.devices {
+            let name = format!("{} {}", device.kind, device.number);
+            row(&name, format!("{}: {}", device.state, device.device));
+        }
+        for alarm in &self.alarms {
+            row("alarm", alarm.clone());
+        }
+        table
+    }
+}

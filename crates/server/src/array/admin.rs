@@ -1,0 +1,349 @@
+//! The control socket: one line of JSON asks, lines of JSON answer. Its file permissions decide
+//! who may ask.
+
+use super::backend::ArrayBackend;
+use super::config::ArrayConfig;
+use crate::{Port, Remote};
+use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case")]
+pub enum Request {
+    /// How it stands.
+    Status,
+    /// Destage everything; answered when nothing is dirty.
+    Flush,
+    /// End the server.
+    Stop {
+        /// Destage everything first.
+        drain: bool,
+    },
+    /// Go on with another policy, rate or both.
+    Set {
+        /// Policy with parameters; absent: the same.
+        policy: Option<String>,
+        /// Rate with parameters; absent: the same.
+        rate: Option<String>,
+    },
+    /// Give up a member.
+    Fail {
+        /// Its number.
+        member: u16,
+    },
+}
+
+/// A line of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Line {
+    Status(Box<ArrayStatus>),
+    /// Dirty pages left.
+    Progress(u64),
+    Done,
+    Error(String),
+}
+
+/// A question to the data thread.
+pub enum Admin {
+    /// How it stands.
+    Status(Sender<Box<ArrayStatus>>),
+    /// Destage everything.
+    Drain(Sender<Result<(), String>>),
+    /// Another policy or rate.
+    Set(Option<String>, Option<String>, Sender<Result<(), String>>),
+    /// Give up a member.
+    Fail(u16, Sender<Result<(), String>>),
+}
+
+/// Why an array cannot be asked.
+#[derive(Debug)]
+pub enum AdminError {
+    /// No server listens there.
+    NotServed(String),
+    /// The connection broke.
+    Io(std::io::Error),
+    /// The array refuses.
+    Refused(String),
+}
+
+impl fmt::Display for AdminError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdminError::NotServed(name) => {
+                write!(f, "{name} is not being served: start it with `destage serve {name} ...`")
+            }
+            AdminError::Io(error) => error.fmt(f),
+            AdminError::Refused(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for AdminError {}
+
+/// Asks a served array. `progress` hears of dirty pages that are left. The status, if asked for.
+///
+/// # Errors
+/// See [`AdminError`].
+pub fn ask(
+    socket: &Path,
+    name: &str,
+    request: &Request,
+    mut progress: impl FnMut(u64),
+) -> Result<Option<ArrayStatus>, AdminError> {
+    let mut stream =
+        UnixStream::connect(socket).map_err(|_| AdminError::NotServed(name.to_string()))?;
+    let mut line = serde_json::to_string(request).map_err(|e| AdminError::Io(e.into()))?;
+    line.push('\n');
+    stream.write_all(line.as_bytes()).map_err(AdminError::Io)?;
+    for line in BufReader::new(stream).lines() {
+        let line = line.map_err(AdminError::Io)?;
+        match serde_json::from_str(&line).map_err(|e| AdminError::Io(e.into()))? {
+            Line::Status(status) => return Ok(Some(*status)),
+            Line::Progress(left) => progress(left),
+            Line::Done => return Ok(None),
+            Line::Error(text) => return Err(AdminError::Refused(text)),
+        }
+    }
+    match request {
+        // The server is gone, which is what was asked.
+        Request::Stop { .. } => Ok(None),
+        _ => Err(AdminError::Io(std::io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// Listens on the control socket; the thread ends with the process.
+///
+/// # Errors
+/// If the socket cannot be made.
+pub fn listen(socket: &Path, remote: Remote) -> std::io::Result<()> {
+    if let Some(folder) = socket.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let _ = std::fs::remove_file(socket);
+    let listener = UnixListener::bind(socket)?;
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    std::thread::Builder::new().name("admin".to_string()).spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let remote = remote.clone();
+            // A client that asks nothing keeps only itself waiting.
+            let _ = std::thread::Builder::new()
+                .name("admin client".to_string())
+                .spawn(move || serve(stream, &remote));
+        }
+    })?;
+    Ok(())
+}
+
+/// Longest line that is listened to.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+fn serve(stream: UnixStream, remote: &Remote) {
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+    let Ok(mut out) = stream.try_clone() else { return };
+    let mut line = String::new();
+    let mut input = BufReader::new(std::io::Read::take(stream, LINE_BYTES_MAX));
+    if input.read_line(&mut line).is_err() {
+        return;
+    }
+    let answer = match serde_json::from_str(&line) {
+        Ok(request) => answer(&request, remote, &mut out),
+        Err(error) => Line::Error(format!("not understood: {error}")),
+    };
+    say(&mut out, &answer);
+    if matches!(serde_json::from_str(&line), Ok(Request::Stop { .. })) && answer == Line::Done {
+        remote.stop();
+    }
+}
+
+fn say(out: &mut UnixStream, line: &Line) {
+    if let Ok(text) = serde_json::to_string(line) {
+        // Who asked may be gone.
+        let _ = writeln!(out, "{text}");
+    }
+}
+
+fn answer(request: &Request, remote: &Remote, out: &mut UnixStream) -> Line {
+    match request {
+        Request::Status => match status(remote) {
+            Some(status) => Line::Status(status),
+            None => gone(),
+        },
+        Request::Flush | Request::Stop { drain: true } => drained(remote, out),
+        Request::Stop { drain: false } => Line::Done,
+        Request::Set { policy, rate } => {
+            let (sender, answer) = channel();
+            remote.send(Box::new(Admin::Set(policy.clone(), rate.clone(), sender)));
+            simple(answer.recv())
+        }
+        Request::Fail { member } => {
+            let (sender, answer) = channel();
+            remote.send(Box::new(Admin::Fail(*member, sender)));
+            simple(answer.recv())
+        }
+    }
+}
+
+fn gone() -> Line {
+    Line::Error("the server is ending".to_string())
+}
+
+fn simple<E>(answer: Result<Result<(), String>, E>) -> Line {
+    match answer {
+        Ok(Ok(())) => Line::Done,
+        Ok(Err(error)) => Line::Error(error),
+        Err(_) => gone(),
+    }
+}
+
+fn status(remote: &Remote) -> Option<Box<ArrayStatus>> {
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::Status(sender)));
+    let mut status = answer.recv().ok()?;
+    status.connections = remote.connections();
+    Some(status)
+}
+
+/// Waits until nothing is dirty, and says how much is left.
+fn drained(remote: &Remote, out: &mut UnixStream) -> Line {
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::Drain(sender)));
+    loop {
+        match answer.recv_timeout(Duration::from_millis(500)) {
+            Ok(result) => return simple(Ok::<_, ()>(result)),
+            Err(RecvTimeoutError::Disconnected) => return gone(),
+            Err(RecvTimeoutError::Timeout) => {
+                let Some(status) = status(remote) else { return gone() };
+                say(out, &Line::Progress(status.dirty_pages));
+            }
+        }
+    }
+}
+
+fn times(of: &Histogram<u64>) -> LatencyStatus {
+    let us = |ns: u64| ns as f64 / 1e3;
+    if of.is_empty() {
+        return LatencyStatus::default();
+    }
+    LatencyStatus {
+        requests: of.len(),
+        mean_us: of.mean() / 1e3,
+        p50_us: us(of.value_at_quantile(0.5)),
+        p99_us: us(of.value_at_quantile(0.99)),
+        p999_us: us(of.value_at_quantile(0.999)),
+        max_us: us(of.max()),
+    }
+}
+
+impl ArrayBackend {
+    /// Answers a question of the control socket.
+    pub(crate) fn administer(&mut self, port: &mut Port, admin: Admin) {
+        // Whoever asked may be gone: then nobody hears the answer.
+        match admin {
+            Admin::Status(sender) => {
+                let _ = sender.send(Box::new(self.live(port)));
+            }
+            Admin::Drain(sender) => self.drains.push(sender),
+            Admin::Set(policy, rate, sender) => {
+                let _ = sender.send(self.set(policy, rate));
+            }
+            Admin::Fail(member, sender) => {
+                let known = usize::from(member) < self.config().disks.len();
+                if known {
+                    self.volume.give_up_member(member);
+                }
+                let unknown = || format!("there is no member {member}");
+                let _ = sender.send(known.then_some(()).ok_or_else(unknown));
+            }
+        }
+    }
+
+    fn set(&mut self, policy: Option<String>, rate: Option<String>) -> Result<(), String> {
+        let mut config: ArrayConfig = self.config().clone();
+        config.policy = policy.unwrap_or(config.policy);
+        config.rate = rate.unwrap_or(config.rate);
+        let settings = config.settings().map_err(|error| error.to_string())?;
+        self.volume.change(&settings.policy, &settings.rate).map_err(|error| error.to_string())?;
+        self.set_config(config);
+        Ok(())
+    }
+
+    fn live(&self, port: &Port) -> ArrayStatus {
+        let status = self.volume.status();
+        let config = self.config();
+        let counters = &status.counters;
+        let state = match (status.stopped, self.volume.ready(), status.failed.is_empty()) {
+            (true, ..) => "stopped",
+            (_, false, _) => "recovering",
+            (.., false) => "degraded",
+            (.., true) => "clean",
+        };
+        let waiting_for = match (&status.waiting_for, status.writes_waiting) {
+            (_, waiting) if waiting > 0 => format!("NVS space, for {waiting} writes"),
+            (Some((device, since)), _) => format!("{device}, {:.1} ms", *since as f64 / 1e6),
+            (None, _) => "nothing".to_string(),
+        };
+        let [reads, writes, flushes] = self.times.0.each_ref().map(times);
+        ArrayStatus {
+            version: LIVE_VERSION,
+            name: self.name().to_string(),
+            state: state.to_string(),
+            waiting_for,
+            level: self.volume.controller().geometry().level.entry().entry.name.to_string(),
+            volume_bytes: self.volume.bytes(),
+            policy: config.policy.clone(),
+            rate: config.rate.clone(),
+            ack: config.ack.clone(),
+            uptime_s: port.now().0 as f64 / 1e9,
+            occupancy_pages: status.occupancy_pages,
+            nvs_pages: status.nvs_pages,
+            dirty_pages: status.dirty_pages,
+            destages_in_flight: status.destages_in_flight,
+            destages: counters.destages,
+            destaged_pages: counters.destaged_pages,
+            stalled_writes: counters.stalled_writes,
+            writes_waiting: status.writes_waiting,
+            requests: status.requests,
+            operations: status.operations,
+            connections: 0,
+            pages_written: counters.pages_written,
+            page_hits: counters.page_hits,
+            read_requests: counters.read_requests,
+            read_request_hits: counters.read_request_hits,
+            disk_reads: counters.disk_reads,
+            disk_writes: counters.disk_writes,
+            log_bytes_written: status.log_bytes_written,
+            log_bytes_used: status.log_bytes_used,
+            reads,
+            writes,
+            flushes,
+            devices: self.device_states(&status.failed, &status.nvs_devices),
+            alarms: self.alarms.clone(),
+        }
+    }
+
+    fn device_states(&self, failed: &[u16], nvs: &[u16]) -> Vec<DeviceStatus> {
+        let config = self.config();
+        let state = |used: bool| if used { "in use" } else { "failed" }.to_string();
+        let one = |kind: &str, number: usize, device: &String, used: bool| DeviceStatus {
+            kind: kind.to_string(),
+            number: number as u16,
+            device: device.clone(),
+            state: state(used),
+        };
+        let members = config.disks.iter().enumerate();
+        let members = members.map(|(n, d)| one("member", n, d, !failed.contains(&(n as u16))));
+        let copies = config.nvs.iter().enumerate();
+        let copies = copies.map(|(n, d)| one("nvs", n, d, nvs.contains(&(n as u16))));
+        members.chain(copies).collect()
+    }
+}

@@ -1,0 +1,404 @@
+//! The array as a backend: requests go to the volume, its operations to the devices.
+
+use super::admin::Admin;
+use super::config::ArrayConfig;
+use super::devices::{Async, Devices};
+use super::mapped::Mapped;
+use super::remote::{Ended, Keys, Remote};
+use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
+use destage_engine::units::{Instant, PAGE_BYTES};
+use destage_nbd::handshake::Export;
+use destage_nbd::reply::Extent;
+use destage_nbd::request::Command as Ask;
+use destage_nbd::wire;
+use destage_volume::{
+    Answer as Brought, Command, Device, Op, OpId, OpKind, Refusal, Reply, Slab, Volume,
+};
+use hdrhistogram::Histogram;
+use std::any::Any;
+use std::sync::Arc;
+
+/// The metadata context that tells which bytes only the NVS has: flag 1.
+pub const DIRTY_CONTEXT: &str = "destage:dirty";
+const DIRTY_FLAG: u64 = 1;
+/// Most extents of a reply about dirty pages.
+const EXTENTS_MAX: usize = 1 << 16;
+/// Keys of operations that are not the volume's: sockets of remote members.
+const SOCKET_KEY: u64 = 1 << 63;
+
+enum Disk {
+    File(Handle),
+    Mapped(Mapped, #[expect(dead_code, reason = "holds the lock")] std::fs::File),
+    Remote(Box<Remote>),
+    None,
+}
+
+/// How far a stop has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stop {
+    No,
+    /// What is under way ends; nothing new is begun.
+    Ending,
+    /// The log's last commit is confirmed.
+    Confirming,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Read,
+    Write,
+    Flush,
+}
+
+struct Waiting {
+    token: Token,
+    since: Instant,
+    kind: Kind,
+}
+
+/// Times of requests, in nanoseconds.
+pub(crate) struct Times(pub(crate) [Histogram<u64>; 3]);
+
+impl Times {
+    fn new() -> Times {
+        let histogram = || Histogram::new_with_bounds(1, 1 << 40, 3).expect("bounds that fit");
+        Times([histogram(), histogram(), histogram()])
+    }
+}
+
+/// The served array.
+pub struct ArrayBackend {
+    name: String,
+    config: ArrayConfig,
+    pub(crate) volume: Volume,
+    members: Vec<Disk>,
+    nvs: Vec<Disk>,
+    opening: Option<Devices>,
+    waiting: Slab<Waiting>,
+    pub(crate) times: Times,
+    stop: Stop,
+    pub(crate) alarms: Vec<String>,
+    /// Answers to be given when nothing is dirty any more.
+    pub(crate) drains: Vec<std::sync::mpsc::Sender<Result<(), String>>>,
+    ops: Vec<Op>,
+    replies: Vec<Reply>,
+    ended: Vec<Ended>,
+}
+
+/// The export of a volume.
+#[must_use]
+pub fn export(name: &str, description: &str, volume: &Volume) -> Export {
+    let mut export = crate::backends::export(name, description, volume.bytes());
+    export.flags |= wire::NBD_FLAG_SEND_FAST_ZERO | wire::NBD_FLAG_SEND_DF;
+    export.contexts.push(DIRTY_CONTEXT.to_string());
+    export
+}
+
+impl ArrayBackend {
+    /// A volume on its devices.
+    #[must_use]
+    pub fn new(name: &str, config: ArrayConfig, volume: Volume, devices: Devices) -> ArrayBackend {
+        ArrayBackend {
+            name: name.to_string(),
+            config,
+            volume,
+            members: Vec::new(),
+            nvs: Vec::new(),
+            opening: Some(devices),
+            waiting: Slab::default(),
+            times: Times::new(),
+            stop: Stop::No,
+            alarms: Vec::new(),
+            drains: Vec::new(),
+            ops: Vec::new(),
+            replies: Vec::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn config(&self) -> &ArrayConfig {
+        &self.config
+    }
+
+    pub(crate) fn set_config(&mut self, config: ArrayConfig) {
+        self.config = config;
+    }
+
+    fn disk(&mut self, device: Device) -> &mut Disk {
+        match device {
+            Device::Member(number) => &mut self.members[usize::from(number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+        }
+    }
+
+    /// Hands the volume's operations to the devices, and its answers to the clients, until there
+    /// are no more.
+    fn carry_out(&mut self, port: &mut Port) {
+        loop {
+            let mut ops = core::mem::take(&mut self.ops);
+            self.volume.take_ops(&mut ops);
+            let none = ops.is_empty();
+            for Op { id, device, kind } in ops.drain(..) {
+                self.submit(port, id, device, kind);
+            }
+            self.ops = ops;
+            let mut ended = core::mem::take(&mut self.ended);
+            let quiet = none && ended.is_empty();
+            let now = port.now();
+            for (id, result) in ended.drain(..) {
+                self.volume.done(now, id, result);
+            }
+            self.ended = ended;
+            self.answer(port);
+            if quiet {
+                break;
+            }
+            self.volume.turn(now);
+        }
+        for (number, disk) in self.members.iter_mut().enumerate() {
+            if let Disk::Remote(remote) = disk {
+                remote.turn(port, &keys_of(number));
+            }
+        }
+    }
+
+    fn submit(&mut self, port: &mut Port, id: OpId, device: Device, kind: OpKind) {
+        let mut ended = core::mem::take(&mut self.ended);
+        match self.disk(device) {
+            Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
+            Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
+            Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
+            Disk::File(handle) => port.submit(id.0, io_of(*handle, kind)),
+        }
+        self.ended = ended;
+    }
+
+    fn answer(&mut self, port: &mut Port) {
+        let mut replies = core::mem::take(&mut self.replies);
+        self.volume.take_replies(&mut replies);
+        let now = port.now();
+        for Reply { ticket, result } in replies.drain(..) {
+            let Waiting { token, since, kind } = self.waiting.remove(ticket);
+            let _ = self.times.0[kind as usize].record(now.since(since).0.max(1));
+            match result {
+                Ok(Brought::Done) => port.reply(token, Answer::Done),
+                Ok(Brought::Data { buffer, from, bytes }) => {
+                    port.reply(token, Answer::Data(Arc::new(buffer), from..from + bytes));
+                }
+                Err(refusal) => refuse(port, token, refusal),
+            }
+        }
+        self.replies = replies;
+        for alarm in self.volume.take_alarms() {
+            let text = format!("{}: {alarm}", alarm.name());
+            eprintln!("destage: alarm {text}");
+            self.alarms.push(text);
+        }
+        if self.alarms.len() > 100 {
+            self.alarms.drain(..self.alarms.len() - 100);
+        }
+    }
+
+    fn status_of(
+        &self,
+        offset: u64,
+        length: u64,
+        one: bool,
+        contexts: destage_nbd::ContextSet,
+    ) -> Vec<(usize, Vec<Extent>)> {
+        let mut told = Vec::new();
+        if contexts.contains(0) {
+            told.push((0, vec![Extent { length, flags: 0 }]));
+        }
+        if contexts.contains(1) {
+            let most = if one { 1 } else { EXTENTS_MAX };
+            told.push((1, self.dirty_extents(offset, length, most)));
+        }
+        told
+    }
+
+    fn dirty_extents(&self, offset: u64, length: u64, most: usize) -> Vec<Extent> {
+        let end = offset + length;
+        let mut extents: Vec<Extent> = Vec::new();
+        let mut at = offset;
+        let runs = self.volume.dirty_in(offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
+        for (first, pages) in runs {
+            let from = (first * PAGE_BYTES).max(at);
+            let to = ((first + pages) * PAGE_BYTES).min(end);
+            if from > at {
+                extents.push(Extent { length: from - at, flags: 0 });
+            }
+            extents.push(Extent { length: to - from, flags: DIRTY_FLAG });
+            at = to;
+            if extents.len() >= most {
+                extents.truncate(most);
+                return extents;
+            }
+        }
+        if at < end {
+            extents.push(Extent { length: end - at, flags: 0 });
+        }
+        extents.truncate(most);
+        extents
+    }
+
+    /// What depends on how full the cache is now.
+    fn look(&mut self, port: &mut Port) {
+        if !self.drains.is_empty() {
+            let status = self.volume.status();
+            if status.stopped {
+                self.drains.drain(..).for_each(|drain| {
+                    let _ = drain.send(Err("the array has stopped".to_string()));
+                });
+            } else if status.dirty_pages == 0 {
+                self.drains.drain(..).for_each(|drain| {
+                    let _ = drain.send(Ok(()));
+                });
+            } else {
+                self.volume.flush_cache(port.now());
+            }
+        }
+        if self.stop == Stop::Ending && self.volume.idle() {
+            self.volume.confirm(port.now());
+            self.stop = Stop::Confirming;
+        }
+        self.carry_out(port);
+    }
+}
+
+fn keys_of(member: usize) -> Keys {
+    let base = SOCKET_KEY | (member as u64) << 1;
+    Keys { send: base, receive: base | 1 }
+}
+
+fn io_of(device: Handle, kind: OpKind) -> Io {
+    match kind {
+        OpKind::Read { offset, bytes } => {
+            Io::Read { device, offset, buffer: destage_volume::Buffer::zeroed(bytes) }
+        }
+        OpKind::Write { offset, buffer, durable } => Io::Write { device, offset, buffer, durable },
+        OpKind::Flush => Io::Flush { device },
+    }
+}
+
+fn mapped(
+    map: &mut Mapped,
+    kind: OpKind,
+) -> Result<Option<destage_volume::Buffer>, destage_volume::IoError> {
+    match kind {
+        OpKind::Read { offset, bytes } => {
+            let mut buffer = destage_volume::Buffer::zeroed(bytes);
+            map.read(offset, &mut buffer)?;
+            Ok(Some(buffer))
+        }
+        OpKind::Write { offset, buffer, durable } => {
+            map.write(offset, &buffer, durable).map(|()| None)
+        }
+        OpKind::Flush => map.flush().map(|()| None),
+    }
+}
+
+fn refuse(port: &mut Port, token: Token, refusal: Refusal) {
+    let text = refusal.to_string();
+    port.reply(token, Answer::Error { errno: refusal.errno(), text: &text });
+}
+
+impl Backend for ArrayBackend {
+    fn start(&mut self, port: &mut Port) {
+        let Some(devices) = self.opening.take() else { return };
+        let mut hand_over = |opened: Option<super::devices::Opened>| match opened
+            .map(super::devices::Opened::into_async)
+        {
+            None => Disk::None,
+            Some(Async::File(file)) => Disk::File(port.open(file)),
+            Some(Async::Mapped(map, file)) => Disk::Mapped(map, file),
+            Some(Async::Remote(socket, session)) => {
+                Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
+            }
+        };
+        let Devices { members, nvs } = devices;
+        self.members = members.into_iter().map(&mut hand_over).collect();
+        self.nvs = nvs.into_iter().map(&mut hand_over).collect();
+        // What the last run left open is redone before anything is asked.
+        self.volume.turn(port.now());
+        self.carry_out(port);
+    }
+
+    fn request(&mut self, port: &mut Port, token: Token, ask: Ask, payload: Payload<'_>) {
+        let command = match ask {
+            Ask::Read { offset, length, .. } => Command::Read { offset, bytes: length as usize },
+            Ask::Write { offset, fua, .. } => Command::Write { offset, fua },
+            Ask::WriteZeroes { offset, length, fua, .. } => {
+                Command::Zero { offset, bytes: length, fua }
+            }
+            Ask::Trim { offset, length, fua } => Command::Trim { offset, bytes: length, fua },
+            Ask::Flush => Command::Flush,
+            Ask::Cache { .. } => {
+                port.reply(token, Answer::Done);
+                return;
+            }
+            Ask::BlockStatus { offset, length, one, contexts } => {
+                let told = self.status_of(offset, length, one, contexts);
+                port.reply(token, Answer::Status(&told));
+                return;
+            }
+        };
+        let kind = match command {
+            Command::Read { .. } => Kind::Read,
+            Command::Flush => Kind::Flush,
+            _ => Kind::Write,
+        };
+        let since = port.now();
+        let ticket = self.waiting.insert(Waiting { token, since, kind });
+        self.volume.submit(since, ticket, command, payload.bytes());
+    }
+
+    fn done(&mut self, port: &mut Port, key: u64, outcome: Outcome) {
+        let Outcome { result, buffer, .. } = outcome;
+        if key & SOCKET_KEY == 0 {
+            self.volume.done(port.now(), OpId(key), result.map(|()| buffer));
+            return;
+        }
+        let member = ((key & !SOCKET_KEY) >> 1) as usize;
+        let mut ended = core::mem::take(&mut self.ended);
+        if let Disk::Remote(remote) = &mut self.members[member] {
+            if key & 1 == 0 {
+                remote.sent(result, &mut ended);
+            } else {
+                remote.received(result, buffer, &mut ended);
+            }
+        }
+        self.ended = ended;
+    }
+
+    fn turn(&mut self, port: &mut Port) {
+        self.volume.turn(port.now());
+        self.carry_out(port);
+        self.look(port);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.volume.deadline()
+    }
+
+    fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {
+        if let Ok(admin) = message.downcast::<Admin>() {
+            self.administer(port, *admin);
+        }
+    }
+
+    fn stop(&mut self, port: &mut Port) {
+        self.stop = Stop::Ending;
+        self.volume.pause(true);
+        self.look(port);
+    }
+
+    fn stopped(&self) -> bool {
+        let over = self.stop == Stop::Confirming && self.volume.idle();
+        over || self.stop != Stop::No && self.volume.status().stopped
+    }
+}

@@ -1,0 +1,255 @@
+//! A new array on its devices.
+
+use super::devices::{DeviceError, DeviceSpec, Devices, Opened};
+use destage_engine::array::geometry::{Geometry, GeometryError, Level};
+use destage_engine::nvs::journal::superblock::Uuid;
+use destage_volume::{
+    Buffer, Creation, Device, IoError, NoSuperblock, dirty_pages_of, read_superblock,
+};
+use std::fmt;
+
+/// What is to be created.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// RAID level.
+    pub level: Level,
+    /// Members, in their order.
+    pub disks: Vec<DeviceSpec>,
+    /// NVS devices: none, one or two.
+    pub nvs: Vec<DeviceSpec>,
+    /// Pages in a strip.
+    pub strip_pages: u64,
+    /// Stripes in a write group.
+    pub group_stripes: u64,
+    /// The members are all zeros, or their redundancy is right otherwise.
+    pub assume_clean: bool,
+}
+
+/// Why no array was created.
+#[derive(Debug)]
+pub enum CreateError {
+    /// A device cannot be used.
+    Device(DeviceError),
+    /// A device failed.
+    Io(DeviceSpec, IoError),
+    /// A device holds something.
+    NotEmpty(DeviceSpec, String),
+    /// A device is too small.
+    TooSmall(DeviceSpec, u64),
+    /// The sizes make no array.
+    Geometry(GeometryError),
+    /// More than two NVS devices.
+    Nvs(usize),
+    /// No random numbers to be had.
+    Random(std::io::Error),
+}
+
+impl fmt::Display for CreateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CreateError::Device(error) => error.fmt(f),
+            CreateError::Io(spec, error) => write!(f, "{spec}: {error}"),
+            CreateError::NotEmpty(spec, what) => write!(
+                f,
+                "{spec} holds {what}: if it is needed no longer, clear its first MiB (`dd \
+                 if=/dev/zero bs=1M count=1 conv=notrunc of={spec}`) and create again"
+            ),
+            CreateError::TooSmall(spec, bytes) => {
+                write!(f, "{spec} has {bytes} bytes, which is too small")
+            }
+            CreateError::Geometry(error) => error.fmt(f),
+            CreateError::Nvs(given) => {
+                write!(f, "{given} NVS devices: one, or two that mirror each other")
+            }
+            CreateError::Random(error) => write!(f, "/dev/urandom: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CreateError {}
+
+/// First byte of the data on a member, and of the ring on an NVS device.
+const AREA: u64 = 1 << 20;
+
+/// Creates an array: its geometry, with what its members can hold. `progress` hears of bytes of
+/// zeros written, of how many.
+///
+/// # Errors
+/// See [`CreateError`]. Devices that hold something are not touched.
+pub fn create(
+    options: &CreateOptions,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Creation, CreateError> {
+    if options.nvs.len() > 2 {
+        return Err(CreateError::Nvs(options.nvs.len()));
+    }
+    let (mut devices, missing) =
+        Devices::open(&options.disks, &options.nvs).map_err(CreateError::Device)?;
+    if let Some((_, error)) = missing.into_iter().next() {
+        return Err(CreateError::Device(error));
+    }
+    let places: Vec<Device> = devices.places().collect();
+    for device in &places {
+        look_for_contents(&mut devices, *device, spec_of(options, *device))?;
+    }
+    let creation = shape(options, &mut devices)?;
+    if !options.assume_clean {
+        zero_members(options, &creation, &mut devices, progress)?;
+    }
+    for (opened, spec) in devices.nvs.iter_mut().zip(&options.nvs) {
+        if let Some(opened @ Opened::File(_)) = opened {
+            // A block written for the first time costs the file system a transaction of its own.
+            let bytes = opened.bytes().unwrap_or(AREA);
+            fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
+        }
+    }
+    destage_volume::create(&mut devices, &creation)
+        .map_err(|(device, error)| CreateError::Io(spec_of(options, device).clone(), error))?;
+    Ok(creation)
+}
+
+fn spec_of(options: &CreateOptions, device: Device) -> &DeviceSpec {
+    match device {
+        Device::Member(number) => &options.disks[usize::from(number)],
+        Device::Nvs(number) => &options.nvs[usize::from(number)],
+    }
+}
+
+/// Refuses a device that has anything in its first MiB.
+fn look_for_contents(
+    devices: &mut Devices,
+    device: Device,
+    spec: &DeviceSpec,
+) -> Result<(), CreateError> {
+    let fail = |error| CreateError::Io(spec.clone(), error);
+    let opened = devices.get(device).expect("all are open");
+    let bytes = opened.bytes().map_err(|_| fail(IoError::Gone))?;
+    if bytes < 2 * AREA {
+        return Err(CreateError::TooSmall(spec.clone(), bytes));
+    }
+    let mut first = Buffer::zeroed(AREA as usize);
+    opened.read(0, &mut first).map_err(fail)?;
+    let what = match read_superblock(devices, device) {
+        Ok(found) => format!("a member or NVS of the array {}", uuid_text(&found.array)),
+        Err(NoSuperblock::Bytes(
+            destage_engine::nvs::journal::superblock::SuperblockError::Foreign,
+        )) if first.iter().all(|byte| *byte == 0) => {
+            return Ok(());
+        }
+        Err(NoSuperblock::Bytes(
+            destage_engine::nvs::journal::superblock::SuperblockError::Foreign,
+        )) => "data that is not destage's".to_string(),
+        Err(why) => format!("something of destage's ({why})"),
+    };
+    Err(CreateError::NotEmpty(spec.clone(), what))
+}
+
+fn shape(options: &CreateOptions, devices: &mut Devices) -> Result<Creation, CreateError> {
+    let pages = |opened: &Option<Opened>| {
+        let bytes = opened.as_ref().and_then(|opened| opened.bytes().ok()).unwrap_or(0);
+        bytes.saturating_sub(AREA) / 4096
+    };
+    let disk_pages = devices.members.iter().map(pages).min().unwrap_or(0).min(1 << 40);
+    let geometry = Geometry {
+        level: options.level,
+        disks: options.disks.len() as u16,
+        strip_pages: options.strip_pages,
+        group_stripes: options.group_stripes,
+        disk_pages,
+    };
+    let geometry = geometry.checked().map_err(CreateError::Geometry)?;
+    let block = devices.nvs.iter().flatten().map(Opened::block_bytes).max().unwrap_or(512);
+    let block_bytes = if block > 512 { 4096 } else { 512 };
+    let mut dirty_pages_max = geometry.volume_pages().0.min(1 << 31);
+    for (opened, spec) in devices.nvs.iter().zip(&options.nvs) {
+        let bytes = opened.as_ref().and_then(|opened| opened.bytes().ok()).unwrap_or(0);
+        let pages = dirty_pages_of(bytes, block_bytes);
+        if pages == 0 {
+            return Err(CreateError::TooSmall(spec.clone(), bytes));
+        }
+        dirty_pages_max = dirty_pages_max.min(pages);
+    }
+    if options.nvs.is_empty() {
+        // Written through: memory for what is under way.
+        dirty_pages_max = dirty_pages_max.min(16_384);
+    }
+    let mut ids = Uuids::new().map_err(CreateError::Random)?;
+    Ok(Creation {
+        geometry,
+        block_bytes,
+        dirty_pages_max,
+        array: ids.next()?,
+        log: ids.next()?,
+        members: options.disks.iter().map(|_| ids.next()).collect::<Result<_, _>>()?,
+        nvs: options.nvs.iter().map(|_| ids.next()).collect::<Result<_, _>>()?,
+    })
+}
+
+struct Uuids(std::fs::File);
+
+impl Uuids {
+    fn new() -> std::io::Result<Uuids> {
+        std::fs::File::open("/dev/urandom").map(Uuids)
+    }
+
+    /// A random UUID, version 4 (RFC 9562).
+    fn next(&mut self) -> Result<Uuid, CreateError> {
+        let mut uuid = [0; 16];
+        std::io::Read::read_exact(&mut self.0, &mut uuid).map_err(CreateError::Random)?;
+        uuid[6] = uuid[6] & 0x0f | 0x40;
+        uuid[8] = uuid[8] & 0x3f | 0x80;
+        Ok(uuid)
+    }
+}
+
+/// A UUID as people write it.
+#[must_use]
+pub fn uuid_text(uuid: &Uuid) -> String {
+    let mut text = String::new();
+    for (index, byte) in uuid.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// Makes the members all zeros where they may not be: then parity and mirrors are right.
+fn zero_members(
+    options: &CreateOptions,
+    creation: &Creation,
+    devices: &mut Devices,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), CreateError> {
+    if matches!(options.level, Level::Single | Level::Raid0) {
+        return Ok(());
+    }
+    let bytes = AREA + creation.geometry.disk_pages * 4096;
+    for (opened, spec) in devices.members.iter_mut().zip(&options.disks) {
+        let opened = opened.as_mut().expect("all are open");
+        if !opened.is_sparse() {
+            fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
+        }
+    }
+    Ok(())
+}
+
+fn fill(
+    opened: &mut Opened,
+    bytes: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), IoError> {
+    let zeros = Buffer::zeroed(1 << 20);
+    let mut at = 0;
+    while at < bytes {
+        let part = (bytes - at).min(zeros.len() as u64) / 512 * 512;
+        if part == 0 {
+            break;
+        }
+        opened.write(at, &zeros[..part as usize])?;
+        at += part;
+        progress(at, bytes);
+    }
+    opened.flush()
+}

@@ -1,0 +1,326 @@
+//! The devices of an array: files, block devices, NBD disks; found, locked, read and written one
+//! operation at a time before the array is served.
+
+use super::mapped::Mapped;
+use crate::client::Client;
+use destage_nbd::Mode;
+use destage_nbd::client::Uri;
+use destage_nbd::request::Command;
+use destage_volume::{Device, IoError, Media};
+use rustix::fs::{FlockOperation, OFlags};
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// A file or a block device.
+    Path(PathBuf),
+    /// A disk that another machine or process serves.
+    Nbd(String),
+}
+
+impl FromStr for DeviceSpec {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<DeviceSpec, DeviceError> {
+        if text.starts_with("nbd") && text.contains("://") {
+            let uri: Result<Uri, _> = text.parse();
+            return match uri {
+                Ok(_) => Ok(DeviceSpec::Nbd(text.to_string())),
+                Err(error) => Err(DeviceError::Uri(text.to_string(), error.to_string())),
+            };
+        }
+        Ok(DeviceSpec::Path(PathBuf::from(text)))
+    }
+}
+
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceSpec::Path(path) => write!(f, "{}", path.display()),
+            DeviceSpec::Nbd(uri) => f.write_str(uri),
+        }
+    }
+}
+
+/// Why a device cannot be used.
+#[derive(Debug)]
+pub enum DeviceError {
+    /// No URI of an NBD disk.
+    Uri(String, String),
+    /// It cannot be opened.
+    Open(DeviceSpec, io::Error),
+    /// Another process uses it.
+    InUse(DeviceSpec),
+    /// Neither a file nor a block device.
+    Kind(DeviceSpec),
+    /// The disk's server is away, or refuses.
+    Remote(DeviceSpec, String),
+    /// The disk's server cannot make anything durable.
+    NoFlush(DeviceSpec),
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::Uri(text, error) => write!(f, "{text}: {error}"),
+            DeviceError::Open(spec, error) => write!(f, "{spec}: {error}"),
+            DeviceError::InUse(spec) => write!(
+                f,
+                "{spec} is in use by another destage or another program: stop that first \
+                 (`destage stop NAME`)"
+            ),
+            DeviceError::Kind(spec) => {
+                write!(f, "{spec} is neither a file nor a block device: give one of these")
+            }
+            DeviceError::Remote(spec, error) => write!(f, "{spec}: {error}"),
+            DeviceError::NoFlush(spec) => write!(
+                f,
+                "{spec}: its server does not offer FLUSH, so nothing there can be made durable"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+/// An opened device.
+pub(crate) enum Opened {
+    /// A file or block device, direct if it can be.
+    File(File),
+    /// Byte-addressable.
+    Mapped(Mapped, File),
+    /// Served by another.
+    Remote(Client),
+}
+
+impl Opened {
+    /// Opens and locks a device. `mapped`: map it where that is durable enough (tmpfs, DAX).
+    pub(crate) fn new(spec: &DeviceSpec, mapped: bool) -> Result<Opened, DeviceError> {
+        let path = match spec {
+            DeviceSpec::Path(path) => path,
+            DeviceSpec::Nbd(uri) => return Opened::remote(spec, uri),
+        };
+        let fail = |error| DeviceError::Open(spec.clone(), error);
+        let about = std::fs::metadata(path).map_err(fail)?;
+        let block = about.file_type().is_block_device();
+        if !block && !about.is_file() {
+            return Err(DeviceError::Kind(spec.clone()));
+        }
+        let open = |flags: OFlags| {
+            let exclusive = if block { OFlags::EXCL } else { OFlags::empty() };
+            let flags = (flags | exclusive).bits() as i32;
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+        };
+        let file = match open(OFlags::DIRECT) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(OFlags::empty()),
+            other => other,
+        };
+        let file = match file {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                return Err(DeviceError::InUse(spec.clone()));
+            }
+            other => other.map_err(fail)?,
+        };
+        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(DeviceError::InUse(spec.clone()));
+        }
+        let tmpfs = rustix::fs::fstatfs(&file).is_ok_and(|about| about.f_type as i64 == TMPFS);
+        if mapped && tmpfs {
+            let map = Mapped::new(&file, false).map_err(fail)?;
+            return Ok(Opened::Mapped(map, file));
+        }
+        if tmpfs {
+            // It refuses or merely pretends direct I/O; without it, small writes are copies.
+            return open(OFlags::empty())
+                .and_then(|plain| {
+                    rustix::fs::flock(&file, FlockOperation::Unlock)?;
+                    rustix::fs::flock(&plain, FlockOperation::NonBlockingLockExclusive)?;
+                    Ok(Opened::File(plain))
+                })
+                .map_err(fail);
+        }
+        Ok(Opened::File(file))
+    }
+
+    fn remote(spec: &DeviceSpec, uri: &str) -> Result<Opened, DeviceError> {
+        let client = connect(uri).map_err(|error| DeviceError::Remote(spec.clone(), error))?;
+        if !client.offers_flush() {
+            return Err(DeviceError::NoFlush(spec.clone()));
+        }
+        Ok(Opened::Remote(client))
+    }
+
+    /// Its size in bytes.
+    pub(crate) fn bytes(&self) -> io::Result<u64> {
+        match self {
+            Opened::Remote(client) => Ok(client.session().size),
+            Opened::File(file) | Opened::Mapped(_, file) => {
+                let mut file: &File = file;
+                // Of a block device, the metadata has no length.
+                io::Seek::seek(&mut file, io::SeekFrom::End(0))
+            }
+        }
+    }
+
+    /// Whether it is a file of which nothing was ever written: it reads zeros throughout.
+    pub(crate) fn is_sparse(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        match self {
+            Opened::File(file) | Opened::Mapped(_, file) => {
+                file.metadata().is_ok_and(|about| about.is_file() && about.blocks() == 0)
+            }
+            Opened::Remote(..) => false,
+        }
+    }
+
+    /// Smallest part that can be read or written alone.
+    pub(crate) fn block_bytes(&self) -> u32 {
+        match self {
+            Opened::File(file) => match rustix::fs::ioctl_blksszget(file) {
+                Ok(bytes) => bytes,
+                Err(_) => 512,
+            },
+            Opened::Remote(client) => client.session().block.minimum.max(512),
+            Opened::Mapped(..) => 512,
+        }
+    }
+
+    pub(crate) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        match self {
+            Opened::File(file) => file.read_exact_at(into, offset).map_err(|e| io_error(&e)),
+            Opened::Mapped(map, _) => map.read(offset, into),
+            Opened::Remote(client) => {
+                let length = into.len() as u32;
+                let command = Command::Read { offset, length, dont_fragment: false };
+                let bytes = client.call(command, &[]).map_err(|_| IoError::Gone)?;
+                into.copy_from_slice(&bytes);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        match self {
+            Opened::File(file) => file.write_all_at(bytes, offset).map_err(|e| io_error(&e)),
+            Opened::Mapped(map, _) => map.write(offset, bytes, false),
+            Opened::Remote(client) => {
+                let length = bytes.len() as u32;
+                let command = Command::Write { offset, length, fua: false };
+                client.call(command, bytes).map(|_| ()).map_err(|_| IoError::Gone)
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), IoError> {
+        match self {
+            Opened::File(file) => file.sync_data().map_err(|e| io_error(&e)),
+            Opened::Mapped(map, _) => map.flush(),
+            Opened::Remote(client) => {
+                client.call(Command::Flush, &[]).map(|_| ()).map_err(|_| IoError::Gone)
+            }
+        }
+    }
+
+    /// The descriptor for asynchronous use, and of a remote disk the session.
+    pub(crate) fn into_async(self) -> Async {
+        match self {
+            Opened::File(file) => Async::File(file.into()),
+            Opened::Mapped(map, file) => Async::Mapped(map, file),
+            Opened::Remote(client) => {
+                let (socket, session) = client.into_parts();
+                Async::Remote(socket, session)
+            }
+        }
+    }
+}
+
+/// A device as the data thread uses it.
+pub(crate) enum Async {
+    File(OwnedFd),
+    Mapped(Mapped, File),
+    Remote(OwnedFd, destage_nbd::Session),
+}
+
+const TMPFS: i64 = 0x0102_1994;
+
+fn connect(uri: &str) -> Result<Client, String> {
+    let uri: Uri = uri.parse().map_err(|error| format!("{error}"))?;
+    Client::connect(&uri, Mode::Structured).map_err(|error| error.to_string())
+}
+
+fn io_error(error: &io::Error) -> IoError {
+    match error.raw_os_error() {
+        Some(libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO) => IoError::Medium,
+        _ => IoError::Gone,
+    }
+}
+
+/// All devices of an array, by their places.
+pub struct Devices {
+    pub(crate) members: Vec<Option<Opened>>,
+    pub(crate) nvs: Vec<Option<Opened>>,
+}
+
+impl Devices {
+    /// Opens the devices. A member that cannot be opened is left out, and why is told; what is in
+    /// use, or no device at all, is an error.
+    ///
+    /// # Errors
+    /// See [`DeviceError`].
+    pub fn open(
+        disks: &[DeviceSpec],
+        nvs: &[DeviceSpec],
+    ) -> Result<(Devices, Vec<(Device, DeviceError)>), DeviceError> {
+        let mut missing = Vec::new();
+        let mut open = |spec, device, mapped| match Opened::new(spec, mapped) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error @ (DeviceError::InUse(_) | DeviceError::Kind(_))) => Err(error),
+            Err(error) => {
+                missing.push((device, error));
+                Ok(None)
+            }
+        };
+        let mut devices = Devices { members: Vec::new(), nvs: Vec::new() };
+        for (number, spec) in (0..).zip(disks) {
+            devices.members.push(open(spec, Device::Member(number), false)?);
+        }
+        for (number, spec) in (0..).zip(nvs) {
+            devices.nvs.push(open(spec, Device::Nvs(number), true)?);
+        }
+        Ok((devices, missing))
+    }
+
+    pub(crate) fn get(&mut self, device: Device) -> Option<&mut Opened> {
+        match device {
+            Device::Member(number) => self.members.get_mut(usize::from(number))?.as_mut(),
+            Device::Nvs(number) => self.nvs.get_mut(usize::from(number))?.as_mut(),
+        }
+    }
+
+    /// All places.
+    pub fn places(&self) -> impl Iterator<Item = Device> + use<> {
+        let members = (0..self.members.len() as u16).map(Device::Member);
+        members.chain((0..self.nvs.len() as u16).map(Device::Nvs))
+    }
+}
+
+impl Media for Devices {
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.get(device).ok_or(IoError::Gone)?.read(offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.get(device).ok_or(IoError::Gone)?.write(offset, bytes)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.get(device).ok_or(IoError::Gone)?.flush()
+    }
+}

@@ -1,0 +1,15 @@
+//! The served array: its configuration, devices, backend, and the control socket.
+
+mod admin;
+mod backend;
+mod config;
+mod create;
+mod devices;
+mod mapped;
+mod remote;
+
+pub use admin::{Admin, AdminError, Request, ask, listen};
+pub use backend::{ArrayBackend, DIRTY_CONTEXT, export};
+pub use config::{ArrayConfig, ConfigFileError, Places};
+pub use create::{CreateError, CreateOptions, create, uuid_text};
+pub use devices::{DeviceError, DeviceSpec, Devices};
