@@ -114,15 +114,30 @@ def finish(words, timeout=60, codes=(0,), env=None):
     """Runs a program to its end; gives all there is of it, with both outputs as text."""
     words = [str(word) for word in words]
     need(words[0])
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, errors="replace", env=env)
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, env=env,
-                              errors="replace", stdin=subprocess.DEVNULL, check=False)
+        out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as error:
         raise Failure(f"{words[0]} did not end within {timeout} s") from error
-    if done.returncode not in codes:
-        said = tail(done.stderr or done.stdout)
+    finally:
+        give_up(process)
+    done = subprocess.CompletedProcess(words, process.returncode, out, err)
+    if codes is not None and done.returncode not in codes:
+        said = tail(err or out)
         raise Failure(f"{' '.join(words)[:160]}: exit {done.returncode}: {said}")
     return done
+
+
+def give_up(process):
+    """Kills a program that still runs; waits for it only briefly, since one that waits for a
+    device of a server that hangs cannot be killed before the server is."""
+    if process.poll() is None:
+        process.kill()
+        try:
+            process.communicate(timeout=2)
+        except subprocess.TimeoutExpired:
+            pass
 
 
 def wait_until(condition, seconds, step=0.02):
@@ -147,6 +162,15 @@ def limited(function, seconds, *arguments):
         return function(*arguments)
     finally:
         signal.alarm(0)
+
+
+def end_on_sigterm():
+    """SIGTERM ends the run as an exception does: what was started is stopped."""
+
+    def leave(_signal, _frame):
+        raise SystemExit(1)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def say(text):

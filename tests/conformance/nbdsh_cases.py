@@ -63,10 +63,11 @@ def structured(_h, uri, _seed):
         lacks("structured replies")
     h.pwrite(b"s" * 70000, 1000)
     pieces = []
-    data = h.pread_structured(70002, 999, lambda part, at, kind, _e: pieces.append((at, part, kind)))
+    data = h.pread_structured(70002, 999, lambda part, at, kind, _e: pieces.append((kind, part)))
     expect(bytes(data[1:70001]) == b"s" * 70000, "structured read returns other bytes")
-    covered = sum(len(part) for _, part, kind in pieces if kind == nbd.READ_DATA)
-    expect(covered <= 70002 and pieces, f"chunks cover {covered} of 70002")
+    covered = sum(len(part) for kind, part in pieces if kind == nbd.READ_DATA)
+    # What is not covered by data is a hole, and only the two bytes at the ends may be one.
+    expect(70000 <= covered <= 70002, f"chunks with data cover {covered} of 70002")
 
 
 def simple_replies(_h, uri, _seed):

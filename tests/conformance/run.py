@@ -22,11 +22,12 @@ import t_hostile
 import t_libnbd
 import t_nbdsh
 import t_qemu
+import t_restart
 import t_tls
-from harness import Case, Failure, Skip, TimeOut, limited, say
+from harness import Case, Failure, Skip, TimeOut, end_on_sigterm, limited, say
 
 # Importing a module registers its tests.
-MODULES = (t_libnbd, t_nbdsh, t_qemu, t_fio, t_files, t_tls, t_hostile)
+MODULES = (t_libnbd, t_nbdsh, t_qemu, t_fio, t_files, t_restart, t_tls, t_hostile)
 
 
 def arguments():
@@ -48,7 +49,7 @@ def folder_for(entry):
 
 def start(entry, options, folder):
     """The server of a test, running."""
-    more = {}
+    more = {"ack": entry.options.get("ack", "nvs")}
     if entry.options.get("tls"):
         more["tls"] = t_tls.certificates(folder)
     made = servers.Options(options.destage, options.size << 20, **more)
@@ -117,6 +118,7 @@ def failed(entry, options, reason):
 
 def main():
     options = arguments()
+    end_on_sigterm()
     words = [word for word in options.only.split(",") if word]
     chosen = [t for t in harness.TESTS if not words or any(w in t.name for w in words)]
     if options.list:

@@ -9,7 +9,10 @@ import threading
 import time
 from pathlib import Path
 
-from harness import HERE, Failure, KIB, Skip, equal, expect, need, run, test, wait_until
+from harness import HERE, KIB, Failure, Skip, equal, expect, finish, need, run, test, wait_until
+
+
+HANG_SECONDS = 60
 
 
 def root_and_devices():
@@ -32,6 +35,7 @@ class Stack:
         self.fuse.mkdir()
         self.root.mkdir()
         self.nbdfuse = None
+        self.watchdog = None
         self.loop = None
 
     @property
@@ -42,10 +46,13 @@ class Stack:
         self.nbdfuse = subprocess.Popen(
             ["nbdfuse", f"{self.fuse}/nbd", self.case.uri], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # Who waits for a file system whose server hangs gets errors once nbdfuse is gone.
+        self.watchdog = threading.Timer(HANG_SECONDS, self.nbdfuse.kill)
+        self.watchdog.daemon = True
+        self.watchdog.start()
         if not wait_until(self.file.exists, 10):
             raise Failure("nbdfuse mounts nothing within 10 s")
-        done = subprocess.run(["losetup", "--find", "--show", str(self.file)],
-                              capture_output=True, text=True, timeout=20, check=False)
+        done = finish(["losetup", "--find", "--show", self.file], timeout=20, codes=None)
         if done.returncode != 0:
             raise Skip(f"losetup: {done.stderr.strip()}")
         self.loop = done.stdout.strip()
@@ -76,14 +83,14 @@ class Stack:
                 self.nbdfuse.kill()
                 self.nbdfuse.wait()
                 self.quiet("umount", "-l", self.fuse)
+            self.watchdog.cancel()
             self.nbdfuse = None
 
     @staticmethod
     def quiet(*words):
         try:
-            subprocess.run([str(word) for word in words], timeout=30, check=False,
-                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired:
+            finish(words, timeout=30, codes=None)
+        except Failure:
             pass
 
 
