@@ -79,7 +79,7 @@ conformance: nbd-tools $(SERVED)
 ## kill -9, restart, compare; first that the check can fail: a server that keeps nothing.
 crashloop: nbd-tools $(SERVED)
 	$(CONFORMANCE)/check_crashmodel.py
-	! $(CONFORMANCE)/crashloop.py --server nbdkit-memory --rounds 2
+	$(CONFORMANCE)/crashloop.py --server nbdkit-memory --rounds 2 --must-lose
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS) --ack flush
 

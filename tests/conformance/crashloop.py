@@ -21,7 +21,7 @@ from pathlib import Path
 import servers
 import wire
 from crashmodel import Model
-from harness import KIB, MIB, Failure, Skip, end_on_sigterm, say
+from harness import KIB, Failure, Skip, end_on_sigterm, say
 
 DEPTH = 16
 SIZES = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB]
@@ -127,10 +127,10 @@ class Load:
         if request.kind == wire.FLUSH:
             self.model.flushed(request.covers)
             return
-        self.answered += 1
         if request.kind == wire.TRIM:
             self.model.forget(request.offset, request.length)
             return
+        self.answered += 1
         self.model.answered(request.offset, request.data, not self.volatile or request.fua)
 
     def in_flight(self):
@@ -220,6 +220,8 @@ class Loop:
             self.server.kill9()
 
     def failed(self):
+        if self.options.must_lose:
+            return not self.lost_writes
         atomic = "atomic writes" in self.server.claims
         return bool(self.wrong_sectors or (atomic and self.torn))
 
@@ -241,6 +243,8 @@ def arguments():
     parser.add_argument("--size", type=int, default=64, metavar="MIB", help="of the export")
     parser.add_argument("--span", type=int, default=8, metavar="MIB", help="what is written")
     parser.add_argument("--dir", type=Path, help="where the server's data is (default: a new one)")
+    parser.add_argument("--must-lose", action="store_true",
+                        help="succeed only if writes were lost: shows that the check can fail")
     parser.add_argument("--verbose", action="store_true", help="a line a round")
     options = parser.parse_args()
     if options.seed is None:

@@ -96,8 +96,8 @@ class Server:
 
     def ready(self):
         if self.options.tls:
-            return self.socket.exists()
-        return self.socket.exists() and wire.serves(self.socket, self.export)
+            return wire.greets(self.socket)
+        return wire.serves(self.socket, self.export)
 
     def alive(self):
         return self.process is not None and self.process.poll() is None
@@ -195,7 +195,7 @@ class Destage(Server):
 
     def prepare(self):
         # A little more than half for each of two data disks: superblocks take some.
-        share = self.options.size // 2 + MIB
+        share = self.options.size // 2 + 4 * MIB
         disks = [self.folder / f"f{number}" for number in range(3)]
         for disk in disks:
             with open(disk, "wb") as file:

@@ -6,7 +6,6 @@ tests of structured ones use libnbd.
 
 import socket
 import struct
-import time
 
 INIT_MAGIC = 0x4E42444D41474943
 OPTION_MAGIC = 0x49484156454F5054
@@ -185,5 +184,15 @@ def serves(path, export="", seconds=2.0):
             connection.send(request(DISC))
         return True
     except (OSError, Closed, Wrong):
-        time.sleep(0.01)
+        return False
+
+
+def greets(path, seconds=2.0):
+    """Whether the server's greeting comes, which goes before any TLS."""
+    try:
+        with Connection(path, seconds) as connection:
+            connection.greet()
+            connection.send(option(OPT_ABORT))
+        return True
+    except (OSError, Closed, Wrong):
         return False
