@@ -3,7 +3,8 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs bench reproduce reproduce-bands clean tools
+.PHONY: demo build test check docs bench reproduce reproduce-bands clean tools \
+  conformance crashloop speed-nbd nbd-tools
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -58,6 +59,34 @@ reproduce-bands: tools
 
 bench: tools
 	$(CARGO) bench --locked -p destage --bench speed
+
+## Public NBD clients, NBD servers to compare with, and what they need; Debian's names.
+NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin
+nbd-tools:
+	@dpkg -s $(NBD_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
+	  (apt-get update && apt-get install -y --no-install-recommends $(NBD_PACKAGES))
+
+## Which server: destage, nbdkit, nbdkit-memory or nbd-server (tests/conformance/README.md).
+SERVER ?= destage
+ROUNDS ?= 200
+CONFORMANCE = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/conformance
+SERVED = $(if $(filter destage,$(SERVER)),build)
+
+## Public clients and hostile ones against the NBD server.
+conformance: nbd-tools $(SERVED)
+	$(CONFORMANCE)/run.py --server $(SERVER) --destage $(DESTAGE)
+
+## kill -9, restart, compare; first that the check can fail: a server that keeps nothing.
+crashloop: nbd-tools $(SERVED)
+	$(CONFORMANCE)/check_crashmodel.py
+	$(CONFORMANCE)/crashloop.py --server nbdkit-memory --rounds 2 --must-lose
+	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS)
+	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS) --ack flush
+
+## The NBD server's speed beside nbdkit's and nbd-server's; DISK=DIR adds the log on that disk.
+speed-nbd: nbd-tools build
+	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
+	  $(if $(DISK),--disk-dir $(DISK))
 
 clean:
 	$(CARGO) clean
