@@ -4,6 +4,7 @@
 //! to standard error; an error is one line.
 
 mod args;
+mod array_args;
 mod commands;
 mod failure;
 mod output;

@@ -3,11 +3,11 @@
 use super::args::format_arg;
 use clap::{Arg, ArgAction, Command, value_parser};
 
-fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+pub fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
 
-fn flag(name: &'static str, help: &'static str) -> Arg {
+pub fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 

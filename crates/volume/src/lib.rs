@@ -7,6 +7,7 @@
 mod buffer;
 mod destages;
 mod faults;
+mod inspect;
 mod io;
 mod log;
 mod memory;
@@ -22,6 +23,7 @@ mod volume;
 mod writes;
 
 pub use buffer::Buffer;
+pub use inspect::{Inspection, inspect};
 pub use io::{Device, IoError, Media, Op, OpId, OpKind};
 pub use log::Defect;
 pub use open::{

@@ -259,6 +259,25 @@ impl core::fmt::Display for AssembleError {
 
 impl std::error::Error for AssembleError {}
 
+impl AssembleError {
+    /// The device it is about.
+    #[must_use]
+    pub fn device(&self) -> Option<Device> {
+        match self {
+            AssembleError::NoArray(_)
+            | AssembleError::Count { .. }
+            | AssembleError::TooManyMissing => None,
+            AssembleError::Superblock(device, _)
+            | AssembleError::OtherArray(device)
+            | AssembleError::WrongPlace(device, _)
+            | AssembleError::Stale(device)
+            | AssembleError::OtherLog(device)
+            | AssembleError::Degraded(device, _)
+            | AssembleError::NvsMissing(device, _) => Some(*device),
+        }
+    }
+}
+
 impl core::fmt::Display for Device {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
@@ -543,7 +562,7 @@ fn recover(
     Ok((start, memory, pages))
 }
 
-fn choose_anchor(media: &mut dyn Media, copies: &[u16], log: LogId) -> Option<Anchor> {
+pub(crate) fn choose_anchor(media: &mut dyn Media, copies: &[u16], log: LogId) -> Option<Anchor> {
     let mut read = Vec::new();
     for copy in copies {
         for at in ANCHORS {

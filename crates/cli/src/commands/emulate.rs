@@ -1,12 +1,9 @@
 //! `destage emulate`: a modelled disk over NBD.
 
-use super::text;
+use super::{listener, text};
 use crate::failure::Failure;
 use clap::ArgMatches;
-use destage_nbd::handshake::Export;
 use destage_server::backends::{self, Emulated, Emulator, Ram};
-use destage_server::{Backend, Listen, Server, Settings, tls_config};
-use std::path::Path;
 
 /// Serves until a signal comes.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
@@ -14,7 +11,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let size = text(matches, "size").map(bytes).transpose()?;
     if spec == "ram" {
         let export = backends::export("ram", "destage: memory", size.unwrap_or(1 << 30));
-        return serve(matches, export, &mut Ram::default());
+        return listener::serve(matches, export, &mut Ram::default());
     }
     let spec = destage_disk::find(spec).map_err(Failure::usage)?;
     let speed = *matches.get_one::<f64>("speed").expect("default");
@@ -50,39 +47,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             Emulated::in_file(disk, open)
         }
     };
-    serve(matches, export, &mut backend)
-}
-
-fn serve<B: Backend>(
-    matches: &ArgMatches,
-    export: Export,
-    backend: &mut B,
-) -> Result<String, Failure> {
-    let server = bind(matches, export)?;
-    for address in server.addresses() {
-        eprintln!("destage: serving on {address}");
-    }
-    destage_server::stop_on_signals(server.remote()).map_err(Failure::failed)?;
-    server.run(backend).map_err(|error| Failure::failed(format!("io_uring: {error}")))?;
-    Ok(String::new())
-}
-
-/// A server that listens where the arguments say.
-fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
-    let listen = matches.get_many::<String>("nbd").expect("required");
-    let listen: Vec<Listen> =
-        listen.map(|text| text.parse()).collect::<Result<_, _>>().map_err(Failure::usage)?;
-    let mut settings = Settings::new(export, listen);
-    let path = |name| text(matches, name).map(Path::new);
-    if let (Some(certificate), Some(key)) = (path("tls-cert"), path("tls-key")) {
-        let config = tls_config(certificate, key, path("tls-client-ca"));
-        settings.tls = Some(config.map_err(Failure::failed)?);
-    }
-    settings.plain_tcp = matches.get_flag("allow-plain-tcp");
-    Server::bind(settings).map_err(|error| match error {
-        destage_server::ListenError::Open(_) => Failure::usage(error),
-        error => Failure::failed(error),
-    })
+    listener::serve(matches, export, &mut backend)
 }
 
 /// A number of bytes, with K, M, G or T.

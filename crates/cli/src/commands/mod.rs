@@ -1,9 +1,11 @@
 //! One file a command; each returns the text for standard output.
 
+mod array;
 mod bench;
 mod compare;
 mod disks;
 mod emulate;
+mod listener;
 mod policies;
 mod policy_trace;
 mod readcache_trace;
@@ -30,6 +32,13 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("readcache-trace", matches)) => readcache_trace::run(matches),
         Some(("reproduce", matches)) => reproduce::run(matches),
         Some(("emulate", matches)) => emulate::run(matches),
+        Some(("create", matches)) => array::create(matches),
+        Some(("serve", matches)) => array::serve(matches),
+        Some(("status", matches)) => array::status(matches),
+        Some(("flush", matches)) => array::flush(matches),
+        Some(("stop", matches)) => array::stop(matches),
+        Some(("set", matches)) => array::set(matches),
+        Some(("recover", matches)) => array::recover(matches),
         Some(("bench", matches)) => bench::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");

@@ -116,6 +116,19 @@ impl ArrayBackend {
         }
     }
 
+    /// Destages everything once it runs; the receiver hears when nothing is dirty.
+    pub fn drained(&mut self) -> std::sync::mpsc::Receiver<Result<(), String>> {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        self.drains.push(sender);
+        receiver
+    }
+
+    /// Pages whose only durable copy is in NVS.
+    #[must_use]
+    pub fn dirty_pages(&self) -> u64 {
+        self.volume.status().dirty_pages
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

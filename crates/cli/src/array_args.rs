@@ -1,0 +1,146 @@
+//! The command lines of a served array: create, serve, status, flush, stop, set, recover.
+
+use crate::args::format_arg;
+use crate::server_args::{flag, listen_args, option};
+use clap::{Arg, ArgAction, Command, value_parser};
+
+fn name() -> Arg {
+    Arg::new("name").value_name("NAME").required(true).help("The array")
+}
+
+fn places() -> [Arg; 2] {
+    [
+        option("config-dir", "DIR", "Folder of the configurations [root: /etc/destage]"),
+        option("run-dir", "DIR", "Folder of the control sockets [root: /run/destage]"),
+    ]
+}
+
+/// `destage create`.
+pub fn create() -> Command {
+    Command::new("create")
+        .about("Create an array: superblocks on its disks and NVS, a configuration file")
+        .after_help(
+            "A disk or NVS is a file, a block device, or (disks) an NBD URI; PATH,size=BYTES makes a \
+             file of that size. Devices that hold anything are refused. Disks that may not be all \
+             zeros are zeroed on levels with redundancy, which takes as long as writing them.\n\
+             Level target: one disk that is an array itself (md, a RAID card): give its strip and \
+             its --width in data disks, and destage orders for it.\n\
+             Example:\n  destage create tank --level 5 --disk a.img,size=1G --disk b.img,size=1G \
+             --disk c.img,size=1G --nvs nvs.img,size=64M",
+        )
+        .arg(name())
+        .arg(option("level", "LEVEL", "RAID level").default_value("5").value_parser([
+            "single", "0", "10", "4", "5", "6", "target",
+        ]))
+        .arg(
+            option("disk", "DISK", "A member, in order; repeat")
+                .required(true)
+                .action(ArgAction::Append),
+        )
+        .arg(
+            option("nvs", "PATH", "NVS; twice: mirrored; none: every write goes to the disks")
+                .action(ArgAction::Append),
+        )
+        .arg(option("strip", "BYTES", "Bytes on one disk before the next").default_value("64K"))
+        .arg(
+            option("width", "N", "Level target: its data disks")
+                .default_value("1")
+                .value_parser(value_parser!(u64).range(1..=1024)),
+        )
+        .arg(
+            option("group-stripes", "K", "Stripes in a write group; levels 4, 5, 6")
+                .default_value("1")
+                .value_parser(value_parser!(u64).range(1..=1024)),
+        )
+        .arg(option("policy", "POLICY", "See `destage policies`").default_value("stow"))
+        .arg(option("rate", "RATE", "See `destage policies`").default_value("linear:90/80"))
+        .arg(
+            option("ack", "WHEN", "Writes are answered when durable in NVS, or at FLUSH and FUA")
+                .default_value("nvs")
+                .value_parser(["nvs", "flush"]),
+        )
+        .arg(
+            option("on-nvs-loss", "WHAT", "When the last NVS device fails")
+                .default_value("write-through")
+                .value_parser(["write-through", "stop"]),
+        )
+        .arg(flag("assume-clean", "Do not zero the disks: they are all zeros, or in sync"))
+        .args(places())
+}
+
+/// `destage serve`.
+pub fn serve() -> Command {
+    Command::new("serve")
+        .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
+        .after_help(
+            "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty stays \
+             in NVS.\n\
+             Example: destage serve tank --nbd unix:/run/tank.sock",
+        )
+        .arg(name())
+        .args(listen_args())
+        .arg(flag("degraded", "Start without members that are missing or out of date"))
+        .arg(option("ack", "WHEN", "In place of what the configuration says").value_parser([
+            "nvs", "flush",
+        ]))
+        .args(places())
+}
+
+/// `destage status`.
+pub fn status() -> Command {
+    Command::new("status")
+        .about("How a served array stands: occupancy, queues, hits, times, devices, alarms")
+        .after_help("Example: destage status tank --format json")
+        .arg(name())
+        .arg(format_arg())
+        .args(places())
+}
+
+/// `destage flush`.
+pub fn flush() -> Command {
+    Command::new("flush")
+        .about("Destage everything of a served array; returns when nothing is dirty")
+        .after_help("Example: destage flush tank")
+        .arg(name())
+        .args(places())
+}
+
+/// `destage stop`.
+pub fn stop() -> Command {
+    Command::new("stop")
+        .about("End the server of an array")
+        .after_help(
+            "Without --drain what is dirty stays in NVS, safe, and the next start goes on with it.\n\
+             Example: destage stop tank --drain",
+        )
+        .arg(name())
+        .arg(flag("drain", "Destage everything first"))
+        .args(places())
+}
+
+/// `destage set`.
+pub fn set() -> Command {
+    Command::new("set")
+        .about("Change policy or rate of a served array, until it is stopped")
+        .after_help("Example: destage set tank --policy wow --rate linear:70/40")
+        .arg(name())
+        .arg(option("policy", "POLICY", "See `destage policies`"))
+        .arg(option("rate", "RATE", "See `destage policies`").required_unless_present("policy"))
+        .args(places())
+}
+
+/// `destage recover`.
+pub fn recover() -> Command {
+    Command::new("recover")
+        .about("Recover an array's NVS log without serving it, or look at it")
+        .after_help(
+            "Redoes interrupted destages and destages everything, so that the disks have it all. \
+             With --inspect nothing is changed.\n\
+             Example: destage recover tank --inspect",
+        )
+        .arg(name())
+        .arg(flag("inspect", "Only say what the log holds, and what is wrong with it"))
+        .arg(flag("degraded", "Without members that are missing or out of date"))
+        .arg(format_arg())
+        .args(places())
+}

@@ -1,0 +1,314 @@
+//! `destage create | serve | status | flush | stop | set | recover`: a served array.
+
+use super::emulate::bytes;
+use super::{format, listener, text};
+use crate::failure::Failure;
+use crate::progress;
+use clap::ArgMatches;
+use destage_engine::array::geometry::{LEVELS, Level};
+use destage_report::live::ArrayStatus;
+use destage_report::{Cell, Format, Table};
+use destage_server::array::{
+    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places, Request,
+    ask, create as create_array, export, listen, uuid_text,
+};
+use destage_server::{Server, Settings};
+use destage_volume::{
+    Assembly, Device, Found, Inspection, assemble, inspect, open, read_superblock,
+};
+use std::path::Path;
+use std::time::Duration;
+
+fn places(matches: &ArgMatches) -> Places {
+    let config = text(matches, "config-dir").map(Path::new);
+    // A folder of one's own keeps its sockets too.
+    let run = text(matches, "run-dir").map(Path::new).or(config);
+    Places::new(config, run)
+}
+
+fn name(matches: &ArgMatches) -> &str {
+    text(matches, "name").expect("required")
+}
+
+/// `destage create`.
+pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
+    let places = places(matches);
+    let name = name(matches);
+    let path = places.config_of(name).map_err(Failure::usage)?;
+    if path.exists() {
+        let error = destage_server::array::ConfigFileError::Exists(path);
+        return Err(Failure::failed(error));
+    }
+    let disks = devices(matches, "disk")?;
+    let nvs = devices(matches, "nvs")?;
+    let config = ArrayConfig {
+        version: 1,
+        disks: disks.iter().map(absolute).collect(),
+        nvs: nvs.iter().map(absolute).collect(),
+        policy: text(matches, "policy").expect("default").to_string(),
+        rate: text(matches, "rate").expect("default").to_string(),
+        ack: text(matches, "ack").expect("default").to_string(),
+        on_nvs_loss: text(matches, "on-nvs-loss").expect("default").to_string(),
+        queue_depth: 20,
+        window: 32,
+        stall_seconds: 30,
+    };
+    config.settings().map_err(Failure::usage)?;
+    let options = create_options(matches, disks, nvs)?;
+    let bar = progress::bar("MiB of zeros");
+    let creation = create_array(&options, &mut |done, of| {
+        bar.set_length(of >> 20);
+        bar.set_position(done >> 20);
+    })
+    .map_err(Failure::failed)?;
+    bar.finish_and_clear();
+    let path = places.write(name, &config).map_err(Failure::failed)?;
+    let volume = creation.geometry.volume_pages().0 * 4096;
+    Ok(format!(
+        "created {name} ({}): level {}, {} disks, volume of {} bytes, NVS of {} dirty pages\n\
+         configuration: {}\nnext: destage serve {name} --nbd unix:/path/to/{name}.sock\n",
+        uuid_text(&creation.array),
+        creation.geometry.level.entry().entry.name,
+        config.disks.len(),
+        volume,
+        creation.dirty_pages_max,
+        path.display(),
+    ))
+}
+
+fn create_options(
+    matches: &ArgMatches,
+    disks: Vec<DeviceSpec>,
+    nvs: Vec<DeviceSpec>,
+) -> Result<CreateOptions, Failure> {
+    let strip = bytes(text(matches, "strip").expect("default"))?;
+    if strip == 0 || strip % 4096 != 0 {
+        return Err(Failure::usage("--strip: a multiple of 4096 bytes"));
+    }
+    let width = *matches.get_one::<u64>("width").expect("default");
+    let level_name = text(matches, "level").expect("default");
+    let target = level_name == "target";
+    if target && disks.len() != 1 {
+        return Err(Failure::usage("--level target takes one --disk: the array below"));
+    }
+    if !target && width != 1 {
+        return Err(Failure::usage("--width is for --level target only"));
+    }
+    let level = LEVELS.iter().find(|l| l.entry.name == level_name).map(|l| l.level);
+    Ok(CreateOptions {
+        // One disk striped by itself: a write group is a whole stripe of the array below.
+        level: level.unwrap_or(Level::Raid0),
+        disks,
+        nvs,
+        strip_pages: strip / 4096 * width,
+        group_stripes: *matches.get_one::<u64>("group-stripes").expect("default"),
+        assume_clean: matches.get_flag("assume-clean"),
+    })
+}
+
+/// The devices of an argument; files that are to be made are made.
+fn devices(matches: &ArgMatches, argument: &str) -> Result<Vec<DeviceSpec>, Failure> {
+    let Some(given) = matches.get_many::<String>(argument) else { return Ok(Vec::new()) };
+    given
+        .map(|text| match text.rsplit_once(",size=") {
+            None => text.parse().map_err(Failure::usage),
+            Some((path, size)) => {
+                let size = bytes(size)?;
+                let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+                file.and_then(|file| file.set_len(size)).map_err(|error| {
+                    let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
+                        ": leave out size= to use it as it is"
+                    } else {
+                        ""
+                    };
+                    Failure::failed(format!("{path}: {error}{hint}"))
+                })?;
+                path.parse().map_err(Failure::usage)
+            }
+        })
+        .collect()
+}
+
+/// A device as the configuration names it: the server may be started from another folder.
+fn absolute(spec: &DeviceSpec) -> String {
+    match spec {
+        DeviceSpec::Path(path) => {
+            std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
+        }
+        DeviceSpec::Nbd(uri) => uri.clone(),
+    }
+}
+
+/// An array's devices, opened and put together.
+fn assembled(config: &ArrayConfig, degraded: bool) -> Result<(Devices, Assembly), Failure> {
+    let specs = |texts: &[String]| -> Result<Vec<DeviceSpec>, Failure> {
+        texts.iter().map(|text| text.parse().map_err(Failure::usage)).collect()
+    };
+    let (disks, nvs) = (specs(&config.disks)?, specs(&config.nvs)?);
+    let (mut devices, missing) = Devices::open(&disks, &nvs).map_err(Failure::failed)?;
+    for (device, error) in &missing {
+        eprintln!("destage: {device}: {error}");
+    }
+    let places: Vec<Device> = devices.places().collect();
+    let found: Vec<Found> =
+        places.into_iter().map(|device| (device, read_superblock(&mut devices, device))).collect();
+    let assembly = assemble(&found, degraded).map_err(|error| {
+        let path = error.device().map(|device| match device {
+            Device::Member(number) => &config.disks[usize::from(number)],
+            Device::Nvs(number) => &config.nvs[usize::from(number)],
+        });
+        match path {
+            Some(path) => Failure::failed(format!("{path}: {error}")),
+            None => Failure::failed(error),
+        }
+    })?;
+    Ok((devices, assembly))
+}
+
+/// `destage serve`.
+pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
+    let places = places(matches);
+    let name = name(matches);
+    let mut config = places.read(name).map_err(Failure::failed)?;
+    if let Some(ack) = text(matches, "ack") {
+        config.ack = ack.to_string();
+    }
+    let settings = config.settings().map_err(Failure::failed)?;
+    let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
+    let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
+    let status = volume.status();
+    eprintln!(
+        "destage: {name}: {} bytes, {} dirty pages in NVS, {} destages to be redone",
+        volume.bytes(),
+        status.dirty_pages,
+        status.redoing
+    );
+    let export = export(name, &format!("destage array {name}"), &volume);
+    let server = listener::bind(matches, export)?;
+    let control = places.control_of(name).map_err(Failure::usage)?;
+    listen(&control, server.remote())
+        .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
+    let mut backend = ArrayBackend::new(name, config, volume, devices);
+    let result = listener::run(server, &mut backend);
+    let _ = std::fs::remove_file(control);
+    result
+}
+
+/// Asks the server of an array.
+fn asked(matches: &ArgMatches, request: &Request) -> Result<Option<ArrayStatus>, Failure> {
+    let name = name(matches);
+    let control = places(matches).control_of(name).map_err(Failure::usage)?;
+    let bar = progress::bar("dirty pages destaged");
+    let mut most = 0;
+    let answer = ask(&control, name, request, |left| {
+        most = most.max(left);
+        bar.set_length(most);
+        bar.set_position(most - left);
+    });
+    bar.finish_and_clear();
+    answer.map_err(|error| match error {
+        AdminError::Refused(text) if matches!(request, Request::Set { .. }) => Failure::usage(text),
+        error => Failure::failed(error),
+    })
+}
+
+/// `destage status`.
+pub fn status(matches: &ArgMatches) -> Result<String, Failure> {
+    let status = asked(matches, &Request::Status)?.expect("a status was asked for");
+    Ok(match format(matches) {
+        Format::Json => {
+            let text = serde_json::to_string_pretty(&status).map_err(Failure::failed)?;
+            format!("{text}\n")
+        }
+        other => status.table().render(other),
+    })
+}
+
+/// `destage flush`.
+pub fn flush(matches: &ArgMatches) -> Result<String, Failure> {
+    asked(matches, &Request::Flush)?;
+    Ok(format!("{}: nothing is dirty\n", name(matches)))
+}
+
+/// `destage stop`.
+pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
+    let name = name(matches);
+    let control = places(matches).control_of(name).map_err(Failure::usage)?;
+    asked(matches, &Request::Stop { drain: matches.get_flag("drain") })?;
+    // It has agreed; it is over when its socket is gone.
+    for _ in 0..600 {
+        if !control.exists() {
+            return Ok(format!("{name}: stopped\n"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(Failure::failed(format!("{name}: has not ended within a minute: see `destage status`")))
+}
+
+/// `destage set`.
+pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
+    let owned = |argument| text(matches, argument).map(str::to_string);
+    let (policy, rate) = (owned("policy"), owned("rate"));
+    asked(matches, &Request::Set { policy, rate })?;
+    let status = asked(matches, &Request::Status)?.expect("a status was asked for");
+    Ok(format!("{}: policy {}, rate {}\n", status.name, status.policy, status.rate))
+}
+
+/// `destage recover`.
+pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
+    let name = name(matches);
+    let config = places(matches).read(name).map_err(Failure::failed)?;
+    let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
+    if matches.get_flag("inspect") {
+        let found = inspect(&mut devices, &assembly);
+        let damaged = found.damage.is_some() || found.tail.is_none();
+        let text = inspected(&found).render(format(matches));
+        return if damaged && !assembly.copies.is_empty() {
+            print!("{text}");
+            Err(Failure::failed("the NVS log is damaged"))
+        } else {
+            Ok(text)
+        };
+    }
+    let settings = config.settings().map_err(Failure::failed)?;
+    let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
+    let (dirty, redone) = (volume.status().dirty_pages, volume.status().redoing);
+    let export = export(name, "", &volume);
+    let server = Server::bind(Settings::new(export, Vec::new())).map_err(Failure::failed)?;
+    let mut backend = ArrayBackend::new(name, config, volume, devices);
+    let remote = server.remote();
+    let waits = backend.drained();
+    std::thread::spawn(move || {
+        let _ = waits.recv();
+        remote.stop();
+    });
+    listener::run(server, &mut backend)?;
+    if backend.dirty_pages() > 0 {
+        return Err(Failure::failed(format!("{name}: the array stopped before all was destaged")));
+    }
+    Ok(format!("{name}: {redone} destages redone, {dirty} dirty pages destaged\n"))
+}
+
+fn inspected(found: &Inspection) -> Table {
+    let mut table = Table::new(&[("what", ""), ("value", "")]);
+    let mut row = |what: &str, value: String| {
+        table.push(vec![Cell::text(what), Cell::text(value)]);
+    };
+    row("ring", format!("{} blocks of {} bytes", found.ring.0, found.ring.1));
+    row(
+        "tail",
+        found.tail.map_or("no anchor is whole".to_string(), |(sequence, block)| {
+            format!("commit {sequence} at block {block}")
+        }),
+    );
+    row("commits", format!("{}, the last is {}", found.commits, found.last_sequence));
+    row("unfinished commits behind the end", found.dropped.to_string());
+    row("commits that one mirror lacks", found.repairs.to_string());
+    row("dirty pages", found.dirty_pages.to_string());
+    row("destages under way", found.open_intents.to_string());
+    if !found.unreadable.is_empty() {
+        row("unreadable in places", format!("NVS devices {:?}", found.unreadable));
+    }
+    row("damage", found.damage.map_or("none".to_string(), |error| error.to_string()));
+    table
+}

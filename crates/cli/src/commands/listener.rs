@@ -1,0 +1,47 @@
+//! Servers of any kind: where they listen, and until when they run.
+
+use super::text;
+use crate::failure::Failure;
+use clap::ArgMatches;
+use destage_nbd::handshake::Export;
+use destage_server::{Backend, Listen, Server, Settings, tls_config};
+use std::path::Path;
+
+/// Listens and serves until a signal comes.
+pub fn serve<B: Backend>(
+    matches: &ArgMatches,
+    export: Export,
+    backend: &mut B,
+) -> Result<String, Failure> {
+    run(bind(matches, export)?, backend)
+}
+
+/// Serves until a signal comes, or the server is told to stop.
+pub fn run<B: Backend>(server: Server, backend: &mut B) -> Result<String, Failure> {
+    for address in server.addresses() {
+        eprintln!("destage: serving on {address}");
+    }
+    destage_server::stop_on_signals(server.remote()).map_err(Failure::failed)?;
+    // Without systemd there is nobody to tell.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+    server.run(backend).map_err(|error| Failure::failed(format!("io_uring: {error}")))?;
+    Ok(String::new())
+}
+
+/// A server that listens where the arguments say.
+pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
+    let listen = matches.get_many::<String>("nbd").expect("required");
+    let listen: Vec<Listen> =
+        listen.map(|text| text.parse()).collect::<Result<_, _>>().map_err(Failure::usage)?;
+    let mut settings = Settings::new(export, listen);
+    let path = |name| text(matches, name).map(Path::new);
+    if let (Some(certificate), Some(key)) = (path("tls-cert"), path("tls-key")) {
+        let config = tls_config(certificate, key, path("tls-client-ca"));
+        settings.tls = Some(config.map_err(Failure::failed)?);
+    }
+    settings.plain_tcp = matches.get_flag("allow-plain-tcp");
+    Server::bind(settings).map_err(|error| match error {
+        destage_server::ListenError::Open(_) => Failure::usage(error),
+        error => Failure::failed(error),
+    })
+}
