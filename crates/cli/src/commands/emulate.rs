@@ -50,7 +50,14 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             Emulated::in_file(disk, open)
         }
     };
-    serve(matches, export, &mut backend)
+    let text = serve(matches, export, &mut backend)?;
+    let (mean, most) = backend.lateness_ns();
+    eprintln!(
+        "destage: answers were late by {} us on average, {} us at most",
+        mean / 1000,
+        most / 1000
+    );
+    Ok(text)
 }
 
 fn serve<B: Backend>(
