@@ -272,7 +272,7 @@ fn a_load_is_verified_and_what_is_lost_is_found() {
     let measured = bench::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     assert!(measured.requests() > 100 && measured.verified > 50);
     assert!(measured.tallies.iter().all(|tally| tally.errors == 0));
-    assert!(measured.tallies[2].latency_ns.len() > 0, "there were flushes");
+    assert!(!measured.tallies[2].latency_ns.is_empty(), "there were flushes");
     let checked = bench::check(&server.uri(), &log).expect("reads");
     assert_eq!((checked.lost, checked.newer, checked.first), (0, 0, None));
     assert_eq!(checked.blocks, measured.verified);
@@ -296,7 +296,7 @@ struct Forgetful(Ram, u64);
 impl Backend for Forgetful {
     fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
         self.1 += u64::from(matches!(command, Command::Write { .. }));
-        if matches!(command, Command::Write { .. }) && self.1 % 100 == 0 {
+        if matches!(command, Command::Write { .. }) && self.1.is_multiple_of(100) {
             return port.reply(token, Answer::Done);
         }
         self.0.request(port, token, command, payload);

@@ -51,12 +51,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         }
     };
     let text = serve(matches, export, &mut backend)?;
-    let (mean, most) = backend.lateness_ns();
-    eprintln!(
-        "destage: answers were late by {} us on average, {} us at most",
-        mean / 1000,
-        most / 1000
-    );
+    let late = backend.late_ns();
+    let at = |share| late.value_at_quantile(share) / 1000;
+    let (number, half, most) = (late.len(), at(0.5), at(0.99));
+    eprintln!("destage: {number} answers; half at most {half} us late, 99 % at most {most} us");
     Ok(text)
 }
 
