@@ -87,7 +87,7 @@ fn a_flush_is_done_after_the_writes_before_it() {
 
 #[test]
 fn a_burst_over_a_socket_takes_as_long_as_the_model_says() {
-    const SPEED: f64 = 50.0;
+    const SPEED: f64 = 4.0;
     let spec = find("stow-ref").expect("a built-in disk");
     let backend = move || Emulated::in_memory(Emulator::new(&spec, SPEED));
     let server = serve(8 << 30, |_| {}, backend);

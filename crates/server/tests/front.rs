@@ -239,10 +239,26 @@ fn devices_and_messages() {
     assert!(client.call(read(4_000, bytes.len() as u32), &[]).expect("READ") == bytes);
     let end = client.call(read((1 << 20) - 512, 1_024), &[]);
     assert!(matches!(end, Err(ClientError::Answer(5))), "{end:?}");
+    // More operations at once than the ring has entries.
+    for cookie in 0..6_000 {
+        let command = read(4_000 + cookie % 1_000, 512);
+        client.put(&Request { cookie, command }, &[]).expect("put");
+    }
+    let mut right = 0;
+    while client.in_flight() > 0 {
+        let hear = |heard: Heard<'_>| {
+            if let Heard::Data(_, offset, part) = heard {
+                let at = offset as usize - 4_000;
+                right += usize::from(part == &bytes[at..at + part.len()]) * part.len();
+            }
+        };
+        client.pump(None, hear).expect("replies");
+    }
+    assert_eq!(right, 6_000 * 512);
     let (sender, receiver) = mpsc::channel::<u64>();
     assert!(server.remote.send(Box::new(sender)));
     let submitted = receiver.recv_timeout(Duration::from_secs(10)).expect("an answer");
-    assert_eq!(submitted, 4);
+    assert_eq!(submitted, 6_004);
 }
 
 fn load(write_percent: u64) -> Load {

@@ -80,6 +80,9 @@ impl Emulated {
                 Command::Read { offset, length, .. } => read(contents, port, token, offset, length),
                 command => {
                     change(contents, &command, bytes.as_deref().unwrap_or(&[]));
+                    if let Some(buffer) = bytes {
+                        port.recycle(buffer);
+                    }
                     port.reply(token, Answer::Done);
                 }
             },
@@ -87,7 +90,7 @@ impl Emulated {
                 let device = handle.expect("started");
                 let (io, length) = match command {
                     Command::Read { offset, length, .. } => {
-                        let buffer = Buffer::zeroed(length as usize);
+                        let buffer = port.buffer(length as usize);
                         (Io::Read { device, offset, buffer }, length)
                     }
                     Command::Flush => (Io::Flush { device }, 0),
