@@ -97,7 +97,8 @@ impl Emulated {
                     command => {
                         let buffer = Arc::new(bytes.unwrap_or_else(|| Buffer::zeroed(0)));
                         let offset = command.offset();
-                        (Io::Write { device, offset, buffer, durable: false }, 0)
+                        let durable = matches!(command, Command::Write { fua: true, .. });
+                        (Io::Write { device, offset, buffer, durable }, 0)
                     }
                 };
                 self.in_file.insert(key, (token, length));
