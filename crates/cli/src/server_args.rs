@@ -31,8 +31,8 @@ pub fn emulate() -> Command {
     Command::new("emulate")
         .about("Serve a modelled disk in real time over NBD")
         .after_help(
-            "Every request is answered when the model says that the drive would be done. `ram` is no \
-             drive: memory that answers at once. Ends on SIGINT or SIGTERM.\n\
+            "Every request is answered when the model says that the drive would be done. `ram` is \
+             no drive: memory that answers at once. Ends on SIGINT or SIGTERM.\n\
              Example: destage emulate stow-ref --size 16G --nbd unix:/tmp/disk0.sock",
         )
         .arg(Arg::new("spec").value_name("SPEC").required(true).help("A disk, .toml file, or ram"))

@@ -316,7 +316,7 @@ impl Input {
                             backend.request(port, token, request.command, payload);
                             return count + taken;
                         }
-                        let buffer = Buffer::zeroed(length);
+                        let buffer = port.buffer(length);
                         let command = request.command;
                         self.assembling = Some(Assembling { token, command, buffer, at: 0 });
                     }

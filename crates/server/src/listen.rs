@@ -1,13 +1,14 @@
 //! Where a server listens.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Read};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +119,16 @@ impl Listener {
     }
 }
 
+/// Whether the other end hangs up without a word. The kernel takes a killed process's ring down
+/// some time after the process, and until then its sockets let clients in that nobody greets.
+fn abandoned(mut stream: &UnixStream) -> bool {
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(3)));
+    match stream.read(&mut [0]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
 /// Takes away the socket of a server that is dead.
 fn clear_stale(path: &Path) -> Result<(), ListenError> {
     let Ok(about) = std::fs::symlink_metadata(path) else { return Ok(()) };
@@ -126,6 +137,7 @@ fn clear_stale(path: &Path) -> Result<(), ListenError> {
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+        Ok(stream) if abandoned(&stream) => {}
         _ => return Err(ListenError::Taken(path.to_path_buf())),
     }
     std::fs::remove_file(path)

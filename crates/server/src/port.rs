@@ -127,6 +127,7 @@ pub struct Port {
     pub(crate) outputs: Vec<Output>,
     dirty: Vec<u32>,
     devices: Vec<Option<Arc<OwnedFd>>>,
+    spare: Spare,
     /// The first thing the ring refused: the end of the server.
     pub(crate) broken: Option<io::Error>,
 }
@@ -139,6 +140,7 @@ impl Port {
             outputs: Vec::new(),
             dirty: Vec::new(),
             devices: Vec::new(),
+            spare: Spare::default(),
             broken: None,
         })
     }
@@ -147,6 +149,28 @@ impl Port {
     #[must_use]
     pub fn now(&self) -> Instant {
         Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// A buffer of this length. What it holds is whatever was there.
+    #[must_use]
+    pub fn buffer(&mut self, length: usize) -> Buffer {
+        self.spare.take(length)
+    }
+
+    /// Gives a buffer back that is needed no more, so that the next one costs less.
+    pub fn recycle(&mut self, buffer: Buffer) {
+        self.spare.give(buffer);
+    }
+
+    /// Keeps the buffers of what was sent.
+    pub(crate) fn recycle_pieces(&mut self, pieces: Vec<Piece>) {
+        for piece in pieces {
+            if let Piece::Shared(buffer, _) = piece
+                && let Some(buffer) = Arc::into_inner(buffer)
+            {
+                self.spare.give(buffer);
+            }
+        }
     }
 
     /// Takes a device over: its descriptor stays open until [`Port::close`].
@@ -350,6 +374,35 @@ fn buffer_of(work: Work) -> Option<Buffer> {
     match work {
         Work::Read { buffer, .. } | Work::Receive { buffer, .. } => Some(buffer),
         _ => None,
+    }
+}
+
+/// Large buffers to be used again: fresh memory costs the kernel more than the copy into it.
+#[derive(Default)]
+struct Spare {
+    buffers: Vec<Buffer>,
+    bytes: usize,
+}
+
+const SPARE_MIN: usize = 32 << 10;
+const SPARE_BYTES_MAX: usize = 32 << 20;
+
+impl Spare {
+    fn take(&mut self, length: usize) -> Buffer {
+        let fits = |buffer: &Buffer| (length..=2 * length).contains(&buffer.capacity());
+        let Some(at) = self.buffers.iter().rposition(fits) else { return Buffer::zeroed(length) };
+        let mut buffer = self.buffers.swap_remove(at);
+        self.bytes -= buffer.capacity();
+        buffer.set_len(length);
+        buffer
+    }
+
+    fn give(&mut self, buffer: Buffer) {
+        let bytes = buffer.capacity();
+        if bytes >= SPARE_MIN && self.bytes + bytes <= SPARE_BYTES_MAX {
+            self.bytes += bytes;
+            self.buffers.push(buffer);
+        }
     }
 }
 

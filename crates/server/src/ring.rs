@@ -68,6 +68,8 @@ pub(crate) struct Ring<T> {
     io: IoUring,
     table: Vec<Option<InFlight<T>>>,
     free: Vec<usize>,
+    /// Done while work was submitted.
+    early: Vec<Completion<T>>,
 }
 
 const ENTRIES: u32 = 512;
@@ -88,7 +90,8 @@ impl<T> Ring<T> {
         for mut builder in [deferred, cooperative, IoUring::builder()] {
             match builder.setup_cqsize(8 * ENTRIES).build(ENTRIES) {
                 Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
-                    return Ok(Ring { io, table: Vec::new(), free: Vec::new() });
+                    let (table, free, early) = (Vec::new(), Vec::new(), Vec::new());
+                    return Ok(Ring { io, table, free, early });
                 }
                 Ok(_) => last = Some(io::Error::from(io::ErrorKind::Unsupported)),
                 Err(error) => last = Some(error),
@@ -114,7 +117,12 @@ impl<T> Ring<T> {
             }
             match self.io.submit() {
                 Ok(_) => {}
-                Err(error) if transient(&error) => {}
+                Err(error) if transient(&error) => {
+                    // Older kernels take nothing while completions that had no room wait.
+                    let mut early = std::mem::take(&mut self.early);
+                    self.collect(&mut early);
+                    self.early = early;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -126,6 +134,8 @@ impl<T> Ring<T> {
         most: Option<Duration>,
         done: &mut Vec<Completion<T>>,
     ) -> io::Result<()> {
+        done.append(&mut self.early);
+        let most = if done.is_empty() { most } else { Some(Duration::ZERO) };
         let result = match most {
             Some(most) => {
                 let time = types::Timespec::new().sec(most.as_secs()).nsec(most.subsec_nanos());

@@ -331,7 +331,6 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
 
     fn sent(&mut self, slot: u32, completion: Completion<Owner>) {
         let Work::Send { socket, pieces, from } = completion.work else { return };
-        let output = &mut self.port.outputs[slot as usize];
         let total: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
         let again = match completion.result {
             Ok(count) => Some(from + count),
@@ -345,13 +344,14 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
                 let work = Work::Send { socket, pieces, from };
                 return self.port.push(Owner::Send(slot), work);
             }
-            Some(_) => {}
+            Some(_) => self.port.recycle_pieces(pieces),
             None => {
                 if let Some(input) = &mut self.inputs[slot as usize] {
                     input.broken = true;
                 }
             }
         }
+        let output = &mut self.port.outputs[slot as usize];
         (output.sending, output.sending_bytes) = (false, 0);
         self.port.touch(slot);
         // It may have been waiting for this.

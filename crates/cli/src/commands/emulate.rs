@@ -47,7 +47,12 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             Emulated::in_file(disk, open)
         }
     };
-    listener::serve(matches, export, &mut backend)
+    let text = listener::serve(matches, export, &mut backend)?;
+    let late = backend.late_ns();
+    let at = |share| late.value_at_quantile(share) / 1000;
+    let (number, half, most) = (late.len(), at(0.5), at(0.99));
+    eprintln!("destage: {number} answers; half at most {half} us late, 99 % at most {most} us");
+    Ok(text)
 }
 
 /// A number of bytes, with K, M, G or T.

@@ -8,6 +8,7 @@ use destage_nbd::handshake::Export;
 use destage_nbd::request::Command;
 use destage_nbd::wire;
 use destage_volume::Buffer;
+use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
@@ -42,8 +43,8 @@ pub struct Emulated {
     pending: HashMap<u64, Pending>,
     /// Operations on the file, and what they answer.
     in_file: HashMap<u64, (Token, u32)>,
-    /// How late requests were answered, in nanoseconds of real time: sum, most, number.
-    late: (u64, u64, u64),
+    /// How late requests were taken up, in nanoseconds of real time.
+    late_ns: Histogram<u64>,
 }
 
 impl Emulated {
@@ -61,13 +62,14 @@ impl Emulated {
 
     fn new(disk: Emulator, contents: Contents) -> Emulated {
         let (pending, in_file) = (HashMap::new(), HashMap::new());
-        Emulated { disk, contents, pending, in_file, late: (0, 0, 0) }
+        let late_ns = Histogram::new_with_bounds(100, 60_000_000_000, 3).expect("good bounds");
+        Emulated { disk, contents, pending, in_file, late_ns }
     }
 
-    /// How long after its moment a request was taken up: mean and most, in nanoseconds.
+    /// How long after their moments requests were taken up, in nanoseconds of real time.
     #[must_use]
-    pub fn lateness_ns(&self) -> (u64, u64) {
-        (self.late.0 / self.late.2.max(1), self.late.1)
+    pub fn late_ns(&self) -> &Histogram<u64> {
+        &self.late_ns
     }
 
     /// The moment of a request has come.
@@ -78,6 +80,9 @@ impl Emulated {
                 Command::Read { offset, length, .. } => read(contents, port, token, offset, length),
                 command => {
                     change(contents, &command, bytes.as_deref().unwrap_or(&[]));
+                    if let Some(buffer) = bytes {
+                        port.recycle(buffer);
+                    }
                     port.reply(token, Answer::Done);
                 }
             },
@@ -85,14 +90,15 @@ impl Emulated {
                 let device = handle.expect("started");
                 let (io, length) = match command {
                     Command::Read { offset, length, .. } => {
-                        let buffer = Buffer::zeroed(length as usize);
+                        let buffer = port.buffer(length as usize);
                         (Io::Read { device, offset, buffer }, length)
                     }
                     Command::Flush => (Io::Flush { device }, 0),
                     command => {
                         let buffer = Arc::new(bytes.unwrap_or_else(|| Buffer::zeroed(0)));
                         let offset = command.offset();
-                        (Io::Write { device, offset, buffer, durable: false }, 0)
+                        let durable = matches!(command, Command::Write { fua: true, .. });
+                        (Io::Write { device, offset, buffer, durable }, 0)
                     }
                 };
                 self.in_file.insert(key, (token, length));
@@ -150,8 +156,7 @@ impl Backend for Emulated {
 
     fn timer(&mut self, port: &mut Port) {
         while let Some((key, at)) = self.disk.done(port.now()) {
-            let late = port.now().since(self.disk.real_time(at)).0;
-            self.late = (self.late.0 + late, self.late.1.max(late), self.late.2 + 1);
+            self.late_ns.saturating_record(port.now().since(self.disk.real_time(at)).0);
             self.complete(port, key);
         }
     }

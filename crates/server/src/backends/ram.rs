@@ -3,7 +3,6 @@
 use super::Sparse;
 use crate::{Answer, Backend, Payload, Port, Token};
 use destage_nbd::request::Command;
-use destage_volume::Buffer;
 use std::sync::Arc;
 
 /// Reads at least this long are gathered in a buffer and sent from there.
@@ -27,6 +26,9 @@ impl Backend for Ram {
             }
             command => {
                 change(&mut self.contents, &command, payload.bytes());
+                if let Payload::Owned(buffer) = payload {
+                    port.recycle(buffer);
+                }
                 port.reply(token, Answer::Done);
             }
         }
@@ -44,7 +46,7 @@ pub(super) fn read(contents: &Sparse, port: &mut Port, token: Token, offset: u64
         });
         return port.reply(token, Answer::Parts(&parts[..parts_used]));
     }
-    let mut buffer = Buffer::zeroed(length as usize);
+    let mut buffer = port.buffer(length as usize);
     let mut at = 0;
     contents.each(offset, u64::from(length), |part| {
         buffer[at..at + part.len()].copy_from_slice(part);

@@ -96,7 +96,7 @@ impl Worker {
 
     fn draw(&mut self, below: u64) -> u64 {
         self.state = self.state.wrapping_add(1);
-        (u128::from(stamps::mixed(self.state)) * u128::from(below) >> 64) as u64
+        ((u128::from(stamps::mixed(self.state)) * u128::from(below)) >> 64) as u64
     }
 
     fn offset(&self, block: u64, bytes: u64) -> u64 {

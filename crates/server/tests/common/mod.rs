@@ -1,0 +1,102 @@
+//! A server on a thread of its own, in a temporary folder.
+#![allow(dead_code, missing_docs, reason = "each test file uses its own part")]
+
+use destage_nbd::Mode;
+use destage_nbd::client::{Address, Uri};
+use destage_nbd::request::Command;
+use destage_server::backends::{Ram, export};
+use destage_server::client::Client;
+use destage_server::{Backend, Listen, Remote, Server, Settings};
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A running server; stopped when dropped.
+pub struct Running {
+    pub folder: tempfile::TempDir,
+    pub remote: Remote,
+    pub addresses: Vec<Listen>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+/// Serves a backend of this size on `nbd.sock`, with changed settings.
+pub fn serve<B: Backend>(
+    size: u64,
+    change: impl FnOnce(&mut Settings),
+    backend: impl FnOnce() -> B + Send + 'static,
+) -> Running {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let socket = folder.path().join("nbd.sock");
+    let mut settings = Settings::new(export("disk", "test", size), vec![Listen::Unix(socket)]);
+    change(&mut settings);
+    let server = Server::bind(settings).expect("listens");
+    let (remote, addresses) = (server.remote(), server.addresses());
+    let thread = std::thread::spawn(move || server.run(&mut backend()));
+    Running { folder, remote, addresses, thread: Some(thread) }
+}
+
+/// A disk in memory.
+pub fn ram(size: u64) -> Running {
+    serve(size, |_| {}, Ram::default)
+}
+
+impl Running {
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("nbd.sock")
+    }
+
+    pub fn uri(&self) -> Uri {
+        let address = Address::Unix(self.socket().to_str().expect("text").to_string());
+        Uri { address, export: "disk".to_string(), tls: false, tls_hostname: None }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(&self.uri(), Mode::Extended).expect("connects")
+    }
+
+    /// Ends it, which must go well.
+    pub fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        assert!(self.remote.stop());
+        thread.join().expect("no panic").expect("no error");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+        }
+    }
+}
+
+/// Waits until something holds.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub fn read(offset: u64, length: u32) -> Command {
+    Command::Read { offset, length, dont_fragment: false }
+}
+
+pub fn write(offset: u64, length: usize) -> Command {
+    Command::Write { offset, length: length as u32, fua: false }
+}
+
+/// A small generator of numbers.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn below(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % below
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.below(256) as u8).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! A modelled disk in real time against the model in virtual time.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{Rng, read, serve, write};
+use destage_disk::{Disk, DiskOp, find};
+use destage_engine::units::Instant;
+use destage_nbd::request::Request;
+use destage_server::backends::{Ask, Emulated, Emulator};
+use destage_server::client::Heard;
+
+/// When each of some reads and writes of 4 KiB is done, from the disk alone: when they are asked,
+/// their address in units of 512 bytes, and whether they write.
+fn alone(name: &str, asks: &[(u64, u64, bool)]) -> Vec<u64> {
+    let mut disk = Disk::new(&find(name).expect("a built-in disk"));
+    let sector = u64::from(disk.sector_bytes());
+    let mut done = vec![0; asks.len()];
+    let mut busy: Option<Instant> = None;
+    let mut asked = asks.iter().enumerate().peekable();
+    loop {
+        let next = asked.peek().map(|(_, (at, ..))| Instant(*at));
+        match (busy, next) {
+            (Some(at), next) if next.is_none_or(|next| at <= next) => {
+                done[disk.finish(at).op.tag as usize] = at.0;
+                busy = disk.start(at);
+            }
+            (_, Some(at)) => {
+                let (tag, (_, lbn, write)) = asked.next().expect("was there");
+                let (lbn, sectors) = (lbn * 512 / sector, (4096 / sector) as u32);
+                disk.submit(at, DiskOp { lbn, sectors, write: *write, tag: tag as u64 });
+                busy = busy.or_else(|| disk.start(at));
+            }
+            _ => return done,
+        }
+    }
+}
+
+#[test]
+fn its_moments_are_those_of_the_disk() {
+    for name in ["stow-ref", "cheetah9lp", "ibm18es", "hp-c2200a"] {
+        let spec = find(name).expect("a built-in disk");
+        let mut rng = Rng(5);
+        let mut emulator = Emulator::new(&spec, 1.0);
+        let sectors = emulator.bytes() / 512 - 8;
+        let mut at = 0;
+        let draw = |_| {
+            at += rng.below(8_000_000);
+            (at, rng.below(sectors), rng.below(2) == 0)
+        };
+        let asks: Vec<(u64, u64, bool)> = (0..2_000).map(draw).collect();
+        let wanted = alone(name, &asks);
+        let mut got = vec![0; asks.len()];
+        for (at, lbn, write) in &asks {
+            // Looked at late and seldom: the moments must not depend on it.
+            let ask = Ask::Move { offset: lbn * 512, length: 4096, write: *write, durable: false };
+            emulator.ask(Instant(*at), ask);
+        }
+        while let Some(due) = emulator.due() {
+            let (key, moment) = emulator.done(due).expect("due");
+            got[key as usize] = moment.0;
+        }
+        assert_eq!(got, wanted, "{name}");
+    }
+}
+
+#[test]
+fn a_flush_is_done_after_the_writes_before_it() {
+    let spec = find("stow-ref").expect("a built-in disk");
+    let mut emulator = Emulator::new(&spec, 10.0);
+    let mut rng = Rng(6);
+    let mut ask = |emulator: &mut Emulator, write| {
+        let offset = rng.below(1_000_000) * 4096;
+        emulator.ask(Instant(1_000), Ask::Move { offset, length: 4096, write, durable: true })
+    };
+    let writes: Vec<u64> = (0..40).map(|_| ask(&mut emulator, true)).collect();
+    let flush = emulator.ask(Instant(1_000), Ask::Flush);
+    let later: Vec<u64> = (0..40).map(|_| ask(&mut emulator, false)).collect();
+    let mut order = Vec::new();
+    while let Some(due) = emulator.due() {
+        order.extend(emulator.done(due).map(|(key, _)| key));
+    }
+    let place = |key: &u64| order.iter().position(|it| it == key).expect("done");
+    assert!(writes.iter().all(|write| place(write) < place(&flush)));
+    assert_eq!(order.len(), writes.len() + 1 + later.len());
+}
+
+#[test]
+fn a_burst_over_a_socket_takes_as_long_as_the_model_says() {
+    const SPEED: f64 = 4.0;
+    let spec = find("stow-ref").expect("a built-in disk");
+    let backend = move || Emulated::in_memory(Emulator::new(&spec, SPEED));
+    let server = serve(8 << 30, |_| {}, backend);
+    let mut client = server.client();
+    client.call(write(4096, 4096), &[7; 4096]).expect("WRITE");
+    assert_eq!(client.call(read(5_000, 100), &[]).expect("READ"), [7; 100]);
+    let mut rng = Rng(7);
+    let asks: Vec<(u64, u64, bool)> =
+        (0..400).map(|_| (0, rng.below(1 << 21) * 8, false)).collect();
+    let begun = std::time::Instant::now();
+    for (cookie, (_, lbn, _)) in (0u64..).zip(&asks) {
+        let command = read(lbn * 512, 4096);
+        client.put(&Request { cookie, command }, &[]).expect("put");
+    }
+    let mut answered = 0;
+    while client.in_flight() > 0 {
+        let hear = |heard: Heard<'_>| answered += u64::from(matches!(heard, Heard::Done(_, None)));
+        client.pump(None, hear).expect("replies");
+    }
+    let took = begun.elapsed().as_secs_f64() * SPEED;
+    let wanted = *alone("stow-ref", &asks).iter().max().expect("some") as f64 / 1e9;
+    assert_eq!(answered, 400);
+    // The burst meets the platter at another angle than the reference, hence not equal.
+    assert!(took > wanted * 0.97, "{took} s, the model {wanted} s");
+    // A shared machine may pause the threads; 25 ms of real time are allowed.
+    assert!(took < wanted * 1.03 + 0.025 * SPEED, "{took} s, the model {wanted} s");
+}
