@@ -151,18 +151,15 @@ class DestageCommands:
         if self.server.options.ack != "nvs":
             words += ["--ack", self.server.options.ack]
         if self.server.options.tls:
-            words += ["--tls-certificates", self.server.options.tls]
+            folder = self.server.options.tls
+            words += ["--tls-cert", f"{folder}/server-cert.pem", "--tls-key",
+                      f"{folder}/server-key.pem", "--tls-client-ca", f"{folder}/ca-cert.pem",
+                      "--tls-required"]
         return words
-
-    def serves_with(self, option):
-        """Whether `destage serve` knows an option."""
-        said = subprocess.run([self.binary, "serve", "--help"], capture_output=True, text=True,
-                              timeout=20, check=False)
-        return option in said.stdout
 
     def bench(self, uri, depth, connections, seconds):
         return [self.binary, "bench", uri, "--depth", str(depth), "--connections",
-                str(connections), "--seconds", str(seconds), "--size", "4K", "--format", "json"]
+                str(connections), "--time", f"{seconds}s", "--bs", "4K", "--format", "json"]
 
     @staticmethod
     def bench_rate(said):
@@ -190,8 +187,6 @@ class Destage(Server):
         self.commands = DestageCommands(self)
         if not self.commands.binary.exists():
             raise Skip(f"{self.commands.binary} is not built")
-        if self.options.tls and not self.commands.serves_with("--tls-certificates"):
-            raise Skip("destage serve has no --tls-certificates")
 
     def prepare(self):
         # A little more than half for each of two data disks: superblocks take some.

@@ -12,7 +12,7 @@ pub fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// Where a server listens, and TLS.
-pub fn listen_args() -> [Arg; 5] {
+pub fn listen_args() -> [Arg; 6] {
     [
         option("nbd", "ADDRESS", "Listen there: unix:PATH or tcp:ADDRESS:PORT; may be repeated")
             .required(true)
@@ -22,6 +22,7 @@ pub fn listen_args() -> [Arg; 5] {
         option("tls-key", "FILE", "Its private key (PEM)").requires("tls-cert"),
         option("tls-client-ca", "FILE", "Only clients with a certificate signed by this CA (PEM)")
             .requires("tls-cert"),
+        flag("tls-required", "Clients of Unix sockets must use TLS too").requires("tls-cert"),
         flag("allow-plain-tcp", "Listen without TLS where other machines can connect"),
     ]
 }

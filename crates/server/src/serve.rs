@@ -24,6 +24,8 @@ pub struct Settings {
     pub export: Export,
     /// With it, TCP clients must use TLS and those of Unix sockets may.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// With TLS, clients of Unix sockets must use it too.
+    pub tls_required: bool,
     /// Allow TCP addresses that other machines reach, without TLS.
     pub plain_tcp: bool,
     /// Most connections at a time; further ones are closed at once.
@@ -43,6 +45,7 @@ impl Settings {
             listen,
             export,
             tls: None,
+            tls_required: false,
             plain_tcp: false,
             connections_max: 256,
             handshake_time: std::time::Duration::from_secs(30),
@@ -170,8 +173,8 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             let mut config = Config::single(server.settings.export.clone());
             config.tls = match (&server.settings.tls, listener.tcp) {
                 (None, _) => Tls::Off,
-                (Some(_), true) => Tls::Required,
-                (Some(_), false) => Tls::Offered,
+                (Some(_), tcp) if tcp || server.settings.tls_required => Tls::Required,
+                (Some(_), _) => Tls::Offered,
             };
             Arc::new(config)
         });

@@ -39,6 +39,7 @@ pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
         let config = tls_config(certificate, key, path("tls-client-ca"));
         settings.tls = Some(config.map_err(Failure::failed)?);
     }
+    settings.tls_required = matches.get_flag("tls-required");
     settings.plain_tcp = matches.get_flag("allow-plain-tcp");
     Server::bind(settings).map_err(|error| match error {
         destage_server::ListenError::Open(_) => Failure::usage(error),
