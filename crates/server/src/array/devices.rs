@@ -128,7 +128,7 @@ impl Opened {
             }
             other => other.map_err(fail)?,
         };
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !lock(&file) {
             return Err(DeviceError::InUse(spec.clone()));
         }
         let tmpfs = rustix::fs::fstatfs(&file).is_ok_and(|about| about.f_type as i64 == TMPFS);
@@ -239,6 +239,18 @@ impl Opened {
             }
         }
     }
+}
+
+/// Locks a device for this process. The kernel holds on to the files of a killed server's ring
+/// for a moment, so a few seconds are waited.
+fn lock(file: &File) -> bool {
+    for _ in 0..60 {
+        if rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    false
 }
 
 /// A device as the data thread uses it.
