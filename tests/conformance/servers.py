@@ -164,7 +164,7 @@ class DestageCommands:
     @staticmethod
     def bench_rate(said):
         """Writes per second, from the output of `bench`."""
-        return float(json.loads(said)["writes_per_s"])
+        return next(row["rate_s"] for row in json.loads(said) if row["kind"] == "write")
 
     def has_bench(self):
         said = subprocess.run([self.binary, "bench", "--help"], capture_output=True, text=True,

@@ -391,8 +391,10 @@ fn amplification(writes_a_commit: u64, hot: bool) -> (f64, u64) {
             records.truncate(64);
         }
         while contents.pages_held() as u64 > PAGES_MAX * 9 / 10 {
-            let next = contents.next_page(Page(sweep)).unwrap_or(Page(0));
-            sweep = next.0 + 1;
+            while contents.fragments(Page(sweep)).is_empty() {
+                sweep = (sweep + 1) % VOLUME;
+            }
+            let next = Page(sweep);
             let pages = Pages::new(next, 1);
             let through = contents.last_version();
             let p = [0; 8];

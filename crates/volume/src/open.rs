@@ -547,13 +547,13 @@ fn recover(
     let mut pages = Vec::new();
     for intent in contents.intents() {
         for page in intent.pages.first.0..intent.pages.end() {
-            if ring.load(page, contents.frozen(Page(page)), &mut memory)?.is_some() {
+            if ring.load(page, &contents.frozen(Page(page)), &mut memory)?.is_some() {
                 memory.freeze(page);
             }
         }
     }
     for (page, fragments) in contents.pages() {
-        pages.extend(ring.load(page.0, fragments, &mut memory)?.map(|version| (version, page.0)));
+        pages.extend(ring.load(page.0, &fragments, &mut memory)?.map(|version| (version, page.0)));
     }
     pages.sort_unstable();
     let pages = pages.into_iter().map(|(_, page)| page).collect();

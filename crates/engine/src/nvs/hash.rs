@@ -9,10 +9,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// Group number to slot number.
+#[derive(Clone)]
 pub struct HashIndex {
     table: Vec<u32>,
     used: usize,
     most: usize,
+}
+
+impl Default for HashIndex {
+    fn default() -> HashIndex {
+        HashIndex::new(0)
+    }
 }
 
 impl HashIndex {
@@ -21,6 +28,24 @@ impl HashIndex {
     pub fn new(capacity: u64) -> HashIndex {
         let most = (capacity + capacity / 4 + 16) as usize;
         HashIndex { table: vec![EMPTY; most.min(1024)], used: 0, most }
+    }
+
+    /// Stores a slot for a key that is not in the index, of which nobody knows how large it gets.
+    pub fn insert_growing(&mut self, key: u64, slot: u32, key_of: impl Fn(u32) -> u64) {
+        if self.used * 5 >= self.most * 4 {
+            self.most *= 2;
+        }
+        self.insert(key, slot, key_of);
+    }
+
+    /// Stores another slot for a key, in place of `old`. The old slot must still have that key.
+    pub fn replace(&mut self, key: u64, slot: u32, old: u32) {
+        let mut at = self.home(key);
+        while self.table[at] != old {
+            assert!(self.table[at] != EMPTY, "the key is in the index");
+            at = self.next(at);
+        }
+        self.table[at] = slot;
     }
 
     fn home(&self, key: u64) -> usize {

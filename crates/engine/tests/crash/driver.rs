@@ -220,7 +220,7 @@ impl Driver {
             let range = page as usize * UNITS..(page as usize + 1) * UNITS;
             let mut units = self.disk[range.clone()].to_vec();
             let mut covered = vec![false; UNITS];
-            overlay(&mut units, &mut covered, recovered.contents.frozen(Page(page)), images);
+            overlay(&mut units, &mut covered, &recovered.contents.frozen(Page(page)), images);
             let destaging = self.destaging.iter().find(|d| {
                 let open = d.intent <= last && d.released.is_none_or(|commit| commit > last);
                 open && d.pages.overlaps(Pages::new(Page(page), 1))
@@ -233,7 +233,7 @@ impl Driver {
                     }
                 }
             }
-            overlay(&mut units, &mut covered, recovered.contents.fragments(Page(page)), images);
+            overlay(&mut units, &mut covered, &recovered.contents.fragments(Page(page)), images);
             for (unit, expected) in at.volume[range].iter().enumerate() {
                 if expected.is_some_and(|expected| expected != units[unit]) {
                     let found = units[unit];

@@ -97,8 +97,8 @@ pub fn create(
         zero_members(options, &creation, &mut devices, progress)?;
     }
     for (opened, spec) in devices.nvs.iter_mut().zip(&options.nvs) {
-        if let Some(opened @ Opened::File(_)) = opened {
-            // A block written for the first time costs the file system a transaction of its own.
+        if let Some(opened) = opened {
+            // A block written for the first time costs the file system much more than later.
             let bytes = opened.bytes().unwrap_or(AREA);
             fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
         }

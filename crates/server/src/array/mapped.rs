@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use destage_volume::IoError;
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 
 /// A mapped NVS device.
@@ -20,7 +20,8 @@ impl Mapped {
     pub fn new(file: &File, sync: bool) -> std::io::Result<Mapped> {
         // SAFETY: the file is locked for this process (`devices.rs`), which is what keeps others
         // from changing or truncating it.
-        let map = unsafe { MmapMut::map_mut(file)? };
+        // Populated: a page fault costs more than the copy of a page.
+        let map = unsafe { MmapOptions::new().populate().map_mut(file)? };
         Ok(Mapped { map, sync })
     }
 

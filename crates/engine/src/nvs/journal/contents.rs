@@ -2,6 +2,7 @@
 //! The driver keeps one and applies each record that it appends; recovery applies those it
 //! finds. Both so come to the same state (D8).
 
+use super::fragments::Fragments;
 use super::record::{Origin, Pages, Record, RecordError, SectorSums};
 use super::space::LogSpace;
 use crate::units::{PAGE_BYTES, Page};
@@ -91,43 +92,57 @@ pub struct Place {
 }
 
 /// What a log holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Contents {
-    pages: BTreeMap<u64, Vec<Fragment>>,
-    frozen: BTreeMap<u64, Vec<Fragment>>,
+    pages: Fragments,
+    frozen: Fragments,
     intents: BTreeMap<u64, OpenIntent>,
     parity: BTreeMap<(u64, u32), ParityRow>,
     last_version: u64,
 }
 
+impl PartialEq for Contents {
+    fn eq(&self, other: &Contents) -> bool {
+        let all = |of: &Fragments| -> Vec<(u64, Vec<Fragment>)> {
+            of.all().into_iter().map(|page| (page, of.of(page).collect())).collect()
+        };
+        all(&self.pages) == all(&other.pages)
+            && all(&self.frozen) == all(&other.frozen)
+            && self.intents == other.intents
+            && self.parity == other.parity
+            && self.last_version == other.last_version
+    }
+}
+
+impl core::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (pages, frozen) = (self.pages.pages_held(), self.frozen.pages_held());
+        write!(f, "Contents({pages} pages, {frozen} frozen, {} intents)", self.intents.len())
+    }
+}
+
 impl Contents {
     /// The page's fragments, oldest first, without frozen ones.
     #[must_use]
-    pub fn fragments(&self, page: Page) -> &[Fragment] {
-        self.pages.get(&page.0).map_or(&[], Vec::as_slice)
+    pub fn fragments(&self, page: Page) -> Vec<Fragment> {
+        self.pages.of(page.0).collect()
     }
 
     /// The page's frozen fragments, oldest first: all older than the others.
     #[must_use]
-    pub fn frozen(&self, page: Page) -> &[Fragment] {
-        self.frozen.get(&page.0).map_or(&[], Vec::as_slice)
+    pub fn frozen(&self, page: Page) -> Vec<Fragment> {
+        self.frozen.of(page.0).collect()
     }
 
     /// Pages with fragments that are not frozen, in order.
-    pub fn pages(&self) -> impl Iterator<Item = (Page, &[Fragment])> {
-        self.pages.iter().map(|(page, list)| (Page(*page), list.as_slice()))
-    }
-
-    /// The first page from `page` on with fragments that are not frozen.
-    #[must_use]
-    pub fn next_page(&self, page: Page) -> Option<Page> {
-        self.pages.range(page.0..).next().map(|(page, _)| Page(*page))
+    pub fn pages(&self) -> impl Iterator<Item = (Page, Vec<Fragment>)> + '_ {
+        self.pages.all().into_iter().map(|page| (Page(page), self.pages.of(page).collect()))
     }
 
     /// Pages with fragments that are not frozen.
     #[must_use]
     pub fn pages_held(&self) -> usize {
-        self.pages.len()
+        self.pages.pages_held()
     }
 
     /// Intents that no release has closed: their stripes must be redone.
@@ -202,30 +217,17 @@ impl Contents {
 
     fn insert(&mut self, page: u64, new: Fragment, origin: Origin, space: &mut LogSpace) {
         let sequence = new.sequence;
-        let mut replaced = |list: Option<&mut Vec<Fragment>>, gone: &dyn Fn(&Fragment) -> bool| {
-            let Some(list) = list else { return };
-            list.retain(|old| {
-                if gone(old) {
-                    space.died(old.sequence, old.blocks(), sequence);
-                }
-                !gone(old)
-            });
-        };
+        let mut dies = |old: Fragment| space.died(old.sequence, old.blocks(), sequence);
         if origin == Origin::New {
-            replaced(self.pages.get_mut(&page), &|old| new.covers(old));
+            self.pages.take(page, |old| new.covers(old), &mut dies);
         } else {
             let same = |old: &Fragment| old.version == new.version;
-            replaced(self.pages.get_mut(&page), &same);
-            replaced(self.frozen.get_mut(&page), &same);
+            self.pages.take(page, same, &mut dies);
+            self.frozen.take(page, same, &mut dies);
         }
         space.born(sequence, new.blocks());
         let to = if origin == Origin::Frozen { &mut self.frozen } else { &mut self.pages };
-        add(to.entry(page).or_default(), new);
-        for map in [&mut self.pages, &mut self.frozen] {
-            if map.get(&page).is_some_and(Vec::is_empty) {
-                map.remove(&page);
-            }
-        }
+        to.add(page, new);
     }
 
     fn release(&mut self, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
@@ -271,24 +273,16 @@ impl Contents {
         }
         space.born(sequence, 0);
         let bounds = pages.first.0..pages.end();
-        let held: Vec<u64> = self.pages.range(bounds).map(|(page, _)| *page).collect();
-        for page in held {
-            let Some(list) = self.pages.get_mut(&page) else { continue };
-            let newer = list.split_off(list.partition_point(|f| f.version <= through));
-            let older = core::mem::replace(list, newer);
-            if list.is_empty() {
-                self.pages.remove(&page);
-            }
-            if !older.is_empty() {
-                let frozen = self.frozen.entry(page).or_default();
-                older.into_iter().for_each(|fragment| add(frozen, fragment));
-            }
+        for page in self.pages.in_range(bounds) {
+            let frozen = &mut self.frozen;
+            let older = |fragment: &Fragment| fragment.version <= through;
+            self.pages.take(page, older, |fragment| frozen.add(page, fragment));
         }
         Ok(())
     }
 
     /// The live records of some commits, as moved ones in the order in which they are to be
-    /// appended. Looks at everything held: for a segment at a time, not for a commit.
+    /// appended. Looks at nothing newer.
     #[must_use]
     pub fn live_in(&self, commits: &Range<u64>) -> Vec<Move> {
         let mut moves: Vec<Move> = Vec::new();
@@ -302,43 +296,20 @@ impl Contents {
                 moves.push((Record::Parity { first, row, p, q, moved: true }, None));
             }
         }
-        for (map, origin) in [(&self.frozen, Origin::Frozen), (&self.pages, Origin::Moved)] {
-            for (page, list) in map {
-                for fragment in list.iter().filter(|f| commits.contains(&f.sequence)) {
-                    moves.push((fragment.record(Page(*page), origin), fragment.stored));
-                }
+        for (of, origin) in [(&self.frozen, Origin::Frozen), (&self.pages, Origin::Moved)] {
+            let old = of.by_commit().take_while(|(_, f)| f.sequence < commits.end);
+            for (page, fragment) in old.filter(|(_, f)| f.sequence >= commits.start) {
+                moves.push((fragment.record(Page(page), origin), fragment.stored));
             }
         }
         moves
     }
 }
 
-/// Puts a fragment where its version belongs.
-fn add(list: &mut Vec<Fragment>, fragment: Fragment) {
-    let at = list.partition_point(|old| old.version < fragment.version);
-    list.insert(at, fragment);
-}
-
 /// Drops fragments up to a version.
-fn kill(
-    map: &mut BTreeMap<u64, Vec<Fragment>>,
-    pages: Pages,
-    through: u64,
-    sequence: u64,
-    space: &mut LogSpace,
-) {
-    let bounds = pages.first.0..pages.end();
-    let mut empty = Vec::new();
-    for (page, list) in map.range_mut(bounds) {
-        let kept = list.partition_point(|f| f.version <= through);
-        for gone in list.drain(..kept) {
-            space.died(gone.sequence, gone.blocks(), sequence);
-        }
-        if list.is_empty() {
-            empty.push(*page);
-        }
-    }
-    for page in empty {
-        map.remove(&page);
+fn kill(of: &mut Fragments, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
+    for page in of.in_range(pages.first.0..pages.end()) {
+        let old = |fragment: &Fragment| fragment.version <= through;
+        of.take(page, old, |gone| space.died(gone.sequence, gone.blocks(), sequence));
     }
 }

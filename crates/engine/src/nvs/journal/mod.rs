@@ -5,6 +5,7 @@ pub mod anchor;
 pub mod commit;
 pub mod contents;
 pub mod crc;
+mod fragments;
 pub mod record;
 pub mod space;
 pub mod superblock;
