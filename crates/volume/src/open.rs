@@ -452,7 +452,8 @@ pub fn open(
     for member in &assembly.failed {
         faults.superblock.failed[usize::from(member / 8)] |= 1 << (member % 8);
     }
-    let log = Log::new(start);
+    let mut log = Log::new(start);
+    log.defect = settings.defect;
     let mut volume = Volume::from_parts(controller, settings, log, memory, faults);
     for member in &assembly.failed {
         volume.controller.without_disk(DiskId(*member));
