@@ -185,6 +185,8 @@ pub enum Action {
     ReadAgain {
         /// The read, as in its commands' owner.
         index: u32,
+        /// The request.
+        id: RequestId,
     },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),
@@ -319,7 +321,9 @@ impl Controller {
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
             Event::DiskFailed(disk) => {
-                self.faults.failed.insert(disk);
+                if self.faults.failed.insert(disk) {
+                    self.destager.disk_failed();
+                }
             }
             Event::Intended(index) => self.phase_done(index, actions),
             Event::Flushed(index, whole) => {

@@ -150,6 +150,15 @@ impl Destager {
         false
     }
 
+    /// A disk failed: what was planned with it and has not begun to write is planned anew.
+    pub(crate) fn disk_failed(&mut self) {
+        for destage in self.destages.iter_mut().filter(|d| d.counted > 0) {
+            let safe = &mut destage.safe;
+            let writes = !matches!(safe.phase, Phase::Reading | Phase::Intending | Phase::Locked);
+            safe.spoiled |= !writes;
+        }
+    }
+
     /// A command of a safe destage failed, and what it was for cannot be had otherwise.
     pub(crate) fn spoil(&mut self, index: u32) {
         self.destages[index as usize].safe.spoiled = true;

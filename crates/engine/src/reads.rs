@@ -181,7 +181,7 @@ impl Controller {
         let (request, again, failed) = (read.request, read.again, read.failed);
         let locked = core::mem::take(&mut read.locked);
         if again {
-            actions.push(Action::ReadAgain { index });
+            actions.push(Action::ReadAgain { index, id: request.id });
             self.parked.push(request);
         } else {
             let result = if failed { Err(HostError::Unreadable) } else { Ok(()) };
@@ -202,7 +202,13 @@ impl Controller {
     /// Tries again the reads that met rows which were being written.
     pub(crate) fn retry_parked(&mut self, actions: &mut Vec<Action>) {
         for request in core::mem::take(&mut self.parked) {
-            self.start_read(request, actions);
+            let PageRange { first, pages } = request.range;
+            let span = self.cache.directory.missing_span(first, pages);
+            if span.is_some_and(|(from, to)| self.meets_unsettled(from, to)) {
+                self.parked.push(request);
+            } else {
+                self.start_read(request, actions);
+            }
         }
     }
 

@@ -263,7 +263,8 @@ impl Log {
 
     /// When [`Log::turn`] has something to do though nothing happened.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.unconfirmed.filter(|_| !self.lost()).map(|since| since + CONFIRM_AFTER)
+        let idle = !self.lost() && self.settled();
+        self.unconfirmed.filter(|_| idle).map(|since| since + CONFIRM_AFTER)
     }
 
     /// Confirms what was logged before by an empty commit: at a clean stop.
@@ -279,7 +280,7 @@ impl Log {
         if self.lost() {
             return;
         }
-        if self.deadline().is_some_and(|at| ops.now() >= at) && self.settled() {
+        if self.deadline().is_some_and(|at| ops.now() >= at) {
             self.confirm();
         }
         loop {

@@ -46,6 +46,15 @@ pub(crate) struct Read {
 #[derive(Default)]
 pub(crate) struct DiskRead {
     pub(crate) pieces: Pieces,
+    /// Runs asked of any disk.
+    asked: Vec<(u64, u32)>,
+}
+
+impl DiskRead {
+    /// Whether the disks were asked for this page of theirs.
+    fn asked(&self, page: u64) -> bool {
+        self.asked.iter().any(|(first, pages)| (*first..first + u64::from(*pages)).contains(&page))
+    }
 }
 
 impl Volume {
@@ -95,6 +104,8 @@ impl Volume {
             read.index = Some(index);
         }
         if !command.write {
+            let read = self.disk_reads.entry(u64::from(index)).or_default();
+            read.asked.push((command.first, command.pages));
             self.member_io(command, None);
             return;
         }
@@ -136,36 +147,53 @@ impl Volume {
     pub(crate) fn read_answered(&mut self, mut read: Read, error: Option<Refusal>) {
         let pieces = read.index.and_then(|index| self.disk_reads.remove(&u64::from(index)));
         let mut error = error;
-        if error.is_none()
-            && let Some(DiskRead { pieces }) = pieces
-        {
+        if error.is_none() {
+            let read_of_disks = pieces.unwrap_or_default();
             let geometry = *self.controller.geometry();
             for (i, have) in read.have.iter().enumerate() {
                 if *have {
                     continue;
                 }
                 let page = Page(read.first + i as u64);
-                match pieces.of_volume(&geometry, page) {
-                    Some(bytes) => {
-                        read.buffer[i * PAGE..(i + 1) * PAGE].copy_from_slice(&bytes);
-                    }
-                    // Held, but without bytes: it was trimmed. Or too little could be read.
-                    None if self.trimmed(page) => {}
-                    None => error = Some(Refusal::Unreadable),
+                let into = &mut read.buffer[i * PAGE..(i + 1) * PAGE];
+                if let Some(bytes) = read_of_disks.pieces.of_volume(&geometry, page) {
+                    into.copy_from_slice(&bytes);
+                } else if let Some(held) = self.memory.newest_copy(page.0) {
+                    // It was written while the read was under way.
+                    into.copy_from_slice(self.memory.bytes(held));
+                    read.version = read.version.max(held.version);
+                } else if read_of_disks.asked(geometry.place(page).page) && !self.trimmed(page) {
+                    // Too little could be read.
+                    error = Some(Refusal::Unreadable);
                 }
             }
         }
-        let Read { purpose, buffer, from, bytes, version, .. } = read;
+        let Read { purpose, first, have, buffer, from, bytes, version, .. } = read;
         match purpose {
             For::Fill(page) => self.filled(page, buffer, error),
             For::Host(whole) => {
-                let entry = self.wholes.get_mut(whole);
+                // The array may have stopped meanwhile.
+                let Some(entry) = self.wholes.get_if(whole) else { return };
                 entry.answer = Some(Answer::Data { buffer, from, bytes });
                 // What a crash could take back is not shown.
-                let nvs = self.settings.ack == Ack::Nvs && !self.log.lost();
-                entry.durable |= nvs && version > self.log.durable_version();
-                self.part_done(whole, error);
+                let shows = error.is_none() && version > self.log.durable_version();
+                if self.settings.ack != Ack::Nvs || !shows {
+                    self.part_done(whole, error);
+                } else if self.log.lost() {
+                    self.answer_when_on_disk(whole, first..first + have.len() as u64);
+                } else {
+                    entry.durable = true;
+                    self.part_done(whole, None);
+                }
             }
+        }
+    }
+
+    /// A read of the engine begins anew: what was read for it is of no use.
+    pub(crate) fn read_again(&mut self, index: u32, id: RequestId) {
+        self.disk_reads.remove(&u64::from(index));
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            read.index = None;
         }
     }
 

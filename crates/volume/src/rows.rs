@@ -26,7 +26,8 @@ impl Pieces {
 
     /// A page of a disk as it was read.
     pub(crate) fn read(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
-        self.0.iter().find_map(|(of, first, bytes)| {
+        // What was read last: the others may be older than what it belongs together with.
+        self.0.iter().rev().find_map(|(of, first, bytes)| {
             let at = page.checked_sub(*first)? as usize * PAGE;
             if *of == disk { bytes.get(at..at + PAGE) } else { None }
         })

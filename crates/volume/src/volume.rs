@@ -245,6 +245,10 @@ impl Volume {
             for waiter in resolved {
                 match waiter {
                     Waiter::Append(id) => self.step(Event::NvsDone(id)),
+                    Waiter::Intent(index) if self.log.lost() && self.faults.changing() => {
+                        // The disks go their own way only when the lost log cannot come back.
+                        self.faults.held_intents.push(index);
+                    }
                     Waiter::Intent(index) => self.step(Event::Intended(index)),
                     Waiter::Answer(whole) => self.answered(whole),
                 }
@@ -286,9 +290,7 @@ impl Volume {
             Action::Intend { index } => self.intend(index),
             Action::FlushDisks { index } => self.flush_disks(index),
             Action::Released { index, group, .. } => self.released(index, group),
-            Action::ReadAgain { index } => {
-                self.disk_reads.remove(&u64::from(index));
-            }
+            Action::ReadAgain { index, id } => self.read_again(index, id),
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
