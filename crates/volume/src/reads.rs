@@ -89,6 +89,9 @@ impl Volume {
                 buffer[at..at + PAGE].copy_from_slice(self.memory.bytes(held));
                 version = version.max(held.version);
                 *have = true;
+            } else {
+                // Trimmed, but not yet forgotten by the engine: it reads as zeros.
+                *have = self.trimmed(Page(page));
             }
         }
         let read = Read { purpose, first, buffer, have, from, bytes, version, index: None };

@@ -259,7 +259,8 @@ impl Run {
             }
             Alarm::Repaired { .. } => self.counts.repairs += 1,
             Alarm::ArrayStopped | Alarm::RowUnrecoverable { .. } => {
-                return Err(format!("alarm: {alarm}"));
+                let status = self.volume().status();
+                return Err(format!("alarm: {alarm} {status:?}"));
             }
         }
         Ok(())
@@ -373,6 +374,7 @@ impl Run {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
             }
+            self.collect()?;
             self.step()?;
         }
         if left > 0 && !self.world.crashed {
@@ -385,7 +387,7 @@ impl Run {
     fn fault(&mut self) {
         let geometry = self.case.geometry;
         let member = self.rng.below(u64::from(geometry.disks)) as u16;
-        let mut failed = self.failed.clone();
+        let mut failed = self.failing();
         failed.insert(DiskId(member));
         let bears = geometry.survives(&failed)
             && !(self.case.nvs > 0 && self.nvs_lost)
@@ -398,7 +400,7 @@ impl Run {
             }
             3..=6 => {
                 let redundant = !matches!(geometry.level, Level::Single | Level::Raid0);
-                if redundant && self.failed.is_empty() && !self.any_failing() {
+                if redundant && self.failing().is_empty() {
                     self.bad_media = true;
                     let first = (1 << 20) / 512 + self.rng.below(geometry.disk_pages * 8);
                     for sector in first..first + 1 + self.rng.below(8) {
@@ -424,8 +426,15 @@ impl Run {
         }
     }
 
-    fn any_failing(&self) -> bool {
-        self.world.members.iter().any(|disk| disk.gone || disk.hangs)
+    /// Members that have failed, whether the volume knows it or not.
+    fn failing(&self) -> DiskSet {
+        let mut failing = self.failed.clone();
+        for (number, disk) in (0..).zip(&self.world.members) {
+            if disk.gone || disk.hangs {
+                failing.insert(DiskId(number));
+            }
+        }
+        failing
     }
 
     /// Ends a life: the power fails.
@@ -479,12 +488,7 @@ impl Run {
     pub fn take_member_away(&mut self) {
         let geometry = self.case.geometry;
         let member = self.rng.below(u64::from(geometry.disks)) as u16;
-        let mut failed: DiskSet = self.failed.clone();
-        for (number, disk) in (0..).zip(&self.world.members) {
-            if disk.gone {
-                failed.insert(DiskId(number));
-            }
-        }
+        let mut failed = self.failing();
         failed.insert(DiskId(member));
         if geometry.survives(&failed) && !self.nvs_lost && self.holes.is_empty() {
             self.world.members[usize::from(member)].gone = true;
