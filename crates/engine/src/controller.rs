@@ -188,6 +188,12 @@ pub enum Action {
         /// The request.
         id: RequestId,
     },
+    /// This host read, which had to wait, is made now: what is held now of its pages will not be
+    /// read from the disks, and may be on them only when it is answered.
+    ReadNow {
+        /// The request.
+        id: RequestId,
+    },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),
     /// Answer the host.

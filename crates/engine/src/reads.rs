@@ -207,6 +207,7 @@ impl Controller {
             if span.is_some_and(|(from, to)| self.meets_unsettled(from, to)) {
                 self.parked.push(request);
             } else {
+                actions.push(Action::ReadNow { id: request.id });
                 self.start_read(request, actions);
             }
         }

@@ -343,7 +343,8 @@ impl<'a> Simulator<'a> {
                 Action::NvsRelease { .. }
                 | Action::Begin { .. }
                 | Action::Released { .. }
-                | Action::ReadAgain { .. } => {}
+                | Action::ReadAgain { .. }
+                | Action::ReadNow { .. } => {}
             }
             index += 1;
         }

@@ -42,19 +42,27 @@ pub(crate) struct Read {
     index: Option<u32>,
 }
 
+impl Read {
+    /// A read of nothing.
+    fn none() -> Read {
+        let (buffer, have) = (Buffer::zeroed(0), Vec::new());
+        Read {
+            purpose: For::Host(0),
+            first: 0,
+            buffer,
+            have,
+            from: 0,
+            bytes: 0,
+            version: 0,
+            index: None,
+        }
+    }
+}
+
 /// What was read for a read of the engine.
 #[derive(Default)]
 pub(crate) struct DiskRead {
     pub(crate) pieces: Pieces,
-    /// Runs asked of any disk.
-    asked: Vec<(u64, u32)>,
-}
-
-impl DiskRead {
-    /// Whether the disks were asked for this page of theirs.
-    fn asked(&self, page: u64) -> bool {
-        self.asked.iter().any(|(first, pages)| (*first..first + u64::from(*pages)).contains(&page))
-    }
 }
 
 impl Volume {
@@ -79,25 +87,40 @@ impl Volume {
         from: usize,
         bytes: usize,
     ) {
-        let mut buffer = Buffer::zeroed(pages as usize * PAGE);
-        let mut have = vec![false; pages as usize];
-        let mut version = 0;
-        for (page, have) in (first..).zip(&mut have) {
-            let copies = [self.memory.current(page), self.memory.flying(page)];
-            if let Some(held) = copies.into_iter().flatten().next() {
-                let at = (page - first) as usize * PAGE;
-                buffer[at..at + PAGE].copy_from_slice(self.memory.bytes(held));
-                version = version.max(held.version);
+        let buffer = Buffer::zeroed(pages as usize * PAGE);
+        let have = vec![false; pages as usize];
+        let mut read = Read { purpose, first, buffer, have, from, bytes, version: 0, index: None };
+        self.take_held(&mut read);
+        let id = RequestId(self.parts.insert(Part::Read(read)));
+        let range = PageRange::new(Page(first), pages as u32);
+        self.step(Event::Host(HostRequest { id, direction: Direction::Read, range }));
+    }
+
+    /// Takes the pages of a read that are in memory.
+    fn take_held(&self, read: &mut Read) {
+        let pages = (read.first..).zip(&mut read.have).zip(read.buffer.chunks_exact_mut(PAGE));
+        for ((page, have), into) in pages.filter(|((_, have), _)| !**have) {
+            if let Some(held) = self.memory.newest_copy(page) {
+                into.copy_from_slice(self.memory.bytes(held));
+                read.version = read.version.max(held.version);
                 *have = true;
             } else {
                 // Trimmed, but not yet forgotten by the engine: it reads as zeros.
                 *have = self.trimmed(Page(page));
             }
         }
-        let read = Read { purpose, first, buffer, have, from, bytes, version, index: None };
-        let id = RequestId(self.parts.insert(Part::Read(read)));
-        let range = PageRange::new(Page(first), pages as u32);
-        self.step(Event::Host(HostRequest { id, direction: Direction::Read, range }));
+    }
+
+    /// A read that had to wait is made now.
+    pub(crate) fn read_now(&mut self, id: RequestId) {
+        let mut taken = Read::none();
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            core::mem::swap(read, &mut taken);
+        }
+        self.take_held(&mut taken);
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            *read = taken;
+        }
     }
 
     /// The engine wants a disk read for a host's read, or written again what could not be read.
@@ -107,8 +130,6 @@ impl Volume {
             read.index = Some(index);
         }
         if !command.write {
-            let read = self.disk_reads.entry(u64::from(index)).or_default();
-            read.asked.push((command.first, command.pages));
             self.member_io(command, None);
             return;
         }
@@ -148,6 +169,9 @@ impl Volume {
 
     /// The engine has answered a read: its pages are put together.
     pub(crate) fn read_answered(&mut self, mut read: Read, error: Option<Refusal>) {
+        if error.is_some() {
+            eprintln!("DBG engine says unreadable {:?}", read.purpose);
+        }
         let pieces = read.index.and_then(|index| self.disk_reads.remove(&u64::from(index)));
         let mut error = error;
         if error.is_none() {
@@ -158,16 +182,12 @@ impl Volume {
                     continue;
                 }
                 let page = Page(read.first + i as u64);
-                let into = &mut read.buffer[i * PAGE..(i + 1) * PAGE];
-                if let Some(bytes) = read_of_disks.pieces.of_volume(&geometry, page) {
-                    into.copy_from_slice(&bytes);
-                } else if let Some(held) = self.memory.newest_copy(page.0) {
-                    // It was written while the read was under way.
-                    into.copy_from_slice(self.memory.bytes(held));
-                    read.version = read.version.max(held.version);
-                } else if read_of_disks.asked(geometry.place(page).page) && !self.trimmed(page) {
+                match read_of_disks.pieces.of_volume(&geometry, page) {
+                    Some(bytes) => {
+                        read.buffer[i * PAGE..(i + 1) * PAGE].copy_from_slice(&bytes);
+                    }
                     // Too little could be read.
-                    error = Some(Refusal::Unreadable);
+                    None => error = Some(Refusal::Unreadable),
                 }
             }
         }

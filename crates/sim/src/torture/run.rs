@@ -92,6 +92,8 @@ pub struct Run {
     at_risk: Vec<(u64, u64)>,
     nvs_lost: bool,
     bad_media: bool,
+    /// Two NVS devices have the log whole.
+    mirrored: bool,
 }
 
 /// How a phase ended.
@@ -130,6 +132,7 @@ impl Run {
             now: Instant::ZERO,
             at_risk: Vec::new(),
             bad_media: false,
+            mirrored: false,
         })
     }
 
@@ -170,6 +173,7 @@ impl Run {
         if end == End::Crash {
             return Ok(End::Crash);
         }
+        self.mirrored = assembly.copies.len() == 2;
         self.model.opened();
         self.counts.recoveries += 1;
         Ok(End::Done)
@@ -251,8 +255,12 @@ impl Run {
                 // What is given up is not written any more.
                 self.world.members[usize::from(*member)].gone = true;
             }
-            Alarm::NvsMirrorLost(_) => self.counts.nvs_failed += 1,
+            Alarm::NvsMirrorLost(_) => {
+                self.counts.nvs_failed += 1;
+                self.mirrored = false;
+            }
             Alarm::NvsLost(_) => {
+                self.mirrored = false;
                 self.counts.nvs_failed += 1;
                 self.nvs_lost = true;
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
@@ -448,9 +456,8 @@ impl Run {
         if self.nvs_lost {
             self.lost_writes(&dirty.unwrap_or_default());
         }
-        if self.world.nvs.iter().all(|disk| !disk.gone) && self.case.nvs > 0 {
-            // Its devices are back; whether they count is for the superblocks to say.
-        }
+        // NVS devices are back; whether they count is for the superblocks to say.
+        self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
         if self.bad_media {
             self.world.members.iter_mut().for_each(Disk::heal);
@@ -497,7 +504,7 @@ impl Run {
 
     /// A bit rots on one of two NVS devices that both have the log.
     pub fn rot(&mut self) {
-        if self.case.nvs < 2 || self.nvs_lost || self.world.nvs.iter().any(|disk| disk.gone) {
+        if !core::mem::take(&mut self.mirrored) {
             return;
         }
         let copy = self.rng.below(2) as usize;
