@@ -144,7 +144,10 @@ impl Volume {
             }
             let (p, q) = self.new_parity(&geometry, &destage, &at, method, redo);
             let skip = self.log.defect == Defect::SkipsParityLog;
-            if method != SafeMethod::FullStripe && !redo && !skip {
+            // An intent may have become durable without its checksums: then nothing was written.
+            let known = destage.sums.contains_key(&at.row)
+                || self.log.contents.parity(Page(first), at.row).is_some();
+            if method != SafeMethod::FullStripe && !known && !skip {
                 let (p, q) = (sums(&p), q.as_deref().map(sums));
                 self.log.parity(first, at.row, p, q);
                 destage.sums.insert(at.row, ParityRow { p, q, sequence: 0 });

@@ -122,11 +122,6 @@ impl Volume {
             if self.faults.stopped || self.ops.now() < since + limit {
                 return;
             }
-            eprintln!(
-                "STALL {device:?} since {since:?} now {:?} {:?}",
-                self.ops.now(),
-                self.ops.dump()
-            );
             match device {
                 Device::Member(member) => self.fail_member(member, None),
                 Device::Nvs(copy) => self.fail_nvs(copy, None),

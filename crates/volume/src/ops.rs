@@ -79,10 +79,6 @@ impl Ops {
         self.under_way.values().next().map(|op| (op.device, op.since))
     }
 
-    pub(crate) fn dump(&self) -> String {
-        format!("{:?}", self.under_way)
-    }
-
     pub(crate) fn under_way(&self) -> usize {
         self.under_way.len()
     }

@@ -169,9 +169,6 @@ impl Volume {
 
     /// The engine has answered a read: its pages are put together.
     pub(crate) fn read_answered(&mut self, mut read: Read, error: Option<Refusal>) {
-        if error.is_some() {
-            eprintln!("DBG engine says unreadable {:?}", read.purpose);
-        }
         let pieces = read.index.and_then(|index| self.disk_reads.remove(&u64::from(index)));
         let mut error = error;
         if error.is_none() {
