@@ -193,6 +193,8 @@ pub enum Action {
     ReadNow {
         /// The request.
         id: RequestId,
+        /// First and last of its pages that are not held; `None`: all are.
+        missing: Option<(Page, Page)>,
     },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),

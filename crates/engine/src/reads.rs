@@ -207,7 +207,7 @@ impl Controller {
             if span.is_some_and(|(from, to)| self.meets_unsettled(from, to)) {
                 self.parked.push(request);
             } else {
-                actions.push(Action::ReadNow { id: request.id });
+                actions.push(Action::ReadNow { id: request.id, missing: span });
                 self.start_read(request, actions);
             }
         }

@@ -112,12 +112,17 @@ impl Volume {
     }
 
     /// A read that had to wait is made now.
-    pub(crate) fn read_now(&mut self, id: RequestId) {
+    pub(crate) fn read_now(&mut self, id: RequestId, missing: Option<(Page, Page)>) {
         let mut taken = Read::none();
         if let Part::Read(read) = self.parts.get_mut(id.0) {
             core::mem::swap(read, &mut taken);
         }
         self.take_held(&mut taken);
+        // What is held but not in memory was trimmed; the engine may forget it in this very step.
+        let read = |page: u64| missing.is_some_and(|(from, to)| (from.0..=to.0).contains(&page));
+        for (page, have) in (taken.first..).zip(&mut taken.have) {
+            *have |= !read(page);
+        }
         if let Part::Read(read) = self.parts.get_mut(id.0) {
             *read = taken;
         }

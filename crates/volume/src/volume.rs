@@ -291,7 +291,7 @@ impl Volume {
             Action::FlushDisks { index } => self.flush_disks(index),
             Action::Released { index, group, .. } => self.released(index, group),
             Action::ReadAgain { index, id } => self.read_again(index, id),
-            Action::ReadNow { id } => self.read_now(id),
+            Action::ReadNow { id, missing } => self.read_now(id, missing),
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
