@@ -67,6 +67,7 @@ impl Volume {
                 self.log.intend(pages, through);
             }
         }
+        let sums = if adopted.is_some() { self.logged_sums(pages) } else { BTreeMap::new() };
         let destage = Destage {
             group,
             mask,
@@ -77,13 +78,21 @@ impl Volume {
             written: DiskSet::default(),
             flushes: 0,
             whole: true,
-            sums: BTreeMap::new(),
+            sums,
         };
         let index = index as usize;
         if self.destages.len() <= index {
             self.destages.resize_with(index + 1, || None);
         }
         self.destages[index] = Some(destage);
+    }
+
+    /// The checksums that the last run logged for a group that it left open.
+    fn logged_sums(&self, pages: Pages) -> BTreeMap<u32, ParityRow> {
+        let geometry = self.controller.geometry();
+        let rows = 0..(geometry.group_stripes * geometry.strip_pages) as u32;
+        let logged = |row| self.log.contents.parity(pages.first, row).map(|sums| (row, *sums));
+        rows.filter_map(logged).collect()
     }
 
     fn destage(&mut self, index: u32) -> &mut Destage {
@@ -145,8 +154,7 @@ impl Volume {
             let (p, q) = self.new_parity(&geometry, &destage, &at, method, redo);
             let skip = self.log.defect == Defect::SkipsParityLog;
             // An intent may have become durable without its checksums: then nothing was written.
-            let known = destage.sums.contains_key(&at.row)
-                || self.log.contents.parity(Page(first), at.row).is_some();
+            let known = destage.sums.contains_key(&at.row);
             if method != SafeMethod::FullStripe && !known && !skip {
                 let (p, q) = (sums(&p), q.as_deref().map(sums));
                 self.log.parity(first, at.row, p, q);
@@ -198,8 +206,7 @@ impl Volume {
             return (p.unwrap_or_else(|| vec![0; PAGE]), q);
         }
         let row = if redo {
-            let logged = self.log.contents.parity(Page(first), at.row);
-            interrupted_row(&new, &disks, parity, destage.sums.get(&at.row).or(logged))
+            interrupted_row(&new, &disks, parity, destage.sums.get(&at.row))
         } else if new.iter().zip(&disks).all(|(new, disk)| new.is_some() || disk.is_some()) {
             Some(with_new(&new, disks.iter().map(|d| d.map(<[u8]>::to_vec).unwrap_or_default())))
         } else {

@@ -399,11 +399,11 @@ impl Log {
 
     /// All NVS devices are gone: nothing waits for them any more.
     pub(crate) fn give_up(&mut self) {
-        for batch in self.queue.drain(..) {
-            self.resolved.extend(batch.waiters);
-        }
         for flight in self.flights.drain(..) {
             self.resolved.extend(flight.waiters);
+        }
+        for batch in self.queue.drain(..) {
+            self.resolved.extend(batch.waiters);
         }
         (self.anchor, self.unconfirmed) = (None, None);
     }
