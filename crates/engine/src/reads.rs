@@ -146,14 +146,25 @@ impl Controller {
             // A repair that could not be written, or nothing more to try.
         } else if self.groups_of(run).any(|group| self.destager.unsettled(GroupId(group))) {
             self.reads[index as usize].again = true;
-        } else if !read.locked.is_empty() && read.repairs.iter().any(|r| overlap(r, &run)) {
-            // Two disks of one row cannot read: more than repair by rows bears.
-            self.reads[index as usize].failed = true;
-        } else {
-            if !self.faults.failed.contains(run.disk) {
-                self.reads[index as usize].repairs.push(run);
-            }
+        } else if self.faults.failed.contains(run.disk) {
             self.read_around(index, run, actions);
+        } else if run.pages > 1 {
+            // Some of them can perhaps be read.
+            for DiskRun { disk, first, pages } in run.single_pages() {
+                let command = DiskCommand { disk, first, pages, ..*command };
+                self.submit_read(Some(command), actions);
+            }
+        } else if !read.repairs.contains(&run) {
+            let of_row = read.repairs.iter().filter(|repair| repair.first == run.first).count();
+            // More of one row than its redundancy bears.
+            let too_many = of_row >= usize::from(self.geometry.bears_failures());
+            let read = &mut self.reads[index as usize];
+            read.repairs.push(run);
+            if too_many && self.geometry.level != Level::Raid10 {
+                read.failed = true;
+            } else {
+                self.read_around(index, run, actions);
+            }
         }
         self.read_done(index, actions);
     }
@@ -247,8 +258,4 @@ fn end(command: &DiskCommand) -> u64 {
 fn run_of(command: &DiskCommand) -> DiskRun {
     let DiskCommand { disk, first, pages, .. } = *command;
     DiskRun { disk, first, pages }
-}
-
-fn overlap(a: &DiskRun, b: &DiskRun) -> bool {
-    a.first < b.first + u64::from(b.pages) && b.first < a.first + u64::from(a.pages)
 }

@@ -103,6 +103,7 @@ pub(crate) struct Log {
     pub(crate) hold: bool,
     pub(crate) defect: Defect,
     pub(crate) bytes_written: u64,
+    pub(crate) records_moved: u64,
     scratch: Vec<u8>,
 }
 
@@ -139,6 +140,7 @@ impl Log {
             hold: false,
             defect: Defect::None,
             bytes_written: 0,
+            records_moved: 0,
             scratch: Vec::new(),
         }
     }
@@ -489,6 +491,7 @@ impl Log {
                 self.moves.remove(&(page.0, *version));
             }
         }
+        self.records_moved += batch.records.len() as u64;
         self.write(batch, place, ops);
         Evacuated::Moved
     }

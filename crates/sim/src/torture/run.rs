@@ -169,6 +169,7 @@ impl Run {
             Err(error) => return Err(format!("open: {error}")),
         }
         self.nvs_lost = assembly.copies.is_empty();
+        self.counts.redone += u64::from(self.volume().status().redoing);
         let end = self.drive_until(&|run| run.volume().ready())?;
         if end == End::Crash {
             return Ok(End::Crash);
@@ -408,7 +409,10 @@ impl Run {
             }
             3..=6 => {
                 let redundant = !matches!(geometry.level, Level::Single | Level::Raid0);
-                if redundant && self.failing().is_empty() {
+                let mut others =
+                    (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
+                let alone = !others.any(|(_, disk)| disk.has_bad());
+                if redundant && alone && self.failing().is_empty() {
                     self.bad_media = true;
                     let first = (1 << 20) / 512 + self.rng.below(geometry.disk_pages * 8);
                     for sector in first..first + 1 + self.rng.below(8) {
@@ -483,7 +487,7 @@ impl Run {
         let mut groups: Vec<u64> = pages.iter().map(|page| page / per_group).collect();
         groups.dedup();
         for group in groups {
-            if !self.failed.is_empty() {
+            if !self.failing().is_empty() {
                 let first = group * per_group * PAGE_BYTES;
                 self.model.wild(&(first..first + per_group * PAGE_BYTES));
             }
@@ -571,6 +575,7 @@ impl Run {
         if let Some(volume) = &self.volume {
             let counters = volume.status().counters;
             self.counts.destaged += counters.destaged_pages;
+            self.counts.moved += volume.status().records_moved;
         }
     }
 }
