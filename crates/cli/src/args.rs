@@ -23,6 +23,7 @@ pub fn command() -> Command {
             track_trace(),
             crate::readcache_args::command(),
             reproduce(),
+            crate::torture_args::command(),
             completions(),
         ])
 }
@@ -170,7 +171,7 @@ fn compare() -> Command {
         .args(option_args(&["policy"]))
 }
 
-fn threads_arg() -> Arg {
+pub fn threads_arg() -> Arg {
     Arg::new("threads")
         .long("threads")
         .value_name("N")

@@ -9,6 +9,7 @@ mod failure;
 mod output;
 mod progress;
 mod readcache_args;
+mod torture_args;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -29,6 +29,7 @@ fn every_command_has_help_with_an_example() {
         &["policy-trace"],
         &["readcache-trace"],
         &["reproduce"],
+        &["torture"],
         &["completions"],
     ] {
         let help = succeeds(&[words, &["--help"]].concat());

@@ -7,6 +7,7 @@ mod policy_trace;
 mod readcache_trace;
 mod reproduce;
 mod sim;
+mod torture;
 mod trace;
 mod track_trace;
 mod validate;
@@ -27,6 +28,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("policy-trace", matches)) => policy_trace::run(matches),
         Some(("readcache-trace", matches)) => readcache_trace::run(matches),
         Some(("reproduce", matches)) => reproduce::run(matches),
+        Some(("torture", matches)) => torture::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
             let mut script = Vec::new();

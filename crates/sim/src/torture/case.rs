@@ -39,6 +39,8 @@ pub struct Case {
     pub settings: Settings,
     /// Devices fail and media have errors.
     pub faults: bool,
+    /// Steps between two faults, about.
+    pub fault_steps: u64,
     /// Most requests under way.
     pub depth: u64,
     /// Reads of a hundred requests.
@@ -85,6 +87,7 @@ impl Case {
             nvs: wanted.nvs.unwrap_or(drawn),
             settings,
             faults: rng.below(3) > 0,
+            fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),
             reads: 10 + rng.below(40),
             hot: rng.below(100),

@@ -8,6 +8,7 @@ mod device;
 mod load;
 mod model;
 pub mod run;
+pub mod sweep;
 mod world;
 
 use crate::parallel::in_parallel;
@@ -103,25 +104,4 @@ pub fn torture_all(
 ) -> Vec<Outcome> {
     let work = |seed: &u64| torture(*seed, crashes, wanted);
     in_parallel(seeds, threads, &work, |outcome| outcome.failure.is_some(), progress)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn smoke() {
-        let number = |name: &str, or: u64| {
-            std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
-        };
-        let (from, to) = (number("FROM", 1), number("TO", 40));
-        for seed in from..to {
-            let outcome = torture(seed, 8, &Wanted::default());
-            if let Some(failure) = outcome.failure {
-                println!("seed {seed}: {}\n    {failure}", outcome.case);
-            } else {
-                println!("seed {seed}: ok {:?}", outcome.counts);
-            }
-        }
-    }
 }

@@ -11,7 +11,7 @@ use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
-    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OpenError, Reply, Volume,
+    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, Reply, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -376,7 +376,7 @@ impl Run {
                 self.submit(request)?;
                 left -= 1;
             }
-            if self.case.faults && self.rng.below(400) == 0 {
+            if self.case.faults && self.rng.below(self.case.fault_steps) == 0 {
                 self.fault();
             }
             if self.rng.below(100) == 0 {
@@ -412,7 +412,7 @@ impl Run {
                 let mut others =
                     (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
                 let alone = !others.any(|(_, disk)| disk.has_bad());
-                if redundant && alone && self.failing().is_empty() {
+                if redundant && alone && self.failing().is_empty() && self.holes.is_empty() {
                     self.bad_media = true;
                     let first = (1 << 20) / 512 + self.rng.below(geometry.disk_pages * 8);
                     for sector in first..first + 1 + self.rng.below(8) {
@@ -521,6 +521,33 @@ impl Run {
         }
     }
 
+    /// Waits for all answers.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn answered(&mut self) -> Result<End, String> {
+        self.drive_until(&|run| run.pending.is_empty())
+    }
+
+    /// Begins to destage everything.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn flush_cache(&mut self) -> Result<(), String> {
+        let now = self.now;
+        self.volume_mut().flush_cache(now);
+        self.collect()
+    }
+
+    /// Waits for everything to be on the disks.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn drained(&mut self) -> Result<End, String> {
+        self.flush_cache()?;
+        self.drive_until(&|run| run.volume().idle() && run.volume().controller().occupancy().0 == 0)
+    }
+
     /// Reads the whole volume and checks it.
     ///
     /// # Errors
@@ -532,7 +559,7 @@ impl Run {
             self.submit(Request { kind: load::Kind::Read, offset, bytes, fua: false })?;
             offset += bytes;
         }
-        self.drive_until(&|run| run.pending.is_empty())
+        self.answered()
     }
 
     /// The faults stop: everything is answered, everything drains, and the disks are right.
@@ -541,23 +568,8 @@ impl Run {
     /// A check failed.
     pub fn settle(&mut self) -> Result<(), String> {
         self.world.members.iter_mut().for_each(Disk::heal);
-        self.drive_until(&|run| run.pending.is_empty())?;
-        for _ in 0..STEPS_MAX {
-            let now = self.now;
-            self.volume_mut().flush_cache(now);
-            self.collect()?;
-            self.step()?;
-            if self.volume().idle()
-                && self.volume().dirty_in(0, u64::MAX).is_empty()
-                && self.volume().controller().occupancy().0 == 0
-            {
-                break;
-            }
-        }
-        let status = self.volume().status();
-        if !self.volume().idle() || status.occupancy_pages > 0 {
-            return Err(format!("does not drain: {status:?}"));
-        }
+        self.answered()?;
+        self.drained()?;
         self.read_all()?;
         let now = Instant(self.now.0 + Duration::from_secs(1).0);
         self.now = now;
@@ -582,9 +594,4 @@ impl Run {
 
 fn crc(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
-/// Whether an error says that the log is damaged.
-pub fn is_damage(error: &OpenError) -> bool {
-    matches!(error, OpenError::Log(_) | OpenError::NoAnchor | OpenError::Contents(_))
 }
