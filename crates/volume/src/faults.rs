@@ -50,7 +50,7 @@ pub(crate) struct Faults {
     pub(crate) flushes: Vec<Flushes>,
     /// Destages flushed while a change is under way.
     pub(crate) held: Vec<(u32, bool)>,
-    /// Destages intended while the last NVS device is being given up.
+    /// Destages intended while a change is under way.
     pub(crate) held_intents: Vec<u32>,
     /// No request is served any more.
     pub(crate) stopped: bool,

@@ -245,8 +245,9 @@ impl Volume {
             for waiter in resolved {
                 match waiter {
                     Waiter::Append(id) => self.step(Event::NvsDone(id)),
-                    Waiter::Intent(index) if self.log.lost() && self.faults.changing() => {
-                        // The disks go their own way only when the lost log cannot come back.
+                    // The disks go their own way only when what was given up cannot come back:
+                    // a lost log, or a member whose parity is older than the data.
+                    Waiter::Intent(index) if self.faults.changing() => {
                         self.faults.held_intents.push(index);
                     }
                     Waiter::Intent(index) => self.step(Event::Intended(index)),

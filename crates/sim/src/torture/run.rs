@@ -11,7 +11,7 @@ use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
-    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, Reply, Volume,
+    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, Refusal, Reply, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -94,6 +94,9 @@ pub struct Run {
     bad_media: bool,
     /// Two NVS devices have the log whole.
     mirrored: bool,
+    /// More members were made to fail than the level bears.
+    stopping: bool,
+    stopped: bool,
 }
 
 /// How a phase ended.
@@ -133,6 +136,8 @@ impl Run {
             at_risk: Vec::new(),
             bad_media: false,
             mirrored: false,
+            stopping: false,
+            stopped: false,
         })
     }
 
@@ -160,9 +165,7 @@ impl Run {
         }
         let assembly =
             destage_volume::assemble(&found, true).map_err(|error| format!("assemble: {error}"))?;
-        for member in &assembly.failed {
-            self.failed.insert(DiskId(*member));
-        }
+        self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         match destage_volume::open(&mut self.world, &assembly, self.case.settings.clone()) {
             Ok(volume) => self.volume = Some(volume),
             Err(_) if self.world.crashed => return Ok(End::Crash),
@@ -198,7 +201,8 @@ impl Run {
                 return Ok(End::Done);
             }
             self.step()?;
-            if self.world.crashed {
+            if self.world.crashed || self.stopped {
+                // An array that has stopped is switched off.
                 return Ok(End::Crash);
             }
         }
@@ -267,6 +271,7 @@ impl Run {
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
             }
             Alarm::Repaired { .. } => self.counts.repairs += 1,
+            Alarm::ArrayStopped if self.stopping => self.stopped = true,
             Alarm::ArrayStopped | Alarm::RowUnrecoverable { .. } => {
                 let status = self.volume().status();
                 return Err(format!("alarm: {alarm} {status:?}"));
@@ -329,6 +334,7 @@ impl Run {
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
             && !self.may_be_unreadable()
+            && *refusal != Refusal::Stopped
         {
             return Err(format!("{request:?} was refused: {refusal}"));
         }
@@ -369,6 +375,10 @@ impl Run {
         for _ in 0..STEPS_MAX {
             if left == 0 || self.world.crashed {
                 break;
+            }
+            if self.stopped {
+                // Nothing goes on: it is switched off.
+                return Ok(End::Crash);
             }
             while left > 0 && (self.pending.len() as u64) < self.case.depth && self.rng.below(3) > 0
             {
@@ -434,6 +444,14 @@ impl Run {
             8 if self.case.nvs > 0 && self.rng.below(8) == 0 => {
                 self.world.nvs.iter_mut().for_each(|disk| disk.gone = true);
             }
+            9 if !geometry.survives(&failed)
+                && self.rng.below(8) == 0
+                && !self.nvs_lost
+                && self.world.crash_at.is_some() =>
+            {
+                self.stopping = true;
+                self.world.members[usize::from(member)].gone = true;
+            }
             _ => {}
         }
     }
@@ -463,10 +481,22 @@ impl Run {
         // NVS devices are back; whether they count is for the superblocks to say.
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
+        self.members_return();
         if self.bad_media {
             self.world.members.iter_mut().for_each(Disk::heal);
             self.bad_media = false;
         }
+    }
+
+    /// Members that were gone may be back; if the array knew that they had failed, it must not
+    /// use them.
+    fn members_return(&mut self) {
+        for member in 0..self.world.members.len() {
+            if self.stopping || self.rng.below(2) == 0 {
+                self.world.members[member].gone = false;
+            }
+        }
+        (self.stopping, self.stopped) = (false, false);
     }
 
     /// The array was written through without NVS when the power failed.
@@ -527,6 +557,18 @@ impl Run {
     /// A check failed.
     pub fn answered(&mut self) -> Result<End, String> {
         self.drive_until(&|run| run.pending.is_empty())
+    }
+
+    /// Waits until nothing is under way and the log is confirmed.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn quiet(&mut self) -> Result<(), String> {
+        self.answered()?;
+        self.drive_until(&|run| run.volume().idle())?;
+        self.now = Instant(self.now.0 + Duration::from_secs(1).0);
+        self.step()?;
+        self.drive_until(&|run| run.volume().idle()).map(|_| ())
     }
 
     /// Begins to destage everything.
