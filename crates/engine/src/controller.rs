@@ -188,6 +188,16 @@ pub enum Action {
         /// The request.
         id: RequestId,
     },
+    /// From now on nothing writes the rows at these pages of the disks, until this host read
+    /// ends: what it reads of them from now on belongs together.
+    ReadRows {
+        /// The read, as in its commands' owner.
+        index: u32,
+        /// First page on each disk.
+        first: u64,
+        /// Pages.
+        pages: u32,
+    },
     /// This host read, which had to wait, is made now: what is held now of its pages will not be
     /// read from the disks, and may be on them only when it is answered.
     ReadNow {

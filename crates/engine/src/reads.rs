@@ -109,6 +109,9 @@ impl Controller {
             self.faults.locks.lock(group);
             self.reads[index as usize].locked.push(group);
         }
+        if !peers.is_empty() {
+            actions.push(Action::ReadRows { index, first: run.first, pages: run.pages });
+        }
         for DiskRun { disk, first, pages } in peers {
             let owner = Owner::HostRead(index);
             let command = DiskCommand { disk, first, pages, write: false, owner };

@@ -344,6 +344,7 @@ impl<'a> Simulator<'a> {
                 | Action::Begin { .. }
                 | Action::Released { .. }
                 | Action::ReadAgain { .. }
+                | Action::ReadRows { .. }
                 | Action::ReadNow { .. } => {}
             }
             index += 1;

@@ -6,7 +6,7 @@ use destage_engine::array::geometry::{LEVELS, Level};
 use destage_sim::torture::case::Wanted;
 use destage_sim::torture::run::Counts;
 use destage_sim::torture::sweep::Sweep;
-use destage_sim::torture::{Survivors, torture};
+use destage_sim::torture::{Survivors, rotten_log, torture};
 use destage_volume::{Ack, Defect};
 
 const EVERY_KIND: [Survivors; 3] = [Survivors::None, Survivors::All, Survivors::Random];
@@ -110,4 +110,15 @@ fn deliberate_faults_are_caught() {
         println!("{defect:?} on {level:?}: {failure:?}");
         assert!(failure.is_some(), "{defect:?} on {level:?} is not caught");
     }
+}
+
+#[test]
+fn rot_in_a_log_without_a_mirror_is_detected_or_harmless() {
+    let mut detected = 0;
+    for seed in 1..number("TORTURE_ROT", 60) {
+        detected += u64::from(rotten_log(seed, &Wanted::default()).unwrap_or_else(|why| {
+            panic!("seed {seed}: {why}");
+        }));
+    }
+    assert!(detected > 5, "only {detected} were detected");
 }

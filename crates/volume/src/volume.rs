@@ -292,6 +292,10 @@ impl Volume {
             Action::FlushDisks { index } => self.flush_disks(index),
             Action::Released { index, group, .. } => self.released(index, group),
             Action::ReadAgain { index, id } => self.read_again(index, id),
+            Action::ReadRows { index, first, pages } => {
+                let read = self.disk_reads.entry(u64::from(index)).or_default();
+                read.pieces.rows_hold(first, pages);
+            }
             Action::ReadNow { id, missing } => self.read_now(id, missing),
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),

@@ -94,6 +94,36 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
     }
 }
 
+/// A bit rots in the only copy of a log that was confirmed to its end: recovery must say so, or
+/// the bit was in nothing that counts. Whether it was detected; the array is opened then with the
+/// bit as it was.
+///
+/// # Errors
+/// It was neither.
+pub fn rotten_log(seed: u64, wanted: &Wanted) -> Result<bool, String> {
+    let mut case = Case::draw(seed, &Wanted { nvs: Some(1), ..wanted.clone() });
+    case.faults = false;
+    let mut run = Run::new(case)?;
+    run.open()?;
+    run.load(60)?;
+    run.quiet()?;
+    run.crash(Survivors::None);
+    let (sector, bit) = run.place_in_log();
+    run.world.nvs[0].rot(sector, bit);
+    let detected = match run.open() {
+        Ok(_) => false,
+        Err(why) if why.starts_with("open: ") => {
+            run.world.nvs[0].rot(sector, bit);
+            run.open()?;
+            true
+        }
+        Err(why) => return Err(why),
+    };
+    run.read_all()?;
+    run.settle()?;
+    Ok(detected)
+}
+
 /// Carries out the cases of many seeds, on several threads.
 pub fn torture_all(
     seeds: &[u64],

@@ -543,12 +543,16 @@ impl Run {
         }
         let copy = self.rng.below(2) as usize;
         for _ in 0..1 + self.rng.below(20) {
-            let ring = destage_volume::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
-            let sectors = ring * u64::from(self.case.block_bytes) / 512;
-            let sector = (1 << 20) / 512 + self.rng.below(sectors);
-            let bit = self.rng.below(4096);
+            let (sector, bit) = self.place_in_log();
             self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
         }
+    }
+
+    /// Any sector of the ring, and any bit of it.
+    pub fn place_in_log(&mut self) -> (u64, u64) {
+        let ring = destage_volume::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
+        let sectors = ring * u64::from(self.case.block_bytes) / 512;
+        ((1 << 20) / 512 + self.rng.below(sectors), self.rng.below(4096))
     }
 
     /// Waits for all answers.
