@@ -105,6 +105,9 @@ fn deliberate_faults_are_caught() {
         (Defect::ReleasesBeforeFlush, Level::Raid10),
         (Defect::SkipsParityLog, Level::Raid5),
         (Defect::SkipsParityLog, Level::Raid6),
+        (Defect::ReusesSpaceEarly, Level::Raid5),
+        (Defect::ForgetsLostDevices, Level::Raid5),
+        (Defect::ForgetsLostDevices, Level::Raid10),
     ] {
         let failure = caught(defect, level);
         println!("{defect:?} on {level:?}: {failure:?}");

@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use crate::io::{Device, IoError, OpKind};
+use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::ops::Purpose;
 use crate::request::{Alarm, Refusal, Reply};
@@ -214,6 +215,9 @@ impl Volume {
 
     /// Writes a superblock of the next generation to all devices that are left.
     fn change_devices(&mut self) {
+        if self.log.defect == Defect::ForgetsLostDevices {
+            return;
+        }
         self.log.hold = true;
         if let Some(change) = &mut self.faults.change {
             // Two at once could come to a device in the wrong order.

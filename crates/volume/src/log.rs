@@ -74,8 +74,12 @@ pub enum Defect {
     AcknowledgesEarly,
     /// Releases before the disks are flushed.
     ReleasesBeforeFlush,
-    /// Writes data together with parity, and logs no parity checksums.
+    /// Logs no parity checksums.
     SkipsParityLog,
+    /// Uses space again before the anchors that free it are durable.
+    ReusesSpaceEarly,
+    /// Writes nothing down of a device that was given up.
+    ForgetsLostDevices,
 }
 
 /// The log.
@@ -417,6 +421,9 @@ impl Log {
         if let Some(anchor) = self.space.anchor_due(self.waiting_blocks > 0) {
             self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
             self.send_anchor(ops);
+            if self.defect == Defect::ReusesSpaceEarly {
+                self.space.anchored(anchor);
+            }
         }
     }
 
@@ -445,7 +452,9 @@ impl Log {
             write.copy = 1;
             self.send_anchor(ops);
         } else {
-            self.space.anchored(write.anchor);
+            if self.defect != Defect::ReusesSpaceEarly {
+                self.space.anchored(write.anchor);
+            }
             self.anchor = None;
         }
     }

@@ -107,8 +107,10 @@ pub fn rotten_log(seed: u64, wanted: &Wanted) -> Result<bool, String> {
     run.open()?;
     run.load(60)?;
     run.quiet()?;
+    let used = run.log_bytes_used();
     run.crash(Survivors::None);
-    let (sector, bit) = run.place_in_log();
+    // The log has not come round yet: mostly it is in its first blocks.
+    let (sector, bit) = run.place_in_log(used);
     run.world.nvs[0].rot(sector, bit);
     let detected = match run.open() {
         Ok(_) => false,

@@ -62,10 +62,10 @@ pub fn fill(id: WriteId, offset: u64, into: &mut [u8]) {
     for (i, byte) in into.iter_mut().enumerate() {
         let at = offset + i as u64;
         if word.0 != at / 8 {
-            let mut mixed = (u64::from(id) << 40 ^ at / 8).wrapping_add(0x9E37_79B9_7F4A_7C15);
-            mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-            word = (at / 8, (mixed ^ mixed >> 31).to_le_bytes());
+            let mut mixed = ((u64::from(id) << 40) ^ (at / 8)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            word = (at / 8, (mixed ^ (mixed >> 31)).to_le_bytes());
         }
         *byte = word.1[(at % 8) as usize];
     }

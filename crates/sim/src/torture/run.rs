@@ -543,16 +543,20 @@ impl Run {
         }
         let copy = self.rng.below(2) as usize;
         for _ in 0..1 + self.rng.below(20) {
-            let (sector, bit) = self.place_in_log();
+            let ring = destage_volume::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
+            let (sector, bit) = self.place_in_log(ring * u64::from(self.case.block_bytes));
             self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
         }
     }
 
-    /// Any sector of the ring, and any bit of it.
-    pub fn place_in_log(&mut self) -> (u64, u64) {
-        let ring = destage_volume::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
-        let sectors = ring * u64::from(self.case.block_bytes) / 512;
-        ((1 << 20) / 512 + self.rng.below(sectors), self.rng.below(4096))
+    /// Bytes of the ring in use.
+    pub fn log_bytes_used(&self) -> u64 {
+        self.volume().status().log_bytes_used
+    }
+
+    /// Any sector of the first bytes of the ring, and any bit of it.
+    pub fn place_in_log(&mut self, bytes: u64) -> (u64, u64) {
+        ((1 << 20) / 512 + self.rng.below(bytes / 512), self.rng.below(4096))
     }
 
     /// Waits for all answers.
