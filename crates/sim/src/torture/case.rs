@@ -4,7 +4,7 @@ use destage_engine::array::geometry::{Geometry, LEVELS, Level};
 use destage_engine::policy::{POLICIES, PolicyChoice};
 use destage_engine::units::Duration;
 use destage_engine::{policy, rate};
-use destage_volume::{Ack, Creation, Defect, Settings};
+use destage_volume::{Ack, Creation, Defect, OnNvsLoss, Settings};
 use destage_workload::random::Seeded;
 
 /// What is asked of the cases; what is not said is drawn from the seed.
@@ -78,6 +78,10 @@ impl Case {
         settings.ack = wanted.ack.unwrap_or(drawn);
         settings.stall_limit = Duration::from_secs(2);
         settings.defect = wanted.defect;
+        settings.cache_off = rng.below(16) == 0;
+        if rng.below(4) == 0 {
+            settings.on_nvs_loss = OnNvsLoss::Stop;
+        }
         let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
         Case {
             seed,
@@ -131,7 +135,12 @@ impl Case {
             settings.ack,
             settings.queue_depth,
             settings.window,
-            if self.faults { ", with failing devices" } else { "" },
+            match (settings.cache_off, self.faults) {
+                (false, false) => "",
+                (false, true) => ", with failing devices",
+                (true, false) => ", cache off",
+                (true, true) => ", cache off, with failing devices",
+            },
         )
     }
 }

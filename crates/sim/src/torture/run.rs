@@ -11,7 +11,8 @@ use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
-    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, Refusal, Reply, Volume,
+    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OnNvsLoss, Refusal, Reply,
+    Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -266,6 +267,7 @@ impl Run {
             }
             Alarm::NvsLost(_) => {
                 self.mirrored = false;
+                self.stopped |= self.case.settings.on_nvs_loss == OnNvsLoss::Stop;
                 self.counts.nvs_failed += 1;
                 self.nvs_lost = true;
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
