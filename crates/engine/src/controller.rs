@@ -127,7 +127,8 @@ pub enum Event {
     /// The host needs these pages no longer. An append as a write is, but without data and
     /// without need for space; what is held of the pages is not destaged any more.
     Discard(RequestId, PageRange),
-    /// The append of this write or discard is durable. Appends complete in the order they were asked for.
+    /// The append of this write or discard is durable. Appends complete in the order they were
+    /// asked for.
     NvsDone(RequestId),
     /// A disk command completed.
     DiskDone(DiskId, Owner),
