@@ -98,7 +98,8 @@ pub(crate) struct Log {
     anchor: Option<AnchorWrite>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
-    moves: BTreeMap<(u64, u64), Option<Buffer>>,
+    /// Payloads being read back, each with the number of the device asked last.
+    moves: BTreeMap<(u64, u64), (usize, Option<Buffer>)>,
     pool: Vec<Buffer>,
     resolved: Vec<Waiter>,
     /// When the last commit with records went out that none has confirmed.
@@ -301,7 +302,7 @@ impl Log {
                     Evacuated::Waits => {}
                 }
             } else {
-                self.moves.retain(|_, bytes| bytes.is_none());
+                self.moves.retain(|_, (_, bytes)| bytes.is_none());
             }
             let Some(batch) = self.queue.front() else { return };
             let blocks = self.blocks_of(batch.descriptor) + self.blocks_of(batch.payload);
@@ -515,32 +516,36 @@ impl Log {
             into.copy_from_slice(memory.bytes(held));
             return true;
         }
-        match self.moves.get(&(page.0, version)) {
-            Some(Some(bytes)) => {
+        let device = match self.moves.get(&(page.0, version)) {
+            Some((_, Some(bytes))) if crc32c::crc32c(bytes) == stored.crc => {
                 into.copy_from_slice(bytes);
-                true
+                return true;
             }
-            Some(None) => false,
-            None => {
-                let Stored { block, blocks, .. } = stored;
-                let kind = OpKind::Read {
-                    offset: RING + block * u64::from(self.block_bytes),
-                    bytes: blocks as usize * self.block_bytes as usize,
-                };
-                let purpose = Purpose::Move { page: page.0, version };
-                ops.push(Device::Nvs(self.copies[0]), purpose, kind);
-                self.moves.insert((page.0, version), None);
-                false
-            }
-        }
+            Some((_, None)) => return false,
+            // It has rotted there. Where no device has it whole it stays where it is, until the
+            // newer write, which memory has, takes its place.
+            Some((device, Some(_))) if device + 1 >= self.copies.len() => return false,
+            Some((device, Some(_))) => device + 1,
+            None => 0,
+        };
+        let Stored { block, blocks, .. } = stored;
+        let kind = OpKind::Read {
+            offset: RING + block * u64::from(self.block_bytes),
+            bytes: blocks as usize * self.block_bytes as usize,
+        };
+        let purpose = Purpose::Move { page: page.0, version };
+        ops.push(Device::Nvs(self.copies[device]), purpose, kind);
+        self.moves.insert((page.0, version), (device, None));
+        false
     }
 
     /// A payload to be moved was read; `None`: the device could not, another is asked.
     pub(crate) fn moved(&mut self, page: u64, version: u64, bytes: Option<Buffer>) {
-        match bytes {
-            Some(bytes) => self.moves.insert((page, version), Some(bytes)),
-            None => self.moves.remove(&(page, version)),
-        };
+        match (bytes, self.moves.get_mut(&(page, version))) {
+            (Some(bytes), Some(moving)) => moving.1 = Some(bytes),
+            (Some(_), None) => {}
+            (None, _) => drop(self.moves.remove(&(page, version))),
+        }
     }
 }
 
