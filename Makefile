@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs bench reproduce reproduce-bands clean tools \
+.PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd nbd-tools
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
@@ -56,6 +56,14 @@ reproduce: build
 ## The bands around published values, asserted on the full runs.
 reproduce-bands: tools
 	$(CARGO) test --locked -p destage --test reproduce -- --ignored --nocapture
+
+## The served array through 20,000 power failures on simulated devices; prints what it did.
+torture: build
+	$(DESTAGE) torture --crashes 20000
+
+## The same for two minutes with fresh seeds: for CI. A failure tells the line that repeats it.
+torture-fresh: build
+	$(DESTAGE) torture --hours 0.0333 --seed clock
 
 bench: tools
 	$(CARGO) bench --locked -p destage --bench speed

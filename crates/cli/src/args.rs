@@ -32,6 +32,7 @@ pub fn command() -> Command {
             crate::array_args::recover(),
             crate::server_args::emulate(),
             crate::server_args::bench(),
+            crate::torture_args::command(),
             completions(),
         ])
 }
@@ -179,7 +180,7 @@ fn compare() -> Command {
         .args(option_args(&["policy"]))
 }
 
-fn threads_arg() -> Arg {
+pub fn threads_arg() -> Arg {
     Arg::new("threads")
         .long("threads")
         .value_name("N")

@@ -11,6 +11,7 @@ mod output;
 mod progress;
 mod readcache_args;
 mod server_args;
+mod torture_args;
 
 use std::io::Write;
 use std::process::ExitCode;

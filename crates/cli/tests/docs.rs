@@ -31,6 +31,14 @@ fn every_command_has_help_with_an_example() {
         &["reproduce"],
         &["emulate"],
         &["bench"],
+        &["torture"],
+        &["create"],
+        &["serve"],
+        &["status"],
+        &["flush"],
+        &["stop"],
+        &["set"],
+        &["recover"],
         &["completions"],
     ] {
         let help = succeeds(&[words, &["--help"]].concat());

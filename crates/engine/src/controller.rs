@@ -128,7 +128,8 @@ pub enum Event {
     /// The host needs these pages no longer. An append as a write is, but without data and
     /// without need for space; what is held of the pages is not destaged any more.
     Discard(RequestId, PageRange),
-    /// The append of this write or discard is durable. Appends complete in the order they were asked for.
+    /// The append of this write or discard is durable. Appends complete in the order they were
+    /// asked for.
     NvsDone(RequestId),
     /// A disk command completed.
     DiskDone(DiskId, Owner),
@@ -186,6 +187,26 @@ pub enum Action {
     ReadAgain {
         /// The read, as in its commands' owner.
         index: u32,
+        /// The request.
+        id: RequestId,
+    },
+    /// From now on nothing writes the rows at these pages of the disks, until this host read
+    /// ends: what it reads of them from now on belongs together.
+    ReadRows {
+        /// The read, as in its commands' owner.
+        index: u32,
+        /// First page on each disk.
+        first: u64,
+        /// Pages.
+        pages: u32,
+    },
+    /// This host read, which had to wait, is made now: what is held now of its pages will not be
+    /// read from the disks, and may be on them only when it is answered.
+    ReadNow {
+        /// The request.
+        id: RequestId,
+        /// First and last of its pages that are not held; `None`: all are.
+        missing: Option<(Page, Page)>,
     },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),
@@ -311,7 +332,9 @@ impl Controller {
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
             Event::DiskFailed(disk) => {
-                self.faults.failed.insert(disk);
+                if self.faults.failed.insert(disk) {
+                    self.destager.disk_failed();
+                }
             }
             Event::Intended(index) => self.phase_done(index, actions),
             Event::Flushed(index, whole) => {

@@ -44,6 +44,8 @@ pub(crate) struct Safe {
     redo: bool,
     /// A disk failed under it.
     spoiled: bool,
+    /// Single pages that disks could not read.
+    unreadable: Vec<DiskRun>,
 }
 
 impl Safe {
@@ -74,6 +76,7 @@ impl Destager {
         let (group, mask) = (destage.group, &destage.mask);
         let safe = &mut destage.safe;
         (safe.phase, safe.redo, safe.spoiled) = (Phase::Reading, redo, false);
+        safe.unreadable.clear();
         around.geometry.plan_safely(group, mask, around.failed, redo, &mut safe.plan);
         around.counters.rows += safe.plan.rows;
         around.counters.rows_without_reads += safe.plan.rows_without_reads;
@@ -150,13 +153,32 @@ impl Destager {
         false
     }
 
+    /// A disk failed: what was planned with it and has not begun to write is planned anew.
+    pub(crate) fn disk_failed(&mut self) {
+        for destage in self.destages.iter_mut().filter(|d| d.counted > 0) {
+            let safe = &mut destage.safe;
+            let writes = !matches!(safe.phase, Phase::Reading | Phase::Intending | Phase::Locked);
+            safe.spoiled |= !writes;
+        }
+    }
+
     /// A command of a safe destage failed, and what it was for cannot be had otherwise.
     pub(crate) fn spoil(&mut self, index: u32) {
         self.destages[index as usize].safe.spoiled = true;
     }
 
-    /// A read of a safe destage failed: the row's other disks are read in its stead.
+    /// A read of a safe destage failed: its pages are read one by one, and the row's other disks
+    /// in the stead of those that fail again.
     pub(crate) fn read_peers(&mut self, index: u32, run: DiskRun, around: &mut Surroundings<'_>) {
+        if run.pages > 1 {
+            let singles: Vec<DiskRun> = run.single_pages().collect();
+            return self.issue(index, &singles, false, around);
+        }
+        let known = &mut self.destages[index as usize].safe.unreadable;
+        if known.contains(&run) {
+            return;
+        }
+        known.push(run);
         let peers = around.geometry.peers(run, around.failed);
         if peers.is_empty() {
             self.spoil(index);

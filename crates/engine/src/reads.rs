@@ -109,6 +109,9 @@ impl Controller {
             self.faults.locks.lock(group);
             self.reads[index as usize].locked.push(group);
         }
+        if !peers.is_empty() {
+            actions.push(Action::ReadRows { index, first: run.first, pages: run.pages });
+        }
         for DiskRun { disk, first, pages } in peers {
             let owner = Owner::HostRead(index);
             let command = DiskCommand { disk, first, pages, write: false, owner };
@@ -146,14 +149,25 @@ impl Controller {
             // A repair that could not be written, or nothing more to try.
         } else if self.groups_of(run).any(|group| self.destager.unsettled(GroupId(group))) {
             self.reads[index as usize].again = true;
-        } else if !read.locked.is_empty() && read.repairs.iter().any(|r| overlap(r, &run)) {
-            // Two disks of one row cannot read: more than repair by rows bears.
-            self.reads[index as usize].failed = true;
-        } else {
-            if !self.faults.failed.contains(run.disk) {
-                self.reads[index as usize].repairs.push(run);
-            }
+        } else if self.faults.failed.contains(run.disk) {
             self.read_around(index, run, actions);
+        } else if run.pages > 1 {
+            // Some of them can perhaps be read.
+            for DiskRun { disk, first, pages } in run.single_pages() {
+                let command = DiskCommand { disk, first, pages, ..*command };
+                self.submit_read(Some(command), actions);
+            }
+        } else if !read.repairs.contains(&run) {
+            let of_row = read.repairs.iter().filter(|repair| repair.first == run.first).count();
+            // More of one row than its redundancy bears.
+            let too_many = of_row >= usize::from(self.geometry.bears_failures());
+            let read = &mut self.reads[index as usize];
+            read.repairs.push(run);
+            if too_many && self.geometry.level != Level::Raid10 {
+                read.failed = true;
+            } else {
+                self.read_around(index, run, actions);
+            }
         }
         self.read_done(index, actions);
     }
@@ -181,7 +195,7 @@ impl Controller {
         let (request, again, failed) = (read.request, read.again, read.failed);
         let locked = core::mem::take(&mut read.locked);
         if again {
-            actions.push(Action::ReadAgain { index });
+            actions.push(Action::ReadAgain { index, id: request.id });
             self.parked.push(request);
         } else {
             let result = if failed { Err(HostError::Unreadable) } else { Ok(()) };
@@ -202,7 +216,14 @@ impl Controller {
     /// Tries again the reads that met rows which were being written.
     pub(crate) fn retry_parked(&mut self, actions: &mut Vec<Action>) {
         for request in core::mem::take(&mut self.parked) {
-            self.start_read(request, actions);
+            let PageRange { first, pages } = request.range;
+            let span = self.cache.directory.missing_span(first, pages);
+            if span.is_some_and(|(from, to)| self.meets_unsettled(from, to)) {
+                self.parked.push(request);
+            } else {
+                actions.push(Action::ReadNow { id: request.id, missing: span });
+                self.start_read(request, actions);
+            }
         }
     }
 
@@ -240,8 +261,4 @@ fn end(command: &DiskCommand) -> u64 {
 fn run_of(command: &DiskCommand) -> DiskRun {
     let DiskCommand { disk, first, pages, .. } = *command;
     DiskRun { disk, first, pages }
-}
-
-fn overlap(a: &DiskRun, b: &DiskRun) -> bool {
-    a.first < b.first + u64::from(b.pages) && b.first < a.first + u64::from(a.pages)
 }

@@ -74,7 +74,9 @@ impl Driver {
                 Action::Intend { index } => self.others.push(Event::Intended(index)),
                 Action::FlushDisks { index } => self.others.push(Event::Flushed(index, true)),
                 Action::NvsRelease { .. } | Action::Released { .. } | Action::Begin { .. } => {}
-                Action::ReadAgain { .. } => unreachable!("no disk fails"),
+                Action::ReadAgain { .. } | Action::ReadRows { .. } | Action::ReadNow { .. } => {
+                    unreachable!("no disk fails")
+                }
             }
         }
         let capacity = self.controller.directory().capacity();

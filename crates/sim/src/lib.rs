@@ -16,5 +16,6 @@ pub mod readcache;
 pub mod reproduce;
 pub mod simulator;
 pub mod sources;
+pub mod torture;
 pub mod track_trace;
 pub mod validate;

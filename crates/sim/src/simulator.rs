@@ -343,7 +343,9 @@ impl<'a> Simulator<'a> {
                 Action::NvsRelease { .. }
                 | Action::Begin { .. }
                 | Action::Released { .. }
-                | Action::ReadAgain { .. } => {}
+                | Action::ReadAgain { .. }
+                | Action::ReadRows { .. }
+                | Action::ReadNow { .. } => {}
             }
             index += 1;
         }

@@ -16,6 +16,7 @@ use destage_engine::array::layout::Place;
 use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
 use destage_engine::controller::Event;
 use destage_engine::dispatch::DiskCommand;
+use destage_engine::nvs::journal::contents::ParityRow;
 use destage_engine::nvs::journal::record::{Pages, SectorSums};
 use destage_engine::units::{DiskId, GroupId, Page};
 use std::collections::BTreeMap;
@@ -34,6 +35,8 @@ pub(crate) struct Destage {
     written: DiskSet,
     flushes: u32,
     whole: bool,
+    /// Checksums of the parity that it was first to write, by row.
+    sums: BTreeMap<u32, ParityRow>,
 }
 
 /// The new data and parities of a row.
@@ -64,6 +67,7 @@ impl Volume {
                 self.log.intend(pages, through);
             }
         }
+        let sums = if adopted.is_some() { self.logged_sums(pages) } else { BTreeMap::new() };
         let destage = Destage {
             group,
             mask,
@@ -74,12 +78,21 @@ impl Volume {
             written: DiskSet::default(),
             flushes: 0,
             whole: true,
+            sums,
         };
         let index = index as usize;
         if self.destages.len() <= index {
             self.destages.resize_with(index + 1, || None);
         }
         self.destages[index] = Some(destage);
+    }
+
+    /// The checksums that the last run logged for a group that it left open.
+    fn logged_sums(&self, pages: Pages) -> BTreeMap<u32, ParityRow> {
+        let geometry = self.controller.geometry();
+        let rows = 0..(geometry.group_stripes * geometry.strip_pages) as u32;
+        let logged = |row| self.log.contents.parity(pages.first, row).map(|sums| (row, *sums));
+        rows.filter_map(logged).collect()
     }
 
     fn destage(&mut self, index: u32) -> &mut Destage {
@@ -140,8 +153,12 @@ impl Volume {
             }
             let (p, q) = self.new_parity(&geometry, &destage, &at, method, redo);
             let skip = self.log.defect == Defect::SkipsParityLog;
-            if method != SafeMethod::FullStripe && !redo && !skip {
-                self.log.parity(first, at.row, sums(&p), q.as_deref().map(sums));
+            // An intent may have become durable without its checksums: then nothing was written.
+            let known = destage.sums.contains_key(&at.row);
+            if method != SafeMethod::FullStripe && !known && !skip {
+                let (p, q) = (sums(&p), q.as_deref().map(sums));
+                self.log.parity(first, at.row, p, q);
+                destage.sums.insert(at.row, ParityRow { p, q, sequence: 0 });
             }
             for (disk, bytes) in geometry.parity_disks(at.stripe).zip([Some(p), q]) {
                 if let Some(bytes) = bytes {
@@ -178,15 +195,18 @@ impl Volume {
         let disks = destage.pieces.data_of(geometry, at);
         let parity = destage.pieces.parities_of(geometry, at);
         let with_q = geometry.level.parities() > 1;
+        // Those that will be written must come of it.
+        let failed = self.controller.failed();
+        let lost = geometry.parity_disks(at.stripe).map(|disk| failed.contains(disk));
+        let all_read = parity.iter().zip(lost).all(|(parity, lost)| lost || parity.is_some());
         if method == SafeMethod::ReadModifyWrite
+            && all_read
             && let Some([p, q]) = modified(&disks, &new, parity)
-            && (p.is_some() || q.is_some())
         {
             return (p.unwrap_or_else(|| vec![0; PAGE]), q);
         }
         let row = if redo {
-            let logged = self.log.contents.parity(Page(first), at.row);
-            interrupted_row(&new, &disks, parity, logged)
+            interrupted_row(&new, &disks, parity, destage.sums.get(&at.row))
         } else if new.iter().zip(&disks).all(|(new, disk)| new.is_some() || disk.is_some()) {
             Some(with_new(&new, disks.iter().map(|d| d.map(<[u8]>::to_vec).unwrap_or_default())))
         } else {
@@ -278,7 +298,10 @@ impl Volume {
         self.log.release(pages, destage.through);
         let per_group = u64::from(pages.count);
         for bit in (0..per_group).filter(|bit| is_set(&destage.mask, *bit)) {
-            self.memory.release(pages.first.0 + bit);
+            let page = pages.first.0 + bit;
+            if let Some(version) = self.memory.release(page) {
+                self.through_page(page, version);
+            }
         }
         self.redoing -= u32::from(destage.adopted);
         if !self.through.is_empty() {

@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use crate::io::{Device, IoError, OpKind};
+use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::ops::Purpose;
 use crate::request::{Alarm, Refusal, Reply};
@@ -23,11 +24,23 @@ pub(crate) struct Flushes {
     pub(crate) next: Vec<u32>,
 }
 
-/// A change of the set of devices that is being written to all of them.
+/// A change of the set of devices that is being written to all of them: first copies on the NVS
+/// devices, first copies on the members, then all second ones. A member that has it so says that
+/// the NVS devices in use have it too (see `assemble`).
 struct Change {
-    /// 0: first copies, 1: second.
-    copy: usize,
+    phase: Phase,
     pending: u32,
+    /// What is written.
+    superblock: Superblock,
+    /// Another change came meanwhile: it is written after this one.
+    again: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Nvs,
+    Members,
+    Second,
 }
 
 /// What is known of the devices.
@@ -38,6 +51,8 @@ pub(crate) struct Faults {
     pub(crate) flushes: Vec<Flushes>,
     /// Destages flushed while a change is under way.
     pub(crate) held: Vec<(u32, bool)>,
+    /// Destages intended while a change is under way.
+    pub(crate) held_intents: Vec<u32>,
     /// No request is served any more.
     pub(crate) stopped: bool,
     read_errors: Vec<u32>,
@@ -54,6 +69,7 @@ impl Faults {
             members,
             nvs,
             held: Vec::new(),
+            held_intents: Vec::new(),
             stopped: false,
             change: None,
             changes: 0,
@@ -67,11 +83,15 @@ impl Faults {
 
     /// The superblock of a device.
     pub(crate) fn superblock_of(&self, device: Device) -> Superblock {
+        self.on_device(self.superblock, device)
+    }
+
+    fn on_device(&self, superblock: Superblock, device: Device) -> Superblock {
         let (role, device) = match device {
             Device::Member(number) => (Role::Member(number), self.members[usize::from(number)]),
             Device::Nvs(number) => (Role::Nvs(number), self.nvs[usize::from(number)]),
         };
-        Superblock { role, device, ..self.superblock }
+        Superblock { role, device, ..superblock }
     }
 }
 
@@ -195,32 +215,59 @@ impl Volume {
 
     /// Writes a superblock of the next generation to all devices that are left.
     fn change_devices(&mut self) {
+        if self.log.defect == Defect::ForgetsLostDevices {
+            return;
+        }
+        self.log.hold = true;
+        if let Some(change) = &mut self.faults.change {
+            // Two at once could come to a device in the wrong order.
+            change.again = true;
+            return;
+        }
         self.faults.superblock.generation += 1;
         self.faults.changes += 1;
-        self.faults.change = Some(Change { copy: 0, pending: 0 });
-        self.log.hold = true;
+        let superblock = self.faults.superblock;
+        let change = Change { phase: Phase::Nvs, pending: 0, superblock, again: false };
+        self.faults.change = Some(change);
         self.write_superblocks();
     }
 
+    /// Begins a phase of a change, or the next that has something to write.
     fn write_superblocks(&mut self) {
-        let change = self.faults.changes;
-        let failed = self.controller.failed();
-        let bits = self.faults.superblock.failed;
-        let gone =
-            |m: u16| failed.contains(DiskId(m)) || bits[usize::from(m / 8)] >> (m % 8) & 1 == 1;
-        let members = (0..self.faults.members.len() as u16).filter(|m| !gone(*m));
-        let members = members.map(Device::Member);
-        let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
-        let devices: Vec<Device> = members.chain(nvs).collect();
-        let Some(under_way) = &mut self.faults.change else { return };
-        under_way.pending = devices.len() as u32;
-        let offset = SUPERBLOCKS[under_way.copy];
-        for device in devices {
-            let mut buffer = Buffer::zeroed(PAGE);
-            let bytes = self.faults.superblock_of(device).encode();
-            buffer[..bytes.len()].copy_from_slice(&bytes);
-            let kind = OpKind::Write { offset, buffer: Arc::new(buffer), durable: true };
-            self.ops.push(device, Purpose::Superblock { change }, kind);
+        let number = self.faults.changes;
+        while let Some(change) = &mut self.faults.change {
+            let (phase, superblock) = (change.phase, change.superblock);
+            let members = (0..self.faults.members.len() as u16)
+                .filter(|m| !superblock_failed(&self.faults.superblock, *m))
+                .map(Device::Member);
+            let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
+            let devices: Vec<Device> = match phase {
+                Phase::Nvs => nvs.collect(),
+                Phase::Members => members.collect(),
+                Phase::Second => nvs.chain(members).collect(),
+            };
+            change.pending = devices.len() as u32;
+            let offset = SUPERBLOCKS[usize::from(phase == Phase::Second)];
+            for device in &devices {
+                let mut buffer = Buffer::zeroed(PAGE);
+                let bytes = self.faults.on_device(superblock, *device).encode();
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                let kind = OpKind::Write { offset, buffer: Arc::new(buffer), durable: true };
+                self.ops.push(*device, Purpose::Superblock { change: number }, kind);
+            }
+            if !devices.is_empty() {
+                return;
+            }
+            self.next_of_change();
+        }
+    }
+
+    fn next_of_change(&mut self) {
+        let Some(change) = &mut self.faults.change else { return };
+        match change.phase {
+            Phase::Nvs => change.phase = Phase::Members,
+            Phase::Members => change.phase = Phase::Second,
+            Phase::Second => self.changed(),
         }
     }
 
@@ -231,20 +278,36 @@ impl Volume {
         }
         let Some(under_way) = &mut self.faults.change else { return };
         under_way.pending -= 1;
-        if under_way.pending > 0 {
-            return;
-        }
-        if under_way.copy == 0 {
-            under_way.copy = 1;
+        if under_way.pending == 0 {
+            self.next_of_change();
             self.write_superblocks();
+        }
+    }
+
+    /// A change is durable: what waited for it goes on.
+    fn changed(&mut self) {
+        let again = self.faults.change.take().is_some_and(|change| change.again);
+        if again {
+            self.faults.superblock.generation += 1;
+            self.faults.changes += 1;
+            let superblock = self.faults.superblock;
+            let change = Change { phase: Phase::Nvs, pending: 0, superblock, again: false };
+            self.faults.change = Some(change);
             return;
         }
-        self.faults.change = None;
         self.log.hold = false;
         self.log.advance();
+        for index in core::mem::take(&mut self.faults.held_intents) {
+            self.step(Event::Intended(index));
+        }
         for (index, whole) in core::mem::take(&mut self.faults.held) {
             self.step(Event::Flushed(index, whole));
         }
         self.look_through();
     }
+}
+
+/// Whether a superblock says that a member has failed.
+pub(crate) fn superblock_failed(superblock: &Superblock, member: u16) -> bool {
+    superblock.failed[usize::from(member / 8)] >> (member % 8) & 1 == 1
 }

@@ -74,8 +74,12 @@ pub enum Defect {
     AcknowledgesEarly,
     /// Releases before the disks are flushed.
     ReleasesBeforeFlush,
-    /// Writes data together with parity, and logs no parity checksums.
+    /// Logs no parity checksums.
     SkipsParityLog,
+    /// Uses space again before the anchors that free it are durable.
+    ReusesSpaceEarly,
+    /// Writes nothing down of a device that was given up.
+    ForgetsLostDevices,
 }
 
 /// The log.
@@ -94,7 +98,8 @@ pub(crate) struct Log {
     anchor: Option<AnchorWrite>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
-    moves: BTreeMap<(u64, u64), Option<Buffer>>,
+    /// Payloads being read back, each with the number of the device asked last.
+    moves: BTreeMap<(u64, u64), (usize, Option<Buffer>)>,
     pool: Vec<Buffer>,
     resolved: Vec<Waiter>,
     /// When the last commit with records went out that none has confirmed.
@@ -103,6 +108,7 @@ pub(crate) struct Log {
     pub(crate) hold: bool,
     pub(crate) defect: Defect,
     pub(crate) bytes_written: u64,
+    pub(crate) records_moved: u64,
     scratch: Vec<u8>,
 }
 
@@ -139,6 +145,7 @@ impl Log {
             hold: false,
             defect: Defect::None,
             bytes_written: 0,
+            records_moved: 0,
             scratch: Vec::new(),
         }
     }
@@ -263,7 +270,8 @@ impl Log {
 
     /// When [`Log::turn`] has something to do though nothing happened.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.unconfirmed.filter(|_| !self.lost()).map(|since| since + CONFIRM_AFTER)
+        let idle = !self.lost() && self.settled();
+        self.unconfirmed.filter(|_| idle).map(|since| since + CONFIRM_AFTER)
     }
 
     /// Confirms what was logged before by an empty commit: at a clean stop.
@@ -279,7 +287,7 @@ impl Log {
         if self.lost() {
             return;
         }
-        if self.deadline().is_some_and(|at| ops.now() >= at) && self.settled() {
+        if self.deadline().is_some_and(|at| ops.now() >= at) {
             self.confirm();
         }
         loop {
@@ -294,7 +302,7 @@ impl Log {
                     Evacuated::Waits => {}
                 }
             } else {
-                self.moves.retain(|_, bytes| bytes.is_none());
+                self.moves.retain(|_, (_, bytes)| bytes.is_none());
             }
             let Some(batch) = self.queue.front() else { return };
             let blocks = self.blocks_of(batch.descriptor) + self.blocks_of(batch.payload);
@@ -398,11 +406,11 @@ impl Log {
 
     /// All NVS devices are gone: nothing waits for them any more.
     pub(crate) fn give_up(&mut self) {
-        for batch in self.queue.drain(..) {
-            self.resolved.extend(batch.waiters);
-        }
         for flight in self.flights.drain(..) {
             self.resolved.extend(flight.waiters);
+        }
+        for batch in self.queue.drain(..) {
+            self.resolved.extend(batch.waiters);
         }
         (self.anchor, self.unconfirmed) = (None, None);
     }
@@ -414,6 +422,9 @@ impl Log {
         if let Some(anchor) = self.space.anchor_due(self.waiting_blocks > 0) {
             self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
             self.send_anchor(ops);
+            if self.defect == Defect::ReusesSpaceEarly {
+                self.space.anchored(anchor);
+            }
         }
     }
 
@@ -442,7 +453,9 @@ impl Log {
             write.copy = 1;
             self.send_anchor(ops);
         } else {
-            self.space.anchored(write.anchor);
+            if self.defect != Defect::ReusesSpaceEarly {
+                self.space.anchored(write.anchor);
+            }
             self.anchor = None;
         }
     }
@@ -488,6 +501,7 @@ impl Log {
                 self.moves.remove(&(page.0, *version));
             }
         }
+        self.records_moved += batch.records.len() as u64;
         self.write(batch, place, ops);
         Evacuated::Moved
     }
@@ -502,32 +516,36 @@ impl Log {
             into.copy_from_slice(memory.bytes(held));
             return true;
         }
-        match self.moves.get(&(page.0, version)) {
-            Some(Some(bytes)) => {
+        let device = match self.moves.get(&(page.0, version)) {
+            Some((_, Some(bytes))) if crc32c::crc32c(bytes) == stored.crc => {
                 into.copy_from_slice(bytes);
-                true
+                return true;
             }
-            Some(None) => false,
-            None => {
-                let Stored { block, blocks, .. } = stored;
-                let kind = OpKind::Read {
-                    offset: RING + block * u64::from(self.block_bytes),
-                    bytes: blocks as usize * self.block_bytes as usize,
-                };
-                let purpose = Purpose::Move { page: page.0, version };
-                ops.push(Device::Nvs(self.copies[0]), purpose, kind);
-                self.moves.insert((page.0, version), None);
-                false
-            }
-        }
+            Some((_, None)) => return false,
+            // It has rotted there. Where no device has it whole it stays where it is, until the
+            // newer write, which memory has, takes its place.
+            Some((device, Some(_))) if device + 1 >= self.copies.len() => return false,
+            Some((device, Some(_))) => device + 1,
+            None => 0,
+        };
+        let Stored { block, blocks, .. } = stored;
+        let kind = OpKind::Read {
+            offset: RING + block * u64::from(self.block_bytes),
+            bytes: blocks as usize * self.block_bytes as usize,
+        };
+        let purpose = Purpose::Move { page: page.0, version };
+        ops.push(Device::Nvs(self.copies[device]), purpose, kind);
+        self.moves.insert((page.0, version), (device, None));
+        false
     }
 
     /// A payload to be moved was read; `None`: the device could not, another is asked.
     pub(crate) fn moved(&mut self, page: u64, version: u64, bytes: Option<Buffer>) {
-        match bytes {
-            Some(bytes) => self.moves.insert((page, version), Some(bytes)),
-            None => self.moves.remove(&(page, version)),
-        };
+        match (bytes, self.moves.get_mut(&(page, version))) {
+            (Some(bytes), Some(moving)) => moving.1 = Some(bytes),
+            (Some(_), None) => {}
+            (None, _) => drop(self.moves.remove(&(page, version))),
+        }
     }
 }
 

@@ -50,8 +50,12 @@ pub struct Memory {
 impl Memory {
     /// The newest bytes of a page, if it is here.
     pub fn newest(&self, page: u64) -> Option<&[u8]> {
-        let held = self.current.get(&page).or_else(|| self.flying.get(&page))?;
-        Some(self.bytes(*held))
+        self.newest_copy(page).map(|held| self.bytes(held))
+    }
+
+    /// The newest copy of a page, if it is here.
+    pub fn newest_copy(&self, page: u64) -> Option<Held> {
+        self.current(page).or_else(|| self.flying(page))
     }
 
     /// The page's current copy.
@@ -106,11 +110,6 @@ impl Memory {
         found
     }
 
-    /// Whether any copy is of a write up to this version.
-    pub fn holds_up_to(&self, version: u64) -> bool {
-        self.current.values().chain(self.flying.values()).any(|held| held.version <= version)
-    }
-
     /// Puts a whole page.
     pub fn put(&mut self, page: u64, version: u64, bytes: &[u8]) {
         let slot = match self.current.get(&page) {
@@ -147,11 +146,11 @@ impl Memory {
         assert!(before.is_none(), "two destages of one page");
     }
 
-    /// The copy that was being destaged is on the disks.
-    pub fn release(&mut self, page: u64) {
-        if let Some(held) = self.flying.remove(&page) {
-            self.give_back(held);
-        }
+    /// The copy that was being destaged is on the disks; its version.
+    pub fn release(&mut self, page: u64) -> Option<u64> {
+        let held = self.flying.remove(&page)?;
+        self.give_back(held);
+        Some(held.version)
     }
 
     fn give_back(&mut self, held: Held) {

@@ -301,6 +301,8 @@ pub struct Assembly {
     newly_failed: Vec<u16>,
     /// NVS devices in use.
     pub copies: Vec<u16>,
+    /// The last change of the set of devices had not come to all of them.
+    unfinished: bool,
 }
 
 /// Puts an array together from what its devices say they are.
@@ -309,9 +311,6 @@ pub struct Assembly {
 /// See [`AssembleError`].
 pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, AssembleError> {
     let members = || found.iter().filter(|(device, _)| matches!(device, Device::Member(_)));
-    let newest = |superblocks: &mut dyn Iterator<Item = &Found>| {
-        superblocks.filter_map(|(_, s)| s.ok()).max_by_key(|s| s.generation)
-    };
     // The first member's word decides which array it is; the newest generation how it is.
     let Some(first) = members().find_map(|(_, s)| s.ok()) else {
         let why = members().find_map(|(_, s)| s.err());
@@ -323,7 +322,10 @@ pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, Assem
             return Err(AssembleError::OtherArray(*device));
         }
     }
-    let superblock = newest(&mut found.iter()).unwrap_or(first);
+    // Of the same generation an NVS device's counts, if it is in use at all.
+    let nvs_counts = |s: &Superblock| matches!(s.role, Role::Nvs(_));
+    let said = found.iter().filter_map(|(_, s)| s.ok());
+    let superblock = said.max_by_key(|s| (s.generation, nvs_counts(s))).unwrap_or(first);
     let (disks, nvs) = (superblock.geometry.disks, superblock.nvs_devices);
     if members().count() != usize::from(disks) {
         return Err(AssembleError::Count { members: disks, nvs });
@@ -335,19 +337,17 @@ pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, Assem
         failed: Vec::new(),
         newly_failed: Vec::new(),
         copies: Vec::new(),
+        unfinished: false,
     };
     for (device, said) in found {
-        match device {
-            Device::Member(number) => assembly.member(*number, said, allow_degraded)?,
-            Device::Nvs(number) => assembly.nvs_device(*number, said)?,
+        if let Device::Member(number) = device {
+            assembly.member(*number, said, allow_degraded)?;
         }
     }
+    assembly.nvs_devices(found)?;
     let failed: DiskSet = assembly.failed.iter().map(|m| DiskId(*m)).collect();
     if !superblock.geometry.survives(&failed) {
         return Err(AssembleError::TooManyMissing);
-    }
-    if assembly.copies.len() < usize::from(nvs) {
-        return Err(AssembleError::Count { members: disks, nvs });
     }
     Ok(assembly)
 }
@@ -366,6 +366,13 @@ impl Assembly {
                 return Err(AssembleError::WrongPlace(device, own.role));
             }
             Ok(_) if known => None,
+            // Had it been away, the change would have marked it as failed: the change had not
+            // come to it when the array went down, and nothing was built on it.
+            Ok(own) if own.generation + 1 == self.superblock.generation => {
+                self.members[usize::from(number)] = own.device;
+                self.unfinished = true;
+                return Ok(());
+            }
             Ok(own) if own.generation < self.superblock.generation => {
                 if !allow_degraded {
                     return Err(AssembleError::Stale(device));
@@ -391,28 +398,44 @@ impl Assembly {
         Ok(())
     }
 
-    fn nvs_device(
-        &mut self,
-        number: u16,
-        said: &Result<Superblock, NoSuperblock>,
-    ) -> Result<(), AssembleError> {
-        let device = Device::Nvs(number);
-        let wanted = usize::from(self.superblock.nvs_devices);
-        match said {
-            Ok(own) if own.role != Role::Nvs(number) => {
-                Err(AssembleError::WrongPlace(device, own.role))
+    /// NVS devices that have the newest generation are in use. One that has the generation
+    /// before is too, if more must be: the change had not come to it.
+    fn nvs_devices(&mut self, found: &[Found]) -> Result<(), AssembleError> {
+        let Superblock { generation, log, nvs_devices, geometry, .. } = self.superblock;
+        let mut late = Vec::new();
+        let mut missing = None;
+        for (device, said) in found {
+            let Device::Nvs(number) = *device else { continue };
+            match said {
+                Ok(own) if own.role != Role::Nvs(number) => {
+                    return Err(AssembleError::WrongPlace(*device, own.role));
+                }
+                Ok(own) if own.log != log => return Err(AssembleError::OtherLog(*device)),
+                Ok(own) if own.generation == generation => self.use_nvs(number, own.device),
+                Ok(own) if own.generation + 1 == generation => late.push((number, own.device)),
+                // Given up before: the array does not need it.
+                Ok(_) => {}
+                Err(why) => missing = missing.or(Some(AssembleError::NvsMissing(*device, *why))),
             }
-            Ok(own) if own.log != self.superblock.log => Err(AssembleError::OtherLog(device)),
-            // Given up before: the array does not need it.
-            Ok(own) if own.generation < self.superblock.generation => Ok(()),
-            Ok(own) => {
-                self.nvs[usize::from(number)] = own.device;
-                self.copies.push(number);
-                Ok(())
-            }
-            Err(_) if self.copies.len() >= wanted => Ok(()),
-            Err(why) => Err(AssembleError::NvsMissing(device, *why)),
         }
+        let wanted = usize::from(nvs_devices);
+        // The last one was being given up: nothing was built on that, and it is back.
+        let returned = wanted == 0 && self.unfinished;
+        if (self.copies.len() < wanted || returned) && !late.is_empty() {
+            late.into_iter().for_each(|(number, device)| self.use_nvs(number, device));
+            self.unfinished = true;
+        }
+        self.copies.sort_unstable();
+        if self.copies.len() < wanted {
+            let (members, nvs) = (geometry.disks, nvs_devices);
+            return Err(missing.unwrap_or(AssembleError::Count { members, nvs }));
+        }
+        Ok(())
+    }
+
+    fn use_nvs(&mut self, number: u16, device: Uuid) {
+        self.nvs[usize::from(number)] = device;
+        self.copies.push(number);
     }
 }
 
@@ -471,15 +494,13 @@ pub fn open(
     for member in &assembly.failed {
         faults.superblock.failed[usize::from(member / 8)] |= 1 << (member % 8);
     }
-    let log = Log::new(start);
+    let mut log = Log::new(start);
+    log.defect = settings.defect;
     let mut volume = Volume::from_parts(controller, settings, log, memory, faults);
     for member in &assembly.failed {
         volume.controller.without_disk(DiskId(*member));
     }
-    let fewer = assembly.copies.len() < usize::from(superblock.nvs_devices);
-    if !assembly.newly_failed.is_empty() || fewer {
-        volume.record_devices(media)?;
-    }
+    volume.record_devices(media, assembly)?;
     volume.take_over(&pages)?;
     Ok(volume)
 }
@@ -537,6 +558,8 @@ fn recover(
         ring.repair(repair)?;
     }
     ring.flush()?;
+    // A device may have an older anchor only, whose tail the next commits may overwrite.
+    ring.anchor(anchor)?;
     let mut first = Vec::new();
     let last_version = contents.last_version();
     let block = open_epoch(&mut space, epoch + 1, last_version, log, block_bytes, &mut first);
@@ -602,6 +625,23 @@ impl Ring<'_> {
     fn flush(&mut self) -> Result<(), OpenError> {
         for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
             self.media.flush(device).map_err(|error| OpenError::Io(device, error))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the anchor that counts wherever another is.
+    fn anchor(&mut self, anchor: Anchor) -> Result<(), OpenError> {
+        for at in ANCHORS {
+            for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
+                let mut bytes = Buffer::zeroed(PAGE);
+                let read = self.media.read(device, at, &mut bytes);
+                if read.is_ok() && Anchor::decode(&bytes, self.log) == Some(anchor) {
+                    continue;
+                }
+                write_padded(self.media, device, at, &anchor.encode(self.log))
+                    .map_err(|error| OpenError::Io(device, error))?;
+            }
+            self.flush()?;
         }
         Ok(())
     }
@@ -688,17 +728,36 @@ impl Ring<'_> {
 }
 
 impl Volume {
-    /// Writes down which devices are used from now on.
-    fn record_devices(&mut self, media: &mut dyn Media) -> Result<(), OpenError> {
-        let faults = &mut self.faults;
-        faults.superblock.generation += 1;
-        faults.superblock.nvs_devices = self.log.copies.len() as u16;
+    /// Writes down which devices are used from now on. What the last run did not finish is
+    /// finished first, so that all devices have one generation before the next is begun.
+    fn record_devices(
+        &mut self,
+        media: &mut dyn Media,
+        assembly: &Assembly,
+    ) -> Result<(), OpenError> {
+        let failed = self.faults.superblock.failed;
+        self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
+        if assembly.unfinished {
+            self.faults.superblock.failed = assembly.superblock.failed;
+            self.write_devices(media)?;
+            self.faults.superblock.failed = failed;
+        }
+        if !assembly.newly_failed.is_empty() {
+            self.faults.superblock.generation += 1;
+            self.write_devices(media)?;
+        }
+        Ok(())
+    }
+
+    /// Second copies first: until they are there, the first ones count.
+    fn write_devices(&mut self, media: &mut dyn Media) -> Result<(), OpenError> {
         let failed = self.controller.failed();
-        let members = (0..faults.members.len() as u16).filter(|m| !failed.contains(DiskId(*m)));
+        let members =
+            (0..self.faults.members.len() as u16).filter(|m| !failed.contains(DiskId(*m)));
         let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
-        for device in members.map(Device::Member).chain(nvs) {
-            let bytes = faults.superblock_of(device).encode();
-            for at in SUPERBLOCKS {
+        for device in nvs.chain(members.map(Device::Member)) {
+            let bytes = self.faults.superblock_of(device).encode();
+            for at in SUPERBLOCKS.into_iter().rev() {
                 write_padded(media, device, at, &bytes)
                     .and_then(|()| media.flush(device))
                     .map_err(|error| OpenError::Io(device, error))?;

@@ -36,11 +36,17 @@ pub(crate) struct Ops {
     under_way: BTreeMap<u64, UnderWay>,
     out: Vec<Op>,
     now: Instant,
+    /// The driver has told the time.
+    started: bool,
 }
 
 impl Ops {
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = now;
+        if !core::mem::replace(&mut self.started, true) {
+            // What `open` asks for waits from now on.
+            self.under_way.values_mut().for_each(|op| op.since = now);
+        }
     }
 
     pub(crate) fn now(&self) -> Instant {

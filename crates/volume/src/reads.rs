@@ -42,6 +42,23 @@ pub(crate) struct Read {
     index: Option<u32>,
 }
 
+impl Read {
+    /// A read of nothing.
+    fn none() -> Read {
+        let (buffer, have) = (Buffer::zeroed(0), Vec::new());
+        Read {
+            purpose: For::Host(0),
+            first: 0,
+            buffer,
+            have,
+            from: 0,
+            bytes: 0,
+            version: 0,
+            index: None,
+        }
+    }
+}
+
 /// What was read for a read of the engine.
 #[derive(Default)]
 pub(crate) struct DiskRead {
@@ -70,22 +87,45 @@ impl Volume {
         from: usize,
         bytes: usize,
     ) {
-        let mut buffer = Buffer::zeroed(pages as usize * PAGE);
-        let mut have = vec![false; pages as usize];
-        let mut version = 0;
-        for (page, have) in (first..).zip(&mut have) {
-            let copies = [self.memory.current(page), self.memory.flying(page)];
-            if let Some(held) = copies.into_iter().flatten().next() {
-                let at = (page - first) as usize * PAGE;
-                buffer[at..at + PAGE].copy_from_slice(self.memory.bytes(held));
-                version = version.max(held.version);
-                *have = true;
-            }
-        }
-        let read = Read { purpose, first, buffer, have, from, bytes, version, index: None };
+        let buffer = Buffer::zeroed(pages as usize * PAGE);
+        let have = vec![false; pages as usize];
+        let mut read = Read { purpose, first, buffer, have, from, bytes, version: 0, index: None };
+        self.take_held(&mut read);
         let id = RequestId(self.parts.insert(Part::Read(read)));
         let range = PageRange::new(Page(first), pages as u32);
         self.step(Event::Host(HostRequest { id, direction: Direction::Read, range }));
+    }
+
+    /// Takes the pages of a read that are in memory.
+    fn take_held(&self, read: &mut Read) {
+        let pages = (read.first..).zip(&mut read.have).zip(read.buffer.chunks_exact_mut(PAGE));
+        for ((page, have), into) in pages.filter(|((_, have), _)| !**have) {
+            if let Some(held) = self.memory.newest_copy(page) {
+                into.copy_from_slice(self.memory.bytes(held));
+                read.version = read.version.max(held.version);
+                *have = true;
+            } else {
+                // Trimmed, but not yet forgotten by the engine: it reads as zeros.
+                *have = self.trimmed(Page(page));
+            }
+        }
+    }
+
+    /// A read that had to wait is made now.
+    pub(crate) fn read_now(&mut self, id: RequestId, missing: Option<(Page, Page)>) {
+        let mut taken = Read::none();
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            core::mem::swap(read, &mut taken);
+        }
+        self.take_held(&mut taken);
+        // What is held but not in memory was trimmed; the engine may forget it in this very step.
+        let read = |page: u64| missing.is_some_and(|(from, to)| (from.0..=to.0).contains(&page));
+        for (page, have) in (taken.first..).zip(&mut taken.have) {
+            *have |= !read(page);
+        }
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            *read = taken;
+        }
     }
 
     /// The engine wants a disk read for a host's read, or written again what could not be read.
@@ -136,36 +176,49 @@ impl Volume {
     pub(crate) fn read_answered(&mut self, mut read: Read, error: Option<Refusal>) {
         let pieces = read.index.and_then(|index| self.disk_reads.remove(&u64::from(index)));
         let mut error = error;
-        if error.is_none()
-            && let Some(DiskRead { pieces }) = pieces
-        {
+        if error.is_none() {
+            let read_of_disks = pieces.unwrap_or_default();
             let geometry = *self.controller.geometry();
             for (i, have) in read.have.iter().enumerate() {
                 if *have {
                     continue;
                 }
                 let page = Page(read.first + i as u64);
-                match pieces.of_volume(&geometry, page) {
+                match read_of_disks.pieces.of_volume(&geometry, page) {
                     Some(bytes) => {
                         read.buffer[i * PAGE..(i + 1) * PAGE].copy_from_slice(&bytes);
                     }
-                    // Held, but without bytes: it was trimmed. Or too little could be read.
-                    None if self.trimmed(page) => {}
+                    // Too little could be read.
                     None => error = Some(Refusal::Unreadable),
                 }
             }
         }
-        let Read { purpose, buffer, from, bytes, version, .. } = read;
+        let Read { purpose, first, have, buffer, from, bytes, version, .. } = read;
         match purpose {
             For::Fill(page) => self.filled(page, buffer, error),
             For::Host(whole) => {
-                let entry = self.wholes.get_mut(whole);
+                // The array may have stopped meanwhile.
+                let Some(entry) = self.wholes.get_if(whole) else { return };
                 entry.answer = Some(Answer::Data { buffer, from, bytes });
                 // What a crash could take back is not shown.
-                let nvs = self.settings.ack == Ack::Nvs && !self.log.lost();
-                entry.durable |= nvs && version > self.log.durable_version();
-                self.part_done(whole, error);
+                let shows = error.is_none() && version > self.log.durable_version();
+                if self.settings.ack != Ack::Nvs || !shows {
+                    self.part_done(whole, error);
+                } else if self.log.lost() {
+                    self.answer_when_on_disk(whole, first..first + have.len() as u64);
+                } else {
+                    entry.durable = true;
+                    self.part_done(whole, None);
+                }
             }
+        }
+    }
+
+    /// A read of the engine begins anew: what was read for it is of no use.
+    pub(crate) fn read_again(&mut self, index: u32, id: RequestId) {
+        self.disk_reads.remove(&u64::from(index));
+        if let Part::Read(read) = self.parts.get_mut(id.0) {
+            read.index = None;
         }
     }
 

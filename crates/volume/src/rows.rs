@@ -13,23 +13,37 @@ use destage_engine::units::{DiskId, Page};
 
 /// Runs read from disks.
 #[derive(Default)]
-pub(crate) struct Pieces(Vec<(DiskId, u64, Buffer)>);
+pub(crate) struct Pieces {
+    runs: Vec<(DiskId, u64, Buffer)>,
+    /// From which run on what was read of these pages of the disks belongs together.
+    rows: Vec<(u64, u32, usize)>,
+}
 
 impl Pieces {
     pub(crate) fn add(&mut self, disk: DiskId, first: u64, bytes: Buffer) {
-        self.0.push((disk, first, bytes));
+        self.runs.push((disk, first, bytes));
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.runs.clear();
+    }
+
+    /// Nothing writes these pages of the disks from now on.
+    pub(crate) fn rows_hold(&mut self, first: u64, pages: u32) {
+        self.rows.push((first, pages, self.runs.len()));
+    }
+
+    /// A page of a disk, if it belongs together with the others of its row.
+    fn of_row(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
+        let covers =
+            |rows: &&(u64, u32, usize)| (rows.0..rows.0 + u64::from(rows.1)).contains(&page);
+        let from = self.rows.iter().find(covers).map_or(0, |rows| rows.2);
+        find(&self.runs[from..], disk, page)
     }
 
     /// A page of a disk as it was read.
     pub(crate) fn read(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
-        self.0.iter().find_map(|(of, first, bytes)| {
-            let at = page.checked_sub(*first)? as usize * PAGE;
-            if *of == disk { bytes.get(at..at + PAGE) } else { None }
-        })
+        find(&self.runs, disk, page)
     }
 
     /// A page of a disk, by its row if it was not read.
@@ -73,17 +87,25 @@ impl Pieces {
     /// The data strips of a row, as far as they were read.
     pub(crate) fn data_of(&self, geometry: &Geometry, at: &RowAt) -> Vec<Option<&[u8]>> {
         let strips = 0..geometry.data_strips() as u16;
-        strips.map(|strip| self.read(geometry.data_disk(at.stripe, strip), at.page)).collect()
+        strips.map(|strip| self.of_row(geometry.data_disk(at.stripe, strip), at.page)).collect()
     }
 
     /// P and Q of a row, as far as they were read.
     pub(crate) fn parities_of(&self, geometry: &Geometry, at: &RowAt) -> [Option<&[u8]>; 2] {
         let mut found = [None; 2];
         for (parity, disk) in geometry.parity_disks(at.stripe).enumerate() {
-            found[parity] = self.read(disk, at.page);
+            found[parity] = self.of_row(disk, at.page);
         }
         found
     }
+}
+
+/// A page among runs; what was read last counts.
+fn find(runs: &[(DiskId, u64, Buffer)], disk: DiskId, page: u64) -> Option<&[u8]> {
+    runs.iter().rev().find_map(|(of, first, bytes)| {
+        let at = page.checked_sub(*first)? as usize * PAGE;
+        if *of == disk { bytes.get(at..at + PAGE) } else { None }
+    })
 }
 
 fn fill_in(data: &[Option<&[u8]>], missing: Vec<(u16, Vec<u8>)>) -> Vec<Vec<u8>> {

@@ -1,5 +1,6 @@
 //! How a volume runs: what may be chosen anew at each start.
 
+use crate::log::Defect;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
 use destage_engine::units::Duration;
@@ -45,6 +46,9 @@ pub struct Settings {
     pub stall_limit: Duration,
     /// Reads that could not be read at a member before it is given up.
     pub read_errors_max: u32,
+    /// A deliberate fault, for the tests that show that it is caught.
+    #[doc(hidden)]
+    pub defect: Defect,
 }
 
 impl Settings {
@@ -61,6 +65,7 @@ impl Settings {
             cache_off: false,
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
+            defect: Defect::None,
         }
     }
 }

@@ -31,6 +31,8 @@ pub struct Status {
     pub redoing: u32,
     /// Bytes written to the log since the start, on each NVS device.
     pub log_bytes_written: u64,
+    /// Records moved to the head of the log since the start.
+    pub records_moved: u64,
     /// Bytes of the ring in use.
     pub log_bytes_used: u64,
     /// What the engine counted.
@@ -59,6 +61,7 @@ impl Volume {
             stopped: self.faults.stopped,
             redoing: self.redoing,
             log_bytes_written: self.log.bytes_written,
+            records_moved: self.log.records_moved,
             log_bytes_used: used * u64::from(superblock.block_bytes),
             counters: *controller.counters(),
             waiting_for: self

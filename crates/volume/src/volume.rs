@@ -245,6 +245,11 @@ impl Volume {
             for waiter in resolved {
                 match waiter {
                     Waiter::Append(id) => self.step(Event::NvsDone(id)),
+                    // The disks go their own way only when what was given up cannot come back:
+                    // a lost log, or a member whose parity is older than the data.
+                    Waiter::Intent(index) if self.faults.changing() => {
+                        self.faults.held_intents.push(index);
+                    }
                     Waiter::Intent(index) => self.step(Event::Intended(index)),
                     Waiter::Answer(whole) => self.answered(whole),
                 }
@@ -286,9 +291,12 @@ impl Volume {
             Action::Intend { index } => self.intend(index),
             Action::FlushDisks { index } => self.flush_disks(index),
             Action::Released { index, group, .. } => self.released(index, group),
-            Action::ReadAgain { index } => {
-                self.disk_reads.remove(&u64::from(index));
+            Action::ReadAgain { index, id } => self.read_again(index, id),
+            Action::ReadRows { index, first, pages } => {
+                let read = self.disk_reads.entry(u64::from(index)).or_default();
+                read.pieces.rows_hold(first, pages);
             }
+            Action::ReadNow { id, missing } => self.read_now(id, missing),
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),

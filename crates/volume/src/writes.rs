@@ -29,8 +29,6 @@ pub(crate) struct Write {
     data: Option<Data>,
     /// Pages still to be completed.
     fills: u32,
-    /// Version of its last page, once it is logged.
-    version: u64,
 }
 
 /// Bytes of a write.
@@ -50,12 +48,11 @@ pub(crate) struct Fill {
     users: Vec<u64>,
 }
 
-/// A write that is answered when it is on the disks.
+/// A request that is answered when pages are on the disks.
 pub(crate) struct Through {
     whole: u64,
-    /// Its pages; `None`: all.
-    range: Option<PageRange>,
-    version: u64,
+    /// The pages that are not yet, each with the oldest write that will do.
+    waits: Vec<(u64, u64)>,
 }
 
 /// Parts of a request that come one after another.
@@ -89,15 +86,16 @@ impl Volume {
         let skip = (offset % PAGE_BYTES) as usize;
         let range = PageRange::new(Page(first), (end - first) as u32);
         let data = Some(Data::Staged);
-        let write = Write { whole, range, skip, data, fills: 0, version: 0 };
+        let write = Write { whole, range, skip, data, fills: 0 };
         self.wholes.get_mut(whole).parts += 1;
         let id = self.parts.insert(Part::Write(write));
         self.staged.clear();
         self.staged.extend_from_slice(bytes);
         let whole_pages = bytes.len() == (end - first) as usize * PAGE;
-        let waits = !whole_pages && self.complete_edges(id, offset, bytes.len());
-        if !waits {
+        if whole_pages {
             self.write_to_engine(id, range);
+        } else {
+            self.complete_edges(id, offset, bytes.len());
         }
         if let Some(Part::Write(Write { data: Some(data @ Data::Staged), .. })) =
             self.parts.get_if(id)
@@ -111,9 +109,9 @@ impl Volume {
         self.step(Event::Host(HostRequest { id: RequestId(id), direction, range }));
     }
 
-    /// Sees to it that the first and the last page of a write can be completed; whether it goes
-    /// on by itself when they are.
-    fn complete_edges(&mut self, id: u64, offset: u64, bytes: usize) -> bool {
+    /// Sees to it that the first and the last page of a write can be completed; it goes on when
+    /// they are.
+    fn complete_edges(&mut self, id: u64, offset: u64, bytes: usize) {
         let end = offset + bytes as u64;
         let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
         let head =
@@ -136,25 +134,38 @@ impl Volume {
             waits += u32::from(fill.bytes.is_none());
         }
         if let Part::Write(write) = self.parts.get_mut(id) {
-            write.fills = waits;
+            // One more, for what may be read or refused before this ends.
+            write.fills = waits + 1;
         }
         for page in reads {
             self.read_pages(For::Fill(page), page, 1, 0, PAGE);
         }
-        // Where the read was answered at once, it has gone on already.
-        waits > 0
+        self.one_filled(id);
+    }
+
+    /// One page less that a write waits for.
+    fn one_filled(&mut self, id: u64) {
+        if let Some(Part::Write(write)) = self.parts.get_if(id)
+            && write.fills > 0
+        {
+            write.fills -= 1;
+            if write.fills == 0 {
+                let range = write.range;
+                self.write_to_engine(id, range);
+            }
+        }
     }
 
     /// A page that is to be completed was read.
     pub(crate) fn filled(&mut self, page: u64, bytes: Buffer, error: Option<Refusal>) {
         let Some(fill) = self.fills.get_mut(&page) else { return };
+        if fill.bytes.is_some() {
+            // It has been written meanwhile, which is newer.
+            return;
+        }
         if let Some(error) = error {
             let users = self.fills.remove(&page).map(|fill| fill.users).unwrap_or_default();
             users.into_iter().for_each(|id| self.give_up_write(id, page, error));
-            return;
-        }
-        if fill.bytes.is_some() {
-            // It has been written meanwhile, which is newer.
             return;
         }
         fill.bytes = Some(bytes);
@@ -183,17 +194,7 @@ impl Volume {
     /// Lets the parts go on that waited for this page.
     fn fill_known(&mut self, page: u64) {
         let users = self.fills.get(&page).map(|fill| fill.users.clone()).unwrap_or_default();
-        for id in users {
-            if let Some(Part::Write(write)) = self.parts.get_if(id)
-                && write.fills > 0
-            {
-                write.fills -= 1;
-                if write.fills == 0 {
-                    let range = write.range;
-                    self.write_to_engine(id, range);
-                }
-            }
-        }
+        users.into_iter().for_each(|id| self.one_filled(id));
     }
 
     /// The engine has room for a write or a discard: its bytes go into memory and log.
@@ -205,6 +206,7 @@ impl Volume {
                 for page in range.first.0..range.end().0 {
                     if self.memory.current(page).is_some_and(|held| held.version < version) {
                         self.memory.drop_current(page);
+                        self.through_page(page, version);
                     }
                 }
             }
@@ -219,13 +221,10 @@ impl Volume {
                     }
                     Some(Data::Kept(bytes)) => self.append_bytes(id.0, &bytes),
                 }
-                let version = self.log.last_version();
-                if let Part::Write(write) = self.parts.get_mut(id.0) {
-                    write.version = version;
-                }
             }
             Part::Read(_) => unreachable!("a read appends nothing"),
         }
+        self.look_through();
         if self.settings.ack == Ack::Flush && !self.log.lost() {
             self.step(Event::NvsDone(id));
         } else {
@@ -290,23 +289,35 @@ impl Volume {
 
     /// The engine has answered a write.
     pub(crate) fn write_answered(&mut self, write: Write, error: Option<Refusal>) {
-        let Write { whole, range, version, .. } = write;
-        if self.log.lost() && error.is_none() {
-            self.through.push(Through { whole, range: Some(range), version });
-            self.step(Event::Flush);
-            self.look_through();
+        let Write { whole, range, .. } = write;
+        if (self.log.lost() || self.settings.cache_off) && error.is_none() {
+            self.answer_when_on_disk(whole, range.first.0..range.end().0);
         } else {
             self.part_done(whole, error);
+        }
+    }
+
+    /// Has a part of a request answered when what is held of some pages now is on the disks.
+    pub(crate) fn answer_when_on_disk(&mut self, whole: u64, pages: core::ops::Range<u64>) {
+        let held = self.memory.held_in(&pages).into_iter();
+        let newest = |page| self.memory.newest_copy(page).map(|held| (page, held.version));
+        let waits = held.filter_map(newest).collect();
+        self.through.push(Through { whole, waits });
+        self.step(Event::Flush);
+        self.look_through();
+    }
+
+    /// A page is on the disks as the write of this version left it, or needs not to be.
+    pub(crate) fn through_page(&mut self, page: u64, version: u64) {
+        for through in &mut self.through {
+            through.waits.retain(|(waits, least)| *waits != page || *least > version);
         }
     }
 
     /// Has a request answered when all that was written before is durable.
     pub(crate) fn answer_when_durable(&mut self, whole: u64) {
         if self.log.lost() {
-            let version = self.log.last_version();
-            self.through.push(Through { whole, range: None, version });
-            self.step(Event::Flush);
-            self.look_through();
+            self.answer_when_on_disk(whole, 0..u64::MAX);
         } else {
             self.log.wait(Waiter::Answer(whole));
         }
@@ -318,19 +329,11 @@ impl Volume {
             return;
         }
         let mut done = Vec::new();
-        let memory = &self.memory;
-        self.through.retain(|write| {
-            let waits = match write.range {
-                None => memory.holds_up_to(write.version),
-                Some(range) => (range.first.0..range.end().0).any(|page| {
-                    let copies = [memory.current(page), memory.flying(page)];
-                    copies.into_iter().flatten().any(|held| held.version <= write.version)
-                }),
-            };
-            if !waits {
-                done.push(write.whole);
+        self.through.retain(|through| {
+            if through.waits.is_empty() {
+                done.push(through.whole);
             }
-            waits
+            !through.waits.is_empty()
         });
         done.into_iter().for_each(|whole| self.part_done(whole, None));
     }
@@ -390,7 +393,7 @@ impl Volume {
         };
         whole.parts += 1;
         if zeros {
-            let write = Write { whole: index, range, skip: 0, data: None, fills: 0, version: 0 };
+            let write = Write { whole: index, range, skip: 0, data: None, fills: 0 };
             let id = self.parts.insert(Part::Write(write));
             self.write_to_engine(id, range);
         } else {

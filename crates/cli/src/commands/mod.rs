@@ -11,6 +11,7 @@ mod policy_trace;
 mod readcache_trace;
 mod reproduce;
 mod sim;
+mod torture;
 mod trace;
 mod track_trace;
 mod validate;
@@ -40,6 +41,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("set", matches)) => array::set(matches),
         Some(("recover", matches)) => array::recover(matches),
         Some(("bench", matches)) => bench::run(matches),
+        Some(("torture", matches)) => torture::run(matches),
         Some(("completions", matches)) => {
             let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
             let mut script = Vec::new();

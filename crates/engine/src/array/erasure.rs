@@ -93,12 +93,12 @@ mod tests {
                     let lost = |s: usize| s == x || s == y;
                     let data: Vec<Option<&[u8]>> =
                         (0..width).map(|s| (!lost(s)).then_some(whole[s])).collect();
-                    let given: &[(Option<&[u8]>, Option<&[u8]>)] = if x == y {
-                        &[(Some(&p), None), (None, q.as_deref()), (Some(&p), q.as_deref())]
+                    let given: &[[Option<&[u8]>; 2]] = if x == y {
+                        &[[Some(&p), None], [None, q.as_deref()], [Some(&p), q.as_deref()]]
                     } else {
-                        &[(Some(&p), q.as_deref())]
+                        &[[Some(&p), q.as_deref()]]
                     };
-                    for (p, q) in given {
+                    for [p, q] in given {
                         for (strip, bytes) in missing_strips(&data, *p, *q).expect("enough") {
                             assert_eq!(bytes, row[usize::from(strip)], "{x} {y} of {width}");
                         }

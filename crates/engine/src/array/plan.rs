@@ -21,6 +21,13 @@ pub struct DiskRun {
     pub pages: u32,
 }
 
+impl DiskRun {
+    /// Its pages, each a run of its own.
+    pub fn single_pages(self) -> impl Iterator<Item = DiskRun> {
+        (0..u64::from(self.pages)).map(move |i| DiskRun { first: self.first + i, pages: 1, ..self })
+    }
+}
+
 /// How one row gets its parity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowMethod {

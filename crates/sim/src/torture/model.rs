@@ -1,0 +1,348 @@
+//! What every byte of the volume may read, after what was written, answered and lost.
+//!
+//! The volume is cut into segments, each with the writes that it may show. A write that was
+//! answered takes out those answered before it was asked for; a read that shows a write takes
+//! out what was answered before the read was asked for. Under `--ack flush` what is taken out
+//! may come back by a crash until a flush.
+
+use super::device::SECTOR;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What a write leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Bytes of its own.
+    Data,
+    /// Zeros.
+    Zeros,
+    /// Anything.
+    Any,
+}
+
+/// Number of a write.
+pub type WriteId = u32;
+
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    kind: Kind,
+    asked: u64,
+    /// `u64::MAX`: not answered.
+    answered: u64,
+    /// Answered with success.
+    good: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Segment {
+    end: u64,
+    /// Writes that it may show.
+    now: Vec<WriteId>,
+    /// Writes that a crash may bring back, and which took them out.
+    past: Vec<(WriteId, WriteId)>,
+    /// Writes taken out, and when: reads asked for before may show them.
+    gone: Vec<(WriteId, u64)>,
+}
+
+/// The model.
+pub struct Model {
+    segments: BTreeMap<u64, Segment>,
+    writes: Vec<Write>,
+    clock: u64,
+    /// A crash may lose what was answered since the last flush.
+    volatile: bool,
+    opened: u64,
+    /// Reads under way, when they were asked for.
+    reads: BTreeMap<u64, u32>,
+}
+
+/// The bytes of a write at a place: every 8 of them say which write and where.
+pub fn fill(id: WriteId, offset: u64, into: &mut [u8]) {
+    let mut word = (u64::MAX, [0; 8]);
+    for (i, byte) in into.iter_mut().enumerate() {
+        let at = offset + i as u64;
+        if word.0 != at / 8 {
+            let mut mixed = ((u64::from(id) << 40) ^ (at / 8)).wrapping_add(0x9E37_79B9_7F4A_7C15);
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            word = (at / 8, (mixed ^ (mixed >> 31)).to_le_bytes());
+        }
+        *byte = word.1[(at % 8) as usize];
+    }
+}
+
+impl Model {
+    /// A volume of zeros.
+    pub fn new(bytes: u64, volatile: bool) -> Model {
+        let zeros = Write { kind: Kind::Zeros, asked: 0, answered: 0, good: true };
+        let whole = Segment { end: bytes, now: vec![0], ..Segment::default() };
+        Model {
+            segments: BTreeMap::from([(0, whole)]),
+            writes: vec![zeros],
+            clock: 1,
+            volatile,
+            opened: 0,
+            reads: BTreeMap::new(),
+        }
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn split(&mut self, at: u64) {
+        let Some((first, segment)) = self.segments.range_mut(..at).next_back() else { return };
+        if *first < at && at < segment.end {
+            let behind = segment.clone();
+            segment.end = at;
+            self.segments.insert(at, behind);
+        }
+    }
+
+    fn each(&mut self, range: &Range<u64>, mut visit: impl FnMut(&mut Segment, &[Write])) {
+        if range.is_empty() {
+            return;
+        }
+        self.split(range.start);
+        self.split(range.end);
+        for (_, segment) in self.segments.range_mut(range.clone()) {
+            visit(segment, &self.writes);
+        }
+    }
+
+    /// Joins neighbours that may show the same.
+    fn join(&mut self, range: &Range<u64>) {
+        let oldest = self.reads.keys().next().copied().unwrap_or(u64::MAX);
+        let from = self.segments.range(..range.start).next_back().map_or(0, |(first, _)| *first);
+        let firsts: Vec<u64> = self.segments.range(from..=range.end).map(|(f, _)| *f).collect();
+        let mut last: Option<u64> = None;
+        for first in firsts {
+            let mut segment = self.segments.remove(&first).expect("listed");
+            segment.gone.retain(|(_, when)| *when >= oldest);
+            if let Some(before) = last.and_then(|first| self.segments.get_mut(&first)) {
+                let end = segment.end;
+                segment.end = before.end;
+                if *before == segment {
+                    before.end = end;
+                    continue;
+                }
+                segment.end = end;
+            }
+            self.segments.insert(first, segment);
+            last = Some(first);
+        }
+    }
+
+    /// A write is asked for.
+    pub fn write(&mut self, kind: Kind, range: &Range<u64>) -> WriteId {
+        let asked = self.tick();
+        let id = self.writes.len() as WriteId;
+        self.writes.push(Write { kind, asked, answered: u64::MAX, good: false });
+        self.each(range, |segment, _| segment.now.push(id));
+        id
+    }
+
+    /// A write is answered; `durable`: a crash cannot take it back.
+    pub fn written(&mut self, id: WriteId, range: &Range<u64>, good: bool, durable: bool) {
+        let when = self.tick();
+        let write = &mut self.writes[id as usize];
+        (write.answered, write.good) = (when, good);
+        let asked = write.asked;
+        if good {
+            let keep = self.volatile && !durable;
+            self.each(range, |segment, writes| {
+                let old =
+                    |other: &WriteId| *other != id && writes[*other as usize].answered < asked;
+                take_out(segment, &old, when, keep.then_some(id));
+            });
+            if self.volatile && durable {
+                self.flushed(asked);
+            }
+        }
+        self.join(range);
+    }
+
+    /// A flush asked for at this time was answered.
+    pub fn flushed(&mut self, asked: u64) {
+        for segment in self.segments.values_mut() {
+            let writes = &self.writes;
+            segment.past.retain(|(_, by)| {
+                let by = &writes[*by as usize];
+                !by.good || by.answered >= asked
+            });
+        }
+    }
+
+    /// A read or a flush is asked for: its time.
+    pub fn ask(&mut self) -> u64 {
+        self.tick()
+    }
+
+    /// A read is asked for: its time.
+    pub fn ask_read(&mut self) -> u64 {
+        let asked = self.tick();
+        *self.reads.entry(asked).or_default() += 1;
+        asked
+    }
+
+    /// A read under way ends, with or without bytes.
+    pub fn end_read(&mut self, asked: u64) {
+        self.reads.remove(&asked);
+    }
+
+    /// Checks what a read showed.
+    ///
+    /// # Errors
+    /// What it must not have shown.
+    pub fn check(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        asked: u64,
+        learn: bool,
+    ) -> Result<(), String> {
+        let range = offset..offset + bytes.len() as u64;
+        self.split(range.start);
+        self.split(range.end);
+        let firsts: Vec<u64> = self.segments.range(range.clone()).map(|(f, _)| *f).collect();
+        for first in firsts {
+            let end = self.segments[&first].end;
+            let mut at = first;
+            while at < end {
+                let next = (at / SECTOR as u64 * SECTOR as u64 + SECTOR as u64).min(end);
+                let alone = self.segments[&first].now.len() == 1;
+                self.check_part(
+                    at..next,
+                    &bytes[(at - offset) as usize..(next - offset) as usize],
+                    asked,
+                    learn && !alone,
+                )?;
+                at = next;
+            }
+        }
+        self.join(&range);
+        Ok(())
+    }
+
+    fn check_part(
+        &mut self,
+        range: Range<u64>,
+        bytes: &[u8],
+        asked: u64,
+        learn: bool,
+    ) -> Result<(), String> {
+        let (_, segment) = self.segments.range(..=range.start).next_back().expect("covered");
+        let shows = |id: &WriteId| match self.writes[*id as usize].kind {
+            Kind::Any => true,
+            Kind::Zeros => bytes.iter().all(|byte| *byte == 0),
+            Kind::Data => {
+                let mut own = [0; SECTOR];
+                let own = &mut own[..bytes.len()];
+                fill(*id, range.start, own);
+                own == bytes
+            }
+        };
+        let late: Vec<WriteId> =
+            segment.gone.iter().filter(|(_, when)| *when >= asked).map(|(id, _)| *id).collect();
+        let shown: Vec<WriteId> = segment.now.iter().copied().filter(shows).collect();
+        let shown_late = late.iter().any(shows);
+        if shown.is_empty() && !shown_late {
+            return Err(self.wrong(range, bytes, segment));
+        }
+        let any = |id: &WriteId| self.writes[*id as usize].kind == Kind::Any;
+        if !learn || shown_late || shown.iter().any(any) {
+            return Ok(());
+        }
+        // What it shows is newer than all else that was answered before it was asked for.
+        let opened = self.opened;
+        let since = shown.iter().any(|id| self.writes[*id as usize].answered > opened);
+        let by = *shown.last().expect("not empty");
+        let when = self.tick();
+        let keep = (self.volatile && since).then_some(by);
+        self.each(&range, |segment, writes| {
+            let old = |id: &WriteId| !shown.contains(id) && writes[*id as usize].answered <= asked;
+            take_out(segment, &old, when, keep);
+        });
+        Ok(())
+    }
+
+    fn wrong(&self, range: Range<u64>, bytes: &[u8], segment: &Segment) -> String {
+        let mut own = vec![0; bytes.len()];
+        let matching = (0..self.writes.len() as WriteId).find(|id| {
+            self.writes[*id as usize].kind == Kind::Data && {
+                fill(*id, range.start, &mut own);
+                own == bytes
+            }
+        });
+        let is = match matching {
+            Some(id) => format!("write {id}"),
+            None if bytes.iter().all(|byte| *byte == 0) => "zeros".to_string(),
+            None => "bytes that nobody wrote there".to_string(),
+        };
+        let (page, byte) = (range.start / 4096, range.start % 4096);
+        let facts: Vec<String> = segment
+            .now
+            .iter()
+            .map(|id| {
+                let Write { kind, asked, answered, .. } = self.writes[*id as usize];
+                let answered = if answered == u64::MAX { 0 } else { answered };
+                format!("write {id} {kind:?} {asked}..{answered}")
+            })
+            .collect();
+        format!("page {page} byte {byte}: {is}, in place of {}", facts.join(", "))
+    }
+
+    /// The array has crashed: what was not answered may be there or not.
+    pub fn crashed(&mut self) {
+        let when = self.tick();
+        for write in self.writes.iter_mut().filter(|write| write.answered == u64::MAX) {
+            write.answered = when;
+        }
+        for segment in self.segments.values_mut() {
+            for (back, _) in core::mem::take(&mut segment.past) {
+                if !segment.now.contains(&back) {
+                    segment.now.insert(0, back);
+                }
+            }
+            segment.gone.clear();
+        }
+        self.reads.clear();
+    }
+
+    /// The array is open again: what it shows from now on does not go back before this.
+    pub fn opened(&mut self) {
+        self.opened = self.tick();
+    }
+
+    /// The range may show anything from now on.
+    pub fn wild(&mut self, range: &Range<u64>) {
+        let id = self.write(Kind::Any, range);
+        self.written(id, range, true, true);
+    }
+
+    /// Segments, to see that the model stays small.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+}
+
+/// Takes writes out of a segment; `keep`: a crash may bring them back, until this one is durable.
+fn take_out(
+    segment: &mut Segment,
+    old: &dyn Fn(&WriteId) -> bool,
+    when: u64,
+    keep: Option<WriteId>,
+) {
+    let gone: Vec<WriteId> = segment.now.iter().copied().filter(|id| old(id)).collect();
+    if gone.is_empty() {
+        return;
+    }
+    segment.now.retain(|id| !gone.contains(id));
+    for id in gone {
+        segment.gone.push((id, when));
+        if let Some(by) = keep {
+            segment.past.push((id, by));
+        }
+    }
+}
