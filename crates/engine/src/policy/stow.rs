@@ -113,7 +113,8 @@ impl Stow {
     }
 
     fn gap_to_desired(&self) -> f64 {
-        self.pages[SEQUENTIAL] as f64 - self.desired
+        // From a signed number: one instruction.
+        self.pages[SEQUENTIAL] as i64 as f64 - self.desired
     }
 
     fn create(&mut self, write: PageWrite) {
@@ -128,13 +129,16 @@ impl Stow {
         };
     }
 
-    /// Algorithm 3, lines 1 to 9.
+    /// Algorithm 3, lines 1 to 9. What depends on chance is joined without branches, and decides
+    /// only after what seldom changes.
+    #[inline]
     fn decrement(&mut self, write: PageWrite) {
+        let open = self.desired_set && self.gap_to_desired() < self.hysteresis as f64;
         let state = self.state[write.slot.index()];
-        let first_hit = write.existed() && state & (IN_SEQUENTIAL | RECENT) == 0;
-        let counts = first_hit && (write.page_hit() || !self.mirrored);
-        if counts && self.desired_set && self.gap_to_desired() < self.hysteresis as f64 {
-            self.desired -= 1.0;
+        let first_hit = write.existed() & (state & (IN_SEQUENTIAL | RECENT) == 0);
+        let counts = first_hit & (write.page_hit() | !self.mirrored);
+        if open {
+            self.desired -= f64::from(u8::from(counts));
         }
     }
 
@@ -196,10 +200,9 @@ impl DestagePolicy for Stow {
                 (false, _) => {}
             }
         }
-        if !write.page_hit() {
-            let queue = usize::from(self.state[write.slot.index()] & IN_SEQUENTIAL != 0);
-            self.pages[queue] += 1;
-        }
+        // Not a branch: whether a page is hit is chance.
+        let queue = usize::from(self.state[write.slot.index()] & IN_SEQUENTIAL != 0);
+        self.pages[queue] += u64::from(!write.page_hit());
     }
 
     fn on_admitted(&mut self, sequential: bool, occupancy: u64) {
