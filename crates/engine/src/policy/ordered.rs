@@ -12,6 +12,26 @@ use alloc::vec::Vec;
 const DENSE_BYTES_MIN: u64 = 1 << 20;
 const DENSE_BYTES_PER_PAGE: u64 = 8;
 
+/// Some successive groups of a set: those of one word of the bitmap, found together.
+pub struct Run {
+    base: u64,
+    bits: u64,
+}
+
+impl Iterator for Run {
+    type Item = GroupId;
+
+    #[inline]
+    fn next(&mut self) -> Option<GroupId> {
+        if self.bits == 0 {
+            return None;
+        }
+        let group = GroupId(self.base + u64::from(self.bits.trailing_zeros()));
+        self.bits &= self.bits - 1;
+        Some(group)
+    }
+}
+
 /// An ordered set of groups.
 pub enum OrderedGroups {
     /// Bitmaps, leaves first; each further level has a bit for each word of the one below.
@@ -118,6 +138,26 @@ impl OrderedGroups {
                     at = (at >> 6).checked_sub(1)?;
                 }
                 None
+            }
+        }
+    }
+
+    /// [`OrderedGroups::next`] and, as far as one look shows them, the groups after it.
+    #[must_use]
+    pub fn run(&self, from: u64) -> Option<Run> {
+        if let OrderedGroups::Dense(levels) = self {
+            let base = from & !63;
+            let bits = levels[0].get((from >> 6) as usize).map_or(0, |word| word & (u64::MAX << (from & 63)));
+            if bits != 0 {
+                return Some(Run { base, bits });
+            }
+        }
+        let group = self.next(from)?;
+        match self {
+            OrderedGroups::Sparse(_) => Some(Run { base: group.0, bits: 1 }),
+            OrderedGroups::Dense(levels) => {
+                let bits = levels[0][(group.0 >> 6) as usize] & (u64::MAX << (group.0 & 63));
+                Some(Run { base: group.0 & !63, bits })
             }
         }
     }
