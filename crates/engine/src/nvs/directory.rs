@@ -313,11 +313,17 @@ impl Directory {
     }
 
     /// How many of the group's pages `bit..bit + length` are held.
+    #[inline]
     #[must_use]
     pub fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
         if length == 1 {
             return u64::from(self.holds(slot, bit));
         }
+        self.held_among(slot, bit, length)
+    }
+
+    #[inline(never)]
+    fn held_among(&self, slot: Slot, bit: u64, length: u64) -> u64 {
         (bit..bit + length).filter(|&b| self.holds(slot, b)).count() as u64
     }
 
