@@ -81,6 +81,8 @@ struct Stow {
     stretch: Stretch,
     switching: Switching,
     hysteresis: u64,
+    /// The same, to be compared with [`Stow::gap_to_desired`].
+    hysteresis_gap: f64,
     low_hundredths: u64,
     disks: f64,
     queue_depth: u64,
@@ -93,6 +95,7 @@ impl Stow {
         let ring = || Ring::new(context.groups, context.nvs_pages);
         let gap = context.nvs_pages as u128 * u128::from(context.high - context.low);
         let bound = (gap / (8 * 10_000)) as u64;
+        let hysteresis = (per_disk * context.disks).min(bound).max(1);
         Stow {
             rings: [ring(), ring()],
             state: Vec::new(),
@@ -103,7 +106,8 @@ impl Stow {
             decision: None,
             stretch: Stretch::default(),
             switching,
-            hysteresis: (per_disk * context.disks).min(bound).max(1),
+            hysteresis,
+            hysteresis_gap: hysteresis as f64,
             low_hundredths: context.low,
             disks: context.disks as f64,
             queue_depth: context.queue_depth,
@@ -129,15 +133,13 @@ impl Stow {
         };
     }
 
-    /// Algorithm 3, lines 1 to 9. What depends on chance is joined without branches, and decides
-    /// only after what seldom changes.
+    /// Algorithm 3, lines 1 to 9. Branches only on what seldom changes: which groups are hit is
+    /// chance.
     #[inline]
-    fn decrement(&mut self, write: PageWrite) {
-        let open = self.desired_set && self.gap_to_desired() < self.hysteresis as f64;
-        let state = self.state[write.slot.index()];
-        let first_hit = write.existed() & (state & (IN_SEQUENTIAL | RECENT) == 0);
-        let counts = first_hit & (write.page_hit() | !self.mirrored);
-        if open {
+    fn decrement(&mut self, write: PageWrite, state: u8) {
+        if self.desired_set && self.gap_to_desired() < self.hysteresis_gap {
+            let first_hit = write.existed() & (state & (IN_SEQUENTIAL | RECENT) == 0);
+            let counts = first_hit & (write.page_hit() | !self.mirrored);
             self.desired -= f64::from(u8::from(counts));
         }
     }
@@ -190,18 +192,17 @@ impl DestagePolicy for Stow {
     fn on_write(&mut self, write: PageWrite) {
         if write.created() {
             self.create(write);
-        } else {
-            self.decrement(write);
-            let state = &mut self.state[write.slot.index()];
-            match (write.sequential(), write.last_page()) {
-                (true, true) => *state &= !RECENT,
-                (true, false) => *state |= RECENT,
-                (false, _) if write.existed() => *state |= RECENT,
-                (false, _) => {}
-            }
+            self.pages[usize::from(write.sequential())] += 1;
+            return;
         }
-        // Not a branch: whether a page is hit is chance.
-        let queue = usize::from(self.state[write.slot.index()] & IN_SEQUENTIAL != 0);
+        let state = self.state[write.slot.index()];
+        self.decrement(write, state);
+        self.state[write.slot.index()] = if write.sequential() {
+            state & !RECENT | u8::from(!write.last_page()) * RECENT
+        } else {
+            state | u8::from(write.existed()) * RECENT
+        };
+        let queue = usize::from(state & IN_SEQUENTIAL != 0);
         self.pages[queue] += u64::from(!write.page_hit());
     }
 
