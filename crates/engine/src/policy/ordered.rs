@@ -145,21 +145,14 @@ impl OrderedGroups {
     /// [`OrderedGroups::next`] and, as far as one look shows them, the groups after it.
     #[must_use]
     pub fn run(&self, from: u64) -> Option<Run> {
-        if let OrderedGroups::Dense(levels) = self {
-            let base = from & !63;
-            let bits = levels[0].get((from >> 6) as usize).map_or(0, |word| word & (u64::MAX << (from & 63)));
-            if bits != 0 {
-                return Some(Run { base, bits });
-            }
-        }
-        let group = self.next(from)?;
-        match self {
-            OrderedGroups::Sparse(_) => Some(Run { base: group.0, bits: 1 }),
+        let GroupId(first) = self.next(from)?;
+        Some(match self {
+            OrderedGroups::Sparse(_) => Run { base: first, bits: 1 },
             OrderedGroups::Dense(levels) => {
-                let bits = levels[0][(group.0 >> 6) as usize] & (u64::MAX << (group.0 & 63));
-                Some(Run { base: group.0 & !63, bits })
+                let bits = levels[0][(first >> 6) as usize] & (u64::MAX << (first & 63));
+                Run { base: first & !63, bits }
             }
-        }
+        })
     }
 
     /// The lowest group not below `from`, or else the lowest of all.
