@@ -185,8 +185,8 @@ impl Stow {
 }
 
 impl DestagePolicy for Stow {
-    fn needs_requests(&self) -> bool {
-        true
+    fn needs_each_request(&self) -> bool {
+        !self.desired_set
     }
 
     fn on_write(&mut self, write: PageWrite) {
@@ -206,8 +206,9 @@ impl DestagePolicy for Stow {
         self.pages[queue] += u64::from(!write.page_hit());
     }
 
-    fn on_admitted(&mut self, sequential: bool, occupancy: u64) {
-        self.requests[usize::from(sequential)] += 1;
+    fn on_admitted(&mut self, random: u64, sequential: u64, occupancy: u64) {
+        self.requests[RANDOM] += random;
+        self.requests[SEQUENTIAL] += sequential;
         if self.desired_set {
             return;
         }

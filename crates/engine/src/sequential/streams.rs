@@ -375,5 +375,7 @@ mod tests {
         crowd.truncate(9000);
         assert_eq!(crowd.len(), 9000);
         agrees(4, |_, random| (crowd[random as usize % crowd.len()], 1));
+        // Met again and again: the ring is packed, with most pages in the annexe.
+        agrees(5, |_, random| (crowd[random as usize % 1500], 1));
     }
 }
