@@ -198,9 +198,9 @@ impl DestagePolicy for Stow {
         let state = self.state[write.slot.index()];
         self.decrement(write, state);
         self.state[write.slot.index()] = if write.sequential() {
-            state & !RECENT | u8::from(!write.last_page()) * RECENT
+            (state & !RECENT) | (u8::from(!write.last_page()) * RECENT)
         } else {
-            state | u8::from(write.existed()) * RECENT
+            state | (u8::from(write.existed()) * RECENT)
         };
         let queue = usize::from(state & IN_SEQUENTIAL != 0);
         self.pages[queue] += u64::from(!write.page_hit());
