@@ -19,7 +19,7 @@ use destage_engine::readcache::replay::Tally;
 use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Instant as SimInstant, Page, PageCount};
-use destage_engine::writecache::WriteCache;
+use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
 use destage_sim::compare::run_one;
 use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;
@@ -27,7 +27,7 @@ use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 7;
 const PAGES: u64 = 1_000_000;
 const CACHE: u64 = PAGES / 10;
 const GROUP: u64 = 64;
@@ -119,21 +119,30 @@ fn cache(name: &str, nvs_pages: u64, group_pages: u64, groups: u64) -> WriteCach
 
 fn policy_replay(name: &str, pages: &[u32]) -> u64 {
     let mut cache = cache(name, CACHE, GROUP, PAGES.div_ceil(GROUP));
-    let mut mask = Vec::new();
-    let mut hits = 0;
-    for page in pages {
-        let range = PageRange::new(Page(u64::from(*page)), 1);
-        let classified = cache.classify(range);
-        let admitted = loop {
-            if let Some(admitted) = cache.try_admit(range, classified) {
-                break admitted;
-            }
-            let picked = cache.pick(&NoHeads, &mut mask).expect("something is held");
-            cache.directory.release(picked.group, &mask);
-        };
-        hits += admitted.page_hits;
+    let mut hits = Hits(0);
+    in_batches(pages, |ranges| cache.replay(ranges, &mut hits));
+    hits.0
+}
+
+/// Pages hit.
+struct Hits(u64);
+
+impl ReplayEvents for Hits {
+    fn destaged(&mut self, _: Picked, _: &[u64]) {}
+
+    fn admitted(&mut self, admitted: Admitted) {
+        self.0 += admitted.page_hits;
     }
-    hits
+}
+
+/// The pages as requests, 4096 at a time: both kinds of cache replay batches.
+fn in_batches(pages: &[u32], mut replay: impl FnMut(&[PageRange])) {
+    let mut ranges = Vec::with_capacity(4096);
+    for some in pages.chunks(4096) {
+        ranges.clear();
+        ranges.extend(some.iter().map(|page| PageRange::new(Page(u64::from(*page)), 1)));
+        replay(&ranges);
+    }
 }
 
 /// Hits of a read-cache policy; a fault-aware form has a disk of five failed from the start.
@@ -142,12 +151,7 @@ fn read_replay(name: &str, pages: &[u32]) -> u64 {
     let mut cache = readcache::choose(name).expect("a policy").build(CACHE).expect("a size");
     cache.set_fault(Some(penalties.clone()));
     let mut tally = Tally::default();
-    let mut ranges = Vec::with_capacity(4096);
-    for some in pages.chunks(4096) {
-        ranges.clear();
-        ranges.extend(some.iter().map(|page| PageRange::new(Page(u64::from(*page)), 1)));
-        cache.run(&ranges, &penalties, &mut tally);
-    }
+    in_batches(pages, |ranges| cache.run(ranges, &penalties, &mut tally));
     tally.hits
 }
 

@@ -1,13 +1,12 @@
 //! Replays a text file of writes and destages through one policy, without time: the exact events
 //! of a policy, one line each, and a hash over them (docs/simulator.md).
 
-use crate::heads::NoHeads;
 use crate::nvs::directory::Directory;
 use crate::policy::{PolicyChoice, PolicyContext};
 use crate::request::PageRange;
 use crate::sequential::{Detector, DetectorKind};
 use crate::units::{Page, PageCount};
-use crate::writecache::WriteCache;
+use crate::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -92,40 +91,25 @@ fn parse(text: &str, pages_max: u64) -> Result<Option<Line>, String> {
     }
 }
 
-struct Replay {
-    cache: WriteCache,
-    mask: Vec<u64>,
-    output: String,
-}
+/// The lines of output so far.
+struct Output(String);
 
-impl Replay {
-    fn destage(&mut self) {
-        let Some(picked) = self.cache.pick(&NoHeads, &mut self.mask) else {
-            self.output.push_str("D -\n");
-            return;
-        };
-        self.cache.directory.release(picked.group, &self.mask);
-        let _ = write!(self.output, "D {} {} ", picked.group, picked.pages);
-        let mut words = self.mask.iter().rev().skip_while(|word| **word == 0);
+impl ReplayEvents for Output {
+    fn destaged(&mut self, picked: Picked, mask: &[u64]) {
+        let _ = write!(self.0, "D {} {} ", picked.group, picked.pages);
+        let mut words = mask.iter().rev().skip_while(|word| **word == 0);
         if let Some(word) = words.next() {
-            let _ = write!(self.output, "{word:x}");
+            let _ = write!(self.0, "{word:x}");
         }
         for word in words {
-            let _ = write!(self.output, "{word:016x}");
+            let _ = write!(self.0, "{word:016x}");
         }
-        self.output.push('\n');
+        self.0.push('\n');
     }
 
-    fn write(&mut self, range: PageRange) {
-        let classified = self.cache.classify(range);
-        let admitted = loop {
-            match self.cache.try_admit(range, classified) {
-                Some(admitted) => break admitted,
-                None => self.destage(),
-            }
-        };
+    fn admitted(&mut self, admitted: Admitted) {
         let (hits, groups) = (admitted.page_hits, admitted.group_hits);
-        let _ = writeln!(self.output, "W {hits} {groups} {}", admitted.new_pages);
+        let _ = writeln!(self.0, "W {hits} {groups} {}", admitted.new_pages);
     }
 }
 
@@ -159,18 +143,27 @@ pub fn replay(text: &str, config: &TraceConfig) -> Result<String, LineError> {
     });
     let detector = Detector::new(DetectorKind::Pages, config.seq_threshold, config.group_pages);
     let directory = Directory::new(PageCount(config.pages), config.group_pages, groups);
-    let cache = WriteCache::new(directory, detector, policy.expect("a checked policy"));
-    let mut replay = Replay { cache, mask: Vec::new(), output: String::new() };
+    let mut cache = WriteCache::new(directory, detector, policy.expect("a checked policy"));
+    let mut output = Output(String::new());
+    // Writes up to the next destage are replayed together.
+    let mut writes = Vec::new();
     for line in lines {
         match line {
-            Line::Write(range) => replay.write(range),
-            Line::Destage => replay.destage(),
+            Line::Write(range) => writes.push(range),
+            Line::Destage => {
+                cache.replay(&writes, &mut output);
+                writes.clear();
+                if !cache.destage_at_once(&mut output) {
+                    output.0.push_str("D -\n");
+                }
+            }
         }
     }
-    let hash = replay
-        .output
+    cache.replay(&writes, &mut output);
+    let Output(mut output) = output;
+    let hash = output
         .bytes()
         .fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
-    let _ = writeln!(replay.output, "H {hash:016x}");
-    Ok(replay.output)
+    let _ = writeln!(output, "H {hash:016x}");
+    Ok(output)
 }

@@ -45,7 +45,23 @@ struct InFlight {
     id: GroupId,
     /// Pages not yet on the disks.
     pages: u64,
-    mask: Vec<u64>,
+    /// First word of their mask; the further ones, of groups of over 64 pages, are in `further`.
+    mask: u64,
+    further: Vec<u64>,
+}
+
+impl InFlight {
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        core::iter::once(self.mask).chain(self.further.iter().copied())
+    }
+
+    fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> + '_ {
+        core::iter::once(&mut self.mask).chain(&mut self.further)
+    }
+
+    fn has(&self, bit: u64) -> bool {
+        self.words().nth((bit / 64) as usize).expect("a page of the group") >> (bit % 64) & 1 == 1
+    }
 }
 
 /// The directory of held pages.
@@ -58,7 +74,6 @@ pub struct Directory {
     free_slots: Vec<u32>,
     index: SlotIndex,
     in_flight: Vec<InFlight>,
-    spare_masks: Vec<Vec<u64>>,
     held_pages: u64,
     in_flight_pages: u64,
     reserved_pages: u64,
@@ -88,7 +103,6 @@ impl Directory {
             free_slots: Vec::new(),
             index: SlotIndex::new(capacity.0, groups),
             in_flight: Vec::new(),
-            spare_masks: Vec::new(),
             held_pages: 0,
             in_flight_pages: 0,
             reserved_pages: 0,
@@ -139,6 +153,7 @@ impl Directory {
     }
 
     /// Group of a page.
+    #[inline]
     #[must_use]
     pub fn group_of(&self, page: Page) -> GroupId {
         if self.pages_per_group == 64 {
@@ -154,6 +169,7 @@ impl Directory {
     }
 
     /// Slot of a held group.
+    #[inline]
     #[must_use]
     pub fn find(&self, group: GroupId) -> Option<Slot> {
         self.index.find(group.0, |slot| self.groups[slot as usize].id).map(Slot)
@@ -186,6 +202,7 @@ impl Directory {
     }
 
     /// Whether page number `bit` of the group is held.
+    #[inline]
     #[must_use]
     pub fn holds(&self, slot: Slot, bit: u64) -> bool {
         self.word(slot, (bit / 64) as usize) >> (bit % 64) & 1 == 1
@@ -199,6 +216,7 @@ impl Directory {
     }
 
     /// Writes one page of a held group; whether the page was held already.
+    #[inline]
     pub fn write(&mut self, slot: Slot, bit: u64, sequential: bool) -> bool {
         let record = &mut self.groups[slot.index()];
         record.flags = record.flags & !SEQUENTIAL | (u8::from(sequential) * SEQUENTIAL);
@@ -295,8 +313,17 @@ impl Directory {
     }
 
     /// How many of the group's pages `bit..bit + length` are held.
+    #[inline]
     #[must_use]
     pub fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
+        if length == 1 {
+            return u64::from(self.holds(slot, bit));
+        }
+        self.held_among(slot, bit, length)
+    }
+
+    #[inline(never)]
+    fn held_among(&self, slot: Slot, bit: u64, length: u64) -> u64 {
         (bit..bit + length).filter(|&b| self.holds(slot, b)).count() as u64
     }
 
@@ -353,24 +380,32 @@ impl Directory {
     /// Takes a group out for destage: it leaves its slot, its pages stay in flight. The mask of
     /// its pages is put into `mask`, bit i = page i of the group. Returns its pages.
     pub fn begin_destage(&mut self, slot: Slot, mask: &mut Vec<u64>) -> u64 {
+        let id = self.id(slot);
+        let pages = self.discard(slot, mask);
+        self.in_flight_pages += pages;
+        let further = mask[1..].to_vec();
+        self.in_flight.push(InFlight { id, pages, mask: mask[0], further });
+        pages
+    }
+
+    /// Takes a group out as if its destage took no time: [`Directory::begin_destage`] and
+    /// [`Directory::release`] in one.
+    pub fn discard(&mut self, slot: Slot, mask: &mut Vec<u64>) -> u64 {
         assert!(self.may_pick(slot), "picked a group that may not be picked");
-        mask.clear();
-        mask.extend((0..=self.extra_words).map(|word| self.word(slot, word)));
         let group = self.groups[slot.index()];
-        let groups = &self.groups;
-        self.index.remove(group.id, |slot| groups[slot as usize].id);
+        mask.clear();
+        mask.push(group.mask);
         if self.extra_words > 0 {
             let from = slot.index() * self.extra_words;
-            self.extra[from..from + self.extra_words].fill(0);
+            let extra = &mut self.extra[from..from + self.extra_words];
+            mask.extend_from_slice(extra);
+            extra.fill(0);
         }
+        let groups = &self.groups;
+        self.index.remove(group.id, |slot| groups[slot as usize].id);
         self.free_slots.push(slot.0);
         let pages = u64::from(group.pages);
         self.held_pages -= pages;
-        self.in_flight_pages += pages;
-        let mut own = self.spare_masks.pop().unwrap_or_default();
-        own.clear();
-        own.extend(mask.iter());
-        self.in_flight.push(InFlight { id: GroupId(group.id), pages, mask: own });
         pages
     }
 
@@ -382,7 +417,7 @@ impl Directory {
         let index = self.in_flight.iter().position(|f| f.id == group).expect("group in flight");
         let entry = &mut self.in_flight[index];
         let mut pages = 0;
-        for (have, gone) in entry.mask.iter_mut().zip(mask) {
+        for (have, gone) in entry.words_mut().zip(mask) {
             assert!(*have & gone == *gone, "a page was destaged twice");
             *have &= !gone;
             pages += u64::from(gone.count_ones());
@@ -390,8 +425,7 @@ impl Directory {
         self.in_flight_pages -= pages;
         entry.pages -= pages;
         if entry.pages == 0 {
-            let entry = self.in_flight.swap_remove(index);
-            self.spare_masks.push(entry.mask);
+            self.in_flight.swap_remove(index);
             self.no_longer_busy(group);
         }
         pages
@@ -409,7 +443,8 @@ impl Directory {
         let pages: u64 = mask.iter().map(|word| u64::from(word.count_ones())).sum();
         self.in_flight_pages += pages;
         assert!(self.occupancy() <= self.capacity, "more was held than there is room for");
-        self.in_flight.push(InFlight { id: group, pages, mask: mask.to_vec() });
+        let further = mask[1..].to_vec();
+        self.in_flight.push(InFlight { id: group, pages, mask: mask[0], further });
         if let Some(slot) = self.find(group) {
             self.withheld_groups += u64::from(self.may_pick(slot));
             self.groups[slot.index()].flags |= BUSY;
@@ -423,7 +458,7 @@ impl Directory {
         let entry = self.in_flight.swap_remove(index);
         self.in_flight_pages -= entry.pages;
         self.no_longer_busy(group);
-        Some(entry.mask)
+        Some(entry.words().collect())
     }
 
     /// First and last page of the range that is neither held nor in flight; `None` if all are.
@@ -435,9 +470,7 @@ impl Directory {
             let flying = directory.in_flight.iter().find(|f| f.id == group);
             for b in bit..bit + length {
                 let held = slot.is_some_and(|slot| directory.holds(slot, b));
-                let flies =
-                    || flying.is_some_and(|f| f.mask[(b / 64) as usize] >> (b % 64) & 1 == 1);
-                if !held && !flies() {
+                if !held && !flying.is_some_and(|f| f.has(b)) {
                     let page = directory.first_page(group).offset(b);
                     span = Some((span.map_or(page, |s| s.0), page));
                 }

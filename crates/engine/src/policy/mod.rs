@@ -127,13 +127,15 @@ pub trait DestagePolicy: Send {
         true
     }
 
-    /// Whether [`DestagePolicy::on_admitted`] is called at all; a policy that has one says so here.
-    fn needs_requests(&self) -> bool {
+    /// Whether [`DestagePolicy::on_admitted`] must be called after each request and not only
+    /// before a pick. Asked at first and after each such call.
+    fn needs_each_request(&self) -> bool {
         false
     }
 
-    /// A whole write request was admitted, and all its pages told. Occupancy in pages.
-    fn on_admitted(&mut self, _sequential: bool, _occupancy: u64) {}
+    /// So many random and sequential write requests were admitted since the last call, and all
+    /// their pages told. Occupancy in pages. Called before each pick.
+    fn on_admitted(&mut self, _random: u64, _sequential: u64, _occupancy: u64) {}
 
     /// Chooses a victim; the policy forgets it at once. The directory still holds it. Only
     /// called while some group may be picked; `None` if the policy found none. `heads` is what

@@ -12,6 +12,26 @@ use alloc::vec::Vec;
 const DENSE_BYTES_MIN: u64 = 1 << 20;
 const DENSE_BYTES_PER_PAGE: u64 = 8;
 
+/// Some successive groups of a set: those of one word of the bitmap, found together.
+pub struct Run {
+    base: u64,
+    bits: u64,
+}
+
+impl Iterator for Run {
+    type Item = GroupId;
+
+    #[inline]
+    fn next(&mut self) -> Option<GroupId> {
+        if self.bits == 0 {
+            return None;
+        }
+        let group = GroupId(self.base + u64::from(self.bits.trailing_zeros()));
+        self.bits &= self.bits - 1;
+        Some(group)
+    }
+}
+
 /// An ordered set of groups.
 pub enum OrderedGroups {
     /// Bitmaps, leaves first; each further level has a bit for each word of the one below.
@@ -120,6 +140,19 @@ impl OrderedGroups {
                 None
             }
         }
+    }
+
+    /// [`OrderedGroups::next`] and, as far as one look shows them, the groups after it.
+    #[must_use]
+    pub fn run(&self, from: u64) -> Option<Run> {
+        let GroupId(first) = self.next(from)?;
+        Some(match self {
+            OrderedGroups::Sparse(_) => Run { base: first, bits: 1 },
+            OrderedGroups::Dense(levels) => {
+                let bits = levels[0][(first >> 6) as usize] & (u64::MAX << (first & 63));
+                Run { base: first & !63, bits }
+            }
+        })
     }
 
     /// The lowest group not below `from`, or else the lowest of all.

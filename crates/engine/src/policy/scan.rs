@@ -42,20 +42,26 @@ impl Ring {
         counter: &mut [u8],
         mask: u8,
     ) -> Option<(GroupId, Slot)> {
-        for _ in 0..self.count.saturating_mul(laps) {
-            let group = self.groups.next(self.pointer).expect("the ring is not empty");
-            let slot = directory.find(group).expect("a ring's group is held");
-            self.pointer = group.0 + 1;
-            if !directory.may_pick(slot) {
-                continue;
+        let mut looks = self.count.saturating_mul(laps);
+        while looks > 0 {
+            let mut run = self.groups.run(self.pointer).expect("the ring is not empty");
+            while let Some(group) = run.next()
+                && looks > 0
+            {
+                looks -= 1;
+                let slot = directory.find(group).expect("a ring's group is held");
+                self.pointer = group.0 + 1;
+                if !directory.may_pick(slot) {
+                    continue;
+                }
+                let counter = &mut counter[slot.index()];
+                if *counter & mask == 0 {
+                    self.groups.remove(group);
+                    self.count -= 1;
+                    return Some((group, slot));
+                }
+                *counter -= 1;
             }
-            let counter = &mut counter[slot.index()];
-            if *counter & mask == 0 {
-                self.groups.remove(group);
-                self.count -= 1;
-                return Some((group, slot));
-            }
-            *counter -= 1;
         }
         None
     }

@@ -81,6 +81,8 @@ struct Stow {
     stretch: Stretch,
     switching: Switching,
     hysteresis: u64,
+    /// The same, to be compared with [`Stow::gap_to_desired`].
+    hysteresis_gap: f64,
     low_hundredths: u64,
     disks: f64,
     queue_depth: u64,
@@ -93,6 +95,7 @@ impl Stow {
         let ring = || Ring::new(context.groups, context.nvs_pages);
         let gap = context.nvs_pages as u128 * u128::from(context.high - context.low);
         let bound = (gap / (8 * 10_000)) as u64;
+        let hysteresis = (per_disk * context.disks).min(bound).max(1);
         Stow {
             rings: [ring(), ring()],
             state: Vec::new(),
@@ -103,7 +106,8 @@ impl Stow {
             decision: None,
             stretch: Stretch::default(),
             switching,
-            hysteresis: (per_disk * context.disks).min(bound).max(1),
+            hysteresis,
+            hysteresis_gap: hysteresis as f64,
             low_hundredths: context.low,
             disks: context.disks as f64,
             queue_depth: context.queue_depth,
@@ -113,7 +117,8 @@ impl Stow {
     }
 
     fn gap_to_desired(&self) -> f64 {
-        self.pages[SEQUENTIAL] as f64 - self.desired
+        // From a signed number: one instruction.
+        self.pages[SEQUENTIAL] as i64 as f64 - self.desired
     }
 
     fn create(&mut self, write: PageWrite) {
@@ -128,13 +133,14 @@ impl Stow {
         };
     }
 
-    /// Algorithm 3, lines 1 to 9.
-    fn decrement(&mut self, write: PageWrite) {
-        let state = self.state[write.slot.index()];
-        let first_hit = write.existed() && state & (IN_SEQUENTIAL | RECENT) == 0;
-        let counts = first_hit && (write.page_hit() || !self.mirrored);
-        if counts && self.desired_set && self.gap_to_desired() < self.hysteresis as f64 {
-            self.desired -= 1.0;
+    /// Algorithm 3, lines 1 to 9. Branches only on what seldom changes: which groups are hit is
+    /// chance.
+    #[inline]
+    fn decrement(&mut self, write: PageWrite, state: u8) {
+        if self.desired_set && self.gap_to_desired() < self.hysteresis_gap {
+            let first_hit = write.existed() & (state & (IN_SEQUENTIAL | RECENT) == 0);
+            let counts = first_hit & (write.page_hit() | !self.mirrored);
+            self.desired -= f64::from(u8::from(counts));
         }
     }
 
@@ -179,31 +185,30 @@ impl Stow {
 }
 
 impl DestagePolicy for Stow {
-    fn needs_requests(&self) -> bool {
-        true
+    fn needs_each_request(&self) -> bool {
+        !self.desired_set
     }
 
     fn on_write(&mut self, write: PageWrite) {
         if write.created() {
             self.create(write);
+            self.pages[usize::from(write.sequential())] += 1;
+            return;
+        }
+        let state = self.state[write.slot.index()];
+        self.decrement(write, state);
+        self.state[write.slot.index()] = if write.sequential() {
+            (state & !RECENT) | (u8::from(!write.last_page()) * RECENT)
         } else {
-            self.decrement(write);
-            let state = &mut self.state[write.slot.index()];
-            match (write.sequential(), write.last_page()) {
-                (true, true) => *state &= !RECENT,
-                (true, false) => *state |= RECENT,
-                (false, _) if write.existed() => *state |= RECENT,
-                (false, _) => {}
-            }
-        }
-        if !write.page_hit() {
-            let queue = usize::from(self.state[write.slot.index()] & IN_SEQUENTIAL != 0);
-            self.pages[queue] += 1;
-        }
+            state | (u8::from(write.existed()) * RECENT)
+        };
+        let queue = usize::from(state & IN_SEQUENTIAL != 0);
+        self.pages[queue] += u64::from(!write.page_hit());
     }
 
-    fn on_admitted(&mut self, sequential: bool, occupancy: u64) {
-        self.requests[usize::from(sequential)] += 1;
+    fn on_admitted(&mut self, random: u64, sequential: u64, occupancy: u64) {
+        self.requests[RANDOM] += random;
+        self.requests[SEQUENTIAL] += sequential;
         if self.desired_set {
             return;
         }

@@ -53,6 +53,7 @@ impl<O: Order> Cache<O> {
         class_under(self.fault.as_ref(), block)
     }
 
+    #[inline]
     fn victim(&mut self) -> u32 {
         let light = self.order.candidate(&mut self.store, LIGHT);
         let Some(fault) = &self.fault else { return light };
@@ -70,6 +71,7 @@ impl<O: Order> Cache<O> {
     }
 
     /// Evicts one block.
+    #[inline]
     fn make_room(&mut self, recalled: bool) -> u64 {
         self.order.prepare(&mut self.store, recalled);
         let slot = self.victim();

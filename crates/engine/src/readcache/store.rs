@@ -68,6 +68,7 @@ impl Index {
         }
     }
 
+    #[inline]
     fn insert(&mut self, block: u64, slot: u32) {
         self.used += 1;
         if self.used * 2 > self.table.len() {
@@ -86,6 +87,7 @@ impl Index {
         self.table[at & mask] = entry;
     }
 
+    #[cold]
     fn grow(&mut self) {
         let size = self.table.len() * 2;
         assert!(self.shift > 0, "more blocks than a read cache may have");
@@ -96,9 +98,15 @@ impl Index {
         }
     }
 
-    fn remove(&mut self, block: u64, nodes: &[Node]) {
+    /// Takes out the entry of a block that has this node.
+    #[inline]
+    fn remove(&mut self, block: u64, slot: u32) {
         let mask = self.table.len() - 1;
-        let (mut hole, _) = self.locate(block, nodes).expect("the block is known");
+        let mut hole = (hash(block) >> self.shift) as usize & mask;
+        while self.table[hole] as u32 != slot {
+            assert!(self.table[hole] as u32 != NONE, "the block is known");
+            hole = (hole + 1) & mask;
+        }
         self.used -= 1;
         let mut at = (hole + 1) & mask;
         loop {
@@ -158,6 +166,7 @@ impl Store {
     }
 
     /// A node for a block that has none, in no list yet.
+    #[inline]
     pub fn add(&mut self, block: u64) -> u32 {
         let node = Node {
             block,
@@ -183,9 +192,10 @@ impl Store {
     }
 
     /// Frees a node that is in no list.
+    #[inline]
     pub fn free(&mut self, slot: u32) {
-        self.index.remove(self.nodes[slot as usize].block, &self.nodes);
         let node = &mut self.nodes[slot as usize];
+        self.index.remove(node.block, slot);
         node.resident = false;
         node.newer = self.free;
         self.free = slot;

@@ -54,6 +54,7 @@ impl Detector {
     }
 
     /// Classifies a write as it arrives.
+    #[inline]
     pub fn classify(&mut self, range: PageRange) -> Classified {
         match self {
             Detector::Off => Classified { random: range.pages, sequential: false },
