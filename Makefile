@@ -32,6 +32,8 @@ demo: build
 	  --format csv >/dev/null
 	@sed '/^Options/,/^Findings/{/^Findings/!d}' demo/trace.txt
 	@echo
+	@scripts/demo-array.sh $(DESTAGE) demo
+	@echo
 	@echo "Open demo/report.html and demo/trace.html in a browser; every figure is in demo/report.csv."
 
 ## Everything fast; under 10 minutes from a warm build.

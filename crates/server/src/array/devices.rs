@@ -97,7 +97,7 @@ pub(crate) enum Opened {
     /// Byte-addressable.
     Mapped(Mapped, File),
     /// Served by another.
-    Remote(Client),
+    Remote(Box<Client>),
 }
 
 impl Opened {
@@ -131,7 +131,7 @@ impl Opened {
         if !lock(&file) {
             return Err(DeviceError::InUse(spec.clone()));
         }
-        let tmpfs = rustix::fs::fstatfs(&file).is_ok_and(|about| about.f_type as i64 == TMPFS);
+        let tmpfs = rustix::fs::fstatfs(&file).is_ok_and(|about| about.f_type == TMPFS);
         if mapped && tmpfs {
             let map = Mapped::new(&file, false).map_err(fail)?;
             return Ok(Opened::Mapped(map, file));
@@ -154,7 +154,7 @@ impl Opened {
         if !client.offers_flush() {
             return Err(DeviceError::NoFlush(spec.clone()));
         }
-        Ok(Opened::Remote(client))
+        Ok(Opened::Remote(Box::new(client)))
     }
 
     /// Its size in bytes.
@@ -183,10 +183,7 @@ impl Opened {
     /// Smallest part that can be read or written alone.
     pub(crate) fn block_bytes(&self) -> u32 {
         match self {
-            Opened::File(file) => match rustix::fs::ioctl_blksszget(file) {
-                Ok(bytes) => bytes,
-                Err(_) => 512,
-            },
+            Opened::File(file) => rustix::fs::ioctl_blksszget(file).unwrap_or(512),
             Opened::Remote(client) => client.session().block.minimum.max(512),
             Opened::Mapped(..) => 512,
         }
