@@ -20,18 +20,20 @@ pub fn create() -> Command {
     Command::new("create")
         .about("Create an array: superblocks on its disks and NVS, a configuration file")
         .after_help(
-            "A disk or NVS is a file, a block device, or (disks) an NBD URI; PATH,size=BYTES makes a \
-             file of that size. Devices that hold anything are refused. Disks that may not be all \
-             zeros are zeroed on levels with redundancy, which takes as long as writing them.\n\
+            "A disk or NVS is a file, a block device, or (disks) an NBD URI; PATH,size=BYTES makes \
+             a file of that size. Devices that hold anything are refused. Disks that may not be \
+             all zeros are zeroed on levels with redundancy, which takes as long as writing them.\n\
              Level target: one disk that is an array itself (md, a RAID card): give its strip and \
              its --width in data disks, and destage orders for it.\n\
              Example:\n  destage create tank --level 5 --disk a.img,size=1G --disk b.img,size=1G \
              --disk c.img,size=1G --nvs nvs.img,size=64M",
         )
         .arg(name())
-        .arg(option("level", "LEVEL", "RAID level").default_value("5").value_parser([
-            "single", "0", "10", "4", "5", "6", "target",
-        ]))
+        .arg(
+            option("level", "LEVEL", "RAID level")
+                .default_value("5")
+                .value_parser(["single", "0", "10", "4", "5", "6", "target"]),
+        )
         .arg(
             option("disk", "DISK", "A member, in order; repeat")
                 .required(true)
@@ -73,16 +75,17 @@ pub fn serve() -> Command {
     Command::new("serve")
         .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
         .after_help(
-            "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty stays \
-             in NVS.\n\
+            "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty \
+             stays in NVS.\n\
              Example: destage serve tank --nbd unix:/run/tank.sock",
         )
         .arg(name())
         .args(listen_args())
         .arg(flag("degraded", "Start without members that are missing or out of date"))
-        .arg(option("ack", "WHEN", "In place of what the configuration says").value_parser([
-            "nvs", "flush",
-        ]))
+        .arg(
+            option("ack", "WHEN", "In place of what the configuration says")
+                .value_parser(["nvs", "flush"]),
+        )
         .args(places())
 }
 
@@ -110,7 +113,7 @@ pub fn stop() -> Command {
     Command::new("stop")
         .about("End the server of an array")
         .after_help(
-            "Without --drain what is dirty stays in NVS, safe, and the next start goes on with it.\n\
+            "Without --drain what is dirty stays in NVS, safe; the next start goes on with it.\n\
              Example: destage stop tank --drain",
         )
         .arg(name())

@@ -1,9 +1,10 @@
 //! What an NVS log holds, without changing it: `destage recover --inspect`.
 
 use crate::Buffer;
+use crate::assemble::Assembly;
 use crate::io::{Device, Media};
 use crate::log::RING;
-use crate::open::{Assembly, choose_anchor};
+use crate::open::choose_anchor;
 use destage_engine::nvs::journal::superblock::Superblock;
 use destage_engine::nvs::recover::{RecoverError, Recovery};
 

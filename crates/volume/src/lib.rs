@@ -4,6 +4,7 @@
 //! drive the same code (docs/durability.md).
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod buffer;
 mod destages;
 mod faults;
@@ -22,14 +23,12 @@ mod status;
 mod volume;
 mod writes;
 
+pub use assemble::{AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock};
 pub use buffer::Buffer;
 pub use inspect::{Inspection, inspect};
 pub use io::{Device, IoError, Media, Op, OpId, OpKind};
 pub use log::Defect;
-pub use open::{
-    AssembleError, Assembly, Creation, Found, NoSuperblock, OpenError, assemble, create,
-    dirty_pages_of, open, read_superblock, ring_blocks_of,
-};
+pub use open::{Creation, OpenError, create, dirty_pages_of, open, ring_blocks_of};
 pub use request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
 pub use settings::{Ack, OnNvsLoss, Settings};
 pub use slab::Slab;
