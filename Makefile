@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd nbd-tools
+  conformance crashloop speed-nbd speed-emulated nbd-tools
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -97,6 +97,10 @@ crashloop: nbd-tools $(SERVED)
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK))
+
+## The cache's gain on five emulated disks; ROUNDS of 90 s, POLICY.
+speed-emulated: build
+	scripts/speed-emulated.sh $(DESTAGE) $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) $(or $(POLICY),stow)
 
 clean:
 	$(CARGO) clean

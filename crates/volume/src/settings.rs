@@ -58,7 +58,7 @@ impl Settings {
         Settings {
             policy,
             rate,
-            queue_depth: 20,
+            queue_depth: 128,
             window: 32,
             ack: Ack::default(),
             on_nvs_loss: OnNvsLoss::default(),

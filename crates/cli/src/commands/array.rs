@@ -49,7 +49,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         rate: text(matches, "rate").expect("default").to_string(),
         ack: text(matches, "ack").expect("default").to_string(),
         on_nvs_loss: text(matches, "on-nvs-loss").expect("default").to_string(),
-        queue_depth: 20,
+        queue_depth: 128,
         window: 32,
         stall_seconds: 30,
     };
