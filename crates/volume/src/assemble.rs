@@ -205,7 +205,7 @@ pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, Assem
             assembly.member(*number, said, allow_degraded)?;
         }
     }
-    assembly.nvs_devices(found)?;
+    assembly.nvs_devices(found, allow_degraded)?;
     let failed: DiskSet = assembly.failed.iter().map(|m| DiskId(*m)).collect();
     if !superblock.geometry.survives(&failed) {
         return Err(AssembleError::TooManyMissing);
@@ -261,7 +261,7 @@ impl Assembly {
 
     /// NVS devices that have the newest generation are in use. One that has the generation
     /// before is too, if more must be: the change had not come to it.
-    fn nvs_devices(&mut self, found: &[Found]) -> Result<(), AssembleError> {
+    fn nvs_devices(&mut self, found: &[Found], allow_degraded: bool) -> Result<(), AssembleError> {
         let Superblock { generation, log, nvs_devices, geometry, .. } = self.superblock;
         let mut late = Vec::new();
         let mut missing = None;
@@ -276,7 +276,7 @@ impl Assembly {
                 Ok(own) if own.generation + 1 == generation => late.push((number, own.device)),
                 // Given up before: the array does not need it.
                 Ok(_) => {}
-                Err(why) => missing = missing.or(Some(AssembleError::NvsMissing(*device, *why))),
+                Err(why) => missing = missing.or(Some((*device, *why))),
             }
         }
         let wanted = usize::from(nvs_devices);
@@ -289,7 +289,15 @@ impl Assembly {
         self.copies.sort_unstable();
         if self.copies.len() < wanted {
             let (members, nvs) = (geometry.disks, nvs_devices);
-            return Err(missing.unwrap_or(AssembleError::Count { members, nvs }));
+            return match missing {
+                None => Err(AssembleError::Count { members, nvs }),
+                Some((device, why)) if self.copies.is_empty() => {
+                    Err(AssembleError::NvsMissing(device, why))
+                }
+                // The other has all that this one had.
+                Some(_) if allow_degraded => Ok(()),
+                Some((device, why)) => Err(AssembleError::Degraded(device, why)),
+            };
         }
         Ok(())
     }
