@@ -254,14 +254,13 @@ fn recover(
     let anchor = choose_anchor(media, copies, log).ok_or(OpenError::NoAnchor)?;
     let mut recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor)
         .map_err(OpenError::Log)?;
+    let ahead = copies.iter().map(|_| None).collect();
+    let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead };
     while let Some(want) = recovery.want() {
-        let mut bytes = Buffer::zeroed(want.blocks as usize * block_bytes as usize);
-        let offset = RING + want.block * u64::from(block_bytes);
-        let read = media.read(Device::Nvs(copies[want.copy]), offset, &mut bytes);
-        recovery.give(read.ok().map(|()| &bytes[..])).map_err(OpenError::Log)?;
+        let bytes = ring.read(want.copy, want.block, want.blocks);
+        recovery.give(bytes.as_deref()).map_err(OpenError::Log)?;
     }
     let Recovered { contents, mut space, epoch, repairs, .. } = recovery.finish();
-    let mut ring = Ring { media, copies, block_bytes, log };
     for repair in &repairs {
         ring.repair(repair)?;
     }
@@ -283,7 +282,10 @@ fn recover(
             }
         }
     }
-    for (page, fragments) in contents.pages() {
+    // In the order of the ring, which is read in long runs.
+    let mut held: Vec<_> = contents.pages().collect();
+    held.sort_by_key(|(_, fragments)| fragments.first().and_then(|f| f.stored).map(|s| s.block));
+    for (page, fragments) in held {
         pages.extend(ring.load(page.0, &fragments, &mut memory)?.map(|version| (version, page.0)));
     }
     pages.sort_unstable();
@@ -311,8 +313,14 @@ struct Ring<'a> {
     media: &'a mut dyn Media,
     copies: &'a [u16],
     block_bytes: u32,
+    ring_blocks: u64,
     log: LogId,
+    /// By device: blocks read ahead, and the first of them.
+    ahead: Vec<Option<(u64, Buffer)>>,
 }
+
+/// Bytes read at once.
+const AHEAD_BYTES: u64 = 4 << 20;
 
 impl Ring<'_> {
     fn offset(&self, block: u64) -> u64 {
@@ -320,6 +328,7 @@ impl Ring<'_> {
     }
 
     fn write(&mut self, block: u64, bytes: &[u8]) -> Result<(), OpenError> {
+        self.forget();
         let offset = self.offset(block);
         let bytes = Buffer::copy_of(bytes);
         for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
@@ -354,7 +363,31 @@ impl Ring<'_> {
         Ok(())
     }
 
+    fn forget(&mut self) {
+        self.ahead.iter_mut().for_each(|ahead| *ahead = None);
+    }
+
     fn read(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
+        let found = |ahead: &Option<(u64, Buffer)>, block_bytes: u32| {
+            let (first, chunk) = ahead.as_ref()?;
+            let at = (block.checked_sub(*first)? * u64::from(block_bytes)) as usize;
+            let end = at + (blocks * u64::from(block_bytes)) as usize;
+            chunk.get(at..end).map(Buffer::copy_of)
+        };
+        if let Some(bytes) = found(&self.ahead[copy], self.block_bytes) {
+            return Some(bytes);
+        }
+        let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(self.ring_blocks - block);
+        if many > blocks
+            && let Some(chunk) = self.read_exactly(copy, block, many)
+        {
+            self.ahead[copy] = Some((block, chunk));
+            return found(&self.ahead[copy], self.block_bytes);
+        }
+        self.read_exactly(copy, block, blocks)
+    }
+
+    fn read_exactly(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
         let mut bytes = Buffer::zeroed((blocks * u64::from(self.block_bytes)) as usize);
         let offset = self.offset(block);
         self.media.read(Device::Nvs(self.copies[copy]), offset, &mut bytes).ok()?;
@@ -371,6 +404,7 @@ impl Ring<'_> {
 
     /// Copies what one device lacks of a commit from those that have it.
     fn repair(&mut self, repair: &Repair) -> Result<(), OpenError> {
+        self.forget();
         let mut whole: Option<(Claim, Buffer)> = None;
         for copy in 0..self.copies.len() {
             let Some(bytes) = self.read(copy, repair.block, repair.blocks) else { continue };
