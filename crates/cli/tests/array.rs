@@ -200,7 +200,7 @@ fn a_damaged_log_stops_the_start_and_is_told() {
     succeeds(&["bench", &uri, "--time", "300ms", "--depth", "4"]);
     array.asks(&["stop", "tank"]);
     array.server.take().expect("served").wait().expect("ended");
-    flip(&array.path("nvs"), (1 << 20) + 5000);
+    flip(array.path("nvs"), (1 << 20) + 5000);
     let error = array.refuses_to_serve();
     assert!(error.contains("the NVS log is damaged") && error.contains("--inspect"), "{error}");
     let folder = array.path("");
