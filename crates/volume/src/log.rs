@@ -220,7 +220,7 @@ impl Log {
             let payload = batch.payload + payload.len();
             let blocks = self.blocks_of(descriptor) + self.blocks_of(payload);
             descriptor <= DESCRIPTOR_BYTES_MAX
-                && DESCRIPTOR_BYTES_MAX + payload <= batch.buffer.capacity()
+                && DESCRIPTOR_BYTES_MAX + payload <= batch.buffer.len()
                 && blocks <= self.space.commit_blocks_max()
         });
         if !fits {
@@ -474,7 +474,7 @@ impl Log {
             let descriptor = batch.descriptor + record.encoded_bytes();
             let blocks = self.blocks_of(descriptor) + self.blocks_of(batch.payload + bytes);
             if descriptor > DESCRIPTOR_BYTES_MAX
-                || DESCRIPTOR_BYTES_MAX + batch.payload + bytes > batch.buffer.capacity()
+                || DESCRIPTOR_BYTES_MAX + batch.payload + bytes > batch.buffer.len()
                 || blocks > most
             {
                 break;
@@ -552,4 +552,36 @@ impl Log {
 enum Evacuated {
     Moved,
     Waits,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer may have room for a little more than a commit may hold, by where it begins.
+    #[test]
+    fn no_batch_is_larger_than_a_commit_wherever_its_buffer_begins() {
+        let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+        let mut between = Vec::new();
+        for bytes in (0..64).map(|n| 16 + n * 80) {
+            let mut log = Log::new(Start {
+                id: LogId([1; 16]),
+                block_bytes: 512,
+                copies: vec![0],
+                space: LogSpace::new(1 << 20, anchor),
+                contents: Contents::default(),
+                epoch: 1,
+            });
+            // Moves where the next buffer is.
+            between.push(vec![0u8; bytes]);
+            let mut buffer = Buffer::zeroed(DESCRIPTOR_BYTES_MAX + (1 << 20) + PAGE);
+            buffer.set_len(DESCRIPTOR_BYTES_MAX + (1 << 20));
+            log.pool.push(buffer);
+            (0..600).for_each(|page| {
+                log.data(page, &[7; PAGE]);
+            });
+            assert!(log.queue.iter().all(|batch| batch.payload <= 1 << 20));
+            assert_eq!(log.queue.len(), 3);
+        }
+    }
 }
