@@ -385,7 +385,7 @@ struct Spare {
 }
 
 const SPARE_MIN: usize = 32 << 10;
-const SPARE_BYTES_MAX: usize = 16 << 20;
+const SPARE_BYTES_MAX: usize = 32 << 20;
 
 impl Spare {
     fn take(&mut self, length: usize) -> Buffer {
