@@ -319,8 +319,9 @@ struct Ring<'a> {
     ahead: Vec<Option<(u64, Buffer)>>,
 }
 
-/// Bytes read at once.
-const AHEAD_BYTES: u64 = 4 << 20;
+/// Bytes read at once. Less than what glibc maps by itself: freeing a larger one would have it keep the
+/// buffers of clients for good.
+const AHEAD_BYTES: u64 = 96 << 10;
 
 impl Ring<'_> {
     fn offset(&self, block: u64) -> u64 {
