@@ -319,8 +319,8 @@ struct Ring<'a> {
     ahead: Vec<Option<(u64, Buffer)>>,
 }
 
-/// Bytes read at once. Less than what glibc maps by itself: freeing a larger one would have it keep the
-/// buffers of clients for good.
+/// Bytes read at once. Less than what glibc maps by itself: freeing a larger one would have it
+/// keep the buffers of clients for good.
 const AHEAD_BYTES: u64 = 96 << 10;
 
 impl Ring<'_> {
