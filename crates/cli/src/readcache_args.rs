@@ -43,6 +43,7 @@ pub fn command() -> Command {
             list("ties", "RULE", "Of equally frequent blocks, which LFU evicts")
                 .value_parser(["oldest", "literal"]),
         )
+        .arg(list("vdf", "FORM", "Form of all policies: off, paper (as vdf-NAME) or adaptive"))
         .arg(
             list("sweep", "NAME=VALUES", "Values of blocks, disks or failed; may be repeated")
                 .action(ArgAction::Append),

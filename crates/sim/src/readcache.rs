@@ -202,7 +202,7 @@ impl Study {
         let mut at = 0;
         while at < self.policies.len() {
             let name = self.policies[at].describe();
-            if let Some(plain) = name.strip_prefix("vdf-")
+            if let Some(plain) = plain_name(&name)
                 && self.policies.iter().all(|p| p.describe() != plain)
             {
                 self.policies.insert(at, destage_engine::readcache::choose(plain)?);
@@ -301,11 +301,17 @@ fn with_means(rows: Vec<Row>, policies: usize) -> Vec<Row> {
     all
 }
 
+/// The plain form's name of a fault-aware form's.
+#[must_use]
+pub fn plain_name(name: &str) -> Option<&str> {
+    name.strip_prefix("vdf-").or_else(|| name.strip_prefix("adaptive-"))
+}
+
 /// Fills in reductions; the rows of one case, a row a policy, lie together.
 fn compare_with_plain(rows: &mut [Row], policies: usize) {
     for case in rows.chunks_mut(policies) {
         for at in 0..case.len() {
-            let Some(name) = case[at].policy.strip_prefix("vdf-") else { continue };
+            let Some(name) = plain_name(&case[at].policy) else { continue };
             let Some(plain) = case.iter().find(|row| row.policy == name) else { continue };
             let below = |value: f64, of: f64| (of > 0.0).then(|| 1.0 - value / of);
             let reduction = below(case[at].rgr, plain.rgr);

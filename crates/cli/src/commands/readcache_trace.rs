@@ -6,7 +6,7 @@ use crate::output::Outputs;
 use crate::progress;
 use clap::ArgMatches;
 use destage_engine::array::geometry::LEVELS;
-use destage_engine::readcache::{ReadChoice, choose};
+use destage_engine::readcache::{ReadChoice, Vdf, choose};
 use destage_engine::request::PageRange;
 use destage_report::{Cell, Format, Table};
 use destage_sim::experiment::parse_sweep;
@@ -172,6 +172,11 @@ fn policies(matches: &ArgMatches) -> Result<Vec<ReadChoice>, Failure> {
             if !name.contains(':') {
                 choice = choose(&format!("{name}:ties={ties}")).map_err(Failure::usage)?;
             }
+        }
+        if let Some(text) = text(matches, "vdf") {
+            let vdf = Vdf::parse(text);
+            let bad = || Failure::usage(format!("--vdf takes {}, not `{text}`", Vdf::RANGE));
+            choice = choice.with_vdf(vdf.ok_or_else(bad)?).map_err(Failure::usage)?;
         }
         policies.push(choice);
     }

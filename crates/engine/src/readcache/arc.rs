@@ -27,6 +27,7 @@ const T2: u32 = 1;
 const B1: u32 = 2;
 
 /// The four lists.
+#[derive(Clone)]
 pub struct Arc {
     blocks: usize,
     /// T1 and T2.

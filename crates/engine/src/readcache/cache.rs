@@ -1,7 +1,7 @@
 //! The cache itself, the same for every policy: what is held, the clock of requests, and the
 //! fault-aware choice of a victim.
 
-use super::fault::{HEAVY, LIGHT, Offer, choose};
+use super::fault::{HEAVY, LIGHT, Offer, Weight, choose};
 use super::penalty::Penalties;
 use super::replay::Tally;
 use super::store::{NONE, Store};
@@ -10,6 +10,7 @@ use crate::request::PageRange;
 use alloc::boxed::Box;
 
 /// A cache ordered by `O`.
+#[derive(Clone)]
 pub struct Cache<O> {
     store: Store,
     order: O,
@@ -19,6 +20,8 @@ pub struct Cache<O> {
     /// Heeds faults.
     aware: bool,
     fault: Option<Penalties>,
+    /// What a heavy block weighs, if not its penalty.
+    weight: Option<Weight>,
     /// What was read ahead of need; see [`Store::foresee`].
     foreseen: u64,
 }
@@ -28,7 +31,7 @@ const INDEX_AHEAD: usize = 12;
 const NODE_AHEAD: usize = 6;
 
 /// A cache as its table entry makes it.
-pub fn boxed<O: Order + 'static>(order: O, config: &ReadConfig) -> Made {
+pub fn boxed<O: Order + Clone + 'static>(order: O, config: &ReadConfig) -> Made {
     let (blocks, aware) = (config.blocks, config.aware);
     Ok(Box::new(Cache {
         store: Store::new(),
@@ -37,6 +40,7 @@ pub fn boxed<O: Order + 'static>(order: O, config: &ReadConfig) -> Made {
         now: 1,
         aware,
         fault: None,
+        weight: None,
         foreseen: 0,
     }))
 }
@@ -50,13 +54,27 @@ fn class_under(fault: Option<&Penalties>, block: u64) -> u8 {
 impl<O: Order> Cache<O> {
     #[inline]
     fn class_of(&self, block: u64) -> u8 {
-        class_under(self.fault.as_ref(), block)
+        class_under(self.heeded(), block)
+    }
+
+    /// The fault by which blocks are told apart; none where both classes weigh the same.
+    #[inline]
+    fn heeded(&self) -> Option<&Penalties> {
+        if self.weight == Some(Weight::PLAIN) { None } else { self.fault.as_ref() }
+    }
+
+    fn refile(&mut self) {
+        let is_plain = self.weight == Some(Weight::PLAIN);
+        let fault = if is_plain { None } else { self.fault.as_ref() };
+        let class_of = |block| class_under(fault, block);
+        self.order.refile(&mut self.store, &class_of);
     }
 
     #[inline]
     fn victim(&mut self) -> u32 {
         let light = self.order.candidate(&mut self.store, LIGHT);
-        let Some(fault) = &self.fault else { return light };
+        let Some(fault) = self.heeded() else { return light };
+        let weight = self.weight.unwrap_or(fault.weight());
         let heavy = self.order.candidate(&mut self.store, HEAVY);
         if light == NONE || heavy == NONE {
             return light.min(heavy);
@@ -67,7 +85,7 @@ impl<O: Order> Cache<O> {
             worth: self.order.worth(&self.store, slot),
         };
         let newest = self.order.newest_ties();
-        choose(offer(heavy), offer(light), fault.of_lost(), self.now, newest)
+        choose(offer(heavy), offer(light), weight, self.now, newest)
     }
 
     /// Evicts one block.
@@ -132,7 +150,7 @@ impl<O: Order> Cache<O> {
     }
 }
 
-impl<O: Order> ReadCache for Cache<O> {
+impl<O: Order + Clone + 'static> ReadCache for Cache<O> {
     fn access(&mut self, block: u64) -> Access {
         match self.hit(block) {
             Ok(()) => Access { hit: true, evicted: None },
@@ -196,8 +214,23 @@ impl<O: Order> ReadCache for Cache<O> {
             return;
         }
         self.fault = fault;
-        let fault = self.fault.as_ref();
-        let class_of = |block| class_under(fault, block);
-        self.order.refile(&mut self.store, &class_of);
+        self.refile();
+    }
+
+    fn set_weight(&mut self, weight: Option<Weight>) {
+        let was_plain = self.weight == Some(Weight::PLAIN);
+        self.weight = weight;
+        if self.aware && was_plain != (weight == Some(Weight::PLAIN)) {
+            self.refile();
+        }
+    }
+
+    fn weight(&self) -> Option<Weight> {
+        let fault = self.fault.as_ref()?;
+        Some(self.weight.unwrap_or(fault.weight()))
+    }
+
+    fn copy(&self) -> Box<dyn ReadCache> {
+        Box::new(self.clone())
     }
 }

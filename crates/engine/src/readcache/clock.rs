@@ -26,6 +26,7 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 };
 
 /// Blocks in a ring.
+#[derive(Clone)]
 pub struct Clock {
     ring: Places,
 }

@@ -30,16 +30,40 @@ pub struct Offer {
     pub worth: Worth,
 }
 
-/// Chooses between the best victims of the two classes; `penalty` is a heavy block's, `now` the
+/// How much more a heavy block weighs than a light one, in quarters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Weight(u64);
+
+impl Weight {
+    /// As much as a light one: the plain policy.
+    pub const PLAIN: Weight = Weight(4);
+
+    /// A whole number of times, or quarters of it; never less than [`Weight::PLAIN`].
+    #[must_use]
+    pub fn quarters(quarters: u64) -> Weight {
+        Weight(quarters.max(Weight::PLAIN.0))
+    }
+
+    /// In quarters.
+    #[must_use]
+    pub fn in_quarters(self) -> u64 {
+        self.0
+    }
+}
+
+/// Chooses between the best victims of the two classes; `weight` is a heavy block's, `now` the
 /// time of the request, and among equals the older goes, or the newer if `newest_ties`.
 #[inline]
-pub fn choose(heavy: Offer, light: Offer, penalty: u64, now: u64, newest_ties: bool) -> u32 {
+pub fn choose(heavy: Offer, light: Offer, weight: Weight, now: u64, newest_ties: bool) -> u32 {
+    let (one, weight) = (Weight::PLAIN.0, weight.0);
     // How badly each is to be rid of, so that the larger goes.
     let (of_heavy, of_light) = match (heavy.worth, light.worth) {
         (Worth::Frequency(heavy), Worth::Frequency(light)) => {
-            (light, heavy.saturating_mul(penalty))
+            (light.saturating_mul(one), heavy.saturating_mul(weight))
         }
-        _ => (now - heavy.stamp, (now - light.stamp).saturating_mul(penalty)),
+        _ => {
+            ((now - heavy.stamp).saturating_mul(one), (now - light.stamp).saturating_mul(weight))
+        }
     };
     let heavy_is_older = heavy.stamp < light.stamp;
     let equal_goes = (of_heavy == of_light) & (heavy_is_older != newest_ties);
@@ -126,7 +150,8 @@ mod tests {
     #[test]
     fn ages_are_weighed_and_ties_go_to_the_older() {
         let age = |heavy, light| {
-            choose(offer(1, heavy, Worth::Age), offer(2, light, Worth::Age), 4, 101, false)
+            let (heavy, light) = (offer(1, heavy, Worth::Age), offer(2, light, Worth::Age));
+            choose(heavy, light, Weight::quarters(16), 101, false)
         };
         assert_eq!(age(1, 75), 2, "100 against 26 x 4");
         assert_eq!(age(1, 77), 1, "100 against 24 x 4");
@@ -139,7 +164,7 @@ mod tests {
             |light| (offer(1, 7, Worth::Frequency(2)), offer(2, 9, Worth::Frequency(light)));
         for (light, newest, goes) in [(7, false, 2), (9, false, 1), (8, false, 1), (8, true, 2)] {
             let (heavy, light) = offers(light);
-            assert_eq!(choose(heavy, light, 4, 20, newest), goes);
+            assert_eq!(choose(heavy, light, Weight::quarters(16), 20, newest), goes);
         }
     }
 }

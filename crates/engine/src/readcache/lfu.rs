@@ -49,6 +49,7 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 };
 
 /// The blocks of one class and frequency, oldest access first.
+#[derive(Clone)]
 struct Bucket {
     frequency: u64,
     lower: u32,
@@ -57,6 +58,7 @@ struct Bucket {
 }
 
 /// Buckets by frequency.
+#[derive(Clone)]
 pub struct Lfu {
     buckets: Vec<Bucket>,
     /// Free buckets, linked by `higher`.

@@ -22,6 +22,7 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 };
 
 /// Blocks by last access.
+#[derive(Clone)]
 pub struct Lru {
     queue: Queue,
 }

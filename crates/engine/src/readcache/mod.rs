@@ -1,6 +1,7 @@
 //! Read caches: the trait of their policies and the table. One file a policy; the fault-aware form
 //! `vdf-NAME` of every policy is `fault.rs`, once. What each decides is in docs/readcache.md.
 
+pub mod adaptive;
 mod arc;
 mod cache;
 mod clock;
@@ -19,6 +20,7 @@ use crate::request::PageRange;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use fault::Weight;
 use fault::Worth;
 use penalty::Penalties;
 use replay::Tally;
@@ -63,6 +65,21 @@ pub trait ReadCache: Send {
     /// takes its victims accordingly; what it holds and knows stays. It takes one pass over the
     /// blocks held. A plain cache takes no notice.
     fn set_fault(&mut self, fault: Option<Penalties>);
+
+    /// What a block of a failed disk weighs from now on, as long as one is failed; none: its
+    /// penalty. At [`Weight::PLAIN`] a fault-aware cache does what the plain one does.
+    fn set_weight(&mut self, weight: Option<Weight>);
+
+    /// What a block of a failed disk weighs now; none while no disk is failed.
+    fn weight(&self) -> Option<Weight>;
+
+    /// How often the weight was changed for a better one.
+    fn weight_changes(&self) -> u64 {
+        0
+    }
+
+    /// Another cache that holds and knows the same.
+    fn copy(&self) -> Box<dyn ReadCache>;
 }
 
 /// An order of eviction. The cache ([`cache::Cache`]) finds blocks, stamps each access, asks the
@@ -173,16 +190,43 @@ impl core::fmt::Display for ReadPolicyError {
 
 impl core::error::Error for ReadPolicyError {}
 
+/// Whether and how a cache heeds failed disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vdf {
+    /// Not at all: the plain policy.
+    Off,
+    /// A lost block weighs its penalty.
+    Paper,
+    /// What it weighs is chosen while running.
+    Adaptive(adaptive::Settings),
+}
+
+impl Vdf {
+    /// What [`Vdf::parse`] takes.
+    pub const RANGE: &str = "off, paper, adaptive[:start=plain|1/4|1/2|1|2|4|8,shadow=BLOCKS]";
+
+    /// Reads a form; see [`Vdf::RANGE`].
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Vdf> {
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("off", "") => Some(Vdf::Off),
+            ("paper", "") => Some(Vdf::Paper),
+            ("adaptive", rest) => adaptive::Settings::parse(rest).map(Vdf::Adaptive),
+            _ => None,
+        }
+    }
+}
+
 /// A read-cache policy chosen with its parameters.
 #[derive(Clone, Debug)]
 pub struct ReadChoice {
     choice: Choice,
     /// Fault-aware.
-    pub aware: bool,
+    pub vdf: Vdf,
     make: fn(&Choice, &ReadConfig) -> Made,
 }
 
-/// Parses `[vdf-]name:parameters`.
+/// Parses `[vdf-|adaptive-]name:parameters`.
 ///
 /// # Errors
 /// An unknown name or parameter, a value out of range, or a policy without a fault-aware form.
@@ -195,7 +239,11 @@ fn choose_from(
     text: &str,
 ) -> Result<ReadChoice, ReadPolicyError> {
     let name = text.split(':').next().unwrap_or(text);
-    let base = name.strip_prefix("vdf-").unwrap_or(name);
+    let (adaptive, text) = match text.strip_prefix("adaptive-") {
+        Some(rest) => (true, alloc::format!("vdf-{rest}")),
+        None => (false, String::from(text)),
+    };
+    let base = name.strip_prefix("vdf-").or(name.strip_prefix("adaptive-")).unwrap_or(name);
     let Some(row) = table.iter().find(|row| row.plain.name == base) else {
         let (kind, name) = ("read policy", String::from(name));
         let all = table.iter().flat_map(|row| [Some(&row.plain), row.aware.as_ref()]);
@@ -208,8 +256,13 @@ fn choose_from(
         (Some(entry), true) => entry,
         (None, true) => return Err(ReadPolicyError::NoOrder(row.plain.name)),
     };
-    let choice = Choice::parse("read policy", &[entry], text).map_err(ReadPolicyError::Choice)?;
-    let chosen = ReadChoice { choice, aware, make: row.make };
+    let choice = Choice::parse("read policy", &[entry], &text).map_err(ReadPolicyError::Choice)?;
+    let vdf = match (aware, adaptive) {
+        (false, _) => Vdf::Off,
+        (true, false) => Vdf::Paper,
+        (true, true) => Vdf::Adaptive(adaptive::Settings::default()),
+    };
+    let chosen = ReadChoice { choice, vdf, make: row.make };
     // Values are checked now, not when the size is known.
     chosen.build(1)?;
     Ok(chosen)
@@ -233,8 +286,30 @@ impl ReadChoice {
     /// No blocks or too many, or a value out of range.
     pub fn build(&self, blocks: u64) -> Result<Box<dyn ReadCache>, ReadPolicyError> {
         self.check(blocks)?;
-        let config = ReadConfig { blocks: blocks as usize, aware: self.aware };
-        (self.make)(&self.choice, &config).map_err(ReadPolicyError::Choice)
+        let make = |blocks| {
+            let config = ReadConfig { blocks, aware: self.vdf != Vdf::Off };
+            (self.make)(&self.choice, &config).map_err(ReadPolicyError::Choice)
+        };
+        let blocks = blocks as usize;
+        let Vdf::Adaptive(settings) = self.vdf else { return make(blocks) };
+        let shadow = make(adaptive::Adaptive::shadow_blocks(blocks, &settings))?;
+        Ok(Box::new(adaptive::Adaptive::new(make(blocks)?, shadow, settings)))
+    }
+
+    /// The same policy in another form.
+    ///
+    /// # Errors
+    /// It has no fault-aware form.
+    pub fn with_vdf(mut self, vdf: Vdf) -> Result<ReadChoice, ReadPolicyError> {
+        let own = |entry: &Entry| entry.name == self.choice.entry.name;
+        let of = |row: &&ReadPolicyEntry| own(&row.plain) || row.aware.as_ref().is_some_and(own);
+        let row = READ_POLICIES.iter().find(of).expect("it is of the table");
+        self.choice.entry = match vdf {
+            Vdf::Off => &row.plain,
+            _ => row.aware.as_ref().ok_or(ReadPolicyError::NoOrder(row.plain.name))?,
+        };
+        self.vdf = vdf;
+        Ok(self)
     }
 
     /// Its entry.
@@ -246,7 +321,11 @@ impl ReadChoice {
     /// The choice written out in full.
     #[must_use]
     pub fn describe(&self) -> String {
-        self.choice.describe()
+        let text = self.choice.describe();
+        match (self.vdf, text.strip_prefix("vdf-")) {
+            (Vdf::Adaptive(_), Some(name)) => alloc::format!("adaptive-{name}"),
+            _ => text,
+        }
     }
 }
 

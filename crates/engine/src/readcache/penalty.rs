@@ -1,6 +1,7 @@
 //! What a miss costs the surviving disks of a parity array: the penalties of docs/readcache.md.
 
 use crate::array::geometry::{Geometry, Level};
+use super::fault::Weight;
 use crate::units::{Page, StripeId};
 use alloc::boxed::Box;
 use alloc::vec;
@@ -76,6 +77,8 @@ pub struct Penalties {
     /// 2^64 divided by the length of the pattern, rounded up.
     reciprocal: u64,
     rebuilt_below: u64,
+    /// As `pattern`, of the blocks below: of the disks that are not rebuilt. None: all are.
+    below: Option<Box<[u8]>>,
 }
 
 #[inline]
@@ -128,6 +131,7 @@ impl Penalties {
             reciprocal: u64::MAX / pattern.len() as u64 + 1,
             pattern,
             rebuilt_below: 0,
+            below: None,
         })
     }
 
@@ -138,10 +142,19 @@ impl Penalties {
         self
     }
 
+    /// The same with the blocks below `block` rebuilt, but not those of `others`.
+    #[must_use]
+    pub fn rebuilt_but(mut self, block: u64, level: Level, others: &[u64]) -> Penalties {
+        self.rebuilt_below = block;
+        self.below = (!others.is_empty()).then(|| pattern(level, self.disks, others));
+        self
+    }
+
     #[inline]
     fn what_is_lost(&self, block: u64) -> u8 {
         if block < self.rebuilt_below {
-            return 0;
+            let chunk = || divide(block, self.chunk_blocks);
+            return self.below.as_ref().map_or(0, |below| below[self.turn(chunk())]);
         }
         let chunk = divide(block, self.chunk_blocks);
         self.pattern[self.turn(chunk)]
@@ -180,6 +193,12 @@ impl Penalties {
     #[must_use]
     pub fn of_lost(&self) -> u64 {
         self.lost
+    }
+
+    /// What the VDF paper has a lost block weigh: its penalty.
+    #[must_use]
+    pub fn weight(&self) -> Weight {
+        Weight::quarters(self.lost.saturating_mul(4))
     }
 
     /// The share of chunks that are lost, before any is rebuilt: so many of so many.

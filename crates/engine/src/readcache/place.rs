@@ -6,6 +6,7 @@ use super::store::{Node, Store};
 use alloc::vec::Vec;
 
 /// A queue by order of joining.
+#[derive(Clone)]
 pub struct Places {
     /// The nodes.
     pub queue: Queue,

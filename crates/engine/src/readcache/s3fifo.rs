@@ -30,6 +30,7 @@ const GHOST: u32 = 2;
 const BITS_MAX: u8 = 3;
 
 /// The three queues.
+#[derive(Clone)]
 pub struct S3Fifo {
     /// Small and main.
     held: [Places; 2],

@@ -26,6 +26,7 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 };
 
 /// Blocks in order of loading.
+#[derive(Clone)]
 pub struct Sieve {
     loaded: Places,
     /// Where each class's hand goes on; [`NONE`]: at the oldest.

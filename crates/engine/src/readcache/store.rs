@@ -33,6 +33,7 @@ pub struct Node {
 
 /// Block to node: entries of 32 bits of hash and the node's number, linear probing, backward-shift
 /// deletion, never over half full: most probes end at once.
+#[derive(Clone)]
 struct Index {
     table: Vec<u64>,
     shift: u32,
@@ -127,6 +128,7 @@ impl Index {
 }
 
 /// The blocks held and the ghosts.
+#[derive(Clone)]
 pub struct Store {
     /// By number; those on the free list are unused.
     pub nodes: Vec<Node>,

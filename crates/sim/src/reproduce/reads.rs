@@ -7,7 +7,7 @@
 use super::runner::{Cell, Plan, Runner, Sample};
 use crate::compare::CompareError;
 use crate::options::{OptionError, RunOptions};
-use crate::readcache::{Failed, Row, Study, StudyError, reads_of};
+use crate::readcache::{Failed, Row, Study, StudyError, plain_name, reads_of};
 use destage_engine::array::geometry::LEVELS;
 use destage_engine::readcache::choose;
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ fn sample(study: &Study, rows: &[Row], policy: &str, blocks: u64) -> Sample {
             continue;
         };
         figures.insert(*rgr, mine.rgr);
-        let plain = policy.strip_prefix("vdf-").and_then(|p| means(rows, p, *disks, blocks));
+        let plain = plain_name(policy).and_then(|p| means(rows, p, *disks, blocks));
         let Some(plain) = plain.filter(|plain| plain.rgr > 0.0) else { continue };
         let below = 1.0 - mine.rgr / plain.rgr;
         figures.insert(*reduction, below * 100.0);
