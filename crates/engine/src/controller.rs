@@ -10,6 +10,7 @@ use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::array::plan::DiskRun;
 use crate::change::Shape;
+use crate::clean::{Bytes, Clean};
 use crate::counters::Counters;
 use crate::destager::{Count, Destager, Issue, Surroundings};
 use crate::discards::Discards;
@@ -18,11 +19,13 @@ use crate::heads::{Heads, NoHeads};
 use crate::nvs::directory::{Directory, Slot};
 use crate::policy::PolicyChoice;
 use crate::protocol::{Faults, Protocol};
+use crate::putoff::PutOff;
 use crate::rate::RateChoice;
 use crate::reads::HostRead;
+use crate::rebuild::{Limits, Rebuild};
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use crate::sequential::{Classified, DetectorKind};
-use crate::units::{DiskId, GroupId, Instant, Page, PageCount};
+use crate::units::{DiskId, Duration, GroupId, Instant, Page, PageCount};
 use crate::writecache::WriteCache;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -137,6 +140,20 @@ pub enum Event {
     DiskError(DiskCommand),
     /// A disk is given up: nothing more is asked of it.
     DiskFailed(DiskId),
+    /// A spare stands in for a failed disk, under its number: rebuild it. What it has below page
+    /// `from`, a checkpoint, is whole.
+    Rebuild {
+        /// The disk.
+        disk: DiskId,
+        /// First page that is not known to be whole.
+        from: u64,
+    },
+    /// A failed disk is whole again without having been rebuilt here.
+    Repaired(DiskId),
+    /// The pages of this window of a rebuild are computed: they may be written.
+    Regenerated(u32),
+    /// The time of [`Controller::deadline`] has come.
+    Tick,
     /// The intent of this destage is durable, and its parity computed.
     Intended(u32),
     /// The disks that this destage wrote are flushed; `false`: one of them failed.
@@ -217,6 +234,56 @@ pub enum Action {
         /// Served, or refused.
         result: Result<(), HostError>,
     },
+    /// The read cache holds this page from now on, or holds these newer bytes of it.
+    Keep {
+        /// The page.
+        page: Page,
+        /// Where its bytes are.
+        bytes: Bytes,
+    },
+    /// The read cache holds this page no longer.
+    Drop {
+        /// The page.
+        page: Page,
+    },
+    /// All reads of a window of a rebuild are done: compute the disk's pages, then tell
+    /// `Regenerated`.
+    Regenerate {
+        /// The window, as in its commands' owner.
+        window: u32,
+        /// The disk being rebuilt.
+        disk: DiskId,
+        /// First page of it.
+        first: u64,
+        /// Pages.
+        pages: u32,
+    },
+    /// A rebuild has come so far. A driver that keeps checkpoints flushes the disk, then
+    /// persists this one.
+    Checkpoint {
+        /// The disk being rebuilt.
+        disk: DiskId,
+        /// Its pages below are whole.
+        below: u64,
+    },
+    /// A disk is rebuilt: it is as if it had not failed.
+    Rebuilt {
+        /// The disk.
+        disk: DiskId,
+    },
+    /// A rebuild is over without success: its disk failed, or too many others did.
+    RebuildStopped {
+        /// The disk.
+        disk: DiskId,
+    },
+    /// A page of a disk being rebuilt cannot be computed: too much of its row is unreadable. What
+    /// the rebuild writes there is not its contents.
+    Unrecoverable {
+        /// The disk being rebuilt.
+        disk: DiskId,
+        /// The page of it.
+        page: u64,
+    },
     /// These pages of a group are on the disks: their NVS space may be used again.
     NvsRelease {
         /// The group.
@@ -254,13 +321,20 @@ pub struct Controller {
     /// Reads that wait for rows to be whole.
     pub(crate) parked: Vec<HostRequest>,
     pub(crate) faults: Faults,
+    pub(crate) clean: Option<Clean>,
+    pub(crate) rebuilds: Vec<Rebuild>,
+    pub(crate) limits: Limits,
+    pub(crate) next_window: u32,
+    /// Mean response time of host reads from disk, of late.
+    pub(crate) read_mean: Duration,
+    put_off: PutOff,
     discards: Discards,
     pub(crate) counters: Counters,
     protocol: Protocol,
     pub(crate) paused: bool,
     pub(crate) shape: Shape,
     flushing: bool,
-    now: Instant,
+    pub(crate) now: Instant,
 }
 
 impl Controller {
@@ -293,6 +367,12 @@ impl Controller {
             idle_reads: Vec::new(),
             parked: Vec::new(),
             faults: Faults::default(),
+            clean: None,
+            rebuilds: Vec::new(),
+            limits: Limits::default(),
+            next_window: 0,
+            read_mean: Duration::ZERO,
+            put_off: PutOff::default(),
             discards: Discards::default(),
             counters: Counters::default(),
             protocol: config.protocol,
@@ -328,14 +408,15 @@ impl Controller {
                 match owner {
                     Owner::HostRead(index) => self.read_done(index, actions),
                     Owner::Destage(index) => self.destage_done(index, heads, actions),
+                    Owner::Rebuild(window) => self.window_done(window, actions),
                 }
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
-            Event::DiskFailed(disk) => {
-                if self.faults.failed.insert(disk) {
-                    self.destager.disk_failed();
-                }
-            }
+            Event::DiskFailed(disk) => self.disk_failed(disk, actions),
+            Event::Rebuild { disk, from } => self.begin_rebuild(disk, from),
+            Event::Repaired(disk) => self.repaired(disk),
+            Event::Regenerated(window) => self.regenerated(window, actions),
+            Event::Tick => {}
             Event::Intended(index) => self.phase_done(index, actions),
             Event::Flushed(index, whole) => {
                 if !whole {
@@ -345,7 +426,35 @@ impl Controller {
             }
             Event::Flush => self.flushing = true,
         }
+        if !self.rebuilds.is_empty() {
+            self.pump_rebuilds(actions);
+        }
         self.pump(heads, actions);
+    }
+
+    fn disk_failed(&mut self, disk: DiskId, actions: &mut Vec<Action>) {
+        let rebuilding = self.rebuilds.iter().any(|rebuild| rebuild.disk == disk);
+        if self.faults.failed.insert(disk) || rebuilding {
+            self.destager.disk_failed();
+            self.rebuild_without(disk, actions);
+            self.heed_faults();
+        }
+    }
+
+    fn repaired(&mut self, disk: DiskId) {
+        self.faults.failed.remove(disk);
+        self.heed_faults();
+    }
+
+    /// How often a group was put off.
+    #[must_use]
+    pub fn put_off(&self) -> u64 {
+        self.put_off.count
+    }
+
+    /// Whether groups whose destage is dear while a disk is failed are put off once.
+    pub fn put_off_dear(&mut self, enabled: bool) {
+        self.put_off.enable(enabled);
     }
 
     fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
@@ -362,7 +471,7 @@ impl Controller {
         }
     }
 
-    fn with_destager<T>(
+    pub(crate) fn with_destager<T>(
         &mut self,
         heads: &dyn Heads,
         actions: &mut Vec<Action>,
@@ -373,8 +482,10 @@ impl Controller {
             cache: &mut self.cache,
             heads,
             dispatch: &mut self.dispatch,
-            failed: &self.faults.failed,
-            locks: &self.faults.locks,
+            faults: &self.faults,
+            rebuilds: &self.rebuilds,
+            clean: self.clean.as_mut(),
+            put_off: &mut self.put_off,
             discards: &mut self.discards,
             counters: &mut self.counters,
             actions,
@@ -460,12 +571,14 @@ impl Controller {
         self.cache.directory.unreserve(append.missing, &append.pinned);
         let Some(classified) = append.classified else {
             self.discards.discard(append.request.range, &self.cache.directory);
+            self.outdate(append.request.range, true, actions);
             actions.push(Action::Reply { id, result: Ok(()) });
             self.admit_waiting(actions);
             return;
         };
         self.discards.written(append.request.range, self.geometry.pages_per_group());
         let admitted = self.cache.admit(append.request.range, classified);
+        self.outdate(append.request.range, false, actions);
         if self.protocol == Protocol::Safe
             && admitted.group_hits < u64::from(append.request.range.pages)
         {
@@ -542,11 +655,15 @@ impl Controller {
         self.dispatch.done(command.disk, actions);
         match command.owner {
             Owner::HostRead(index) => self.read_failed(index, command, actions),
+            Owner::Rebuild(_) => self.window_failed(command, actions),
             Owner::Destage(index) => {
                 let DiskCommand { disk, first, pages, write, .. } = *command;
-                let gone = self.faults.failed.contains(disk);
+                let gone = self.faults.lost(disk, first);
+                let papers = self.protocol == Protocol::Papers;
                 self.with_destager(&NoHeads, actions, |destager, around| {
-                    if write || gone {
+                    if papers && write {
+                        // The row's other disks have it.
+                    } else if write || gone || papers {
                         destager.spoil(index);
                     } else {
                         destager.read_peers(index, DiskRun { disk, first, pages }, around);
@@ -560,6 +677,7 @@ impl Controller {
     /// Before anything else: a disk that is known to have failed.
     pub fn without_disk(&mut self, disk: DiskId) {
         self.faults.failed.insert(disk);
+        self.heed_faults();
     }
 
     /// Before anything else: pages that the NVS held at the last stop, oldest write first.
@@ -597,6 +715,12 @@ impl Controller {
     #[must_use]
     pub fn failed(&self) -> &DiskSet {
         &self.faults.failed
+    }
+
+    /// The disks that are lost at a page of theirs: failed, and not rebuilt so far.
+    #[must_use]
+    pub fn failed_at(&self, page: u64) -> DiskSet {
+        self.faults.at(page)
     }
 
     /// The array.

@@ -33,6 +33,14 @@ pub struct Counters {
     pub rows: u64,
     /// Rows destaged without reading first.
     pub rows_without_reads: u64,
+    /// Pages that host reads asked for, where there is a read cache.
+    pub read_pages: u64,
+    /// Of them, those in NVS.
+    pub read_pages_nvs: u64,
+    /// Of them, those not in NVS but in the read cache.
+    pub read_pages_cached: u64,
+    /// Penalties of the others: requests to surviving disks. Over `read_pages` it is the RGR.
+    pub read_penalty: u64,
     /// Disk reads issued.
     pub disk_reads: u64,
     /// Disk writes issued.

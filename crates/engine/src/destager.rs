@@ -1,15 +1,17 @@
 //! Asks the rate how many, the policy which, the array how; bounds what is in flight.
 
-use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, Plan, Planner, runs};
-use crate::controller::Action;
+use crate::clean::Clean;
+use crate::controller::{Action, Controller};
 use crate::counters::Counters;
 use crate::discards::Discards;
 use crate::dispatch::{DiskCommand, Dispatch, Owner};
 use crate::heads::Heads;
-use crate::protocol::{Locks, Protocol, Safe};
+use crate::protocol::{Faults, Protocol, Safe};
+use crate::putoff::PutOff;
 use crate::rate::{RateScheme, RateView};
+use crate::rebuild::{Rebuild, rows_of};
 use crate::units::GroupId;
 use crate::writecache::{Picked, WriteCache};
 use alloc::boxed::Box;
@@ -47,6 +49,8 @@ pub(crate) struct Destage {
     /// Commands outstanding of the present phase.
     pub(crate) pending: u32,
     writing: bool,
+    /// It waits for a window of a rebuild, and is not planned yet.
+    held: bool,
     /// Destage writes it counts for; 0 where there is no destage.
     pub(crate) counted: u32,
     /// Under [`Protocol::Safe`].
@@ -79,10 +83,14 @@ pub struct Surroundings<'a> {
     pub heads: &'a dyn Heads,
     /// The disks' queues.
     pub dispatch: &'a mut Dispatch,
-    /// Disks that failed.
-    pub failed: &'a DiskSet,
-    /// Groups that may not be written.
-    pub locks: &'a Locks,
+    /// Disks that failed, and groups that may not be written.
+    pub faults: &'a Faults,
+    /// Rebuilds under way.
+    pub(crate) rebuilds: &'a [Rebuild],
+    /// The read cache.
+    pub(crate) clean: Option<&'a mut Clean>,
+    /// Groups that were put off once.
+    pub(crate) put_off: &'a mut PutOff,
     /// Pages the host has discarded since they were written.
     pub discards: &'a mut Discards,
     /// Counts.
@@ -141,7 +149,10 @@ impl Destager {
                 Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
                 None => Vec::new(),
             };
-            let Some(mut picked) = around.cache.pick(around.heads, &mut mask) else {
+            let (geometry, faults) = (around.geometry, around.faults);
+            let put_off = &mut *around.put_off;
+            let mut put_off = |group, mask: &[u64]| put_off.asks(group, mask, geometry, faults);
+            let Some(mut picked) = around.cache.pick(around.heads, &mut put_off, &mut mask) else {
                 if let Some(index) = self.idle.last() {
                     self.destages[*index as usize].mask = mask;
                 }
@@ -186,7 +197,7 @@ impl Destager {
         if self.protocol == Protocol::Safe {
             destage.mask = mask;
             around.actions.push(Action::Begin { index, group: picked.group });
-            self.plan_safely(index, false, around);
+            self.plan_or_hold(index, around);
             return;
         }
         match self.issue {
@@ -196,7 +207,33 @@ impl Destager {
                 destage.next_run(per_group);
             }
         }
-        self.issue_plan(index, around);
+        self.plan_or_hold(index, around);
+    }
+
+    /// Plans a destage now, or when no window of a rebuild has its rows.
+    fn plan_or_hold(&mut self, index: u32, around: &mut Surroundings<'_>) {
+        let destage = &mut self.destages[index as usize];
+        let group = destage.group;
+        destage.held = Controller::holds_back(around.rebuilds, around.geometry, group);
+        match (destage.held, self.protocol) {
+            (true, _) => {}
+            (false, Protocol::Safe) => self.plan_safely(index, false, around),
+            (false, Protocol::Papers) => self.issue_plan(index, around),
+        }
+    }
+
+    /// Plans what waited for windows that are done.
+    pub(crate) fn resume_held(&mut self, around: &mut Surroundings<'_>) {
+        for index in 0..self.destages.len() {
+            if self.destages[index].held {
+                self.plan_or_hold(index as u32, around);
+            }
+        }
+    }
+
+    /// Groups whose destage is planned.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.destages.iter().filter(|d| d.counted > 0 && !d.held).map(|d| d.group)
     }
 
     fn note(
@@ -221,7 +258,13 @@ impl Destager {
     fn issue_plan(&mut self, index: u32, around: &mut Surroundings<'_>) {
         let destage = &mut self.destages[index as usize];
         let plan = &mut self.plan;
-        around.geometry.plan(destage.group, &destage.mask, &mut self.planner, plan);
+        let failed = around.faults.at(rows_of(around.geometry, destage.group).0);
+        if failed.is_empty() {
+            around.geometry.plan(destage.group, &destage.mask, &mut self.planner, plan);
+        } else {
+            around.geometry.plan_degraded(destage.group, &destage.mask, &failed, plan);
+        }
+        destage.safe.take_spoiled();
         around.counters.rows += plan.rows;
         around.counters.rows_without_reads += plan.rows_without_reads;
         core::mem::swap(&mut destage.writes, &mut plan.writes);
@@ -248,10 +291,24 @@ impl Destager {
             return self.next_phase(index, around);
         }
         if !destage.writing {
+            if destage.safe.take_spoiled() {
+                self.issue_plan(index, around);
+                return false;
+            }
             destage.issue_writes(index, around);
             return false;
         }
+        self.released(index, around)
+    }
+
+    /// The pages of a plan are written. Returns that space became free.
+    fn released(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
+        let destage = &mut self.destages[index as usize];
         let pages = around.cache.directory.release(destage.group, &destage.mask);
+        if let Some(clean) = &mut around.clean {
+            let released = (destage.group, destage.mask.as_slice());
+            clean.released(released, index, &around.cache.directory, around.actions);
+        }
         around.actions.push(Action::NvsRelease { group: destage.group, pages });
         if destage.rest.iter().any(|word| *word != 0) {
             destage.next_run(around.geometry.pages_per_group());

@@ -25,6 +25,8 @@ pub enum Owner {
     HostRead(u32),
     /// A destage plan, by its index.
     Destage(u32),
+    /// A window of a rebuild, by its number.
+    Rebuild(u32),
 }
 
 /// One command to a member disk.

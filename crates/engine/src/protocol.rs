@@ -7,7 +7,8 @@ use crate::array::plan::{DiskRun, runs};
 use crate::array::safe::SafePlan;
 use crate::controller::Action;
 use crate::destager::{Destager, Surroundings, command};
-use crate::units::GroupId;
+use crate::rebuild::rows_of;
+use crate::units::{DiskId, GroupId};
 use alloc::vec::Vec;
 
 /// What the order of disk writes is to bear.
@@ -49,6 +50,11 @@ pub(crate) struct Safe {
 }
 
 impl Safe {
+    /// Whether a disk failed under it; it is as if none had.
+    pub(crate) fn take_spoiled(&mut self) -> bool {
+        core::mem::take(&mut self.spoiled)
+    }
+
     /// Whether rows of the group may be inconsistent on the disks now.
     fn unsettled(&self) -> bool {
         self.redo || !matches!(self.phase, Phase::Reading | Phase::Intending | Phase::Locked)
@@ -77,7 +83,8 @@ impl Destager {
         let safe = &mut destage.safe;
         (safe.phase, safe.redo, safe.spoiled) = (Phase::Reading, redo, false);
         safe.unreadable.clear();
-        around.geometry.plan_safely(group, mask, around.failed, redo, &mut safe.plan);
+        let failed = around.faults.at(rows_of(around.geometry, group).0);
+        around.geometry.plan_safely(group, mask, &failed, redo, &mut safe.plan);
         around.counters.rows += safe.plan.rows;
         around.counters.rows_without_reads += safe.plan.rows_without_reads;
         let reads = core::mem::take(&mut safe.plan.reads);
@@ -112,7 +119,7 @@ impl Destager {
                 around.actions.push(Action::Intend { index });
             }
             Phase::Intending | Phase::Locked => {
-                if around.locks.contains(destage.group) {
+                if around.faults.locks.contains(destage.group) {
                     safe.phase = Phase::Locked;
                     return false;
                 }
@@ -142,9 +149,13 @@ impl Destager {
                 }
             }
             Phase::DataFlush => {
-                let Surroundings { cache, actions, .. } = around;
+                let Surroundings { cache, actions, clean, .. } = around;
                 let pages = cache.directory.release(destage.group, &destage.mask);
                 let group = destage.group;
+                if let Some(clean) = clean {
+                    let released = (group, destage.mask.as_slice());
+                    clean.released(released, index, &cache.directory, actions);
+                }
                 self.finish(index);
                 actions.push(Action::Released { index, group, pages });
                 return true;
@@ -179,7 +190,7 @@ impl Destager {
             return;
         }
         known.push(run);
-        let peers = around.geometry.peers(run, around.failed);
+        let peers = around.geometry.peers(run, &around.faults.at(run.first));
         if peers.is_empty() {
             self.spoil(index);
         }
@@ -239,8 +250,39 @@ impl Locks {
 /// Disks that failed, and groups that are locked: lent to the destager.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Disks that failed.
+    /// Disks that failed, those being rebuilt included.
     pub failed: DiskSet,
     /// Locked groups.
     pub locks: Locks,
+    /// Of disks being rebuilt: the pages below are whole.
+    whole_below: Vec<(DiskId, u64)>,
+}
+
+impl Faults {
+    /// Whether a page of a disk is lost.
+    #[must_use]
+    pub fn lost(&self, disk: DiskId, page: u64) -> bool {
+        self.failed.contains(disk)
+            && !self.whole_below.iter().any(|(known, below)| *known == disk && page < *below)
+    }
+
+    /// The disks that are lost at a page.
+    #[must_use]
+    pub fn at(&self, page: u64) -> DiskSet {
+        self.failed.iter().filter(|disk| self.lost(*disk, page)).collect()
+    }
+
+    pub(crate) fn set_whole_below(&mut self, disk: DiskId, page: u64) {
+        self.forget_whole(disk);
+        self.whole_below.push((disk, page));
+    }
+
+    pub(crate) fn forget_whole(&mut self, disk: DiskId) {
+        self.whole_below.retain(|(known, _)| *known != disk);
+    }
+
+    /// The disk whose rebuild is furthest, and how far it is.
+    pub(crate) fn furthest(&self) -> Option<(DiskId, u64)> {
+        self.whole_below.iter().copied().max_by_key(|(_, below)| *below)
+    }
 }

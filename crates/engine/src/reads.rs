@@ -6,7 +6,7 @@ use crate::array::plan::DiskRun;
 use crate::controller::{Action, Controller};
 use crate::dispatch::{DiskCommand, Owner};
 use crate::request::{HostError, HostRequest, PageRange, RequestId};
-use crate::units::{DiskId, GroupId, Page};
+use crate::units::{DiskId, Duration, GroupId, Instant, Page};
 use alloc::vec::Vec;
 
 /// A host read under way.
@@ -21,12 +21,16 @@ pub(crate) struct HostRead {
     /// It met rows that were being written: once more when they are done.
     again: bool,
     failed: bool,
+    arrived: Instant,
+    /// Pages that it brings and that may be cached.
+    pub(crate) loads: Vec<u64>,
 }
 
 impl HostRead {
-    fn new(request: HostRequest) -> HostRead {
-        let (locked, repairs) = (Vec::new(), Vec::new());
-        HostRead { request, pending: 0, locked, repairs, again: false, failed: false }
+    fn new(request: HostRequest, arrived: Instant, loads: Vec<u64>) -> HostRead {
+        let (locked, repairs, pending) = (Vec::new(), Vec::new(), 0);
+        let (again, failed) = (false, false);
+        HostRead { request, pending, locked, repairs, again, failed, arrived, loads }
     }
 }
 
@@ -34,7 +38,8 @@ impl Controller {
     pub(crate) fn arrive_read(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
         self.counters.read_requests += 1;
         let PageRange { first, pages } = request.range;
-        if self.cache.directory.missing_span(first, pages).is_none() {
+        self.look_up(request.range);
+        if self.missing_span(first, pages).is_none() {
             self.counters.read_request_hits += 1;
             actions.push(Action::Reply { id: request.id, result: Ok(()) });
             return;
@@ -45,7 +50,7 @@ impl Controller {
     /// Issues the disk reads of a request, or parks it where they cannot be made now.
     pub(crate) fn start_read(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
         let PageRange { first, pages } = request.range;
-        let Some((from, to)) = self.cache.directory.missing_span(first, pages) else {
+        let Some((from, to)) = self.missing_span(first, pages) else {
             actions.push(Action::Reply { id: request.id, result: Ok(()) });
             return;
         };
@@ -53,18 +58,41 @@ impl Controller {
             self.parked.push(request);
             return;
         }
-        let index = self.idle_reads.pop().unwrap_or_else(|| {
-            self.reads.push(HostRead::new(request));
-            (self.reads.len() - 1) as u32
-        });
-        self.reads[index as usize] = HostRead::new(request);
+        let loads = self.to_load(from, to);
+        let read = HostRead::new(request, self.now, loads);
+        let index = match self.idle_reads.pop() {
+            Some(index) => {
+                self.reads[index as usize] = read;
+                index
+            }
+            None => {
+                self.reads.push(read);
+                (self.reads.len() - 1) as u32
+            }
+        };
+        self.read_span(index, from, to, actions);
+        if self.reads[index as usize].pending == 0 {
+            // Only lost pages, and no disks to tell them by.
+            self.reads[index as usize].failed = true;
+            self.end_read(index, actions);
+        }
+    }
+
+    /// Issues the reads of a span, strip by strip; where there is a read cache, without what it or
+    /// the NVS has at the ends of each.
+    fn read_span(&mut self, index: u32, from: Page, to: Page, actions: &mut Vec<Action>) {
         let mut page = from;
         let mut last: Option<DiskCommand> = None;
         while page <= to {
             let rest = self.geometry.strip_pages - page.0 % self.geometry.strip_pages;
             let length = rest.min(to.0 - page.0 + 1);
-            let command = self.read_command(page, length as u32, index);
-            if self.faults.failed.contains(command.disk) {
+            let next = page.offset(length);
+            let Some((page_from, pages)) = self.wanted(page, length) else {
+                page = next;
+                continue;
+            };
+            let command = self.read_command(page_from, pages, index);
+            if self.faults.lost(command.disk, command.first) {
                 self.read_around(index, run_of(&command), actions);
             } else {
                 match &mut last {
@@ -74,14 +102,18 @@ impl Controller {
                     _ => self.submit_read(last.replace(command), actions),
                 }
             }
-            page = page.offset(length);
+            page = next;
         }
         self.submit_read(last, actions);
-        if self.reads[index as usize].pending == 0 {
-            // Only lost pages, and no disks to tell them by.
-            self.reads[index as usize].failed = true;
-            self.end_read(index, actions);
+    }
+
+    /// What is to be read of a strip.
+    fn wanted(&self, first: Page, pages: u64) -> Option<(Page, u32)> {
+        if self.clean.is_none() {
+            return Some((first, pages as u32));
         }
+        let (from, to) = self.missing_span(first, pages as u32)?;
+        Some((from, (to.0 - from.0 + 1) as u32))
     }
 
     fn meets_unsettled(&self, from: Page, to: Page) -> bool {
@@ -101,7 +133,7 @@ impl Controller {
 
     /// Reads the row's other disks in the stead of one.
     fn read_around(&mut self, index: u32, run: DiskRun, actions: &mut Vec<Action>) {
-        let peers = self.geometry.peers(run, &self.faults.failed);
+        let peers = self.geometry.peers(run, &self.faults.at(run.first));
         let read = &mut self.reads[index as usize];
         read.failed |= peers.is_empty();
         let groups = self.groups_of(run);
@@ -149,7 +181,7 @@ impl Controller {
             // A repair that could not be written, or nothing more to try.
         } else if self.groups_of(run).any(|group| self.destager.unsettled(GroupId(group))) {
             self.reads[index as usize].again = true;
-        } else if self.faults.failed.contains(run.disk) {
+        } else if self.faults.lost(run.disk, run.first) {
             self.read_around(index, run, actions);
         } else if run.pages > 1 {
             // Some of them can perhaps be read.
@@ -199,6 +231,12 @@ impl Controller {
             self.parked.push(request);
         } else {
             let result = if failed { Err(HostError::Unreadable) } else { Ok(()) };
+            if !failed {
+                let read = &mut self.reads[index as usize];
+                let (loads, took) = (core::mem::take(&mut read.loads), self.now.since(read.arrived));
+                self.read_mean = Duration((self.read_mean.0 * 15 + took.0) / 16);
+                self.load(&loads, request.id, actions);
+            }
             actions.push(Action::Reply { id: request.id, result });
         }
         self.idle_reads.push(index);
@@ -217,7 +255,7 @@ impl Controller {
     pub(crate) fn retry_parked(&mut self, actions: &mut Vec<Action>) {
         for request in core::mem::take(&mut self.parked) {
             let PageRange { first, pages } = request.range;
-            let span = self.cache.directory.missing_span(first, pages);
+            let span = self.missing_span(first, pages);
             if span.is_some_and(|(from, to)| self.meets_unsettled(from, to)) {
                 self.parked.push(request);
             } else {
@@ -233,7 +271,7 @@ impl Controller {
         let place = self.geometry.place(page);
         let mut disk = place.disk;
         if self.geometry.level == Level::Raid10 {
-            let failed = |disk| self.faults.failed.contains(disk);
+            let failed = |disk| self.faults.lost(disk, place.page);
             let cost = |disk| {
                 let length = self.dispatch.length(disk);
                 (failed(disk), length, self.dispatch.distance(disk, place.page))

@@ -82,23 +82,18 @@ impl WriteCache {
     /// Goes on with another policy, which hears of all pages held as if they were written now, in
     /// the order of their addresses.
     pub fn set_policy(&mut self, mut policy: Box<dyn DestagePolicy>) {
-        let per_group = self.directory.pages_per_group();
         let mut slots: Vec<Slot> = self.directory.slots().collect();
         slots.sort_unstable_by_key(|slot| self.directory.id(*slot));
         for slot in slots {
-            let group = self.directory.id(slot);
-            let sequential = self.directory.is_sequential(slot);
-            let mut created = true;
-            for bit in (0..per_group).filter(|bit| self.directory.holds(slot, *bit)) {
-                let last_page = bit + 1 == per_group;
-                let (existed, page_hit) = (false, false);
-                let facts = PageFacts { created, existed, page_hit, sequential, last_page };
-                policy.on_write(PageWrite::new(group, slot, facts));
-                created = false;
-            }
+            tell(&self.directory, slot, policy.as_mut());
         }
         self.tell_each = policy.needs_each_request();
         (self.policy, self.untold) = (policy, [0; 2]);
+    }
+
+    /// The policy, which has forgotten a group, hears of it as if it were written now.
+    fn tell_again(&mut self, slot: Slot) {
+        tell(&self.directory, slot, self.policy.as_mut());
     }
 
     /// Goes on with another detector.
@@ -241,12 +236,28 @@ impl WriteCache {
 
     /// Picks a victim and takes it out of the held groups; its pages are in flight until
     /// [`Directory::release`]. `mask` receives its pages.
-    pub fn pick(&mut self, heads: &dyn Heads, mask: &mut Vec<u64>) -> Option<Picked> {
+    ///
+    /// A group of which `put_off` says so goes to the back of the policy's order, as if it were
+    /// written now, and another is picked.
+    pub fn pick(
+        &mut self,
+        heads: &dyn Heads,
+        put_off: &mut dyn FnMut(GroupId, &[u64]) -> bool,
+        mask: &mut Vec<u64>,
+    ) -> Option<Picked> {
         if !self.directory.has_pickable() {
             return None;
         }
         self.tell_requests();
-        let slot = self.policy.pick(&self.directory, heads)?;
+        let mut slot = self.policy.pick(&self.directory, heads)?;
+        loop {
+            self.directory.copy_mask(slot, mask);
+            if !put_off(self.directory.id(slot), mask) {
+                break;
+            }
+            self.tell_again(slot);
+            slot = self.policy.pick(&self.directory, heads)?;
+        }
         let group = self.directory.id(slot);
         let sequential = self.directory.is_sequential(slot);
         let pages = self.directory.begin_destage(slot, mask);
@@ -258,5 +269,19 @@ impl WriteCache {
     pub fn next_is_sequential(&self) -> bool {
         let candidate = self.policy.candidate(&self.directory);
         candidate.is_some_and(|slot| self.directory.is_sequential(slot))
+    }
+}
+
+/// Tells a policy of a group as if all its pages were written now.
+fn tell(directory: &Directory, slot: Slot, policy: &mut dyn DestagePolicy) {
+    let (group, per_group) = (directory.id(slot), directory.pages_per_group());
+    let sequential = directory.is_sequential(slot);
+    let mut created = true;
+    for bit in (0..per_group).filter(|bit| directory.holds(slot, *bit)) {
+        let last_page = bit + 1 == per_group;
+        let (existed, page_hit) = (false, false);
+        let facts = PageFacts { created, existed, page_hit, sequential, last_page };
+        policy.on_write(PageWrite::new(group, slot, facts));
+        created = false;
     }
 }

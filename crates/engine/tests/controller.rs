@@ -74,9 +74,7 @@ impl Driver {
                 Action::Intend { index } => self.others.push(Event::Intended(index)),
                 Action::FlushDisks { index } => self.others.push(Event::Flushed(index, true)),
                 Action::NvsRelease { .. } | Action::Released { .. } | Action::Begin { .. } => {}
-                Action::ReadAgain { .. } | Action::ReadRows { .. } | Action::ReadNow { .. } => {
-                    unreachable!("no disk fails")
-                }
+                _ => unreachable!("no disk fails, and there is no read cache"),
             }
         }
         let capacity = self.controller.directory().capacity();

@@ -87,7 +87,7 @@ fn the_search_finds_the_cheapest() {
             };
             let cheapest = held.iter().map(cost).min().expect("something is held").1;
             model.asked.set(0);
-            let picked = cache.pick(&model, &mut mask).expect("a victim");
+            let picked = cache.pick(&model, &mut |_, _| false, &mut mask).expect("a victim");
             assert_eq!(picked.group.0, cheapest);
             (asked, held_at_picks, picks) =
                 (asked + model.asked.get(), held_at_picks + held.len() as u64, picks + 1);

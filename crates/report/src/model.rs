@@ -40,6 +40,12 @@ pub struct RunReport {
     /// Service and queue times, where the NVS is organised by track.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceTimes>,
+    /// The read cache, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_cache: Option<ReadCacheUse>,
+    /// Failed disks and rebuild, if a disk failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<FaultUse>,
     /// One entry a member disk.
     pub disks: Vec<DiskUse>,
     /// Samples at equal intervals over the whole run, warm-up included.
@@ -137,6 +143,51 @@ pub struct ServiceTimes {
     pub reads_queue_ms: f64,
     /// Of writes.
     pub writes_queue_ms: f64,
+}
+
+/// What the read cache did in the measured window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadCacheUse {
+    /// Pages that it can hold.
+    pub pages: u64,
+    /// Pages that host reads asked for.
+    pub requests: u64,
+    /// Share of them found in NVS, 0 to 1.
+    pub nvs_hits: f64,
+    /// Share of them not in NVS but in the read cache.
+    pub hits: f64,
+    /// Requests to the surviving disks that the others cause by count of penalties, a page asked.
+    pub rgr: f64,
+    /// What a lost page weighs in its policy at the end; absent while no disk is failed.
+    pub weight: Option<f64>,
+    /// How often that weight was changed for a better one, in the whole run.
+    pub weight_changes: u64,
+}
+
+/// Failed disks and rebuild, in the whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct FaultUse {
+    /// Disks that failed.
+    pub failed: Vec<u16>,
+    /// Time of the rebuild, if it came to its end.
+    pub rebuild_s: Option<f64>,
+    /// Share of the disk rebuilt at the end, 0 to 1.
+    pub rebuilt_share: f64,
+    /// Pages that could not be computed.
+    pub lost_pages: u64,
+    /// Destages put off because they were dear.
+    pub put_off: u64,
+    /// Requests that each page written while degraded would cause alone; absent without writes.
+    pub write_penalty: Option<WritePenalty>,
+}
+
+/// Mean requests a written page, each written alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WritePenalty {
+    /// As the VDF paper counts.
+    pub paper: f64,
+    /// As they are.
+    pub exact: f64,
 }
 
 /// What one disk did in the measured window.

@@ -3,7 +3,9 @@
 use crate::columns;
 use crate::format::Format;
 use crate::metric::{IN_FIRST_TABLE, METRICS, Metric};
-use crate::model::{AtResponse, CompareReport, Latency, Point, RunReport};
+use crate::model::{
+    AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
+};
 use crate::table::{Cell, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,6 +58,12 @@ fn run_text(run: &RunReport) -> String {
     section(&mut out, "Throughput and response", &response_table(run));
     section(&mut out, "Write cache", &cache_table(run));
     section(&mut out, "Destages", &destage_table(run));
+    if let Some(cache) = &run.read_cache {
+        section(&mut out, "Read cache", &read_cache_table(cache));
+    }
+    if let Some(fault) = &run.fault {
+        section(&mut out, "Failed disks", &fault_table(fault));
+    }
     if !run.disks.is_empty() {
         section(&mut out, "Disks", &disk_table(run));
     }
@@ -123,6 +131,34 @@ fn cache_table(run: &RunReport) -> Table {
         ("write hits, groups", percent(run.hits.write_group), "% of pages written"),
         ("write hits, requests", percent(run.hits.write_request), "% of writes"),
         ("read hits, requests", percent(run.hits.read_request), "% of reads"),
+    ])
+}
+
+fn read_cache_table(cache: &ReadCacheUse) -> Table {
+    figures(vec![
+        ("size", Cell::int(cache.pages), "pages"),
+        ("pages asked for", Cell::int(cache.requests), "pages"),
+        ("found in NVS", percent(cache.nvs_hits), "% of pages"),
+        ("found in read cache", percent(cache.hits), "% of pages"),
+        ("RGR", Cell::num(cache.rgr, 4), "requests a page"),
+        ("weight of lost pages", Cell::maybe(cache.weight, 2), "times others'"),
+        ("changes of the weight", Cell::int(cache.weight_changes), ""),
+    ])
+}
+
+fn fault_table(fault: &FaultUse) -> Table {
+    let disks: Vec<String> = fault.failed.iter().map(u16::to_string).collect();
+    let penalty = |get: fn(&WritePenalty) -> f64| {
+        Cell::maybe(fault.write_penalty.as_ref().map(get), 3)
+    };
+    figures(vec![
+        ("failed", Cell::text(disks.join(", ")), "disks"),
+        ("rebuilt in", Cell::maybe(fault.rebuild_s, 1), "s"),
+        ("rebuilt", percent(fault.rebuilt_share), "% of the disk"),
+        ("could not be computed", Cell::int(fault.lost_pages), "pages"),
+        ("destages put off", Cell::int(fault.put_off), "groups"),
+        ("write penalty, the paper's", penalty(|p| p.paper), "requests a page"),
+        ("write penalty, exact", penalty(|p| p.exact), "requests a page"),
     ])
 }
 

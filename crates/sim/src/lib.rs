@@ -7,6 +7,7 @@
 pub mod compare;
 pub mod estimate;
 pub mod experiment;
+pub mod faults;
 pub mod findings;
 pub mod heads;
 pub mod measure;

@@ -2,13 +2,14 @@
 
 use crate::simulator::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
+use destage_engine::clean::CleanState;
 use destage_engine::counters::Counters;
 use destage_engine::dispatch::Owner;
 use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Destage, DiskUse, Hits, Latency, Occupancy, Responses, RunReport, SCHEMA, Series, ServiceTimes,
+    Destage, DiskUse, FaultUse, Hits, Latency, Occupancy, ReadCacheUse, Responses, RunReport, SCHEMA, Series, ServiceTimes,
 };
 use hdrhistogram::Histogram;
 
@@ -112,6 +113,10 @@ pub struct Outcome {
     pub target_iops: Option<f64>,
     /// Requests not answered when the run ended.
     pub in_system: u64,
+    /// The read cache at the end.
+    pub read_cache: Option<CleanState>,
+    /// What failed.
+    pub fault: Option<FaultUse>,
 }
 
 impl Measure {
@@ -248,7 +253,7 @@ impl Measure {
         match owner {
             Owner::HostRead(_) => self.read_service_ns += completed.service.total().0,
             Owner::Destage(FORCED) => self.forced_service_ns += completed.service.total().0,
-            Owner::Destage(_) => {}
+            Owner::Destage(_) | Owner::Rebuild(_) => {}
         }
         let sums = &mut self.disks[index];
         match completed.op.write {
@@ -303,6 +308,10 @@ impl Measure {
                 max: share(self.occupancy_max as f64),
             },
             destage: destage(&self.before, &outcome.counters),
+            read_cache: outcome.read_cache.map(|state| {
+                read_cache(&state, &self.before, &outcome.counters)
+            }),
+            fault: outcome.fault.clone(),
             service: self.is_track.then(|| self.service()),
             disks: self.disks.iter().map(|disk| disk_use(disk, window)).collect(),
             series: self.series.clone(),
@@ -398,6 +407,19 @@ fn hits(before: &Counters, after: &Counters) -> Hits {
             after.read_request_hits - before.read_request_hits,
             after.read_requests - before.read_requests,
         ),
+    }
+}
+
+fn read_cache(state: &CleanState, before: &Counters, after: &Counters) -> ReadCacheUse {
+    let requests = after.read_pages - before.read_pages;
+    ReadCacheUse {
+        pages: state.pages as u64,
+        requests,
+        nvs_hits: ratio(after.read_pages_nvs - before.read_pages_nvs, requests),
+        hits: ratio(after.read_pages_cached - before.read_pages_cached, requests),
+        rgr: ratio(after.read_penalty - before.read_penalty, requests),
+        weight: state.weight.map(|weight| weight.in_quarters() as f64 / 4.0),
+        weight_changes: state.weight_changes,
     }
 }
 

@@ -93,10 +93,43 @@ pub const OPTIONS: &[Param] = &[
         "papers, safe",
         "all writes at once, or parity durable first",
     ),
+    option("read-cache", "-", "off", "off, see `destage policies`", "read cache beside the NVS"),
+    option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "its size"),
+    option(
+        "vdf",
+        "-",
+        "auto",
+        "off, paper, adaptive[:start=..], auto",
+        "how it heeds failed disks; auto: as its name says",
+    ),
+    option(
+        "read-cache-writes",
+        "-",
+        "invalidate",
+        "invalidate, update, keep",
+        "cached pages that are written: dropped, updated, or cached by their destage",
+    ),
+    option("fail", "-", "", "disk=N,at=SECONDS[;...]", "disks that fail while running"),
+    option(
+        "rebuild",
+        "-",
+        "off",
+        "off, on[:at=S,window=PAGES,depth=N,share=%,min=MB/S,reads-under=MS]",
+        "a spare stands in for the first failed disk, and how fast it is rebuilt",
+    ),
+    option("vdf-writes", "-", "off", "on, off", "put off once what is dear to destage degraded"),
     option("nvs-latency", "us", "0", "0 to 1000000", "time until an append is durable"),
     option("trace", "-", "", "a file; plain, gzip, zstd or xz", "replay this trace, no workload"),
     option("trace-format", "-", "auto", "see `destage trace formats`, auto", "format of the trace"),
-    option("trace-mode", "-", "open", "open, closed, closed:n", "by its times, or n outstanding"),
+    option(
+        "trace-mode",
+        "-",
+        "open",
+        "open, closed, closed:n, rate:iops",
+        "by its times, n outstanding, or at a mean rate",
+    ),
+    option("trace-ops", "-", "all", "all, reads", "operations of the trace to replay"),
+    option("trace-repeat", "-", "off", "on, off", "begin again at the end; not with mode open"),
     option("trace-speed", "x", "1", "above 0", "times of an open replay divided by this"),
     option("trace-device", "-", "all", "a device number, all", "device of the trace to replay"),
     option("trace-order", "-", "auto", "auto, strict, lift, skip, sort", "times out of order"),
@@ -108,15 +141,15 @@ pub const OPTIONS: &[Param] = &[
         "warmup",
         "s",
         "auto",
-        "seconds, nvs, auto",
-        "time, or until an NVS-full was destaged; auto 300, traces 0",
+        "seconds, nvs, fail, auto",
+        "time, until an NVS-full was destaged or a disk fails; auto 300, traces 0",
     ),
     option(
         "measure",
         "s",
         "auto",
-        "seconds, all, auto",
-        "length of the measured window; auto 300, traces all",
+        "seconds, all, rebuild, auto",
+        "length of the measured window, or until a disk is rebuilt; auto 300, traces all",
     ),
     option("requests", "requests", "all", "1 or more, all", "host requests at most"),
     option("interval", "s", "1", "above 0", "interval of the time series"),
@@ -180,7 +213,7 @@ impl RunOptions {
         values.map(|(name, value)| ((*name).to_string(), value.clone())).collect()
     }
 
-    fn bad(&self, name: &str) -> OptionError {
+    pub(crate) fn bad(&self, name: &str) -> OptionError {
         let option = OPTIONS.iter().find(|o| o.name == name).expect("an option");
         let unit = if option.unit == "-" { "" } else { option.unit };
         let value = self.get(name);
@@ -204,7 +237,7 @@ impl RunOptions {
     }
 
     /// A size in pages: a number of pages, or bytes with a suffix.
-    fn pages(&self, name: &str) -> Result<u64, OptionError> {
+    pub(crate) fn pages(&self, name: &str) -> Result<u64, OptionError> {
         let text = self.get(name);
         let shift = match text.chars().last().map(|c| c.to_ascii_uppercase()) {
             Some('K') => 10,
@@ -221,7 +254,7 @@ impl RunOptions {
         }
     }
 
-    fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, OptionError> {
+    pub(crate) fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, OptionError> {
         let found = choices.iter().find(|(text, _)| *text == self.get(name));
         found.map(|(_, value)| *value).ok_or_else(|| self.bad(name))
     }
@@ -262,6 +295,11 @@ impl RunOptions {
         let pace = match self.get("trace-mode") {
             "open" => Pace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },
             "closed" => Pace::Closed { outstanding: 1 },
+            mode if mode.starts_with("rate:") => {
+                let iops = mode["rate:".len()..].parse().ok().filter(|n| (1e-3..=1e9).contains(n));
+                let iops = iops.ok_or_else(|| self.bad("trace-mode"))?;
+                Pace::Rate { iops, seed: self.seed()? }
+            }
             mode => {
                 let outstanding = mode.strip_prefix("closed:").and_then(|n| n.parse().ok());
                 let outstanding = outstanding.filter(|n| *n > 0);
@@ -272,7 +310,15 @@ impl RunOptions {
             "all" => None,
             _ => Some(self.number("trace-device", 0..=u32::MAX)?),
         };
-        Ok(ReplayOptions { pace, device, wrap: self.on("wrap")?, ..ReplayOptions::default() })
+        let reads_only = self.one_of("trace-ops", &[("all", false), ("reads", true)])?;
+        let repeat = self.on("trace-repeat")?;
+        if repeat && matches!(pace, Pace::Open { .. }) {
+            let message = "--trace-repeat takes --trace-mode closed:n or rate:iops";
+            return Err(OptionError::usage(message.into()));
+        }
+        let wrap = self.on("wrap")?;
+        let plain = ReplayOptions::default();
+        Ok(ReplayOptions { pace, device, wrap, reads_only, repeat, ..plain })
     }
 
     /// The seed.
@@ -419,14 +465,17 @@ impl RunOptions {
         let mut controller = self.controller(&disk, geometry)?;
         let track = self.track(&disk, &controller)?;
         let is_trace = !self.get("trace").is_empty();
+        let faults = crate::faults::plan(self, &geometry)?;
         let warmup = match self.get("warmup") {
             "auto" => Warmup::Time(Duration::from_secs(if is_trace { 0 } else { 300 })),
+            "fail" => Warmup::Time(faults.first().ok_or_else(|| self.bad("warmup"))?),
             "nvs" => Warmup::Destaged(track.as_ref().map_or(controller.nvs_pages.0, |t| t.sectors)),
             _ => Warmup::Time(self.seconds("warmup")?),
         };
         let measured = match self.get("measure") {
             "auto" if !is_trace => Duration::from_secs(300),
-            "auto" | "all" => Duration(u64::MAX),
+            "rebuild" if faults.rebuild.is_none() => return Err(self.bad("measure")),
+            "auto" | "all" | "rebuild" => Duration(u64::MAX),
             _ => self.seconds("measure")?,
         };
         let requests_max = match self.get("requests") {
@@ -455,6 +504,7 @@ impl RunOptions {
             interval,
             nvs_latency,
             requests_max,
+            faults,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! One run: virtual clock, next-event loop, digest.
 
+use crate::faults::{FaultLog, FaultPlan};
 use crate::heads::{DiskHeads, Places};
 use crate::measure::{Measure, Outcome};
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
@@ -10,7 +11,7 @@ use destage_engine::request::{Direction, HostError, HostRequest, PageRange, Requ
 use destage_engine::track::TrackConfig;
 use destage_engine::track::controller::TrackController;
 use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
-use destage_report::model::RunReport;
+use destage_report::model::{FaultUse, RunReport};
 use destage_workload::source::{Source, SourceError, SourceRequest};
 use std::collections::VecDeque;
 
@@ -42,6 +43,8 @@ pub struct SimConfig {
     pub nvs_latency: Duration,
     /// Most host requests to issue.
     pub requests_max: u64,
+    /// What goes wrong, and what helps.
+    pub faults: FaultPlan,
 }
 
 /// Why a run could not be made or finished.
@@ -51,6 +54,8 @@ pub enum SimError {
     Config(ConfigError),
     /// The configuration makes no track cache.
     Track(String),
+    /// The options make no read cache.
+    ReadCache(String),
     /// The source failed.
     Source(SourceError),
     /// The controller refused a request of the source.
@@ -70,7 +75,7 @@ impl std::fmt::Display for SimError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SimError::Config(error) => error.fmt(f),
-            SimError::Track(error) => f.write_str(error),
+            SimError::Track(error) | SimError::ReadCache(error) => f.write_str(error),
             SimError::Source(error) => error.fmt(f),
             SimError::Refused { number, range, error } => write!(
                 f,
@@ -135,6 +140,15 @@ struct Simulator<'a> {
     in_system: u64,
     measure: Measure,
     digest: Digest,
+    faults: FaultPlan,
+    /// How many of the disks that are to fail have failed.
+    fails_done: usize,
+    log: FaultLog,
+    spec: DiskSpec,
+    /// Of disks that are gone and have no spare.
+    gone: Vec<bool>,
+    /// Commands that each disk has, where one may fail.
+    with_disks: Vec<Vec<DiskCommand>>,
 }
 
 /// The state machine that the run drives.
@@ -146,7 +160,18 @@ enum Engine {
 impl Engine {
     fn new(config: &SimConfig) -> Result<Engine, SimError> {
         Ok(match &config.track {
-            None => Engine::Array(Box::new(Controller::new(&config.controller)?)),
+            None => {
+                let mut controller = Controller::new(&config.controller)?;
+                let faults = &config.faults;
+                controller
+                    .set_read_cache(faults.read_cache.as_ref())
+                    .map_err(|error| SimError::ReadCache(error.to_string()))?;
+                controller.put_off_dear(faults.put_off);
+                if let Some(rebuild) = &faults.rebuild {
+                    controller.set_rebuild_limits(rebuild.limits);
+                }
+                Engine::Array(Box::new(controller))
+            }
             Some(track) => {
                 let controller = TrackController::new(track, config.controller.window);
                 Engine::Tracks(Box::new(controller.map_err(SimError::Track)?))
@@ -158,6 +183,13 @@ impl Engine {
         match self {
             Engine::Array(controller) => controller.counters(),
             Engine::Tracks(controller) => controller.counters(),
+        }
+    }
+
+    fn array(&self) -> Option<&Controller> {
+        match self {
+            Engine::Array(controller) => Some(controller),
+            Engine::Tracks(_) => None,
         }
     }
 
@@ -182,6 +214,12 @@ enum Next {
     Disk(usize),
     Append,
     Arrival,
+    /// A disk fails.
+    Fail,
+    /// The spare is there.
+    Rebuild,
+    /// The engine asked to be called.
+    Tick,
 }
 
 /// Runs the source through the configuration.
@@ -201,6 +239,8 @@ pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport
         digest: simulator.digest.0,
         target_iops,
         in_system: simulator.in_system,
+        read_cache: simulator.engine.array().and_then(Controller::read_cache),
+        fault: simulator.fault_use(),
     };
     let mut report = simulator.measure.report(&outcome);
     report.options.insert("outstanding-bound".into(), bound);
@@ -227,6 +267,12 @@ impl<'a> Simulator<'a> {
             in_system: 0,
             measure: Measure::new(config),
             digest: Digest(0xCBF2_9CE4_8422_2325),
+            faults: config.faults.clone(),
+            fails_done: 0,
+            log: FaultLog::default(),
+            spec: config.disk.clone(),
+            gone: vec![false; disks],
+            with_disks: vec![Vec::new(); if config.faults.fails.is_empty() { 0 } else { disks }],
         })
     }
 
@@ -242,9 +288,15 @@ impl<'a> Simulator<'a> {
                     self.step(now, done);
                 }
                 Next::Arrival => self.arrive(now)?,
+                Next::Fail => self.fail(now),
+                Next::Rebuild => self.begin_rebuild(now),
+                Next::Tick => self.step(now, Event::Tick),
             }
             self.carry_out(now);
             self.measure.observe(self.engine.occupancy(), self.engine.waiting() > 0);
+            if self.faults.until_rebuilt && self.log.rebuilt.is_some() {
+                break;
+            }
         }
         self.measure.close(self.engine.counters());
         Ok(())
@@ -286,6 +338,18 @@ impl<'a> Simulator<'a> {
         {
             (at, next) = (time, Some(Next::Arrival));
         }
+        let mut earlier = |time: Option<Instant>, what: Next| {
+            if let Some(time) = time.filter(|time| *time < at) {
+                (at, next) = (time, Some(what));
+            }
+        };
+        earlier(self.faults.fails.get(self.fails_done).map(|fail| fail.0), Next::Fail);
+        if self.fails_done > 0 && self.log.began.is_none() {
+            earlier(self.faults.rebuild.map(|rebuild| rebuild.at), Next::Rebuild);
+        }
+        if self.log.began.is_some() && self.log.rebuilt.is_none() {
+            earlier(self.engine.array().and_then(Controller::deadline), Next::Tick);
+        }
         next.map(|next| (at, next))
     }
 
@@ -293,6 +357,9 @@ impl<'a> Simulator<'a> {
         let SourceRequest { arrival, tag, direction, range } = self.source.take(now)?;
         self.issued += 1;
         self.in_system += 1;
+        if direction == Direction::Write {
+            self.log.written(range);
+        }
         let entry = Outstanding { arrival, tag, direction };
         let index = match self.idle.pop() {
             Some(index) => {
@@ -322,6 +389,7 @@ impl<'a> Simulator<'a> {
         self.digest.add(now.0);
         self.digest.add(completed.op.lbn);
         let owner = owner_of(completed.op.tag);
+        self.completed_at(index, &completed, owner);
         self.measure.disk(index, &completed, owner);
         let event = Event::DiskDone(DiskId(index as u16), owner);
         self.step(now, event);
@@ -339,7 +407,18 @@ impl<'a> Simulator<'a> {
                 // The modelled disks' caches are not volatile.
                 Action::FlushDisks { index } => self.step(now, Event::Flushed(index, true)),
                 Action::Reply { id, .. } => self.reply(now, id),
+                Action::Disk(command) if self.gone[usize::from(command.disk.0)] => {
+                    self.step(now, Event::DiskError(command));
+                }
                 Action::Disk(command) => self.submit(now, &command),
+                // The modelled processor computes at once.
+                Action::Regenerate { window, .. } => self.step(now, Event::Regenerated(window)),
+                Action::Rebuilt { .. } => self.log.rebuilt(now),
+                Action::Unrecoverable { .. } => self.log.lost_pages += 1,
+                Action::Keep { .. }
+                | Action::Drop { .. }
+                | Action::Checkpoint { .. }
+                | Action::RebuildStopped { .. } => {}
                 Action::NvsRelease { .. }
                 | Action::Begin { .. }
                 | Action::Released { .. }
@@ -375,7 +454,52 @@ impl<'a> Simulator<'a> {
             tag: tag_of(command.owner),
         };
         self.disks[disk].submit(now, op);
+        if let Some(list) = self.with_disks.get_mut(disk) {
+            list.push(*command);
+        }
         self.touched.push(disk);
+    }
+
+    /// The next disk that is to fail does: what it had to do fails with it.
+    fn fail(&mut self, now: Instant) {
+        let (_, disk) = self.faults.fails[self.fails_done];
+        self.fails_done += 1;
+        let index = usize::from(disk.0);
+        self.digest.add(now.0 ^ u64::from(disk.0));
+        (self.gone[index], self.completes[index]) = (true, Instant::NEVER);
+        // In its place, if ever, a new one.
+        self.disks[index] = Disk::new(&self.spec);
+        if let Some(controller) = self.engine.array() {
+            self.log.fail(controller.geometry(), disk);
+        }
+        self.step(now, Event::DiskFailed(disk));
+        for command in std::mem::take(&mut self.with_disks[index]) {
+            self.step(now, Event::DiskError(command));
+        }
+    }
+
+    fn begin_rebuild(&mut self, now: Instant) {
+        let (_, disk) = self.faults.fails[0];
+        self.gone[usize::from(disk.0)] = false;
+        self.log.began = Some(now);
+        self.step(now, Event::Rebuild { disk, from: 0 });
+    }
+
+    /// A command has left its disk.
+    fn completed_at(&mut self, disk: usize, completed: &Completed, owner: Owner) {
+        let Some(list) = self.with_disks.get_mut(disk) else { return };
+        let first = completed.op.lbn / self.unit_sectors;
+        let is_it = |c: &DiskCommand| (c.owner, c.first, c.write) == (owner, first, completed.op.write);
+        let at = list.iter().position(is_it).expect("a command that the disk had");
+        list.swap_remove(at);
+    }
+
+    fn fault_use(&mut self) -> Option<FaultUse> {
+        let controller = self.engine.array()?;
+        if let Some(rebuild) = controller.rebuilds().next() {
+            self.log.share = rebuild.done_pages as f64 / rebuild.disk_pages as f64;
+        }
+        self.log.report(controller.put_off())
     }
 
     fn reply(&mut self, now: Instant, id: RequestId) {
@@ -389,17 +513,20 @@ impl<'a> Simulator<'a> {
 }
 
 const READ_TAG: u64 = 1 << 32;
+const REBUILD_TAG: u64 = 1 << 33;
 
 fn tag_of(owner: Owner) -> u64 {
     match owner {
         Owner::HostRead(index) => u64::from(index) | READ_TAG,
         Owner::Destage(index) => u64::from(index),
+        Owner::Rebuild(window) => u64::from(window) | REBUILD_TAG,
     }
 }
 
 fn owner_of(tag: u64) -> Owner {
-    match tag & READ_TAG {
+    match tag & (READ_TAG | REBUILD_TAG) {
         0 => Owner::Destage(tag as u32),
-        _ => Owner::HostRead(tag as u32),
+        READ_TAG => Owner::HostRead(tag as u32),
+        _ => Owner::Rebuild(tag as u32),
     }
 }

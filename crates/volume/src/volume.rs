@@ -300,12 +300,19 @@ impl Volume {
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
+                Owner::Rebuild(_) => unreachable!("no rebuild is asked for"),
             },
             Action::Reply { id, result } => {
                 let error = result.err().map(|_| Refusal::Unreadable);
                 self.engine_reply(id, error);
             }
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
+            Action::Keep { .. } | Action::Drop { .. } => unreachable!("there is no read cache"),
+            Action::Regenerate { .. }
+            | Action::Checkpoint { .. }
+            | Action::Rebuilt { .. }
+            | Action::RebuildStopped { .. }
+            | Action::Unrecoverable { .. } => unreachable!("no rebuild is asked for"),
         }
     }
 

@@ -18,6 +18,11 @@ impl DiskSet {
         new
     }
 
+    /// Takes a disk out.
+    pub fn remove(&mut self, disk: DiskId) {
+        self.0.retain(|known| *known != disk);
+    }
+
     /// Whether the disk is in it.
     #[must_use]
     pub fn contains(&self, disk: DiskId) -> bool {

@@ -200,6 +200,22 @@ impl Geometry {
         join(data, &mut plan.data);
     }
 
+    /// [`Geometry::plan_safely`] as one plan: all reads, then all writes.
+    pub fn plan_degraded(
+        &self,
+        group: GroupId,
+        mask: &[u64],
+        failed: &DiskSet,
+        plan: &mut super::plan::Plan,
+    ) {
+        let mut safe = SafePlan::default();
+        self.plan_safely(group, mask, failed, false, &mut safe);
+        (plan.rows, plan.rows_without_reads) = (safe.rows, safe.rows_without_reads);
+        plan.reads = safe.reads;
+        plan.writes = safe.data;
+        plan.writes.append(&mut safe.parity);
+    }
+
     fn plan_copies(&self, group: GroupId, mask: &[u64], failed: &DiskSet, plan: &mut SafePlan) {
         let start = group.0 * self.pages_per_group();
         let Place { disk, page } = self.place(Page(start));
@@ -232,7 +248,7 @@ impl Geometry {
 }
 
 /// Single pages to runs, in order of disks.
-fn join(mut pages: Vec<(DiskId, u64)>, out: &mut Vec<DiskRun>) {
+pub(crate) fn join(mut pages: Vec<(DiskId, u64)>, out: &mut Vec<DiskRun>) {
     pages.sort_unstable();
     for (disk, first) in pages {
         match out.last_mut() {

@@ -215,6 +215,12 @@ impl Directory {
         }
     }
 
+    /// Puts the mask of a held group's pages into `mask`, bit i = page i of the group.
+    pub fn copy_mask(&self, slot: Slot, mask: &mut Vec<u64>) {
+        mask.clear();
+        mask.extend((0..=self.extra_words).map(|word| self.word(slot, word)));
+    }
+
     /// Writes one page of a held group; whether the page was held already.
     #[inline]
     pub fn write(&mut self, slot: Slot, bit: u64, sequential: bool) -> bool {

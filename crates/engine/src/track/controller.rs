@@ -105,11 +105,16 @@ impl TrackController {
                         actions.push(Action::Reply { id, result: Ok(()) });
                     }
                     Owner::Destage(_) => self.clean_done(heads, actions),
+                    Owner::Rebuild(_) => unreachable!("one disk that does not fail"),
                 }
             }
             Event::Discard(..)
             | Event::DiskError(_)
             | Event::DiskFailed(_)
+            | Event::Rebuild { .. }
+            | Event::Repaired(_)
+            | Event::Regenerated(_)
+            | Event::Tick
             | Event::Intended(_)
             | Event::Flushed(..) => unreachable!("one disk that does not fail"),
             Event::Flush => self.flushing = true,

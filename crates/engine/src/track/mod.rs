@@ -218,7 +218,7 @@ impl TrackCache {
 
     /// Chooses a dirty track; its sectors are in flight until [`TrackCache::cleaned`].
     fn pick(&mut self, heads: &dyn Heads, mask: &mut Vec<u64>) -> Option<Picked> {
-        self.cache.pick(heads, mask)
+        self.cache.pick(heads, &mut |_, _| false, mask)
     }
 
     /// The track's copy is on the disk: its sectors are clean.

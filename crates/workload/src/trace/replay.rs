@@ -5,7 +5,7 @@
 //! every page it touches; requests of 0 bytes are passed over.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
@@ -13,6 +13,7 @@ use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use super::error::{Place, TraceError};
 use super::reader::{ReadOptions, Reader};
 use super::{Op, TraceRecord};
+use crate::random::Seeded;
 use crate::source::{Source, SourceError, SourceRequest};
 
 /// Ends are rounded up to this many pages.
@@ -25,6 +26,13 @@ pub enum Pace {
     Open {
         /// How many times faster than recorded.
         speed: f64,
+    },
+    /// In order, at random times (Poisson) of this mean rate, whatever was recorded.
+    Rate {
+        /// Requests a second, above 0.
+        iops: f64,
+        /// Seed of the times.
+        seed: u64,
     },
     /// As completions allow, this many outstanding (at least 1).
     Closed {
@@ -49,6 +57,10 @@ pub struct ReplayOptions {
     pub request_pages_max: Option<u64>,
     /// What an operation that was not recorded does.
     pub unknown: Direction,
+    /// Reads only; an operation that was not recorded counts as what `unknown` says.
+    pub reads_only: bool,
+    /// Begin again at the end, for ever; not with [`Pace::Open`].
+    pub repeat: bool,
     /// Bytes of a page: 4096, or a disk's sector where the cache is organised by track.
     pub page_bytes: u64,
 }
@@ -63,6 +75,8 @@ impl Default for ReplayOptions {
             wrap: false,
             request_pages_max: None,
             unknown: Direction::Read,
+            reads_only: false,
+            repeat: false,
             page_bytes: PAGE_BYTES,
         }
     }
@@ -192,6 +206,12 @@ pub struct TraceSource {
     ended: bool,
     outstanding: u32,
     clock: Instant,
+    /// Where and how it was opened, to begin again.
+    opened: (PathBuf, ReadOptions),
+    /// Of [`Pace::Rate`]: its generator, and the time of the last request.
+    times: (Seeded, u64),
+    /// Something was replayed since it began.
+    any: bool,
 }
 
 /// A request read ahead.
@@ -230,6 +250,7 @@ impl TraceSource {
         volume_pages: u64,
         layout: Layout,
     ) -> Result<TraceSource, TraceError> {
+        let seed = if let Pace::Rate { seed, .. } = replay.pace { seed } else { 0 };
         let reader = Reader::open(path, read)?;
         if !replay.wrap {
             layout.check_fit(reader.file(), volume_pages)?;
@@ -243,6 +264,9 @@ impl TraceSource {
             ended: false,
             outstanding: 0,
             clock: Instant::ZERO,
+            opened: (path.to_path_buf(), read.clone()),
+            times: (Seeded::new(seed, "trace times"), 0),
+            any: false,
         })
     }
 
@@ -261,18 +285,25 @@ impl TraceSource {
     fn fill(&mut self) {
         while self.next.is_none() && !self.ended {
             self.next = match self.reader.next() {
-                None => {
-                    self.ended = true;
-                    None
-                }
+                None => self.begin_again().err().map(Err),
                 Some(Ok(record)) => self.place(&record).transpose(),
                 Some(Err(error)) => Some(Err(error)),
             };
         }
     }
 
+    /// The end is reached: once more from the beginning, or that was all.
+    fn begin_again(&mut self) -> Result<(), TraceError> {
+        self.ended = true;
+        if self.options.repeat && self.any {
+            self.reader = Reader::open(&self.opened.0, &self.opened.1)?;
+            (self.ended, self.any) = (false, false);
+        }
+        Ok(())
+    }
+
     /// The record as a request on the volume; none if it is not to be replayed.
-    fn place(&self, record: &TraceRecord) -> Result<Option<Ahead>, TraceError> {
+    fn place(&mut self, record: &TraceRecord) -> Result<Option<Ahead>, TraceError> {
         let (first, end) = record.pages_of(self.options.page_bytes);
         let pages = end - first;
         let Some(base) = self.layout.first_page(record.device) else { return Ok(None) };
@@ -280,6 +311,15 @@ impl TraceSource {
             return Ok(None);
         }
         check_size(&self.reader, pages, self.options.request_pages_max)?;
+        let direction = match record.op {
+            Op::Read => Direction::Read,
+            Op::Write => Direction::Write,
+            Op::Unknown => self.options.unknown,
+        };
+        if self.options.reads_only && direction != Direction::Read {
+            return Ok(None);
+        }
+        self.any = true;
         let mut first = base + first;
         if first + pages > self.volume_pages {
             if !self.options.wrap {
@@ -296,12 +336,11 @@ impl TraceSource {
         let at = match self.options.pace {
             Pace::Open { speed: 1.0 } => record.time_ns,
             Pace::Open { speed } => (record.time_ns as f64 / speed) as u64,
+            Pace::Rate { iops, .. } => {
+                self.times.1 += self.times.0.exponential_ns(1e9 / iops);
+                self.times.1
+            }
             Pace::Closed { .. } => 0,
-        };
-        let direction = match record.op {
-            Op::Read => Direction::Read,
-            Op::Write => Direction::Write,
-            Op::Unknown => self.options.unknown,
         };
         let range = PageRange::new(Page(first), pages as u32);
         Ok(Some(Ahead { at: Instant(at), direction, range }))
@@ -329,7 +368,7 @@ impl Source for TraceSource {
         let ahead = next.map_err(|error| SourceError(error.to_string()))?;
         self.outstanding += 1;
         let arrival = match self.options.pace {
-            Pace::Open { .. } => ahead.at,
+            Pace::Open { .. } | Pace::Rate { .. } => ahead.at,
             Pace::Closed { .. } => now,
         };
         Ok(SourceRequest { arrival, tag: 0, direction: ahead.direction, range: ahead.range })
@@ -344,7 +383,7 @@ impl Source for TraceSource {
 
     fn bound(&self) -> String {
         match self.options.pace {
-            Pace::Open { .. } => String::from("none"),
+            Pace::Open { .. } | Pace::Rate { .. } => String::from("none"),
             Pace::Closed { outstanding } => format!("{outstanding} outstanding"),
         }
     }

@@ -1,0 +1,504 @@
+//! Rebuild of a replaced disk in the order of its stripes, while service goes on.
+//!
+//! A **window** is some whole write groups of the disk: its pages are read from the row's other
+//! disks, computed by the driver, and written to the spare. Invariants:
+//! - All pages of the disk below `done` are as if it had never failed: destages write it there, and
+//!   reads are made from it. From `done` on it counts as failed.
+//! - No destage of a group runs while a window with rows of it does: destages that come wait for
+//!   the window, the window for those under way.
+//! - `done` moves only when a window's writes are complete. A driver may persist a checkpoint
+//!   ([`Action::Checkpoint`]) when the spare is flushed; to begin again below `done` is always safe.
+
+use crate::array::geometry::{Geometry, Level};
+use crate::array::plan::DiskRun;
+use crate::controller::{Action, Controller};
+use crate::dispatch::{DiskCommand, Owner};
+use crate::heads::NoHeads;
+use crate::units::{DiskId, Duration, GroupId, Instant, Page};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// How fast a rebuild may go. The least bandwidth wins over the other two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Pages of the disk read and written at once.
+    pub window_pages: u64,
+    /// Windows under way at once, where neither share nor reads limit it.
+    pub depth: usize,
+    /// Most of the time that it may be at work, in thousandths.
+    pub share_permille: u64,
+    /// Pages a second that it may always have.
+    pub least_pages_per_s: u64,
+    /// Mean response time of host reads from disk above which it gives way.
+    pub reads_under: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            window_pages: 128,
+            depth: 2,
+            share_permille: 1000,
+            least_pages_per_s: 0,
+            reads_under: None,
+        }
+    }
+}
+
+impl Limits {
+    fn is_limited(&self) -> bool {
+        self.share_permille < 1000 || self.reads_under.is_some()
+    }
+}
+
+/// How far a rebuild is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The disk.
+    pub disk: DiskId,
+    /// Pages of it that are whole.
+    pub done_pages: u64,
+    /// Pages that it has.
+    pub disk_pages: u64,
+    /// Time since it began here.
+    pub elapsed: Duration,
+    /// Time to go at its mean rate so far; none before anything is done.
+    pub to_go: Option<Duration>,
+    /// Pages that could not be computed.
+    pub lost_pages: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// For destages of its groups to end.
+    Waiting,
+    Reading,
+    /// The driver computes.
+    Computing,
+    Writing,
+    Done,
+}
+
+struct Window {
+    serial: u32,
+    first: u64,
+    pages: u64,
+    phase: Phase,
+    pending: u32,
+    /// What it reads is of no use: a disk failed on the way.
+    spoiled: bool,
+    /// Single pages that disks could not read.
+    unreadable: Vec<DiskRun>,
+    began: Instant,
+}
+
+/// A rebuild under way.
+pub(crate) struct Rebuild {
+    pub(crate) disk: DiskId,
+    from: u64,
+    next: u64,
+    pub(crate) done: u64,
+    windows: VecDeque<Window>,
+    started: Instant,
+    not_before: Instant,
+    /// Share of the time now, in thousandths.
+    share: u64,
+    announced: u64,
+    lost_pages: u64,
+}
+
+/// Announcements of progress to the read cache, and checkpoints, over a whole disk.
+const STEPS: u64 = 64;
+
+impl Rebuild {
+    fn window(&mut self, serial: u32) -> Option<&mut Window> {
+        self.windows.iter_mut().find(|window| window.serial == serial)
+    }
+
+    /// Whether a window has rows of this group.
+    fn meets(&self, geometry: &Geometry, group: GroupId) -> bool {
+        let (first, pages) = rows_of(geometry, group);
+        if geometry.level == Level::Raid10 {
+            let place = geometry.place(Page(group.0 * geometry.pages_per_group()));
+            if place.disk.0 / 2 != self.disk.0 / 2 {
+                return false;
+            }
+        }
+        let meets = |w: &Window| w.first < first + pages && first < w.first + w.pages;
+        self.windows.iter().any(|w| w.phase != Phase::Done && meets(w))
+    }
+}
+
+/// The pages of each disk that a group has.
+pub(crate) fn rows_of(geometry: &Geometry, group: GroupId) -> (u64, u64) {
+    let first = geometry.place(Page(group.0 * geometry.pages_per_group())).page;
+    (first, unit(geometry))
+}
+
+/// Pages of a disk in a write group.
+fn unit(geometry: &Geometry) -> u64 {
+    match geometry.level {
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+            geometry.strip_pages * geometry.group_stripes
+        }
+        _ => geometry.strip_pages,
+    }
+}
+
+impl Controller {
+    /// Sets how fast rebuilds may go, those under way too.
+    pub fn set_rebuild_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        for rebuild in &mut self.rebuilds {
+            rebuild.share = limits.share_permille;
+        }
+    }
+
+    /// How far the rebuilds are.
+    pub fn rebuilds(&self) -> impl Iterator<Item = Progress> + '_ {
+        self.rebuilds.iter().map(|rebuild| {
+            let elapsed = self.now.since(rebuild.started);
+            let disk_pages = self.geometry.disk_pages;
+            let (made, left) = (rebuild.done - rebuild.from, disk_pages - rebuild.done);
+            let to_go = || u128::from(elapsed.0) * u128::from(left) / u128::from(made);
+            Progress {
+                disk: rebuild.disk,
+                done_pages: rebuild.done,
+                disk_pages,
+                elapsed,
+                to_go: (made > 0).then(|| Duration(to_go().min(u128::from(u64::MAX)) as u64)),
+                lost_pages: rebuild.lost_pages,
+            }
+        })
+    }
+
+    /// When the controller wants [`crate::controller::Event::Tick`], if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        let idle = |rebuild: &&Rebuild| {
+            rebuild.windows.is_empty() && rebuild.next < self.geometry.disk_pages
+        };
+        self.rebuilds.iter().filter(idle).map(|rebuild| rebuild.not_before).min()
+    }
+
+    /// A spare stands in for a failed disk. What it has below `from` is whole.
+    pub(crate) fn begin_rebuild(&mut self, disk: DiskId, from: u64) {
+        self.rebuilds.retain(|rebuild| rebuild.disk != disk);
+        let from = from.min(self.geometry.disk_pages);
+        let from = from - from % unit(&self.geometry);
+        self.faults.failed.insert(disk);
+        self.faults.set_whole_below(disk, from);
+        self.rebuilds.push(Rebuild {
+            disk,
+            from,
+            next: from,
+            done: from,
+            windows: VecDeque::new(),
+            started: self.now,
+            not_before: self.now,
+            share: self.limits.share_permille,
+            announced: from,
+            lost_pages: 0,
+        });
+        self.heed_faults();
+    }
+
+    /// Ends the rebuild of a disk; it is whole, or failed as before.
+    fn end_rebuild(&mut self, disk: DiskId, whole: bool, actions: &mut Vec<Action>) {
+        self.rebuilds.retain(|rebuild| rebuild.disk != disk);
+        self.faults.forget_whole(disk);
+        if whole {
+            self.faults.failed.remove(disk);
+            actions.push(Action::Rebuilt { disk });
+        } else {
+            actions.push(Action::RebuildStopped { disk });
+        }
+        self.heed_faults();
+        self.resume_held(actions);
+    }
+
+    /// A disk failed: a rebuild of it is over, one of another goes on if it can.
+    pub(crate) fn rebuild_without(&mut self, disk: DiskId, actions: &mut Vec<Action>) {
+        if self.rebuilds.iter().any(|rebuild| rebuild.disk == disk) {
+            self.end_rebuild(disk, false, actions);
+        }
+        let survives = |disk: DiskId, page: u64| {
+            let failed = self.faults.at(page);
+            debug_assert!(failed.contains(disk));
+            self.geometry.survives(&failed)
+        };
+        let over = self.rebuilds.iter().filter(|r| !survives(r.disk, r.done)).map(|r| r.disk);
+        for disk in over.collect::<Vec<DiskId>>() {
+            self.end_rebuild(disk, false, actions);
+        }
+        for rebuild in &mut self.rebuilds {
+            for window in &mut rebuild.windows {
+                window.spoiled |= matches!(window.phase, Phase::Reading | Phase::Computing);
+            }
+        }
+    }
+
+    /// Begins what windows may begin now.
+    pub(crate) fn pump_rebuilds(&mut self, actions: &mut Vec<Action>) {
+        for at in 0..self.rebuilds.len() {
+            self.open_windows(at);
+            for place in 0..self.rebuilds[at].windows.len() {
+                let window = &self.rebuilds[at].windows[place];
+                if window.phase == Phase::Waiting && !self.is_destaged_now(at, place) {
+                    self.read_window(at, place, actions);
+                }
+            }
+        }
+        for disk in self.finished() {
+            self.end_rebuild(disk, true, actions);
+        }
+    }
+
+    fn finished(&self) -> Vec<DiskId> {
+        let whole = |rebuild: &&Rebuild| rebuild.done == self.geometry.disk_pages;
+        self.rebuilds.iter().filter(whole).map(|rebuild| rebuild.disk).collect()
+    }
+
+    fn open_windows(&mut self, at: usize) {
+        let limits = self.limits;
+        let unit = unit(&self.geometry);
+        let rebuild = &mut self.rebuilds[at];
+        let depth = if limits.is_limited() { 1 } else { limits.depth.max(1) };
+        while rebuild.windows.len() < depth
+            && rebuild.next < self.geometry.disk_pages
+            && self.now >= rebuild.not_before
+        {
+            let pages = (limits.window_pages / unit).max(1) * unit;
+            let pages = pages.min(self.geometry.disk_pages - rebuild.next);
+            rebuild.windows.push_back(Window {
+                serial: self.next_window,
+                first: rebuild.next,
+                pages,
+                phase: Phase::Waiting,
+                pending: 0,
+                spoiled: false,
+                unreadable: Vec::new(),
+                began: self.now,
+            });
+            self.next_window = self.next_window.wrapping_add(1);
+            rebuild.next += pages;
+        }
+    }
+
+    fn is_destaged_now(&self, at: usize, place: usize) -> bool {
+        let rebuild = &self.rebuilds[at];
+        let window = &rebuild.windows[place];
+        let of_pair = |group: GroupId| {
+            let page = Page(group.0 * self.geometry.pages_per_group());
+            self.geometry.level != Level::Raid10
+                || self.geometry.place(page).disk.0 / 2 == rebuild.disk.0 / 2
+        };
+        self.destager.under_way().any(|group| {
+            let (first, pages) = rows_of(&self.geometry, group);
+            window.first < first + pages && first < window.first + window.pages && of_pair(group)
+        })
+    }
+
+    /// Whether a destage of this group has to wait for a window.
+    pub(crate) fn holds_back(rebuilds: &[Rebuild], geometry: &Geometry, group: GroupId) -> bool {
+        rebuilds.iter().any(|rebuild| rebuild.meets(geometry, group))
+    }
+
+    fn read_window(&mut self, at: usize, place: usize, actions: &mut Vec<Action>) {
+        let rebuild = &mut self.rebuilds[at];
+        let window = &mut rebuild.windows[place];
+        (window.phase, window.spoiled) = (Phase::Reading, false);
+        window.unreadable.clear();
+        let (serial, disk) = (window.serial, rebuild.disk);
+        let (first, pages) = (window.first, window.pages);
+        let failed = self.faults.at(first);
+        let reads = self.geometry.rebuild_reads(disk, first, pages, &failed);
+        self.submit_window(serial, &reads, false, actions);
+    }
+
+    fn submit_window(
+        &mut self,
+        serial: u32,
+        runs: &[DiskRun],
+        write: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(window) = self.rebuilds.iter_mut().find_map(|r| r.window(serial)) {
+            window.pending += runs.len() as u32;
+        }
+        let counters = &mut self.counters;
+        *(if write { &mut counters.disk_writes } else { &mut counters.disk_reads }) +=
+            runs.len() as u64;
+        for DiskRun { disk, first, pages } in runs.iter().copied() {
+            let owner = Owner::Rebuild(serial);
+            self.dispatch.submit(DiskCommand { disk, first, pages, write, owner }, actions);
+        }
+    }
+
+    fn rebuild_of(&self, serial: u32) -> Option<usize> {
+        self.rebuilds.iter().position(|r| r.windows.iter().any(|w| w.serial == serial))
+    }
+
+    /// A command of a window is done.
+    pub(crate) fn window_done(&mut self, serial: u32, actions: &mut Vec<Action>) {
+        // The rebuild may have been stopped since.
+        let Some(at) = self.rebuild_of(serial) else { return };
+        let disk = self.rebuilds[at].disk;
+        let window = self.rebuilds[at].window(serial).expect("just found");
+        window.pending -= 1;
+        if window.pending > 0 {
+            return;
+        }
+        let (first, pages) = (window.first, window.pages);
+        match window.phase {
+            Phase::Reading if window.spoiled => window.phase = Phase::Waiting,
+            Phase::Reading => {
+                window.phase = Phase::Computing;
+                let pages = pages as u32;
+                actions.push(Action::Regenerate { window: serial, disk, first, pages });
+            }
+            Phase::Writing => {
+                window.phase = Phase::Done;
+                self.window_written(at, serial, actions);
+            }
+            Phase::Waiting | Phase::Computing | Phase::Done => unreachable!("nothing is asked"),
+        }
+    }
+
+    /// The driver has computed the pages of a window.
+    pub(crate) fn regenerated(&mut self, serial: u32, actions: &mut Vec<Action>) {
+        let Some(at) = self.rebuild_of(serial) else { return };
+        let disk = self.rebuilds[at].disk;
+        let window = self.rebuilds[at].window(serial).expect("just found");
+        if window.spoiled {
+            window.phase = Phase::Waiting;
+            return;
+        }
+        window.phase = Phase::Writing;
+        let run = DiskRun { disk, first: window.first, pages: window.pages as u32 };
+        self.submit_window(serial, &[run], true, actions);
+    }
+
+    fn window_written(&mut self, at: usize, serial: u32, actions: &mut Vec<Action>) {
+        let (now, limits, disk_pages) = (self.now, self.limits, self.geometry.disk_pages);
+        let slow = limits.reads_under.is_some_and(|most| self.read_mean > most);
+        let rebuild = &mut self.rebuilds[at];
+        let window = rebuild.window(serial).expect("just written");
+        let (took, pages) = (now.since(window.began), window.pages);
+        rebuild.share = match slow {
+            true => (rebuild.share * 3 / 4).max(5),
+            false => (rebuild.share + 50).min(limits.share_permille.clamp(1, 1000)),
+        };
+        let mut pause = took.0 / rebuild.share * (1000 - rebuild.share);
+        if let Some(most) = (pages * 1_000_000_000).checked_div(limits.least_pages_per_s) {
+            pause = pause.min(most.saturating_sub(took.0));
+        }
+        rebuild.not_before = now + Duration(pause);
+        while rebuild.windows.front().is_some_and(|w| w.phase == Phase::Done) {
+            let window = rebuild.windows.pop_front().expect("looked at");
+            rebuild.done = window.first + window.pages;
+        }
+        let (disk, done) = (rebuild.disk, rebuild.done);
+        self.faults.set_whole_below(disk, done);
+        let rebuild = &mut self.rebuilds[at];
+        if done - rebuild.announced >= (disk_pages / STEPS).max(1) && done < disk_pages {
+            rebuild.announced = done;
+            actions.push(Action::Checkpoint { disk, below: done });
+            self.heed_faults();
+        }
+        // No reads since: nothing to give way to.
+        self.read_mean = Duration(self.read_mean.0 - self.read_mean.0 / 8);
+        self.resume_held(actions);
+    }
+
+    /// Destages that no window holds back any more go on.
+    fn resume_held(&mut self, actions: &mut Vec<Action>) {
+        self.with_destager(&NoHeads, actions, |destager, around| destager.resume_held(around));
+    }
+
+    /// A command of a window failed.
+    pub(crate) fn window_failed(&mut self, command: &DiskCommand, actions: &mut Vec<Action>) {
+        let Owner::Rebuild(serial) = command.owner else { unreachable!("only windows") };
+        let Some(at) = self.rebuild_of(serial) else { return };
+        let DiskCommand { disk, first, pages, write, .. } = *command;
+        if write {
+            // The spare cannot be written.
+            let disk = self.rebuilds[at].disk;
+            return self.end_rebuild(disk, false, actions);
+        }
+        let run = DiskRun { disk, first, pages };
+        let gone = self.faults.lost(disk, first);
+        let window = self.rebuilds[at].window(serial).expect("just found");
+        if gone {
+            window.spoiled = true;
+        } else if pages > 1 {
+            let singles: Vec<DiskRun> = run.single_pages().collect();
+            self.submit_window(serial, &singles, false, actions);
+        } else if !window.unreadable.contains(&run) {
+            window.unreadable.push(run);
+            let known: Vec<DiskId> =
+                window.unreadable.iter().filter(|r| r.first == first).map(|r| r.disk).collect();
+            self.replace_unreadable(at, first, &known, actions);
+        }
+        self.window_done(serial, actions);
+    }
+
+    /// A row cannot be computed from what was planned: with the other parity, or not at all.
+    fn replace_unreadable(
+        &mut self,
+        at: usize,
+        page: u64,
+        unreadable: &[DiskId],
+        actions: &mut Vec<Action>,
+    ) {
+        let rebuild = &self.rebuilds[at];
+        let (disk, serial) = (rebuild.disk, self.serial_of(at, page));
+        let mut failed = self.faults.at(page);
+        let before = self.geometry.rebuild_reads(disk, page, 1, &failed);
+        for disk in unreadable {
+            failed.insert(*disk);
+        }
+        if self.geometry.survives(&failed) {
+            let mut more = self.geometry.rebuild_reads(disk, page, 1, &failed);
+            more.retain(|run| !before.contains(run));
+            self.submit_window(serial, &more, false, actions);
+        } else {
+            self.rebuilds[at].lost_pages += 1;
+            actions.push(Action::Unrecoverable { disk, page });
+        }
+    }
+
+    fn serial_of(&self, at: usize, page: u64) -> u32 {
+        let has = |w: &&Window| (w.first..w.first + w.pages).contains(&page);
+        self.rebuilds[at].windows.iter().find(has).expect("a window's page").serial
+    }
+}
+
+impl Geometry {
+    /// The reads by which the pages of a lost disk are computed: as many strips as the row has of
+    /// data, P before Q.
+    #[must_use]
+    pub fn rebuild_reads(
+        &self,
+        disk: DiskId,
+        first: u64,
+        pages: u64,
+        failed: &crate::array::disks::DiskSet,
+    ) -> Vec<DiskRun> {
+        if self.level == Level::Raid10 {
+            let disk = DiskId(disk.0 ^ 1);
+            return alloc::vec![DiskRun { disk, first, pages: pages as u32 }];
+        }
+        let mut reads: Vec<(DiskId, u64)> = Vec::new();
+        for page in first..first + pages {
+            let stripe = self.row_of_disk_page(page).1.stripe;
+            let data = (0..self.data_strips() as u16).map(|strip| self.data_disk(stripe, strip));
+            let all = data.chain(self.parity_disks(stripe));
+            let usable = all.filter(|d| *d != disk && !failed.contains(*d));
+            reads.extend(usable.take(self.data_strips() as usize).map(|d| (d, page)));
+        }
+        let mut runs = Vec::new();
+        crate::array::safe::join(reads, &mut runs);
+        runs
+    }
+}
