@@ -168,8 +168,7 @@ impl Controller {
         let span = self.cache.directory.missing_span(first, pages)?;
         let Some(clean) = &self.clean else { return Some(span) };
         let missing = |page: &u64| {
-            !clean.cache.holds(*page)
-                && self.cache.directory.missing_span(Page(*page), 1).is_some()
+            !clean.cache.holds(*page) && self.cache.directory.missing_span(Page(*page), 1).is_some()
         };
         let first = (span.0.0..=span.1.0).find(missing)?;
         let last = (first..=span.1.0).rev().find(missing)?;
@@ -180,8 +179,7 @@ impl Controller {
     pub(crate) fn to_load(&self, from: Page, to: Page) -> Vec<u64> {
         let Some(clean) = &self.clean else { return Vec::new() };
         let missing = |page: &u64| {
-            !clean.cache.holds(*page)
-                && self.cache.directory.missing_span(Page(*page), 1).is_some()
+            !clean.cache.holds(*page) && self.cache.directory.missing_span(Page(*page), 1).is_some()
         };
         (from.0..=to.0).filter(missing).collect()
     }

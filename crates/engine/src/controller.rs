@@ -141,7 +141,7 @@ pub enum Event {
     /// A disk is given up: nothing more is asked of it.
     DiskFailed(DiskId),
     /// A spare stands in for a failed disk, under its number: rebuild it. What it has below page
-    /// `from`, a checkpoint, is whole.
+    /// `from`, a checkpoint, is whole. All commands to the disk before it must have come back.
     Rebuild {
         /// The disk.
         disk: DiskId,

@@ -216,7 +216,7 @@ impl Destager {
         let group = destage.group;
         destage.held = Controller::holds_back(around.rebuilds, around.geometry, group);
         match (destage.held, self.protocol) {
-            (true, _) => {}
+            (true, _) => destage.safe = Safe::default(),
             (false, Protocol::Safe) => self.plan_safely(index, false, around),
             (false, Protocol::Papers) => self.issue_plan(index, around),
         }

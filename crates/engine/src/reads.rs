@@ -233,7 +233,8 @@ impl Controller {
             let result = if failed { Err(HostError::Unreadable) } else { Ok(()) };
             if !failed {
                 let read = &mut self.reads[index as usize];
-                let (loads, took) = (core::mem::take(&mut read.loads), self.now.since(read.arrived));
+                let (loads, took) =
+                    (core::mem::take(&mut read.loads), self.now.since(read.arrived));
                 self.read_mean = Duration((self.read_mean.0 * 15 + took.0) / 16);
                 self.load(&loads, request.id, actions);
             }

@@ -125,7 +125,8 @@ impl Rebuild {
             }
         }
         let meets = |w: &Window| w.first < first + pages && first < w.first + w.pages;
-        self.windows.iter().any(|w| w.phase != Phase::Done && meets(w))
+        // One that is written, too, until all before it are: to plans its rows are still lost.
+        self.windows.iter().any(meets)
     }
 }
 
@@ -138,9 +139,7 @@ pub(crate) fn rows_of(geometry: &Geometry, group: GroupId) -> (u64, u64) {
 /// Pages of a disk in a write group.
 fn unit(geometry: &Geometry) -> u64 {
     match geometry.level {
-        Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-            geometry.strip_pages * geometry.group_stripes
-        }
+        Level::Raid4 | Level::Raid5 | Level::Raid6 => geometry.strip_pages * geometry.group_stripes,
         _ => geometry.strip_pages,
     }
 }
@@ -181,9 +180,12 @@ impl Controller {
         self.rebuilds.iter().filter(idle).map(|rebuild| rebuild.not_before).min()
     }
 
-    /// A spare stands in for a failed disk. What it has below `from` is whole.
+    /// A spare stands in for a failed disk. What it has below `from` is whole. One under way goes
+    /// on as it is: its writes may be on their way.
     pub(crate) fn begin_rebuild(&mut self, disk: DiskId, from: u64) {
-        self.rebuilds.retain(|rebuild| rebuild.disk != disk);
+        if self.rebuilds.iter().any(|rebuild| rebuild.disk == disk) {
+            return;
+        }
         let from = from.min(self.geometry.disk_pages);
         let from = from - from % unit(&self.geometry);
         self.faults.failed.insert(disk);

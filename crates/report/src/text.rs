@@ -148,9 +148,8 @@ fn read_cache_table(cache: &ReadCacheUse) -> Table {
 
 fn fault_table(fault: &FaultUse) -> Table {
     let disks: Vec<String> = fault.failed.iter().map(u16::to_string).collect();
-    let penalty = |get: fn(&WritePenalty) -> f64| {
-        Cell::maybe(fault.write_penalty.as_ref().map(get), 3)
-    };
+    let penalty =
+        |get: fn(&WritePenalty) -> f64| Cell::maybe(fault.write_penalty.as_ref().map(get), 3);
     figures(vec![
         ("failed", Cell::text(disks.join(", ")), "disks"),
         ("rebuilt in", Cell::maybe(fault.rebuild_s, 1), "s"),

@@ -75,11 +75,8 @@ fn read_cache(options: &RunOptions) -> Result<Option<CleanConfig>, OptionError> 
     }
     let pages = options.pages("read-cache-size")?;
     policy.check(pages).map_err(|error| usage(&error))?;
-    let on_write = [
-        ("invalidate", OnWrite::Invalidate),
-        ("update", OnWrite::Update),
-        ("keep", OnWrite::Keep),
-    ];
+    let on_write =
+        [("invalidate", OnWrite::Invalidate), ("update", OnWrite::Update), ("keep", OnWrite::Keep)];
     let on_write = options.one_of("read-cache-writes", &on_write)?;
     Ok(Some(CleanConfig { policy, pages, on_write }))
 }
@@ -90,10 +87,7 @@ fn instant(text: &str) -> Option<Instant> {
     Some(Instant((seconds * 1e9) as u64))
 }
 
-fn fails(
-    options: &RunOptions,
-    geometry: &Geometry,
-) -> Result<Vec<(Instant, DiskId)>, OptionError> {
+fn fails(options: &RunOptions, geometry: &Geometry) -> Result<Vec<(Instant, DiskId)>, OptionError> {
     let mut fails = Vec::new();
     for text in options.get("fail").split(';').filter(|text| !text.is_empty()) {
         let (mut disk, mut at) = (None, Some(Instant::ZERO));

@@ -9,7 +9,8 @@ use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Destage, DiskUse, FaultUse, Hits, Latency, Occupancy, ReadCacheUse, Responses, RunReport, SCHEMA, Series, ServiceTimes,
+    Destage, DiskUse, FaultUse, Hits, Latency, Occupancy, ReadCacheUse, Responses, RunReport,
+    SCHEMA, Series, ServiceTimes,
 };
 use hdrhistogram::Histogram;
 
@@ -308,9 +309,9 @@ impl Measure {
                 max: share(self.occupancy_max as f64),
             },
             destage: destage(&self.before, &outcome.counters),
-            read_cache: outcome.read_cache.map(|state| {
-                read_cache(&state, &self.before, &outcome.counters)
-            }),
+            read_cache: outcome
+                .read_cache
+                .map(|state| read_cache(&state, &self.before, &outcome.counters)),
             fault: outcome.fault.clone(),
             service: self.is_track.then(|| self.service()),
             disks: self.disks.iter().map(|disk| disk_use(disk, window)).collect(),

@@ -254,7 +254,11 @@ impl RunOptions {
         }
     }
 
-    pub(crate) fn one_of<T: Copy>(&self, name: &str, choices: &[(&str, T)]) -> Result<T, OptionError> {
+    pub(crate) fn one_of<T: Copy>(
+        &self,
+        name: &str,
+        choices: &[(&str, T)],
+    ) -> Result<T, OptionError> {
         let found = choices.iter().find(|(text, _)| *text == self.get(name));
         found.map(|(_, value)| *value).ok_or_else(|| self.bad(name))
     }

@@ -489,7 +489,8 @@ impl<'a> Simulator<'a> {
     fn completed_at(&mut self, disk: usize, completed: &Completed, owner: Owner) {
         let Some(list) = self.with_disks.get_mut(disk) else { return };
         let first = completed.op.lbn / self.unit_sectors;
-        let is_it = |c: &DiskCommand| (c.owner, c.first, c.write) == (owner, first, completed.op.write);
+        let is_it =
+            |c: &DiskCommand| (c.owner, c.first, c.write) == (owner, first, completed.op.write);
         let at = list.iter().position(is_it).expect("a command that the disk had");
         list.swap_remove(at);
     }

@@ -61,9 +61,7 @@ pub fn choose(heavy: Offer, light: Offer, weight: Weight, now: u64, newest_ties:
         (Worth::Frequency(heavy), Worth::Frequency(light)) => {
             (light.saturating_mul(one), heavy.saturating_mul(weight))
         }
-        _ => {
-            ((now - heavy.stamp).saturating_mul(one), (now - light.stamp).saturating_mul(weight))
-        }
+        _ => ((now - heavy.stamp).saturating_mul(one), (now - light.stamp).saturating_mul(weight)),
     };
     let heavy_is_older = heavy.stamp < light.stamp;
     let equal_goes = (of_heavy == of_light) & (heavy_is_older != newest_ties);

@@ -1,7 +1,7 @@
 //! What a miss costs the surviving disks of a parity array: the penalties of docs/readcache.md.
 
-use crate::array::geometry::{Geometry, Level};
 use super::fault::Weight;
+use crate::array::geometry::{Geometry, Level};
 use crate::units::{Page, StripeId};
 use alloc::boxed::Box;
 use alloc::vec;
