@@ -77,7 +77,13 @@ pub const OPTIONS: &[Param] = &[
     option("disk", "-", "stow-ref", "a name or a .toml file", "disk model"),
     option("strip", "pages", "16", "pages, or bytes with K, M, G", "strip on one disk"),
     option("group-stripes", "stripes", "1", "1 to 64", "stripes in a write group (k)"),
-    option("backend", "fraction", "1", "above 0 to 1", "outer part of each disk used"),
+    option(
+        "backend",
+        "fraction",
+        "1",
+        "above 0 to 1, or the volume's size with M, G, T",
+        "outer part of each disk used",
+    ),
     option("queue-depth", "destages", "20", "1 to 100000", "destage writes in flight (Q)"),
     option("count", "-", "runs", "runs, groups", "what counts as a destage write"),
     option("issue", "-", "auto", "group, runs, auto", "runs of a group at once or in turn"),
@@ -365,15 +371,25 @@ impl RunOptions {
             return Err(OptionError::usage(message.into()));
         }
         let levels: Vec<(&str, _)> = LEVELS.iter().map(|l| (l.entry.name, l.level)).collect();
-        let backend: f64 = self.number("backend", f64::MIN_POSITIVE..=1.0)?;
-        let disk_pages = (disk_sectors / SECTORS_PER_PAGE) as f64 * backend;
-        let geometry = Geometry {
+        let mut geometry = Geometry {
             level: self.one_of("level", &levels)?,
             disks: self.number("disks", 1..=1024)?,
             strip_pages: self.pages("strip")?,
             group_stripes: self.number("group-stripes", 1..=64)?,
-            disk_pages: disk_pages as u64,
+            disk_pages: disk_sectors / SECTORS_PER_PAGE,
         };
+        let is_size = self.get("backend").ends_with(|c: char| c.is_ascii_alphabetic());
+        if is_size && geometry.checked().is_ok() {
+            let stripes = self.pages("backend")?.div_ceil(geometry.stripe_pages());
+            let groups = stripes.next_multiple_of(geometry.group_stripes);
+            if groups * geometry.strip_pages > geometry.disk_pages {
+                return Err(OptionError::usage("--backend is more than the disks hold".into()));
+            }
+            geometry.disk_pages = groups * geometry.strip_pages;
+        } else if !is_size {
+            let backend: f64 = self.number("backend", f64::MIN_POSITIVE..=1.0)?;
+            geometry.disk_pages = (geometry.disk_pages as f64 * backend) as u64;
+        }
         geometry.checked().map_err(|error| OptionError::usage(error.to_string()))
     }
 

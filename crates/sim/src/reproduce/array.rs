@@ -4,7 +4,7 @@ use super::runner::{Cell, Plan, Runner, Sample, TimeSeries};
 use crate::compare::{CompareError, Comparison};
 use crate::options::{OPTIONS, RunOptions};
 use crate::sources::make_source;
-use destage_report::model::RunReport;
+use destage_report::model::{RunReport, WritePenalty};
 
 /// Runs simulated arrays.
 pub struct ArrayRunner;
@@ -30,8 +30,22 @@ const FIGURES: &[Figure] = &[
     ("occupancy-min", |r| r.occupancy.min),
     ("occupancy-max", |r| r.occupancy.max),
     ("occupancy-range", |r| r.occupancy.max - r.occupancy.min),
+    ("rgr", |r| r.read_cache.as_ref().map_or(f64::NAN, |c| c.rgr)),
+    ("rebuild-s", |r| r.fault.as_ref().and_then(|f| f.rebuild_s).unwrap_or(f64::NAN)),
+    ("put-off", |r| r.fault.as_ref().map_or(f64::NAN, |f| f.put_off as f64)),
+    ("requests-a-page", |r| {
+        let requests: u64 = r.disks.iter().map(|disk| disk.reads + disk.writes).sum();
+        requests as f64 / r.destage.pages as f64
+    }),
+    ("write-penalty-paper", |r| penalty(r, |p| p.paper)),
+    ("write-penalty-exact", |r| penalty(r, |p| p.exact)),
     ("destage-variation", |r| variation(measured(r, &r.series.destaged_pages_per_s))),
 ];
+
+fn penalty(report: &RunReport, get: fn(&WritePenalty) -> f64) -> f64 {
+    let penalty = report.fault.as_ref().and_then(|fault| fault.write_penalty.as_ref());
+    penalty.map_or(f64::NAN, get)
+}
 
 /// The part of a series that lies in the measured window.
 fn measured<'a>(report: &RunReport, series: &'a [f64]) -> &'a [f64] {
@@ -76,6 +90,9 @@ fn comparison(plan: &Plan) -> Result<Comparison, CompareError> {
     for (name, value) in &plan.base {
         base.set(name, value)?;
     }
+    if plan.setting("trace").is_some() {
+        base.set("trace", &plan.trace().display().to_string())?;
+    }
     Ok(Comparison {
         title: plan.title.clone(),
         command: String::new(),
@@ -100,6 +117,10 @@ impl Runner for ArrayRunner {
 
     fn check(&self, plan: &Plan) -> Result<(), CompareError> {
         comparison(plan)?.check()
+    }
+
+    fn missing(&self, plan: &Plan) -> Option<String> {
+        plan.setting("trace").and_then(|_| plan.missing_trace())
     }
 
     fn run(

@@ -41,5 +41,10 @@ pub const ITEMS: &[Item] = &[
     item!("haining-long", "fig5-7"),
     item!("haining-long", "table2"),
     item!("vdf", "fig3-5"),
+    item!("vdf", "table3"),
+    item!("vdf", "fig7-9"),
+    item!("vdf", "policies"),
+    item!("vdf", "start"),
+    item!("vdf", "writes"),
     item!("ablations", "policies"),
 ];

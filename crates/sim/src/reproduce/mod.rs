@@ -8,6 +8,7 @@ mod figures;
 pub mod item;
 mod items;
 mod reads;
+mod rebuild;
 pub mod runner;
 mod track;
 mod values;

@@ -3,6 +3,7 @@
 
 use super::array::ArrayRunner;
 use super::reads::ReadsRunner;
+use super::rebuild::RebuildRunner;
 use super::track::TrackRunner;
 use crate::compare::CompareError;
 use serde::Deserialize;
@@ -20,6 +21,8 @@ pub enum RunnerKind {
     Track,
     /// Read caches over the reads of a trace.
     Reads,
+    /// Degraded arrays with a read cache, and their rebuild.
+    Rebuild,
 }
 
 impl RunnerKind {
@@ -30,6 +33,7 @@ impl RunnerKind {
             RunnerKind::Array => &ArrayRunner,
             RunnerKind::Track => &TrackRunner,
             RunnerKind::Reads => &ReadsRunner,
+            RunnerKind::Rebuild => &RebuildRunner,
         }
     }
 }

@@ -1,0 +1,133 @@
+//! Simulated arrays that lose a disk: every level and both protocols go on serving, rebuilds end
+//! and keep their limits, and the read cache that heeds the failed disk asks less of the others.
+
+use destage_report::model::RunReport;
+use destage_sim::compare::run_one;
+use destage_sim::options::RunOptions;
+use destage_sim::sources::make_source;
+
+const BASE: [(&str, &str); 8] = [
+    ("backend", "1G"),
+    ("nvs", "2048"),
+    ("workload", "zipf:theta=0.9,writes=0.3"),
+    ("iops", "150"),
+    ("read-cache", "lru"),
+    ("read-cache-size", "8192"),
+    ("fail", "disk=0,at=30"),
+    ("warmup", "fail"),
+];
+
+fn run(changes: &[(&str, &str)]) -> RunReport {
+    let mut options = RunOptions::default();
+    for (name, value) in BASE.iter().chain(changes) {
+        options.set(name, value).expect("an option");
+    }
+    run_one("run", &options, &make_source).unwrap_or_else(|error| panic!("{changes:?}: {error}"))
+}
+
+fn rebuild_s(report: &RunReport) -> f64 {
+    report.fault.as_ref().and_then(|fault| fault.rebuild_s).expect("it is rebuilt")
+}
+
+fn rgr(report: &RunReport) -> f64 {
+    report.read_cache.as_ref().expect("a read cache").rgr
+}
+
+#[test]
+fn every_level_goes_on_and_is_rebuilt_under_both_protocols() {
+    for (level, disks, fail) in [
+        ("4", "5", "disk=0,at=5"),
+        ("5", "5", "disk=0,at=5"),
+        ("6", "6", "disk=0,at=5;disk=3,at=6"),
+        ("10", "4", "disk=0,at=5"),
+    ] {
+        for protocol in ["papers", "safe"] {
+            let run = || {
+                run(&[
+                    ("level", level),
+                    ("disks", disks),
+                    ("fail", fail),
+                    ("protocol", protocol),
+                    ("nvs-latency", "50"),
+                    ("rebuild", "on:at=7"),
+                    ("warmup", "0"),
+                    ("measure", "rebuild"),
+                    ("read-cache-writes", "keep"),
+                ])
+            };
+            let report = run();
+            assert!(rebuild_s(&report) > 1.0, "{level} {protocol}");
+            let fault = report.fault.as_ref().expect("a disk failed");
+            assert_eq!((fault.rebuilt_share, fault.lost_pages), (1.0, 0));
+            assert!(report.iops > 130.0, "{level} {protocol}: {} of 150 are served", report.iops);
+            assert_eq!(report.digest, run().digest, "the same run, the same events");
+        }
+    }
+}
+
+#[test]
+fn a_degraded_disk_does_nothing_and_writes_have_penalties() {
+    let report = run(&[("measure", "20")]);
+    assert_eq!((report.disks[0].reads, report.disks[0].writes), (0, 0));
+    assert!(report.disks[1].reads > 0);
+    let penalty = report.fault.and_then(|fault| fault.write_penalty).expect("writes");
+    // A fifth of the rows has its parity on the failed disk, a fifth of the data is there.
+    assert!((3.3..3.5).contains(&penalty.exact), "{}", penalty.exact);
+    assert!((4.3..4.5).contains(&penalty.paper), "{}", penalty.paper);
+}
+
+#[test]
+fn a_cache_that_heeds_the_fault_asks_less_of_the_other_disks() {
+    let with = |vdf| rgr(&run(&[("vdf", vdf), ("measure", "60"), ("disks", "8"), ("iops", "600")]));
+    let (off, paper, adaptive) = (with("off"), with("paper"), with("adaptive"));
+    assert!(paper < 0.95 * off, "{paper} of {off}");
+    assert!(adaptive < 0.95 * off, "{adaptive} of {off}");
+    let healthy = |vdf| {
+        let report = run(&[("vdf", vdf), ("fail", ""), ("warmup", "30"), ("measure", "30")]);
+        assert_eq!(report.fault, None);
+        (report.digest.clone(), rgr(&report))
+    };
+    let plain = healthy("off");
+    assert_eq!(plain, healthy("paper"), "no fault, no difference");
+    assert_eq!(plain, healthy("adaptive"));
+}
+
+#[test]
+fn rebuilds_keep_their_limits() {
+    let rebuild = |limits: &str, iops: &str| {
+        run(&[
+            ("rebuild", &format!("on:{limits}")),
+            ("measure", "rebuild"),
+            ("warmup", "fail"),
+            ("iops", iops),
+        ])
+    };
+    let full = rebuild("window=128", "300");
+    let idle = rebuild_s(&rebuild("depth=1", "1"));
+    let quarter = rebuild_s(&rebuild("share=25", "1"));
+    assert!((3.6..4.4).contains(&(quarter / idle)), "a quarter of the time: {quarter} {idle}");
+    // 256 MiB a disk at 4 MB/s, whatever the share.
+    let floor = rebuild_s(&rebuild("share=1,min=4", "1"));
+    assert!((60.0..75.0).contains(&floor), "{floor}");
+    let most = full.response.reads.mean_ms * 0.6;
+    let kind = rebuild(&format!("reads-under={most}"), "300");
+    assert!(rebuild_s(&kind) > 1.2 * rebuild_s(&full));
+    let reads = kind.response.reads.mean_ms;
+    assert!(reads < 1.2 * most, "reads under {most} ms took {reads} ms");
+}
+
+#[test]
+fn destages_that_are_dear_are_put_off() {
+    let with = |on| {
+        run(&[
+            ("vdf-writes", on),
+            ("workload", "spc1"),
+            ("disks", "8"),
+            ("measure", "30"),
+            ("read-cache", "off"),
+        ])
+    };
+    let put_off = |report: &RunReport| report.fault.as_ref().expect("a fault").put_off;
+    assert_eq!(put_off(&with("off")), 0);
+    assert!(put_off(&with("on")) > 0);
+}
