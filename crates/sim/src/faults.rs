@@ -261,6 +261,9 @@ mod tests {
         assert!(refused(&[("fail", "disk=0"), ("rebuild", "on:share=0")]).contains("--rebuild"));
         assert!(refused(&[("read-cache", "lro")]).contains("lru"));
         assert!(refused(&[("read-cache", "lru"), ("vdf", "yes")]).contains("--vdf"));
+        let endless = [("trace", "t"), ("trace-mode", "closed"), ("trace-repeat", "on")];
+        assert!(refused(&endless).contains("never ends"));
+        assert!(refused(&[("trace", "t"), ("trace-repeat", "on")]).contains("--trace-mode"));
         assert!(refused(&[("measure", "rebuild")]).contains("--measure"));
         assert!(built(&[("fail", "disk=0;disk=1"), ("level", "6")]).is_ok());
     }

@@ -502,6 +502,14 @@ impl RunOptions {
             "all" => u64::MAX,
             _ => self.number("requests", 1..=u64::MAX)?,
         };
+        if is_trace {
+            self.replay_options()?;
+        }
+        let endless = (measured.0, requests_max) == (u64::MAX, u64::MAX) && !faults.until_rebuilt;
+        if is_trace && endless && self.on("trace-repeat")? {
+            let message = "--trace-repeat never ends: give --measure or --requests";
+            return Err(OptionError::usage(message.into()));
+        }
         let interval = self.seconds("interval")?;
         if interval == Duration::ZERO {
             return Err(self.bad("interval"));

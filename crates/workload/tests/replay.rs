@@ -208,3 +208,49 @@ fn a_generated_trace_replays_as_it_was_made() {
         }
     }
 }
+
+#[test]
+fn a_replay_at_a_rate_takes_reads_only_and_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let replay = ReplayOptions {
+        pace: Pace::Rate { iops: 1000.0, seed: 3 },
+        reads_only: true,
+        repeat: true,
+        ..ReplayOptions::default()
+    };
+    let open = || TraceSource::open(&path, &ReadOptions::default(), &replay, 70).unwrap();
+    let take = |source: &mut TraceSource| {
+        let requests = (0..2000).map(|_| {
+            let at = source.next_at().expect("it never ends");
+            source.take(at).unwrap()
+        });
+        requests.map(|r| pages(&r)).collect::<Vec<_>>()
+    };
+    let all = take(&mut open());
+    assert_eq!(all, take(&mut open()), "a seed gives the same times");
+    assert!(all.iter().all(|(.., direction)| *direction == Direction::Read));
+    // Of each turn: the read of device 2, and the one not recorded of device 7.
+    assert!(all.chunks(2).all(|turn| (turn[0].1, turn[1].1) == (0, 68)));
+    assert!(all.is_sorted_by_key(|request| request.0));
+    let mean_ns = all.last().unwrap().0 / 2000;
+    assert!((950_000..1_050_000).contains(&mean_ns), "{mean_ns}");
+    let once = ReplayOptions { repeat: false, ..replay };
+    let mut source = TraceSource::open(&path, &ReadOptions::default(), &once, 70).unwrap();
+    assert_eq!(drain(&mut source).len(), 2);
+}
+
+#[test]
+fn a_trace_without_reads_ends_even_if_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.csv");
+    std::fs::write(&path, "time_ns,device,offset_bytes,length_bytes,op\n1,0,0,4096,W\n").unwrap();
+    let replay = ReplayOptions {
+        pace: Pace::Closed { outstanding: 1 },
+        reads_only: true,
+        repeat: true,
+        ..ReplayOptions::default()
+    };
+    let mut source = TraceSource::open(&path, &ReadOptions::default(), &replay, 70).unwrap();
+    assert_eq!(source.next_at(), None);
+}

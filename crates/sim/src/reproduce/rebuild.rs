@@ -66,6 +66,9 @@ fn options_of(
         let trace = plan.traces.join(options.get("trace"));
         options.set("trace", &trace.display().to_string())?;
         options.set("trace-repeat", "on")?;
+        if options.get("trace-mode") == "open" {
+            options.set("trace-mode", "closed:64")?;
+        }
     }
     options.set("warmup", "fail")?;
     Ok(options)
@@ -84,11 +87,7 @@ fn at_rate(options: &RunOptions, iops: Option<f64>) -> Result<RunOptions, Option
     match iops {
         Some(iops) if is_trace => options.set("trace-mode", &format!("rate:{iops:.3}"))?,
         Some(iops) => options.set("iops", &format!("{iops:.3}"))?,
-        None if is_trace => {
-            if !options.get("trace-mode").starts_with("closed:") {
-                options.set("trace-mode", "closed:64")?;
-            }
-        }
+        None if is_trace => {}
         None => {
             let workload = options.get("workload");
             let join = if workload.contains(':') { ',' } else { ':' };
