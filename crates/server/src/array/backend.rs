@@ -3,6 +3,7 @@
 use super::admin::Admin;
 use super::config::ArrayConfig;
 use super::devices::{Async, Devices};
+use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::remote::{Ended, Keys, Remote};
 use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
@@ -28,6 +29,7 @@ const SOCKET_KEY: u64 = 1 << 63;
 
 enum Disk {
     File(Handle),
+    Memory(Arc<std::fs::File>),
     Mapped(Mapped, #[expect(dead_code, reason = "holds the lock")] std::fs::File),
     Remote(Box<Remote>),
     None,
@@ -83,6 +85,8 @@ pub struct ArrayBackend {
     ops: Vec<Op>,
     replies: Vec<Reply>,
     ended: Vec<Ended>,
+    /// For members on tmpfs.
+    backlog: Backlog,
 }
 
 /// The export of a volume.
@@ -113,6 +117,7 @@ impl ArrayBackend {
             ops: Vec::new(),
             replies: Vec::new(),
             ended: Vec::new(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -139,13 +144,6 @@ impl ArrayBackend {
 
     pub(crate) fn set_config(&mut self, config: ArrayConfig) {
         self.config = config;
-    }
-
-    fn disk(&mut self, device: Device) -> &mut Disk {
-        match device {
-            Device::Member(number) => &mut self.members[usize::from(number)],
-            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
-        }
     }
 
     /// Hands the volume's operations to the devices, and its answers to the clients, until there
@@ -181,7 +179,12 @@ impl ArrayBackend {
 
     fn submit(&mut self, port: &mut Port, id: OpId, device: Device, kind: OpKind) {
         let mut ended = core::mem::take(&mut self.ended);
-        match self.disk(device) {
+        let disk = match device {
+            Device::Member(number) => &mut self.members[usize::from(number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+        };
+        match disk {
+            Disk::Memory(file) => self.backlog.push(id, Arc::clone(file), kind),
             Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
             Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
@@ -328,6 +331,7 @@ impl Backend for ArrayBackend {
         {
             None => Disk::None,
             Some(Async::File(file)) => Disk::File(port.open(file)),
+            Some(Async::Memory(file)) => Disk::Memory(Arc::new(file)),
             Some(Async::Mapped(map, file)) => Disk::Mapped(map, file),
             Some(Async::Remote(socket, session)) => {
                 Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
@@ -365,6 +369,7 @@ impl Backend for ArrayBackend {
             Command::Flush => Kind::Flush,
             _ => Kind::Write,
         };
+        self.backlog.requested();
         let since = port.now();
         let ticket = self.waiting.insert(Waiting { token, since, kind });
         self.volume.submit(since, ticket, command, payload.bytes());
@@ -391,11 +396,17 @@ impl Backend for ArrayBackend {
     fn turn(&mut self, port: &mut Port) {
         self.volume.turn(port.now());
         self.carry_out(port);
+        for _ in 0..self.backlog.due() {
+            self.ended.extend(self.backlog.next());
+        }
         self.look(port);
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.volume.deadline()
+        match self.backlog.is_empty() {
+            true => self.volume.deadline(),
+            false => Some(Instant(0)),
+        }
     }
 
     fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {

@@ -5,7 +5,9 @@ mod backend;
 mod config;
 mod create;
 mod devices;
+mod inline;
 mod mapped;
+mod pages;
 mod remote;
 
 pub use admin::{Admin, AdminError, Request, ask, listen};
