@@ -21,7 +21,12 @@ pub(crate) const ANCHORS: [u64; 2] = [4096, 8192];
 /// First byte of the ring.
 pub(crate) const RING: u64 = 1 << 20;
 /// Commits under way at once.
-const FLIGHTS_MAX: usize = 4;
+const FLIGHTS_MAX: usize = 8;
+/// Bytes of payload with which a commit takes no further write while fewer than that many are
+/// under way: what comes at once then goes out in several that wait for the device together.
+const SHARE: usize = 16 << 10;
+/// Buffers of commits kept to be used again.
+const POOL_MAX: usize = 8;
 /// After this long without a commit an empty one confirms those before it.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
 
@@ -163,6 +168,15 @@ impl Log {
     /// Writes up to this version are durable.
     pub(crate) fn durable_version(&self) -> u64 {
         self.durable_version
+    }
+
+    /// A write of the host begins: all of it goes into one commit, if that has room.
+    pub(crate) fn begin_write(&mut self) {
+        let idle = self.queue.len() + self.flights.len() < FLIGHTS_MAX;
+        if idle && self.queue.back().is_some_and(|batch| batch.payload >= SHARE) {
+            let batch = self.new_batch();
+            self.queue.push_back(batch);
+        }
     }
 
     /// Logs the new bytes of a whole page; its version.
@@ -397,7 +411,7 @@ impl Log {
             self.durable_version = flight.last_version;
             self.resolved.extend(flight.waiters);
             if let Some(Ok(buffer)) = flight.buffer.map(Arc::try_unwrap)
-                && self.pool.len() < 2 * FLIGHTS_MAX
+                && self.pool.len() < POOL_MAX
             {
                 self.pool.push(buffer.whole());
             }
@@ -558,17 +572,19 @@ enum Evacuated {
 mod tests {
     use super::*;
 
+    const ANCHOR: Anchor =
+        Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+
     /// A buffer may have room for a little more than a commit may hold, by where it begins.
     #[test]
     fn no_batch_is_larger_than_a_commit_wherever_its_buffer_begins() {
-        let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
         let mut between = Vec::new();
         for bytes in (0..64).map(|n| 16 + n * 80) {
             let mut log = Log::new(Start {
                 id: LogId([1; 16]),
                 block_bytes: 512,
                 copies: vec![0],
-                space: LogSpace::new(1 << 20, anchor),
+                space: LogSpace::new(1 << 20, ANCHOR),
                 contents: Contents::default(),
                 epoch: 1,
             });
@@ -583,5 +599,25 @@ mod tests {
             assert!(log.queue.iter().all(|batch| batch.payload <= 1 << 20));
             assert_eq!(log.queue.len(), 3);
         }
+    }
+
+    #[test]
+    fn writes_that_come_at_once_go_out_in_several_commits_and_none_is_split() {
+        let mut log = Log::new(Start {
+            id: LogId([1; 16]),
+            block_bytes: 512,
+            copies: vec![0],
+            space: LogSpace::new(1 << 20, ANCHOR),
+            contents: Contents::default(),
+            epoch: 1,
+        });
+        for first in (0..64).map(|write| write * 3) {
+            log.begin_write();
+            (first..first + 3).for_each(|page| {
+                log.data(page, &[7; PAGE]);
+            });
+        }
+        let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
+        assert_eq!(pages, [6, 6, 6, 6, 6, 6, 6, 150]);
     }
 }

@@ -249,6 +249,7 @@ impl Volume {
     }
 
     fn append_bytes(&mut self, id: u64, bytes: &[u8]) {
+        self.log.begin_write();
         let Some(Part::Write(write)) = self.parts.get(id) else { unreachable!("a write") };
         let (range, skip) = (write.range, write.skip);
         let mut at = 0;
