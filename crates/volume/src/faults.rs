@@ -155,6 +155,7 @@ impl Volume {
         for purpose in purposes {
             match purpose {
                 Purpose::Command(command) => self.step(Event::DiskError(command)),
+                Purpose::ScrubFlush => self.scrub_flushed(false),
                 Purpose::Superblock { change } => self.superblock_done(change),
                 _ => {}
             }

@@ -80,6 +80,8 @@ pub enum Defect {
     ReusesSpaceEarly,
     /// Writes nothing down of a device that was given up.
     ForgetsLostDevices,
+    /// Scrubs rows that are being written.
+    ScrubsCarelessly,
 }
 
 /// The log.

@@ -71,6 +71,8 @@ pub struct Volume {
     /// Groups whose destage the last run left open, and what it wrote.
     pub(crate) adopted: PageMap<u64>,
     pub(crate) alarms_later: Vec<Alarm>,
+    /// The scrub under way, or the last.
+    pub(crate) scrub: Option<crate::scrub::Scrub>,
 }
 
 impl Volume {
@@ -103,6 +105,7 @@ impl Volume {
             redoing: 0,
             adopted: PageMap::default(),
             alarms_later: Vec::new(),
+            scrub: None,
         }
     }
 
@@ -210,6 +213,7 @@ impl Volume {
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
             Purpose::Flush => self.member_flushed(device),
+            Purpose::ScrubFlush => self.scrub_flushed(true),
             Purpose::Superblock { change } => self.superblock_done(change),
         }
         self.after();
@@ -300,11 +304,15 @@ impl Volume {
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
+                Owner::Scrub(index) => self.scrub_command(index, &command),
             },
             Action::Reply { id, result } => {
                 let error = result.err().map(|_| Refusal::Unreadable);
                 self.engine_reply(id, error);
             }
+            Action::ScrubCompare { index, chunk } => self.scrub_compare(index, chunk),
+            Action::ScrubDone { index, whole } => self.scrub_done(index, whole),
+            Action::ScrubEnded { whole } => self.scrub_ended(whole),
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
         }
     }

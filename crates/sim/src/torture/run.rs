@@ -44,6 +44,10 @@ pub struct Counts {
     pub moved: u64,
     /// Bits that rotted in a mirrored log.
     pub rotten: u64,
+    /// Scrubs.
+    pub scrubs: u64,
+    /// Rows that they compared.
+    pub rows_scrubbed: u64,
 }
 
 impl Counts {
@@ -59,6 +63,8 @@ impl Counts {
         self.repairs += other.repairs;
         self.moved += other.moved;
         self.rotten += other.rotten;
+        self.scrubs += other.scrubs;
+        self.rows_scrubbed += other.rows_scrubbed;
     }
 }
 
@@ -86,6 +92,12 @@ pub struct Run {
     pub holes: Vec<u64>,
     pub(super) volume: Option<Volume>,
     pub(super) rng: Seeded,
+    /// A generator of its own: a run without scrubs is as it was before there were any.
+    pub(super) scrub_rng: Seeded,
+    /// The last scrub's result was looked at.
+    pub(super) scrub_seen: bool,
+    /// Rows that were made wrong: first member and page.
+    pub(super) expected: Vec<(u16, u64)>,
     pending: BTreeMap<u64, Pending>,
     next_ticket: u64,
     now: Instant,
@@ -131,6 +143,9 @@ impl Run {
             holes: Vec::new(),
             volume: None,
             rng: Seeded::new(seed, "torture-run"),
+            scrub_rng: Seeded::new(seed, "torture-scrubs"),
+            scrub_seen: true,
+            expected: Vec::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
             now: Instant::ZERO,
@@ -184,12 +199,16 @@ impl Run {
         Ok(End::Done)
     }
 
-    fn volume(&self) -> &Volume {
+    pub(super) fn volume(&self) -> &Volume {
         self.volume.as_ref().expect("an open volume")
     }
 
-    fn volume_mut(&mut self) -> &mut Volume {
+    pub(super) fn volume_mut(&mut self) -> &mut Volume {
         self.volume.as_mut().expect("an open volume")
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Goes on without new requests until something is so.
@@ -236,6 +255,7 @@ impl Run {
         }
         let now = self.now;
         self.volume_mut().turn(now);
+        self.feed_scrub()?;
         self.collect()
     }
 
@@ -391,6 +411,7 @@ impl Run {
             if self.case.faults && self.rng.below(self.case.fault_steps) == 0 {
                 self.fault();
             }
+            self.maybe_scrub()?;
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -623,6 +644,8 @@ impl Run {
         self.answered()?;
         self.drained()?;
         self.read_all()?;
+        self.end_scrub()?;
+        self.check_rows()?;
         let now = Instant(self.now.0 + Duration::from_secs(1).0);
         self.now = now;
         self.volume_mut().confirm(now);
