@@ -132,6 +132,36 @@ pub fn set() -> Command {
         .args(places())
 }
 
+/// `destage scrub`.
+pub fn scrub() -> Command {
+    Command::new("scrub")
+        .about("Compare all rows of a served array: parity with data, copies with each other")
+        .after_help(
+            "Reads all members while the array serves; host reads go first. Without --repair \
+             only pages that a member cannot read are written again. With --repair: level 10, \
+             the first copy counts; levels 4 and 5, parity is computed from the data; level 6, a \
+             single wrong strip is told by P and Q and put right, else P and Q are computed. The \
+             command waits; the scrub goes on if it is interrupted. Exit code 1: rows are wrong \
+             and were not put right, or not all were compared.\n\
+             Example: destage scrub tank --repair --rate 200M",
+        )
+        .arg(name())
+        .arg(flag("check", "Only look, and say what is wrong [default]"))
+        .arg(flag("repair", "Put right what is wrong").conflicts_with("check"))
+        .arg(
+            option("rate", "BYTES", "Bytes of the members read in a second, all together")
+                .default_value("100M"),
+        )
+        .arg(flag("background", "Do not wait: see `destage status`"))
+        .arg(flag("stop", "End the scrub under way").conflicts_with_all([
+            "check",
+            "repair",
+            "background",
+        ]))
+        .arg(format_arg())
+        .args(places())
+}
+
 /// `destage recover`.
 pub fn recover() -> Command {
     Command::new("recover")

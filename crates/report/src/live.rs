@@ -1,6 +1,7 @@
 //! The state of a served array at one moment: what `destage status` shows.
 
 use crate::Table;
+use crate::scrub::ScrubStatus;
 use crate::table::Cell;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,9 @@ pub struct ArrayStatus {
     pub flushes: LatencyStatus,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
+    /// The scrub under way, or the last since the start.
+    #[serde(default)]
+    pub scrub: Option<ScrubStatus>,
     /// Alarms, latest last.
     pub alarms: Vec<String>,
 }
@@ -160,6 +164,12 @@ impl ArrayStatus {
         for device in &self.devices {
             let name = format!("{} {}", device.kind, device.number);
             row(&name, format!("{}: {}", device.state, device.device));
+        }
+        if let Some(scrub) = &self.scrub {
+            row("scrub", scrub.line());
+            for place in scrub.places() {
+                row("scrub found", place);
+            }
         }
         for alarm in &self.alarms {
             row("alarm", alarm.clone());

@@ -224,6 +224,12 @@ impl Volume {
         self.after();
     }
 
+    /// Whether a scrub is under way.
+    #[must_use]
+    pub fn scrub_running(&self) -> bool {
+        !self.faults.stopped && self.scrub.as_ref().is_some_and(|scrub| scrub.status.running)
+    }
+
     /// Whether a scrub waits to be allowed more.
     #[must_use]
     pub fn scrub_waits(&self) -> bool {

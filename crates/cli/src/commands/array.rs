@@ -19,14 +19,14 @@ use destage_volume::{
 use std::path::Path;
 use std::time::Duration;
 
-fn places(matches: &ArgMatches) -> Places {
+pub(super) fn places(matches: &ArgMatches) -> Places {
     let config = text(matches, "config-dir").map(Path::new);
     // A folder of one's own keeps its sockets too.
     let run = text(matches, "run-dir").map(Path::new).or(config);
     Places::new(config, run)
 }
 
-fn name(matches: &ArgMatches) -> &str {
+pub(super) fn name(matches: &ArgMatches) -> &str {
     text(matches, "name").expect("required")
 }
 
@@ -195,7 +195,10 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
 }
 
 /// Asks the server of an array.
-fn asked(matches: &ArgMatches, request: &Request) -> Result<Option<ArrayStatus>, Failure> {
+pub(super) fn asked(
+    matches: &ArgMatches,
+    request: &Request,
+) -> Result<Option<ArrayStatus>, Failure> {
     let name = name(matches);
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
     let bar = progress::bar("dirty pages destaged");

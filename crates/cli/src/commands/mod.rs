@@ -10,6 +10,7 @@ mod policies;
 mod policy_trace;
 mod readcache_trace;
 mod reproduce;
+mod scrub;
 mod sim;
 mod torture;
 mod trace;
@@ -39,6 +40,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("flush", matches)) => array::flush(matches),
         Some(("stop", matches)) => array::stop(matches),
         Some(("set", matches)) => array::set(matches),
+        Some(("scrub", matches)) => scrub::run(matches),
         Some(("recover", matches)) => array::recover(matches),
         Some(("bench", matches)) => bench::run(matches),
         Some(("torture", matches)) => torture::run(matches),

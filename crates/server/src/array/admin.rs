@@ -40,6 +40,15 @@ pub enum Request {
         /// Its number.
         member: u16,
     },
+    /// Compare all rows.
+    Scrub {
+        /// Put right what does not fit.
+        repair: bool,
+        /// Bytes of the members read in a second, at most.
+        rate: u64,
+    },
+    /// End the scrub under way.
+    ScrubStop,
 }
 
 /// A line of an answer.
@@ -63,6 +72,8 @@ pub enum Admin {
     Set(Option<String>, Option<String>, Sender<Result<(), String>>),
     /// Give up a member.
     Fail(u16, Sender<Result<(), String>>),
+    /// Compare all rows, with repair or not, at a rate; `None`: end it.
+    Scrub(Option<(bool, u64)>, Sender<Result<(), String>>),
 }
 
 /// Why an array cannot be asked.
@@ -181,20 +192,24 @@ fn answer(request: &Request, remote: &Remote, out: &mut UnixStream) -> Line {
         Request::Flush | Request::Stop { drain: true } => drained(remote, out),
         Request::Stop { drain: false } => Line::Done,
         Request::Set { policy, rate } => {
-            let (sender, answer) = channel();
-            remote.send(Box::new(Admin::Set(policy.clone(), rate.clone(), sender)));
-            simple(answer.recv())
+            simple_ask(remote, |sender| Admin::Set(policy.clone(), rate.clone(), sender))
         }
-        Request::Fail { member } => {
-            let (sender, answer) = channel();
-            remote.send(Box::new(Admin::Fail(*member, sender)));
-            simple(answer.recv())
+        Request::Fail { member } => simple_ask(remote, |sender| Admin::Fail(*member, sender)),
+        Request::Scrub { repair, rate } => {
+            simple_ask(remote, |sender| Admin::Scrub(Some((*repair, *rate)), sender))
         }
+        Request::ScrubStop => simple_ask(remote, |sender| Admin::Scrub(None, sender)),
     }
 }
 
 fn gone() -> Line {
     Line::Error("the server is ending".to_string())
+}
+
+fn simple_ask(remote: &Remote, ask: impl FnOnce(Sender<Result<(), String>>) -> Admin) -> Line {
+    let (sender, answer) = channel();
+    remote.send(Box::new(ask(sender)));
+    simple(answer.recv())
 }
 
 fn simple<E>(answer: Result<Result<(), String>, E>) -> Line {
@@ -255,6 +270,13 @@ impl ArrayBackend {
             Admin::Drain(sender) => self.drains.push(sender),
             Admin::Set(policy, rate, sender) => {
                 let _ = sender.send(self.set(policy, rate));
+            }
+            Admin::Scrub(begin, sender) => {
+                let now = port.now();
+                let _ = sender.send(match begin {
+                    Some((repair, rate)) => self.scrub(now, repair, rate),
+                    None => self.end_scrub(now),
+                });
             }
             Admin::Fail(member, sender) => {
                 let known = usize::from(member) < self.config().disks.len();
@@ -327,6 +349,7 @@ impl ArrayBackend {
             writes,
             flushes,
             devices: self.device_states(&status.failed, &status.nvs_devices),
+            scrub: self.scrub_told(port.now()),
             alarms: self.alarms.clone(),
         }
     }

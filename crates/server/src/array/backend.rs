@@ -76,6 +76,7 @@ pub struct ArrayBackend {
     opening: Option<Devices>,
     waiting: Slab<Waiting>,
     pub(crate) times: Times,
+    pub(crate) pace: super::scrub::Pace,
     stop: Stop,
     pub(crate) alarms: Vec<String>,
     /// Answers to be given when nothing is dirty any more.
@@ -107,6 +108,7 @@ impl ArrayBackend {
             opening: Some(devices),
             waiting: Slab::default(),
             times: Times::new(),
+            pace: super::scrub::Pace::default(),
             stop: Stop::No,
             alarms: Vec::new(),
             drains: Vec::new(),
@@ -389,13 +391,14 @@ impl Backend for ArrayBackend {
     }
 
     fn turn(&mut self, port: &mut Port) {
+        self.feed_scrub(port.now());
         self.volume.turn(port.now());
         self.carry_out(port);
         self.look(port);
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.volume.deadline()
+        [self.volume.deadline(), self.scrub_deadline()].into_iter().flatten().min()
     }
 
     fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {
@@ -407,6 +410,7 @@ impl Backend for ArrayBackend {
     fn stop(&mut self, port: &mut Port) {
         self.stop = Stop::Ending;
         self.volume.pause(true);
+        self.volume.stop_scrub(port.now());
         self.look(port);
     }
 

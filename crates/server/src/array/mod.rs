@@ -7,9 +7,11 @@ mod create;
 mod devices;
 mod mapped;
 mod remote;
+mod scrub;
 
 pub use admin::{Admin, AdminError, Request, ask, listen};
 pub use backend::{ArrayBackend, DIRTY_CONTEXT, export};
 pub use config::{ArrayConfig, ConfigFileError, Places};
 pub use create::{CreateError, CreateOptions, create, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices};
+pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};

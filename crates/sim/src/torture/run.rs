@@ -260,7 +260,7 @@ impl Run {
     }
 
     /// Takes operations, alarms and answers from the volume.
-    fn collect(&mut self) -> Result<(), String> {
+    pub(super) fn collect(&mut self) -> Result<(), String> {
         let volume = self.volume.as_mut().expect("an open volume");
         let mut ops = Vec::new();
         volume.take_ops(&mut ops);

@@ -43,7 +43,8 @@ impl Run {
         let now = self.now();
         self.scrub_seen = false;
         let begun = self.volume_mut().start_scrub(now, repair);
-        begun.map_err(|why| format!("no scrub: {why}"))
+        begun.map_err(|why| format!("no scrub: {why}"))?;
+        self.collect()
     }
 
     /// A whole scrub, without new requests.
@@ -74,6 +75,7 @@ impl Run {
     pub(super) fn end_scrub(&mut self) -> Result<End, String> {
         let now = self.now();
         self.volume_mut().stop_scrub(now);
+        self.collect()?;
         let ended = |run: &Run| run.volume().scrub_status().is_none_or(|scrub| !scrub.running);
         self.drive_until(&ended)
     }
