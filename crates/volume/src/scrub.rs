@@ -282,6 +282,9 @@ impl Volume {
     /// A chunk is read: its rows are compared.
     pub(crate) fn scrub_compare(&mut self, index: u32, rows: ScrubChunk) {
         let geometry = *self.controller.geometry();
+        // Without a log a row may be wrong because its write was interrupted: several strips are
+        // then new or old, which can look like one that is wrong.
+        let locate = !self.log.lost();
         let scrub = self.scrub.as_mut().expect("a scrub");
         let mut chunk = scrub.chunks.remove(&index).unwrap_or_default();
         let status = &mut scrub.status;
@@ -290,7 +293,7 @@ impl Volume {
         for page in rows.first..rows.first + chunk.rows {
             let finding = match geometry.level {
                 Level::Raid10 => compare_copies(&chunk.pieces, rows.disk, page),
-                _ => compare_row(&geometry, &chunk.pieces, page),
+                _ => compare_row(&geometry, &chunk.pieces, page, locate),
             };
             let Some(wrong) = finding.wrong else { continue };
             let (member, members) = (rows.disk.0, rows.disks);
@@ -399,7 +402,7 @@ fn compare_copies(pieces: &Pieces, disk: DiskId, page: u64) -> Finding {
 }
 
 /// A row of data and parity.
-fn compare_row(geometry: &Geometry, pieces: &Pieces, page: u64) -> Finding {
+fn compare_row(geometry: &Geometry, pieces: &Pieces, page: u64, locate: bool) -> Finding {
     let (_, at) = geometry.row_of_disk_page(page);
     let data = pieces.data_of(geometry, &at);
     let read = pieces.parities_of(geometry, &at);
@@ -409,7 +412,7 @@ fn compare_row(geometry: &Geometry, pieces: &Pieces, page: u64) -> Finding {
     if let (true, [Some(p), q]) = (there.len() == data.len(), read)
         && q.is_some() == with_q
     {
-        return compare_whole(&there, p, q, &disks);
+        return compare_whole(&there, p, q, &disks, locate);
     }
     let Some(missing) = missing_strips(&data, read[0], read[1]) else {
         return Finding { wrong: Some(Wrong::Lost), ..Finding::default() };
@@ -443,8 +446,14 @@ fn disks_of(geometry: &Geometry, at: &RowAt) -> Vec<DiskId> {
     data.chain(geometry.parity_disks(at.stripe)).collect()
 }
 
-/// A row all of which was read.
-fn compare_whole(data: &[&[u8]], p: &[u8], q: Option<&[u8]>, disks: &[DiskId]) -> Finding {
+/// A row all of which was read. `locate`: one wrong data strip is put right, not the parity.
+fn compare_whole(
+    data: &[&[u8]],
+    p: &[u8],
+    q: Option<&[u8]>,
+    disks: &[DiskId],
+    locate: bool,
+) -> Finding {
     let (new_p, new_q) = parities(data, q.is_some());
     if *p == *new_p && q == new_q.as_deref() {
         return Finding::default();
@@ -462,7 +471,10 @@ fn compare_whole(data: &[&[u8]], p: &[u8], q: Option<&[u8]>, disks: &[DiskId]) -
         };
         let of_p = difference(p, &new_p);
         let of_q = q.zip(new_q.as_deref()).map(|(q, new)| difference(q, new));
-        let Some(found) = culprit(&of_p, of_q.as_deref(), strips) else { continue };
+        let Some(mut found) = culprit(&of_p, of_q.as_deref(), strips) else { continue };
+        if !locate {
+            found = Culprit::Unknown;
+        }
         if let Culprit::Strip(strip) = found {
             xor_into(&mut right[usize::from(strip)][part.clone()], &of_p);
         } else {
