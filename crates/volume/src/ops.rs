@@ -20,6 +20,8 @@ pub(crate) enum Purpose {
     Flush,
     /// A flush of a member that a scrub has written.
     ScrubFlush,
+    /// A step of filling a new NVS mirror, of this number.
+    Mirror { number: u64 },
     /// A copy of the superblock, for the change of this number.
     Superblock { change: u64 },
 }

@@ -73,6 +73,10 @@ pub struct Volume {
     pub(crate) alarms_later: Vec<Alarm>,
     /// The scrub under way, or the last.
     pub(crate) scrub: Option<crate::scrub::Scrub>,
+    /// The NVS mirror that is being filled.
+    pub(crate) mirror: Option<crate::mirror::Mirror>,
+    /// How many were, since the start.
+    pub(crate) mirrors: u64,
 }
 
 impl Volume {
@@ -106,6 +110,8 @@ impl Volume {
             adopted: PageMap::default(),
             alarms_later: Vec::new(),
             scrub: None,
+            mirror: None,
+            mirrors: 0,
         }
     }
 
@@ -214,6 +220,7 @@ impl Volume {
             }
             Purpose::Flush => self.member_flushed(device),
             Purpose::ScrubFlush => self.scrub_flushed(true),
+            Purpose::Mirror { number } => self.mirror_done(number, bytes),
             Purpose::Superblock { change } => self.superblock_done(change),
         }
         self.after();
@@ -224,6 +231,7 @@ impl Volume {
     pub fn turn(&mut self, now: Instant) {
         self.ops.set_now(now);
         self.look_for_stalls();
+        self.mirror_turn();
         self.write_log();
         self.after();
     }

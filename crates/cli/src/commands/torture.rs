@@ -109,6 +109,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("bits rotten in a mirrored log", counts.rotten),
         ("scrubs", counts.scrubs),
         ("rows scrubbed", counts.rows_scrubbed),
+        ("NVS mirrors filled", counts.mirrors),
         ("checks failed", 0),
     ] {
         table.push(vec![Cell::text(name), Cell::int(number)]);

@@ -6,6 +6,7 @@ mod audit;
 pub mod case;
 mod device;
 pub mod load;
+mod mirror;
 mod model;
 pub mod run;
 mod scrub;

@@ -48,6 +48,10 @@ pub struct Counts {
     pub scrubs: u64,
     /// Rows that they compared.
     pub rows_scrubbed: u64,
+    /// NVS mirrors put in place of lost ones.
+    pub mirrors_begun: u64,
+    /// Those that were filled.
+    pub mirrors: u64,
 }
 
 impl Counts {
@@ -65,6 +69,8 @@ impl Counts {
         self.rotten += other.rotten;
         self.scrubs += other.scrubs;
         self.rows_scrubbed += other.rows_scrubbed;
+        self.mirrors_begun += other.mirrors_begun;
+        self.mirrors += other.mirrors;
     }
 }
 
@@ -169,7 +175,7 @@ impl Run {
     pub fn open(&mut self) -> Result<End, String> {
         let mut found: Vec<Found> = Vec::new();
         let members = (0..self.case.geometry.disks).map(Device::Member);
-        for device in members.chain((0..self.case.nvs).map(Device::Nvs)) {
+        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
             let said = match self.world.device(device).gone {
                 true => Err(NoSuperblock::Io(IoError::Gone)),
                 false => destage_volume::read_superblock(&mut self.world, device),
@@ -292,6 +298,11 @@ impl Run {
                 self.nvs_lost = true;
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
             }
+            Alarm::NvsMirrored(_) => {
+                self.counts.mirrors += 1;
+                self.mirrored = true;
+            }
+            Alarm::MirrorFailed(_) => {}
             Alarm::Repaired { .. } => self.counts.repairs += 1,
             Alarm::ArrayStopped if self.stopping => self.stopped = true,
             Alarm::ArrayStopped | Alarm::RowUnrecoverable { .. } => {
@@ -412,6 +423,7 @@ impl Run {
                 self.fault();
             }
             self.maybe_scrub()?;
+            self.maybe_mirror()?;
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -570,6 +582,11 @@ impl Run {
             let (sector, bit) = self.place_in_log(ring * u64::from(self.case.block_bytes));
             self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
         }
+    }
+
+    /// Whether two NVS devices have the log whole.
+    pub fn is_mirrored(&self) -> bool {
+        self.mirrored
     }
 
     /// Bytes of the ring in use.
