@@ -132,6 +132,27 @@ pub fn set() -> Command {
         .args(places())
 }
 
+/// `destage replace-nvs`.
+pub fn replace_nvs() -> Command {
+    Command::new("replace-nvs")
+        .about("Give a served array a second NVS device: in place of a lost one, or a first mirror")
+        .after_help(
+            "The log is copied while the array serves; the command waits until the new device \
+             has all of it and counts. The device must be empty and hold at least the log. With \
+             --old a device that is still in use is given up first.\n\
+             Example: destage replace-nvs tank /dev/nvme1n1p4",
+        )
+        .arg(name())
+        .arg(
+            Arg::new("new")
+                .value_name("NEW")
+                .required(true)
+                .help("The new device; PATH,size=BYTES makes a file"),
+        )
+        .arg(option("old", "PATH", "The device to replace [the one that is not in use]"))
+        .args(places())
+}
+
 /// `destage scrub`.
 pub fn scrub() -> Command {
     Command::new("scrub")

@@ -173,6 +173,13 @@ impl Volume {
         self.faults.joined.is_some()
     }
 
+    /// Gives up an NVS device, by an operator's word.
+    pub fn give_up_nvs(&mut self, now: Instant, copy: u16) {
+        self.ops.set_now(now);
+        self.fail_nvs(copy, None);
+        self.after();
+    }
+
     /// Fills no mirror any further: before a stop.
     pub fn end_mirror(&mut self, now: Instant) {
         self.ops.set_now(now);

@@ -6,6 +6,7 @@ mod config;
 mod create;
 mod devices;
 mod mapped;
+mod mirror;
 mod remote;
 mod scrub;
 
@@ -14,4 +15,5 @@ pub use backend::{ArrayBackend, DIRTY_CONTEXT, export};
 pub use config::{ArrayConfig, ConfigFileError, Places};
 pub use create::{CreateError, CreateOptions, create, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices};
+pub use mirror::{NewMirror, Slot};
 pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
