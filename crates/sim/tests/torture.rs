@@ -28,6 +28,7 @@ fn random_cases() {
     }
     println!("{counts:?}");
     assert!(counts.crashes >= 8 * cases && counts.recoveries > 0 && counts.destaged > 0);
+    assert!(counts.mirrors > 0, "{counts:?}");
     assert!(counts.scrubs > cases && counts.rows_scrubbed > 100 * cases, "{counts:?}");
 }
 

@@ -301,7 +301,8 @@ impl Volume {
     pub(crate) fn mirror_joined(&mut self) {
         let Some(copy) = self.faults.joined.take() else { return };
         self.log.hold_anchors = false;
-        if self.log.copies.contains(&copy) {
+        // The other may have failed meanwhile: then this one is the only one, not a mirror.
+        if self.log.copies.contains(&copy) && self.log.copies.len() == 2 {
             self.alarm(Alarm::NvsMirrored(copy));
         }
     }
