@@ -52,8 +52,7 @@ mod tests {
     fn after(changes: &[(usize, usize, u8)], with_q: bool) -> Option<Culprit> {
         let mut row: Vec<Vec<u8>> =
             (0..5usize).map(|s| (0..64usize).map(|i| (s * 91 + i * 7) as u8).collect()).collect();
-        let slices = |row: &[Vec<u8>]| row.iter().cloned().collect::<Vec<_>>();
-        let strips = slices(&row);
+        let strips = row.clone();
         let refs: Vec<&[u8]> = strips.iter().map(Vec::as_slice).collect();
         let (p, q) = parities(&refs, with_q);
         row.push(p);
