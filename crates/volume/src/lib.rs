@@ -34,7 +34,7 @@ pub use mirror::{MirrorRefusal, MirrorStatus};
 pub use open::{Creation, OpenError, create, dirty_pages_of, open, ring_blocks_of};
 pub use request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
 pub use scrub::{ScrubRange, ScrubRefusal, ScrubStatus, Wrong};
-pub use settings::{Ack, OnNvsLoss, Settings};
+pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};
 pub use slab::Slab;
 pub use status::Status;
 pub use volume::Volume;

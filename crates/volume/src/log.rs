@@ -250,7 +250,7 @@ impl Log {
         let bytes = DESCRIPTOR_BYTES_MAX + (1 << 20);
         let mut buffer = self.pool.pop().unwrap_or_else(|| Buffer::zeroed(bytes));
         buffer.set_len(bytes);
-        let (records, waiters) = (Vec::new(), Vec::new());
+        let (records, waiters) = (Vec::with_capacity(64), Vec::with_capacity(64));
         Batch { records, buffer, payload: 0, descriptor: HEADER_BYTES, waiters }
     }
 

@@ -167,6 +167,7 @@ fn assembled(config: &ArrayConfig, degraded: bool) -> Result<(Devices, Assembly)
 
 /// `destage serve`.
 pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
+    destage_server::give_back_large_buffers();
     let places = places(matches);
     let name = name(matches);
     let mut config = places.read(name).map_err(Failure::failed)?;

@@ -3,6 +3,7 @@
 use super::admin::Admin;
 use super::config::ArrayConfig;
 use super::devices::{Async, Devices, Opened};
+use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::remote::{Ended, Keys, Remote};
 use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
@@ -28,6 +29,7 @@ const SOCKET_KEY: u64 = 1 << 63;
 
 pub(super) enum Disk {
     File(Handle),
+    Memory(Arc<std::fs::File>),
     Mapped(Mapped, #[expect(dead_code, reason = "holds the lock")] std::fs::File),
     Remote(Box<Remote>),
     None,
@@ -85,6 +87,8 @@ pub struct ArrayBackend {
     ops: Vec<Op>,
     replies: Vec<Reply>,
     ended: Vec<Ended>,
+    /// For members on tmpfs.
+    backlog: Backlog,
 }
 
 /// The export of a volume.
@@ -117,6 +121,7 @@ impl ArrayBackend {
             ops: Vec::new(),
             replies: Vec::new(),
             ended: Vec::new(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -150,17 +155,11 @@ impl ArrayBackend {
     pub(super) fn hand_over(&self, port: &mut Port, opened: Opened) -> Disk {
         match opened.into_async() {
             Async::File(file) => Disk::File(port.open(file)),
+            Async::Memory(file) => Disk::Memory(Arc::new(file)),
             Async::Mapped(map, file) => Disk::Mapped(map, file),
             Async::Remote(socket, session) => {
                 Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
             }
-        }
-    }
-
-    fn disk(&mut self, device: Device) -> &mut Disk {
-        match device {
-            Device::Member(number) => &mut self.members[usize::from(number)],
-            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
         }
     }
 
@@ -197,7 +196,12 @@ impl ArrayBackend {
 
     fn submit(&mut self, port: &mut Port, id: OpId, device: Device, kind: OpKind) {
         let mut ended = core::mem::take(&mut self.ended);
-        match self.disk(device) {
+        let disk = match device {
+            Device::Member(number) => &mut self.members[usize::from(number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+        };
+        match disk {
+            Disk::Memory(file) => self.backlog.push(id, Arc::clone(file), kind),
             Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
             Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
@@ -381,6 +385,7 @@ impl Backend for ArrayBackend {
             Command::Flush => Kind::Flush,
             _ => Kind::Write,
         };
+        self.backlog.requested();
         let since = port.now();
         let ticket = self.waiting.insert(Waiting { token, since, kind });
         self.volume.submit(since, ticket, command, payload.bytes());
@@ -408,10 +413,16 @@ impl Backend for ArrayBackend {
         self.feed_scrub(port.now());
         self.volume.turn(port.now());
         self.carry_out(port);
+        for _ in 0..self.backlog.due() {
+            self.ended.extend(self.backlog.next());
+        }
         self.look(port);
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if !self.backlog.is_empty() {
+            return Some(Instant(0));
+        }
         [self.volume.deadline(), self.scrub_deadline()].into_iter().flatten().min()
     }
 

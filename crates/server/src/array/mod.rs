@@ -5,8 +5,10 @@ mod backend;
 mod config;
 mod create;
 mod devices;
+mod inline;
 mod mapped;
 mod mirror;
+mod pages;
 mod remote;
 mod scrub;
 
