@@ -107,6 +107,9 @@ impl Volume {
             destage_engine::dispatch::Owner::Destage(index) => {
                 self.destage(index).pieces.add(disk, first, bytes);
             }
+            destage_engine::dispatch::Owner::Scrub(index) => {
+                self.scrub_bytes(index, command, bytes);
+            }
             destage_engine::dispatch::Owner::HostRead(index) => {
                 let read = self.disk_reads.entry(u64::from(index)).or_default();
                 read.pieces.add(disk, first, bytes);

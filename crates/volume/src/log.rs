@@ -85,6 +85,8 @@ pub enum Defect {
     ReusesSpaceEarly,
     /// Writes nothing down of a device that was given up.
     ForgetsLostDevices,
+    /// Scrubs rows that are being written.
+    ScrubsCarelessly,
 }
 
 /// The log.
@@ -93,6 +95,12 @@ pub(crate) struct Log {
     block_bytes: u32,
     /// NVS devices in use.
     pub(crate) copies: Vec<u16>,
+    /// One that is being filled: commits go to it too, but nothing counts there yet.
+    pub(crate) joining: Option<u16>,
+    /// While it is: from this block on, only so many are there.
+    pub(crate) keep: Option<(u64, u64)>,
+    /// No anchor is begun.
+    pub(crate) hold_anchors: bool,
     pub(crate) space: LogSpace,
     pub(crate) contents: Contents,
     epoch: u32,
@@ -134,6 +142,9 @@ impl Log {
             id,
             block_bytes,
             copies,
+            joining: None,
+            keep: None,
+            hold_anchors: false,
             last_version: contents.last_version(),
             durable_version: contents.last_version(),
             space,
@@ -377,7 +388,7 @@ impl Log {
         buffer.set_range(DESCRIPTOR_BYTES_MAX - descriptor, descriptor + payload);
         self.bytes_written += buffer.len() as u64;
         let buffer = Arc::new(buffer);
-        for copy in &self.copies {
+        for copy in self.copies.iter().chain(&self.joining) {
             let kind = OpKind::Write {
                 offset: RING + block * u64::from(self.block_bytes),
                 buffer: Arc::clone(&buffer),
@@ -385,7 +396,7 @@ impl Log {
             };
             ops.push(Device::Nvs(*copy), Purpose::Commit { sequence }, kind);
         }
-        let pending = self.copies.len();
+        let pending = self.copies.len() + usize::from(self.joining.is_some());
         let last_version = self.contents.last_version();
         let buffer = Some(buffer);
         self.flights.push_back(Flight { sequence, pending, buffer, waiters, last_version });
@@ -429,11 +440,23 @@ impl Log {
         (self.anchor, self.unconfirmed) = (None, None);
     }
 
+    /// Whether an anchor is being written.
+    pub(crate) fn anchoring(&self) -> bool {
+        self.anchor.is_some()
+    }
+
+    /// Whether the blocks that this anchor frees are copied, if they are to be.
+    fn may_free(&self, anchor: &Anchor) -> bool {
+        let ring = self.space.ring_blocks();
+        self.keep.is_none_or(|(tail, copied)| (anchor.tail_block + ring - tail) % ring <= copied)
+    }
+
     fn write_anchor(&mut self, ops: &mut Ops) {
-        if self.anchor.is_some() {
+        if self.anchor.is_some() || self.hold_anchors {
             return;
         }
-        if let Some(anchor) = self.space.anchor_due(self.waiting_blocks > 0) {
+        let due = self.space.anchor_due(self.waiting_blocks > 0);
+        if let Some(anchor) = due.filter(|anchor| self.may_free(anchor)) {
             self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
             self.send_anchor(ops);
             if self.defect == Defect::ReusesSpaceEarly {

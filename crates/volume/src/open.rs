@@ -485,7 +485,9 @@ impl Volume {
             self.write_devices(media)?;
             self.faults.superblock.failed = failed;
         }
-        if !assembly.newly_failed.is_empty() {
+        // An NVS device that is left out now must not count when it is back.
+        let fewer = self.log.copies.len() < usize::from(assembly.superblock.nvs_devices);
+        if fewer || !assembly.newly_failed.is_empty() {
             self.faults.superblock.generation += 1;
             self.write_devices(media)?;
         }

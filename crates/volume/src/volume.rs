@@ -68,6 +68,12 @@ pub struct Volume {
     pub(crate) redoing: u32,
     /// Groups whose destage the last run left open, and what it wrote.
     pub(crate) adopted: PageMap<u64>,
+    /// The scrub under way, or the last.
+    pub(crate) scrub: Option<crate::scrub::Scrub>,
+    /// The NVS mirror that is being filled.
+    pub(crate) mirror: Option<crate::mirror::Mirror>,
+    /// How many were, since the start.
+    pub(crate) mirrors: u64,
 }
 
 impl Volume {
@@ -98,6 +104,9 @@ impl Volume {
             running: false,
             redoing: 0,
             adopted: PageMap::default(),
+            scrub: None,
+            mirror: None,
+            mirrors: 0,
         }
     }
 
@@ -205,6 +214,8 @@ impl Volume {
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
             Purpose::Flush => self.member_flushed(device),
+            Purpose::ScrubFlush => self.scrub_flushed(true),
+            Purpose::Mirror { number } => self.mirror_done(number, bytes),
             Purpose::Superblock { change } => self.superblock_done(change),
         }
         self.after();
@@ -215,6 +226,7 @@ impl Volume {
     pub fn turn(&mut self, now: Instant) {
         self.ops.set_now(now);
         self.look_for_stalls();
+        self.mirror_turn();
         self.write_log();
         self.after();
     }
@@ -301,11 +313,15 @@ impl Volume {
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
+                Owner::Scrub(index) => self.scrub_command(index, &command),
             },
             Action::Reply { id, result } => {
                 let error = result.err().map(|_| Refusal::Unreadable);
                 self.engine_reply(id, error);
             }
+            Action::ScrubCompare { index, chunk } => self.scrub_compare(index, chunk),
+            Action::ScrubDone { index, whole } => self.scrub_done(index, whole),
+            Action::ScrubEnded { whole } => self.scrub_ended(whole),
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::admin::Admin;
 use super::config::ArrayConfig;
-use super::devices::{Async, Devices};
+use super::devices::{Async, Devices, Opened};
 use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::remote::{Ended, Keys, Remote};
@@ -27,7 +27,7 @@ const EXTENTS_MAX: usize = 1 << 16;
 /// Keys of operations that are not the volume's: sockets of remote members.
 const SOCKET_KEY: u64 = 1 << 63;
 
-enum Disk {
+pub(super) enum Disk {
     File(Handle),
     Memory(Arc<std::fs::File>),
     Mapped(Mapped, #[expect(dead_code, reason = "holds the lock")] std::fs::File),
@@ -74,10 +74,12 @@ pub struct ArrayBackend {
     config: ArrayConfig,
     pub(crate) volume: Volume,
     members: Vec<Disk>,
-    nvs: Vec<Disk>,
+    pub(super) nvs: Vec<Disk>,
+    pub(super) config_path: Option<std::path::PathBuf>,
     opening: Option<Devices>,
     waiting: Slab<Waiting>,
     pub(crate) times: Times,
+    pub(crate) pace: super::scrub::Pace,
     stop: Stop,
     pub(crate) alarms: Vec<String>,
     /// Answers to be given when nothing is dirty any more.
@@ -108,9 +110,11 @@ impl ArrayBackend {
             volume,
             members: Vec::new(),
             nvs: Vec::new(),
+            config_path: None,
             opening: Some(devices),
             waiting: Slab::default(),
             times: Times::new(),
+            pace: super::scrub::Pace::default(),
             stop: Stop::No,
             alarms: Vec::new(),
             drains: Vec::new(),
@@ -144,6 +148,19 @@ impl ArrayBackend {
 
     pub(crate) fn set_config(&mut self, config: ArrayConfig) {
         self.config = config;
+    }
+
+    /// Makes a device that was opened one of the data thread's.
+    #[expect(clippy::unused_self, reason = "the port is lent by the server to its backend")]
+    pub(super) fn hand_over(&self, port: &mut Port, opened: Opened) -> Disk {
+        match opened.into_async() {
+            Async::File(file) => Disk::File(port.open(file)),
+            Async::Memory(file) => Disk::Memory(Arc::new(file)),
+            Async::Mapped(map, file) => Disk::Mapped(map, file),
+            Async::Remote(socket, session) => {
+                Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
+            }
+        }
     }
 
     /// Hands the volume's operations to the devices, and its answers to the clients, until there
@@ -211,6 +228,12 @@ impl ArrayBackend {
         self.replies = replies;
         for alarm in self.volume.take_alarms() {
             let text = format!("{}: {alarm}", alarm.name());
+            if let destage_volume::Alarm::NvsMirrored(_) = alarm {
+                // No alarm: the end of one.
+                eprintln!("destage: {alarm}");
+                self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
+                continue;
+            }
             eprintln!("destage: alarm {text}");
             self.alarms.push(text);
         }
@@ -326,20 +349,13 @@ fn refuse(port: &mut Port, token: Token, refusal: Refusal) {
 impl Backend for ArrayBackend {
     fn start(&mut self, port: &mut Port) {
         let Some(devices) = self.opening.take() else { return };
-        let mut hand_over = |opened: Option<super::devices::Opened>| match opened
-            .map(super::devices::Opened::into_async)
-        {
-            None => Disk::None,
-            Some(Async::File(file)) => Disk::File(port.open(file)),
-            Some(Async::Memory(file)) => Disk::Memory(Arc::new(file)),
-            Some(Async::Mapped(map, file)) => Disk::Mapped(map, file),
-            Some(Async::Remote(socket, session)) => {
-                Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
-            }
+        let mut hand_over = |opened: Option<Opened>| {
+            opened.map_or(Disk::None, |opened| self.hand_over(port, opened))
         };
         let Devices { members, nvs } = devices;
-        self.members = members.into_iter().map(&mut hand_over).collect();
-        self.nvs = nvs.into_iter().map(&mut hand_over).collect();
+        let members = members.into_iter().map(&mut hand_over).collect();
+        let nvs = nvs.into_iter().map(&mut hand_over).collect();
+        (self.members, self.nvs) = (members, nvs);
         // What the last run left open is redone before anything is asked.
         self.volume.turn(port.now());
         self.carry_out(port);
@@ -394,6 +410,7 @@ impl Backend for ArrayBackend {
     }
 
     fn turn(&mut self, port: &mut Port) {
+        self.feed_scrub(port.now());
         self.volume.turn(port.now());
         self.carry_out(port);
         for _ in 0..self.backlog.due() {
@@ -403,10 +420,10 @@ impl Backend for ArrayBackend {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.backlog.is_empty() {
-            true => self.volume.deadline(),
-            false => Some(Instant(0)),
+        if !self.backlog.is_empty() {
+            return Some(Instant(0));
         }
+        [self.volume.deadline(), self.scrub_deadline()].into_iter().flatten().min()
     }
 
     fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {
@@ -418,6 +435,8 @@ impl Backend for ArrayBackend {
     fn stop(&mut self, port: &mut Port) {
         self.stop = Stop::Ending;
         self.volume.pause(true);
+        self.volume.stop_scrub(port.now());
+        self.volume.end_mirror(port.now());
         self.look(port);
     }
 
