@@ -24,6 +24,7 @@ use crate::rate::RateChoice;
 use crate::reads::HostRead;
 use crate::rebuild::{Limits, Rebuild};
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
+use crate::scrub::{Scrub, ScrubChunk};
 use crate::sequential::{Classified, DetectorKind};
 use crate::units::{DiskId, Duration, GroupId, Instant, Page, PageCount};
 use crate::writecache::WriteCache;
@@ -161,6 +162,16 @@ pub enum Event {
     /// Destage everything at full depth, whatever the rate, until the NVS is empty or a host
     /// write arrives.
     Flush,
+    /// Read all rows and compare them (`scrub.rs`); only on levels with redundancy.
+    ScrubStart,
+    /// So many more pages may be read by the scrub.
+    ScrubAllow(u64),
+    /// After `ScrubCompare` of a chunk: a run of it is to be written again.
+    ScrubRepair(u32, DiskRun),
+    /// A chunk is compared.
+    ScrubCompared(u32),
+    /// No further chunk is read; `ScrubEnded` follows.
+    ScrubStop,
 }
 
 /// What the controller wants done.
@@ -224,6 +235,26 @@ pub enum Action {
         id: RequestId,
         /// First and last of its pages that are not held; `None`: all are.
         missing: Option<(Page, Page)>,
+    },
+    /// All of a chunk is read that can be: tell what is to be written again, then
+    /// `ScrubCompared`.
+    ScrubCompare {
+        /// The chunk's number, until it is done.
+        index: u32,
+        /// Its rows.
+        chunk: ScrubChunk,
+    },
+    /// A chunk is read, compared and written again where asked.
+    ScrubDone {
+        /// The chunk.
+        index: u32,
+        /// `false`: a disk failed under it.
+        whole: bool,
+    },
+    /// The scrub is over.
+    ScrubEnded {
+        /// All rows were read.
+        whole: bool,
     },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),
@@ -332,6 +363,7 @@ pub struct Controller {
     pub(crate) counters: Counters,
     protocol: Protocol,
     pub(crate) paused: bool,
+    pub(crate) scrub: Scrub,
     pub(crate) shape: Shape,
     flushing: bool,
     pub(crate) now: Instant,
@@ -376,6 +408,7 @@ impl Controller {
             discards: Discards::default(),
             counters: Counters::default(),
             protocol: config.protocol,
+            scrub: Scrub::default(),
             paused: false,
             shape: Shape::of(config),
             flushing: false,
@@ -409,6 +442,7 @@ impl Controller {
                     Owner::HostRead(index) => self.read_done(index, actions),
                     Owner::Destage(index) => self.destage_done(index, heads, actions),
                     Owner::Rebuild(window) => self.window_done(window, actions),
+                    Owner::Scrub(index) => self.scrub_done(index, actions),
                 }
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
@@ -425,6 +459,11 @@ impl Controller {
                 self.phase_done(index, actions);
             }
             Event::Flush => self.flushing = true,
+            Event::ScrubStart => self.scrub_start(),
+            Event::ScrubAllow(pages) => self.scrub_allow(pages),
+            Event::ScrubRepair(index, run) => self.scrub_repair(index, run),
+            Event::ScrubCompared(index) => self.scrub_compared(index, actions),
+            Event::ScrubStop => self.scrub_stop(),
         }
         if !self.rebuilds.is_empty() {
             self.pump_rebuilds(actions);
@@ -458,6 +497,7 @@ impl Controller {
     }
 
     fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
+        self.scrub_pump(actions);
         if self.paused {
             return;
         }
@@ -647,6 +687,10 @@ impl Controller {
         }
     }
 
+    pub(crate) fn unheld(&mut self, group: GroupId, actions: &mut Vec<Action>) {
+        self.with_destager(&NoHeads, actions, |d, around| d.unheld(group, around));
+    }
+
     pub(crate) fn unlocked(&mut self, group: GroupId, actions: &mut Vec<Action>) {
         self.with_destager(&NoHeads, actions, |d, around| d.unlocked(group, around));
     }
@@ -656,6 +700,7 @@ impl Controller {
         match command.owner {
             Owner::HostRead(index) => self.read_failed(index, command, actions),
             Owner::Rebuild(_) => self.window_failed(command, actions),
+            Owner::Scrub(index) => self.scrub_failed(index, command, actions),
             Owner::Destage(index) => {
                 let DiskCommand { disk, first, pages, write, .. } = *command;
                 let gone = self.faults.lost(disk, first);

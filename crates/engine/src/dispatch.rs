@@ -27,6 +27,8 @@ pub enum Owner {
     Destage(u32),
     /// A window of a rebuild, by its number.
     Rebuild(u32),
+    /// A chunk of a scrub, by its index.
+    Scrub(u32),
 }
 
 /// One command to a member disk.

@@ -29,6 +29,7 @@ mod reads;
 pub mod rebuild;
 pub mod registry;
 pub mod request;
+pub mod scrub;
 pub mod sequential;
 pub mod track;
 pub mod units;

@@ -295,7 +295,8 @@ impl Controller {
             self.geometry.level != Level::Raid10
                 || self.geometry.place(page).disk.0 / 2 == rebuild.disk.0 / 2
         };
-        self.destager.under_way().any(|group| {
+        // A scrub that was under way when the disk failed ends too.
+        self.destager.under_way().chain(self.faults.locks.holds()).any(|group| {
             let (first, pages) = rows_of(&self.geometry, group);
             window.first < first + pages && first < window.first + window.pages && of_pair(group)
         })

@@ -74,7 +74,7 @@ impl Driver {
                 Action::Intend { index } => self.others.push(Event::Intended(index)),
                 Action::FlushDisks { index } => self.others.push(Event::Flushed(index, true)),
                 Action::NvsRelease { .. } | Action::Released { .. } | Action::Begin { .. } => {}
-                _ => unreachable!("no disk fails, and there is no read cache"),
+                _ => unreachable!("no disk fails, no read cache, no scrub was begun"),
             }
         }
         let capacity = self.controller.directory().capacity();

@@ -4,6 +4,7 @@
 pub mod live;
 pub mod model;
 pub mod plot;
+pub mod scrub;
 
 mod charts;
 mod columns;
@@ -12,6 +13,7 @@ mod html;
 mod metric;
 mod parquet;
 mod reproduction;
+
 mod table;
 mod text;
 mod view;

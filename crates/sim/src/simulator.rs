@@ -424,7 +424,10 @@ impl<'a> Simulator<'a> {
                 | Action::Released { .. }
                 | Action::ReadAgain { .. }
                 | Action::ReadRows { .. }
-                | Action::ReadNow { .. } => {}
+                | Action::ReadNow { .. }
+                | Action::ScrubCompare { .. }
+                | Action::ScrubDone { .. }
+                | Action::ScrubEnded { .. } => {}
             }
             index += 1;
         }
@@ -521,6 +524,7 @@ fn tag_of(owner: Owner) -> u64 {
         Owner::HostRead(index) => u64::from(index) | READ_TAG,
         Owner::Destage(index) => u64::from(index),
         Owner::Rebuild(window) => u64::from(window) | REBUILD_TAG,
+        Owner::Scrub(_) => unreachable!("nothing is scrubbed here"),
     }
 }
 

@@ -20,13 +20,16 @@ fn number(name: &str, or: u64) -> u64 {
 fn random_cases() {
     let (from, cases) = (number("TORTURE_SEED", 1), number("TORTURE_CASES", 40));
     let mut counts = Counts::default();
+    let wanted = Wanted { scrubs: true, ..Wanted::default() };
     for seed in from..from + cases {
-        let outcome = torture(seed, 8, &Wanted::default());
+        let outcome = torture(seed, 8, &wanted);
         assert_eq!(outcome.failure, None, "seed {seed}: {}", outcome.case);
         counts.add(&outcome.counts);
     }
     println!("{counts:?}");
     assert!(counts.crashes >= 8 * cases && counts.recoveries > 0 && counts.destaged > 0);
+    assert!(counts.mirrors > 0, "{counts:?}");
+    assert!(counts.scrubs > cases && counts.rows_scrubbed > 100 * cases, "{counts:?}");
 }
 
 /// Seeds that once found a fault of the volume.
@@ -42,7 +45,8 @@ fn seeds_that_found_something() {
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     for seed in 1..12 {
-        let [first, second] = [1, 2].map(|_| torture(seed, 4, &Wanted::default()));
+        let wanted = Wanted { scrubs: seed % 2 == 0, ..Wanted::default() };
+        let [first, second] = [1, 2].map(|_| torture(seed, 4, &wanted));
         assert_ne!(first.digest, 0);
         assert_eq!(first.digest, second.digest, "seed {seed}");
     }
@@ -69,7 +73,7 @@ fn crashes_at_every_operation() {
 
 #[test]
 fn crashes_at_every_operation_of_recovery() {
-    let every = number("TORTURE_EVERY", 23);
+    let every = number("TORTURE_EVERY", 11);
     for level in LEVELS.iter().map(|entry| entry.level) {
         let counts = Sweep { nvs: 2, every, ..sweep(level) }.run(true);
         let counts = counts.unwrap_or_else(|why| panic!("{why}"));
@@ -121,7 +125,7 @@ fn deliberate_faults_are_caught() {
 #[test]
 fn rot_in_a_log_without_a_mirror_is_detected_or_harmless() {
     let mut detected = 0;
-    for seed in 1..number("TORTURE_ROT", 60) {
+    for seed in 1..number("TORTURE_ROT", 150) {
         detected += u64::from(rotten_log(seed, &Wanted::default()).unwrap_or_else(|why| {
             panic!("seed {seed}: {why}");
         }));

@@ -106,6 +106,7 @@ impl TrackController {
                     }
                     Owner::Destage(_) => self.clean_done(heads, actions),
                     Owner::Rebuild(_) => unreachable!("one disk that does not fail"),
+                    Owner::Scrub(_) => unreachable!("no scrub here"),
                 }
             }
             Event::Discard(..)
@@ -116,7 +117,12 @@ impl TrackController {
             | Event::Regenerated(_)
             | Event::Tick
             | Event::Intended(_)
-            | Event::Flushed(..) => unreachable!("one disk that does not fail"),
+            | Event::Flushed(..)
+            | Event::ScrubStart
+            | Event::ScrubAllow(_)
+            | Event::ScrubRepair(..)
+            | Event::ScrubCompared(_)
+            | Event::ScrubStop => unreachable!("one disk that does not fail"),
             Event::Flush => self.flushing = true,
         }
         if self.cleaning.is_none() && (self.flushing || self.cache.wants_clean()) {
