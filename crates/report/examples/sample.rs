@@ -104,6 +104,8 @@ fn run(variant: usize, load: f64, scale: f64, seed: u64) -> RunReport {
             mean_distance_pages: if variant == 0 { 2_345_678.0 } else { 310.0 + 120.0 * v },
         },
         service: None,
+        read_cache: None,
+        fault: None,
         disks: (0..5).map(disk).collect(),
         series: series(variant, load),
         warnings: if over > 2.0 { vec!["had not settled".to_owned()] } else { Vec::new() },
