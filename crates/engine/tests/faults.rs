@@ -47,7 +47,11 @@ fn config(level: usize, variant: u64) -> Config {
         detector: DetectorKind::Pages,
         sequential_threshold: 16,
         window: 1 + (variant % 3) as u32,
-        order: if variant % 2 == 0 { Order::Arrival } else { Order::ReadsFirst { bound: 4 } },
+        order: if variant.is_multiple_of(2) {
+            Order::Arrival
+        } else {
+            Order::ReadsFirst { bound: 4 }
+        },
     }
 }
 
@@ -96,12 +100,17 @@ fn exercise(level: usize, variant: u64, seed: u64) {
     let volume = config.geometry.volume_pages().0;
     let mut driver = Driver::new(&config, cache(variant).as_ref(), seed);
     driver.controller.set_rebuild_limits(limits(variant));
-    driver.controller.put_off_dear(variant % 3 == 0);
+    driver.controller.put_off_dear(variant.is_multiple_of(3));
     let disks = u64::from(config.geometry.disks);
     let mut whole = true;
     for _ in 0..3 {
         let (first, second) = (driver.random(disks) as u16, driver.random(disks) as u16);
         let before = 5 + driver.random(30);
+        if driver.random(2) == 0 && !driver.scrubbing {
+            driver.scrubbing = true;
+            driver.step(Event::ScrubStart);
+            driver.step(Event::ScrubAllow(200));
+        }
         (0..before).for_each(|_| go_on(&mut driver, volume));
         driver.fail(first);
         let both = config.geometry.level == Level::Raid6 && first != second;

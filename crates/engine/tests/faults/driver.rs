@@ -54,6 +54,7 @@ pub struct Driver {
     regenerated: BTreeMap<u32, Vec<Block>>,
     flushing: BTreeMap<u32, u64>,
     pub unanswered: BTreeSet<u64>,
+    pub scrubbing: bool,
     pub rebuilt: u64,
     pub checkpoint: Option<(DiskId, u64)>,
     /// Pages that disks cannot read.
@@ -89,6 +90,7 @@ impl Driver {
             regenerated: BTreeMap::new(),
             flushing: BTreeMap::new(),
             unanswered: BTreeSet::new(),
+            scrubbing: false,
             rebuilt: 0,
             checkpoint: None,
             unreadable: BTreeSet::new(),
@@ -137,7 +139,8 @@ impl Driver {
                 }
             }
             Action::ReadAgain { index, id } => {
-                (self.direct.remove(&index), self.rows.remove(&index));
+                self.direct.remove(&index);
+                self.rows.remove(&index);
                 assert!(self.reads.contains_key(&id.0));
             }
             Action::ReadRows { index, first, pages } => {
@@ -165,6 +168,9 @@ impl Driver {
             Action::Checkpoint { disk, below } => self.checkpoint = Some((disk, below)),
             Action::Rebuilt { .. } => self.rebuilt += 1,
             Action::RebuildStopped { .. } => {}
+            Action::ScrubCompare { index, .. } => self.others.push(Event::ScrubCompared(index)),
+            Action::ScrubDone { .. } => {}
+            Action::ScrubEnded { .. } => self.scrubbing = false,
             Action::Unrecoverable { disk, page } => self.unrecoverable.push((disk, page)),
         }
     }
@@ -315,19 +321,17 @@ impl Driver {
         let geometry = self.controller.geometry();
         let place = geometry.place(Page(page));
         let of_read = |index: &&u32| self.controller.read_id(**index).0 == id;
-        for index in self.direct.keys().filter(of_read) {
-            let mut disks = vec![place.disk];
-            if geometry.level.parities() == 0 {
-                disks.push(DiskId(place.disk.0 ^ 1));
-            }
-            let direct = &self.direct[index];
-            if let Some(block) = disks.iter().find_map(|d| direct.get(&(d.0, place.page))) {
-                return *block;
-            }
-            let rows = self.rows.get(index).cloned().unwrap_or_default();
-            return self.regenerate(&rows, place.disk, place.page);
+        let index = self.direct.keys().find(of_read).expect("something was read for it");
+        let mut disks = vec![place.disk];
+        if geometry.level.parities() == 0 {
+            disks.push(DiskId(place.disk.0 ^ 1));
         }
-        panic!("nothing was read for page {page}");
+        let direct = &self.direct[index];
+        if let Some(block) = disks.iter().find_map(|d| direct.get(&(d.0, place.page))) {
+            return *block;
+        }
+        let rows = self.rows.get(index).cloned().unwrap_or_default();
+        self.regenerate(&rows, place.disk, place.page)
     }
 
     fn reply(&mut self, id: u64) {
@@ -352,7 +356,8 @@ impl Driver {
             .filter(|index| self.controller.read_id(*index).0 == id)
             .collect();
         for index in gone {
-            (self.direct.remove(&index), self.rows.remove(&index));
+            self.direct.remove(&index);
+            self.rows.remove(&index);
         }
     }
 
@@ -474,6 +479,7 @@ impl Driver {
                     let block = self.regenerate(&rows, disk, page);
                     self.put(key, block);
                 }
+                (Owner::Scrub(_), _) => {}
                 (Owner::Rebuild(window), false) => {
                     self.windows.entry(window).or_default().insert(key, on_disk);
                 }
