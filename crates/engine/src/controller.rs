@@ -358,7 +358,7 @@ pub struct Controller {
     pub(crate) next_window: u32,
     /// Mean response time of host reads from disk, of late.
     pub(crate) read_mean: Duration,
-    put_off: PutOff,
+    pub(crate) put_off: PutOff,
     discards: Discards,
     pub(crate) counters: Counters,
     protocol: Protocol,
@@ -469,31 +469,6 @@ impl Controller {
             self.pump_rebuilds(actions);
         }
         self.pump(heads, actions);
-    }
-
-    fn disk_failed(&mut self, disk: DiskId, actions: &mut Vec<Action>) {
-        let rebuilding = self.rebuilds.iter().any(|rebuild| rebuild.disk == disk);
-        if self.faults.failed.insert(disk) || rebuilding {
-            self.destager.disk_failed();
-            self.rebuild_without(disk, actions);
-            self.heed_faults();
-        }
-    }
-
-    fn repaired(&mut self, disk: DiskId) {
-        self.faults.failed.remove(disk);
-        self.heed_faults();
-    }
-
-    /// How often a group was put off.
-    #[must_use]
-    pub fn put_off(&self) -> u64 {
-        self.put_off.count
-    }
-
-    /// Whether groups whose destage is dear while a disk is failed are put off once.
-    pub fn put_off_dear(&mut self, enabled: bool) {
-        self.put_off.enable(enabled);
     }
 
     fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
@@ -760,12 +735,6 @@ impl Controller {
     #[must_use]
     pub fn failed(&self) -> &DiskSet {
         &self.faults.failed
-    }
-
-    /// The disks that are lost at a page of theirs: failed, and not rebuilt so far.
-    #[must_use]
-    pub fn failed_at(&self, page: u64) -> DiskSet {
-        self.faults.at(page)
     }
 
     /// The array.

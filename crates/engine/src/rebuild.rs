@@ -7,8 +7,9 @@
 //! - No destage of a group runs while a window with rows of it does: destages that come wait for
 //!   the window, the window for those under way.
 //! - `done` moves only when a window's writes are complete. A driver may persist a checkpoint
-//!   ([`Action::Checkpoint`]) when the spare is flushed; to begin again below `done` is always safe.
+//!   ([`Action::Checkpoint`]) when the spare is flushed; to begin again below `done` is safe.
 
+use crate::array::disks::DiskSet;
 use crate::array::geometry::{Geometry, Level};
 use crate::array::plan::DiskRun;
 use crate::controller::{Action, Controller};
@@ -145,6 +146,37 @@ fn unit(geometry: &Geometry) -> u64 {
 }
 
 impl Controller {
+    pub(crate) fn disk_failed(&mut self, disk: DiskId, actions: &mut Vec<Action>) {
+        let rebuilding = self.rebuilds.iter().any(|rebuild| rebuild.disk == disk);
+        if self.faults.failed.insert(disk) || rebuilding {
+            self.destager.disk_failed();
+            self.rebuild_without(disk, actions);
+            self.heed_faults();
+        }
+    }
+
+    pub(crate) fn repaired(&mut self, disk: DiskId) {
+        self.faults.failed.remove(disk);
+        self.heed_faults();
+    }
+
+    /// How often a group was put off.
+    #[must_use]
+    pub fn put_off(&self) -> u64 {
+        self.put_off.count
+    }
+
+    /// Whether groups whose destage is dear while a disk is failed are put off once.
+    pub fn put_off_dear(&mut self, enabled: bool) {
+        self.put_off.enable(enabled);
+    }
+
+    /// The disks that are lost at a page of theirs: failed, and not rebuilt so far.
+    #[must_use]
+    pub fn failed_at(&self, page: u64) -> DiskSet {
+        self.faults.at(page)
+    }
+
     /// Sets how fast rebuilds may go, those under way too.
     pub fn set_rebuild_limits(&mut self, limits: Limits) {
         self.limits = limits;
@@ -486,7 +518,7 @@ impl Geometry {
         disk: DiskId,
         first: u64,
         pages: u64,
-        failed: &crate::array::disks::DiskSet,
+        failed: &DiskSet,
     ) -> Vec<DiskRun> {
         if self.level == Level::Raid10 {
             let disk = DiskId(disk.0 ^ 1);

@@ -165,3 +165,51 @@ fn bands_of_the_read_caches() {
         assert!((low..=high).contains(&most), "{policy}: {most:.2} %");
     }
 }
+
+/// Reads of a small skewed trace on degraded arrays: all runs of a point are made, the plain and
+/// the fault-aware form rebuild under the same load, and Equation 3 is near.
+#[test]
+fn degraded_arrays_are_rebuilt_and_compared_at_the_same_load() {
+    let folder = TempDir::new().expect("a folder");
+    let mut state = 1u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let lines = (0..4000u64).map(|i| {
+        let page = random(120) * random(120);
+        format!("{i}000000 0 {} 8 1\n", page * 8)
+    });
+    std::fs::write(folder.path().join("t.trace"), lines.collect::<String>()).expect("written");
+    let cache = |name: &str| (name.to_string(), settings(&[("read-cache", name)]));
+    let plan = Plan {
+        title: "degraded".into(),
+        base: settings(&[
+            ("trace", "t.trace"),
+            ("trace-format", "ssdsim"),
+            ("backend", "64M"),
+            ("nvs", "64"),
+            ("read-cache-size", "1000"),
+            ("fail", "disk=0,at=3"),
+            ("measure", "3"),
+            ("load", "0.5"),
+        ]),
+        variants: vec![cache("lfu"), cache("vdf-lfu")],
+        sweep: Some(("disks".into(), vec!["5".into()])),
+        seeds: 1,
+        traces: folder.path().into(),
+    };
+    let cells = run(RunnerKind::Rebuild, &plan);
+    let of = |variant: &str, name: &str| figure(&cells, variant, "5", name);
+    assert_eq!(of("lfu", "user-iops"), of("vdf-lfu", "user-iops"));
+    assert!(of("vdf-lfu", "rgr") < of("lfu", "rgr"));
+    for variant in ["lfu", "vdf-lfu"] {
+        assert!(of(variant, "rebuild-s") > of(variant, "rebuild-idle-s"));
+        let share = of(variant, "predicted-over-simulated");
+        assert!((0.5..2.0).contains(&share), "Equation 3 is {share} of the simulation");
+        assert!(of(variant, "mttdl-years") > 0.0);
+    }
+    let without = Plan { variants: vec![cache("off")], ..plan };
+    let error = RunnerKind::Rebuild.runner().check(&without).unwrap_err().to_string();
+    assert!(error.contains("a read cache and a disk that fails"), "{error}");
+}
