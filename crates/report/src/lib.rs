@@ -1,6 +1,7 @@
 //! The only serialised types, versioned, and the renderers that turn them into tables, CSV,
 //! JSON, Parquet, SVG, PNG and one-file HTML.
 
+pub mod advice;
 pub mod live;
 pub mod model;
 pub mod plot;
@@ -23,7 +24,8 @@ pub use format::{Format, UnknownFormat};
 pub use html::{html, plotly_js, reproduction_html};
 pub use model::{CompareReport, RunReport};
 pub use parquet::{
-    ParquetError, parquet_compare, parquet_compare_series, parquet_runs, parquet_series,
+    ParquetError, parquet_compare, parquet_compare_series, parquet_read, parquet_row, parquet_runs,
+    parquet_series,
 };
 pub use plot::{DrawError, PlotFormat, PlotSpec, Scale, draw};
 pub use reproduction::{

@@ -78,7 +78,20 @@ pub fn run_one(
 ) -> Result<RunReport, CompareError> {
     let config = options.build()?;
     let mut source = make_source(options, &config)?;
-    let mut report = simulate(&config, &mut *source)
+    run_built(label, options, &config, &mut *source)
+}
+
+/// [`run_one`] of a configuration already built from the options, whose policy may be another.
+///
+/// # Errors
+/// As [`run_one`].
+pub fn run_built(
+    label: &str,
+    options: &RunOptions,
+    config: &SimConfig,
+    source: &mut dyn Source,
+) -> Result<RunReport, CompareError> {
+    let mut report = simulate(config, source)
         .map_err(|error| CompareError::Run { label: label.to_string(), error })?;
     report.label = label.to_string();
     report.seed = options.seed()?;
