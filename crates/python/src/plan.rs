@@ -100,7 +100,7 @@ pub fn sweep(
     Ok((swept.found, swept.run))
 }
 
-/// The cheapest NVS that reaches a goal, as JSON.
+/// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
 #[pyfunction]
 #[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, trace = None,
     progress = None))]
@@ -116,7 +116,7 @@ pub fn advise(
     threads: usize,
     trace: Option<&Bound<'_, TraceData>>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<(String, String)> {
     let trace = trace.map(Bound::get);
     let mut base = run_options(py, options)?;
     if let Some(trace) = trace {
@@ -134,5 +134,6 @@ pub fn advise(
     };
     let result = py.detach(|| find(&question, threads, &make, &told));
     let advice = outcome(py, &watch, result)?;
-    Ok(advice.render(destage_report::Format::Json))
+    let plot = serde_json::to_string(&advice.plot()).expect("a plot has no keys but text");
+    Ok((advice.render(destage_report::Format::Json), plot))
 }

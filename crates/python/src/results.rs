@@ -78,6 +78,11 @@ impl Run {
         Ok(PyArray1::from_slice(py, values))
     }
 
+    /// The flat columns as a JSON list of pairs.
+    fn row(&self) -> String {
+        to_json(&destage_report::run_row(&self.0))
+    }
+
     /// As the command line prints it: table, json or csv.
     fn render(&self, py: Python<'_>, form: &str) -> PyResult<String> {
         Ok(destage_report::render_run(&self.0, format(py, form)?))

@@ -13,6 +13,7 @@ use destage_sim::simulator::SimConfig;
 use destage_sim::sources::{make_source, trace_source};
 use destage_workload::source::Source;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A policy of one's own: what makes it, and its name.
@@ -81,15 +82,17 @@ pub fn simulate(
     outcome(py, &watch, result).map(Run)
 }
 
-/// Several policies on identical input: what `destage compare` does.
+/// Several policies on identical input: what `destage compare` does. `policies` are the labels;
+/// `own` has what makes those that are in no table.
 #[pyfunction]
-#[pyo3(signature = (options, policies, sweep, seeds, at_ms, threads, title = None, trace = None,
-    progress = None))]
+#[pyo3(signature = (options, policies, own, sweep, seeds, at_ms, threads, title = None,
+    trace = None, progress = None))]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub fn compare(
     py: Python<'_>,
     options: Vec<(String, String)>,
     policies: Vec<String>,
+    own: BTreeMap<String, Py<PyAny>>,
     sweep: Option<(String, Vec<String>)>,
     seeds: u32,
     at_ms: Vec<f64>,
@@ -105,15 +108,30 @@ pub fn compare(
     }
     let experiment =
         Experiment { title, policies, sweep, seeds: Some(seeds), at_ms, ..Experiment::default() };
-    let comparison = experiment.comparison(base, "destage.compare(...)".into());
+    let mut comparison = experiment.comparison(base, "destage.compare(...)".into());
     let watch = Watch::new(None);
-    let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
+    let mut choices = BTreeMap::new();
+    for (label, changes) in &mut comparison.variants {
+        if let Some(factory) = own.get(label) {
+            changes.clear();
+            let choice = destage_policy::choice(py, factory.clone_ref(py), label, &watch)?;
+            choices.insert(label.clone(), choice);
+        }
+    }
+    let run = |label: &str, options: &RunOptions| {
+        let mut config = options.build()?;
+        if let Some(choice) = choices.get(label) {
+            config.controller.policy = choice.clone();
+        }
+        let mut source = source(options, &config, trace, &watch)?;
+        run_built(label, options, &config, &mut *source)
+    };
     let told = |done: usize, total: usize| {
         if let Some(progress) = &progress {
             watch.attempt(|py| progress.call1(py, (done, total)).map(drop));
         }
     };
-    let result = py.detach(|| comparison.run(threads, &make, &told));
+    let result = py.detach(|| comparison.run_by(threads, &run, &told));
     outcome(py, &watch, result).map(Compared)
 }
 

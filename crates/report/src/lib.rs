@@ -19,7 +19,7 @@ mod view;
 mod write;
 
 pub use charts::plots;
-pub use columns::run_columns;
+pub use columns::{run_columns, run_row};
 pub use format::{Format, UnknownFormat};
 pub use html::{html, plotly_js, reproduction_html};
 pub use model::{CompareReport, RunReport};

@@ -1,5 +1,6 @@
 //! One file a command; each returns the text for standard output.
 
+mod advise;
 mod array;
 mod bench;
 mod compare;
@@ -11,6 +12,7 @@ mod policy_trace;
 mod readcache_trace;
 mod reproduce;
 mod sim;
+mod sweep;
 mod torture;
 mod trace;
 mod track_trace;
@@ -25,6 +27,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     match matches.subcommand() {
         Some(("sim", matches)) => sim::run(matches),
         Some(("compare", matches)) => compare::run(matches),
+        Some(("sweep", matches)) => sweep::run(matches),
+        Some(("advise", matches)) => advise::run(matches),
         Some(("policies", matches)) => Ok(policies::run(matches)),
         Some(("disks", matches)) => disks::run(matches),
         Some(("trace", matches)) => trace::run(matches),
