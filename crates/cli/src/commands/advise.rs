@@ -98,7 +98,9 @@ fn kind(path: &Path) -> Result<Option<Format>, Failure> {
 fn write(path: &Path, advice: &Advice) -> Result<(), Failure> {
     let bytes = match kind(path)? {
         Some(format) => advice.render(format).into_bytes(),
-        None => destage_report::draw(&advice.plot(), plot_format(path)?).map_err(Failure::failed)?,
+        None => {
+            destage_report::draw(&advice.plot(), plot_format(path)?).map_err(Failure::failed)?
+        }
     };
     Ok(destage_report::write_file(path, &bytes)?)
 }
