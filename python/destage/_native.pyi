@@ -189,6 +189,7 @@ def advise(
     sizes: tuple[int, int],
     seeds: int,
     threads: int,
+    check_curve: bool,
     trace: TraceData | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> tuple[str, str]: ...

@@ -52,6 +52,8 @@ class CurvePoint:
     error: float
     #: Disk operations for each page written.
     disk_ops_per_page: float
+    #: Pages destaged for each page written when every group is replayed, with ``check_curve``.
+    unsampled_per_page: float | None
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ def advise(
     sizes: tuple[int, int] = (256, 1_048_576),
     seeds: int = 3,
     threads: int | None = None,
+    check_curve: bool = False,
     progress: bool = False,
     **options: OptionValue,
 ) -> Advice:
@@ -129,7 +132,8 @@ def advise(
 
     ``goal`` is ``"p99<30ms"`` or several such joined by commas: ``[reads.|writes.]mean``, ``p50``,
     ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least and the
-    largest NVS in pages of 4 KiB, with four steps a doubling between them.
+    largest NVS in pages of 4 KiB, with four steps a doubling between them. ``check_curve`` replays
+    every write group too, and says how far the sampled curve is from that.
     """
     trace = load_of(load, options)
     with _progress.steps(progress) as told:
@@ -141,6 +145,7 @@ def advise(
             sizes,
             seeds,
             threads_of(threads),
+            check_curve,
             trace,
             told,
         )

@@ -21,7 +21,7 @@ class Wow(DestagePolicy):
             self.recent[write.group] = True
 
     def pick(self, nvs: Nvs) -> int:
-        while True:
+        for _ in range(2 * len(self.ring)):
             at = bisect_left(self.ring, self.pointer) % len(self.ring)
             group = self.ring[at]
             self.pointer = group + 1
@@ -31,6 +31,8 @@ class Wow(DestagePolicy):
                 del self.ring[at], self.recent[group]
                 return group
             self.recent[group] = False
+        raise LookupError("no group of the ring may be picked")
 
     def candidate(self, nvs: Nvs) -> int | None:
-        return self.ring[bisect_left(self.ring, self.pointer) % len(self.ring)] if self.ring else None
+        at = bisect_left(self.ring, self.pointer)
+        return self.ring[at % len(self.ring)] if self.ring else None

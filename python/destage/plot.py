@@ -79,7 +79,8 @@ def draw(spec: Mapping[str, Any], ax: Any = None) -> Any:
         scale, settings = _SCALES[spec["x_scale"]]
         ax.set_xscale(scale, **settings)
     scale, settings = _SCALES[spec["y_scale"]]
-    ax.set_yscale(scale, **settings)
+    if scale == "linear" or ax.dataLim.y1 > 0:
+        ax.set_yscale(scale, **settings)
     if spec["y_covers"]:
         low, high = spec["y_covers"]
         ax.set_ylim(min(low, ax.get_ylim()[0]), max(high, ax.get_ylim()[1]))

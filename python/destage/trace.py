@@ -76,7 +76,7 @@ class Trace:
         """A trace from columns of equal length.
 
         ``time_ns`` must not fall; ``op`` is 0 for a read, 1 for a write, 2 for not recorded.
-        Text ``"R"`` and ``"W"`` will do too.
+        Text ``"R"`` and ``"W"`` will do too, and whether it is a write.
         """
         times = _whole("time_ns", time_ns)
         records = np.zeros(len(times), TRACE_DTYPE)
@@ -193,6 +193,8 @@ class Trace:
 
 def _whole(column: str, values: Numbers) -> npt.NDArray[Any]:
     array = np.asarray(values)
+    if array.dtype.kind == "b":
+        return array.astype(np.uint8)
     if array.dtype.kind not in "iu":
         raise InputError(f"{column} takes whole numbers, not {array.dtype}")
     if array.size and array.min() < 0:

@@ -55,7 +55,7 @@ class Workload:
     @classmethod
     def random_write(cls, **params: OptionValue) -> Workload:
         """Threads that write random pages, without think time."""
-        return cls.named("random-write", **params)
+        return cls.named("random", **params)
 
 
 def _with_iops(iops: float | None, params: dict[str, OptionValue]) -> dict[str, OptionValue]:

@@ -97,6 +97,12 @@ pub fn advise() -> Command {
                 .value_parser(clap::value_parser!(u32).range(1..=1000))
                 .help("Seeds that the answer must hold with, where the load is generated"),
         )
+        .arg(
+            Arg::new("check-curve")
+                .long("check-curve")
+                .action(ArgAction::SetTrue)
+                .help("Replay every write group too, and say how far the sampled curve is off"),
+        )
         .arg(threads_arg())
         .arg(format_arg())
         .arg(out_arg("Also write to FILE: .json, .csv, .txt, or .svg and .png for the curve"))

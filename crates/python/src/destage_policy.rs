@@ -102,7 +102,17 @@ impl PolicyContext {
 
 /// What the NVS holds, to be asked while a policy picks.
 #[pyclass(frozen, module = "destage._native")]
-pub struct Nvs;
+pub struct Nvs {
+    /// Groups in the volume.
+    groups: u64,
+}
+
+impl Nvs {
+    /// The slot of a group, whatever number Python gave.
+    fn find(&self, directory: &Directory, group: u64) -> Option<Slot> {
+        if group < self.groups { directory.find(GroupId(group)) } else { None }
+    }
+}
 
 fn ask<R>(py: Python<'_>, question: impl FnOnce(&Directory) -> R) -> PyResult<R> {
     if DIRECTORY.is_set() {
@@ -116,17 +126,17 @@ fn ask<R>(py: Python<'_>, question: impl FnOnce(&Directory) -> R) -> PyResult<R>
 impl Nvs {
     /// Whether the group is held and may be picked now.
     fn may_pick(&self, py: Python<'_>, group: u64) -> PyResult<bool> {
-        ask(py, |held| held.find(GroupId(group)).is_some_and(|slot| held.may_pick(slot)))
+        ask(py, |held| self.find(held, group).is_some_and(|slot| held.may_pick(slot)))
     }
 
     /// Pages of the group that are held and not in flight.
     fn pages(&self, py: Python<'_>, group: u64) -> PyResult<u64> {
-        ask(py, |held| held.find(GroupId(group)).map_or(0, |slot| held.pages(slot)))
+        ask(py, |held| self.find(held, group).map_or(0, |slot| held.pages(slot)))
     }
 
     /// Whether the last page written to the group was sequential.
     fn is_sequential(&self, py: Python<'_>, group: u64) -> PyResult<bool> {
-        ask(py, |held| held.find(GroupId(group)).is_some_and(|slot| held.is_sequential(slot)))
+        ask(py, |held| self.find(held, group).is_some_and(|slot| held.is_sequential(slot)))
     }
 
     /// Groups held, ascending. This looks at all of them.
@@ -172,7 +182,7 @@ struct Adapter {
 }
 
 impl Adapter {
-    fn new(object: &Bound<'_, PyAny>, watch: &Arc<Watch>) -> PyResult<Adapter> {
+    fn new(object: &Bound<'_, PyAny>, groups: u64, watch: &Arc<Watch>) -> PyResult<Adapter> {
         let py = object.py();
         let base = py.import("destage.policy")?.getattr("DestagePolicy")?;
         // What the base class leaves empty is not worth a call.
@@ -186,7 +196,7 @@ impl Adapter {
             candidate: own("candidate")?,
             on_destaged: own("on_destaged")?,
             on_admitted: own("on_admitted")?,
-            nvs: Py::new(py, Nvs)?,
+            nvs: Py::new(py, Nvs { groups })?,
             watch: Arc::clone(watch),
         })
     }
@@ -201,7 +211,7 @@ impl Adapter {
                 picked.bind(py).repr()?
             ));
         };
-        match directory.find(GroupId(group)) {
+        match self.nvs.get().find(directory, group) {
             Some(slot) if directory.may_pick(slot) => Ok(slot),
             Some(_) => wrong(format!(
                 "`pick` returned group {group}, which is being destaged or written: \
@@ -254,7 +264,7 @@ impl policy::DestagePolicy for Adapter {
                 Ok(())
             });
         });
-        directory.find(GroupId(group?))
+        self.nvs.get().find(directory, group?)
     }
 }
 
@@ -296,7 +306,7 @@ pub fn choice(
         let mut made: Option<Adapter> = None;
         watch.attempt(|py| {
             let object = factory.call1(py, (PolicyContext(*context),))?;
-            made = Some(Adapter::new(object.bind(py), &watch)?);
+            made = Some(Adapter::new(object.bind(py), context.groups, &watch)?);
             Ok(())
         });
         Ok(match made {

@@ -102,8 +102,8 @@ pub fn sweep(
 
 /// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
 #[pyfunction]
-#[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, trace = None,
-    progress = None))]
+#[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, check_curve,
+    trace = None, progress = None))]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub fn advise(
     py: Python<'_>,
@@ -114,6 +114,7 @@ pub fn advise(
     sizes: (u64, u64),
     seeds: u32,
     threads: usize,
+    check_curve: bool,
     trace: Option<&Bound<'_, TraceData>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String)> {
@@ -124,7 +125,7 @@ pub fn advise(
     }
     let goal = Goal::parse(goal).map_err(|why| errors::option(py, &why))?;
     let sizes_pages = ladder(sizes.0, sizes.1);
-    let question = Question { base, goal, policies, thresholds, sizes_pages, seeds };
+    let question = Question { base, goal, policies, thresholds, sizes_pages, seeds, check_curve };
     let watch = Watch::new(None);
     let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
     let told = |step: &str| {

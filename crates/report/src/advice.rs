@@ -78,6 +78,8 @@ pub struct CurvePoint {
     pub error: f64,
     /// Disk operations for each page written.
     pub disk_ops_per_page: f64,
+    /// Pages destaged for each page written when every group is replayed, where that was asked for.
+    pub unsampled_per_page: Option<f64>,
 }
 
 impl AdvisedRun {

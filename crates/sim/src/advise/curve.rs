@@ -61,7 +61,7 @@ impl Writes {
         (nvs_pages / SCALED_PAGES).min(self.groups / SAMPLE_GROUPS).max(1)
     }
 
-    /// A point of the curve, sampled.
+    /// A point of the curve, sampled; with every group too if `check` asks for it.
     ///
     /// # Errors
     /// A policy parameter out of range.
@@ -70,21 +70,14 @@ impl Writes {
         policy: &PolicyChoice,
         shape: &Shape,
         nvs_pages: u64,
+        check: bool,
     ) -> Result<CurvePoint, String> {
-        self.point_of(policy, shape, nvs_pages, self.one_in(nvs_pages))
-    }
-
-    /// The same point with every group.
-    ///
-    /// # Errors
-    /// A policy parameter out of range.
-    pub fn full_point(
-        &self,
-        policy: &PolicyChoice,
-        shape: &Shape,
-        nvs_pages: u64,
-    ) -> Result<CurvePoint, String> {
-        self.point_of(policy, shape, nvs_pages, 1)
+        let mut point = self.point_of(policy, shape, nvs_pages, self.one_in(nvs_pages))?;
+        if check {
+            let full = self.point_of(policy, shape, nvs_pages, 1)?;
+            point.unsampled_per_page = Some(full.destaged_per_page);
+        }
+        Ok(point)
     }
 
     fn point_of(
@@ -96,7 +89,7 @@ impl Writes {
     ) -> Result<CurvePoint, String> {
         let mut sums = Tally::default();
         let mut shares = Vec::new();
-        let samples = one_in.min(SAMPLES);
+        let samples = (one_in / 2).clamp(1, SAMPLES);
         for sample in 0..samples {
             let tally = self.replay(policy, shape, nvs_pages / one_in, (sample, one_in))?;
             shares.push(tally.destaged as f64 / tally.written.max(1) as f64);
@@ -109,6 +102,7 @@ impl Writes {
             sampled_share: samples as f64 / one_in as f64,
             destaged_per_page: per_page(sums.destaged),
             error: if one_in == 1 { 0.0 } else { standard_error(&shares) },
+            unsampled_per_page: None,
             disk_ops_per_page: per_page(sums.disk_ops),
         })
     }

@@ -24,9 +24,9 @@ use std::collections::BTreeMap;
 /// Requests of a load that the sampled replay looks at, at most.
 const REQUESTS_MAX: u64 = 20_000_000;
 
-/// Sampled disk work, over the least of all sizes, from which on more NVS saves little: there the
-/// search begins.
-const KNEE: f64 = 1.25;
+/// Share of the disk work that NVS can save, by the sampled replay, at the size where the search
+/// begins.
+const KNEE: f64 = 0.5;
 
 /// Greater loads at which the answer is tried, as multiples.
 const LOADS: [f64; 4] = [1.05, 1.1, 1.2, 1.5];
@@ -46,6 +46,8 @@ pub struct Question {
     pub sizes_pages: Vec<u64>,
     /// Seeds that the answer is tried with, where anything is random.
     pub seeds: u32,
+    /// Replay every write group too, and say how far the sampled curve is from that.
+    pub check_curve: bool,
 }
 
 /// Sizes from one to another, four a doubling.
@@ -133,7 +135,8 @@ impl Search<'_> {
             sizes.iter().flat_map(|size| configs.iter().map(|config| (*size, config))).collect();
         (self.progress)("sampled replay");
         let work = |job: &(u64, &SimConfig)| {
-            writes.point(&job.1.controller.policy, &shape, job.0).map_err(OptionError::input)
+            let (policy, check) = (&job.1.controller.policy, self.question.check_curve);
+            writes.point(policy, &shape, job.0, check).map_err(OptionError::input)
         };
         let points = in_parallel(&jobs, self.threads, &work, Result::is_err, &|_| {});
         self.curve = points.into_iter().collect::<Result<_, OptionError>>()?;
@@ -177,11 +180,14 @@ impl Search<'_> {
         of_size.map(|point| point.disk_ops_per_page).fold(f64::INFINITY, f64::min)
     }
 
-    /// The first size beyond which the sampled work falls little.
+    /// The first size that saves most of the disk work that can be saved.
     fn knee(&self) -> usize {
-        let sizes = &self.question.sizes_pages;
-        let least = sizes.iter().map(|size| self.work_at(*size)).fold(f64::INFINITY, f64::min);
-        sizes.iter().position(|size| self.work_at(*size) <= KNEE * least).unwrap_or(0)
+        let work: Vec<f64> =
+            self.question.sizes_pages.iter().map(|size| self.work_at(*size)).collect();
+        let least = work.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = work.iter().copied().fold(0.0, f64::max);
+        let enough = most - KNEE * (most - least);
+        work.iter().position(|work| *work <= enough).unwrap_or(0)
     }
 
     /// Variants at a size, those first that the sampled replay gives the least work.
@@ -359,7 +365,7 @@ impl Search<'_> {
             None => low,
         };
         let below = match below_index {
-            Some(index) => self.all_at(index)?.into_iter().next(),
+            Some(index) => self.miss_at(index)?,
             None => None,
         };
         let holds = match &found {
@@ -367,6 +373,27 @@ impl Search<'_> {
             None => None,
         };
         Ok(self.advice(found, below, holds))
+    }
+
+    /// The variant that comes nearest to the goal at a size that misses it: each counts by the
+    /// worst of the seeds that it was tried with.
+    fn miss_at(&mut self, index: usize) -> Result<Option<AdvisedRun>, CompareError> {
+        let mut worst: Vec<AdvisedRun> = Vec::new();
+        let ratio = |run: &AdvisedRun| run.ratio.unwrap_or(f64::INFINITY);
+        for base in self.all_at(index)? {
+            let same = |run: &&AdvisedRun| {
+                run.nvs_pages == base.nvs_pages
+                    && run.load == 1.0
+                    && variant_of(run) == variant_of(&base)
+            };
+            let of_variant = self.runs.iter().filter(same);
+            let rank = |run: &AdvisedRun| (run.reached, ratio(run));
+            worst.extend(of_variant.cloned().max_by(|a, b| {
+                let ((a_reached, a), (b_reached, b)) = (rank(a), rank(b));
+                b_reached.cmp(&a_reached).then(a.total_cmp(&b))
+            }));
+        }
+        Ok(worst.into_iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))))
     }
 
     /// The greatest load that the answer still holds at.
@@ -453,13 +480,36 @@ impl Search<'_> {
                 missed_above.join(", ")
             ));
         }
-        let error = self.curve.iter().map(|p| p.error / p.destaged_per_page.max(1e-9));
-        sure.push(format!(
-            "the sampled curve, which only says where to begin, has a standard error of at most \
-             {:.1} %",
-            100.0 * error.fold(0.0, f64::max)
-        ));
+        sure.push(self.curve_sentence());
         sure
+    }
+
+    /// How good the sampled curve is: its own estimate, or the difference from the whole one.
+    fn curve_sentence(&self) -> String {
+        let sampled: Vec<&CurvePoint> =
+            self.curve.iter().filter(|point| point.sampled_share < 1.0).collect();
+        let most = |of: &dyn Fn(&CurvePoint) -> f64| {
+            100.0 * sampled.iter().map(|point| of(point)).fold(0.0, f64::max)
+        };
+        let mut text = format!(
+            "the curve, which only says where to begin, was sampled at {} of {} points; its \
+             standard error is at most {:.1} % of the pages written",
+            sampled.len(),
+            self.curve.len(),
+            most(&|point| point.error)
+        );
+        if self.question.check_curve && !sampled.is_empty() {
+            let apart = |point: &CurvePoint| {
+                (point.destaged_per_page - point.unsampled_per_page.unwrap_or(0.0)).abs()
+            };
+            let mean = sampled.iter().map(|p| apart(p)).sum::<f64>() / sampled.len() as f64;
+            text += &format!(
+                "; from the whole curve it differs by {:.2} % of them on average, at most {:.2} %",
+                100.0 * mean,
+                most(&apart)
+            );
+        }
+        text
     }
 
     /// Sizes above the answer of which every variant was run and missed.
