@@ -190,6 +190,7 @@ def advise(
     seeds: int,
     threads: int,
     check_curve: bool,
+    sample_groups: int,
     trace: TraceData | None = None,
     progress: Callable[[str], object] | None = None,
 ) -> tuple[str, str]: ...

@@ -125,6 +125,7 @@ def advise(
     seeds: int = 3,
     threads: int | None = None,
     check_curve: bool = False,
+    sample_groups: int = 2048,
     progress: bool = False,
     **options: OptionValue,
 ) -> Advice:
@@ -133,7 +134,8 @@ def advise(
     ``goal`` is ``"p99<30ms"`` or several such joined by commas: ``[reads.|writes.]mean``, ``p50``,
     ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least and the
     largest NVS in pages of 4 KiB, with four steps a doubling between them. ``check_curve`` replays
-    every write group too, and says how far the sampled curve is from that.
+    every write group too, and says how far the sampled curve is from that; ``sample_groups`` is the
+    least number of write groups in a sample.
     """
     trace = load_of(load, options)
     with _progress.steps(progress) as told:
@@ -146,6 +148,7 @@ def advise(
             seeds,
             threads_of(threads),
             check_curve,
+            sample_groups,
             trace,
             told,
         )

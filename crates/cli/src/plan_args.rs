@@ -103,6 +103,14 @@ pub fn advise() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Replay every write group too, and say how far the sampled curve is off"),
         )
+        .arg(
+            Arg::new("sample-groups")
+                .long("sample-groups")
+                .value_name("N")
+                .default_value("2048")
+                .value_parser(clap::value_parser!(u64).range(1..))
+                .help("Write groups of a sample at least; fewer make it faster and less exact"),
+        )
         .arg(threads_arg())
         .arg(format_arg())
         .arg(out_arg("Also write to FILE: .json, .csv, .txt, or .svg and .png for the curve"))

@@ -103,7 +103,7 @@ pub fn sweep(
 /// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
 #[pyfunction]
 #[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, check_curve,
-    trace = None, progress = None))]
+    sample_groups, trace = None, progress = None))]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub fn advise(
     py: Python<'_>,
@@ -115,6 +115,7 @@ pub fn advise(
     seeds: u32,
     threads: usize,
     check_curve: bool,
+    sample_groups: u64,
     trace: Option<&Bound<'_, TraceData>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(String, String)> {
@@ -125,7 +126,16 @@ pub fn advise(
     }
     let goal = Goal::parse(goal).map_err(|why| errors::option(py, &why))?;
     let sizes_pages = ladder(sizes.0, sizes.1);
-    let question = Question { base, goal, policies, thresholds, sizes_pages, seeds, check_curve };
+    let question = Question {
+        base,
+        goal,
+        policies,
+        thresholds,
+        sizes_pages,
+        seeds,
+        check_curve,
+        sample_groups,
+    };
     let watch = Watch::new(None);
     let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
     let told = |step: &str| {

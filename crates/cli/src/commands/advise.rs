@@ -55,6 +55,7 @@ fn question(matches: &ArgMatches) -> Result<Question, Failure> {
         thresholds: list("try-thresholds"),
         sizes_pages: sizes(text(matches, "sizes").expect("default"))?,
         seeds: *matches.get_one::<u32>("seeds").expect("default"),
+        sample_groups: *matches.get_one::<u64>("sample-groups").expect("default"),
         check_curve: matches.get_flag("check-curve"),
         base,
     })

@@ -16,11 +16,14 @@ use destage_report::advice::CurvePoint;
 /// Pages of the smaller NVS at least.
 const SCALED_PAGES: u64 = 16_384;
 
-/// Write groups of a sample at least, on average.
-const SAMPLE_GROUPS: u64 = 2_048;
+/// Write groups of a sample at least, on average, unless asked otherwise.
+pub const SAMPLE_GROUPS: u64 = 2_048;
 
 /// Samples of one size at most; they have no group in common.
 const SAMPLES: u64 = 4;
+
+/// Sampling less sparse than this is not worth it: all is replayed.
+const ONE_IN_LEAST: u64 = 4;
 
 /// The writes of a load, classified.
 pub struct Writes {
@@ -28,6 +31,7 @@ pub struct Writes {
     /// Write groups touched.
     groups: u64,
     geometry: Geometry,
+    sample_groups: u64,
 }
 
 /// What is the same for all points of a curve.
@@ -42,9 +46,14 @@ pub struct Shape {
 }
 
 impl Writes {
-    /// Classifies these writes.
+    /// Classifies these writes, to be sampled by so many groups at least.
     #[must_use]
-    pub fn new(ranges: &[PageRange], geometry: Geometry, shape: &Shape) -> Writes {
+    pub fn new(
+        ranges: &[PageRange],
+        geometry: Geometry,
+        shape: &Shape,
+        sample_groups: u64,
+    ) -> Writes {
         let per_group = geometry.pages_per_group();
         let mut detector = Detector::new(shape.detector, shape.threshold, per_group);
         let mut groups = std::collections::HashSet::new();
@@ -53,12 +62,16 @@ impl Writes {
             requests.push((*range, detector.classify(*range)));
             groups.extend(range.first.0 / per_group..=(range.end().0 - 1) / per_group);
         }
-        Writes { requests, groups: groups.len() as u64, geometry }
+        let groups = groups.len() as u64;
+        Writes { requests, groups, geometry, sample_groups: sample_groups.max(1) }
     }
 
     /// One in how many groups a size is replayed with.
     fn one_in(&self, nvs_pages: u64) -> u64 {
-        (nvs_pages / SCALED_PAGES).min(self.groups / SAMPLE_GROUPS).max(1)
+        match (nvs_pages / SCALED_PAGES).min(self.groups / self.sample_groups) {
+            0..ONE_IN_LEAST => 1,
+            one_in => one_in,
+        }
     }
 
     /// A point of the curve, sampled; with every group too if `check` asks for it.

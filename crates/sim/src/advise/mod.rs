@@ -48,6 +48,8 @@ pub struct Question {
     pub seeds: u32,
     /// Replay every write group too, and say how far the sampled curve is from that.
     pub check_curve: bool,
+    /// Write groups of a sample at least; [`curve::SAMPLE_GROUPS`] unless there is a reason.
+    pub sample_groups: u64,
 }
 
 /// Sizes from one to another, four a doubling.
@@ -129,7 +131,12 @@ impl Search<'_> {
         let options = self.options(&variant(&self.question.policies[0]), largest)?;
         let ranges = self.writes(&options, &configs[0])?;
         let shape = shape_of(&configs[0]);
-        let writes = Writes::new(&ranges, configs[0].controller.geometry, &shape);
+        let writes = Writes::new(
+            &ranges,
+            configs[0].controller.geometry,
+            &shape,
+            self.question.sample_groups,
+        );
         let sizes = &self.question.sizes_pages;
         let jobs: Vec<(u64, &SimConfig)> =
             sizes.iter().flat_map(|size| configs.iter().map(|config| (*size, config))).collect();
@@ -492,8 +499,8 @@ impl Search<'_> {
             100.0 * sampled.iter().map(|point| of(point)).fold(0.0, f64::max)
         };
         let mut text = format!(
-            "the curve, which only says where to begin, was sampled at {} of {} points; its \
-             standard error is at most {:.1} % of the pages written",
+            "the curve, which only says where to begin, was sampled at {} of {} points, the others \
+             replayed whole; its standard error is at most {:.1} % of the pages written",
             sampled.len(),
             self.curve.len(),
             most(&|point| point.error)
