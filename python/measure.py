@@ -11,14 +11,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-
-import numpy as np
-from distributed import Client, LocalCluster
+from typing import Any
 
 import destage
+import numpy as np
 from destage import _native
 from destage.examples import Wow
+from distributed import Client, LocalCluster
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -35,16 +36,18 @@ def calls() -> None:
     load = destage.Workload.uniform(iops=100)
     given = [("workload", load.text), ("requests", "1"), ("warmup", "0"), ("measure", "1")]
     for disk in ("stow-ref", "hp97560"):
-        level = {"level": "single", "disks": 1} if disk == "hp97560" else {}
+        level: dict[str, Any] = {"level": "single", "disks": 1} if disk == "hp97560" else {}
         flags = [*given, ("disk", disk), *[(k, str(v)) for k, v in level.items()]]
 
-        def whole(disk: str = disk, level: dict[str, str | int] = level) -> None:  # type: ignore[assignment]
+        def whole(disk: str = disk, level: Any = level) -> None:
             destage.simulate(load, requests=1, warmup=0, measure=1, disk=disk, **level)
 
-        native = median_us(lambda flags=flags: _native.simulate(flags))  # type: ignore[misc]
+        native = median_us(partial(_native.simulate, flags))
         total = median_us(whole)
-        print(f"call, {disk}: {total:.0f} us, of which the simulator {native:.0f} us, "
-              f"Python {total - native:.0f} us")
+        print(
+            f"call, {disk}: {total:.0f} us, of which the simulator {native:.0f} us, "
+            f"Python {total - native:.0f} us"
+        )
 
 
 def long_trace(command: str, requests: int, rounds: int) -> None:
@@ -75,13 +78,15 @@ def python_policy(rounds: int) -> None:
     for _ in range(rounds):
         for name, policy in (("built-in", "wow"), ("Python", Wow)):
             start = time.perf_counter()
-            run = destage.simulate(load, policy=policy, warmup=0)  # type: ignore[arg-type]
+            run = destage.simulate(load, policy=policy, warmup=0)
             taken = time.perf_counter() - start
             pages = run.destage.pages + run.occupancy.max * 32768
             speed[name].append(pages / taken)
     built, ours = (statistics.median(speed[name]) for name in ("built-in", "Python"))
-    print(f"wow, SPC-1-like at 800 I/O/s: built-in {built:,.0f} pages/s, in Python {ours:,.0f} "
-          f"({100 * ours / built:.0f} %), {1e6 / ours - 1e6 / built:.2f} us a page more")
+    print(
+        f"wow, SPC-1-like at 800 I/O/s: built-in {built:,.0f} pages/s, in Python {ours:,.0f} "
+        f"({100 * ours / built:.0f} %), {1e6 / ours - 1e6 / built:.2f} us a page more"
+    )
     counts = {"on_write": 0, "pick": 0}
     spent = dict.fromkeys(counts, 0.0)
 
@@ -104,7 +109,7 @@ def python_policy(rounds: int) -> None:
         print(f"  {name}: {count} calls, {1e6 * spent[name] / count:.2f} us each in Python")
 
 
-GRID: dict[str, list[object]] = {
+GRID: dict[str, Any] = {
     "policy": ["lrw", "cscan", "wow", "stow"],
     "nvs": [2048, 4096, 8192, 16384, 32768],
     "iops": list(range(500, 1000, 50)),
@@ -133,13 +138,13 @@ def swept(folder: Path, workers: int, kill_at: int | None = None) -> float:
         killer = threading.Thread(target=kill, daemon=True)
         if kill_at is not None:
             killer.start()
-        return seconds(lambda: destage.sweep(GRID, out=folder, client=client))  # type: ignore[arg-type]
+        return seconds(lambda: destage.sweep(GRID, out=folder, client=client))
 
 
 def clusters() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        here = seconds(lambda: destage.sweep(GRID, out=folder / "here"))  # type: ignore[arg-type]
+        here = seconds(lambda: destage.sweep(GRID, out=folder / "here"))
         print(f"{len(rows(folder / 'here'))} points in-process: {here:.1f} s")
         one = swept(folder / "one", 1)
         two = swept(folder / "two", 2)

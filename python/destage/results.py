@@ -145,11 +145,13 @@ class _Rows:
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas frame, a row a run."""
-        return need("pandas").DataFrame(self.rows())
+        frame: pd.DataFrame = need("pandas").DataFrame(self.rows())
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """A polars frame, a row a run."""
-        return need("polars").DataFrame(self.rows())
+        frame: pl.DataFrame = need("polars").DataFrame(self.rows())
+        return frame
 
 
 _SERIES = ("occupancy", "occupancy_max", "iops", "response_ms", "destaged_pages_per_s")
@@ -175,8 +177,7 @@ class Series:
     @property
     def time_s(self) -> npt.NDArray[np.float64]:
         """End of each interval, in seconds from the start of the run."""
-        ends: npt.NDArray[np.float64] = np.arange(1, len(self.iops) + 1) * self.interval_s
-        return ends
+        return self.interval_s * np.arange(1, len(self.iops) + 1, dtype=np.float64)
 
     def columns(self) -> dict[str, npt.NDArray[np.float64]]:
         """Time and samples by name."""
@@ -189,11 +190,13 @@ class Series:
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas frame."""
-        return need("pandas").DataFrame(self.columns())
+        frame: pd.DataFrame = need("pandas").DataFrame(self.columns())
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """A polars frame."""
-        return need("polars").DataFrame(self.columns())
+        frame: pl.DataFrame = need("polars").DataFrame(self.columns())
+        return frame
 
 
 @dataclass(frozen=True)

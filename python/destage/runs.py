@@ -135,8 +135,8 @@ def read_cache(
 ) -> ReadCacheResult:
     """Replays the reads of a trace through a read cache of so many blocks of 4 KiB.
 
-    ``policy`` is a name (:func:`destage.read_policies`) or a :class:`ReadPolicy`; ``failed`` are the
-    disks that are failed, of which a fault-aware policy keeps blocks longer.
+    ``policy`` is a name (:func:`destage.read_policies`) or a :class:`ReadPolicy`; ``failed`` are
+    the disks that are failed, of which a fault-aware policy keeps blocks longer.
     """
     path = None if isinstance(trace, Trace) else os.fspath(trace)
     held = trace.native() if isinstance(trace, Trace) else None

@@ -103,7 +103,7 @@ def sweep(
 ) -> SweepResult:
     """Runs every combination of the grid's options and the traces: ``destage sweep``.
 
-    ``grid`` has options with their values, as ``{"policy": ["wow", "stow"], "nvs": [8192, 32768]}``;
+    ``grid`` has options with their values, as ``{"policy": ["wow", "stow"], "nvs": [4096, 8192]}``;
     ``options`` are common to all. ``out`` is the directory of the dataset: call again with the same
     one to go on where a sweep stopped; without it the rows are kept as long as the result. Runs
     go on all processors, or on the workers of ``client``, a ``dask.distributed.Client``; the rows
@@ -209,7 +209,7 @@ def _put(directory: Path, key: str, row: bytes) -> None:
 
 
 def _on_cluster(
-    client: Client,
+    client: Any,
     points: list[tuple[Given, str]],
     directory: Path,
     held: dict[str, _native.TraceData],
@@ -230,14 +230,21 @@ def _on_cluster(
         if not missing:
             return found, ran
         # Traces in memory go to the workers once; if the one that has it dies, again.
-        records = {name: client.scatter(_records(data), broadcast=True)
-                   for name, data in held.items()}
+        records = {
+            name: client.scatter(_records(data), broadcast=True) for name, data in held.items()
+        }
         futures = {}
         for key, options in missing.items():
             name = dict(options).get("trace", "")
             future = client.submit(
-                _work, options, key, records.get(name), digests.get(name, ""),
-                pure=False, retries=RETRIES, key=f"destage-{key[:16]}-{os.urandom(4).hex()}",
+                _work,
+                options,
+                key,
+                records.get(name),
+                digests.get(name, ""),
+                pure=False,
+                retries=RETRIES,
+                key=f"destage-{key[:16]}-{os.urandom(4).hex()}",
             )
             futures[future] = key
         for future in distributed.as_completed(list(futures)):
@@ -255,7 +262,9 @@ def _on_cluster(
             done += 1
             if told:
                 told(done, total)
-    raise RunError(f"{len(missing)} points were lost {RETRIES} times with the workers that ran them")
+    raise RunError(
+        f"{len(missing)} points were lost {RETRIES} times with the workers that ran them"
+    )
 
 
 def _records(data: _native.TraceData) -> Any:

@@ -84,8 +84,8 @@ class Trace:
         if operations.dtype.kind in "UO":
             operations = np.where(np.char.upper(operations.astype("U")) == "W", WRITE, READ)
         columns = zip(_COLUMNS, (times, offset_bytes, length_bytes, device, operations))
-        for column, values in columns:
-            values = _whole(column, values)
+        for column, given in columns:
+            values = _whole(column, given)
             if values.ndim and len(values) != len(times):
                 raise InputError(f"{column} has {len(values)} values, time_ns has {len(times)}")
             records[column] = values
@@ -100,7 +100,9 @@ class Trace:
         return cls(records, name)
 
     @classmethod
-    def from_frame(cls, frame: pd.DataFrame | pl.DataFrame | pa.Table, name: str = "frame") -> Trace:
+    def from_frame(
+        cls, frame: pd.DataFrame | pl.DataFrame | pa.Table, name: str = "frame"
+    ) -> Trace:
         """A trace from a pandas or polars frame or an Arrow table.
 
         It has columns ``time_ns``, ``offset_bytes``, ``length_bytes``, ``op`` and perhaps
@@ -158,12 +160,14 @@ class Trace:
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas frame of the columns."""
-        return need("pandas").DataFrame({c: self.records[c] for c in _COLUMNS})
+        frame: pd.DataFrame = need("pandas").DataFrame({c: self.records[c] for c in _COLUMNS})
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """A polars frame of the columns."""
         columns = {c: np.ascontiguousarray(self.records[c]) for c in _COLUMNS}
-        return need("polars").DataFrame(columns)
+        frame: pl.DataFrame = need("polars").DataFrame(columns)
+        return frame
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a ``.dtrc`` file, which the command line reads too."""

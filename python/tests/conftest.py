@@ -4,10 +4,9 @@ import os
 import shutil
 from pathlib import Path
 
+import destage
 import numpy as np
 import pytest
-
-import destage
 
 TOP = Path(__file__).resolve().parents[2]
 

@@ -1,17 +1,23 @@
 """Advice: its answer and the step below it hold in full simulation."""
 
-import pytest
+from typing import Any
 
 import destage
+import pytest
 
 LOAD = destage.Workload.spc1(iops=650)
-SETTINGS = {"warmup": 10, "measure": 30}
+SETTINGS: dict[str, Any] = {"warmup": 10, "measure": 30}
 
 
 def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
-    variants = {"policies": ["cscan", "stow"], "thresholds": ["90/80", "70/40"]}
+    variants: dict[str, Any] = {"policies": ["cscan", "stow"], "thresholds": ["90/80", "70/40"]}
     advice = destage.advise(
-        LOAD, goal="p99<45ms", sizes=(256, 65_536), seeds=2, **variants, **SETTINGS  # type: ignore[arg-type]
+        LOAD,
+        goal="p99<45ms",
+        sizes=(256, 65_536),
+        seeds=2,
+        **variants,
+        **SETTINGS,
     )
     answer, below = advice.answer, advice.below
     assert answer is not None and below is not None and advice.margin is not None
@@ -20,8 +26,12 @@ def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
     assert advice.sizes_pages[place - 1] == below.nvs_pages
     for seed in (1, 2):
         run = destage.simulate(
-            LOAD, policy=answer.policy, thresholds=answer.thresholds, nvs=answer.nvs_pages,
-            seed=seed, **SETTINGS,
+            LOAD,
+            policy=answer.policy,
+            thresholds=answer.thresholds,
+            nvs=answer.nvs_pages,
+            seed=seed,
+            **SETTINGS,
         )
         assert run.response.all.p99_ms < 45
     assert not below.reached
@@ -30,7 +40,11 @@ def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
         for thresholds in variants["thresholds"]:
             for seed in (1, 2):
                 run = destage.simulate(
-                    LOAD, policy=policy, thresholds=thresholds, nvs=below.nvs_pages, seed=seed,
+                    LOAD,
+                    policy=policy,
+                    thresholds=thresholds,
+                    nvs=below.nvs_pages,
+                    seed=seed,
                     **SETTINGS,
                 )
                 if run.response.all.p99_ms >= 45 or run.iops < 0.97 * 650:

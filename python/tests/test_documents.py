@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import nbformat
@@ -11,19 +12,24 @@ from nbclient import NotebookClient
 
 mpl.use("Agg")
 
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
 NOTEBOOKS = sorted((TOP / "python/notebooks").glob("*.ipynb"))
 
 
 def test_there_are_three_notebooks_without_outputs() -> None:
     assert len(NOTEBOOKS) == 3
     for path in NOTEBOOKS:
-        cells = nbformat.read(path, as_version=4).cells
+        cells = read(path).cells
         assert not any(cell.get("outputs") for cell in cells), path
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = read(path)
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=200, resources=resources).execute()
     shown = [out for cell in notebook.cells for out in cell.get("outputs", [])]

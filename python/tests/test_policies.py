@@ -3,10 +3,10 @@
 import random
 from collections import OrderedDict
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 import destage
+import pytest
 from destage.examples import Wow
 from destage.testing import check_policy, check_read_policy
 
@@ -66,10 +66,16 @@ def test_wow_is_thirty_lines() -> None:
 
 @pytest.mark.parametrize("level", ["5", "10", "single"])
 def test_wow_in_python_runs_as_wow(level: str) -> None:
-    settings = {"iops": 500, "nvs": 2048, "warmup": 5, "measure": 20, "level": level}
+    settings: dict[str, Any] = {
+        "iops": 500,
+        "nvs": 2048,
+        "warmup": 5,
+        "measure": 20,
+        "level": level,
+    }
     settings |= {"disks": {"5": 5, "10": 4, "single": 1}[level]}
-    ours = destage.simulate(policy=Wow, **settings)  # type: ignore[arg-type]
-    theirs = destage.simulate(policy="wow", **settings)  # type: ignore[arg-type]
+    ours = destage.simulate(policy=Wow, **settings)
+    theirs = destage.simulate(policy="wow", **settings)
     assert ours.digest == theirs.digest and ours.response == theirs.response
     assert ours.label == "Wow"
 
@@ -79,8 +85,13 @@ def test_a_policy_that_hears_of_its_destages() -> None:
 
 
 def test_compared_with_the_built_in_ones() -> None:
-    settings = {"sweep": ("iops", [500, 900]), "warmup": 2, "measure": 10, "nvs": 2048}
-    comparison = destage.compare(policies=["wow", Wow, Lrw], **settings)  # type: ignore[arg-type]
+    settings: dict[str, Any] = {
+        "sweep": ("iops", [500, 900]),
+        "warmup": 2,
+        "measure": 10,
+        "nvs": 2048,
+    }
+    comparison = destage.compare(policies=["wow", Wow, Lrw], **settings)
     digests = {(p.variant, p.value): p.runs[0].digest for p in comparison.points}
     assert digests["wow", "900"] == digests["Wow", "900"] != digests["Lrw", "900"]
     with pytest.raises(destage.OptionError, match="same name"):

@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import destage
 import numpy as np
 import pytest
 
-import destage
-
-SHORT = {"warmup": 2, "measure": 10}
+SHORT: dict[str, Any] = {"warmup": 2, "measure": 10}
 
 
 def test_a_run_reports_what_it_did() -> None:
@@ -73,7 +73,7 @@ def test_errors_are_a_tree_and_say_what_to_do(tmp_path: Path, trace: destage.Tra
         destage.simulate(level=7)
     with pytest.raises(destage.OptionError, match="load once"):
         destage.simulate(trace, trace="x")
-    with pytest.raises(destage.InputError, match="missing.csv"):
+    with pytest.raises(destage.InputError, match=r"missing\.csv"):
         destage.simulate(tmp_path / "missing.csv")
     with pytest.raises(destage.NoRequestsError):
         destage.simulate(destage.Workload.uniform(iops=0.001), warmup=0, measure=1)

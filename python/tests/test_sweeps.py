@@ -3,17 +3,18 @@
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import destage
 import pytest
 from distributed import Client, LocalCluster
 
-import destage
-
-GRID = {"policy": ["lrw", "wow"], "nvs": [1024, 4096, 8192], "iops": [500, 800]}
-SHORT = {"warmup": 1, "measure": 5}
+GRID: dict[str, Any] = {"policy": ["lrw", "wow"], "nvs": [1024, 4096, 8192], "iops": [500, 800]}
+SHORT: dict[str, Any] = {"warmup": 1, "measure": 5}
 
 
 def contents(directory: Path) -> dict[str, bytes]:
@@ -65,7 +66,7 @@ def test_the_command_line_fills_the_same_dataset(command_line: str, tmp_path: Pa
 
 
 def test_keys_are_of_contents_not_names(trace: destage.Trace, tmp_path: Path) -> None:
-    def keys(*traces: destage.Trace | Path, **options: int) -> list[str]:
+    def keys(*traces: destage.Trace | Path, **options: Any) -> list[str]:
         swept = destage.sweep({"policy": ["wow"]}, traces, out=tmp_path / "rows", **options)
         return [point.key for point in swept.points]
 
@@ -91,7 +92,7 @@ def test_bad_grids_are_refused_before_anything_runs(tmp_path: Path) -> None:
         ({"seed": range(2000), "iops": range(1, 1001)}, "1000000 points"),
     ):
         with pytest.raises(destage.OptionError, match=why):
-            destage.sweep(grid, out=tmp_path / "rows")  # type: ignore[arg-type]
+            destage.sweep(grid, out=tmp_path / "rows")
     assert not (tmp_path / "rows").exists()
 
 
@@ -101,8 +102,6 @@ def test_ctrl_c_keeps_the_rows_there_are(tmp_path: Path) -> None:
         "try: destage.sweep({'seed': range(1000)}, out=sys.argv[1], measure=60, warmup=0)\n"
         "except KeyboardInterrupt: sys.exit(7)"
     )
-    import sys
-
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         deadline = time.monotonic() + 30
@@ -117,9 +116,13 @@ def test_ctrl_c_keeps_the_rows_there_are(tmp_path: Path) -> None:
 
 
 def test_a_cluster_whose_worker_is_killed(trace: destage.Trace, tmp_path: Path) -> None:
-    grid = {"policy": ["lrw", "wow", "stow"], "nvs": [1024, 2048, 4096, 8192], "seed": range(5)}
-    settings = {"trace_speed": 0.1, "trace_mode": "open"}
-    here = destage.sweep(grid, [trace], out=tmp_path / "here", **settings)  # type: ignore[arg-type]
+    grid: dict[str, Any] = {
+        "policy": ["lrw", "wow", "stow"],
+        "nvs": [1024, 2048, 4096, 8192],
+        "seed": range(5),
+    }
+    settings: dict[str, Any] = {"trace_speed": 0.1, "trace_mode": "open"}
+    here = destage.sweep(grid, [trace], out=tmp_path / "here", **settings)
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
@@ -138,10 +141,10 @@ def test_a_cluster_whose_worker_is_killed(trace: destage.Trace, tmp_path: Path) 
         (tmp_path / "there").mkdir()
         killer = threading.Thread(target=kill)
         killer.start()
-        there = destage.sweep(grid, [trace], out=tmp_path / "there", client=client, **settings)  # type: ignore[arg-type]
+        there = destage.sweep(grid, [trace], out=tmp_path / "there", client=client, **settings)
         killer.join()
         assert killed.is_set() and there.run == 60
-        again = destage.sweep(grid, [trace], out=tmp_path / "there", client=client, **settings)  # type: ignore[arg-type]
+        again = destage.sweep(grid, [trace], out=tmp_path / "there", client=client, **settings)
         assert (again.found, again.run) == (60, 0)
         with pytest.raises(destage.InputError, match=r"gone\.dtrc"):
             destage.sweep({"policy": ["wow"]}, [tmp_path / "gone.dtrc"], client=client)

@@ -3,13 +3,12 @@
 import pickle
 from pathlib import Path
 
+import destage
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-
-import destage
 
 
 def test_a_trace_in_memory_replays_as_its_file(trace: destage.Trace, tmp_path: Path) -> None:

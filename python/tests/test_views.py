@@ -1,15 +1,15 @@
 """Frames, plots and HTML of results."""
 
 from pathlib import Path
+from typing import Any
 
+import destage
 import matplotlib as mpl
 import pytest
 
-import destage
-
 mpl.use("Agg")
 
-SHORT = {"warmup": 2, "measure": 10}
+SHORT: dict[str, Any] = {"warmup": 2, "measure": 10}
 
 
 @pytest.fixture(scope="module")
