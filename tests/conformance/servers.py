@@ -138,8 +138,8 @@ class DestageCommands:
         self.server = server
         self.binary = Path(server.options.binary)
 
-    def create(self, disks, nvs, nvs_bytes):
-        words = [self.binary, "create", self.VOLUME, "--level", "5"]
+    def create(self, level, disks, nvs, nvs_bytes):
+        words = [self.binary, "create", self.VOLUME, "--level", level]
         for disk in disks:
             words += ["--disk", disk]
         return words + ["--nvs", f"{nvs},size={nvs_bytes >> 20}M",
@@ -157,9 +157,10 @@ class DestageCommands:
                       "--tls-required"]
         return words
 
-    def bench(self, uri, depth, connections, seconds):
+    def bench(self, uri, depth, connections, seconds, mebibytes):
         return [self.binary, "bench", uri, "--depth", str(depth), "--connections",
-                str(connections), "--time", f"{seconds}s", "--bs", "4K", "--format", "json"]
+                str(connections), "--time", f"{seconds}s", "--bs", "4K", "--size",
+                f"{mebibytes}M", "--format", "json"]
 
     @staticmethod
     def bench_rate(said):
@@ -182,6 +183,9 @@ class Destage(Server):
         "structured replies", "base:allocation", "block sizes", "atomic writes",
     ])
 
+    level = "5"
+    members = 3
+
     def __init__(self, folder, options=None):
         super().__init__(folder, options)
         self.commands = DestageCommands(self)
@@ -189,14 +193,15 @@ class Destage(Server):
             raise Skip(f"{self.commands.binary} is not built")
 
     def prepare(self):
-        # A little more than half for each of two data disks: superblocks take some.
-        share = self.options.size // 2 + 4 * MIB
-        disks = [self.folder / f"f{number}" for number in range(3)]
+        # A little more than its share for each of the data disks: superblocks take some.
+        data = self.members - (1 if self.level == "5" else 0)
+        share = self.options.size // data + 4 * MIB
+        disks = [self.folder / f"f{number}" for number in range(self.members)]
         for disk in disks:
             with open(disk, "wb") as file:
                 file.truncate(share)
         nvs_folder = Path(self.options.nvs_folder or self.folder)
-        words = self.commands.create(disks, nvs_folder / "nvs", self.options.nvs_bytes)
+        words = self.commands.create(self.level, disks, nvs_folder / "nvs", self.options.nvs_bytes)
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
                               timeout=60, check=False)
         if done.returncode != 0:
@@ -204,6 +209,14 @@ class Destage(Server):
 
     def command(self):
         return self.commands.serve()
+
+
+class DestageSingle(Destage):
+    """destage over one file, as the peers have it."""
+
+    name = "destage-single"
+    level = "single"
+    members = 1
 
 
 class NbdkitFile(Server):
@@ -328,4 +341,5 @@ class NbdServer(Server):
             wait_until(lambda: not procfs.group(self.daemon), STOP_SECONDS)
 
 
-SERVERS = {server.name: server for server in (Destage, NbdkitFile, NbdkitMemory, NbdServer)}
+SERVERS = {server.name: server for server in
+           (Destage, DestageSingle, NbdkitFile, NbdkitMemory, NbdServer)}

@@ -1,9 +1,12 @@
 #!/usr/bin/python3
 """Speed of NBD servers side by side: 4 KiB random writes by fio over a Unix socket.
 
-Rounds are interleaved (each round has every server once), all data is on tmpfs, and medians are
-compared. With --disk-dir also the log on a real disk, against fio's own O_DSYNC writes to a file
-there. With `destage bench` a second table by a generator that batches.
+Rounds are interleaved (each round has every server once), all data is on tmpfs, everything that
+will be written has been written once before, and medians are compared. destage runs twice: over
+one file as the others, with an NVS that holds what is written ("held"); and over a RAID-5 of
+three files with an NVS of half of that, so that it destages as fast as it is written
+("destaging"). With --disk-dir also the log on a real disk, against fio's own O_DSYNC writes to
+a file there. With `destage bench` a second table by a generator that batches.
 
     python3 tests/conformance/speed.py --rounds 5 --seconds 5 --disk-dir /var/tmp --json speed.json
 """
@@ -24,8 +27,14 @@ from harness import MIB, Failure, Skip, end_on_sigterm, need, run, say
 # (name, queue depth, connections)
 SHAPES = [("depth 1", 1, 1), ("depth 32", 32, 1), ("4 x depth 32", 32, 4)]
 DISK_SHAPES = SHAPES[:2]
-PEERS = ["destage", "nbdkit", "nbd-server"]
-OURS = "destage"
+PLAIN = "fio O_DSYNC"
+PEERS = ["nbdkit", "nbd-server"]
+# Ours: the server, and its NVS as a share of what is written.
+HELD, DESTAGING = "destage, held", "destage, destaging"
+OURS = {HELD: ("destage-single", 2), DESTAGING: ("destage", 0.5)}
+# The ring that is written over and over is as large as the file that fio writes.
+DISK = "destage, NVS on the disk"
+ON_DISK = {DISK: ("destage-single", 1)}
 
 
 class Figures:
@@ -52,11 +61,11 @@ class Figures:
                  "rounds": values} for (measure, who), values in self.values.items()]
 
 
-def fio(seconds, *words):
+def fio(*words, seconds=None):
     """fio's figures of one kind of load, over all its jobs."""
-    said = run("fio", "--name=speed", "--rw=randwrite", "--bs=4k", "--time_based",
-               f"--runtime={seconds}", "--group_reporting", "--output-format=json",
-               "--norandommap", "--randrepeat=0", *words, timeout=seconds + 60,
+    length = ["--time_based", f"--runtime={seconds}", "--norandommap"] if seconds else []
+    said = run("fio", "--name=speed", "--group_reporting", "--output-format=json",
+               "--randrepeat=0", *length, *words, timeout=(seconds or 0) + 120,
                env={"PATH": "/usr/bin:/bin", "HOME": "/"})
     job = json.loads(said[said.index("{"):])["jobs"][0]
     if job["error"] or not job["write"]["total_ios"]:
@@ -64,12 +73,24 @@ def fio(seconds, *words):
     write = job["write"]
     return {"iops": write["iops"], "writes": write["total_ios"],
             "mean_us": write["clat_ns"]["mean"] / 1000,
-            "p99_us": write["clat_ns"]["percentile"]["99.000000"] / 1000}
+            "p99_us": write["clat_ns"].get("percentile", {}).get("99.000000", 0) / 1000}
+
+
+def written(options):
+    """MiB of the export that are written: a cache of 80 % of its pages holds them."""
+    return options.size * 3 // 4
+
+
+def fill(options, server):
+    """Writes everything once: the first write to a page costs every server more."""
+    fio("--ioengine=nbd", f"--uri={server.uri}", "--rw=write", "--bs=256k", "--iodepth=4",
+        f"--size={written(options)}m")
 
 
 def over_nbd(options, server, depth, connections):
-    return fio(options.seconds, "--ioengine=nbd", f"--uri={server.uri}",
-               f"--iodepth={depth}", f"--numjobs={connections}", f"--size={options.size}m")
+    return fio("--ioengine=nbd", f"--uri={server.uri}", "--rw=randwrite", "--bs=4k",
+               f"--iodepth={depth}", f"--numjobs={connections}", f"--size={written(options)}m",
+               seconds=options.seconds)
 
 
 def keep(figures, who, name, got):
@@ -78,33 +99,34 @@ def keep(figures, who, name, got):
     figures.add(f"{name}: p99 us", who, got["p99_us"])
 
 
-def measure_server(options, figures, server):
+def measure_server(options, figures, name, server):
     """All shapes on a server that runs."""
-    for name, depth, connections in SHAPES:
+    for shape, depth, connections in SHAPES:
         before = procfs.processor_seconds(server.pid)
         got = over_nbd(options, server, depth, connections)
         used = procfs.processor_seconds(server.pid) - before
-        keep(figures, server.name, name, got)
+        keep(figures, name, shape, got)
         if (depth, connections) == (32, 1):
-            figures.add(f"{name}: server CPU us/write", server.name, used / got["writes"] * 1e6)
+            figures.add(f"{shape}: server CPU us/write", name, used / got["writes"] * 1e6)
 
 
-def measure_disk(options, figures, server):
+def measure_disk(options, figures, name, server):
     """Our log on a disk."""
-    for name, depth, connections in DISK_SHAPES:
-        keep(figures, server.name, f"disk, {name}", over_nbd(options, server, depth, connections))
+    fill(options, server)
+    for shape, depth, connections in DISK_SHAPES:
+        keep(figures, name, f"disk, {shape}", over_nbd(options, server, depth, connections))
 
 
 def measure_plain(options, figures):
     """What a file on that disk takes: direct, each write durable when it is answered."""
     with tempfile.TemporaryDirectory(prefix="nbd-plain-", dir=options.disk_dir) as folder:
         file = Path(folder) / "plain"
-        lay_out(file, options.size)
-        for name, depth, _ in DISK_SHAPES:
-            got = fio(options.seconds, "--ioengine=libaio", f"--filename={file}",
+        lay_out(file, written(options))
+        for shape, depth, _ in DISK_SHAPES:
+            got = fio("--ioengine=libaio", f"--filename={file}", "--rw=randwrite", "--bs=4k",
                       "--direct=1", "--sync=dsync", f"--iodepth={depth}",
-                      f"--size={options.size}m")
-            keep(figures, "fio O_DSYNC", f"disk, {name}", got)
+                      f"--size={written(options)}m", seconds=options.seconds)
+            keep(figures, PLAIN, f"disk, {shape}", got)
 
 
 def lay_out(file, mebibytes):
@@ -115,12 +137,13 @@ def lay_out(file, mebibytes):
         os.fsync(out.fileno())
 
 
-def bench(options, figures, server, commands):
+def bench(options, figures, name, server, commands):
     """`destage bench`, which sends many requests at once, against any server."""
-    for name, depth, connections in SHAPES:
-        words = commands.bench(server.uri, depth, connections, options.seconds)
+    for shape, depth, connections in SHAPES:
+        words = commands.bench(server.uri, depth, connections, options.seconds,
+                               written(options))
         said = run(*words, timeout=options.seconds + 60)
-        figures.add(f"{name}: writes/s", server.name, commands.bench_rate(said))
+        figures.add(f"{shape}: writes/s", name, commands.bench_rate(said))
 
 
 class Round:
@@ -135,14 +158,16 @@ class Round:
         self.skipped = {}
 
     def on_server(self, name, action, nvs_folder=None):
+        kind, share = {**OURS, **ON_DISK}.get(name, (name, 0))
         folder = Path(tempfile.mkdtemp(prefix="nbd-speed-", dir=self.options.shm))
+        nvs = int(written(self.options) * share) * MIB
         made = servers.Options(self.options.destage, self.options.size * MIB,
-                               nvs_folder=nvs_folder, nvs_bytes=self.options.nvs * MIB)
+                               nvs_folder=nvs_folder, nvs_bytes=nvs)
         server = None
         try:
-            server = servers.SERVERS[name](folder, made)
+            server = servers.SERVERS[kind](folder, made)
             server.start()
-            action(server)
+            action(name, server)
             server.stop()
         except Skip as reason:
             self.skipped[name] = str(reason)
@@ -151,13 +176,14 @@ class Round:
                 server.kill9()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def measure(self, server):
-        measure_server(self.options, self.fio, server)
+    def measure(self, name, server):
+        fill(self.options, server)
+        measure_server(self.options, self.fio, name, server)
         if self.commands:
-            bench(self.options, self.bench, server, self.commands)
+            bench(self.options, self.bench, name, server, self.commands)
 
     def run(self):
-        for name in self.options.servers:
+        for name in [*OURS, *PEERS]:
             self.on_server(name, self.measure)
         if self.options.disk_dir:
             measure_plain(self.options, self.disk)
@@ -165,8 +191,8 @@ class Round:
 
     def on_disk(self):
         with tempfile.TemporaryDirectory(prefix="nbd-nvs-", dir=self.options.disk_dir) as folder:
-            self.on_server(OURS, lambda server: measure_disk(self.options, self.disk, server),
-                           nvs_folder=folder)
+            self.on_server(DISK, lambda name, server: measure_disk(
+                self.options, self.disk, name, server), nvs_folder=folder)
 
 
 def number(value):
@@ -176,19 +202,21 @@ def number(value):
 
 
 def table(title, figures):
-    """A table of medians; where ours is there, ours divided by each other."""
+    """A table of medians, and ours over the best of the others: above 1 is better for rates,
+    below 1 for times."""
     who = figures.who()
     if not who:
         return
-    others = [name for name in who if name != OURS] if OURS in who else []
-    heads = ["median of rounds"] + who + [f"{OURS}/{name}" for name in others]
-    rows = [heads]
+    ours = [name for name in who if name.startswith("destage")]
+    others = [name for name in who if name not in ours]
+    rows = [["median of rounds"] + who + [f"{name} / best other" for name in ours]]
     for measure in figures.measures:
         medians = {name: figures.median(measure, name) for name in who}
+        best = (max if measure.endswith("/s") else min)
+        there = [medians[name] for name in others if medians[name]]
         row = [measure] + [number(medians[name]) for name in who]
-        row += [ratio(medians[OURS], medians[name]) for name in others]
-        rows.append(row)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+        rows.append(row + [ratio(medians[name], best(there, default=None)) for name in ours])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     say(f"\n{title}")
     for row in rows:
         cells = [row[0].ljust(widths[0])]
@@ -213,17 +241,13 @@ def versions():
 def arguments():
     parser = argparse.ArgumentParser(description="NBD servers side by side.")
     parser.add_argument("--destage", type=Path, metavar="PATH", help="destage's binary")
-    parser.add_argument("--servers", default=",".join(PEERS), help="which, in which order")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5, help="of each measurement")
     parser.add_argument("--size", type=int, default=512, metavar="MIB", help="of the exports")
-    parser.add_argument("--nvs", type=int, default=256, metavar="MIB", help="of destage's log")
     parser.add_argument("--shm", type=Path, default=Path("/dev/shm"), help="a tmpfs")
     parser.add_argument("--disk-dir", type=Path, help="a folder on a real disk")
     parser.add_argument("--json", type=Path, help="write all figures here")
-    options = parser.parse_args()
-    options.servers = options.servers.split(",")
-    return options
+    return parser.parse_args()
 
 
 def batching(options):
@@ -234,7 +258,7 @@ def batching(options):
 
 def write_json(options, rounds):
     whole = {"machine": versions(), "rounds": options.rounds, "seconds": options.seconds,
-             "size_mib": options.size, "fio": rounds.fio.as_json(),
+             "size_mib": options.size, "written_mib": written(options), "fio": rounds.fio.as_json(),
              "disk": rounds.disk.as_json(), "bench": rounds.bench.as_json(),
              "skipped": rounds.skipped}
     options.json.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")

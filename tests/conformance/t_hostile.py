@@ -14,7 +14,7 @@ GOOD_SECONDS = 2.0
 SETTLE_SECONDS = 10.0
 # What a server may keep: buffers it pools, memory its allocator does not give back.
 # destage keeps 32 MiB of buffers to be used again, and some 10 MiB of the log's.
-MEMORY_SLACK = 64 * MIB
+MEMORY_SLACK = 48 * MIB
 DESCRIPTOR_SLACK = 2
 
 

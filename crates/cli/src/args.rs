@@ -31,6 +31,8 @@ pub fn command() -> Command {
             crate::array_args::flush(),
             crate::array_args::stop(),
             crate::array_args::set(),
+            crate::array_args::scrub(),
+            crate::array_args::replace_nvs(),
             crate::array_args::recover(),
             crate::server_args::emulate(),
             crate::server_args::bench(),

@@ -132,6 +132,57 @@ pub fn set() -> Command {
         .args(places())
 }
 
+/// `destage replace-nvs`.
+pub fn replace_nvs() -> Command {
+    Command::new("replace-nvs")
+        .about("Give a served array a second NVS device: in place of a lost one, or a first mirror")
+        .after_help(
+            "The log is copied while the array serves; the command waits until the new device \
+             has all of it and counts. The device must be empty and hold at least the log. With \
+             --old a device that is still in use is given up first.\n\
+             Example: destage replace-nvs tank /dev/nvme1n1p4",
+        )
+        .arg(name())
+        .arg(
+            Arg::new("new")
+                .value_name("NEW")
+                .required(true)
+                .help("The new device; PATH,size=BYTES makes a file"),
+        )
+        .arg(option("old", "PATH", "The device to replace [the one that is not in use]"))
+        .args(places())
+}
+
+/// `destage scrub`.
+pub fn scrub() -> Command {
+    Command::new("scrub")
+        .about("Compare all rows of a served array: parity with data, copies with each other")
+        .after_help(
+            "Reads all members while the array serves; host reads go first. Without --repair \
+             only pages that a member cannot read are written again. With --repair: level 10, \
+             the first copy counts; levels 4 and 5, parity is computed from the data; level 6, a \
+             single wrong strip is told by P and Q and put right, else P and Q are computed. The \
+             command waits; the scrub goes on if it is interrupted. Exit code 1: rows are wrong \
+             and were not put right, or not all were compared.\n\
+             Example: destage scrub tank --repair --rate 200M",
+        )
+        .arg(name())
+        .arg(flag("check", "Only look, and say what is wrong [default]"))
+        .arg(flag("repair", "Put right what is wrong").conflicts_with("check"))
+        .arg(
+            option("rate", "BYTES", "Bytes of the members read in a second, all together")
+                .default_value("100M"),
+        )
+        .arg(flag("background", "Do not wait: see `destage status`"))
+        .arg(flag("stop", "End the scrub under way").conflicts_with_all([
+            "check",
+            "repair",
+            "background",
+        ]))
+        .arg(format_arg())
+        .args(places())
+}
+
 /// `destage recover`.
 pub fn recover() -> Command {
     Command::new("recover")

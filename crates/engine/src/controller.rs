@@ -21,6 +21,7 @@ use crate::protocol::{Faults, Protocol};
 use crate::rate::RateChoice;
 use crate::reads::HostRead;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
+use crate::scrub::{Scrub, ScrubChunk};
 use crate::sequential::{Classified, DetectorKind};
 use crate::units::{DiskId, GroupId, Instant, Page, PageCount};
 use crate::writecache::WriteCache;
@@ -144,6 +145,16 @@ pub enum Event {
     /// Destage everything at full depth, whatever the rate, until the NVS is empty or a host
     /// write arrives.
     Flush,
+    /// Read all rows and compare them (`scrub.rs`); only on levels with redundancy.
+    ScrubStart,
+    /// So many more pages may be read by the scrub.
+    ScrubAllow(u64),
+    /// After `ScrubCompare` of a chunk: a run of it is to be written again.
+    ScrubRepair(u32, DiskRun),
+    /// A chunk is compared.
+    ScrubCompared(u32),
+    /// No further chunk is read; `ScrubEnded` follows.
+    ScrubStop,
 }
 
 /// What the controller wants done.
@@ -208,6 +219,26 @@ pub enum Action {
         /// First and last of its pages that are not held; `None`: all are.
         missing: Option<(Page, Page)>,
     },
+    /// All of a chunk is read that can be: tell what is to be written again, then
+    /// `ScrubCompared`.
+    ScrubCompare {
+        /// The chunk's number, until it is done.
+        index: u32,
+        /// Its rows.
+        chunk: ScrubChunk,
+    },
+    /// A chunk is read, compared and written again where asked.
+    ScrubDone {
+        /// The chunk.
+        index: u32,
+        /// `false`: a disk failed under it.
+        whole: bool,
+    },
+    /// The scrub is over.
+    ScrubEnded {
+        /// All rows were read.
+        whole: bool,
+    },
     /// Read or write a disk, then tell `DiskDone`.
     Disk(DiskCommand),
     /// Answer the host.
@@ -258,6 +289,7 @@ pub struct Controller {
     pub(crate) counters: Counters,
     protocol: Protocol,
     pub(crate) paused: bool,
+    pub(crate) scrub: Scrub,
     pub(crate) shape: Shape,
     flushing: bool,
     now: Instant,
@@ -296,6 +328,7 @@ impl Controller {
             discards: Discards::default(),
             counters: Counters::default(),
             protocol: config.protocol,
+            scrub: Scrub::default(),
             paused: false,
             shape: Shape::of(config),
             flushing: false,
@@ -328,6 +361,7 @@ impl Controller {
                 match owner {
                     Owner::HostRead(index) => self.read_done(index, actions),
                     Owner::Destage(index) => self.destage_done(index, heads, actions),
+                    Owner::Scrub(index) => self.scrub_done(index, actions),
                 }
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
@@ -344,11 +378,17 @@ impl Controller {
                 self.phase_done(index, actions);
             }
             Event::Flush => self.flushing = true,
+            Event::ScrubStart => self.scrub_start(),
+            Event::ScrubAllow(pages) => self.scrub_allow(pages),
+            Event::ScrubRepair(index, run) => self.scrub_repair(index, run),
+            Event::ScrubCompared(index) => self.scrub_compared(index, actions),
+            Event::ScrubStop => self.scrub_stop(),
         }
         self.pump(heads, actions);
     }
 
     fn pump(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
+        self.scrub_pump(actions);
         if self.paused {
             return;
         }
@@ -534,6 +574,10 @@ impl Controller {
         }
     }
 
+    pub(crate) fn unheld(&mut self, group: GroupId, actions: &mut Vec<Action>) {
+        self.with_destager(&NoHeads, actions, |d, around| d.unheld(group, around));
+    }
+
     pub(crate) fn unlocked(&mut self, group: GroupId, actions: &mut Vec<Action>) {
         self.with_destager(&NoHeads, actions, |d, around| d.unlocked(group, around));
     }
@@ -542,6 +586,7 @@ impl Controller {
         self.dispatch.done(command.disk, actions);
         match command.owner {
             Owner::HostRead(index) => self.read_failed(index, command, actions),
+            Owner::Scrub(index) => self.scrub_failed(index, command, actions),
             Owner::Destage(index) => {
                 let DiskCommand { disk, first, pages, write, .. } = *command;
                 let gone = self.faults.failed.contains(disk);

@@ -25,6 +25,8 @@ pub enum Owner {
     HostRead(u32),
     /// A destage plan, by its index.
     Destage(u32),
+    /// A chunk of a scrub, by its index.
+    Scrub(u32),
 }
 
 /// One command to a member disk.

@@ -26,6 +26,7 @@ pub mod readcache;
 mod reads;
 pub mod registry;
 pub mod request;
+pub mod scrub;
 pub mod sequential;
 pub mod track;
 pub mod units;

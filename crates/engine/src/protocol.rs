@@ -25,6 +25,8 @@ pub enum Protocol {
 pub(crate) enum Phase {
     #[default]
     Reading,
+    /// A scrub has its group.
+    Held,
     /// The driver computes parity and makes the intent durable.
     Intending,
     /// A read that needs the row's parity as it is must end first.
@@ -33,6 +35,13 @@ pub(crate) enum Phase {
     ParityFlush,
     Data,
     DataFlush,
+}
+
+impl Phase {
+    /// Nothing is written yet.
+    fn before_writes(self) -> bool {
+        matches!(self, Phase::Reading | Phase::Held | Phase::Intending | Phase::Locked)
+    }
 }
 
 /// What a safe destage has besides its group and mask.
@@ -51,7 +60,7 @@ pub(crate) struct Safe {
 impl Safe {
     /// Whether rows of the group may be inconsistent on the disks now.
     fn unsettled(&self) -> bool {
-        self.redo || !matches!(self.phase, Phase::Reading | Phase::Intending | Phase::Locked)
+        self.redo || !self.phase.before_writes()
     }
 }
 
@@ -77,6 +86,10 @@ impl Destager {
         let safe = &mut destage.safe;
         (safe.phase, safe.redo, safe.spoiled) = (Phase::Reading, redo, false);
         safe.unreadable.clear();
+        if around.locks.held(group) {
+            safe.phase = Phase::Held;
+            return;
+        }
         around.geometry.plan_safely(group, mask, around.failed, redo, &mut safe.plan);
         around.counters.rows += safe.plan.rows;
         around.counters.rows_without_reads += safe.plan.rows_without_reads;
@@ -107,6 +120,7 @@ impl Destager {
             return false;
         }
         match safe.phase {
+            Phase::Held => unreachable!("nothing is asked for it"),
             Phase::Reading => {
                 safe.phase = Phase::Intending;
                 around.actions.push(Action::Intend { index });
@@ -158,8 +172,7 @@ impl Destager {
     pub(crate) fn disk_failed(&mut self) {
         for destage in self.destages.iter_mut().filter(|d| d.counted > 0) {
             let safe = &mut destage.safe;
-            let writes = !matches!(safe.phase, Phase::Reading | Phase::Intending | Phase::Locked);
-            safe.spoiled |= !writes;
+            safe.spoiled |= safe.phase.before_writes();
         }
     }
 
@@ -197,6 +210,21 @@ impl Destager {
         }
     }
 
+    /// A group is no longer held: its destage begins to read.
+    pub(crate) fn unheld(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
+        let waits = |d: &crate::destager::Destage| {
+            d.group == group && d.counted > 0 && d.safe.phase == Phase::Held
+        };
+        if let Some(index) = self.destages.iter().position(waits) {
+            self.plan_safely(index as u32, false, around);
+        }
+    }
+
+    /// Whether a destage of this group is under way.
+    pub(crate) fn works_on(&self, group: GroupId) -> bool {
+        self.destages.iter().any(|d| d.counted > 0 && d.group == group)
+    }
+
     /// Whether rows of this group may be inconsistent on the disks now.
     pub(crate) fn unsettled(&self, group: GroupId) -> bool {
         self.destages.iter().any(|d| d.counted > 0 && d.group == group && d.safe.unsettled())
@@ -213,28 +241,53 @@ impl Destager {
     }
 }
 
-/// Groups whose rows are being read as a whole, to compute what a disk does not give.
+/// Groups whose rows are being read as a whole: to compute what a disk does not give, or by a
+/// scrub, which holds them: not even the reads of a destage begin.
 #[derive(Clone, Debug, Default)]
-pub struct Locks(Vec<GroupId>);
+pub struct Locks {
+    readers: Vec<GroupId>,
+    holds: Vec<GroupId>,
+}
 
 impl Locks {
     /// One more reader.
     pub fn lock(&mut self, group: GroupId) {
-        self.0.push(group);
+        self.readers.push(group);
     }
 
     /// One reader less; whether it was the last.
     pub fn unlock(&mut self, group: GroupId) -> bool {
-        let index = self.0.iter().position(|g| *g == group).expect("a locked group");
-        self.0.swap_remove(index);
+        take_one(&mut self.readers, group);
         !self.contains(group)
     }
 
     /// Whether somebody reads it.
     #[must_use]
     pub fn contains(&self, group: GroupId) -> bool {
-        self.0.contains(&group)
+        self.readers.contains(&group)
     }
+
+    /// One more chunk of a scrub.
+    pub fn hold(&mut self, group: GroupId) {
+        self.holds.push(group);
+    }
+
+    /// One chunk less; whether it was the last.
+    pub fn let_go(&mut self, group: GroupId) -> bool {
+        take_one(&mut self.holds, group);
+        !self.held(group)
+    }
+
+    /// Whether a scrub has it.
+    #[must_use]
+    pub fn held(&self, group: GroupId) -> bool {
+        self.holds.contains(&group)
+    }
+}
+
+fn take_one(groups: &mut Vec<GroupId>, group: GroupId) {
+    let index = groups.iter().position(|g| *g == group).expect("a locked group");
+    groups.swap_remove(index);
 }
 
 /// Disks that failed, and groups that are locked: lent to the destager.

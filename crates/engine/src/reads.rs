@@ -86,7 +86,12 @@ impl Controller {
 
     fn meets_unsettled(&self, from: Page, to: Page) -> bool {
         let groups = self.cache.directory.group_of(from).0..=self.cache.directory.group_of(to).0;
-        groups.into_iter().any(|group| self.destager.unsettled(GroupId(group)))
+        groups.into_iter().any(|group| self.is_unsettled(GroupId(group)))
+    }
+
+    /// Whether rows of this group may not belong together now, or may be written again.
+    fn is_unsettled(&self, group: GroupId) -> bool {
+        self.destager.unsettled(group) || self.faults.locks.held(group)
     }
 
     fn submit_read(&mut self, command: Option<DiskCommand>, actions: &mut Vec<Action>) {
@@ -147,7 +152,7 @@ impl Controller {
         let read = &self.reads[index as usize];
         if command.write || read.failed {
             // A repair that could not be written, or nothing more to try.
-        } else if self.groups_of(run).any(|group| self.destager.unsettled(GroupId(group))) {
+        } else if self.groups_of(run).any(|group| self.is_unsettled(GroupId(group))) {
             self.reads[index as usize].again = true;
         } else if self.faults.failed.contains(run.disk) {
             self.read_around(index, run, actions);

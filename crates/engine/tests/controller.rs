@@ -77,6 +77,9 @@ impl Driver {
                 Action::ReadAgain { .. } | Action::ReadRows { .. } | Action::ReadNow { .. } => {
                     unreachable!("no disk fails")
                 }
+                Action::ScrubCompare { .. }
+                | Action::ScrubDone { .. }
+                | Action::ScrubEnded { .. } => unreachable!("no scrub was begun"),
             }
         }
         let capacity = self.controller.directory().capacity();

@@ -5,6 +5,7 @@ pub mod advice;
 pub mod live;
 pub mod model;
 pub mod plot;
+pub mod scrub;
 
 mod charts;
 mod columns;
@@ -13,6 +14,7 @@ mod html;
 mod metric;
 mod parquet;
 mod reproduction;
+
 mod table;
 mod text;
 mod view;

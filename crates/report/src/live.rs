@@ -1,6 +1,7 @@
 //! The state of a served array at one moment: what `destage status` shows.
 
 use crate::Table;
+use crate::scrub::ScrubStatus;
 use crate::table::Cell;
 use serde::{Deserialize, Serialize};
 
@@ -33,8 +34,19 @@ pub struct DeviceStatus {
     pub number: u16,
     /// Path or URI.
     pub device: String,
-    /// `in use` or `failed`.
+    /// `in use`, `failed`, or `being filled`.
     pub state: String,
+}
+
+/// An NVS device that is being filled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MirrorStatus {
+    /// Its number.
+    pub number: u16,
+    /// Bytes of the log copied.
+    pub bytes_copied: u64,
+    /// Of so many.
+    pub bytes: u64,
 }
 
 /// A served array. Pages are of 4,096 bytes; counts are since the start.
@@ -106,6 +118,12 @@ pub struct ArrayStatus {
     pub flushes: LatencyStatus,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
+    /// The NVS device that is being filled.
+    #[serde(default)]
+    pub mirror: Option<MirrorStatus>,
+    /// The scrub under way, or the last since the start.
+    #[serde(default)]
+    pub scrub: Option<ScrubStatus>,
     /// Alarms, latest last.
     pub alarms: Vec<String>,
 }
@@ -160,6 +178,16 @@ impl ArrayStatus {
         for device in &self.devices {
             let name = format!("{} {}", device.kind, device.number);
             row(&name, format!("{}: {}", device.state, device.device));
+        }
+        if let Some(MirrorStatus { number, bytes_copied, bytes }) = &self.mirror {
+            let value = format!("{} of {}", mib(*bytes_copied), mib(*bytes));
+            row(&format!("filling NVS {number}"), value);
+        }
+        if let Some(scrub) = &self.scrub {
+            row("scrub", scrub.line());
+            for place in scrub.places() {
+                row("scrub found", place);
+            }
         }
         for alarm in &self.alarms {
             row("alarm", alarm.clone());

@@ -3,6 +3,7 @@
 //! [`Server`] listens and runs the loop; a [`Backend`] serves the requests through its [`Port`].
 //! docs/server.md says what the front end does and what bounds a client.
 
+mod allocator;
 pub mod array;
 mod backend;
 pub mod backends;
@@ -15,6 +16,7 @@ mod ring;
 mod serve;
 mod tls;
 
+pub use allocator::give_back_large_buffers;
 pub use backend::{Answer, Backend, Handle, Io, Outcome, Payload, SendPart, Token};
 pub use listen::{Listen, ListenError};
 pub use port::Port;

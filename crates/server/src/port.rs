@@ -6,6 +6,8 @@ use destage_engine::units::Instant;
 use destage_nbd::Mode;
 use destage_nbd::reply::{Encoder, Tag};
 use destage_volume::{Buffer, IoError};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -23,6 +25,8 @@ pub(crate) enum Owner {
 /// Reads at least this long are sent from where they are; shorter ones are copied, so that many
 /// replies are one run of bytes.
 const SHARED_MIN: usize = 16 << 10;
+/// Most bytes that are sent outside the ring.
+const NOW_MAX: usize = 64 << 10;
 /// What a request counts for beside its bytes.
 pub(crate) const REQUEST_CHARGE: u32 = 256;
 
@@ -100,6 +104,27 @@ impl Output {
     pub(crate) fn take_plain(&mut self) -> Vec<Piece> {
         self.plain_bytes = 0;
         std::mem::take(&mut self.plain)
+    }
+
+    /// Sends short plain answers at once, as far as the socket takes them: by the ring a send
+    /// costs a completion more.
+    pub(crate) fn send_now(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        let ([], [Piece::Bytes(bytes)]) = (&self.wire[..], &mut self.plain[..]) else {
+            return Ok(());
+        };
+        if bytes.is_empty() || bytes.len() > NOW_MAX {
+            return Ok(());
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(socket, bytes, flags) {
+            Ok(sent) => {
+                self.plain_bytes -= sent;
+                bytes.drain(..sent);
+                Ok(())
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// What was appended goes out as it is, whatever is encrypted later.

@@ -432,6 +432,9 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     fn flush_one(&mut self, slot: u32) {
         let Some(input) = &mut self.inputs[slot as usize] else { return };
         let output = &mut self.port.outputs[slot as usize];
+        if !output.sending && !input.broken && input.tls.is_none() {
+            input.broken = output.send_now(&input.socket).is_err();
+        }
         if !output.sending && !input.broken {
             let held = output.held_bytes();
             let mut pieces = std::mem::take(&mut output.wire);

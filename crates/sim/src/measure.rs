@@ -248,7 +248,7 @@ impl Measure {
         match owner {
             Owner::HostRead(_) => self.read_service_ns += completed.service.total().0,
             Owner::Destage(FORCED) => self.forced_service_ns += completed.service.total().0,
-            Owner::Destage(_) => {}
+            Owner::Destage(_) | Owner::Scrub(_) => {}
         }
         let sums = &mut self.disks[index];
         match completed.op.write {

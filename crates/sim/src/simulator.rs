@@ -345,7 +345,10 @@ impl<'a> Simulator<'a> {
                 | Action::Released { .. }
                 | Action::ReadAgain { .. }
                 | Action::ReadRows { .. }
-                | Action::ReadNow { .. } => {}
+                | Action::ReadNow { .. }
+                | Action::ScrubCompare { .. }
+                | Action::ScrubDone { .. }
+                | Action::ScrubEnded { .. } => {}
             }
             index += 1;
         }
@@ -394,6 +397,7 @@ fn tag_of(owner: Owner) -> u64 {
     match owner {
         Owner::HostRead(index) => u64::from(index) | READ_TAG,
         Owner::Destage(index) => u64::from(index),
+        Owner::Scrub(_) => unreachable!("nothing is scrubbed here"),
     }
 }
 

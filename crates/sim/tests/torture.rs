@@ -20,13 +20,16 @@ fn number(name: &str, or: u64) -> u64 {
 fn random_cases() {
     let (from, cases) = (number("TORTURE_SEED", 1), number("TORTURE_CASES", 40));
     let mut counts = Counts::default();
+    let wanted = Wanted { scrubs: true, ..Wanted::default() };
     for seed in from..from + cases {
-        let outcome = torture(seed, 8, &Wanted::default());
+        let outcome = torture(seed, 8, &wanted);
         assert_eq!(outcome.failure, None, "seed {seed}: {}", outcome.case);
         counts.add(&outcome.counts);
     }
     println!("{counts:?}");
     assert!(counts.crashes >= 8 * cases && counts.recoveries > 0 && counts.destaged > 0);
+    assert!(counts.mirrors > 0, "{counts:?}");
+    assert!(counts.scrubs > cases && counts.rows_scrubbed > 100 * cases, "{counts:?}");
 }
 
 /// Seeds that once found a fault of the volume.
@@ -42,7 +45,8 @@ fn seeds_that_found_something() {
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     for seed in 1..12 {
-        let [first, second] = [1, 2].map(|_| torture(seed, 4, &Wanted::default()));
+        let wanted = Wanted { scrubs: seed % 2 == 0, ..Wanted::default() };
+        let [first, second] = [1, 2].map(|_| torture(seed, 4, &wanted));
         assert_ne!(first.digest, 0);
         assert_eq!(first.digest, second.digest, "seed {seed}");
     }

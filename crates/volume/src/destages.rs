@@ -19,6 +19,7 @@ use destage_engine::dispatch::DiskCommand;
 use destage_engine::nvs::journal::contents::ParityRow;
 use destage_engine::nvs::journal::record::{Pages, SectorSums};
 use destage_engine::units::{DiskId, GroupId, Page};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// A destage under way.
@@ -105,6 +106,9 @@ impl Volume {
         match command.owner {
             destage_engine::dispatch::Owner::Destage(index) => {
                 self.destage(index).pieces.add(disk, first, bytes);
+            }
+            destage_engine::dispatch::Owner::Scrub(index) => {
+                self.scrub_bytes(index, command, bytes);
             }
             destage_engine::dispatch::Owner::HostRead(index) => {
                 let read = self.disk_reads.entry(u64::from(index)).or_default();
@@ -205,21 +209,23 @@ impl Volume {
         {
             return (p.unwrap_or_else(|| vec![0; PAGE]), q);
         }
-        let row = if redo {
-            interrupted_row(&new, &disks, parity, destage.sums.get(&at.row))
-        } else if new.iter().zip(&disks).all(|(new, disk)| new.is_some() || disk.is_some()) {
-            Some(with_new(&new, disks.iter().map(|d| d.map(<[u8]>::to_vec).unwrap_or_default())))
+        let row: Option<Vec<Cow<'_, [u8]>>> = if redo {
+            let row = interrupted_row(&new, &disks, parity, destage.sums.get(&at.row));
+            row.map(|row| row.into_iter().map(Cow::Owned).collect())
+        } else if let Some(row) = new.iter().zip(&disks).map(|(new, disk)| new.or(*disk)).collect()
+        {
+            let row: Vec<&[u8]> = row;
+            Some(row.into_iter().map(Cow::Borrowed).collect())
         } else {
             let old = destage.pieces.whole_row(geometry, at);
-            old.map(|old| with_new(&new, old.into_iter()))
+            old.map(|old| with_new(&new, old))
         };
         let row = row.unwrap_or_else(|| {
-            let none = new.iter().map(|_| vec![0; PAGE]);
-            let row = with_new(&new, none);
-            self.alarms_later.push(Alarm::RowUnrecoverable { first_page: first, row: at.row });
+            let row = with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect());
+            self.alarms.push(Alarm::RowUnrecoverable { first_page: first, row: at.row });
             row
         });
-        let data: Vec<&[u8]> = row.iter().map(Vec::as_slice).collect();
+        let data: Vec<&[u8]> = row.iter().map(|page| &**page).collect();
         parities(&data, with_q)
     }
 
@@ -311,8 +317,10 @@ impl Volume {
 }
 
 /// The row with its new pages over the others.
-fn with_new(new: &[Option<&[u8]>], others: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
-    new.iter().zip(others).map(|(new, old)| new.map_or(old, <[u8]>::to_vec)).collect()
+fn with_new<'a>(new: &[Option<&'a [u8]>], others: Vec<Vec<u8>>) -> Vec<Cow<'a, [u8]>> {
+    let over =
+        |(new, old): (&Option<&'a [u8]>, Vec<u8>)| new.map_or(Cow::Owned(old), Cow::Borrowed);
+    new.iter().zip(others).map(over).collect()
 }
 
 fn sums(page: &[u8]) -> SectorSums {

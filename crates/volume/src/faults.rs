@@ -38,6 +38,8 @@ struct Change {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// The NVS device that is new in the set, alone: until others name it, it is not needed.
+    Joins,
     Nvs,
     Members,
     Second,
@@ -55,6 +57,8 @@ pub(crate) struct Faults {
     pub(crate) held_intents: Vec<u32>,
     /// No request is served any more.
     pub(crate) stopped: bool,
+    /// The NVS device that the change under way adds.
+    pub(crate) joined: Option<u16>,
     read_errors: Vec<u32>,
     change: Option<Change>,
     changes: u64,
@@ -71,6 +75,7 @@ impl Faults {
             held: Vec::new(),
             held_intents: Vec::new(),
             stopped: false,
+            joined: None,
             change: None,
             changes: 0,
         }
@@ -111,6 +116,12 @@ impl Volume {
                 }
             }
             (Device::Member(member), _) => self.fail_member(member, Some(purpose)),
+            // What cannot be copied may be dead, and the good device is still good.
+            (Device::Nvs(copy), Purpose::Mirror { .. })
+                if self.log.copies.contains(&copy) && error == IoError::Medium =>
+            {
+                self.mirror_failed();
+            }
             (Device::Nvs(copy), _) => self.fail_nvs(copy, Some(purpose)),
         }
         self.after();
@@ -155,6 +166,7 @@ impl Volume {
         for purpose in purposes {
             match purpose {
                 Purpose::Command(command) => self.step(Event::DiskError(command)),
+                Purpose::ScrubFlush => self.scrub_flushed(false),
                 Purpose::Superblock { change } => self.superblock_done(change),
                 _ => {}
             }
@@ -180,16 +192,18 @@ impl Volume {
     pub(crate) fn fail_nvs(&mut self, copy: u16, purpose: Option<Purpose>) {
         let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
         purposes.extend(self.ops.abandon(Device::Nvs(copy)));
-        if !self.log.copies.contains(&copy) {
-            return;
-        }
-        self.log.copies.retain(|other| *other != copy);
-        self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
-        self.change_devices();
-        if self.log.lost() {
-            self.nvs_lost();
-        } else {
-            self.alarm(Alarm::NvsMirrorLost(copy));
+        if self.log.joining == Some(copy) {
+            self.mirror_failed();
+        } else if self.log.copies.contains(&copy) {
+            self.log.copies.retain(|other| *other != copy);
+            self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
+            self.change_devices();
+            if self.log.lost() {
+                self.mirror_failed();
+                self.nvs_lost();
+            } else {
+                self.alarm(Alarm::NvsMirrorLost(copy));
+            }
         }
         for purpose in purposes {
             match purpose {
@@ -214,7 +228,7 @@ impl Volume {
     }
 
     /// Writes a superblock of the next generation to all devices that are left.
-    fn change_devices(&mut self) {
+    pub(crate) fn change_devices(&mut self) {
         if self.log.defect == Defect::ForgetsLostDevices {
             return;
         }
@@ -227,14 +241,15 @@ impl Volume {
         self.faults.superblock.generation += 1;
         self.faults.changes += 1;
         let superblock = self.faults.superblock;
-        let change = Change { phase: Phase::Nvs, pending: 0, superblock, again: false };
+        let phase = if self.faults.joined.is_some() { Phase::Joins } else { Phase::Nvs };
+        let change = Change { phase, pending: 0, superblock, again: false };
         self.faults.change = Some(change);
         self.write_superblocks();
     }
 
     /// Begins a phase of a change, or the next that has something to write.
     fn write_superblocks(&mut self) {
-        let number = self.faults.changes;
+        let (number, joined) = (self.faults.changes, self.faults.joined);
         while let Some(change) = &mut self.faults.change {
             let (phase, superblock) = (change.phase, change.superblock);
             let members = (0..self.faults.members.len() as u16)
@@ -242,6 +257,7 @@ impl Volume {
                 .map(Device::Member);
             let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
             let devices: Vec<Device> = match phase {
+                Phase::Joins => nvs.filter(|d| joined.map(Device::Nvs) == Some(*d)).collect(),
                 Phase::Nvs => nvs.collect(),
                 Phase::Members => members.collect(),
                 Phase::Second => nvs.chain(members).collect(),
@@ -265,6 +281,7 @@ impl Volume {
     fn next_of_change(&mut self) {
         let Some(change) = &mut self.faults.change else { return };
         match change.phase {
+            Phase::Joins => change.phase = Phase::Nvs,
             Phase::Nvs => change.phase = Phase::Members,
             Phase::Members => change.phase = Phase::Second,
             Phase::Second => self.changed(),
@@ -295,6 +312,7 @@ impl Volume {
             self.faults.change = Some(change);
             return;
         }
+        self.mirror_joined();
         self.log.hold = false;
         self.log.advance();
         for index in core::mem::take(&mut self.faults.held_intents) {

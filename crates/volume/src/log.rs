@@ -21,7 +21,12 @@ pub(crate) const ANCHORS: [u64; 2] = [4096, 8192];
 /// First byte of the ring.
 pub(crate) const RING: u64 = 1 << 20;
 /// Commits under way at once.
-const FLIGHTS_MAX: usize = 4;
+const FLIGHTS_MAX: usize = 8;
+/// Bytes of payload with which a commit takes no further write while fewer than that many are
+/// under way: what comes at once then goes out in several that wait for the device together.
+const SHARE: usize = 16 << 10;
+/// Buffers of commits kept to be used again.
+const POOL_MAX: usize = 8;
 /// After this long without a commit an empty one confirms those before it.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
 
@@ -80,6 +85,8 @@ pub enum Defect {
     ReusesSpaceEarly,
     /// Writes nothing down of a device that was given up.
     ForgetsLostDevices,
+    /// Scrubs rows that are being written.
+    ScrubsCarelessly,
 }
 
 /// The log.
@@ -88,6 +95,12 @@ pub(crate) struct Log {
     block_bytes: u32,
     /// NVS devices in use.
     pub(crate) copies: Vec<u16>,
+    /// One that is being filled: commits go to it too, but nothing counts there yet.
+    pub(crate) joining: Option<u16>,
+    /// While it is: from this block on, only so many are there.
+    pub(crate) keep: Option<(u64, u64)>,
+    /// No anchor is begun.
+    pub(crate) hold_anchors: bool,
     pub(crate) space: LogSpace,
     pub(crate) contents: Contents,
     epoch: u32,
@@ -129,6 +142,9 @@ impl Log {
             id,
             block_bytes,
             copies,
+            joining: None,
+            keep: None,
+            hold_anchors: false,
             last_version: contents.last_version(),
             durable_version: contents.last_version(),
             space,
@@ -163,6 +179,15 @@ impl Log {
     /// Writes up to this version are durable.
     pub(crate) fn durable_version(&self) -> u64 {
         self.durable_version
+    }
+
+    /// A write of the host begins: all of it goes into one commit, if that has room.
+    pub(crate) fn begin_write(&mut self) {
+        let idle = self.queue.len() + self.flights.len() < FLIGHTS_MAX;
+        if idle && self.queue.back().is_some_and(|batch| batch.payload >= SHARE) {
+            let batch = self.new_batch();
+            self.queue.push_back(batch);
+        }
     }
 
     /// Logs the new bytes of a whole page; its version.
@@ -239,7 +264,7 @@ impl Log {
         let bytes = DESCRIPTOR_BYTES_MAX + (1 << 20);
         let mut buffer = self.pool.pop().unwrap_or_else(|| Buffer::zeroed(bytes));
         buffer.set_len(bytes);
-        let (records, waiters) = (Vec::new(), Vec::new());
+        let (records, waiters) = (Vec::with_capacity(64), Vec::with_capacity(64));
         Batch { records, buffer, payload: 0, descriptor: HEADER_BYTES, waiters }
     }
 
@@ -363,7 +388,7 @@ impl Log {
         buffer.set_range(DESCRIPTOR_BYTES_MAX - descriptor, descriptor + payload);
         self.bytes_written += buffer.len() as u64;
         let buffer = Arc::new(buffer);
-        for copy in &self.copies {
+        for copy in self.copies.iter().chain(&self.joining) {
             let kind = OpKind::Write {
                 offset: RING + block * u64::from(self.block_bytes),
                 buffer: Arc::clone(&buffer),
@@ -371,7 +396,7 @@ impl Log {
             };
             ops.push(Device::Nvs(*copy), Purpose::Commit { sequence }, kind);
         }
-        let pending = self.copies.len();
+        let pending = self.copies.len() + usize::from(self.joining.is_some());
         let last_version = self.contents.last_version();
         let buffer = Some(buffer);
         self.flights.push_back(Flight { sequence, pending, buffer, waiters, last_version });
@@ -397,7 +422,7 @@ impl Log {
             self.durable_version = flight.last_version;
             self.resolved.extend(flight.waiters);
             if let Some(Ok(buffer)) = flight.buffer.map(Arc::try_unwrap)
-                && self.pool.len() < 2 * FLIGHTS_MAX
+                && self.pool.len() < POOL_MAX
             {
                 self.pool.push(buffer.whole());
             }
@@ -415,11 +440,23 @@ impl Log {
         (self.anchor, self.unconfirmed) = (None, None);
     }
 
+    /// Whether an anchor is being written.
+    pub(crate) fn anchoring(&self) -> bool {
+        self.anchor.is_some()
+    }
+
+    /// Whether the blocks that this anchor frees are copied, if they are to be.
+    fn may_free(&self, anchor: &Anchor) -> bool {
+        let ring = self.space.ring_blocks();
+        self.keep.is_none_or(|(tail, copied)| (anchor.tail_block + ring - tail) % ring <= copied)
+    }
+
     fn write_anchor(&mut self, ops: &mut Ops) {
-        if self.anchor.is_some() {
+        if self.anchor.is_some() || self.hold_anchors {
             return;
         }
-        if let Some(anchor) = self.space.anchor_due(self.waiting_blocks > 0) {
+        let due = self.space.anchor_due(self.waiting_blocks > 0);
+        if let Some(anchor) = due.filter(|anchor| self.may_free(anchor)) {
             self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
             self.send_anchor(ops);
             if self.defect == Defect::ReusesSpaceEarly {
@@ -558,17 +595,19 @@ enum Evacuated {
 mod tests {
     use super::*;
 
+    const ANCHOR: Anchor =
+        Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+
     /// A buffer may have room for a little more than a commit may hold, by where it begins.
     #[test]
     fn no_batch_is_larger_than_a_commit_wherever_its_buffer_begins() {
-        let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
         let mut between = Vec::new();
         for bytes in (0..64).map(|n| 16 + n * 80) {
             let mut log = Log::new(Start {
                 id: LogId([1; 16]),
                 block_bytes: 512,
                 copies: vec![0],
-                space: LogSpace::new(1 << 20, anchor),
+                space: LogSpace::new(1 << 20, ANCHOR),
                 contents: Contents::default(),
                 epoch: 1,
             });
@@ -583,5 +622,25 @@ mod tests {
             assert!(log.queue.iter().all(|batch| batch.payload <= 1 << 20));
             assert_eq!(log.queue.len(), 3);
         }
+    }
+
+    #[test]
+    fn writes_that_come_at_once_go_out_in_several_commits_and_none_is_split() {
+        let mut log = Log::new(Start {
+            id: LogId([1; 16]),
+            block_bytes: 512,
+            copies: vec![0],
+            space: LogSpace::new(1 << 20, ANCHOR),
+            contents: Contents::default(),
+            epoch: 1,
+        });
+        for first in (0..64).map(|write| write * 3) {
+            log.begin_write();
+            (first..first + 3).for_each(|page| {
+                log.data(page, &[7; PAGE]);
+            });
+        }
+        let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
+        assert_eq!(pages, [6, 6, 6, 6, 6, 6, 6, 150]);
     }
 }

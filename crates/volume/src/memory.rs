@@ -1,13 +1,14 @@
 //! The pages' bytes in memory: what the log holds, current and in flight.
 
-use crate::Buffer;
+use crate::settings::{Chunk, PageMemory};
 use destage_engine::units::PAGE_BYTES;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Bytes of a page, as an index.
 pub const PAGE: usize = PAGE_BYTES as usize;
-const CHUNK_PAGES: usize = 256;
+/// 4 MiB: two huge pages of the usual processors.
+const CHUNK_PAGES: usize = 1024;
 const ZEROS: u32 = u32::MAX;
 
 /// Where a page's bytes are, and which write they are of.
@@ -41,13 +42,19 @@ pub type PageMap<T> = HashMap<u64, T, BuildHasherDefault<PageHasher>>;
 /// Pages with their bytes.
 #[derive(Default)]
 pub struct Memory {
-    chunks: Vec<Buffer>,
+    how: PageMemory,
+    chunks: Vec<Chunk>,
     free: Vec<u32>,
     current: PageMap<Held>,
     flying: PageMap<Held>,
 }
 
 impl Memory {
+    /// No pages; those to come are kept so.
+    pub fn new(how: PageMemory) -> Memory {
+        Memory { how, ..Memory::default() }
+    }
+
     /// The newest bytes of a page, if it is here.
     pub fn newest(&self, page: u64) -> Option<&[u8]> {
         self.newest_copy(page).map(|held| self.bytes(held))
@@ -118,7 +125,7 @@ impl Memory {
         };
         self.current.insert(page, Held { slot, version });
         let (chunk, at) = place(slot);
-        self.chunks[chunk][at..at + PAGE].copy_from_slice(bytes);
+        (self.how.copy)(&mut self.chunks[chunk][at..at + PAGE], bytes);
     }
 
     /// Puts a page of zeros, which takes no memory.
@@ -162,7 +169,7 @@ impl Memory {
     fn take_slot(&mut self) -> u32 {
         if self.free.is_empty() {
             let first = (self.chunks.len() * CHUNK_PAGES) as u32;
-            self.chunks.push(Buffer::zeroed(CHUNK_PAGES * PAGE));
+            self.chunks.push((self.how.take)(CHUNK_PAGES * PAGE));
             self.free.extend((first..first + CHUNK_PAGES as u32).rev());
         }
         self.free.pop().expect("just made")

@@ -7,7 +7,7 @@ use crate::faults::{Faults, SUPERBLOCKS};
 use crate::io::{Device, IoError, Media};
 use crate::log::{ANCHORS, Log, RING, Start};
 use crate::memory::{Memory, PAGE};
-use crate::settings::Settings;
+use crate::settings::{PageMemory, Settings};
 use crate::volume::Volume;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::controller::{Config, ConfigError, Controller};
@@ -195,8 +195,8 @@ pub fn open(
     let superblock = assembly.superblock;
     let controller = Controller::new(&config(&superblock, &settings)).map_err(OpenError::Config)?;
     let (start, memory, pages) = match assembly.copies.is_empty() {
-        true => (empty_log(&superblock), Memory::default(), Vec::new()),
-        false => recover(media, assembly)?,
+        true => (empty_log(&superblock), Memory::new(settings.pages), Vec::new()),
+        false => recover(media, assembly, settings.pages)?,
     };
     let mut faults = Faults::new(superblock, assembly.members.clone(), assembly.nvs.clone());
     for member in &assembly.failed {
@@ -248,6 +248,7 @@ type Pages = Vec<u64>;
 fn recover(
     media: &mut dyn Media,
     assembly: &Assembly,
+    how: PageMemory,
 ) -> Result<(Start, Memory, Pages), OpenError> {
     let Superblock { log, block_bytes, ring_blocks, .. } = assembly.superblock;
     let copies = &assembly.copies;
@@ -273,7 +274,7 @@ fn recover(
     ring.write(block, &first)?;
     ring.flush()?;
     space.made_durable(space.next_sequence() - 1);
-    let mut memory = Memory::default();
+    let mut memory = Memory::new(how);
     let mut pages = Vec::new();
     for intent in contents.intents() {
         for page in intent.pages.first.0..intent.pages.end() {
@@ -319,9 +320,8 @@ struct Ring<'a> {
     ahead: Vec<Option<(u64, Buffer)>>,
 }
 
-/// Bytes read at once. Less than what glibc maps by itself: freeing a larger one would have it
-/// keep the buffers of clients for good.
-const AHEAD_BYTES: u64 = 96 << 10;
+/// Bytes read at once.
+const AHEAD_BYTES: u64 = 4 << 20;
 
 impl Ring<'_> {
     fn offset(&self, block: u64) -> u64 {
@@ -485,7 +485,9 @@ impl Volume {
             self.write_devices(media)?;
             self.faults.superblock.failed = failed;
         }
-        if !assembly.newly_failed.is_empty() {
+        // An NVS device that is left out now must not count when it is back.
+        let fewer = self.log.copies.len() < usize::from(assembly.superblock.nvs_devices);
+        if fewer || !assembly.newly_failed.is_empty() {
             self.faults.superblock.generation += 1;
             self.write_devices(media)?;
         }
@@ -535,7 +537,7 @@ impl Volume {
             self.redoing += 1;
             let mut actions = Vec::new();
             self.controller.redo(group, &mask, &mut actions);
-            actions.into_iter().for_each(|action| self.act(action));
+            actions.into_iter().for_each(|action| self.act(action, (u64::MAX, &[])));
         }
         Ok(())
     }

@@ -18,6 +18,10 @@ pub(crate) enum Purpose {
     Command(DiskCommand),
     /// A flush of a member.
     Flush,
+    /// A flush of a member that a scrub has written.
+    ScrubFlush,
+    /// A step of filling a new NVS mirror, of this number.
+    Mirror { number: u64 },
     /// A copy of the superblock, for the change of this number.
     Superblock { change: u64 },
 }

@@ -114,6 +114,10 @@ pub enum Alarm {
     NvsMirrorLost(u16),
     /// No NVS device is left: a crash now loses this many pages.
     NvsLost(u64),
+    /// This NVS device has become a mirror of the other.
+    NvsMirrored(u16),
+    /// This NVS device was to become a mirror, and failed.
+    MirrorFailed(u16),
     /// A member has failed.
     MemberFailed(u16),
     /// More members have failed than the level bears: the array has stopped.
@@ -143,6 +147,8 @@ impl Alarm {
         match self {
             Alarm::NvsMirrorLost(_) => "nvs-mirror-lost",
             Alarm::NvsLost(_) => "nvs-lost",
+            Alarm::NvsMirrored(_) => "nvs-mirrored",
+            Alarm::MirrorFailed(_) => "nvs-mirror-failed",
             Alarm::MemberFailed(_) => "member-failed",
             Alarm::ArrayStopped => "array-stopped",
             Alarm::RowUnrecoverable { .. } => "row-unrecoverable",
@@ -156,6 +162,12 @@ impl core::fmt::Display for Alarm {
         match self {
             Alarm::NvsMirrorLost(copy) => {
                 write!(f, "NVS device {copy} is lost, one is left: replace it")
+            }
+            Alarm::NvsMirrored(copy) => {
+                write!(f, "NVS device {copy} has all of the log: there are two again")
+            }
+            Alarm::MirrorFailed(copy) => {
+                write!(f, "NVS device {copy} was not filled to its end: give it again, or another")
             }
             Alarm::NvsLost(pages) => {
                 write!(f, "no NVS device is left: a crash now loses {pages} pages")

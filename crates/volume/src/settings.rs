@@ -25,6 +25,33 @@ pub enum OnNvsLoss {
     Stop,
 }
 
+/// Memory that pages lie in.
+pub type Chunk = Box<dyn core::ops::DerefMut<Target = [u8]> + Send>;
+
+/// How pages are kept in memory: the driver may know better ways than the plain one.
+#[derive(Clone, Copy)]
+pub struct PageMemory {
+    /// Takes so many bytes; what is in them is never read before it is written.
+    pub take: fn(usize) -> Chunk,
+    /// Copies a page, or more, that is not read again soon.
+    pub copy: fn(&mut [u8], &[u8]),
+}
+
+impl Default for PageMemory {
+    fn default() -> PageMemory {
+        PageMemory {
+            take: |bytes| Box::new(vec![0; bytes]),
+            copy: |to, from| to.copy_from_slice(from),
+        }
+    }
+}
+
+impl core::fmt::Debug for PageMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("PageMemory")
+    }
+}
+
 /// Choices for a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -46,6 +73,8 @@ pub struct Settings {
     pub stall_limit: Duration,
     /// Reads that could not be read at a member before it is given up.
     pub read_errors_max: u32,
+    /// How pages are kept.
+    pub pages: PageMemory,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -65,6 +94,7 @@ impl Settings {
             cache_off: false,
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
+            pages: PageMemory::default(),
             defect: Defect::None,
         }
     }

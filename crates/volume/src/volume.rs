@@ -54,8 +54,6 @@ pub struct Volume {
     pub(crate) wholes: Slab<Whole>,
     pub(crate) parts: Slab<Part>,
     pub(crate) fills: PageMap<Fill>,
-    /// Bytes of the write that was given last.
-    pub(crate) staged: Vec<u8>,
     pub(crate) disk_reads: PageMap<DiskRead>,
     pub(crate) destages: Vec<Option<Destage>>,
     pub(crate) faults: Faults,
@@ -64,13 +62,18 @@ pub struct Volume {
     events: VecDeque<Event>,
     actions: Vec<Action>,
     replies: Vec<Reply>,
-    alarms: Vec<Alarm>,
+    pub(crate) alarms: Vec<Alarm>,
     running: bool,
     /// Pages of the last run whose destages are being redone.
     pub(crate) redoing: u32,
     /// Groups whose destage the last run left open, and what it wrote.
     pub(crate) adopted: PageMap<u64>,
-    pub(crate) alarms_later: Vec<Alarm>,
+    /// The scrub under way, or the last.
+    pub(crate) scrub: Option<crate::scrub::Scrub>,
+    /// The NVS mirror that is being filled.
+    pub(crate) mirror: Option<crate::mirror::Mirror>,
+    /// How many were, since the start.
+    pub(crate) mirrors: u64,
 }
 
 impl Volume {
@@ -90,7 +93,6 @@ impl Volume {
             wholes: Slab::default(),
             parts: Slab::default(),
             fills: PageMap::default(),
-            staged: Vec::new(),
             disk_reads: PageMap::default(),
             destages: Vec::new(),
             faults,
@@ -102,7 +104,9 @@ impl Volume {
             running: false,
             redoing: 0,
             adopted: PageMap::default(),
-            alarms_later: Vec::new(),
+            scrub: None,
+            mirror: None,
+            mirrors: 0,
         }
     }
 
@@ -210,6 +214,8 @@ impl Volume {
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
             Purpose::Flush => self.member_flushed(device),
+            Purpose::ScrubFlush => self.scrub_flushed(true),
+            Purpose::Mirror { number } => self.mirror_done(number, bytes),
             Purpose::Superblock { change } => self.superblock_done(change),
         }
         self.after();
@@ -220,6 +226,7 @@ impl Volume {
     pub fn turn(&mut self, now: Instant) {
         self.ops.set_now(now);
         self.look_for_stalls();
+        self.mirror_turn();
         self.write_log();
         self.after();
     }
@@ -269,24 +276,30 @@ impl Volume {
 
     /// Lets the engine handle an event, and carries out what it says.
     pub(crate) fn step(&mut self, event: Event) {
+        self.step_given(event, (u64::MAX, &[]));
+    }
+
+    /// The same; the bytes of one write are given with it, and kept if they are not used here.
+    pub(crate) fn step_given(&mut self, event: Event, given: (u64, &[u8])) {
         self.events.push_back(event);
         if core::mem::replace(&mut self.running, true) {
+            self.keep(given.0, given.1);
             return;
         }
         while let Some(event) = self.events.pop_front() {
             let mut actions = core::mem::take(&mut self.actions);
             self.controller.step(self.ops.now(), event, &mut actions);
             for action in actions.drain(..) {
-                self.act(action);
+                self.act(action, given);
             }
             self.actions = actions;
         }
         self.running = false;
     }
 
-    pub(crate) fn act(&mut self, action: Action) {
+    pub(crate) fn act(&mut self, action: Action, given: (u64, &[u8])) {
         match action {
-            Action::NvsAppend { id, .. } => self.append(id),
+            Action::NvsAppend { id, .. } => self.append(id, given),
             Action::Begin { index, group } => self.begin(index, group),
             Action::Intend { index } => self.intend(index),
             Action::FlushDisks { index } => self.flush_disks(index),
@@ -300,11 +313,15 @@ impl Volume {
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
+                Owner::Scrub(index) => self.scrub_command(index, &command),
             },
             Action::Reply { id, result } => {
                 let error = result.err().map(|_| Refusal::Unreadable);
                 self.engine_reply(id, error);
             }
+            Action::ScrubCompare { index, chunk } => self.scrub_compare(index, chunk),
+            Action::ScrubDone { index, whole } => self.scrub_done(index, whole),
+            Action::ScrubEnded { whole } => self.scrub_ended(whole),
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
         }
     }

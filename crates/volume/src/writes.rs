@@ -33,8 +33,8 @@ pub(crate) struct Write {
 
 /// Bytes of a write.
 enum Data {
-    /// They are what was staged last.
-    Staged,
+    /// They are what was given with it, which lasts as long as the call.
+    Given,
     /// They are kept until the write is logged.
     Kept(Vec<u8>),
 }
@@ -85,28 +85,36 @@ impl Volume {
         let end = (offset + bytes.len() as u64).div_ceil(PAGE_BYTES);
         let skip = (offset % PAGE_BYTES) as usize;
         let range = PageRange::new(Page(first), (end - first) as u32);
-        let data = Some(Data::Staged);
+        let data = Some(Data::Given);
         let write = Write { whole, range, skip, data, fills: 0 };
         self.wholes.get_mut(whole).parts += 1;
         let id = self.parts.insert(Part::Write(write));
-        self.staged.clear();
-        self.staged.extend_from_slice(bytes);
         let whole_pages = bytes.len() == (end - first) as usize * PAGE;
         if whole_pages {
-            self.write_to_engine(id, range);
+            self.write_to_engine(id, range, bytes);
+            self.keep(id, bytes);
         } else {
+            self.keep(id, bytes);
             self.complete_edges(id, offset, bytes.len());
-        }
-        if let Some(Part::Write(Write { data: Some(data @ Data::Staged), .. })) =
-            self.parts.get_if(id)
-        {
-            *data = Data::Kept(core::mem::take(&mut self.staged));
         }
     }
 
-    fn write_to_engine(&mut self, id: u64, range: PageRange) {
+    /// Copies the bytes of a write that is not logged yet.
+    pub(crate) fn keep(&mut self, id: u64, bytes: &[u8]) {
+        if let Some(Part::Write(Write { data: Some(data @ Data::Given), .. })) =
+            self.parts.get_if(id)
+        {
+            *data = Data::Kept(bytes.to_vec());
+        }
+    }
+
+    /// `given`: its bytes, if they are not kept.
+    fn write_to_engine(&mut self, id: u64, range: PageRange, given: &[u8]) {
         let direction = Direction::Write;
-        self.step(Event::Host(HostRequest { id: RequestId(id), direction, range }));
+        self.step_given(
+            Event::Host(HostRequest { id: RequestId(id), direction, range }),
+            (id, given),
+        );
     }
 
     /// Sees to it that the first and the last page of a write can be completed; it goes on when
@@ -151,7 +159,7 @@ impl Volume {
             write.fills -= 1;
             if write.fills == 0 {
                 let range = write.range;
-                self.write_to_engine(id, range);
+                self.write_to_engine(id, range, &[]);
             }
         }
     }
@@ -198,7 +206,8 @@ impl Volume {
     }
 
     /// The engine has room for a write or a discard: its bytes go into memory and log.
-    pub(crate) fn append(&mut self, id: RequestId) {
+    /// `given`: bytes of the write of this number that are not kept.
+    pub(crate) fn append(&mut self, id: RequestId, given: (u64, &[u8])) {
         match self.parts.get_mut(id.0) {
             Part::Discard { range, .. } => {
                 let range = *range;
@@ -214,10 +223,9 @@ impl Volume {
                 let range = write.range;
                 match write.data.take() {
                     None => self.append_zeros(range),
-                    Some(Data::Staged) => {
-                        let bytes = core::mem::take(&mut self.staged);
-                        self.append_bytes(id.0, &bytes);
-                        self.staged = bytes;
+                    Some(Data::Given) => {
+                        assert_eq!(given.0, id.0, "bytes of another write");
+                        self.append_bytes(id.0, given.1);
                     }
                     Some(Data::Kept(bytes)) => self.append_bytes(id.0, &bytes),
                 }
@@ -241,6 +249,7 @@ impl Volume {
     }
 
     fn append_bytes(&mut self, id: u64, bytes: &[u8]) {
+        self.log.begin_write();
         let Some(Part::Write(write)) = self.parts.get(id) else { unreachable!("a write") };
         let (range, skip) = (write.range, write.skip);
         let mut at = 0;
@@ -395,7 +404,7 @@ impl Volume {
         if zeros {
             let write = Write { whole: index, range, skip: 0, data: None, fills: 0 };
             let id = self.parts.insert(Part::Write(write));
-            self.write_to_engine(id, range);
+            self.write_to_engine(id, range, &[]);
         } else {
             let id = self.parts.insert(Part::Discard { whole: index, range });
             self.step(Event::Discard(RequestId(id), range));

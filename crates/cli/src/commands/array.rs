@@ -19,14 +19,14 @@ use destage_volume::{
 use std::path::Path;
 use std::time::Duration;
 
-fn places(matches: &ArgMatches) -> Places {
+pub(super) fn places(matches: &ArgMatches) -> Places {
     let config = text(matches, "config-dir").map(Path::new);
     // A folder of one's own keeps its sockets too.
     let run = text(matches, "run-dir").map(Path::new).or(config);
     Places::new(config, run)
 }
 
-fn name(matches: &ArgMatches) -> &str {
+pub(super) fn name(matches: &ArgMatches) -> &str {
     text(matches, "name").expect("required")
 }
 
@@ -107,7 +107,7 @@ fn create_options(
 }
 
 /// The devices of an argument; files that are to be made are made.
-fn devices(matches: &ArgMatches, argument: &str) -> Result<Vec<DeviceSpec>, Failure> {
+pub(super) fn devices(matches: &ArgMatches, argument: &str) -> Result<Vec<DeviceSpec>, Failure> {
     let Some(given) = matches.get_many::<String>(argument) else { return Ok(Vec::new()) };
     given
         .map(|text| match text.rsplit_once(",size=") {
@@ -130,7 +130,7 @@ fn devices(matches: &ArgMatches, argument: &str) -> Result<Vec<DeviceSpec>, Fail
 }
 
 /// A device as the configuration names it: the server may be started from another folder.
-fn absolute(spec: &DeviceSpec) -> String {
+pub(super) fn absolute(spec: &DeviceSpec) -> String {
     match spec {
         DeviceSpec::Path(path) => {
             std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
@@ -167,6 +167,7 @@ fn assembled(config: &ArrayConfig, degraded: bool) -> Result<(Devices, Assembly)
 
 /// `destage serve`.
 pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
+    destage_server::give_back_large_buffers();
     let places = places(matches);
     let name = name(matches);
     let mut config = places.read(name).map_err(Failure::failed)?;
@@ -189,13 +190,17 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     listen(&control, server.remote())
         .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
     let mut backend = ArrayBackend::new(name, config, volume, devices);
+    backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     let result = listener::run(server, &mut backend);
     let _ = std::fs::remove_file(control);
     result
 }
 
 /// Asks the server of an array.
-fn asked(matches: &ArgMatches, request: &Request) -> Result<Option<ArrayStatus>, Failure> {
+pub(super) fn asked(
+    matches: &ArgMatches,
+    request: &Request,
+) -> Result<Option<ArrayStatus>, Failure> {
     let name = name(matches);
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
     let bar = progress::bar("dirty pages destaged");

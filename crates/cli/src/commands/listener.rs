@@ -13,6 +13,7 @@ pub fn serve<B: Backend>(
     export: Export,
     backend: &mut B,
 ) -> Result<String, Failure> {
+    destage_server::give_back_large_buffers();
     run(bind(matches, export)?, backend)
 }
 

@@ -7,10 +7,12 @@ mod compare;
 mod disks;
 mod emulate;
 mod listener;
+mod mirror;
 mod policies;
 mod policy_trace;
 mod readcache_trace;
 mod reproduce;
+mod scrub;
 mod sim;
 mod sweep;
 mod torture;
@@ -43,6 +45,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("flush", matches)) => array::flush(matches),
         Some(("stop", matches)) => array::stop(matches),
         Some(("set", matches)) => array::set(matches),
+        Some(("replace-nvs", matches)) => mirror::run(matches),
+        Some(("scrub", matches)) => scrub::run(matches),
         Some(("recover", matches)) => array::recover(matches),
         Some(("bench", matches)) => bench::run(matches),
         Some(("torture", matches)) => torture::run(matches),

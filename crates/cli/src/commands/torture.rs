@@ -58,6 +58,7 @@ fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
         policy: policy.transpose().map_err(Failure::usage)?,
         ack: text(matches, "ack").map(|ack| if ack == "nvs" { Ack::Nvs } else { Ack::Flush }),
         nvs: text(matches, "nvs").and_then(|devices| devices.parse().ok()),
+        scrubs: true,
         ..Wanted::default()
     })
 }
@@ -106,6 +107,9 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("NVS devices failed", counts.nvs_failed),
         ("read errors repaired", counts.repairs),
         ("bits rotten in a mirrored log", counts.rotten),
+        ("scrubs", counts.scrubs),
+        ("rows scrubbed", counts.rows_scrubbed),
+        ("NVS mirrors filled", counts.mirrors),
         ("checks failed", 0),
     ] {
         table.push(vec![Cell::text(name), Cell::int(number)]);

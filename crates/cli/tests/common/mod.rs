@@ -1,6 +1,8 @@
 //! Running the built `destage` and looking at what it says.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod array;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

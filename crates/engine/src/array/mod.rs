@@ -7,3 +7,4 @@ pub mod layout;
 pub mod parity;
 pub mod plan;
 pub mod safe;
+pub mod syndrome;

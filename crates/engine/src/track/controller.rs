@@ -105,13 +105,19 @@ impl TrackController {
                         actions.push(Action::Reply { id, result: Ok(()) });
                     }
                     Owner::Destage(_) => self.clean_done(heads, actions),
+                    Owner::Scrub(_) => unreachable!("no scrub here"),
                 }
             }
             Event::Discard(..)
             | Event::DiskError(_)
             | Event::DiskFailed(_)
             | Event::Intended(_)
-            | Event::Flushed(..) => unreachable!("one disk that does not fail"),
+            | Event::Flushed(..)
+            | Event::ScrubStart
+            | Event::ScrubAllow(_)
+            | Event::ScrubRepair(..)
+            | Event::ScrubCompared(_)
+            | Event::ScrubStop => unreachable!("one disk that does not fail"),
             Event::Flush => self.flushing = true,
         }
         if self.cleaning.is_none() && (self.flushing || self.cache.wants_clean()) {

@@ -3,6 +3,7 @@
 
 use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
+use super::mirror::{NewMirror, Slot};
 use crate::{Port, Remote};
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
 use hdrhistogram::Histogram;
@@ -40,6 +41,22 @@ pub enum Request {
         /// Its number.
         member: u16,
     },
+    /// Compare all rows.
+    Scrub {
+        /// Put right what does not fit.
+        repair: bool,
+        /// Bytes of the members read in a second, at most.
+        rate: u64,
+    },
+    /// End the scrub under way.
+    ScrubStop,
+    /// Fill a new NVS device, in the place of this one or of the one that is lost.
+    ReplaceNvs {
+        /// As the configuration names it.
+        old: Option<String>,
+        /// The new one.
+        new: String,
+    },
 }
 
 /// A line of an answer.
@@ -63,6 +80,12 @@ pub enum Admin {
     Set(Option<String>, Option<String>, Sender<Result<(), String>>),
     /// Give up a member.
     Fail(u16, Sender<Result<(), String>>),
+    /// Compare all rows, with repair or not, at a rate; `None`: end it.
+    Scrub(Option<(bool, u64)>, Sender<Result<(), String>>),
+    /// Which NVS device a new one takes the place of.
+    MirrorSlot(Option<String>, Sender<Result<Slot, String>>),
+    /// Fill a new NVS device.
+    Mirror(Box<NewMirror>, Sender<Result<(), String>>),
 }
 
 /// Why an array cannot be asked.
@@ -181,20 +204,27 @@ fn answer(request: &Request, remote: &Remote, out: &mut UnixStream) -> Line {
         Request::Flush | Request::Stop { drain: true } => drained(remote, out),
         Request::Stop { drain: false } => Line::Done,
         Request::Set { policy, rate } => {
-            let (sender, answer) = channel();
-            remote.send(Box::new(Admin::Set(policy.clone(), rate.clone(), sender)));
-            simple(answer.recv())
+            simple_ask(remote, |sender| Admin::Set(policy.clone(), rate.clone(), sender))
         }
-        Request::Fail { member } => {
-            let (sender, answer) = channel();
-            remote.send(Box::new(Admin::Fail(*member, sender)));
-            simple(answer.recv())
+        Request::Fail { member } => simple_ask(remote, |sender| Admin::Fail(*member, sender)),
+        Request::Scrub { repair, rate } => {
+            simple_ask(remote, |sender| Admin::Scrub(Some((*repair, *rate)), sender))
         }
+        Request::ReplaceNvs { old, new } => {
+            simple(Ok::<_, ()>(super::mirror::replace(remote, old.as_deref(), new)))
+        }
+        Request::ScrubStop => simple_ask(remote, |sender| Admin::Scrub(None, sender)),
     }
 }
 
 fn gone() -> Line {
     Line::Error("the server is ending".to_string())
+}
+
+fn simple_ask(remote: &Remote, ask: impl FnOnce(Sender<Result<(), String>>) -> Admin) -> Line {
+    let (sender, answer) = channel();
+    remote.send(Box::new(ask(sender)));
+    simple(answer.recv())
 }
 
 fn simple<E>(answer: Result<Result<(), String>, E>) -> Line {
@@ -255,6 +285,19 @@ impl ArrayBackend {
             Admin::Drain(sender) => self.drains.push(sender),
             Admin::Set(policy, rate, sender) => {
                 let _ = sender.send(self.set(policy, rate));
+            }
+            Admin::Scrub(begin, sender) => {
+                let now = port.now();
+                let _ = sender.send(match begin {
+                    Some((repair, rate)) => self.scrub(now, repair, rate),
+                    None => self.end_scrub(now),
+                });
+            }
+            Admin::MirrorSlot(old, sender) => {
+                let _ = sender.send(self.mirror_slot(port, old.as_deref()));
+            }
+            Admin::Mirror(new, sender) => {
+                let _ = sender.send(self.mirror(port, *new));
             }
             Admin::Fail(member, sender) => {
                 let known = usize::from(member) < self.config().disks.len();
@@ -327,12 +370,15 @@ impl ArrayBackend {
             writes,
             flushes,
             devices: self.device_states(&status.failed, &status.nvs_devices),
+            mirror: self.mirror_told(),
+            scrub: self.scrub_told(port.now()),
             alarms: self.alarms.clone(),
         }
     }
 
     fn device_states(&self, failed: &[u16], nvs: &[u16]) -> Vec<DeviceStatus> {
         let config = self.config();
+        let filled = self.volume.mirror_status().map(|mirror| mirror.copy);
         let state = |used: bool| if used { "in use" } else { "failed" }.to_string();
         let one = |kind: &str, number: usize, device: &String, used: bool| DeviceStatus {
             kind: kind.to_string(),
@@ -344,6 +390,12 @@ impl ArrayBackend {
         let members = members.map(|(n, d)| one("member", n, d, !failed.contains(&(n as u16))));
         let copies = config.nvs.iter().enumerate();
         let copies = copies.map(|(n, d)| one("nvs", n, d, nvs.contains(&(n as u16))));
-        members.chain(copies).collect()
+        let mut all: Vec<DeviceStatus> = members.chain(copies).collect();
+        for device in all.iter_mut().filter(|device| device.kind == "nvs") {
+            if filled == Some(device.number) {
+                device.state = "being filled".to_string();
+            }
+        }
+        all
     }
 }

@@ -2,7 +2,8 @@
 
 use super::admin::Admin;
 use super::config::ArrayConfig;
-use super::devices::{Async, Devices};
+use super::devices::{Async, Devices, Opened};
+use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::remote::{Ended, Keys, Remote};
 use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
@@ -26,8 +27,9 @@ const EXTENTS_MAX: usize = 1 << 16;
 /// Keys of operations that are not the volume's: sockets of remote members.
 const SOCKET_KEY: u64 = 1 << 63;
 
-enum Disk {
+pub(super) enum Disk {
     File(Handle),
+    Memory(Arc<std::fs::File>),
     Mapped(Mapped, #[expect(dead_code, reason = "holds the lock")] std::fs::File),
     Remote(Box<Remote>),
     None,
@@ -72,10 +74,12 @@ pub struct ArrayBackend {
     config: ArrayConfig,
     pub(crate) volume: Volume,
     members: Vec<Disk>,
-    nvs: Vec<Disk>,
+    pub(super) nvs: Vec<Disk>,
+    pub(super) config_path: Option<std::path::PathBuf>,
     opening: Option<Devices>,
     waiting: Slab<Waiting>,
     pub(crate) times: Times,
+    pub(crate) pace: super::scrub::Pace,
     stop: Stop,
     pub(crate) alarms: Vec<String>,
     /// Answers to be given when nothing is dirty any more.
@@ -83,6 +87,8 @@ pub struct ArrayBackend {
     ops: Vec<Op>,
     replies: Vec<Reply>,
     ended: Vec<Ended>,
+    /// For members on tmpfs.
+    backlog: Backlog,
 }
 
 /// The export of a volume.
@@ -104,15 +110,18 @@ impl ArrayBackend {
             volume,
             members: Vec::new(),
             nvs: Vec::new(),
+            config_path: None,
             opening: Some(devices),
             waiting: Slab::default(),
             times: Times::new(),
+            pace: super::scrub::Pace::default(),
             stop: Stop::No,
             alarms: Vec::new(),
             drains: Vec::new(),
             ops: Vec::new(),
             replies: Vec::new(),
             ended: Vec::new(),
+            backlog: Backlog::default(),
         }
     }
 
@@ -141,10 +150,16 @@ impl ArrayBackend {
         self.config = config;
     }
 
-    fn disk(&mut self, device: Device) -> &mut Disk {
-        match device {
-            Device::Member(number) => &mut self.members[usize::from(number)],
-            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+    /// Makes a device that was opened one of the data thread's.
+    #[expect(clippy::unused_self, reason = "the port is lent by the server to its backend")]
+    pub(super) fn hand_over(&self, port: &mut Port, opened: Opened) -> Disk {
+        match opened.into_async() {
+            Async::File(file) => Disk::File(port.open(file)),
+            Async::Memory(file) => Disk::Memory(Arc::new(file)),
+            Async::Mapped(map, file) => Disk::Mapped(map, file),
+            Async::Remote(socket, session) => {
+                Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
+            }
         }
     }
 
@@ -181,7 +196,12 @@ impl ArrayBackend {
 
     fn submit(&mut self, port: &mut Port, id: OpId, device: Device, kind: OpKind) {
         let mut ended = core::mem::take(&mut self.ended);
-        match self.disk(device) {
+        let disk = match device {
+            Device::Member(number) => &mut self.members[usize::from(number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+        };
+        match disk {
+            Disk::Memory(file) => self.backlog.push(id, Arc::clone(file), kind),
             Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
             Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
@@ -208,6 +228,12 @@ impl ArrayBackend {
         self.replies = replies;
         for alarm in self.volume.take_alarms() {
             let text = format!("{}: {alarm}", alarm.name());
+            if let destage_volume::Alarm::NvsMirrored(_) = alarm {
+                // No alarm: the end of one.
+                eprintln!("destage: {alarm}");
+                self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
+                continue;
+            }
             eprintln!("destage: alarm {text}");
             self.alarms.push(text);
         }
@@ -323,19 +349,13 @@ fn refuse(port: &mut Port, token: Token, refusal: Refusal) {
 impl Backend for ArrayBackend {
     fn start(&mut self, port: &mut Port) {
         let Some(devices) = self.opening.take() else { return };
-        let mut hand_over = |opened: Option<super::devices::Opened>| match opened
-            .map(super::devices::Opened::into_async)
-        {
-            None => Disk::None,
-            Some(Async::File(file)) => Disk::File(port.open(file)),
-            Some(Async::Mapped(map, file)) => Disk::Mapped(map, file),
-            Some(Async::Remote(socket, session)) => {
-                Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
-            }
+        let mut hand_over = |opened: Option<Opened>| {
+            opened.map_or(Disk::None, |opened| self.hand_over(port, opened))
         };
         let Devices { members, nvs } = devices;
-        self.members = members.into_iter().map(&mut hand_over).collect();
-        self.nvs = nvs.into_iter().map(&mut hand_over).collect();
+        let members = members.into_iter().map(&mut hand_over).collect();
+        let nvs = nvs.into_iter().map(&mut hand_over).collect();
+        (self.members, self.nvs) = (members, nvs);
         // What the last run left open is redone before anything is asked.
         self.volume.turn(port.now());
         self.carry_out(port);
@@ -365,6 +385,7 @@ impl Backend for ArrayBackend {
             Command::Flush => Kind::Flush,
             _ => Kind::Write,
         };
+        self.backlog.requested();
         let since = port.now();
         let ticket = self.waiting.insert(Waiting { token, since, kind });
         self.volume.submit(since, ticket, command, payload.bytes());
@@ -389,13 +410,20 @@ impl Backend for ArrayBackend {
     }
 
     fn turn(&mut self, port: &mut Port) {
+        self.feed_scrub(port.now());
         self.volume.turn(port.now());
         self.carry_out(port);
+        for _ in 0..self.backlog.due() {
+            self.ended.extend(self.backlog.next());
+        }
         self.look(port);
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.volume.deadline()
+        if !self.backlog.is_empty() {
+            return Some(Instant(0));
+        }
+        [self.volume.deadline(), self.scrub_deadline()].into_iter().flatten().min()
     }
 
     fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {
@@ -407,6 +435,8 @@ impl Backend for ArrayBackend {
     fn stop(&mut self, port: &mut Port) {
         self.stop = Stop::Ending;
         self.volume.pause(true);
+        self.volume.stop_scrub(port.now());
+        self.volume.end_mirror(port.now());
         self.look(port);
     }
 

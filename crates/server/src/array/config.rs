@@ -183,6 +183,7 @@ impl ArrayConfig {
         let policy = destage_engine::policy::choose(&self.policy).map_err(|e| bad("policy", &e))?;
         let rate = destage_engine::rate::choose(&self.rate).map_err(|e| bad("rate", &e))?;
         let mut settings = Settings::new(policy, rate);
+        settings.pages = super::pages::memory();
         settings.ack = match self.ack.as_str() {
             "nvs" => Ack::Nvs,
             "flush" => Ack::Flush,

@@ -108,6 +108,19 @@ pub fn create(
     Ok(creation)
 }
 
+/// An empty device for a new NVS mirror, written once throughout; its bytes.
+pub(super) fn empty_nvs(spec: &DeviceSpec) -> Result<(Opened, u64), CreateError> {
+    let opened = Opened::new(spec, true).map_err(CreateError::Device)?;
+    let (members, nvs) = (Vec::new(), vec![Some(opened)]);
+    let mut devices = Devices { members, nvs };
+    look_for_contents(&mut devices, Device::Nvs(0), spec)?;
+    let mut opened = devices.nvs.remove(0).expect("just opened");
+    let bytes = opened.bytes().unwrap_or(0);
+    fill(&mut opened, bytes, &mut |_, _| {})
+        .map_err(|error| CreateError::Io(spec.clone(), error))?;
+    Ok((opened, bytes))
+}
+
 fn spec_of(options: &CreateOptions, device: Device) -> &DeviceSpec {
     match device {
         Device::Member(number) => &options.disks[usize::from(number)],
@@ -185,15 +198,15 @@ fn shape(options: &CreateOptions, devices: &mut Devices) -> Result<Creation, Cre
     })
 }
 
-struct Uuids(std::fs::File);
+pub(super) struct Uuids(std::fs::File);
 
 impl Uuids {
-    fn new() -> std::io::Result<Uuids> {
+    pub(super) fn new() -> std::io::Result<Uuids> {
         std::fs::File::open("/dev/urandom").map(Uuids)
     }
 
     /// A random UUID, version 4 (RFC 9562).
-    fn next(&mut self) -> Result<Uuid, CreateError> {
+    pub(super) fn next(&mut self) -> Result<Uuid, CreateError> {
         let mut uuid = [0; 16];
         std::io::Read::read_exact(&mut self.0, &mut uuid).map_err(CreateError::Random)?;
         uuid[6] = uuid[6] & 0x0f | 0x40;

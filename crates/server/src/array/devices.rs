@@ -94,6 +94,8 @@ impl std::error::Error for DeviceError {}
 pub(crate) enum Opened {
     /// A file or block device, direct if it can be.
     File(File),
+    /// A file on tmpfs: no operation waits for a device.
+    Memory(File),
     /// Byte-addressable.
     Mapped(Mapped, File),
     /// Served by another.
@@ -142,7 +144,7 @@ impl Opened {
                 .and_then(|plain| {
                     rustix::fs::flock(&file, FlockOperation::Unlock)?;
                     rustix::fs::flock(&plain, FlockOperation::NonBlockingLockExclusive)?;
-                    Ok(Opened::File(plain))
+                    Ok(Opened::Memory(plain))
                 })
                 .map_err(fail);
         }
@@ -161,7 +163,7 @@ impl Opened {
     pub(crate) fn bytes(&self) -> io::Result<u64> {
         match self {
             Opened::Remote(client) => Ok(client.session().size),
-            Opened::File(file) | Opened::Mapped(_, file) => {
+            Opened::File(file) | Opened::Memory(file) | Opened::Mapped(_, file) => {
                 let mut file: &File = file;
                 // Of a block device, the metadata has no length.
                 io::Seek::seek(&mut file, io::SeekFrom::End(0))
@@ -173,7 +175,7 @@ impl Opened {
     pub(crate) fn is_sparse(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
         match self {
-            Opened::File(file) | Opened::Mapped(_, file) => {
+            Opened::File(file) | Opened::Memory(file) | Opened::Mapped(_, file) => {
                 file.metadata().is_ok_and(|about| about.is_file() && about.blocks() == 0)
             }
             Opened::Remote(..) => false,
@@ -185,13 +187,15 @@ impl Opened {
         match self {
             Opened::File(file) => rustix::fs::ioctl_blksszget(file).unwrap_or(512),
             Opened::Remote(client) => client.session().block.minimum.max(512),
-            Opened::Mapped(..) => 512,
+            Opened::Memory(_) | Opened::Mapped(..) => 512,
         }
     }
 
     pub(crate) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         match self {
-            Opened::File(file) => file.read_exact_at(into, offset).map_err(|e| io_error(&e)),
+            Opened::File(file) | Opened::Memory(file) => {
+                file.read_exact_at(into, offset).map_err(|e| io_error(&e))
+            }
             Opened::Mapped(map, _) => map.read(offset, into),
             Opened::Remote(client) => {
                 let length = into.len() as u32;
@@ -205,7 +209,9 @@ impl Opened {
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         match self {
-            Opened::File(file) => file.write_all_at(bytes, offset).map_err(|e| io_error(&e)),
+            Opened::File(file) | Opened::Memory(file) => {
+                file.write_all_at(bytes, offset).map_err(|e| io_error(&e))
+            }
             Opened::Mapped(map, _) => map.write(offset, bytes, false),
             Opened::Remote(client) => {
                 let length = bytes.len() as u32;
@@ -217,7 +223,7 @@ impl Opened {
 
     pub(crate) fn flush(&mut self) -> Result<(), IoError> {
         match self {
-            Opened::File(file) => file.sync_data().map_err(|e| io_error(&e)),
+            Opened::File(file) | Opened::Memory(file) => file.sync_data().map_err(|e| io_error(&e)),
             Opened::Mapped(map, _) => map.flush(),
             Opened::Remote(client) => {
                 client.call(Command::Flush, &[]).map(|_| ()).map_err(|_| IoError::Gone)
@@ -229,6 +235,7 @@ impl Opened {
     pub(crate) fn into_async(self) -> Async {
         match self {
             Opened::File(file) => Async::File(file.into()),
+            Opened::Memory(file) => Async::Memory(file),
             Opened::Mapped(map, file) => Async::Mapped(map, file),
             Opened::Remote(client) => {
                 let (socket, session) = client.into_parts();
@@ -253,6 +260,7 @@ fn lock(file: &File) -> bool {
 /// A device as the data thread uses it.
 pub(crate) enum Async {
     File(OwnedFd),
+    Memory(File),
     Mapped(Mapped, File),
     Remote(OwnedFd, destage_nbd::Session),
 }
@@ -264,7 +272,7 @@ fn connect(uri: &str) -> Result<Client, String> {
     Client::connect(&uri, Mode::Structured).map_err(|error| error.to_string())
 }
 
-fn io_error(error: &io::Error) -> IoError {
+pub(super) fn io_error(error: &io::Error) -> IoError {
     match error.raw_os_error() {
         Some(libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO) => IoError::Medium,
         _ => IoError::Gone,

@@ -43,7 +43,7 @@ impl Mapped {
     pub fn write(&mut self, offset: u64, bytes: &[u8], durable: bool) -> Result<(), IoError> {
         let at = offset as usize;
         let to = self.map.get_mut(at..at + bytes.len()).ok_or(IoError::Gone)?;
-        to.copy_from_slice(bytes);
+        super::pages::stream(to, bytes);
         if durable && self.sync {
             self.map.flush_range(at, bytes.len()).map_err(|_| IoError::Gone)?;
         }

@@ -5,11 +5,17 @@ mod backend;
 mod config;
 mod create;
 mod devices;
+mod inline;
 mod mapped;
+mod mirror;
+mod pages;
 mod remote;
+mod scrub;
 
 pub use admin::{Admin, AdminError, Request, ask, listen};
 pub use backend::{ArrayBackend, DIRTY_CONTEXT, export};
 pub use config::{ArrayConfig, ConfigFileError, Places};
 pub use create::{CreateError, CreateOptions, create, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices};
+pub use mirror::{NewMirror, Slot};
+pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};

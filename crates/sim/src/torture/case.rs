@@ -20,6 +20,8 @@ pub struct Wanted {
     pub nvs: Option<u16>,
     /// A deliberate fault of the volume.
     pub defect: Defect,
+    /// Scrubs after each recovery and under load.
+    pub scrubs: bool,
 }
 
 /// A case.
@@ -37,6 +39,8 @@ pub struct Case {
     pub nvs: u16,
     /// How the volume runs.
     pub settings: Settings,
+    /// Scrubs after each recovery and under load.
+    pub scrubs: bool,
     /// Devices fail and media have errors.
     pub faults: bool,
     /// Steps between two faults, about.
@@ -90,6 +94,7 @@ impl Case {
             nvs_pages,
             nvs: wanted.nvs.unwrap_or(drawn),
             settings,
+            scrubs: wanted.scrubs,
             faults: rng.below(3) > 0,
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),

@@ -5,9 +5,11 @@
 mod audit;
 pub mod case;
 mod device;
-mod load;
+pub mod load;
+mod mirror;
 mod model;
 pub mod run;
+mod scrub;
 pub mod sweep;
 mod world;
 
@@ -69,6 +71,9 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         if end == End::Done && left > 0 {
             // The crash comes in recovery, in the reads after it, or under load.
             run.world.crash_at = Some(run.world.operations + rng.below(600));
+        }
+        if end == End::Done {
+            end = run.check_rows()?;
         }
         if end == End::Done {
             end = run.read_all()?;

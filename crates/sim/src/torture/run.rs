@@ -44,6 +44,14 @@ pub struct Counts {
     pub moved: u64,
     /// Bits that rotted in a mirrored log.
     pub rotten: u64,
+    /// Scrubs.
+    pub scrubs: u64,
+    /// Rows that they compared.
+    pub rows_scrubbed: u64,
+    /// NVS mirrors put in place of lost ones.
+    pub mirrors_begun: u64,
+    /// Those that were filled.
+    pub mirrors: u64,
 }
 
 impl Counts {
@@ -59,6 +67,10 @@ impl Counts {
         self.repairs += other.repairs;
         self.moved += other.moved;
         self.rotten += other.rotten;
+        self.scrubs += other.scrubs;
+        self.rows_scrubbed += other.rows_scrubbed;
+        self.mirrors_begun += other.mirrors_begun;
+        self.mirrors += other.mirrors;
     }
 }
 
@@ -86,6 +98,12 @@ pub struct Run {
     pub holes: Vec<u64>,
     pub(super) volume: Option<Volume>,
     pub(super) rng: Seeded,
+    /// A generator of its own: a run without scrubs is as it was before there were any.
+    pub(super) scrub_rng: Seeded,
+    /// The last scrub's result was looked at.
+    pub(super) scrub_seen: bool,
+    /// Rows that were made wrong: first member and page.
+    pub(super) expected: Vec<(u16, u64)>,
     pending: BTreeMap<u64, Pending>,
     next_ticket: u64,
     now: Instant,
@@ -131,6 +149,9 @@ impl Run {
             holes: Vec::new(),
             volume: None,
             rng: Seeded::new(seed, "torture-run"),
+            scrub_rng: Seeded::new(seed, "torture-scrubs"),
+            scrub_seen: true,
+            expected: Vec::new(),
             pending: BTreeMap::new(),
             next_ticket: 0,
             now: Instant::ZERO,
@@ -154,7 +175,7 @@ impl Run {
     pub fn open(&mut self) -> Result<End, String> {
         let mut found: Vec<Found> = Vec::new();
         let members = (0..self.case.geometry.disks).map(Device::Member);
-        for device in members.chain((0..self.case.nvs).map(Device::Nvs)) {
+        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
             let said = match self.world.device(device).gone {
                 true => Err(NoSuperblock::Io(IoError::Gone)),
                 false => destage_volume::read_superblock(&mut self.world, device),
@@ -184,12 +205,16 @@ impl Run {
         Ok(End::Done)
     }
 
-    fn volume(&self) -> &Volume {
+    pub(super) fn volume(&self) -> &Volume {
         self.volume.as_ref().expect("an open volume")
     }
 
-    fn volume_mut(&mut self) -> &mut Volume {
+    pub(super) fn volume_mut(&mut self) -> &mut Volume {
         self.volume.as_mut().expect("an open volume")
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Goes on without new requests until something is so.
@@ -236,11 +261,12 @@ impl Run {
         }
         let now = self.now;
         self.volume_mut().turn(now);
+        self.feed_scrub()?;
         self.collect()
     }
 
     /// Takes operations, alarms and answers from the volume.
-    fn collect(&mut self) -> Result<(), String> {
+    pub(super) fn collect(&mut self) -> Result<(), String> {
         let volume = self.volume.as_mut().expect("an open volume");
         let mut ops = Vec::new();
         volume.take_ops(&mut ops);
@@ -272,6 +298,11 @@ impl Run {
                 self.nvs_lost = true;
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
             }
+            Alarm::NvsMirrored(_) => {
+                self.counts.mirrors += 1;
+                self.mirrored = true;
+            }
+            Alarm::MirrorFailed(_) => {}
             Alarm::Repaired { .. } => self.counts.repairs += 1,
             Alarm::ArrayStopped if self.stopping => self.stopped = true,
             Alarm::ArrayStopped | Alarm::RowUnrecoverable { .. } => {
@@ -391,6 +422,8 @@ impl Run {
             if self.case.faults && self.rng.below(self.case.fault_steps) == 0 {
                 self.fault();
             }
+            self.maybe_scrub()?;
+            self.maybe_mirror()?;
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -551,6 +584,11 @@ impl Run {
         }
     }
 
+    /// Whether two NVS devices have the log whole.
+    pub fn is_mirrored(&self) -> bool {
+        self.mirrored
+    }
+
     /// Bytes of the ring in use.
     pub fn log_bytes_used(&self) -> u64 {
         self.volume().status().log_bytes_used
@@ -623,6 +661,8 @@ impl Run {
         self.answered()?;
         self.drained()?;
         self.read_all()?;
+        self.end_scrub()?;
+        self.check_rows()?;
         let now = Instant(self.now.0 + Duration::from_secs(1).0);
         self.now = now;
         self.volume_mut().confirm(now);

@@ -75,6 +75,7 @@ impl Sweep {
         let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages: 32 };
         case.geometry = geometry.checked().expect("an array");
         (case.nvs_pages, case.block_bytes, case.faults) = (16, 512, false);
+        case.scrubs = true;
         case.settings.policy = policy::choose("lrw").expect("of the table");
         // Nothing is destaged before it is asked for.
         case.settings.rate = rate::choose("linear:95/90").expect("of the table");
@@ -105,6 +106,7 @@ impl Sweep {
             }
         }
         run.world.crash_at = None;
+        run.check_rows()?;
         run.read_all()?;
         run.settle()?;
         Ok((run, (fired, fired_again)))

@@ -65,6 +65,12 @@ impl World {
         }
     }
 
+    /// Puts an empty device in the place of an NVS device: what was asked of that is gone.
+    pub fn replace_nvs(&mut self, copy: u16) {
+        self.flights.retain(|flight| flight.op.device != Device::Nvs(copy));
+        self.nvs[usize::from(copy)] = Disk::default();
+    }
+
     /// Takes operations.
     pub fn take(&mut self, ops: &mut Vec<Op>) {
         for op in ops.drain(..) {

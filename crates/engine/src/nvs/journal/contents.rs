@@ -37,7 +37,7 @@ pub struct Stored {
 }
 
 impl Fragment {
-    fn covers(&self, other: &Fragment) -> bool {
+    pub(super) fn covers(&self, other: &Fragment) -> bool {
         let end = |f: &Fragment| u32::from(f.offset) + u32::from(f.bytes);
         self.offset <= other.offset && end(self) >= end(other)
     }
@@ -219,12 +219,13 @@ impl Contents {
         let sequence = new.sequence;
         let mut dies = |old: Fragment| space.died(old.sequence, old.blocks(), sequence);
         if origin == Origin::New {
-            self.pages.take(page, |old| new.covers(old), &mut dies);
-        } else {
-            let same = |old: &Fragment| old.version == new.version;
-            self.pages.take(page, same, &mut dies);
-            self.frozen.take(page, same, &mut dies);
+            self.pages.put_newest(page, new, &mut dies);
+            space.born(sequence, new.blocks());
+            return;
         }
+        let same = |old: &Fragment| old.version == new.version;
+        self.pages.take(page, same, &mut dies);
+        self.frozen.take(page, same, &mut dies);
         space.born(sequence, new.blocks());
         let to = if origin == Origin::Frozen { &mut self.frozen } else { &mut self.pages };
         to.add(page, new);
@@ -273,11 +274,9 @@ impl Contents {
         }
         space.born(sequence, 0);
         let bounds = pages.first.0..pages.end();
-        for page in self.pages.in_range(bounds) {
-            let frozen = &mut self.frozen;
-            let older = |fragment: &Fragment| fragment.version <= through;
-            self.pages.take(page, older, |fragment| frozen.add(page, fragment));
-        }
+        let frozen = &mut self.frozen;
+        let older = |fragment: &Fragment| fragment.version <= through;
+        self.pages.take_range(bounds, older, |page, fragment| frozen.add(page, fragment));
         Ok(())
     }
 
@@ -308,8 +307,7 @@ impl Contents {
 
 /// Drops fragments up to a version.
 fn kill(of: &mut Fragments, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
-    for page in of.in_range(pages.first.0..pages.end()) {
-        let old = |fragment: &Fragment| fragment.version <= through;
-        of.take(page, old, |gone| space.died(gone.sequence, gone.blocks(), sequence));
-    }
+    let old = |fragment: &Fragment| fragment.version <= through;
+    let dies = |_, gone: Fragment| space.died(gone.sequence, gone.blocks(), sequence);
+    of.take_range(pages.first.0..pages.end(), old, dies);
 }

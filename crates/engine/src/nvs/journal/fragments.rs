@@ -30,6 +30,14 @@ struct Node {
 }
 
 impl Node {
+    fn new(page: u64, fragment: &Fragment) -> Node {
+        let Fragment { version, sequence, offset, bytes, stored } = *fragment;
+        let (block, blocks, crc) =
+            stored.map_or((0, ZEROS, 0), |s| (s.block, s.blocks as u32, s.crc));
+        let (newer, before, after) = (NONE, NONE, NONE);
+        Node { page, version, sequence, block, crc, blocks, offset, bytes, newer, before, after }
+    }
+
     fn fragment(&self) -> Fragment {
         let Node { version, sequence, block, blocks, crc, offset, bytes, .. } = *self;
         let stored = Stored { block, blocks: u64::from(blocks), crc };
@@ -70,37 +78,62 @@ impl Fragments {
         })
     }
 
-    /// Puts a fragment where its version belongs.
-    pub(super) fn add(&mut self, page: u64, fragment: Fragment) {
-        let Fragment { version, sequence, offset, bytes, stored } = fragment;
-        let (block, blocks, crc) =
-            stored.map_or((0, ZEROS, 0), |s| (s.block, s.blocks as u32, s.crc));
-        let (newer, before, after) = (NONE, NONE, NONE);
-        let node = Node {
-            page,
-            version,
-            sequence,
-            block,
-            crc,
-            blocks,
-            offset,
-            bytes,
-            newer,
-            before,
-            after,
-        };
+    /// Puts the newest fragment of a page; those that it covers are shown and go.
+    pub(super) fn put_newest(&mut self, page: u64, new: Fragment, show: impl FnMut(Fragment)) {
+        match self.first(page) {
+            None => self.add_first(page, new),
+            Some(only) if self.nodes[only as usize].newer == NONE => {
+                self.put_after_one(only, page, new, show);
+            }
+            Some(_) => {
+                self.take(page, |old| new.covers(old), show);
+                self.add(page, new);
+            }
+        }
+    }
+
+    fn put_after_one(
+        &mut self,
+        only: u32,
+        page: u64,
+        new: Fragment,
+        mut show: impl FnMut(Fragment),
+    ) {
+        let old = self.nodes[only as usize].fragment();
+        if !new.covers(&old) {
+            self.add(page, new);
+            return;
+        }
+        show(old);
+        self.unlink_commit(only);
+        self.nodes[only as usize] = Node::new(page, &new);
+        self.link_commit(only);
+    }
+
+    fn add_node(&mut self, page: u64, fragment: &Fragment) -> u32 {
+        let node = Node::new(page, fragment);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(node);
             (self.nodes.len() - 1) as u32
         });
         self.nodes[slot as usize] = node;
         self.link_commit(slot);
-        let Some(first) = self.first(page) else {
-            let nodes = &self.nodes;
-            self.index.insert_growing(page, slot, |slot| nodes[slot as usize].page);
-            self.pages += 1;
-            return;
-        };
+        slot
+    }
+
+    /// Adds a fragment of a page that has none.
+    fn add_first(&mut self, page: u64, fragment: Fragment) {
+        let slot = self.add_node(page, &fragment);
+        let nodes = &self.nodes;
+        self.index.insert_growing(page, slot, |slot| nodes[slot as usize].page);
+        self.pages += 1;
+    }
+
+    /// Puts a fragment where its version belongs.
+    pub(super) fn add(&mut self, page: u64, fragment: Fragment) {
+        let Some(first) = self.first(page) else { return self.add_first(page, fragment) };
+        let version = fragment.version;
+        let slot = self.add_node(page, &fragment);
         if version < self.nodes[first as usize].version {
             self.nodes[slot as usize].newer = first;
             self.index.replace(page, slot, first);
@@ -157,14 +190,25 @@ impl Fragments {
         }
     }
 
-    /// Pages of a range with fragments, in no particular order.
-    pub(super) fn in_range(&self, pages: core::ops::Range<u64>) -> Vec<u64> {
-        if pages.end - pages.start <= self.pages as u64 {
-            return pages.filter(|page| self.first(*page).is_some()).collect();
+    /// The same for all pages of a range.
+    pub(super) fn take_range(
+        &mut self,
+        pages: core::ops::Range<u64>,
+        gone: impl Fn(&Fragment) -> bool,
+        mut show: impl FnMut(u64, Fragment),
+    ) {
+        if self.pages == 0 {
+            return;
         }
-        let mut found = self.all();
-        found.retain(|page| pages.contains(page));
-        found
+        if pages.end - pages.start <= self.pages as u64 {
+            for page in pages {
+                self.take(page, &gone, |fragment| show(page, fragment));
+            }
+            return;
+        }
+        for page in self.all().into_iter().filter(|page| pages.contains(page)) {
+            self.take(page, &gone, |fragment| show(page, fragment));
+        }
     }
 
     /// All pages with fragments, in order.

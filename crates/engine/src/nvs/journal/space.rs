@@ -77,6 +77,12 @@ impl LogSpace {
         }
     }
 
+    /// Blocks of the ring.
+    #[must_use]
+    pub fn ring_blocks(&self) -> u64 {
+        self.ring_blocks
+    }
+
     /// Blocks of a segment, at least.
     #[must_use]
     pub fn segment_blocks(&self) -> u64 {

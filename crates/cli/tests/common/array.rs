@@ -1,0 +1,136 @@
+//! A served array of files, as operators run it.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use super::{destage, fails, succeeds};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// An array in a temporary folder.
+pub struct Array {
+    pub folder: tempfile::TempDir,
+    pub server: Option<Child>,
+}
+
+impl Array {
+    /// Level 5 over three files, with these NVS devices.
+    pub fn create(nvs: &[&str]) -> Array {
+        let array = Array { folder: tempfile::tempdir().expect("a folder"), server: None };
+        array.create_as("tank", "d", nvs);
+        array
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("text").to_string()
+    }
+
+    /// Any level over so many files.
+    pub fn of_level(level: &str, disks: u16, nvs: &[&str]) -> Array {
+        let array = Array { folder: tempfile::tempdir().expect("a folder"), server: None };
+        array.create_with("tank", "d", nvs, level, disks);
+        array
+    }
+
+    pub fn create_as(&self, name: &str, prefix: &str, nvs: &[&str]) {
+        self.create_with(name, prefix, nvs, "5", 3);
+    }
+
+    fn create_with(&self, name: &str, prefix: &str, nvs: &[&str], level: &str, disks: u16) {
+        let folder = self.path("");
+        let mut words = vec!["create".to_string(), name.to_string()];
+        words.extend(["--level".to_string(), level.to_string()]);
+        for disk in 0..disks {
+            let disk = self.path(&format!("{prefix}{disk}"));
+            words.extend(["--disk".to_string(), format!("{disk},size=32M")]);
+        }
+        for nvs in nvs {
+            words.extend(["--nvs".to_string(), format!("{},size=16M", self.path(nvs))]);
+        }
+        words.extend(["--config-dir".to_string(), folder]);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        assert!(succeeds(&words).contains("created"));
+    }
+
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.path("nbd.sock"))
+    }
+
+    pub fn serve(&mut self, more: &[&str]) {
+        let listen = format!("unix:{}", self.path("nbd.sock"));
+        let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
+            .args(["serve", "tank", "--nbd", &listen, "--config-dir", &self.path("")])
+            .args(more)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("destage runs");
+        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("serving on") {
+            line.clear();
+            assert!(errors.read_line(&mut line).expect("a line") > 0, "it ended");
+        }
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        self.server = Some(child);
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut server) = self.server.take() {
+            server.kill().expect("killed");
+            server.wait().expect("gone");
+        }
+    }
+
+    /// Ends the server and waits for it.
+    pub fn stop(&mut self) {
+        self.asks(&["stop", "tank"]);
+        self.server.take().expect("served").wait().expect("ended");
+    }
+
+    /// A command about the array.
+    pub fn asks(&self, words: &[&str]) -> String {
+        succeeds(&[words, &["--config-dir", &self.path("")]].concat())
+    }
+
+    pub fn refused(&self, words: &[&str]) -> String {
+        fails(1, &[words, &["--config-dir", &self.path("")]].concat())
+    }
+
+    pub fn refuses_to_serve(&self) -> String {
+        let listen = format!("unix:{}", self.path("other.sock"));
+        let folder = self.path("");
+        let words = ["serve", "tank", "--nbd", &listen, "--config-dir", &folder];
+        let output = destage(&words);
+        assert_eq!(output.status.code(), Some(1));
+        let error = String::from_utf8(output.stderr).expect("text");
+        assert!(!error.contains("panicked"), "{error}");
+        error.lines().last().expect("a line").to_string()
+    }
+
+    /// Changes the configuration.
+    pub fn edit(&self, from: &str, to: &str) {
+        let path = self.path("tank.toml");
+        let text = std::fs::read_to_string(&path).expect("read");
+        assert!(text.contains(from), "{text}");
+        std::fs::write(path, text.replace(from, to)).expect("written");
+    }
+}
+
+impl Drop for Array {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub fn status(array: &Array) -> serde_json::Value {
+    let text = array.asks(&["status", "tank", "--format", "json"]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Flips a bit of a file.
+pub fn flip(path: impl AsRef<Path>, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("opened");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("read");
+    file.write_all_at(&[byte[0] ^ 0x40], at).expect("written");
+}

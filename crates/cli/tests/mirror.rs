@@ -1,0 +1,84 @@
+//! An NVS mirror that is lost and replaced while the array serves, as operators do it.
+
+mod common;
+
+use common::array::{Array, status};
+use common::succeeds;
+use std::process::{Child, Command};
+
+/// A load in the background; what was acknowledged is in the log.
+fn load(array: &Array, log: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["bench", &array.uri(), "--time", "3s", "--depth", "8", "--log", log])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("destage runs")
+}
+
+#[test]
+fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
+    let mut array = Array::create(&["nvs0", "nvs1"]);
+    // The first is missing: the other alone is served, and the alarm of old is not seen.
+    std::fs::rename(array.path("nvs0"), array.path("away")).expect("renamed");
+    array.serve(&["--degraded"]);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let full = array.refused(&["replace-nvs", "tank", &array.path("d0")]);
+    assert!(full.contains("in use") || full.contains("a member"), "{full}");
+    let small = format!("{},size=4M", array.path("small"));
+    let small = array.refused(&["replace-nvs", "tank", &small]);
+    assert!(small.contains("too small"), "{small}");
+    let unknown = array.refused(&["replace-nvs", "tank", &array.path("x"), "--old", "/none"]);
+    assert!(unknown.contains("no NVS device"), "{unknown}");
+    let new = format!("{},size=16M", array.path("new"));
+    let said = array.asks(&["replace-nvs", "tank", &new]);
+    assert!(said.contains("the NVS is mirrored"), "{said}");
+    let now = status(&array);
+    let devices = now["devices"].to_string();
+    assert!(devices.contains("/new\"") && !devices.contains("failed"), "{devices}");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    // Killed under load; the old one is gone for good.
+    array.kill();
+    bench.wait().expect("ended");
+    std::fs::remove_file(array.path("nvs1")).expect("removed");
+    let error = array.refuses_to_serve();
+    assert!(error.contains("--degraded"), "{error}");
+    array.serve(&["--degraded"]);
+    let uri = array.uri();
+    succeeds(&["bench", &uri, "--check", &log]);
+    // The one that was away at first is out of date for good.
+    array.stop();
+    std::fs::rename(array.path("away"), array.path("nvs1")).expect("renamed");
+    let error = array.refuses_to_serve();
+    assert!(error.contains("is NVS device 0 of this array"), "{error}");
+}
+
+#[test]
+fn one_that_is_in_use_is_replaced_and_a_first_mirror_is_added() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    let (log, uri) = (array.path("acked"), array.uri());
+    let mut bench = load(&array, &log);
+    let refused = array.refused(&["replace-nvs", "tank", "--old", &array.path("nvs"), "x"]);
+    assert!(refused.contains("the only NVS device"), "{refused}");
+    // Mapped, where there is a tmpfs.
+    let shm = tempfile::tempdir_in("/dev/shm").ok();
+    let second = shm.as_ref().map_or(array.path("second"), |folder| {
+        folder.path().join("second").to_str().expect("text").to_string()
+    });
+    array.asks(&["replace-nvs", "tank", &format!("{second},size=20M")]);
+    let third = format!("{},size=16M", array.path("third"));
+    let both = array.refused(&["replace-nvs", "tank", &third]);
+    assert!(both.contains("name the one to replace"), "{both}");
+    array.asks(&["replace-nvs", "tank", "--old", &array.path("nvs"), &array.path("third")]);
+    let now = status(&array);
+    assert!(!now["alarms"].to_string().contains("nvs-mirror"), "{now}");
+    bench.wait().expect("ended");
+    array.kill();
+    std::fs::remove_file(array.path("nvs")).expect("removed");
+    array.serve(&[]);
+    succeeds(&["bench", &uri, "--check", &log]);
+    assert!(!status(&array)["devices"].to_string().contains("failed"));
+}

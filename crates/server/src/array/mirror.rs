@@ -1,0 +1,159 @@
+//! A new NVS mirror for a served array: the admin's thread opens the device, looks that it is
+//! empty, and names it in the configuration; then the data thread has it filled.
+
+use super::admin::Admin;
+use super::backend::{ArrayBackend, Disk};
+use super::config::ArrayConfig;
+use super::create::{Uuids, empty_nvs};
+use super::devices::{DeviceSpec, Opened};
+use crate::{Port, Remote};
+use destage_engine::nvs::journal::superblock::Uuid;
+use destage_report::live::MirrorStatus;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+
+/// Which device is to be replaced.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    number: u16,
+    /// Where the configuration is.
+    config: Option<PathBuf>,
+}
+
+/// A device to be filled.
+pub struct NewMirror {
+    slot: u16,
+    name: String,
+    opened: Opened,
+    bytes: u64,
+    uuid: Uuid,
+}
+
+/// Opens a device and hands it to the data thread, which begins to fill it.
+pub(crate) fn replace(remote: &Remote, old: Option<&str>, new: &str) -> Result<(), String> {
+    let gone = |_| "the server is ending".to_string();
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::MirrorSlot(old.map(str::to_string), sender)));
+    let slot = answer.recv().map_err(gone)??;
+    let spec: DeviceSpec =
+        new.parse().map_err(|error: super::devices::DeviceError| error.to_string())?;
+    if matches!(spec, DeviceSpec::Nbd(_)) {
+        return Err(format!("{spec}: an NVS device is a file or a block device"));
+    }
+    let (opened, bytes) = empty_nvs(&spec).map_err(|error| error.to_string())?;
+    let mut ids = Uuids::new().map_err(|error| format!("/dev/urandom: {error}"))?;
+    let uuid = ids.next().map_err(|error| error.to_string())?;
+    // Before the superblocks name it: the next start must find it.
+    if let Some(path) = &slot.config {
+        name_in(path, slot.number, new).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let mirror = NewMirror { slot: slot.number, name: new.to_string(), opened, bytes, uuid };
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::Mirror(Box::new(mirror), sender)));
+    answer.recv().map_err(gone)?
+}
+
+/// Puts an NVS device's name into a configuration file, which is replaced as a whole.
+fn name_in(path: &Path, slot: u16, name: &str) -> std::io::Result<()> {
+    let other = |error: &dyn std::fmt::Display| std::io::Error::other(error.to_string());
+    let text = std::fs::read_to_string(path)?;
+    let mut config: ArrayConfig = toml::from_str(&text).map_err(|error| other(&error))?;
+    put(&mut config.nvs, slot, name);
+    let text = toml::to_string(&config).map_err(|error| other(&error))?;
+    let new = path.with_extension("toml.new");
+    let mut file = std::fs::File::create(&new)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn put(names: &mut Vec<String>, slot: u16, name: &str) {
+    let slot = usize::from(slot);
+    if slot < names.len() {
+        names[slot] = name.to_string();
+    } else {
+        names.push(name.to_string());
+    }
+}
+
+impl ArrayBackend {
+    /// Says where the configuration is, so that it can be kept true.
+    pub fn set_config_path(&mut self, path: PathBuf) {
+        self.config_path = Some(path);
+    }
+
+    /// The NVS device that a new one takes the place of; a lost one is closed.
+    pub(crate) fn mirror_slot(
+        &mut self,
+        port: &mut Port,
+        old: Option<&str>,
+    ) -> Result<Slot, String> {
+        let names = &self.config().nvs;
+        let used = self.volume.status().nvs_devices;
+        let number = match old {
+            Some(old) => {
+                let named = names.iter().position(|name| name == old);
+                named.ok_or_else(|| format!("{old} is no NVS device of this array"))? as u16
+            }
+            None => (0..2).find(|number| !used.contains(number)).ok_or_else(|| {
+                "both NVS devices are in use: name the one to replace (--old)".to_string()
+            })?,
+        };
+        if used.is_empty() {
+            return Err(destage_volume::MirrorRefusal::NoLog.to_string());
+        }
+        if self.volume.mirror_status().is_some() || self.volume.mirror_joins_now() {
+            return Err(destage_volume::MirrorRefusal::Running.to_string());
+        }
+        if used == [number] {
+            return Err("it is the only NVS device in use: add a second one first".to_string());
+        }
+        if !used.contains(&number) {
+            self.put_nvs(port, number, Disk::None);
+        }
+        Ok(Slot { number, config: self.config_path.clone() })
+    }
+
+    /// Begins to fill a device.
+    pub(crate) fn mirror(&mut self, port: &mut Port, new: NewMirror) -> Result<(), String> {
+        let NewMirror { slot, name, opened, bytes, uuid } = new;
+        if self.volume.status().nvs_devices.len() > 1 {
+            self.volume.give_up_nvs(port.now(), slot);
+        }
+        let block_bytes = opened.block_bytes();
+        self.put_nvs(port, slot, Disk::None);
+        let disk = self.hand_over(port, opened);
+        self.put_nvs(port, slot, disk);
+        let mut config = self.config().clone();
+        put(&mut config.nvs, slot, &name);
+        self.set_config(config);
+        let added = self.volume.add_mirror(port.now(), slot, uuid, bytes, block_bytes);
+        if added.is_err() {
+            self.put_nvs(port, slot, Disk::None);
+        }
+        added.map_err(|refusal| refusal.to_string())
+    }
+
+    fn put_nvs(&mut self, port: &mut Port, slot: u16, disk: Disk) {
+        let slot = usize::from(slot);
+        while self.nvs.len() <= slot {
+            self.nvs.push(Disk::None);
+        }
+        if let Disk::File(handle) = core::mem::replace(&mut self.nvs[slot], disk) {
+            port.close(handle);
+        }
+    }
+
+    /// How far the device is that is being filled.
+    pub(crate) fn mirror_told(&self) -> Option<MirrorStatus> {
+        let of = |mirror: destage_volume::MirrorStatus| MirrorStatus {
+            number: mirror.copy,
+            bytes_copied: mirror.bytes,
+            bytes: mirror.of,
+        };
+        self.volume.mirror_status().map(of)
+    }
+}
