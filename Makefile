@@ -116,13 +116,13 @@ python: tools
 python-test: python
 	cd target && venv/bin/pytest ../python/tests --timeout 300 -p no:cacheprovider
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini -p destage
-	cd target && venv/bin/mypy --config-file ../python/mypy.ini ../python/tests ../python/measure.py
-	target/venv/bin/ruff check --config python/ruff.toml --no-cache python
-	target/venv/bin/ruff format --check --config python/ruff.toml --no-cache python
+	cd target && venv/bin/mypy --config-file ../python/mypy.ini ../python/tests ../scripts/python_speed.py
+	target/venv/bin/ruff check --config python/ruff.toml --no-cache python scripts
+	target/venv/bin/ruff format --check --config python/ruff.toml --no-cache python scripts
 
 ## What docs/python.md says of speed, measured: calls, traces, Python policies, a Dask cluster.
 python-speed: python build
-	target/venv/bin/python python/measure.py --destage $(DESTAGE)
+	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
 
 clean:
 	$(CARGO) clean
