@@ -87,7 +87,7 @@ impl Source for Watched {
 
     fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
         self.requests += 1;
-        if self.requests % REQUESTS == 0 && self.looked.elapsed() >= EVERY {
+        if self.requests.is_multiple_of(REQUESTS) && self.looked.elapsed() >= EVERY {
             self.watch.look(self.requests, now);
             self.looked = std::time::Instant::now();
         }
