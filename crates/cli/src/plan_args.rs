@@ -8,8 +8,8 @@ pub fn sweep() -> Command {
     Command::new("sweep")
         .about("Run every combination of options, each once, into a dataset of Parquet files")
         .after_help(
-            "Every finished point is one file DIR/KEY.parquet, whose key is a digest of all that the \
-             result depends on (docs/sweeps.md). Run the same command again to go on where it \
+            "Every finished point is one file DIR/KEY.parquet, whose key is a digest of all that \
+             the result depends on (docs/sweeps.md). Run the same command again to go on where it \
              stopped; points that are there are not run again. destage.sweep in Python fills and \
              reads the same dataset, on one machine or a Dask cluster.\n\
              Example: destage sweep --out rows --grid policy=lrw,cscan,wow,stow \
@@ -68,51 +68,46 @@ pub fn advise() -> Command {
                 .value_name("LEVEL:NxDISK")
                 .help("RAID level, number and model of disks, as 5:5xstow-ref"),
         )
-        .arg(
-            Arg::new("policies")
-                .long("policies")
-                .value_name("LIST")
-                .default_value("lrw,cscan,wow,stow")
-                .help("Policies to consider; semicolons between them where one has commas"),
-        )
-        .arg(
-            Arg::new("try-thresholds")
-                .long("try-thresholds")
-                .value_name("LIST")
-                .default_value("90/80,70/40,50/20")
-                .help("Thresholds of the rate to consider, high/low in % of the NVS"),
-        )
-        .arg(
-            Arg::new("sizes")
-                .long("sizes")
-                .value_name("FROM..TO")
-                .default_value("256..1048576")
-                .help("NVS sizes to consider in pages, four steps a doubling"),
-        )
-        .arg(
-            Arg::new("seeds")
-                .long("seeds")
-                .value_name("N")
-                .default_value("3")
-                .value_parser(clap::value_parser!(u32).range(1..=1000))
-                .help("Seeds that the answer must hold with, where the load is generated"),
-        )
-        .arg(
-            Arg::new("check-curve")
-                .long("check-curve")
-                .action(ArgAction::SetTrue)
-                .help("Replay every write group too, and say how far the sampled curve is off"),
-        )
-        .arg(
-            Arg::new("sample-groups")
-                .long("sample-groups")
-                .value_name("N")
-                .default_value("2048")
-                .value_parser(clap::value_parser!(u64).range(1..))
-                .help("Write groups of a sample at least; fewer make it faster and less exact"),
-        )
+        .args(choices())
         .arg(threads_arg())
         .arg(format_arg())
         .arg(out_arg("Also write to FILE: .json, .csv, .txt, or .svg and .png for the curve"))
         .args(option_args(&["policy", "nvs", "thresholds", "trace"]))
+}
+
+/// What is considered, and how.
+fn choices() -> [Arg; 6] {
+    [
+        Arg::new("policies")
+            .long("policies")
+            .value_name("LIST")
+            .default_value("lrw,cscan,wow,stow")
+            .help("Policies to consider; semicolons between them where one has commas"),
+        Arg::new("try-thresholds")
+            .long("try-thresholds")
+            .value_name("LIST")
+            .default_value("90/80,70/40,50/20")
+            .help("Thresholds of the rate to consider, high/low in % of the NVS"),
+        Arg::new("sizes")
+            .long("sizes")
+            .value_name("FROM..TO")
+            .default_value("256..1048576")
+            .help("NVS sizes to consider in pages, four steps a doubling"),
+        Arg::new("seeds")
+            .long("seeds")
+            .value_name("N")
+            .default_value("3")
+            .value_parser(clap::value_parser!(u32).range(1..=1000))
+            .help("Seeds that the answer must hold with, where the load is generated"),
+        Arg::new("check-curve")
+            .long("check-curve")
+            .action(ArgAction::SetTrue)
+            .help("Replay every write group too, and say how far the sampled curve is off"),
+        Arg::new("sample-groups")
+            .long("sample-groups")
+            .value_name("N")
+            .default_value("2048")
+            .value_parser(clap::value_parser!(u64).range(1..))
+            .help("Write groups of a sample at least; fewer make it faster and less exact"),
+    ]
 }
