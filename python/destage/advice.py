@@ -28,6 +28,8 @@ class AdvisedRun:
     seed: int
     #: Load, as a multiple of what was asked about.
     load: float
+    #: What the load aimed at, in requests a second.
+    target_iops: float | None
     #: The figure of the goal that is farthest from it, as ``p99``.
     figure: str
     #: Its value, in ms or per cent as the goal has it.

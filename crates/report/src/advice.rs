@@ -22,7 +22,7 @@ pub struct Advice {
     /// How far the answer is below the goal, as a share of it.
     pub margin: Option<f64>,
     /// The greatest load at which the answer was seen to hold, as a multiple of the load asked
-    /// about; 1 if it held at no greater one.
+    /// about; 1 if it held at no greater one, absent for loads that cannot be made greater.
     pub holds_to_load: Option<f64>,
     /// The best of one size less, which misses the goal; absent at the smallest size.
     pub below: Option<AdvisedRun>,
@@ -49,6 +49,8 @@ pub struct AdvisedRun {
     pub seed: u64,
     /// Load, as a multiple of what was asked about.
     pub load: f64,
+    /// What the load aimed at, in requests a second, if it has such an aim.
+    pub target_iops: Option<f64>,
     /// The figure of the goal that is farthest from it, as `p99`.
     pub figure: String,
     /// Its value, in ms or per cent as the goal has it; absent if the run could not be made.

@@ -6,6 +6,7 @@ use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Page, PageCount};
 use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
+use destage_report::advice::AdvisedRun;
 use destage_sim::advise::curve::{SAMPLE_GROUPS, Shape, Writes};
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise, ladder};
@@ -213,6 +214,17 @@ fn an_answer_holds_and_is_the_same_on_any_number_of_threads() {
     assert_eq!(one.sizes_pages[place - 1], below.nvs_pages, "neighbours");
     let at_below = one.runs.iter().filter(|r| r.nvs_pages == below.nvs_pages && r.seed == 1);
     assert_eq!(at_below.count(), 4, "every variant was simulated one step below");
+    // The load stands in the workload's text or in an option of its own: it is scaled all the same.
+    let mut in_text = question.clone();
+    in_text.base.set("iops", "").expect("an option");
+    in_text.base.set("workload", "spc1:iops=700").expect("an option");
+    let scaled = advise(&in_text, 2, &make_source, &|_| {}).expect("advice");
+    let loads = |runs: &[AdvisedRun]| -> Vec<Option<f64>> {
+        runs.iter().filter(|run| run.load > 1.0).map(|run| run.target_iops).collect()
+    };
+    assert_eq!(loads(&scaled.runs), loads(&one.runs));
+    assert_eq!(loads(&one.runs).first(), Some(&Some(735.0)));
+    assert_eq!(scaled.holds_to_load, one.holds_to_load);
     let three = advise(&question, 3, &make_source, &|_| {}).expect("advice");
     assert_eq!((three.answer, three.below), (one.answer, one.below));
 }

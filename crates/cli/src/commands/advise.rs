@@ -14,7 +14,7 @@ use destage_sim::options::{OptionError, RunOptions};
 use destage_sim::sources::make_source;
 use std::path::Path;
 
-/// Finds and prints it; fails, after printing what was found, if no size reaches the goal.
+/// Finds and prints it. That no size reaches the goal is an answer too.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let question = question(matches)?;
     let outputs: Vec<&Path> = matches

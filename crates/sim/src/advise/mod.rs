@@ -224,11 +224,13 @@ impl Search<'_> {
         variant: &Variant,
         pages: u64,
         seed: u64,
-        load: f64,
+        (load, target_iops): (f64, Option<f64>),
     ) -> Result<AdvisedRun, CompareError> {
         let mut options = self.options(variant, pages)?;
         options.set("seed", &seed.to_string())?;
-        scale_load(&mut options, load)?;
+        if load != 1.0 {
+            scale_load(&mut options, load, target_iops)?;
+        }
         let mut run = AdvisedRun {
             nvs_pages: pages,
             policy: variant.policy.clone(),
@@ -248,7 +250,7 @@ impl Search<'_> {
         };
         let judged = self.question.goal.judge(&report)?;
         run.reached = judged.reached();
-        run.digest = report.digest;
+        (run.digest, run.target_iops) = (report.digest, report.target_iops);
         (run.figure, run.value) = (judged.figure, Some(judged.value));
         (run.ratio, run.why) = (Some(judged.ratio), judged.why);
         Ok(run)
@@ -269,7 +271,9 @@ impl Search<'_> {
         };
         let missing: Vec<_> =
             jobs.iter().filter(|job| known(job, &self.runs).is_none()).cloned().collect();
-        let work = |job: &(Variant, u64, u64, f64)| self.judge(&job.0, job.1, job.2, job.3);
+        let target = self.runs.first().and_then(|run| run.target_iops);
+        let work =
+            |job: &(Variant, u64, u64, f64)| self.judge(&job.0, job.1, job.2, (job.3, target));
         let runs = in_parallel(&missing, self.threads, &work, Result::is_err, &|_| {});
         let runs: Vec<AdvisedRun> = runs.into_iter().collect::<Result<_, CompareError>>()?;
         self.runs.extend(runs);
@@ -376,7 +380,7 @@ impl Search<'_> {
             None => None,
         };
         let holds = match &found {
-            Some((_, runs)) => Some(self.holds_to(&runs[0])?),
+            Some((_, runs)) => self.holds_to(&runs[0])?,
             None => None,
         };
         Ok(self.advice(found, below, holds))
@@ -403,9 +407,12 @@ impl Search<'_> {
         Ok(worst.into_iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))))
     }
 
-    /// The greatest load that the answer still holds at.
-    fn holds_to(&mut self, answer: &AdvisedRun) -> Result<f64, CompareError> {
+    /// The greatest load that the answer still holds at; none if the load cannot be made greater.
+    fn holds_to(&mut self, answer: &AdvisedRun) -> Result<Option<f64>, CompareError> {
         (self.progress)("greater loads");
+        if !scale_load(&mut self.question.base.clone(), 1.0, answer.target_iops)? {
+            return Ok(None);
+        }
         let mut holds = 1.0;
         for load in LOADS {
             let job = (variant_of(answer), answer.nvs_pages, answer.seed, load);
@@ -414,7 +421,7 @@ impl Search<'_> {
             }
             holds = load;
         }
-        Ok(holds)
+        Ok(Some(holds))
     }
 
     fn advice(
@@ -554,19 +561,21 @@ fn is_random(options: &RunOptions) -> bool {
     options.get("trace").is_empty()
 }
 
-/// Multiplies the load: the speed of a trace, the target of a workload.
-fn scale_load(options: &mut RunOptions, load: f64) -> Result<(), CompareError> {
-    if load == 1.0 {
-        return Ok(());
-    }
-    let name = if is_random(options) { "iops" } else { "trace-speed" };
-    let text = options.get(name).to_string();
-    let value: f64 = match text.parse() {
-        Ok(value) => value,
-        // The workload's own target stands in its text; it cannot be multiplied from here.
-        Err(_) => return Ok(()),
+/// Multiplies the load: the speed of a trace, the target of a workload (`target_iops`, as a run at
+/// the load asked about had it). False if the load has neither, as a closed loop.
+fn scale_load(
+    options: &mut RunOptions,
+    load: f64,
+    target_iops: Option<f64>,
+) -> Result<bool, OptionError> {
+    let (name, value) = match (is_random(options), target_iops) {
+        (true, None) => return Ok(false),
+        (true, Some(target)) => ("iops", target),
+        (false, _) if options.get("trace-mode") != "open" => return Ok(false),
+        (false, _) => ("trace-speed", options.get("trace-speed").parse().unwrap_or(1.0)),
     };
-    Ok(options.set(name, &(value * load).to_string())?)
+    options.set(name, &(value * load).to_string())?;
+    Ok(true)
 }
 
 fn shape_of(config: &SimConfig) -> Shape {
