@@ -18,7 +18,7 @@ enum Class {
 #[derive(Clone, Copy, Debug)]
 enum Figure {
     /// A response time in ms.
-    Response(Class, fn(&Latency) -> f64),
+    Response(Class, OfLatency),
     /// Time in which a write waited for space, in per cent.
     Full,
 }
@@ -60,7 +60,10 @@ impl Judgement {
     }
 }
 
-const RESPONSES: [(&str, fn(&Latency) -> f64); 5] = [
+/// A figure of a response time, in ms.
+type OfLatency = fn(&Latency) -> f64;
+
+const RESPONSES: [(&str, OfLatency); 5] = [
     ("mean", |l| l.mean_ms),
     ("p50", |l| l.p50_ms),
     ("p99", |l| l.p99_ms),

@@ -240,9 +240,10 @@ impl Search<'_> {
             ..AdvisedRun::default()
         };
         let report = match run_one(&variant.policy, &options, self.make_source) {
-            Err(CompareError::Run { error: SimError::Refused { error, .. }, .. })
-                if matches!(error, HostError::LargerThanNvs { .. }) =>
-            {
+            Err(CompareError::Run {
+                error: SimError::Refused { error: HostError::LargerThanNvs { .. }, .. },
+                ..
+            }) => {
                 run.why = "a write is larger than the NVS".into();
                 return Ok(run);
             }
