@@ -109,7 +109,7 @@ PYTHON_TOOLS = pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ip
 python: tools
 	scripts/python-venv.sh target/venv-build 'maturin>=1.9,<2'
 	rm -rf target/wheels
-	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --locked --out target/wheels
+	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --out target/wheels
 	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
 
 ## Its tests, from the wheel alone: pytest (notebooks too), mypy --strict, ruff.

@@ -31,7 +31,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read_policy::read_cache, module)?)?;
     module.add_function(wrap_pyfunction!(plan::sweep_points, module)?)?;
     module.add_function(wrap_pyfunction!(plan::run_point, module)?)?;
-    module.add_function(wrap_pyfunction!(plan::row, module)?)?;
     module.add_function(wrap_pyfunction!(plan::sweep, module)?)?;
     module.add_function(wrap_pyfunction!(plan::advise, module)?)?;
     module.add_function(wrap_pyfunction!(listing::tables, module)?)?;

@@ -1,7 +1,6 @@
 //! Sweeps and advice.
 
 use crate::errors;
-use crate::results::Run;
 use crate::run::{outcome, run_options, source};
 use crate::trace::TraceData;
 use crate::watch::Watch;
@@ -58,12 +57,6 @@ pub fn run_point(
     };
     let result = py.detach(work);
     outcome(py, &watch, result)
-}
-
-/// A run as the row of a key.
-#[pyfunction]
-pub fn row(py: Python<'_>, key: &str, run: &Run) -> PyResult<Vec<u8>> {
-    rows::row_of(key, &run.0).map_err(|why| errors::compare(py, &why))
 }
 
 /// Runs the points that have no row in the directory yet, on so many threads; how many rows were

@@ -6,7 +6,7 @@ use crate::options::{OPTIONS, OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::sources::make_source;
 use destage_engine::policy::POLICIES;
-use destage_report::model::{RunReport, SCHEMA};
+use destage_report::model::SCHEMA;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -172,15 +172,7 @@ fn behaviour() -> Result<&'static str, OptionError> {
 /// A run that fails.
 pub fn row(point: &SweepPoint, make_source: &MakeSource<'_>) -> Result<Vec<u8>, CompareError> {
     let report = run_one(point.options.get("policy"), &point.options, make_source)?;
-    row_of(&point.key, &report)
-}
-
-/// A report as the row of that key.
-///
-/// # Errors
-/// None that is known: the writer takes any report.
-pub fn row_of(key: &str, report: &RunReport) -> Result<Vec<u8>, CompareError> {
-    destage_report::parquet_row(key, report)
+    destage_report::parquet_row(&point.key, &report)
         .map_err(|why| CompareError::Option(OptionError::input(why.to_string())))
 }
 
