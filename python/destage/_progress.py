@@ -17,8 +17,9 @@ def counted(wanted: bool, unit: str) -> Iterator[Callable[[int, int], object] | 
     bar = need("tqdm.auto").tqdm(unit=unit)
 
     def told(done: int, total: int) -> None:
+        # Threads may tell out of turn.
         bar.total = total
-        bar.update(done - bar.n)
+        bar.update(max(0, done - bar.n))
 
     try:
         yield told
