@@ -110,6 +110,7 @@ def python_policy(rounds: int) -> None:
         print(f"  {name}: {count} calls, {1e6 * spent[name] / count:.2f} us each in Python")
 
 
+SHORT: dict[str, Any] = {"warmup": 60, "measure": 60}
 GRID: dict[str, Any] = {
     "policy": ["lrw", "cscan", "wow", "stow"],
     "nvs": [2048, 4096, 8192, 16384, 32768],
@@ -139,13 +140,13 @@ def swept(folder: Path, workers: int, kill_at: int | None = None) -> float:
         killer = threading.Thread(target=kill, daemon=True)
         if kill_at is not None:
             killer.start()
-        return seconds(lambda: destage.sweep(GRID, out=folder, client=client))
+        return seconds(lambda: destage.sweep(GRID, out=folder, client=client, **SHORT))
 
 
 def clusters() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        here = seconds(lambda: destage.sweep(GRID, out=folder / "here"))
+        here = seconds(lambda: destage.sweep(GRID, out=folder / "here", **SHORT))
         print(f"{len(rows(folder / 'here'))} points in-process: {here:.1f} s")
         one = swept(folder / "one", 1)
         two = swept(folder / "two", 2)
