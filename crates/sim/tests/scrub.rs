@@ -178,3 +178,23 @@ fn a_scrub_that_does_not_wait_for_destages_is_caught() {
         assert!(failure.is_some_and(|why| why.contains("a scrub found")), "{level:?}");
     }
 }
+
+#[test]
+fn a_row_that_too_few_disks_can_read_raises_an_alarm_when_it_is_destaged() {
+    let mut run = filled(Level::Raid5);
+    let geometry = run.case.geometry;
+    let first = geometry.volume_pages().0 / 4 * 3;
+    let page = first / geometry.strip_pages * geometry.strip_pages;
+    let at = geometry.place(Page(page));
+    // The row's other strips: written over is only the first.
+    for strip in 1..3 {
+        let other = geometry.place(Page(page + strip * geometry.strip_pages));
+        assert_eq!(other.page, at.page, "one row");
+        let sector = ((1 << 20) + other.page * PAGE_BYTES) / 512;
+        run.world.members[usize::from(other.disk.0)].spoil(sector);
+    }
+    run.submit(write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
+    run.answered().expect("answered");
+    let failure = run.drained().expect_err("the alarm is what no case expects");
+    assert!(failure.starts_with("alarm: "), "{failure}");
+}

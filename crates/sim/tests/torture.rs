@@ -73,7 +73,7 @@ fn crashes_at_every_operation() {
 
 #[test]
 fn crashes_at_every_operation_of_recovery() {
-    let every = number("TORTURE_EVERY", 23);
+    let every = number("TORTURE_EVERY", 11);
     for level in LEVELS.iter().map(|entry| entry.level) {
         let counts = Sweep { nvs: 2, every, ..sweep(level) }.run(true);
         let counts = counts.unwrap_or_else(|why| panic!("{why}"));
@@ -115,7 +115,7 @@ fn deliberate_faults_are_caught() {
         (Defect::ForgetsLostDevices, Level::Raid10),
     ] {
         // It shows itself only when the head has just come round to the old tail.
-        let from = if defect == Defect::ReusesSpaceEarly { 783 } else { 1 };
+        let from = if defect == Defect::ReusesSpaceEarly { 1710 } else { 1 };
         let failure = caught(defect, level, from);
         println!("{defect:?} on {level:?}: {failure:?}");
         assert!(failure.is_some(), "{defect:?} on {level:?} is not caught");
@@ -125,7 +125,7 @@ fn deliberate_faults_are_caught() {
 #[test]
 fn rot_in_a_log_without_a_mirror_is_detected_or_harmless() {
     let mut detected = 0;
-    for seed in 1..number("TORTURE_ROT", 60) {
+    for seed in 1..number("TORTURE_ROT", 150) {
         detected += u64::from(rotten_log(seed, &Wanted::default()).unwrap_or_else(|why| {
             panic!("seed {seed}: {why}");
         }));
