@@ -159,6 +159,7 @@ impl Destager {
                 let Surroundings { cache, actions, .. } = around;
                 let pages = cache.directory.release(destage.group, &destage.mask);
                 let group = destage.group;
+                cache.destaged(group);
                 self.finish(index);
                 actions.push(Action::Released { index, group, pages });
                 return true;

@@ -5,7 +5,9 @@
 //! every page it touches; requests of 0 bytes are passed over.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::Path;
+use std::sync::Arc;
 
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
@@ -68,6 +70,30 @@ impl Default for ReplayOptions {
     }
 }
 
+/// Where a trace is read from, which may be more than once.
+#[derive(Clone, Copy, Debug)]
+pub enum TraceInput<'a> {
+    /// A file.
+    Path(&'a Path),
+    /// The contents of a trace file, in any format, and what it is called in messages.
+    Bytes(&'a str, &'a Arc<[u8]>),
+}
+
+impl TraceInput<'_> {
+    /// A reader from the start.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn reader(&self, read: &ReadOptions) -> Result<Reader, TraceError> {
+        match *self {
+            TraceInput::Path(path) => Reader::open(path, read),
+            TraceInput::Bytes(name, bytes) => {
+                Reader::from_read(Box::new(Cursor::new(Arc::clone(bytes))), name, read)
+            }
+        }
+    }
+}
+
 /// Where one device lies on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpan {
@@ -102,7 +128,19 @@ impl Layout {
         read: &ReadOptions,
         replay: &ReplayOptions,
     ) -> Result<Layout, TraceError> {
-        let mut reader = Reader::open(path, read)?;
+        Layout::of(TraceInput::Path(path), read, replay)
+    }
+
+    /// [`Layout::scan`] of any input.
+    ///
+    /// # Errors
+    /// As [`Layout::scan`].
+    pub fn of(
+        input: TraceInput<'_>,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+    ) -> Result<Layout, TraceError> {
+        let mut reader = input.reader(read)?;
         if matches!(replay.pace, Pace::Open { .. }) && !reader.format().has_times {
             let format = reader.format().entry.name;
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
@@ -214,8 +252,21 @@ impl TraceSource {
         replay: &ReplayOptions,
         volume_pages: u64,
     ) -> Result<TraceSource, TraceError> {
-        let layout = Layout::scan(path, read, replay)?;
-        TraceSource::with_layout(path, read, replay, volume_pages, layout)
+        TraceSource::of(TraceInput::Path(path), read, replay, volume_pages)
+    }
+
+    /// [`TraceSource::open`] of any input.
+    ///
+    /// # Errors
+    /// As [`TraceSource::open`].
+    pub fn of(
+        input: TraceInput<'_>,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+        volume_pages: u64,
+    ) -> Result<TraceSource, TraceError> {
+        let layout = Layout::of(input, read, replay)?;
+        TraceSource::with_reader(input.reader(read)?, replay, volume_pages, layout)
     }
 
     /// As [`TraceSource::open`], with a layout found before by [`Layout::scan`] with the same
@@ -230,7 +281,15 @@ impl TraceSource {
         volume_pages: u64,
         layout: Layout,
     ) -> Result<TraceSource, TraceError> {
-        let reader = Reader::open(path, read)?;
+        TraceSource::with_reader(Reader::open(path, read)?, replay, volume_pages, layout)
+    }
+
+    fn with_reader(
+        reader: Reader,
+        replay: &ReplayOptions,
+        volume_pages: u64,
+        layout: Layout,
+    ) -> Result<TraceSource, TraceError> {
         if !replay.wrap {
             layout.check_fit(reader.file(), volume_pages)?;
         }
