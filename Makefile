@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd speed-emulated nbd-tools
+  conformance crashloop speed-nbd speed-emulated nbd-tools python python-test python-speed
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -101,6 +101,28 @@ speed-nbd: nbd-tools build
 ## The cache's gain on five emulated disks; ROUNDS of 90 s, POLICY.
 speed-emulated: build
 	scripts/speed-emulated.sh $(DESTAGE) $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) $(or $(POLICY),stow)
+
+## The Python package: a wheel for CPython 3.10 and later in target/wheels, installed with all that
+## its parts use into a fresh virtual environment, target/venv.
+WHEEL = target/wheels/destage-*.whl
+PYTHON_TOOLS = pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
+python: tools
+	scripts/python-venv.sh target/venv-build 'maturin>=1.9,<2'
+	rm -rf target/wheels
+	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --out target/wheels
+	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
+
+## Its tests, from the wheel alone: pytest (notebooks too), mypy --strict, ruff.
+python-test: python
+	cd target && venv/bin/pytest ../python/tests --timeout 300 -p no:cacheprovider
+	cd target && venv/bin/mypy --config-file ../python/mypy.ini -p destage
+	cd target && venv/bin/mypy --config-file ../python/mypy.ini ../python/tests ../scripts/python_speed.py
+	target/venv/bin/ruff check --config python/ruff.toml --no-cache python scripts
+	target/venv/bin/ruff format --check --config python/ruff.toml --no-cache python scripts
+
+## What docs/python.md says of speed, measured: calls, traces, Python policies, a Dask cluster.
+python-speed: python build
+	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
 
 clean:
 	$(CARGO) clean

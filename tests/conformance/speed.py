@@ -29,12 +29,12 @@ SHAPES = [("depth 1", 1, 1), ("depth 32", 32, 1), ("4 x depth 32", 32, 4)]
 DISK_SHAPES = SHAPES[:2]
 PLAIN = "fio O_DSYNC"
 PEERS = ["nbdkit", "nbd-server"]
-# Ours: the server, and its NVS as a share of what is written.
+# Ours: the server, and its NVS as a multiple of what is written. A log that has room appends;
+# one that is nearly full of live pages moves them as well.
 HELD, DESTAGING = "destage, held", "destage, destaging"
-OURS = {HELD: ("destage-single", 2), DESTAGING: ("destage", 0.5)}
-# The ring that is written over and over is as large as the file that fio writes.
+OURS = {HELD: ("destage-single", 6), DESTAGING: ("destage", 0.5)}
 DISK = "destage, NVS on the disk"
-ON_DISK = {DISK: ("destage-single", 1)}
+ON_DISK = {DISK: ("destage-single", 4)}
 
 
 class Figures:

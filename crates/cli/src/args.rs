@@ -22,6 +22,8 @@ pub fn command() -> Command {
             policy_trace(),
             track_trace(),
             crate::readcache_args::command(),
+            crate::plan_args::sweep(),
+            crate::plan_args::advise(),
             reproduce(),
             crate::array_args::create(),
             crate::array_args::serve(),
@@ -53,7 +55,7 @@ pub fn out_arg(help: &'static str) -> Arg {
 }
 
 /// One argument for each option of a run, but those named.
-fn option_args(without: &[&str]) -> Vec<Arg> {
+pub fn option_args(without: &[&str]) -> Vec<Arg> {
     let wanted = OPTIONS.iter().filter(|o| !without.contains(&o.name));
     wanted
         .map(|option| {

@@ -8,6 +8,7 @@ mod array_args;
 mod commands;
 mod failure;
 mod output;
+mod plan_args;
 mod progress;
 mod readcache_args;
 mod server_args;

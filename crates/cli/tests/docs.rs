@@ -17,6 +17,8 @@ fn every_command_has_help_with_an_example() {
     for words in [
         &["sim"][..],
         &["compare"],
+        &["sweep"],
+        &["advise"],
         &["policies"],
         &["disks"],
         &["disks", "show"],
@@ -106,6 +108,7 @@ fn crates_use_only_what_architecture_allows() {
         ("volume", &["engine"]),
         ("sim", &["volume", "disk", "workload", "report", "engine"]),
         ("server", &["volume", "nbd", "disk", "report", "engine"]),
+        ("python", &["sim", "disk", "workload", "report", "engine"]),
         ("cli", &["sim", "server", "volume", "nbd", "disk", "workload", "report", "engine"]),
     ];
     for (name, uses) in allowed {

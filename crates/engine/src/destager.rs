@@ -314,6 +314,7 @@ impl Destager {
             destage.next_run(around.geometry.pages_per_group());
             self.issue_plan(index, around);
         } else {
+            around.cache.destaged(destage.group);
             self.finish(index);
         }
         true

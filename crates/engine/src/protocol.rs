@@ -170,6 +170,7 @@ impl Destager {
                     let released = (group, destage.mask.as_slice());
                     clean.released(released, index, &cache.directory, actions);
                 }
+                cache.destaged(group);
                 self.finish(index);
                 actions.push(Action::Released { index, group, pages });
                 return true;

@@ -231,6 +231,7 @@ impl WriteCache {
         let sequential = self.directory.is_sequential(slot);
         let pages = self.directory.discard(slot, &mut self.mask);
         events.destaged(Picked { group, pages, sequential }, &self.mask);
+        self.policy.on_destaged(group);
         true
     }
 
@@ -262,6 +263,11 @@ impl WriteCache {
         let sequential = self.directory.is_sequential(slot);
         let pages = self.directory.begin_destage(slot, mask);
         Some(Picked { group, pages, sequential })
+    }
+
+    /// All pages of a destage are on the disks.
+    pub fn destaged(&mut self, group: GroupId) {
+        self.policy.on_destaged(group);
     }
 
     /// Whether the next candidate is a sequential group.

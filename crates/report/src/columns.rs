@@ -119,6 +119,18 @@ pub fn run_columns() -> impl Iterator<Item = (&'static str, &'static str)> {
     RUN.iter().map(|column| (column.name, column.help))
 }
 
+/// The columns of a run with their values, as in the CSV and Parquet.
+#[must_use]
+pub fn run_row(run: &RunReport) -> Vec<(&'static str, serde_json::Value)> {
+    let value = |column: &Column| match column.get {
+        Get::Text(get) => get(run).into(),
+        Get::Int(get) => get(run).into(),
+        Get::Num(get) => get(run).into(),
+        Get::MaybeNum(get) => get(run).into(),
+    };
+    RUN.iter().map(|column| (column.name, value(column))).collect()
+}
+
 /// Mean over the member disks, 0 without disks.
 pub(crate) fn over_disks(run: &RunReport, get: fn(&DiskUse) -> f64) -> f64 {
     if run.disks.is_empty() {

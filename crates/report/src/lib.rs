@@ -1,6 +1,7 @@
 //! The only serialised types, versioned, and the renderers that turn them into tables, CSV,
 //! JSON, Parquet, SVG, PNG and one-file HTML.
 
+pub mod advice;
 pub mod live;
 pub mod model;
 pub mod plot;
@@ -20,12 +21,13 @@ mod view;
 mod write;
 
 pub use charts::plots;
-pub use columns::run_columns;
+pub use columns::{run_columns, run_row};
 pub use format::{Format, UnknownFormat};
 pub use html::{html, plotly_js, reproduction_html};
 pub use model::{CompareReport, RunReport};
 pub use parquet::{
-    ParquetError, parquet_compare, parquet_compare_series, parquet_runs, parquet_series,
+    ParquetError, parquet_compare, parquet_compare_series, parquet_read, parquet_row, parquet_runs,
+    parquet_series,
 };
 pub use plot::{DrawError, PlotFormat, PlotSpec, Scale, draw};
 pub use reproduction::{

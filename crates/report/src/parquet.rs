@@ -6,19 +6,23 @@ use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError as Lower;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::record::Field;
 use parquet::schema::types::{Type, TypePtr};
+use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
-/// The Parquet writer refused its input: a bug here rather than in the report; exit 1.
+/// The Parquet writer refused its input, which is a bug here, or a file is none; exit 1.
 #[derive(Debug)]
 pub struct ParquetError(Lower);
 
 impl fmt::Display for ParquetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reason = self.0.to_string().replace('\n', " ");
-        write!(f, "cannot make the Parquet file: {reason}")
+        write!(f, "cannot make or read the Parquet file: {reason}")
     }
 }
 
@@ -46,6 +50,32 @@ enum Data {
 /// A file with one row per run, in the columns of the CSV.
 pub fn parquet_runs(runs: &[&RunReport]) -> Result<Vec<u8>, ParquetError> {
     write(&run_columns(runs))
+}
+
+/// A file with the one row of a sweep's point: `key`, then the columns of a run.
+pub fn parquet_row(key: &str, run: &RunReport) -> Result<Vec<u8>, ParquetError> {
+    let mut columns = vec![Column { name: "key", data: Data::Text(vec![key.to_owned()]) }];
+    columns.extend(run_columns(&[run]));
+    write(&columns)
+}
+
+/// Reads a file of rows back: each a list of names and values.
+pub fn parquet_read(file: std::fs::File) -> Result<Vec<Vec<(String, Value)>>, ParquetError> {
+    let reader = SerializedFileReader::new(file)?;
+    let mut rows = Vec::new();
+    for row in reader.get_row_iter(None)? {
+        let row = row?;
+        let value = |field: &Field| match field {
+            Field::Str(text) => Value::from(text.as_str()),
+            Field::ULong(number) => Value::from(*number),
+            Field::Double(number) => Value::from(*number),
+            _ => Value::Null,
+        };
+        rows.push(
+            row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect(),
+        );
+    }
+    Ok(rows)
 }
 
 /// A file with one row per run of each point, in the columns of the comparison's CSV.

@@ -67,6 +67,9 @@ impl From<OptionError> for CompareError {
 pub type MakeSource<'a> =
     dyn Fn(&RunOptions, &SimConfig) -> Result<Box<dyn Source + Send>, OptionError> + Sync + 'a;
 
+/// Makes a run of a variant's label and options.
+pub type RunBy<'a> = dyn Fn(&str, &RunOptions) -> Result<RunReport, CompareError> + Sync + 'a;
+
 /// One run, options and all, as a report.
 ///
 /// # Errors
@@ -78,7 +81,20 @@ pub fn run_one(
 ) -> Result<RunReport, CompareError> {
     let config = options.build()?;
     let mut source = make_source(options, &config)?;
-    let mut report = simulate(&config, &mut *source)
+    run_built(label, options, &config, &mut *source)
+}
+
+/// [`run_one`] of a configuration already built from the options, whose policy may be another.
+///
+/// # Errors
+/// As [`run_one`].
+pub fn run_built(
+    label: &str,
+    options: &RunOptions,
+    config: &SimConfig,
+    source: &mut dyn Source,
+) -> Result<RunReport, CompareError> {
+    let mut report = simulate(config, source)
         .map_err(|error| CompareError::Run { label: label.to_string(), error })?;
     report.label = label.to_string();
     report.seed = options.seed()?;
@@ -141,6 +157,20 @@ impl Comparison {
         make_source: &MakeSource<'_>,
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<CompareReport, CompareError> {
+        let run = |label: &str, options: &RunOptions| run_one(label, options, make_source);
+        self.run_by(threads, &run, progress)
+    }
+
+    /// [`Comparison::run`], each run made by `run` from its variant's label and its options.
+    ///
+    /// # Errors
+    /// As [`Comparison::run`].
+    pub fn run_by(
+        &self,
+        threads: usize,
+        run: &RunBy<'_>,
+        progress: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<CompareReport, CompareError> {
         let mut cells = self.cells()?;
         let mut done = 0;
         loop {
@@ -150,7 +180,7 @@ impl Comparison {
             }
             let total = done + jobs.len();
             let reports =
-                run_all(&jobs, threads, make_source, &|finished| progress(done + finished, total))?;
+                run_all(&jobs, threads, run, &|finished| progress(done + finished, total))?;
             done = total;
             for (job, report) in jobs.iter().zip(reports) {
                 cells[job.cell].runs.push(report);
@@ -263,9 +293,9 @@ struct Job {
 fn run_all(
     jobs: &[Job],
     threads: usize,
-    make_source: &MakeSource<'_>,
+    run: &RunBy<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunReport>, CompareError> {
-    let work = |job: &Job| run_one(&job.label, &job.options, make_source);
+    let work = |job: &Job| run(&job.label, &job.options);
     in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
 }

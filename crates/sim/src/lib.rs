@@ -4,6 +4,7 @@
 //! disk commands go to [`destage_disk::Disk`] models, host requests come from a
 //! [`destage_workload`] source. One run uses one thread; comparisons use all processors.
 
+pub mod advise;
 pub mod compare;
 pub mod estimate;
 pub mod experiment;
@@ -17,6 +18,7 @@ pub mod readcache;
 pub mod reproduce;
 pub mod simulator;
 pub mod sources;
+pub mod sweep;
 pub mod torture;
 pub mod track_trace;
 pub mod validate;

@@ -10,7 +10,7 @@ use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::Instant;
 use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
-use destage_workload::trace::replay::{Pace, ReplayOptions, TraceSource};
+use destage_workload::trace::replay::{Pace, ReplayOptions, TraceInput, TraceSource};
 use std::path::Path;
 
 /// Disks that are failed at once, one case of a study.
@@ -115,9 +115,21 @@ pub fn reads_of(
     read: &ReadOptions,
     device: Option<u32>,
 ) -> Result<Vec<PageRange>, StudyError> {
+    reads_from(TraceInput::Path(path), read, device)
+}
+
+/// [`reads_of`] any input.
+///
+/// # Errors
+/// As [`reads_of`].
+pub fn reads_from(
+    input: TraceInput<'_>,
+    read: &ReadOptions,
+    device: Option<u32>,
+) -> Result<Vec<PageRange>, StudyError> {
     let pace = Pace::Closed { outstanding: 1 };
     let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
-    let mut source = TraceSource::open(path, read, &replay, u64::MAX)
+    let mut source = TraceSource::of(input, read, &replay, u64::MAX)
         .map_err(|error| StudyError::Trace(error.to_string()))?;
     let mut reads = Vec::new();
     while source.next_at().is_some() {
@@ -129,7 +141,7 @@ pub fn reads_of(
         }
     }
     match reads.is_empty() {
-        true => Err(StudyError::NoReads(path.display().to_string())),
+        true => Err(StudyError::NoReads(source.reader().file().to_string())),
         false => Ok(reads),
     }
 }

@@ -6,7 +6,7 @@ use destage_engine::request::PageRange;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use destage_workload::generator;
 use destage_workload::source::{Source, SourceError, SourceRequest};
-use destage_workload::trace::replay::{ReplayOptions, TraceSource};
+use destage_workload::trace::replay::{ReplayOptions, TraceInput, TraceSource};
 use std::path::Path;
 
 /// Makes the source that the options ask for: a trace or a generated load.
@@ -19,10 +19,7 @@ pub fn make_source(
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let volume_pages = config.controller.geometry.volume_pages().0;
     if !options.get("trace").is_empty() {
-        return match &config.track {
-            None => trace_source(options, volume_pages, PAGE_BYTES),
-            Some(track) => trace_source(options, track.disk_sectors, track.sector_bytes),
-        };
+        return trace_source(options, config, TraceInput::Path(Path::new(options.get("trace"))));
     }
     let volume_pages = match &config.track {
         None => volume_pages,
@@ -79,15 +76,22 @@ impl Source for InSectors {
     }
 }
 
-fn trace_source(
+/// The source of a run that replays this trace, whatever file its options name.
+///
+/// # Errors
+/// A trace that cannot be replayed.
+pub fn trace_source(
     options: &RunOptions,
-    volume_pages: u64,
-    page_bytes: u64,
+    config: &SimConfig,
+    input: TraceInput<'_>,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
+    let (volume_pages, page_bytes) = match &config.track {
+        None => (config.controller.geometry.volume_pages().0, PAGE_BYTES),
+        Some(track) => (track.disk_sectors, track.sector_bytes),
+    };
     let (read, replay) = (options.read_options()?, options.replay_options()?);
     let replay = ReplayOptions { page_bytes, ..replay };
-    let path = Path::new(options.get("trace"));
-    let source = TraceSource::open(path, &read, &replay, volume_pages)
+    let source = TraceSource::of(input, &read, &replay, volume_pages)
         .map_err(|error| OptionError::input(error.to_string()))?;
     Ok(Box::new(source))
 }

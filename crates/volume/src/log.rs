@@ -108,6 +108,8 @@ pub(crate) struct Log {
     durable_version: u64,
     queue: VecDeque<Batch>,
     flights: VecDeque<Flight>,
+    /// A commit has become durable since one was begun.
+    due: bool,
     anchor: Option<AnchorWrite>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
@@ -152,6 +154,7 @@ impl Log {
             epoch,
             queue: VecDeque::new(),
             flights: VecDeque::new(),
+            due: false,
             anchor: None,
             waiting_blocks: 0,
             moves: BTreeMap::new(),
@@ -330,6 +333,9 @@ impl Log {
                 self.moves.retain(|_, (_, bytes)| bytes.is_none());
             }
             let Some(batch) = self.queue.front() else { return };
+            if self.gathers(batch) {
+                return;
+            }
             let blocks = self.blocks_of(batch.descriptor) + self.blocks_of(batch.payload);
             let Some(place) = self.space.allocate(blocks, Room::Host) else {
                 if self.waiting_blocks == blocks {
@@ -339,9 +345,16 @@ impl Log {
                 continue;
             };
             self.waiting_blocks = 0;
+            self.due = false;
             let batch = self.queue.pop_front().expect("looked at");
             self.write(batch, place, ops);
         }
+    }
+
+    /// Whether a batch waits for more: a small one, until a commit that is under way is done.
+    fn gathers(&self, batch: &Batch) -> bool {
+        let alone = self.queue.len() == 1 && batch.payload < SHARE;
+        alone && !self.flights.is_empty() && !self.due
     }
 
     /// Hands a commit to all NVS devices, padding before it if need be.
@@ -410,6 +423,7 @@ impl Log {
     pub(crate) fn commit_done(&mut self, sequence: u64) {
         if let Some(flight) = self.flights.iter_mut().find(|f| f.sequence == sequence) {
             flight.pending -= 1;
+            self.due = true;
         }
         self.advance();
     }

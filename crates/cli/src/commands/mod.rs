@@ -1,5 +1,6 @@
 //! One file a command; each returns the text for standard output.
 
+mod advise;
 mod array;
 mod bench;
 mod compare;
@@ -13,6 +14,7 @@ mod readcache_trace;
 mod reproduce;
 mod scrub;
 mod sim;
+mod sweep;
 mod torture;
 mod trace;
 mod track_trace;
@@ -27,6 +29,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     match matches.subcommand() {
         Some(("sim", matches)) => sim::run(matches),
         Some(("compare", matches)) => compare::run(matches),
+        Some(("sweep", matches)) => sweep::run(matches),
+        Some(("advise", matches)) => advise::run(matches),
         Some(("policies", matches)) => Ok(policies::run(matches)),
         Some(("disks", matches)) => disks::run(matches),
         Some(("trace", matches)) => trace::run(matches),

@@ -16,6 +16,7 @@ use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Choice, ChoiceError, Entry};
 use crate::units::GroupId;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 /// What a policy may know when it is made.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +143,10 @@ pub trait DestagePolicy: Send {
     /// the driver knows of the disks' heads at this moment.
     fn pick(&mut self, directory: &Directory, heads: &dyn Heads) -> Option<Slot>;
 
+    /// All pages of a destage of this group are on the disks. They left the policy when it picked
+    /// them, so most policies need not know.
+    fn on_destaged(&mut self, _group: GroupId) {}
+
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
 }
@@ -177,7 +182,8 @@ pub fn choose(text: &str) -> Result<PolicyChoice, ChoiceError> {
     let entries: alloc::vec::Vec<&'static Entry> = POLICIES.iter().map(|p| &p.entry).collect();
     let choice = Choice::parse("policy", &entries, text)?;
     let policy = POLICIES.iter().find(|p| p.entry.name == choice.entry.name);
-    let chosen = PolicyChoice { choice, make: policy.expect("the entry is in the table").make };
+    let make = Make(Arc::new(policy.expect("the entry is in the table").make));
+    let chosen = PolicyChoice { choice, make };
     // Values are checked now, not when the array is known.
     let context = PolicyContext {
         nvs_pages: 1024,
@@ -192,20 +198,45 @@ pub fn choose(text: &str) -> Result<PolicyChoice, ChoiceError> {
     Ok(chosen)
 }
 
+/// What makes a policy.
+type MakePolicy = dyn Fn(&Choice, &PolicyContext) -> Made + Send + Sync;
+
+#[derive(Clone)]
+struct Make(Arc<MakePolicy>);
+
+impl core::fmt::Debug for Make {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Make")
+    }
+}
+
 /// A policy chosen with its parameters.
 #[derive(Clone, Debug)]
 pub struct PolicyChoice {
     /// The entry and values.
     pub choice: Choice,
-    make: fn(&Choice, &PolicyContext) -> Made,
+    make: Make,
 }
 
 impl PolicyChoice {
+    /// A policy that is in no table: a driver's own, such as one written in Python.
+    ///
+    /// # Errors
+    /// The text does not fit the entry.
+    pub fn own(
+        entry: &'static Entry,
+        text: &str,
+        make: impl Fn(&Choice, &PolicyContext) -> Made + Send + Sync + 'static,
+    ) -> Result<PolicyChoice, ChoiceError> {
+        let choice = Choice::parse("policy", &[entry], text)?;
+        Ok(PolicyChoice { choice, make: Make(Arc::new(make)) })
+    }
+
     /// Makes the policy.
     ///
     /// # Errors
     /// A value out of range.
     pub fn build(&self, context: &PolicyContext) -> Made {
-        (self.make)(&self.choice, context)
+        (self.make.0)(&self.choice, context)
     }
 }

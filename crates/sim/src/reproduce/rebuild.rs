@@ -49,7 +49,7 @@ const SERVICE_MS: f64 = 20.0;
 /// Mean time to failure of a disk that reliability is computed with.
 const MTTF_HOURS: f64 = 1e6;
 /// Requests a second where there should be hardly any.
-const IDLE_IOPS: f64 = 0.2;
+const IDLE_IOPS: f64 = 2.0;
 
 fn options_of(
     plan: &Plan,

@@ -104,6 +104,26 @@ pub(super) fn header(with_service: bool) -> [u8; HEADER_BYTES] {
     header
 }
 
+/// The contents of a file of these records, which are 32 bytes each; none if they are not.
+#[must_use]
+pub fn frame(records: &[u8]) -> Option<Vec<u8>> {
+    if !records.len().is_multiple_of(PLAIN_BYTES) {
+        return None;
+    }
+    let (end, end_bytes) = encode_end((records.len() / PLAIN_BYTES) as u64, false);
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + records.len() + end_bytes);
+    bytes.extend_from_slice(&header(false));
+    bytes.extend_from_slice(records);
+    bytes.extend_from_slice(&end[..end_bytes]);
+    Some(bytes)
+}
+
+/// Appends a request as a record of 32 bytes, without its service times.
+pub fn append(record: &TraceRecord, records: &mut Vec<u8>) {
+    let (bytes, size) = encode(record, false);
+    records.extend_from_slice(&bytes[..size]);
+}
+
 const fn record_size(with_service: bool) -> usize {
     if with_service { SERVICE_BYTES } else { PLAIN_BYTES }
 }

@@ -5,7 +5,9 @@
 //! every page it touches; requests of 0 bytes are passed over.
 
 use std::collections::BTreeMap;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
@@ -82,6 +84,52 @@ impl Default for ReplayOptions {
     }
 }
 
+/// Where a trace is read from, which may be more than once.
+#[derive(Clone, Copy, Debug)]
+pub enum TraceInput<'a> {
+    /// A file.
+    Path(&'a Path),
+    /// The contents of a trace file, in any format, and what it is called in messages.
+    Bytes(&'a str, &'a Arc<[u8]>),
+}
+
+impl TraceInput<'_> {
+    /// A reader from the start.
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn reader(&self, read: &ReadOptions) -> Result<Reader, TraceError> {
+        match *self {
+            TraceInput::Path(path) => Reader::open(path, read),
+            TraceInput::Bytes(name, bytes) => {
+                Reader::from_read(Box::new(Cursor::new(Arc::clone(bytes))), name, read)
+            }
+        }
+    }
+}
+
+/// A [`TraceInput`] kept, to begin again.
+enum Kept {
+    Path(PathBuf),
+    Bytes(String, Arc<[u8]>),
+}
+
+impl Kept {
+    fn of(input: TraceInput<'_>) -> Kept {
+        match input {
+            TraceInput::Path(path) => Kept::Path(path.to_path_buf()),
+            TraceInput::Bytes(name, bytes) => Kept::Bytes(name.to_string(), Arc::clone(bytes)),
+        }
+    }
+
+    fn input(&self) -> TraceInput<'_> {
+        match self {
+            Kept::Path(path) => TraceInput::Path(path),
+            Kept::Bytes(name, bytes) => TraceInput::Bytes(name, bytes),
+        }
+    }
+}
+
 /// Where one device lies on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpan {
@@ -116,7 +164,19 @@ impl Layout {
         read: &ReadOptions,
         replay: &ReplayOptions,
     ) -> Result<Layout, TraceError> {
-        let mut reader = Reader::open(path, read)?;
+        Layout::of(TraceInput::Path(path), read, replay)
+    }
+
+    /// [`Layout::scan`] of any input.
+    ///
+    /// # Errors
+    /// As [`Layout::scan`].
+    pub fn of(
+        input: TraceInput<'_>,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+    ) -> Result<Layout, TraceError> {
+        let mut reader = input.reader(read)?;
         if matches!(replay.pace, Pace::Open { .. }) && !reader.format().has_times {
             let format = reader.format().entry.name;
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
@@ -207,7 +267,7 @@ pub struct TraceSource {
     outstanding: u32,
     clock: Instant,
     /// Where and how it was opened, to begin again.
-    opened: (PathBuf, ReadOptions),
+    opened: (Kept, ReadOptions),
     /// Of [`Pace::Rate`]: its generator, and the time of the last request.
     times: (Seeded, u64),
     /// Something was replayed since it began.
@@ -234,8 +294,21 @@ impl TraceSource {
         replay: &ReplayOptions,
         volume_pages: u64,
     ) -> Result<TraceSource, TraceError> {
-        let layout = Layout::scan(path, read, replay)?;
-        TraceSource::with_layout(path, read, replay, volume_pages, layout)
+        TraceSource::of(TraceInput::Path(path), read, replay, volume_pages)
+    }
+
+    /// [`TraceSource::open`] of any input.
+    ///
+    /// # Errors
+    /// As [`TraceSource::open`].
+    pub fn of(
+        input: TraceInput<'_>,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+        volume_pages: u64,
+    ) -> Result<TraceSource, TraceError> {
+        let layout = Layout::of(input, read, replay)?;
+        TraceSource::with_reader(input, read, replay, volume_pages, layout)
     }
 
     /// As [`TraceSource::open`], with a layout found before by [`Layout::scan`] with the same
@@ -250,8 +323,18 @@ impl TraceSource {
         volume_pages: u64,
         layout: Layout,
     ) -> Result<TraceSource, TraceError> {
+        TraceSource::with_reader(TraceInput::Path(path), read, replay, volume_pages, layout)
+    }
+
+    fn with_reader(
+        input: TraceInput<'_>,
+        read: &ReadOptions,
+        replay: &ReplayOptions,
+        volume_pages: u64,
+        layout: Layout,
+    ) -> Result<TraceSource, TraceError> {
         let seed = if let Pace::Rate { seed, .. } = replay.pace { seed } else { 0 };
-        let reader = Reader::open(path, read)?;
+        let reader = input.reader(read)?;
         if !replay.wrap {
             layout.check_fit(reader.file(), volume_pages)?;
         }
@@ -264,7 +347,7 @@ impl TraceSource {
             ended: false,
             outstanding: 0,
             clock: Instant::ZERO,
-            opened: (path.to_path_buf(), read.clone()),
+            opened: (Kept::of(input), read.clone()),
             times: (Seeded::new(seed, "trace times"), 0),
             any: false,
         })
@@ -296,7 +379,7 @@ impl TraceSource {
     fn begin_again(&mut self) -> Result<(), TraceError> {
         self.ended = true;
         if self.options.repeat && self.any {
-            self.reader = Reader::open(&self.opened.0, &self.opened.1)?;
+            self.reader = self.opened.0.input().reader(&self.opened.1)?;
             (self.ended, self.any) = (false, false);
         }
         Ok(())

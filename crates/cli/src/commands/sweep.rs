@@ -1,0 +1,97 @@
+//! `destage sweep`: every combination of options into a dataset.
+
+use super::{format, text, threads};
+use crate::args::run_options;
+use crate::failure::Failure;
+use crate::progress;
+use clap::ArgMatches;
+use destage_report::{Cell, Format, Table};
+use destage_sim::experiment::parse_sweep;
+use destage_sim::sources::make_source;
+use destage_sim::sweep::{self, Dataset, Sweep, SweepPoint};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Runs what is missing and prints all rows.
+pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
+    let base = run_options(matches)?;
+    let grid = matches.get_many::<String>("grid").expect("required");
+    let axes = grid.map(|axis| parse_sweep(axis)).collect::<Result<Vec<_>, _>>()?;
+    let seeds = *matches.get_one::<u32>("seeds").expect("default");
+    let names: Vec<String> = axes.iter().map(|(name, _)| name.clone()).collect();
+    let points = Sweep { base, axes, seeds }.points(&Default::default())?;
+    let dataset = Dataset::open(Path::new(text(matches, "out").expect("required")))?;
+    let bar = progress::bar("points");
+    let swept = sweep::run(&points, &dataset, threads(matches), &make_source, &|done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+    })?;
+    bar.finish_and_clear();
+    eprintln!("destage: {} points were there, {} were run", swept.found, swept.run);
+    let rows = points.iter().map(|point| read(&dataset, point)).collect::<Result<Vec<_>, _>>()?;
+    Ok(match format(matches) {
+        Format::Json => serde_json::to_string_pretty(&rows).expect("no keys but text") + "\n",
+        Format::Csv => whole_table(&rows).render(Format::Csv),
+        Format::Table => short_table(&names, &points, &rows).render(Format::Table),
+    })
+}
+
+/// The row of a point as named values.
+fn read(dataset: &Dataset, point: &SweepPoint) -> Result<Map<String, Value>, Failure> {
+    let path = dataset.path(&point.key);
+    let named = |why: &dyn std::fmt::Display| Failure::failed(format!("{}: {why}", path.display()));
+    let file = std::fs::File::open(&path).map_err(|why| named(&why))?;
+    let rows = destage_report::parquet_read(file).map_err(|why| named(&why))?;
+    let row = rows.into_iter().next().ok_or_else(|| named(&"it has no row"))?;
+    Ok(row.into_iter().collect())
+}
+
+fn cell(value: &Value) -> Cell {
+    match value {
+        Value::String(text) => Cell::text(text.as_str()),
+        Value::Number(number) if number.is_u64() => Cell::int(number.as_u64().unwrap_or(0)),
+        Value::Number(number) => Cell::written(number.to_string()),
+        _ => Cell::empty(),
+    }
+}
+
+fn whole_table(rows: &[Map<String, Value>]) -> Table {
+    let names: Vec<(&str, &str)> =
+        rows.first().into_iter().flat_map(Map::keys).map(|name| (name.as_str(), "")).collect();
+    let mut table = Table::new(&names);
+    for row in rows {
+        table.push(row.values().map(cell).collect());
+    }
+    table
+}
+
+/// Figures of the short table: column, heading, unit, decimals.
+const FIGURES: [(&str, &str, &str, usize); 5] = [
+    ("iops", "throughput", "I/O/s", 1),
+    ("response_mean_ms", "mean", "ms", 2),
+    ("response_p99_ms", "p99", "ms", 1),
+    ("hit_write_page_share", "page hits", "share", 3),
+    ("time_full_share", "full", "share", 4),
+];
+
+fn short_table(axes: &[String], points: &[SweepPoint], rows: &[Map<String, Value>]) -> Table {
+    let mut heads: Vec<(&str, &str)> = axes.iter().map(|name| (name.as_str(), "")).collect();
+    let has_seed = axes.iter().any(|name| name == "seed");
+    if !has_seed {
+        heads.push(("seed", ""));
+    }
+    heads.extend(FIGURES.iter().map(|(_, head, unit, _)| (*head, *unit)));
+    let mut table = Table::new(&heads);
+    for (point, row) in points.iter().zip(rows) {
+        let mut cells: Vec<Cell> =
+            axes.iter().map(|name| Cell::text(point.options.get(name))).collect();
+        if !has_seed {
+            cells.push(Cell::text(point.options.get("seed")));
+        }
+        for (column, _, _, decimals) in FIGURES {
+            cells.push(Cell::maybe(row.get(column).and_then(Value::as_f64), decimals));
+        }
+        table.push(cells);
+    }
+    table
+}

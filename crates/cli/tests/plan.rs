@@ -1,0 +1,79 @@
+//! `destage sweep` and `destage advise` as they are typed.
+
+mod common;
+
+use common::succeeds;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn destage(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_destage")).args(args).output().expect("run")
+}
+
+fn sweep(out: &Path, more: &[&str]) -> Output {
+    let out = out.to_str().expect("a path");
+    let flags = ["sweep", "--out", out, "--warmup", "1", "--measure", "3", "--nvs", "1024"];
+    let output = destage(&[&flags, more].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = folder.path().join("rows");
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let first = sweep(&rows, &["--grid", "policy=lrw,wow"]);
+    assert!(said(&first).contains("0 points were there, 2 were run"), "{}", said(&first));
+    let grid = ["--grid", "policy=lrw,wow", "--grid", "iops=400,500", "--format", "csv"];
+    let more = sweep(&rows, &grid);
+    assert!(said(&more).contains("0 points were there, 4 were run"), "{}", said(&more));
+    let again = sweep(&rows, &grid);
+    assert!(said(&again).contains("4 points were there, 0 were run"), "{}", said(&again));
+    assert_eq!(more.stdout, again.stdout);
+    let text = String::from_utf8(again.stdout).expect("text");
+    assert_eq!(text.lines().count(), 5);
+    assert!(text.starts_with("key,schema,label,seed,"), "{text}");
+    let json = sweep(&rows, &["--grid", "policy=lrw,wow", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json[1]["label"], "wow");
+    let table = sweep(&rows, &["--grid", "policy=lrw,wow"]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("page hits"));
+}
+
+#[test]
+fn advice_has_an_answer_and_a_picture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let plot = folder.path().join("advice.svg");
+    let plot = plot.to_str().expect("a path");
+    let flags = ["advise", "--iops", "600", "--warmup", "2", "--measure", "10", "--goal"];
+    let few = ["p99<60ms", "--sizes", "1024..65536", "--policies", "stow", "--seeds", "1"];
+    let text = succeeds(&[&flags[..], &few, &["--out", plot]].concat());
+    for said in ["Answer:", "One step below misses it:", "How sure:", "Full simulations"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(std::fs::read_to_string(plot).expect("a plot").contains("goal"));
+    let json = succeeds(&[&flags[..], &few, &["--format", "json"]].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert!(json["answer"]["reached"].as_bool().expect("a flag"));
+}
+
+#[test]
+fn bad_plans_are_one_line() {
+    for (args, code, said) in [
+        (&["advise", "--goal", "p98<1ms"][..], 2, "--goal takes"),
+        (&["advise", "--goal", "p99<1ms", "--array", "5x5"], 2, "--array takes"),
+        (&["advise", "--goal", "p99<1ms", "--array", "5:5xnone"], 2, "known"),
+        (&["advise", "--goal", "p99<1ms", "--sizes", "9"], 2, "--sizes takes"),
+        (&["advise", "--goal", "p99<1ms", "--out", "a.xyz"], 2, "--out takes"),
+        (&["advise", "/no/such", "--goal", "p99<1ms"], 1, "/no/such"),
+        (&["sweep", "--out", "/dev/null/x", "--grid", "seed=1"], 1, "cannot be made"),
+        (&["sweep", "--out", "/tmp", "--grid", "nsv=1"], 2, "unknown option"),
+        (&["sweep", "--out", "/tmp", "--grid", "trace=/no/such"], 1, "/no/such"),
+    ] {
+        let output = destage(args);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+        assert!(error.contains(said) && error.lines().count() == 1, "{args:?}: {error}");
+    }
+}

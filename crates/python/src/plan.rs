@@ -1,0 +1,143 @@
+//! Sweeps and advice.
+
+use crate::errors;
+use crate::run::{outcome, run_options, source};
+use crate::trace::TraceData;
+use crate::watch::Watch;
+use destage_sim::advise::goal::Goal;
+use destage_sim::advise::{Question, advise as find, ladder};
+
+use destage_sim::options::RunOptions;
+use destage_sim::simulator::SimConfig;
+use destage_sim::sweep as rows;
+use destage_sim::sweep::{Dataset, Sweep, SweepPoint};
+use pyo3::prelude::*;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Options by name, and the digest of the inputs.
+type Point = (Vec<(String, String)>, String);
+
+fn given(options: &RunOptions) -> Vec<(String, String)> {
+    options.describe().into_iter().collect()
+}
+
+/// Every combination of the axes, each with the key of its row. `digests` has those of traces that
+/// are in memory, by name.
+#[pyfunction]
+pub fn sweep_points(
+    py: Python<'_>,
+    options: Vec<(String, String)>,
+    axes: Vec<(String, Vec<String>)>,
+    seeds: u32,
+    digests: BTreeMap<String, String>,
+) -> PyResult<Vec<Point>> {
+    let sweep = Sweep { base: run_options(py, options)?, axes, seeds };
+    let points = py.detach(|| sweep.points(&digests));
+    let points = points.map_err(|why| errors::option(py, &why))?;
+    Ok(points.into_iter().map(|point| (given(&point.options), point.key)).collect())
+}
+
+/// Runs one point; its row as the bytes of a Parquet file.
+#[pyfunction]
+#[pyo3(signature = (options, key, trace = None))]
+pub fn run_point(
+    py: Python<'_>,
+    options: Vec<(String, String)>,
+    key: &str,
+    trace: Option<&Bound<'_, TraceData>>,
+) -> PyResult<Vec<u8>> {
+    let options = run_options(py, options)?;
+    let watch = Watch::new(None);
+    let trace = trace.map(Bound::get);
+    let work = || {
+        let make =
+            |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
+        rows::row(&SweepPoint { options, key: key.to_string() }, &make)
+    };
+    let result = py.detach(work);
+    outcome(py, &watch, result)
+}
+
+/// Runs the points that have no row in the directory yet, on so many threads; how many rows were
+/// there and how many were run.
+#[pyfunction]
+#[pyo3(signature = (points, directory, threads, traces, progress = None))]
+pub fn sweep(
+    py: Python<'_>,
+    points: Vec<Point>,
+    directory: PathBuf,
+    threads: usize,
+    traces: BTreeMap<String, Py<TraceData>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(usize, usize)> {
+    let mut all = Vec::with_capacity(points.len());
+    for (options, key) in points {
+        all.push(SweepPoint { options: run_options(py, options)?, key });
+    }
+    let watch = Watch::new(None);
+    let make = |options: &RunOptions, config: &SimConfig| {
+        let trace = traces.get(options.get("trace")).map(|trace| trace.get());
+        source(options, config, trace, &watch)
+    };
+    let told = |done: usize, total: usize| {
+        if let Some(progress) = &progress {
+            watch.attempt(|py| progress.call1(py, (done, total)).map(drop));
+        }
+    };
+    let result = py.detach(|| {
+        let dataset = Dataset::open(&directory)?;
+        rows::run(&all, &dataset, threads, &make, &told)
+    });
+    let swept = outcome(py, &watch, result)?;
+    Ok((swept.found, swept.run))
+}
+
+/// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
+#[pyfunction]
+#[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, check_curve,
+    sample_groups, trace = None, progress = None))]
+#[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
+pub fn advise(
+    py: Python<'_>,
+    options: Vec<(String, String)>,
+    goal: &str,
+    policies: Vec<String>,
+    thresholds: Vec<String>,
+    sizes: (u64, u64),
+    seeds: u32,
+    threads: usize,
+    check_curve: bool,
+    sample_groups: u64,
+    trace: Option<&Bound<'_, TraceData>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, String)> {
+    let trace = trace.map(Bound::get);
+    let mut base = run_options(py, options)?;
+    if let Some(trace) = trace {
+        base.set("trace", trace.name()).map_err(|why| errors::option(py, &why))?;
+    }
+    let goal = Goal::parse(goal).map_err(|why| errors::option(py, &why))?;
+    let sizes_pages = ladder(sizes.0, sizes.1);
+    let question = Question {
+        base,
+        goal,
+        policies,
+        thresholds,
+        sizes_pages,
+        seeds,
+        check_curve,
+        sample_groups,
+    };
+    let watch = Watch::new(None);
+    let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
+    let told = |step: &str| {
+        if let Some(progress) = &progress {
+            watch.attempt(|py| progress.call1(py, (step,)).map(drop));
+        }
+    };
+    let result = py.detach(|| find(&question, threads, &make, &told));
+    let advice = outcome(py, &watch, result)?;
+    let plot = serde_json::to_string(&advice.plot()).expect("a plot has no keys but text");
+    Ok((advice.render(destage_report::Format::Json), plot))
+}

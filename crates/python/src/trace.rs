@@ -1,0 +1,104 @@
+//! Traces in memory: records of 32 bytes, as in the `.dtrc` format, that NumPy sees as a
+//! structured array.
+
+use crate::errors;
+use destage_sim::sweep::sha256_hex;
+use destage_workload::trace::info::TraceInfo;
+use destage_workload::trace::replay::TraceInput;
+use destage_workload::trace::{Order, ReadOptions, Reader, TraceError, native};
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The contents of a `.dtrc` file.
+#[pyclass(frozen, module = "destage._native")]
+pub struct TraceData {
+    name: String,
+    bytes: Arc<[u8]>,
+}
+
+impl TraceData {
+    /// As the input of a replay.
+    pub fn input(&self) -> TraceInput<'_> {
+        TraceInput::Bytes(&self.name, &self.bytes)
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn input_error(py: Python<'_>, why: &TraceError) -> PyErr {
+    errors::error(py, "InputError", &why.to_string())
+}
+
+#[pymethods]
+impl TraceData {
+    /// Takes the records of an array of bytes.
+    #[staticmethod]
+    fn from_records(
+        py: Python<'_>,
+        records: PyReadonlyArray1<'_, u8>,
+        name: &str,
+    ) -> PyResult<TraceData> {
+        let failed =
+            |why: &dyn std::fmt::Display| errors::error(py, "InputError", &why.to_string());
+        let framed = native::frame(records.as_slice().map_err(|why| failed(&why))?);
+        let bytes = framed.ok_or_else(|| failed(&"a trace has records of 32 bytes"))?;
+        Ok(TraceData { name: name.to_string(), bytes: bytes.into() })
+    }
+
+    /// The whole as the bytes of a `.dtrc` file.
+    fn file_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
+        PyArray1::from_slice(py, &self.bytes)
+    }
+
+    /// SHA-256 of those bytes, in hex.
+    fn digest(&self, py: Python<'_>) -> String {
+        py.detach(|| sha256_hex(&self.bytes))
+    }
+
+    /// Counts of the trace as JSON.
+    fn info(&self, py: Python<'_>) -> PyResult<String> {
+        let options = ReadOptions::default();
+        let info = py.detach(|| TraceInfo::of(self.input().reader(&options)?));
+        let info = info.map_err(|why| input_error(py, &why))?;
+        Ok(serde_json::json!({
+            "requests": info.requests,
+            "write_share": info.write_share(),
+            "overwrite_share": info.overwrite_share(),
+            "sequential_share": info.sequential_share(),
+        })
+        .to_string())
+    }
+
+    /// Reads a trace of any format; its records as bytes.
+    #[staticmethod]
+    #[pyo3(signature = (path, format = None, order = "auto", skip_bad = false))]
+    fn read<'py>(
+        py: Python<'py>,
+        path: PathBuf,
+        format: Option<String>,
+        order: &str,
+        skip_bad: bool,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let order = match order {
+            "auto" => Order::default(),
+            name => Order::from_name(name).ok_or_else(|| {
+                errors::error(py, "OptionError", "order takes auto, check, lift, skip or sort")
+            })?,
+        };
+        let options = ReadOptions { format, skip_bad, order };
+        let read = || -> Result<Vec<u8>, TraceError> {
+            let mut bytes = Vec::new();
+            for record in Reader::open(&path, &options)? {
+                native::append(&record?, &mut bytes);
+            }
+            Ok(bytes)
+        };
+        let bytes = py.detach(read).map_err(|why| input_error(py, &why))?;
+        Ok(PyArray1::from_vec(py, bytes))
+    }
+}

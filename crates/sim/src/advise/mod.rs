@@ -1,0 +1,614 @@
+//! How much NVS: the cheapest size, with its policy and thresholds, that reaches a goal
+//! (docs/advise.md).
+//!
+//! Sampled replays of all sizes say where to begin; full simulations on both sides of the answer
+//! decide. Of every size that is called a miss, every variant was simulated.
+
+pub mod curve;
+pub mod goal;
+
+use crate::compare::{CompareError, MakeSource, run_one};
+use crate::estimate::estimate;
+use crate::options::{OptionError, RunOptions};
+use crate::parallel::in_parallel;
+use crate::simulator::{SimConfig, SimError};
+use curve::{Shape, Writes};
+use destage_engine::array::geometry::Level;
+use destage_engine::policy::PolicyContext;
+use destage_engine::request::{Direction, HostError, PageRange};
+use destage_report::advice::{Advice, AdvisedRun, CurvePoint};
+use destage_report::model::SCHEMA;
+use goal::Goal;
+use std::collections::BTreeMap;
+
+/// Requests of a load that the sampled replay looks at, at most.
+const REQUESTS_MAX: u64 = 20_000_000;
+
+/// Share of the disk work that NVS can save, by the sampled replay, at the size where the search
+/// begins.
+const KNEE: f64 = 0.5;
+
+/// Greater loads at which the answer is tried, as multiples.
+const LOADS: [f64; 4] = [1.05, 1.1, 1.2, 1.5];
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Array, load and all else.
+    pub base: RunOptions,
+    /// What must be reached.
+    pub goal: Goal,
+    /// Policies to consider.
+    pub policies: Vec<String>,
+    /// Thresholds to consider, as `90/80`; one empty text for the rate's own.
+    pub thresholds: Vec<String>,
+    /// Sizes to consider, in pages, ascending.
+    pub sizes_pages: Vec<u64>,
+    /// Seeds that the answer is tried with, where anything is random.
+    pub seeds: u32,
+    /// Replay every write group too, and say how far the sampled curve is from that.
+    pub check_curve: bool,
+    /// Write groups of a sample at least; [`curve::SAMPLE_GROUPS`] unless there is a reason.
+    pub sample_groups: u64,
+}
+
+/// Sizes from one to another, four a doubling.
+#[must_use]
+pub fn ladder(from_pages: u64, to_pages: u64) -> Vec<u64> {
+    let doublings = (0..64).map(|shift| 1u128 << shift);
+    let steps = doublings.flat_map(|base| [4, 5, 6, 7].map(|quarters| base * quarters / 4));
+    let wanted = u128::from(from_pages)..=u128::from(to_pages);
+    let mut sizes: Vec<u64> =
+        steps.filter(|size| wanted.contains(size)).map(|size| size as u64).collect();
+    sizes.dedup();
+    sizes
+}
+
+/// A policy and thresholds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variant {
+    policy: String,
+    thresholds: String,
+}
+
+/// A search under way.
+struct Search<'a> {
+    question: &'a Question,
+    make_source: &'a MakeSource<'a>,
+    threads: usize,
+    progress: &'a (dyn Fn(&str) + Sync),
+    curve: Vec<CurvePoint>,
+    runs: Vec<AdvisedRun>,
+}
+
+/// Finds the answer; `progress` hears of every step.
+///
+/// # Errors
+/// An option that does not fit, a run that fails, or a goal about requests that there are none of.
+pub fn advise(
+    question: &Question,
+    threads: usize,
+    make_source: &MakeSource<'_>,
+    progress: &(dyn Fn(&str) + Sync),
+) -> Result<Advice, CompareError> {
+    if question.sizes_pages.is_empty() || question.policies.is_empty() {
+        let message = "there is nothing to choose from: give sizes and policies";
+        return Err(OptionError::usage(message.into()).into());
+    }
+    let mut search =
+        Search { question, make_source, threads, progress, curve: Vec::new(), runs: Vec::new() };
+    search.sample()?;
+    let (low, high) = search.bracket()?;
+    search.finish(low, high)
+}
+
+impl Search<'_> {
+    fn options(&self, variant: &Variant, pages: u64) -> Result<RunOptions, OptionError> {
+        let mut options = self.question.base.clone();
+        options.set("policy", &variant.policy)?;
+        if !variant.thresholds.is_empty() {
+            options.set("thresholds", &variant.thresholds)?;
+        }
+        options.set("nvs", &pages.to_string())?;
+        Ok(options)
+    }
+
+    /// Sampled replays of every size and policy.
+    fn sample(&mut self) -> Result<(), CompareError> {
+        let largest = *self.question.sizes_pages.last().expect("checked");
+        let thresholds = self.question.thresholds.first().cloned().unwrap_or_default();
+        let variant =
+            |policy: &String| Variant { policy: policy.clone(), thresholds: thresholds.clone() };
+        let mut configs = Vec::new();
+        for policy in &self.question.policies {
+            configs.push(self.options(&variant(policy), largest)?.build()?);
+        }
+        if configs[0].track.is_some() {
+            let message = "advice is for write groups of stripes, not for --group track";
+            return Err(OptionError::usage(message.into()).into());
+        }
+        (self.progress)("reading the load");
+        let options = self.options(&variant(&self.question.policies[0]), largest)?;
+        let ranges = self.writes(&options, &configs[0])?;
+        let shape = shape_of(&configs[0]);
+        let writes = Writes::new(
+            &ranges,
+            configs[0].controller.geometry,
+            &shape,
+            self.question.sample_groups,
+        );
+        let sizes = &self.question.sizes_pages;
+        let jobs: Vec<(u64, &SimConfig)> =
+            sizes.iter().flat_map(|size| configs.iter().map(|config| (*size, config))).collect();
+        (self.progress)("sampled replay");
+        let work = |job: &(u64, &SimConfig)| {
+            let (policy, check) = (&job.1.controller.policy, self.question.check_curve);
+            writes.point(policy, &shape, job.0, check).map_err(OptionError::input)
+        };
+        let points = in_parallel(&jobs, self.threads, &work, Result::is_err, &|_| {});
+        self.curve = points.into_iter().collect::<Result<_, OptionError>>()?;
+        Ok(())
+    }
+
+    /// The writes of the load, as if each were answered at once.
+    fn writes(
+        &self,
+        options: &RunOptions,
+        config: &SimConfig,
+    ) -> Result<Vec<PageRange>, CompareError> {
+        let mut source = (self.make_source)(options, config)?;
+        let end = match config.warmup {
+            crate::simulator::Warmup::Time(time) => time.0.saturating_add(config.measured.0),
+            crate::simulator::Warmup::Destaged(_) => u64::MAX,
+        };
+        let mut writes = Vec::new();
+        let mut requests = 0;
+        while let Some(at) = source.next_at()
+            && at.0 <= end
+            && requests < REQUESTS_MAX.min(config.requests_max)
+        {
+            let request = source.take(at).map_err(|why| OptionError::input(why.to_string()))?;
+            source.completed(request.tag, at);
+            requests += 1;
+            if request.direction == Direction::Write {
+                writes.push(request.range);
+            }
+        }
+        if writes.is_empty() {
+            let message = "the load has no writes: there is nothing that an NVS would hold";
+            return Err(OptionError::input(message.into()).into());
+        }
+        Ok(writes)
+    }
+
+    /// Disk operations a page at a size, by the best policy.
+    fn work_at(&self, pages: u64) -> f64 {
+        let of_size = self.curve.iter().filter(|point| point.nvs_pages == pages);
+        of_size.map(|point| point.disk_ops_per_page).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The first size that saves most of the disk work that can be saved.
+    fn knee(&self) -> usize {
+        let work: Vec<f64> =
+            self.question.sizes_pages.iter().map(|size| self.work_at(*size)).collect();
+        let least = work.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = work.iter().copied().fold(0.0, f64::max);
+        let enough = most - KNEE * (most - least);
+        work.iter().position(|work| *work <= enough).unwrap_or(0)
+    }
+
+    /// Variants at a size, those first that the sampled replay gives the least work.
+    fn variants(&self, pages: u64) -> Vec<Variant> {
+        let work = |policy: &String| {
+            let index = self.question.policies.iter().position(|p| p == policy).unwrap_or(0);
+            let of_size: Vec<&CurvePoint> =
+                self.curve.iter().filter(|point| point.nvs_pages == pages).collect();
+            of_size.get(index).map_or(f64::INFINITY, |point| point.disk_ops_per_page)
+        };
+        let mut policies = self.question.policies.clone();
+        policies.sort_by(|a, b| work(a).total_cmp(&work(b)));
+        let thresholds = &self.question.thresholds;
+        let pairs = policies.iter().flat_map(|policy| {
+            thresholds.iter().map(|t| Variant { policy: policy.clone(), thresholds: t.clone() })
+        });
+        pairs.collect()
+    }
+
+    fn base_seed(&self) -> Result<u64, OptionError> {
+        self.question.base.seed()
+    }
+
+    /// Simulates one variant, unless that was done before.
+    fn judge(
+        &self,
+        variant: &Variant,
+        pages: u64,
+        seed: u64,
+        (load, target_iops): (f64, Option<f64>),
+    ) -> Result<AdvisedRun, CompareError> {
+        let mut options = self.options(variant, pages)?;
+        options.set("seed", &seed.to_string())?;
+        if load != 1.0 {
+            scale_load(&mut options, load, target_iops)?;
+        }
+        let mut run = AdvisedRun {
+            nvs_pages: pages,
+            policy: variant.policy.clone(),
+            thresholds: variant.thresholds.clone(),
+            seed,
+            load,
+            ..AdvisedRun::default()
+        };
+        let report = match run_one(&variant.policy, &options, self.make_source) {
+            Err(CompareError::Run {
+                error: SimError::Refused { error: HostError::LargerThanNvs { .. }, .. },
+                ..
+            }) => {
+                run.why = "a write is larger than the NVS".into();
+                return Ok(run);
+            }
+            other => other?,
+        };
+        let judged = self.question.goal.judge(&report)?;
+        run.reached = judged.reached();
+        (run.digest, run.target_iops) = (report.digest, report.target_iops);
+        (run.figure, run.value) = (judged.figure, Some(judged.value));
+        (run.ratio, run.why) = (Some(judged.ratio), judged.why);
+        Ok(run)
+    }
+
+    /// Simulates those that were not, in parallel.
+    fn judge_all(
+        &mut self,
+        jobs: Vec<(Variant, u64, u64, f64)>,
+    ) -> Result<Vec<AdvisedRun>, CompareError> {
+        let known = |job: &(Variant, u64, u64, f64), runs: &[AdvisedRun]| {
+            let (variant, pages, seed, load) = job;
+            let is_it = |run: &&AdvisedRun| {
+                (&run.policy, &run.thresholds) == (&variant.policy, &variant.thresholds)
+                    && (run.nvs_pages, run.seed, run.load) == (*pages, *seed, *load)
+            };
+            runs.iter().find(is_it).cloned()
+        };
+        let missing: Vec<_> =
+            jobs.iter().filter(|job| known(job, &self.runs).is_none()).cloned().collect();
+        let target = self.runs.first().and_then(|run| run.target_iops);
+        let work =
+            |job: &(Variant, u64, u64, f64)| self.judge(&job.0, job.1, job.2, (job.3, target));
+        let runs = in_parallel(&missing, self.threads, &work, Result::is_err, &|_| {});
+        let runs: Vec<AdvisedRun> = runs.into_iter().collect::<Result<_, CompareError>>()?;
+        self.runs.extend(runs);
+        Ok(jobs.iter().map(|job| known(job, &self.runs).expect("simulated above")).collect())
+    }
+
+    /// Whether some variant reaches the goal at this size; of a size that does not, all were run.
+    fn reaches(&mut self, index: usize) -> Result<bool, CompareError> {
+        let (pages, seed) = (self.question.sizes_pages[index], self.base_seed()?);
+        (self.progress)(&format!("simulating {pages} pages"));
+        let variants = self.variants(pages);
+        for some in variants.chunks(self.threads.max(1)) {
+            let jobs = some.iter().map(|variant| (variant.clone(), pages, seed, 1.0)).collect();
+            if self.judge_all(jobs)?.iter().any(|run| run.reached) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Neighbouring sizes, of which the lower misses the goal and the upper reaches it; either may
+    /// be absent at the ends.
+    fn bracket(&mut self) -> Result<(Option<usize>, Option<usize>), CompareError> {
+        let last = self.question.sizes_pages.len() - 1;
+        let (mut low, mut high): (Option<usize>, Option<usize>) = (None, None);
+        let (mut at, mut step) = (self.knee(), 1);
+        while low.is_none() || high.is_none() {
+            if self.reaches(at)? {
+                high = Some(high.map_or(at, |high| high.min(at)));
+                if at == 0 {
+                    return Ok((None, high));
+                }
+                at = at.saturating_sub(step);
+            } else {
+                low = Some(low.map_or(at, |low| low.max(at)));
+                if at == last {
+                    return Ok((low, None));
+                }
+                at = (at + step).min(last);
+            }
+            step *= 2;
+        }
+        let (mut low, mut high) = (low.expect("found"), high.expect("found"));
+        while high > low + 1 {
+            let middle = low.midpoint(high);
+            match self.reaches(middle)? {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        Ok((Some(low), Some(high)))
+    }
+
+    /// Every variant at a size, best first.
+    fn all_at(&mut self, index: usize) -> Result<Vec<AdvisedRun>, CompareError> {
+        let (pages, seed) = (self.question.sizes_pages[index], self.base_seed()?);
+        let variants = self.variants(pages);
+        let jobs = variants.into_iter().map(|variant| (variant, pages, seed, 1.0)).collect();
+        let mut runs = self.judge_all(jobs)?;
+        let rank = |run: &AdvisedRun| (!run.reached, run.ratio.unwrap_or(f64::INFINITY));
+        runs.sort_by(|a, b| {
+            let ((a_missed, a), (b_missed, b)) = (rank(a), rank(b));
+            a_missed.cmp(&b_missed).then(a.total_cmp(&b))
+        });
+        Ok(runs)
+    }
+
+    /// The best variant at a size, seen with every seed; none if no variant holds with all.
+    fn best_at(&mut self, index: usize) -> Result<Option<Vec<AdvisedRun>>, CompareError> {
+        let seeds = if is_random(&self.question.base) { self.question.seeds.max(1) } else { 1 };
+        let first = self.base_seed()?;
+        for run in self.all_at(index)?.into_iter().filter(|run| run.reached) {
+            let variant = variant_of(&run);
+            let seeds = (0..u64::from(seeds)).map(|seed| first.wrapping_add(seed));
+            let jobs = seeds.map(|seed| (variant.clone(), run.nvs_pages, seed, 1.0)).collect();
+            let runs = self.judge_all(jobs)?;
+            if runs.iter().all(|run| run.reached) {
+                return Ok(Some(runs));
+            }
+        }
+        Ok(None)
+    }
+
+    fn finish(mut self, low: Option<usize>, high: Option<usize>) -> Result<Advice, CompareError> {
+        let mut found = None;
+        let mut at = high;
+        // A size that reaches the goal with one seed may miss it with another: then one more.
+        while let Some(index) = at {
+            (self.progress)("every variant at the answer");
+            match self.best_at(index)? {
+                Some(runs) => {
+                    found = Some((index, runs));
+                    break;
+                }
+                None => at = (index + 1 < self.question.sizes_pages.len()).then_some(index + 1),
+            }
+        }
+        let below_index = match &found {
+            Some((index, _)) => index.checked_sub(1),
+            None => low,
+        };
+        let below = match below_index {
+            Some(index) => self.miss_at(index)?,
+            None => None,
+        };
+        let holds = match &found {
+            Some((_, runs)) => self.holds_to(&runs[0])?,
+            None => None,
+        };
+        Ok(self.advice(found, below, holds))
+    }
+
+    /// The variant that comes nearest to the goal at a size that misses it: each counts by the
+    /// worst of the seeds that it was tried with.
+    fn miss_at(&mut self, index: usize) -> Result<Option<AdvisedRun>, CompareError> {
+        let mut worst: Vec<AdvisedRun> = Vec::new();
+        let ratio = |run: &AdvisedRun| run.ratio.unwrap_or(f64::INFINITY);
+        for base in self.all_at(index)? {
+            let same = |run: &&AdvisedRun| {
+                run.nvs_pages == base.nvs_pages
+                    && run.load == 1.0
+                    && variant_of(run) == variant_of(&base)
+            };
+            let of_variant = self.runs.iter().filter(same);
+            let rank = |run: &AdvisedRun| (run.reached, ratio(run));
+            worst.extend(of_variant.cloned().max_by(|a, b| {
+                let ((a_reached, a), (b_reached, b)) = (rank(a), rank(b));
+                b_reached.cmp(&a_reached).then(a.total_cmp(&b))
+            }));
+        }
+        Ok(worst.into_iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))))
+    }
+
+    /// The greatest load that the answer still holds at; none if the load cannot be made greater.
+    fn holds_to(&mut self, answer: &AdvisedRun) -> Result<Option<f64>, CompareError> {
+        (self.progress)("greater loads");
+        if !scale_load(&mut self.question.base.clone(), 1.0, answer.target_iops)? {
+            return Ok(None);
+        }
+        let mut holds = 1.0;
+        for load in LOADS {
+            let job = (variant_of(answer), answer.nvs_pages, answer.seed, load);
+            if !self.judge_all(vec![job])?[0].reached {
+                break;
+            }
+            holds = load;
+        }
+        Ok(Some(holds))
+    }
+
+    fn advice(
+        mut self,
+        found: Option<(usize, Vec<AdvisedRun>)>,
+        below: Option<AdvisedRun>,
+        holds: Option<f64>,
+    ) -> Advice {
+        let sure = self.sure(found.as_ref().map(|(_, runs)| runs.as_slice()), holds);
+        let worst = found.map(|(_, runs)| {
+            let worst = runs
+                .into_iter()
+                .max_by(|a, b| a.ratio.unwrap_or(0.0).total_cmp(&b.ratio.unwrap_or(0.0)));
+            worst.expect("a seed at least")
+        });
+        self.runs.sort_by(|a, b| {
+            (a.nvs_pages, &a.policy, &a.thresholds, a.seed)
+                .cmp(&(b.nvs_pages, &b.policy, &b.thresholds, b.seed))
+                .then(a.load.total_cmp(&b.load))
+        });
+        let question = self.question;
+        let variants = question.policies.len() * question.thresholds.len();
+        let mut options = question.base.describe();
+        options.retain(|name, _| !["policy", "nvs", "thresholds"].contains(&name.as_str()));
+        Advice {
+            schema: SCHEMA,
+            goal: question.goal.text.clone(),
+            options,
+            sizes_pages: question.sizes_pages.clone(),
+            margin: worst.as_ref().and_then(|run| run.ratio).map(|ratio| 1.0 - ratio),
+            answer: worst,
+            holds_to_load: holds,
+            below,
+            curve: self.curve,
+            runs: self.runs,
+            grid_runs: (question.sizes_pages.len() * variants) as u64,
+            sure,
+        }
+    }
+
+    fn sure(&self, found: Option<&[AdvisedRun]>, holds: Option<f64>) -> Vec<String> {
+        let mut sure = Vec::new();
+        let sizes: BTreeMap<u64, ()> = self.runs.iter().map(|run| (run.nvs_pages, ())).collect();
+        sure.push(format!(
+            "{} full simulations at {} of {} sizes; of every size called a miss, all policies \
+             and thresholds were simulated",
+            self.runs.len(),
+            sizes.len(),
+            self.question.sizes_pages.len()
+        ));
+        match found {
+            Some(runs) if runs.len() > 1 => sure.push(seeds_sentence(runs)),
+            Some(_) if !is_random(&self.question.base) => sure.push(
+                "a trace is one recorded history: its replay is exact, another day may differ"
+                    .into(),
+            ),
+            _ => {}
+        }
+        if let Some(holds) = holds {
+            sure.push(match holds > 1.0 {
+                true => format!("the answer still holds at {holds} times the load"),
+                false => format!("at {} times the load the answer misses the goal", LOADS[0]),
+            });
+        }
+        let answer = found.map(|runs| runs[0].nvs_pages);
+        let missed_above = self.above_that_miss(answer);
+        if !missed_above.is_empty() {
+            sure.push(format!(
+                "the figure does not fall steadily with size: no variant reached the goal at {}",
+                missed_above.join(", ")
+            ));
+        }
+        sure.push(self.curve_sentence());
+        sure
+    }
+
+    /// How good the sampled curve is: its own estimate, or the difference from the whole one.
+    fn curve_sentence(&self) -> String {
+        let sampled: Vec<&CurvePoint> =
+            self.curve.iter().filter(|point| point.sampled_share < 1.0).collect();
+        let most = |of: &dyn Fn(&CurvePoint) -> f64| {
+            100.0 * sampled.iter().map(|point| of(point)).fold(0.0, f64::max)
+        };
+        let mut text = format!(
+            "the curve, which only says where to begin, was sampled at {} of {} points, the others \
+             replayed whole; its standard error is at most {:.1} % of the pages written",
+            sampled.len(),
+            self.curve.len(),
+            most(&|point| point.error)
+        );
+        if self.question.check_curve && !sampled.is_empty() {
+            let apart = |point: &CurvePoint| {
+                (point.destaged_per_page - point.unsampled_per_page.unwrap_or(0.0)).abs()
+            };
+            let mean = sampled.iter().map(|p| apart(p)).sum::<f64>() / sampled.len() as f64;
+            text += &format!(
+                "; from the whole curve it differs by {:.2} % of them on average, at most {:.2} %",
+                100.0 * mean,
+                most(&apart)
+            );
+        }
+        text
+    }
+
+    /// Sizes above the answer of which every variant was run and missed.
+    fn above_that_miss(&self, answer: Option<u64>) -> Vec<String> {
+        let mut best: BTreeMap<u64, bool> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.load == 1.0) {
+            *best.entry(run.nvs_pages).or_default() |= run.reached;
+        }
+        let above = best
+            .iter()
+            .filter(|(size, reached)| answer.is_some_and(|answer| **size > answer) && !**reached);
+        above.map(|(size, _)| format!("{size} pages")).collect()
+    }
+}
+
+fn seeds_sentence(runs: &[AdvisedRun]) -> String {
+    let values: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();
+    let estimate = estimate(&values);
+    format!(
+        "with {} seeds the answer reached the goal each time: {} {:.2} ± {:.2} (95 % confidence \
+         interval of the mean)",
+        runs.len(),
+        runs[0].figure,
+        estimate.mean,
+        estimate.half_width
+    )
+}
+
+fn variant_of(run: &AdvisedRun) -> Variant {
+    Variant { policy: run.policy.clone(), thresholds: run.thresholds.clone() }
+}
+
+/// Whether the load depends on the seed.
+fn is_random(options: &RunOptions) -> bool {
+    options.get("trace").is_empty()
+}
+
+/// Multiplies the load: the speed of a trace, the target of a workload (`target_iops`, as a run at
+/// the load asked about had it). False if the load has neither, as a closed loop.
+fn scale_load(
+    options: &mut RunOptions,
+    load: f64,
+    target_iops: Option<f64>,
+) -> Result<bool, OptionError> {
+    let (name, value) = match (is_random(options), target_iops) {
+        (true, None) => return Ok(false),
+        (true, Some(target)) => ("iops", target),
+        (false, _) if options.get("trace-mode") != "open" => return Ok(false),
+        (false, _) => ("trace-speed", options.get("trace-speed").parse().unwrap_or(1.0)),
+    };
+    options.set(name, &(value * load).to_string())?;
+    Ok(true)
+}
+
+fn shape_of(config: &SimConfig) -> Shape {
+    let controller = &config.controller;
+    let rate = controller.rate.build(controller.nvs_pages.0);
+    let (high, low) = rate.map_or((9000, 8000), |rate| {
+        let thresholds = rate.thresholds();
+        (thresholds.high, thresholds.low)
+    });
+    Shape {
+        context: PolicyContext {
+            nvs_pages: controller.nvs_pages.0,
+            groups: controller.geometry.groups(),
+            disks: u64::from(controller.geometry.disks),
+            queue_depth: u64::from(controller.queue_depth),
+            high,
+            low,
+            mirrored: controller.geometry.level == Level::Raid10,
+        },
+        detector: controller.detector,
+        threshold: controller.sequential_threshold,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ladder_has_four_steps_a_doubling() {
+        assert_eq!(ladder(256, 512), [256, 320, 384, 448, 512]);
+        assert_eq!(ladder(1, 8), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(ladder(9, 9).is_empty());
+    }
+}

@@ -1,0 +1,157 @@
+"""How much NVS, which policy."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from destage import _native, _progress
+from destage._options import OptionValue, given, threads_of
+from destage.results import _page, _Plotted, _Rows
+from destage.runs import load_of
+from destage.trace import Trace
+from destage.workload import Workload
+
+
+@dataclass(frozen=True)
+class AdvisedRun:
+    """One full simulation, judged by the goal."""
+
+    #: NVS in pages of 4 KiB.
+    nvs_pages: int
+    policy: str
+    #: High/low in % of the NVS.
+    thresholds: str
+    seed: int
+    #: Load, as a multiple of what was asked about.
+    load: float
+    #: What the load aimed at, in requests a second.
+    target_iops: float | None
+    #: The figure of the goal that is farthest from it, as ``p99``.
+    figure: str
+    #: Its value, in ms or per cent as the goal has it.
+    value: float | None
+    #: The value over its limit: below 1 the goal is reached.
+    ratio: float | None
+    reached: bool
+    why: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A sampled replay of the writes, without time."""
+
+    nvs_pages: int
+    policy: str
+    #: Share of the write groups that were replayed, 0 to 1.
+    sampled_share: float
+    #: Pages destaged for each page written, and its standard error.
+    destaged_per_page: float
+    error: float
+    #: Disk operations for each page written.
+    disk_ops_per_page: float
+    #: Pages destaged for each page written when every group is replayed, with ``check_curve``.
+    unsampled_per_page: float | None
+
+
+@dataclass(frozen=True)
+class Advice(_Plotted, _Rows):
+    """What was found."""
+
+    goal: str
+    options: dict[str, str]
+    #: Sizes that were considered.
+    sizes_pages: list[int]
+    #: The cheapest that reaches the goal, with its worst seed; none if none does.
+    answer: AdvisedRun | None
+    #: How far inside the goal it is, as a share of the limit.
+    margin: float | None
+    #: The greatest load at which it was seen to hold, as a multiple.
+    holds_to_load: float | None
+    #: The best of one size less, which misses the goal.
+    below: AdvisedRun | None
+    curve: list[CurvePoint]
+    #: Every full simulation.
+    runs: list[AdvisedRun]
+    #: Simulations that the whole grid would have taken.
+    grid_runs: int
+    #: How sure the answer is, in sentences.
+    sure: list[str]
+    plotted: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, text: str, plotted: str) -> Advice:
+        """From JSON."""
+        values = json.loads(text)
+        for name in ("answer", "below"):
+            values[name] = AdvisedRun(**values[name]) if values[name] else None
+        values["curve"] = [CurvePoint(**point) for point in values["curve"]]
+        values["runs"] = [AdvisedRun(**run) for run in values["runs"]]
+        names = {f.name for f in fields(cls)}
+        values = {name: value for name, value in values.items() if name in names}
+        return cls(**values, plotted=json.loads(plotted))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary a simulation."""
+        return [vars(run) for run in self.runs]
+
+    def plot_specs(self) -> dict[str, dict[str, Any]]:
+        return {"advice": self.plotted}
+
+    def plot(self, name: str = "advice", ax: Any = None) -> Any:
+        return super().plot(name, ax)
+
+    def _repr_html_(self) -> str:
+        def said(run: AdvisedRun | None) -> str:
+            if run is None:
+                return "none"
+            value = run.why if run.value is None else f"{run.figure} {run.value:.2f}"
+            return f"{run.nvs_pages} pages, {run.policy}, thresholds {run.thresholds}: {value}"
+
+        rows = [("answer", said(self.answer)), ("one step below", said(self.below))]
+        lines = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows)
+        return _page(f"Goal {self.goal}", f"<table>{lines}</table>", self.sure, [])
+
+
+def advise(
+    load: Workload | Trace | str | os.PathLike[str] | None = None,
+    *,
+    goal: str,
+    policies: Sequence[str] = ("lrw", "cscan", "wow", "stow"),
+    thresholds: Sequence[str] = ("90/80", "70/40", "50/20"),
+    sizes: tuple[int, int] = (256, 1_048_576),
+    seeds: int = 3,
+    threads: int | None = None,
+    check_curve: bool = False,
+    sample_groups: int = 2048,
+    progress: bool = False,
+    **options: OptionValue,
+) -> Advice:
+    """The cheapest NVS, policy and thresholds that reach a goal: ``destage advise``.
+
+    ``goal`` is ``"p99<30ms"`` or several such joined by commas: ``[reads.|writes.]mean``, ``p50``,
+    ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least and the
+    largest NVS in pages of 4 KiB, with four steps a doubling between them. ``check_curve`` replays
+    every write group too, and says how far the sampled curve is from that; ``sample_groups`` is the
+    least number of write groups in a sample.
+    """
+    trace = load_of(load, options)
+    with _progress.steps(progress) as told:
+        text, plotted = _native.advise(
+            given(options),
+            goal,
+            list(policies),
+            list(thresholds),
+            sizes,
+            seeds,
+            threads_of(threads),
+            check_curve,
+            sample_groups,
+            trace,
+            told,
+        )
+    return Advice.of(text, plotted)

@@ -1,0 +1,410 @@
+"""What runs report. Units are in the names: ms, s, pages; shares are 0 to 1."""
+
+from __future__ import annotations
+
+import html as markup
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from destage import _native
+from destage._extras import need
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+
+def _make(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A dataclass from those values that it has fields for."""
+    names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in values.items() if name in names})
+
+
+@dataclass(frozen=True)
+class Latency:
+    """A distribution of response times."""
+
+    count: int
+    mean_ms: float
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
+class Responses:
+    """Response times by class of request."""
+
+    all: Latency
+    reads: Latency
+    writes: Latency
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Hit ratios of the measured window, 0 to 1."""
+
+    #: Written pages that were in NVS, of pages written.
+    write_page: float
+    #: Written pages that fell into a group that was in NVS before the request.
+    write_group: float
+    #: Write requests all of whose pages were in NVS.
+    write_request: float
+    #: Read requests all of whose pages were in NVS.
+    read_request: float
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """NVS occupancy as a share of its size, 0 to 1."""
+
+    mean: float
+    min: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Destage:
+    """Destages of the measured window."""
+
+    groups: int
+    pages: int
+    runs: int
+    pages_per_destage: float
+    runs_per_destage: float
+    #: Share of destaged stripes that needed no reads.
+    full_stripe_share: float
+    #: Mean distance in pages between the starts of consecutive destages.
+    mean_distance_pages: float
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """One disk: commands completed, and shares of time that add up to ``utilisation``."""
+
+    reads: int
+    writes: int
+    utilisation: float
+    seek: float
+    rotation: float
+    transfer: float
+    overhead: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over seeds and half the width of its 95 % confidence interval."""
+
+    mean: float
+    half_width: float
+    seeds: int
+
+
+class _Plotted:
+    """What has plots: each by name, as the HTML report draws them."""
+
+    native: Any
+
+    def plot_specs(self) -> dict[str, dict[str, Any]]:
+        """What each plot draws, by name."""
+        return dict(json.loads(self.native.plots()))
+
+    def svg(self, name: str) -> str:
+        """A plot as SVG text, as the HTML report has it."""
+        drawn: str = self.native.svg(name)
+        return drawn
+
+    def plot(self, name: str = "response", ax: Any = None) -> Any:
+        """Draws a plot with matplotlib, into ``ax`` if given; returns the axes."""
+        from destage.plot import plot
+
+        return plot(self, name, ax)
+
+
+class _Rows:
+    """What has rows: as frames."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary a run, with the columns of the command line's CSV and Parquet."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> pa.Table:
+        """An Arrow table, a row a run."""
+        table: pa.Table = need("pyarrow").Table.from_pylist(self.rows())
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas frame, a row a run."""
+        frame: pd.DataFrame = need("pandas").DataFrame(self.rows())
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars frame, a row a run."""
+        frame: pl.DataFrame = need("polars").DataFrame(self.rows())
+        return frame
+
+
+_SERIES = ("occupancy", "occupancy_max", "iops", "response_ms", "destaged_pages_per_s")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Samples over a run, warm-up included, as NumPy arrays of equal length."""
+
+    #: Seconds between samples.
+    interval_s: float
+    #: Occupancy at the end of each interval, 0 to 1.
+    occupancy: npt.NDArray[np.float64]
+    #: Largest occupancy in each interval.
+    occupancy_max: npt.NDArray[np.float64]
+    #: Requests completed a second.
+    iops: npt.NDArray[np.float64]
+    #: Mean response time of requests completed in the interval; 0 where none was.
+    response_ms: npt.NDArray[np.float64]
+    #: Pages destaged a second.
+    destaged_pages_per_s: npt.NDArray[np.float64]
+
+    @property
+    def time_s(self) -> npt.NDArray[np.float64]:
+        """End of each interval, in seconds from the start of the run."""
+        return self.interval_s * np.arange(1, len(self.iops) + 1, dtype=np.float64)
+
+    def columns(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Time and samples by name."""
+        return {"time_s": self.time_s, **{name: getattr(self, name) for name in _SERIES}}
+
+    def to_arrow(self) -> pa.Table:
+        """An Arrow table that shares the arrays' memory."""
+        pa = need("pyarrow")
+        return pa.table({name: pa.array(values) for name, values in self.columns().items()})
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A pandas frame."""
+        frame: pd.DataFrame = need("pandas").DataFrame(self.columns())
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """A polars frame."""
+        frame: pl.DataFrame = need("polars").DataFrame(self.columns())
+        return frame
+
+
+@dataclass(frozen=True)
+class RunResult(_Plotted, _Rows):
+    """One run."""
+
+    #: Short name: the policy.
+    label: str
+    #: Every option that shaped the run, defaults filled in, as on the command line.
+    options: dict[str, str]
+    seed: int
+    #: Virtual seconds before measuring began.
+    warmup_s: float
+    #: Virtual seconds measured.
+    measured_s: float
+    #: What the load aimed at, in requests a second; none for closed loops and traces.
+    target_iops: float | None
+    #: Requests completed a second.
+    iops: float
+    response: Responses
+    hits: Hits
+    #: Writes that waited for space.
+    stalled_writes: int
+    #: Share of time in which a write was waiting for space, 0 to 1.
+    time_full: float
+    occupancy: Occupancy
+    destage: Destage
+    disks: list[DiskUse]
+    #: What to know before trusting the run.
+    warnings: list[str]
+    #: Digest of all that happened: same inputs, same digest.
+    digest: str
+    #: Events the engine handled.
+    events: int
+    native: _native.Run = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, native: _native.Run) -> RunResult:
+        """From the native run."""
+        values = json.loads(native.json(False))
+        response = values["response"]
+        values["response"] = Responses(**{k: Latency(**v) for k, v in response.items()})
+        values["hits"] = Hits(**values["hits"])
+        values["occupancy"] = Occupancy(**values["occupancy"])
+        values["destage"] = Destage(**values["destage"])
+        values["disks"] = [DiskUse(**disk) for disk in values["disks"]]
+        return _make(cls, {**values, "native": native})
+
+    @property
+    def series(self) -> Series:
+        """Samples over the run."""
+        interval_s = json.loads(self.native.json(False))["series"]["interval_s"]
+        return Series(interval_s, **{name: self.native.series(name) for name in _SERIES})
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [dict(json.loads(self.native.row()))]
+
+    def to_json(self) -> str:
+        """The whole report, as ``destage sim --format json``."""
+        return self.native.json()
+
+    def __str__(self) -> str:
+        return self.native.render("table")
+
+    def _repr_html_(self) -> str:
+        title = f"{self.label}: {self.iops:.1f} I/O/s, mean {self.response.all.mean_ms:.2f} ms"
+        return _page(title, _table(self.rows()), self.warnings, [self.svg("occupancy")])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _run_from_json, (self.native.json(),)
+
+
+def _run_from_json(text: str) -> RunResult:
+    return RunResult.of(_native.Run.from_json(text))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One policy at one value of the swept option, over all its seeds."""
+
+    #: Policy.
+    variant: str
+    #: Value of the swept option; empty without a sweep.
+    value: str
+    iops: Estimate
+    #: Mean response time in ms.
+    response_ms: Estimate
+    #: One run a seed.
+    runs: list[RunResult]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The swept option."""
+
+    name: str
+    unit: str
+    values: list[str]
+
+
+@dataclass(frozen=True)
+class AtResponse:
+    """Throughput where the mean response time crosses a level; none if it never does."""
+
+    variant: str
+    response_ms: float
+    iops: float | None
+
+
+@dataclass(frozen=True)
+class Comparison(_Plotted, _Rows):
+    """Several policies on identical input."""
+
+    title: str
+    #: Options common to all runs.
+    options: dict[str, str]
+    axis: Axis | None
+    points: list[Point]
+    at_response: list[AtResponse]
+    #: What the figures mean, in sentences, and warnings.
+    findings: list[str]
+    native: _native.Compared = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, native: _native.Compared) -> Comparison:
+        """From the native comparison."""
+        values = json.loads(native.json())
+        axis = values["axis"]
+        values["axis"] = Axis(**axis) if axis else None
+        values["at_response"] = [AtResponse(**at) for at in values["at_response"]]
+        values["points"] = [
+            Point(
+                point["variant"],
+                point["value"],
+                Estimate(**point["iops"]),
+                Estimate(**point["response_ms"]),
+                [RunResult.of(run) for run in runs],
+            )
+            for point, runs in zip(values["points"], native.runs(), strict=True)
+        ]
+        return _make(cls, {**values, "native": native})
+
+    def rows(self) -> list[dict[str, Any]]:
+        axis = self.axis or Axis("", "", [])
+        rows = []
+        for point in self.points:
+            place = {"axis": axis.name, "axis_unit": axis.unit, "axis_value": point.value}
+            for run in point.runs:
+                rows.append({"variant": point.variant, **place, **run.rows()[0]})
+        return rows
+
+    def to_json(self) -> str:
+        """The whole report, as ``destage compare --format json``."""
+        return self.native.full_json()
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the one-file HTML report, which works offline."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.native.html())
+
+    def __str__(self) -> str:
+        return self.native.render("table")
+
+    def _repr_html_(self) -> str:
+        plots = [self.svg(name) for name in list(self.plot_specs())[:2]]
+        return _page(self.title, _table(self.rows()), self.findings, plots)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compared_from_json, (self.native.full_json(),)
+
+
+def _compared_from_json(text: str) -> Comparison:
+    return Comparison.of(_native.Compared.from_json(text))
+
+
+_SHOWN = {
+    "variant": ("policy", None),
+    "label": ("policy", None),
+    "axis_value": ("at", None),
+    "seed": ("seed", 0),
+    "iops": ("I/O/s", 1),
+    "response_mean_ms": ("mean ms", 2),
+    "response_p99_ms": ("p99 ms", 1),
+    "hit_write_page_share": ("page hits", 3),
+    "stalled_writes": ("stalled", 0),
+    "time_full_share": ("time full", 4),
+    "occupancy_mean_share": ("occupancy", 3),
+}
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    names = [name for name in _SHOWN if name in rows[0] and rows[0][name] != ""]
+    if "variant" in names:
+        names.remove("label")
+    head = "".join(f"<th>{_SHOWN[name][0]}</th>" for name in names)
+
+    def cell(row: dict[str, Any], name: str) -> str:
+        value, decimals = row[name], _SHOWN[name][1]
+        text = str(value) if decimals is None else f"{value:,.{decimals}f}"
+        return f"<td>{markup.escape(text)}</td>"
+
+    lines = ["<tr>" + "".join(cell(row, name) for name in names) + "</tr>" for row in rows[:50]]
+    more = f"<p>and {len(rows) - 50} more runs</p>" if len(rows) > 50 else ""
+    return f"<table><tr>{head}</tr>{''.join(lines)}</table>{more}"
+
+
+def _page(title: str, table: str, notes: Iterable[str], plots: Iterable[str]) -> str:
+    items = "".join(f"<li>{markup.escape(note)}</li>" for note in notes)
+    listed = f"<ul>{items}</ul>" if items else ""
+    drawn = "".join(f'<div style="max-width:700px">{plot}</div>' for plot in plots)
+    return f"<h4>{markup.escape(title)}</h4>{table}{listed}{drawn}"

@@ -1,0 +1,146 @@
+"""Runs and comparisons."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from destage import _native, _progress
+from destage._options import OptionValue, given, name_of, text_of, threads_of
+from destage.errors import OptionError
+from destage.policy import PolicyLike, ReadPolicy, name_of_policy
+from destage.results import Comparison, RunResult
+from destage.trace import Trace
+from destage.workload import Workload
+
+#: What drives a run: a generated load, a trace in memory, or a trace file.
+Load: TypeAlias = "Workload | Trace | str | os.PathLike[str]"
+
+
+def load_of(load: Load | None, options: dict[str, OptionValue]) -> _native.TraceData | None:
+    """Puts a load into the options; returns it if it is a trace in memory."""
+    if load is None:
+        return None
+    if "trace" in options or "workload" in options:
+        raise OptionError("give the load once: as the first argument, or as trace= or workload=")
+    if isinstance(load, Trace):
+        return load.native()
+    if isinstance(load, Workload):
+        options["workload"] = load.text
+    else:
+        options["trace"] = os.fspath(load)
+    return None
+
+
+def simulate(
+    load: Load | None = None,
+    *,
+    policy: PolicyLike = "stow",
+    progress: bool = False,
+    **options: OptionValue,
+) -> RunResult:
+    """One run: ``destage sim``.
+
+    ``load`` is a :class:`Workload`, a :class:`Trace` or the path of a trace file; the SPC-1-like
+    load by default. ``policy`` is a name with parameters, as ``"wow:initial-bit=1"``, or a
+    :class:`DestagePolicy`. ``options`` are those of the command line with ``_`` for ``-``:
+    ``nvs=32768`` (pages of 4 KiB, or text with K, M, G), ``rate="linear:90/80"`` (% of NVS),
+    ``level=5``, ``disks=5``, ``disk="stow-ref"``, ``iops=800``, ``warmup=300`` and
+    ``measure=300`` (virtual seconds), ``seed=1`` and so on: :func:`destage.options` lists all with
+    their units.
+
+    Other threads run meanwhile, unless the policy is in Python; Ctrl-C stops the run.
+    """
+    trace = load_of(load, options)
+    own = None
+    if isinstance(policy, str):
+        options["policy"] = policy
+    else:
+        own = (policy, name_of_policy(policy))
+    with _progress.requests(progress) as told:
+        return RunResult.of(_native.simulate(given(options), trace, own, told))
+
+
+def compare(
+    load: Load | None = None,
+    *,
+    policies: Sequence[PolicyLike] = ("lrw", "cscan", "wow", "stow"),
+    sweep: tuple[str, Sequence[OptionValue]] | None = None,
+    seeds: int = 1,
+    at_ms: Sequence[float] = (20.0,),
+    threads: int | None = None,
+    title: str | None = None,
+    progress: bool = False,
+    **options: OptionValue,
+) -> Comparison:
+    """Several policies on identical input: ``destage compare``.
+
+    ``sweep`` is an option with its values, as ``("iops", range(300, 1200, 100))``; of a sweep of
+    ``iops`` the throughput is read off where the mean response time crosses each of ``at_ms``.
+    Everything else is as for :func:`simulate`. Runs go on all processors unless ``threads`` says
+    otherwise; the result is the same on any number.
+    """
+    trace = load_of(load, options)
+    labels = [name_of_policy(policy) for policy in policies]
+    if len(set(labels)) < len(labels):
+        raise OptionError("two policies have the same name")
+    own = {name_of_policy(p): p for p in policies if not isinstance(p, str)}
+    axis = (name_of(sweep[0]), [text_of(v) for v in sweep[1]]) if sweep else None
+    with _progress.counted(progress, " runs") as told:
+        compared = _native.compare(
+            given(options),
+            labels,
+            own,
+            axis,
+            seeds,
+            [float(level) for level in at_ms],
+            threads_of(threads),
+            title,
+            trace,
+            told,
+        )
+    return Comparison.of(compared)
+
+
+@dataclass(frozen=True)
+class ReadCacheResult:
+    """A read cache over the reads of a trace, on RAID-5."""
+
+    policy: str
+    blocks: int
+    #: Block requests, and those found in the cache.
+    requests: int
+    hits: int
+    #: Requests to surviving disks per block request: from a cold start, and once the cache is full.
+    rgr: float
+    rgr_warm: float | None
+    #: Hash over every hit, miss and eviction.
+    events: str
+
+    @property
+    def hit_ratio(self) -> float:
+        """Hits of requests, 0 to 1."""
+        return self.hits / self.requests
+
+
+def read_cache(
+    trace: Trace | str | os.PathLike[str],
+    *,
+    policy: str | type[ReadPolicy] = "lru",
+    blocks: int = 16_384,
+    disks: int = 5,
+    failed: Sequence[int] = (),
+) -> ReadCacheResult:
+    """Replays the reads of a trace through a read cache of so many blocks of 4 KiB.
+
+    ``policy`` is a name (:func:`destage.read_policies`) or a :class:`ReadPolicy`; ``failed`` are
+    the disks that are failed, of which a fault-aware policy keeps blocks longer.
+    """
+    path = None if isinstance(trace, Trace) else os.fspath(trace)
+    held = trace.native() if isinstance(trace, Trace) else None
+    own = None if isinstance(policy, str) else policy
+    name = policy if isinstance(policy, str) else policy.__name__
+    figures = _native.read_cache(name, blocks, path, held, own, disks, list(failed))
+    return ReadCacheResult(name, blocks, *figures)

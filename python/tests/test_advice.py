@@ -1,0 +1,69 @@
+"""Advice: its answer and the step below it hold in full simulation."""
+
+from typing import Any
+
+import destage
+import pytest
+
+LOAD = destage.Workload.spc1(iops=650)
+SETTINGS: dict[str, Any] = {"warmup": 10, "measure": 30}
+
+
+def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
+    variants: dict[str, Any] = {"policies": ["cscan", "stow"], "thresholds": ["90/80", "70/40"]}
+    advice = destage.advise(
+        LOAD,
+        goal="p99<45ms",
+        sizes=(256, 65_536),
+        seeds=2,
+        **variants,
+        **SETTINGS,
+    )
+    answer, below = advice.answer, advice.below
+    assert answer is not None and below is not None and advice.margin is not None
+    assert 0 < advice.margin < 1 and advice.sure
+    place = advice.sizes_pages.index(answer.nvs_pages)
+    assert advice.sizes_pages[place - 1] == below.nvs_pages
+    for seed in (1, 2):
+        run = destage.simulate(
+            LOAD,
+            policy=answer.policy,
+            thresholds=answer.thresholds,
+            nvs=answer.nvs_pages,
+            seed=seed,
+            **SETTINGS,
+        )
+        assert run.response.all.p99_ms < 45
+    assert not below.reached
+    missed = set()
+    for policy in variants["policies"]:
+        for thresholds in variants["thresholds"]:
+            for seed in (1, 2):
+                run = destage.simulate(
+                    LOAD,
+                    policy=policy,
+                    thresholds=thresholds,
+                    nvs=below.nvs_pages,
+                    seed=seed,
+                    **SETTINGS,
+                )
+                if run.response.all.p99_ms >= 45 or run.iops < 0.97 * 650:
+                    missed.add((policy, thresholds))
+    assert len(missed) == 4
+    assert len(advice.runs) < advice.grid_runs
+    assert advice.to_pandas()["reached"].any()
+    assert advice.plot().get_title().startswith("How near the goal")
+    assert "one step below" in advice._repr_html_()
+
+
+def test_goals_that_cannot_be_reached() -> None:
+    advice = destage.advise(
+        LOAD, goal="p99<1us", sizes=(1024, 2048), policies=["wow"], thresholds=["90/80"], **SETTINGS
+    )
+    assert advice.answer is None and advice.margin is None and advice.below is not None
+    for goal in ("p98<1ms", "p99<30", "p99"):
+        with pytest.raises(destage.OptionError, match="--goal takes"):
+            destage.advise(LOAD, goal=goal)
+    reads = destage.Trace.from_arrays([0, 1], [0, 4096], [4096, 4096], [0, 0])
+    with pytest.raises(destage.InputError, match="no writes"):
+        destage.advise(reads, goal="p99<1ms")
