@@ -123,6 +123,8 @@ fn without_series(run: &RunReport) -> RunReport {
         occupancy: run.occupancy.clone(),
         destage: run.destage.clone(),
         service: run.service.clone(),
+        read_cache: run.read_cache.clone(),
+        fault: run.fault.clone(),
         disks: run.disks.clone(),
         warnings: run.warnings.clone(),
         digest: run.digest.clone(),

@@ -260,7 +260,7 @@ impl ReadCache for Adaptive {
         let Some(penalty) = penalty else { return };
         if had.is_none() {
             while self.shadows.len() < WEIGHTS {
-                let copy = self.shadows[0].copy();
+                let copy = self.shadows[0].copy().expect("a cache of the table");
                 self.shadows.push(copy);
             }
             self.window.clear();
@@ -284,13 +284,14 @@ impl ReadCache for Adaptive {
         self.changes
     }
 
-    fn copy(&self) -> Box<dyn ReadCache> {
-        Box::new(Adaptive {
-            cache: self.cache.copy(),
-            shadows: self.shadows.iter().map(|shadow| shadow.copy()).collect(),
+    fn copy(&self) -> Option<Box<dyn ReadCache>> {
+        let shadows: Option<Vec<_>> = self.shadows.iter().map(|shadow| shadow.copy()).collect();
+        Some(Box::new(Adaptive {
+            cache: self.cache.copy()?,
+            shadows: shadows?,
             fault: self.fault.clone(),
             window: self.window.clone(),
             ..*self
-        })
+        }))
     }
 }

@@ -230,7 +230,7 @@ impl<O: Order + Clone + 'static> ReadCache for Cache<O> {
         Some(self.weight.unwrap_or(fault.weight()))
     }
 
-    fn copy(&self) -> Box<dyn ReadCache> {
-        Box::new(self.clone())
+    fn copy(&self) -> Option<Box<dyn ReadCache>> {
+        Some(Box::new(self.clone()))
     }
 }

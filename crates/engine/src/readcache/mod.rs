@@ -68,18 +68,23 @@ pub trait ReadCache: Send {
 
     /// What a block of a failed disk weighs from now on, as long as one is failed; none: its
     /// penalty. At [`Weight::PLAIN`] a fault-aware cache does what the plain one does.
-    fn set_weight(&mut self, weight: Option<Weight>);
+    /// A plain cache takes no notice.
+    fn set_weight(&mut self, _weight: Option<Weight>) {}
 
     /// What a block of a failed disk weighs now; none while no disk is failed.
-    fn weight(&self) -> Option<Weight>;
+    fn weight(&self) -> Option<Weight> {
+        None
+    }
 
     /// How often the weight was changed for a better one.
     fn weight_changes(&self) -> u64 {
         0
     }
 
-    /// Another cache that holds and knows the same.
-    fn copy(&self) -> Box<dyn ReadCache>;
+    /// Another cache that holds and knows the same; caches of the table can be copied.
+    fn copy(&self) -> Option<Box<dyn ReadCache>> {
+        None
+    }
 }
 
 /// An order of eviction. The cache ([`cache::Cache`]) finds blocks, stamps each access, asks the
