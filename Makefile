@@ -113,7 +113,7 @@ python: tools
 	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
 
 ## Its tests, from the wheel alone: pytest (notebooks too), mypy --strict, ruff.
-python-test: python
+python-test: python build
 	cd target && venv/bin/pytest ../python/tests --timeout 300 -p no:cacheprovider
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini -p destage
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini ../python/tests ../scripts/python_speed.py

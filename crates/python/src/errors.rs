@@ -24,7 +24,7 @@ pub fn compare(py: Python<'_>, why: &CompareError) -> PyErr {
     let class = match why {
         CompareError::Option(why) => return option(py, why),
         CompareError::Run { error, .. } => match error {
-            SimError::Config(_) | SimError::Track(_) => "OptionError",
+            SimError::Config(_) | SimError::Track(_) | SimError::ReadCache(_) => "OptionError",
             SimError::Source(_) => "InputError",
             SimError::Refused { .. } => "RefusedError",
             SimError::NoRequests => "NoRequestsError",
