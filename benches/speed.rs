@@ -215,7 +215,8 @@ fn large_with(how: &str, held: u64, groups: u64, stride: u64) {
         let start = Instant::now();
         const PICKS: u64 = 1_000_000;
         for _ in 0..PICKS {
-            let picked = cache.pick(&NoHeads, &mut |_, _| false, &mut mask).expect("something is held");
+            let picked =
+                cache.pick(&NoHeads, &mut |_, _| false, &mut mask).expect("something is held");
             cache.directory.release(picked.group, &mask);
         }
         let pick_ns = start.elapsed().as_nanos() as f64 / PICKS as f64;
