@@ -612,19 +612,23 @@ mod tests {
     const ANCHOR: Anchor =
         Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
 
+    fn empty() -> Log {
+        Log::new(Start {
+            id: LogId([1; 16]),
+            block_bytes: 512,
+            copies: vec![0],
+            space: LogSpace::new(1 << 20, ANCHOR),
+            contents: Contents::default(),
+            epoch: 1,
+        })
+    }
+
     /// A buffer may have room for a little more than a commit may hold, by where it begins.
     #[test]
     fn no_batch_is_larger_than_a_commit_wherever_its_buffer_begins() {
         let mut between = Vec::new();
         for bytes in (0..64).map(|n| 16 + n * 80) {
-            let mut log = Log::new(Start {
-                id: LogId([1; 16]),
-                block_bytes: 512,
-                copies: vec![0],
-                space: LogSpace::new(1 << 20, ANCHOR),
-                contents: Contents::default(),
-                epoch: 1,
-            });
+            let mut log = empty();
             // Moves where the next buffer is.
             between.push(vec![0u8; bytes]);
             let mut buffer = Buffer::zeroed(DESCRIPTOR_BYTES_MAX + (1 << 20) + PAGE);
@@ -640,14 +644,7 @@ mod tests {
 
     #[test]
     fn writes_that_come_at_once_go_out_in_several_commits_and_none_is_split() {
-        let mut log = Log::new(Start {
-            id: LogId([1; 16]),
-            block_bytes: 512,
-            copies: vec![0],
-            space: LogSpace::new(1 << 20, ANCHOR),
-            contents: Contents::default(),
-            epoch: 1,
-        });
+        let mut log = empty();
         for first in (0..64).map(|write| write * 3) {
             log.begin_write();
             (first..first + 3).for_each(|page| {
