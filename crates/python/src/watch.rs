@@ -73,8 +73,9 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Watches a source.
+    /// Watches a source. Signals are looked for at once: a run may be over before its first look.
     pub fn boxed(source: Box<dyn Source + Send>, watch: &Arc<Watch>) -> Box<dyn Source + Send> {
+        watch.attempt(|py| py.check_signals());
         let (watch, looked) = (Arc::clone(watch), std::time::Instant::now());
         Box::new(Watched { source, watch, requests: 0, looked })
     }
