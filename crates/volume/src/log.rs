@@ -654,4 +654,27 @@ mod tests {
         let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
         assert_eq!(pages, [6, 6, 6, 6, 6, 6, 6, 150]);
     }
+
+    #[test]
+    fn a_small_batch_waits_until_a_commit_under_way_is_done() {
+        let (memory, mut ops, mut log) = (Memory::default(), Ops::default(), empty());
+        let under_way = |log: &Log| log.flights.iter().map(|f| f.sequence).collect::<Vec<_>>();
+        log.data(1, &[7; PAGE]);
+        log.turn(&memory, &mut ops);
+        assert_eq!(under_way(&log).len(), 1, "nothing to wait for");
+        (10..10 + SHARE as u64 / 4096).for_each(|page| {
+            log.data(page, &[7; PAGE]);
+        });
+        log.turn(&memory, &mut ops);
+        assert_eq!(under_way(&log).len(), 2, "enough for a commit of its own");
+        log.data(2, &[7; PAGE]);
+        log.turn(&memory, &mut ops);
+        assert_eq!(under_way(&log).len(), 2, "it gathers");
+        log.commit_done(under_way(&log)[1]);
+        log.turn(&memory, &mut ops);
+        assert_eq!(under_way(&log).len(), 3, "one was done");
+        log.data(3, &[7; PAGE]);
+        log.turn(&memory, &mut ops);
+        assert_eq!(under_way(&log).len(), 3, "and that counts once");
+    }
 }

@@ -537,7 +537,7 @@ impl Volume {
             self.redoing += 1;
             let mut actions = Vec::new();
             self.controller.redo(group, &mask, &mut actions);
-            actions.into_iter().for_each(|action| self.act(action, (u64::MAX, &[])));
+            actions.into_iter().for_each(|action| self.act(action, crate::volume::NO_BYTES));
         }
         Ok(())
     }

@@ -44,6 +44,11 @@ pub(crate) enum Part {
     Read(crate::reads::Read),
 }
 
+/// Bytes that are given with an event: the number of the write, and they.
+pub(crate) type Given<'a> = (u64, &'a [u8]);
+/// Of no write.
+pub(crate) const NO_BYTES: Given<'static> = (u64::MAX, &[]);
+
 /// The served array.
 pub struct Volume {
     pub(crate) controller: Controller,
@@ -276,11 +281,11 @@ impl Volume {
 
     /// Lets the engine handle an event, and carries out what it says.
     pub(crate) fn step(&mut self, event: Event) {
-        self.step_given(event, (u64::MAX, &[]));
+        self.step_given(event, NO_BYTES);
     }
 
     /// The same; the bytes of one write are given with it, and kept if they are not used here.
-    pub(crate) fn step_given(&mut self, event: Event, given: (u64, &[u8])) {
+    pub(crate) fn step_given(&mut self, event: Event, given: Given<'_>) {
         self.events.push_back(event);
         if core::mem::replace(&mut self.running, true) {
             self.keep(given.0, given.1);
@@ -297,7 +302,7 @@ impl Volume {
         self.running = false;
     }
 
-    pub(crate) fn act(&mut self, action: Action, given: (u64, &[u8])) {
+    pub(crate) fn act(&mut self, action: Action, given: Given<'_>) {
         match action {
             Action::NvsAppend { id, .. } => self.append(id, given),
             Action::Begin { index, group } => self.begin(index, group),

@@ -7,7 +7,7 @@ use crate::memory::PAGE;
 use crate::reads::For;
 use crate::request::Refusal;
 use crate::settings::Ack;
-use crate::volume::{Part, Volume};
+use crate::volume::{Given, Part, Volume};
 use destage_engine::controller::Event;
 use destage_engine::nvs::journal::record::Pages;
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
@@ -207,7 +207,7 @@ impl Volume {
 
     /// The engine has room for a write or a discard: its bytes go into memory and log.
     /// `given`: bytes of the write of this number that are not kept.
-    pub(crate) fn append(&mut self, id: RequestId, given: (u64, &[u8])) {
+    pub(crate) fn append(&mut self, id: RequestId, given: Given<'_>) {
         match self.parts.get_mut(id.0) {
             Part::Discard { range, .. } => {
                 let range = *range;

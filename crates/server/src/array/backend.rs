@@ -150,19 +150,6 @@ impl ArrayBackend {
         self.config = config;
     }
 
-    /// Makes a device that was opened one of the data thread's.
-    #[expect(clippy::unused_self, reason = "the port is lent by the server to its backend")]
-    pub(super) fn hand_over(&self, port: &mut Port, opened: Opened) -> Disk {
-        match opened.into_async() {
-            Async::File(file) => Disk::File(port.open(file)),
-            Async::Memory(file) => Disk::Memory(Arc::new(file)),
-            Async::Mapped(map, file) => Disk::Mapped(map, file),
-            Async::Remote(socket, session) => {
-                Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
-            }
-        }
-    }
-
     /// Hands the volume's operations to the devices, and its answers to the clients, until there
     /// are no more.
     fn carry_out(&mut self, port: &mut Port) {
@@ -309,6 +296,18 @@ impl ArrayBackend {
     }
 }
 
+/// Makes a device that was opened one of the data thread's.
+pub(super) fn hand_over(port: &mut Port, opened: Opened) -> Disk {
+    match opened.into_async() {
+        Async::File(file) => Disk::File(port.open(file)),
+        Async::Memory(file) => Disk::Memory(Arc::new(file)),
+        Async::Mapped(map, file) => Disk::Mapped(map, file),
+        Async::Remote(socket, session) => {
+            Disk::Remote(Box::new(Remote::new(port.open(socket), &session)))
+        }
+    }
+}
+
 fn keys_of(member: usize) -> Keys {
     let base = SOCKET_KEY | (member as u64) << 1;
     Keys { send: base, receive: base | 1 }
@@ -349,12 +348,11 @@ fn refuse(port: &mut Port, token: Token, refusal: Refusal) {
 impl Backend for ArrayBackend {
     fn start(&mut self, port: &mut Port) {
         let Some(devices) = self.opening.take() else { return };
-        let mut hand_over = |opened: Option<Opened>| {
-            opened.map_or(Disk::None, |opened| self.hand_over(port, opened))
-        };
+        let mut taken =
+            |opened: Option<Opened>| opened.map_or(Disk::None, |opened| hand_over(port, opened));
         let Devices { members, nvs } = devices;
-        let members = members.into_iter().map(&mut hand_over).collect();
-        let nvs = nvs.into_iter().map(&mut hand_over).collect();
+        let members = members.into_iter().map(&mut taken).collect();
+        let nvs = nvs.into_iter().map(&mut taken).collect();
         (self.members, self.nvs) = (members, nvs);
         // What the last run left open is redone before anything is asked.
         self.volume.turn(port.now());

@@ -125,7 +125,7 @@ impl ArrayBackend {
         }
         let block_bytes = opened.block_bytes();
         self.put_nvs(port, slot, Disk::None);
-        let disk = self.hand_over(port, opened);
+        let disk = super::backend::hand_over(port, opened);
         self.put_nvs(port, slot, disk);
         let mut config = self.config().clone();
         put(&mut config.nvs, slot, &name);
