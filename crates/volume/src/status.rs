@@ -1,8 +1,10 @@
 //! What an operator sees of a volume.
 
 use crate::io::Device;
+use crate::rebuild::RebuildStatus;
 use crate::volume::Volume;
 use destage_engine::counters::Counters;
+use destage_engine::nvs::journal::superblock::Superblock;
 
 /// A volume at one moment. Pages are of 4,096 bytes.
 #[derive(Clone, Debug)]
@@ -21,8 +23,10 @@ pub struct Status {
     pub requests: usize,
     /// Device operations under way.
     pub operations: usize,
-    /// Members that have failed.
+    /// Members that have failed, those being rebuilt included.
     pub failed: Vec<u16>,
+    /// Rebuilds under way.
+    pub rebuilds: Vec<RebuildStatus>,
     /// NVS devices in use.
     pub nvs_devices: Vec<u16>,
     /// Whether the array has stopped.
@@ -57,6 +61,7 @@ impl Volume {
             requests: self.wholes.len(),
             operations: self.ops.under_way(),
             failed: controller.failed().iter().map(|disk| disk.0).collect(),
+            rebuilds: self.rebuild_status(),
             nvs_devices: self.log.copies.clone(),
             stopped: self.faults.stopped,
             redoing: self.redoing,
@@ -69,6 +74,12 @@ impl Volume {
                 .oldest()
                 .map(|(device, since)| (device, self.ops.now().since(since).0)),
         }
+    }
+
+    /// What the superblocks say, that of no device in particular.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.faults.superblock
     }
 
     /// Pages of a range that only the NVS has, as runs `(first, pages)`.

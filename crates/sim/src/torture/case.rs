@@ -22,6 +22,8 @@ pub struct Wanted {
     pub defect: Defect,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
 }
 
 /// A case.
@@ -41,6 +43,8 @@ pub struct Case {
     pub settings: Settings,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
     /// Devices fail and media have errors.
     pub faults: bool,
     /// Steps between two faults, about.
@@ -95,6 +99,7 @@ impl Case {
             nvs: wanted.nvs.unwrap_or(drawn),
             settings,
             scrubs: wanted.scrubs,
+            rebuilds: wanted.rebuilds,
             faults: rng.below(3) > 0,
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),

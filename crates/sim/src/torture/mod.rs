@@ -8,6 +8,7 @@ mod device;
 pub mod load;
 mod mirror;
 mod model;
+mod rebuild;
 pub mod run;
 mod scrub;
 pub mod sweep;
@@ -96,6 +97,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         if run.case.faults && rng.below(4) == 0 {
             run.rot();
         }
+        run.maybe_bring_back();
     }
 }
 
