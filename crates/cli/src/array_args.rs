@@ -4,11 +4,11 @@ use crate::args::format_arg;
 use crate::server_args::{flag, listen_args, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 
-fn name() -> Arg {
+pub(crate) fn name() -> Arg {
     Arg::new("name").value_name("NAME").required(true).help("The array")
 }
 
-fn places() -> [Arg; 2] {
+pub(crate) fn places() -> [Arg; 2] {
     [
         option("config-dir", "DIR", "Folder of the configurations [root: /etc/destage]"),
         option("run-dir", "DIR", "Folder of the control sockets [root: /run/destage]"),
@@ -41,6 +41,10 @@ pub fn create() -> Command {
         )
         .arg(
             option("nvs", "PATH", "NVS; twice: mirrored; none: every write goes to the disks")
+                .action(ArgAction::Append),
+        )
+        .arg(
+            option("spare", "DISK", "Takes the place of a member that fails; repeat")
                 .action(ArgAction::Append),
         )
         .arg(option("strip", "BYTES", "Bytes on one disk before the next").default_value("64K"))
@@ -124,11 +128,20 @@ pub fn stop() -> Command {
 /// `destage set`.
 pub fn set() -> Command {
     Command::new("set")
-        .about("Change policy or rate of a served array, until it is stopped")
-        .after_help("Example: destage set tank --policy wow --rate linear:70/40")
+        .about("Change policy, rate or rebuild limits of a served array, until it is stopped")
+        .after_help(
+            "Limits of rebuilds: window=PAGES,depth=N,share=% (of the time),min=MB/S (that share \
+             and reads-under leave),reads-under=MS (reads of hosts); what is not said is as by \
+             default, without limits.\n\
+             Example: destage set tank --policy wow --rate linear:70/40 --rebuild share=50,min=20",
+        )
         .arg(name())
         .arg(option("policy", "POLICY", "See `destage policies`"))
-        .arg(option("rate", "RATE", "See `destage policies`").required_unless_present("policy"))
+        .arg(
+            option("rate", "RATE", "See `destage policies`")
+                .required_unless_present_any(["policy", "rebuild"]),
+        )
+        .arg(option("rebuild", "LIMITS", "How fast rebuilds go; below"))
         .args(places())
 }
 

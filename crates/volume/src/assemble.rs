@@ -243,6 +243,8 @@ impl Assembly {
                 self.spare(number, own);
                 None
             }
+            // In the place of one whose failure was not written down.
+            Ok(own) if own.role == Role::Spare && allow_degraded => None,
             Ok(own) if own.role != Role::Member(number) => {
                 return Err(AssembleError::WrongPlace(device, own.role));
             }

@@ -190,7 +190,8 @@ impl Volume {
     }
 
     /// Whether the level bears it if a member fails, too.
-    fn survives_without(&self, member: u16) -> bool {
+    #[must_use]
+    pub fn survives_without(&self, member: u16) -> bool {
         let mut failed = self.controller.failed().clone();
         failed.insert(DiskId(member));
         self.controller.geometry().survives(&failed)

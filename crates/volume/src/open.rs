@@ -209,6 +209,7 @@ pub fn open(
     let mut log = Log::new(start);
     log.defect = settings.defect;
     let mut volume = Volume::from_parts(controller, settings, log, memory, faults);
+    volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
         volume.controller.without_disk(DiskId(*member));
     }

@@ -37,6 +37,8 @@ pub enum ReplaceRefusal {
     TooMany,
     /// The array has stopped.
     Stopped,
+    /// Its failure, or another change of the set of devices, is not written down yet.
+    Changing,
     /// The device is too small: bytes that it must have.
     TooSmall(u64),
 }
@@ -59,6 +61,9 @@ impl core::fmt::Display for ReplaceRefusal {
                 write!(f, "{REBUILDS_MAX} members are being rebuilt: wait until one is whole")
             }
             ReplaceRefusal::Stopped => f.write_str("the array has stopped; see `destage status`"),
+            ReplaceRefusal::Changing => {
+                f.write_str("the failure is being written down: ask again in a moment")
+            }
             ReplaceRefusal::TooSmall(bytes) => {
                 write!(f, "the device is too small: a member takes {bytes} bytes")
             }
@@ -162,6 +167,7 @@ impl Volume {
             () if self.rebuilds.iter().any(|r| r.member == member) => Some(ReplaceRefusal::Running),
             () if !self.controller.failed().contains(DiskId(member)) => Some(ReplaceRefusal::InUse),
             () if self.rebuilds.len() >= REBUILDS_MAX => Some(ReplaceRefusal::TooMany),
+            () if self.faults.changing() => Some(ReplaceRefusal::Changing),
             () if bytes < needs => Some(ReplaceRefusal::TooSmall(needs)),
             () => None,
         };

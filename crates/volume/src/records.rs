@@ -31,6 +31,8 @@ pub(crate) struct Record {
     number: u64,
     pub(crate) below: u64,
     lost: BTreeSet<u64>,
+    /// Of these, pages that were written since and are not flushed: lost only to the medium.
+    written: BTreeSet<u64>,
     step: Step,
     /// A checkpoint to be written.
     wanted: Option<u64>,
@@ -46,6 +48,7 @@ impl Record {
             number: 0,
             below: 0,
             lost: BTreeSet::new(),
+            written: BTreeSet::new(),
             step: Step::Idle,
             wanted: None,
             changed: false,
@@ -91,7 +94,7 @@ impl Record {
             number: self.number,
             device: self.device,
             below: self.below,
-            lost: self.lost.iter().copied().take(LOST_MAX).collect(),
+            lost: self.lost.union(&self.written).copied().take(LOST_MAX).collect(),
         };
         let mut buffer = Buffer::zeroed(PAGE);
         buffer.copy_from_slice(&record.encode());
@@ -114,9 +117,10 @@ impl Volume {
             return;
         }
         let record = &mut self.records[usize::from(command.disk.0)];
-        for page in command.first..command.first + u64::from(command.pages) {
-            record.note(page, false);
-        }
+        let pages = command.first..command.first + u64::from(command.pages);
+        let found: Vec<u64> = record.lost.range(pages).copied().collect();
+        found.iter().for_each(|page| record.note(*page, false));
+        record.written.extend(found);
         self.record_turn(command.disk.0);
     }
 
@@ -134,7 +138,10 @@ impl Volume {
         if record.step != Step::Idle {
             return;
         }
-        if let Some(below) = record.wanted.take() {
+        let written = !record.written.is_empty();
+        let below = record.wanted.take().or(written.then_some(record.below));
+        if let Some(below) = below {
+            record.written.clear();
             record.step = Step::Flush(below);
             if early {
                 self.record_done(Device::Member(member));

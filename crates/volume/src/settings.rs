@@ -3,6 +3,7 @@
 use crate::log::Defect;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
+use destage_engine::rebuild::Limits;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.
@@ -73,6 +74,8 @@ pub struct Settings {
     pub stall_limit: Duration,
     /// Reads that could not be read at a member before it is given up.
     pub read_errors_max: u32,
+    /// How fast rebuilds go.
+    pub rebuild: Limits,
     /// How pages are kept.
     pub pages: PageMemory,
     /// A deliberate fault, for the tests that show that it is caught.
@@ -94,6 +97,7 @@ impl Settings {
             cache_off: false,
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
+            rebuild: Limits::default(),
             pages: PageMemory::default(),
             defect: Defect::None,
         }

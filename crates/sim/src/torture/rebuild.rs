@@ -30,6 +30,11 @@ impl Run {
     /// # Errors
     /// It is refused.
     pub fn replace_member(&mut self, member: u16) -> Result<(), String> {
+        let changing = Err(destage_volume::ReplaceRefusal::Changing);
+        let settled = |run: &Run| run.volume().may_replace(member, u64::MAX) != changing;
+        if self.drive_until(&settled)? == End::Crash {
+            return Ok(());
+        }
         let old = self.world.replace_member(member);
         self.retired.push((member, old));
         self.counts.replaced += 1;
@@ -85,10 +90,14 @@ impl Run {
     /// # Errors
     /// It does not come to be so.
     pub fn make_whole(&mut self) -> Result<End, String> {
-        while let Some(member) = self.volume().wants_spare() {
-            self.replace_member(member)?;
+        let mut end = End::Done;
+        while end == End::Done && !self.is_whole() {
+            if let Some(member) = self.volume().wants_spare() {
+                self.replace_member(member)?;
+            }
+            let goes_on = |run: &Run| run.is_whole() || run.volume().wants_spare().is_some();
+            end = self.drive_until(&goes_on).map_err(|why| format!("{SETTLED}: {why}"))?;
         }
-        let end = self.drive_until(&Run::is_whole).map_err(|why| format!("{SETTLED}: {why}"))?;
         if end == End::Done && self.failed.iter().next().is_some() {
             return Err(format!("{SETTLED}: {:?}", self.failed));
         }

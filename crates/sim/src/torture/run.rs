@@ -118,7 +118,7 @@ pub struct Run {
     /// Likewise for rebuilds.
     pub(super) rebuild_rng: Seeded,
     /// Disks that were replaced, as they were last.
-    pub(super) retired: Vec<(u16, Disk)>,
+    pub retired: Vec<(u16, Disk)>,
     /// Pages that could not be computed: those of the volume at its end.
     pub(super) lost_pages: Vec<(u16, u64)>,
     /// Ranges that a rebuild said are lost: first page of the volume, pages.
