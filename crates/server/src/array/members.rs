@@ -92,14 +92,6 @@ pub fn open_spares(names: &[String], array: &Superblock) -> Vec<Spare> {
     names.iter().map(open).filter_map(told).collect()
 }
 
-/// Makes empty devices the spares of a new array.
-///
-/// # Errors
-/// One is not empty, too small, or fails.
-pub fn prepare_spares(names: &[String], array: &Superblock) -> Result<(), String> {
-    names.iter().try_for_each(|name| new_spare(name, array).map(|_| ()))
-}
-
 /// Puts a device into a failed member's place and has it rebuilt.
 pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), String> {
     let mut tries = 0;
