@@ -10,7 +10,7 @@ use destage_server::array::{DeviceSpec, Request};
 use std::time::Duration;
 
 /// How often its state is asked for.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(50);
 
 fn now(matches: &ArgMatches) -> Result<ArrayStatus, Failure> {
     Ok(asked(matches, &Request::Status)?.expect("a status was asked for"))
