@@ -292,10 +292,23 @@ impl ArrayBackend {
     /// A file is not there any more.
     pub(crate) fn deleted(&mut self, port: &mut Port, whose: &Watched) {
         match whose {
+            Watched::Member(member) if self.volume.survives_without(*member) => {
+                let name = &self.config().disks[usize::from(*member)];
+                let text = format!("file-deleted: {name} was deleted: member {member} is given up");
+                self.watch.remove(whose);
+                self.told(text);
+                self.volume.give_up_member(*member);
+            }
+            // Open it works on: to give it up would end what can still be read.
             Watched::Member(member) => {
                 let name = &self.config().disks[usize::from(*member)];
-                self.told(format!("file-deleted: {name} was deleted: member {member} is given up"));
-                self.volume.give_up_member(*member);
+                let text = format!(
+                    "file-deleted: {name} was deleted, and data would be lost without member \
+                     {member}: it is gone when the server ends, so save what you need before that"
+                );
+                if !self.alarms.contains(&text) {
+                    self.told(text);
+                }
             }
             Watched::Spare(name) => {
                 self.take_spare(|spare| spare.name == *name);

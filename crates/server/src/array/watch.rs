@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to look; ends with the server.
+    /// Begins to look, and says what is gone until it is removed; ends with the server.
     pub(crate) fn start(&self, remote: Remote) {
         let files = Arc::clone(&self.files);
         let looks = move || {
@@ -43,7 +43,6 @@ impl Watch {
                     if !gone {
                         continue;
                     }
-                    files.lock().unwrap_or_else(PoisonError::into_inner).remove(&whose);
                     if !remote.send(Box::new(Admin::Deleted(whose))) {
                         return;
                     }
