@@ -104,6 +104,14 @@ impl Run {
         Ok(end)
     }
 
+    /// The same, in cases with rebuilds.
+    ///
+    /// # Errors
+    /// As [`Run::make_whole`].
+    pub(super) fn make_whole_if_asked(&mut self) -> Result<End, String> {
+        if self.case.rebuilds { self.make_whole() } else { Ok(End::Done) }
+    }
+
     /// Gives up a member, by an operator's word.
     ///
     /// # Errors
