@@ -21,12 +21,15 @@ pub fn set_limit(limits: &mut Limits, name: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// Limits from their words; what is not said is as by default.
+/// Windows at once of a served array, where nothing limits its rebuild: devices have queues.
+const DEPTH: usize = 8;
+
+/// Limits of a served array from their words; what is not said is as by default.
 ///
 /// # Errors
 /// The part that is not understood.
 pub fn parse_limits(text: &str) -> Result<Limits, String> {
-    let mut limits = Limits::default();
+    let mut limits = Limits { depth: DEPTH, ..Limits::default() };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let set = part.split_once('=');
         set.and_then(|(name, value)| set_limit(&mut limits, name.trim(), value.trim()))
@@ -41,7 +44,7 @@ mod tests {
 
     #[test]
     fn words_are_limits() {
-        assert_eq!(parse_limits(""), Ok(Limits::default()));
+        assert_eq!(parse_limits(""), Ok(Limits { depth: 8, ..Limits::default() }));
         let limits = parse_limits("window=64, share=50,min=4.096,reads-under=20,depth=3");
         let limits = limits.expect("limits");
         assert_eq!((limits.window_pages, limits.depth, limits.share_permille), (64, 3, 500));

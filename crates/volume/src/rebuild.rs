@@ -37,8 +37,6 @@ pub enum ReplaceRefusal {
     TooMany,
     /// The array has stopped.
     Stopped,
-    /// Its failure, or another change of the set of devices, is not written down yet.
-    Changing,
     /// The device is too small: bytes that it must have.
     TooSmall(u64),
 }
@@ -61,9 +59,6 @@ impl core::fmt::Display for ReplaceRefusal {
                 write!(f, "{REBUILDS_MAX} members are being rebuilt: wait until one is whole")
             }
             ReplaceRefusal::Stopped => f.write_str("the array has stopped; see `destage status`"),
-            ReplaceRefusal::Changing => {
-                f.write_str("the failure is being written down: ask again in a moment")
-            }
             ReplaceRefusal::TooSmall(bytes) => {
                 write!(f, "the device is too small: a member takes {bytes} bytes")
             }
@@ -167,7 +162,6 @@ impl Volume {
             () if self.rebuilds.iter().any(|r| r.member == member) => Some(ReplaceRefusal::Running),
             () if !self.controller.failed().contains(DiskId(member)) => Some(ReplaceRefusal::InUse),
             () if self.rebuilds.len() >= REBUILDS_MAX => Some(ReplaceRefusal::TooMany),
-            () if self.faults.changing() => Some(ReplaceRefusal::Changing),
             () if bytes < needs => Some(ReplaceRefusal::TooSmall(needs)),
             () => None,
         };
@@ -180,7 +174,15 @@ impl Volume {
         let rebuilt = |member: u16| self.rebuilds.iter().any(|r| r.member == member);
         let mut failed = self.controller.failed().iter().map(|disk| disk.0);
         let wanted = failed.find(|member| !rebuilt(*member))?;
-        (self.ready() && self.may_replace(wanted, u64::MAX).is_ok()).then_some(wanted)
+        let may = self.ready() && !self.is_changing();
+        (may && self.may_replace(wanted, u64::MAX).is_ok()).then_some(wanted)
+    }
+
+    /// Whether a change of the set of devices, the failure of one perhaps, is not written down
+    /// yet: until then no other device is to be found in its place.
+    #[must_use]
+    pub fn is_changing(&self) -> bool {
+        self.faults.changing()
     }
 
     /// How fast rebuilds go from now on.

@@ -18,6 +18,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
+const CHANGING: &str = "the failure is being written down: ask again in a moment";
 
 /// A spare: its name in the configuration, and the device.
 pub struct Spare {
@@ -101,7 +102,7 @@ pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), Strin
         remote.send(Box::new(ask));
         match answer.recv().map_err(gone)? {
             // What is being written down soon is.
-            Err(refusal) if refusal == ReplaceRefusal::Changing.to_string() && tries < 100 => {
+            Err(refusal) if refusal == CHANGING && tries < 100 => {
                 tries += 1;
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -226,9 +227,13 @@ impl ArrayBackend {
     ) -> Result<Box<Place>, String> {
         let member = self.member_called(old)?;
         self.volume.may_replace(member, u64::MAX).map_err(|refusal| refusal.to_string())?;
+        if self.volume.is_changing() {
+            return Err(CHANGING.to_string());
+        }
         let spare = self.take_spare(|spare| spare.name == new);
         // The new one may have the same name.
         self.attach(port, member, Disk::None);
+        self.watch.remove(&Watched::Member(member));
         let (array, config) = (self.volume.superblock(), self.config_path.clone());
         Ok(Box::new(Place { member, array, config, spare }))
     }
@@ -351,7 +356,11 @@ impl ArrayBackend {
             format!("member-failed: member {member} "),
             format!("rebuild-stopped: the spare for member {member} "),
         ];
-        self.alarms.retain(|text| !of.iter().any(|start| text.starts_with(start)));
+        let deleted = format!("member {member} is given up");
+        let over = |text: &String| {
+            of.iter().any(|start| text.starts_with(start)) || text.ends_with(&deleted)
+        };
+        self.alarms.retain(|text| !over(text));
         true
     }
 

@@ -30,8 +30,7 @@ impl Run {
     /// # Errors
     /// It is refused.
     pub fn replace_member(&mut self, member: u16) -> Result<(), String> {
-        let changing = Err(destage_volume::ReplaceRefusal::Changing);
-        let settled = |run: &Run| run.volume().may_replace(member, u64::MAX) != changing;
+        let settled = |run: &Run| !run.volume().is_changing();
         if self.drive_until(&settled)? == End::Crash {
             return Ok(());
         }
