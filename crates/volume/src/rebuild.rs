@@ -19,8 +19,8 @@ use destage_engine::nvs::journal::superblock::{REBUILDS_MAX, Superblock, Uuid};
 use destage_engine::rebuild::{Limits, Progress};
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 
-/// A checkpoint is written after this time at the latest.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(10);
+/// Most buffers that are kept for the driver.
+const SPENT_MAX: usize = 64;
 
 /// Why a member is not replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +178,11 @@ impl Volume {
         (may && self.may_replace(wanted, u64::MAX).is_ok()).then_some(wanted)
     }
 
+    /// Buffers of reads that are needed no more.
+    pub fn take_spent(&mut self) -> Vec<Buffer> {
+        core::mem::take(&mut self.spent)
+    }
+
     /// Whether a change of the set of devices, the failure of one perhaps, is not written down
     /// yet: until then no other device is to be found in its place.
     #[must_use]
@@ -259,7 +264,7 @@ impl Volume {
                 self.rebuilds[at].phase = Phase::Naming;
                 self.change_devices();
             }
-            if phase == Phase::Running && now >= since + CHECKPOINT_EVERY {
+            if phase == Phase::Running && now >= since + self.settings.checkpoint_every {
                 self.checkpoint(member);
             }
         }
@@ -274,14 +279,16 @@ impl Volume {
             return None;
         }
         let running = self.rebuilds.iter().filter(|r| r.phase == Phase::Running);
-        let checkpoint = running.map(|r| r.since + CHECKPOINT_EVERY).min();
+        let checkpoint = running.map(|r| r.since + self.settings.checkpoint_every).min();
         [self.controller.deadline(), checkpoint].into_iter().flatten().min()
     }
 
-    /// A rebuild has come on: that is to survive a crash.
+    /// A rebuild has come on: that is to survive a crash. A flush costs the disk time, so not too
+    /// often.
     pub(crate) fn checkpoint(&mut self, member: u16) {
-        let now = self.ops.now();
-        let Some(rebuild) = self.rebuilds.iter_mut().find(|r| r.member == member) else { return };
+        let (now, every) = (self.ops.now(), self.settings.checkpoint_every);
+        let due = |r: &&mut Rebuild| r.member == member && now >= r.since + every;
+        let Some(rebuild) = self.rebuilds.iter_mut().find(due) else { return };
         rebuild.since = now;
         let Some(progress) = self.progress(DiskId(member)) else { return };
         if progress.done_pages > self.records[usize::from(member)].below {
@@ -361,6 +368,17 @@ impl Volume {
     pub(crate) fn regenerate(&mut self, serial: u32, disk: DiskId, first: u64, pages: u32) {
         let geometry = *self.controller.geometry();
         let mut window = self.windows.remove(&serial).unwrap_or_default();
+        if let Some((computed, rest)) = window.pieces.xor_all(&geometry, first, pages) {
+            let room = SPENT_MAX.saturating_sub(self.spent.len());
+            self.spent.extend(rest.into_iter().take(room));
+            for page in first..first + u64::from(pages) {
+                self.records[usize::from(disk.0)].note(page, false);
+            }
+            window.computed = Some(computed);
+            self.windows.insert(serial, window);
+            self.step(Event::Regenerated(serial));
+            return;
+        }
         let mut computed = Buffer::zeroed(pages as usize * PAGE);
         let mut lost = Vec::new();
         for (page, into) in (first..).zip(computed.chunks_exact_mut(PAGE)) {
@@ -412,6 +430,25 @@ impl Volume {
 }
 
 impl Pieces {
+    /// The pages of a window where one run was read of each of the row's other disks, none twice:
+    /// the exclusive or of all, and buffers that are needed no more.
+    fn xor_all(
+        &mut self,
+        geometry: &Geometry,
+        first: u64,
+        pages: u32,
+    ) -> Option<(Buffer, Vec<Buffer>)> {
+        let others = match geometry.level {
+            Level::Raid10 => 1,
+            Level::Raid4 | Level::Raid5 => usize::from(geometry.disks) - 1,
+            _ => return None,
+        };
+        let mut runs = self.take_whole(others, first, pages as usize * PAGE)?;
+        let mut sum = runs.pop()?;
+        runs.iter().for_each(|run| destage_engine::array::parity::xor_into(&mut sum, run));
+        Some((sum, runs))
+    }
+
     /// Computes a page of a disk from the others of its row; whether that could be done.
     fn compute(&self, geometry: &Geometry, disk: DiskId, page: u64, into: &mut [u8]) -> bool {
         if geometry.level != Level::Raid10 && self.compute_by_xor(geometry, disk, page, into) {

@@ -76,6 +76,8 @@ pub struct Settings {
     pub read_errors_max: u32,
     /// How fast rebuilds go.
     pub rebuild: Limits,
+    /// A rebuild writes checkpoints at this distance of time, if it has come on.
+    pub checkpoint_every: Duration,
     /// How pages are kept.
     pub pages: PageMemory,
     /// A deliberate fault, for the tests that show that it is caught.
@@ -98,6 +100,7 @@ impl Settings {
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
             rebuild: Limits::default(),
+            checkpoint_every: Duration::from_secs(5),
             pages: PageMemory::default(),
             defect: Defect::None,
         }

@@ -83,6 +83,8 @@ pub struct Volume {
     pub(crate) rebuilds: Vec<crate::rebuild::Rebuild>,
     /// What windows of rebuilds have read.
     pub(crate) windows: BTreeMap<u32, crate::rebuild::Window>,
+    /// Buffers to be used again.
+    pub(crate) spent: Vec<crate::Buffer>,
     /// What each member knows of itself.
     pub(crate) records: Vec<crate::records::Record>,
 }
@@ -122,6 +124,7 @@ impl Volume {
             mirrors: 0,
             rebuilds: Vec::new(),
             windows: BTreeMap::new(),
+            spent: Vec::new(),
             records,
         }
     }

@@ -182,6 +182,7 @@ impl ArrayBackend {
                 self.volume.done(now, id, result);
             }
             self.ended = ended;
+            self.volume.take_spent().into_iter().for_each(|buffer| port.recycle(buffer));
             self.answer(port);
             if quiet {
                 break;
@@ -206,7 +207,10 @@ impl ArrayBackend {
             Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
             Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
-            Disk::File(handle) => port.submit(id.0, io_of(*handle, kind)),
+            Disk::File(handle) => {
+                let io = io_of(port, *handle, kind);
+                port.submit(id.0, io);
+            }
         }
         self.ended = ended;
     }
@@ -346,11 +350,9 @@ fn keys_of(member: usize, attached: u64) -> Keys {
     Keys { send: base, receive: base | 1 }
 }
 
-fn io_of(device: Handle, kind: OpKind) -> Io {
+fn io_of(port: &mut Port, device: Handle, kind: OpKind) -> Io {
     match kind {
-        OpKind::Read { offset, bytes } => {
-            Io::Read { device, offset, buffer: destage_volume::Buffer::zeroed(bytes) }
-        }
+        OpKind::Read { offset, bytes } => Io::Read { device, offset, buffer: port.buffer(bytes) },
         OpKind::Write { offset, buffer, durable } => Io::Write { device, offset, buffer, durable },
         OpKind::Flush => Io::Flush { device },
     }

@@ -85,6 +85,7 @@ impl Case {
         let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
         settings.ack = wanted.ack.unwrap_or(drawn);
         settings.stall_limit = Duration::from_secs(2);
+        settings.checkpoint_every = Duration(5_000_000);
         settings.defect = wanted.defect;
         settings.cache_off = rng.below(16) == 0;
         if rng.below(4) == 0 {
