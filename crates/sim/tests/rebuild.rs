@@ -58,7 +58,7 @@ fn write(offset: u64, bytes: u64) -> Request {
 fn load_one(run: &mut Run, n: u64) -> Result<(), String> {
     let pages = run.bytes() / PAGE_BYTES - 2;
     let (offset, kind) =
-        (n * 37 % pages * PAGE_BYTES, if n % 3 == 0 { Kind::Read } else { Kind::Write });
+        (n * 37 % pages * PAGE_BYTES, if n.is_multiple_of(3) { Kind::Read } else { Kind::Write });
     run.submit(Request { kind, offset, bytes: (1 + n % 2) * PAGE_BYTES, fua: false })
 }
 
@@ -69,7 +69,7 @@ fn rebuild(run: &mut Run) -> Result<End, String> {
         if let Some(member) = run.wants_spare() {
             run.replace_member(member)?;
         }
-        if n % 3 == 0 && n < 1500 {
+        if n.is_multiple_of(3) && n < 1500 {
             load_one(run, n)?;
         }
         run.step()?;
@@ -367,7 +367,7 @@ fn attempt(defect: Defect, level: Level, steps: u64, round: u64) -> Result<(), S
         run.step()?;
     }
     run.crash(Survivors::None);
-    let away = !run.retired.is_empty() && round % 2 == 0;
+    let away = !run.retired.is_empty() && round.is_multiple_of(2);
     if away {
         // The spare is away for one start.
         run.bring_back(0);

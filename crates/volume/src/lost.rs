@@ -76,7 +76,8 @@ impl Segment {
         let lost = |disk: &DiskId| self.lost.contains(disk);
         match geometry.level {
             Level::Raid10 => {
-                let pair_lost = |disk: &DiskId| disk.0.is_multiple_of(2) && lost(&DiskId(disk.0 + 1));
+                let pair_lost =
+                    |disk: &DiskId| disk.0.is_multiple_of(2) && lost(&DiskId(disk.0 + 1));
                 self.lost.iter().copied().filter(pair_lost).collect()
             }
             level if self.lost.len() <= usize::from(level.parities()) => Vec::new(),
