@@ -20,8 +20,7 @@ fn filled(level: Level, name: &str, pages: u64, on_write: OnWrite, defect: Defec
         Wanted { level: Some(level), ack: Some(Ack::Nvs), nvs: Some(1), ..Wanted::default() };
     let mut case = Case::draw(7, &wanted);
     let disks = if level == Level::Raid6 { 6 } else { 4 };
-    let geometry =
-        Geometry { level, disks, strip_pages: 4, group_stripes: 2, disk_pages: 64 };
+    let geometry = Geometry { level, disks, strip_pages: 4, group_stripes: 2, disk_pages: 64 };
     case.geometry = geometry.checked().expect("an array");
     (case.nvs_pages, case.block_bytes, case.faults) = (48, 512, false);
     (case.settings.cache_off, case.settings.defect) = (false, defect);
@@ -71,7 +70,11 @@ fn the_second_read_touches_no_device_and_writes_are_seen() {
             run.drained().expect("drained");
             let (reads, cached, _) = read(&mut run, 3, 6);
             let updated = on_write != OnWrite::Invalidate;
-            assert_eq!((reads == 0, cached), (updated, if updated { 6 } else { 4 }), "{on_write:?}");
+            assert_eq!(
+                (reads == 0, cached),
+                (updated, if updated { 6 } else { 4 }),
+                "{on_write:?}"
+            );
             for kind in [Kind::Trim, Kind::Zero, Kind::Write, Kind::Trim] {
                 ask(&mut run, kind, 3, 2);
                 read(&mut run, 2, 8);
@@ -127,7 +130,8 @@ fn repaired(level: Level, defect: Defect) -> Result<(), String> {
     let page = run.case.geometry.volume_pages().0 / 4 * 3;
     let place = run.case.geometry.place(Page(page));
     run.flip(place.disk.0, place.page, 77);
-    let read = Request { kind: Kind::Read, offset: page * PAGE_BYTES, bytes: PAGE_BYTES, fua: false };
+    let read =
+        Request { kind: Kind::Read, offset: page * PAGE_BYTES, bytes: PAGE_BYTES, fua: false };
     run.submit(read).expect("asked");
     // Nothing on this level tells a read that a bit is wrong.
     let wrong = run.answered().expect_err("the flipped bit");

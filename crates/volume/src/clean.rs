@@ -89,8 +89,10 @@ impl Clean {
 }
 
 /// The read cache as an operator sees it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ReadCacheStatus {
+    /// Its policy, written out.
+    pub policy: String,
     /// What the engine says.
     pub state: CleanState,
     /// Bytes of memory that it takes: pages, what finds them, what the policy knows.
@@ -120,7 +122,8 @@ impl Volume {
     pub fn read_cache(&self) -> Option<ReadCacheStatus> {
         let (state, clean) = (self.controller.read_cache()?, self.clean.as_ref()?);
         let memory_bytes = clean.memory_bytes() + state.memory_bytes as u64;
-        Some(ReadCacheStatus { state, memory_bytes })
+        let policy = self.settings.read_cache.as_ref()?.policy.describe();
+        Some(ReadCacheStatus { policy, state, memory_bytes })
     }
 
     /// The engine has put a page into the read cache, or it has newer bytes.

@@ -92,10 +92,8 @@ impl Case {
         // A generator of its own: the other draws are as they were before there were read caches.
         let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
         let cached = cache_rng.below(2) == 0;
-        settings.read_cache = wanted
-            .read_cache
-            .unwrap_or(cached)
-            .then(|| super::readcache::draw(&mut cache_rng));
+        settings.read_cache =
+            wanted.read_cache.unwrap_or(cached).then(|| super::readcache::draw(&mut cache_rng));
         Case {
             seed,
             geometry,

@@ -14,8 +14,7 @@ pub fn draw(rng: &mut Seeded) -> CleanConfig {
     let policy = choose(name).and_then(|policy| policy.with_vdf(vdf)).expect("of the table");
     let most = [4, 40, 400][rng.below(3) as usize];
     let pages = 1 + rng.below(most);
-    let on_write =
-        [OnWrite::Invalidate, OnWrite::Update, OnWrite::Keep][rng.below(3) as usize];
+    let on_write = [OnWrite::Invalidate, OnWrite::Update, OnWrite::Keep][rng.below(3) as usize];
     CleanConfig { policy, pages, on_write }
 }
 

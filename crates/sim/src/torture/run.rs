@@ -139,8 +139,7 @@ impl Run {
     /// What went wrong.
     pub fn new(case: Case) -> Result<Run, String> {
         let seed = case.seed;
-        let rng = Seeded::new(seed, "torture-devices");
-        let mut world = World::new(case.geometry.disks, case.nvs, rng);
+        let mut world = World::new(case.geometry.disks, case.nvs, seed);
         destage_volume::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
