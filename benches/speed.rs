@@ -6,9 +6,13 @@
 //! 3. Read caches on the requests of part 1, beside the crate `lru`; the fault-aware forms with a
 //!    failed disk of five, and the pass over a cache that a fault costs.
 //! 4. The full array simulation of SPC-1-like load: host requests and events a second.
+//! 5. P, and P and Q, of rows of four pages by the served array's code, beside a plain copy of as
+//!    many bytes: bytes of the sources a second. The sources are larger than the processor's caches;
+//!    results are new pages, as a destage makes them. `make bench ARGS=parity` is this part alone.
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
+use destage_engine::array::erasure::parities;
 use destage_engine::array::geometry::Level;
 use destage_engine::heads::NoHeads;
 use destage_engine::nvs::directory::Directory;
@@ -33,6 +37,9 @@ const CACHE: u64 = PAGES / 10;
 const GROUP: u64 = 64;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "parity") {
+        return parity();
+    }
     let millions = std::env::args().skip(1).find_map(|a| a.parse::<usize>().ok()).unwrap_or(20);
     let pages = zipf(millions * 1_000_000);
     println!("cache-only replay: {millions} M one-page writes, zipf 0.99 over {PAGES} pages,");
@@ -53,6 +60,45 @@ fn main() {
     drop(pages);
     large();
     array();
+    parity();
+}
+
+/// Bytes of all sources of the parity part.
+const SOURCES: usize = 256 << 20;
+const STRIPS: usize = 4;
+const PAGE: usize = 4096;
+
+/// XOR of four and P + Q beside a copy, in one run.
+fn parity() {
+    let source: Vec<u8> = (0..SOURCES).map(|i| (i * 31 + (i >> 12)) as u8).collect();
+    let mut copied = vec![1; SOURCES];
+    let rows = || source.chunks_exact(STRIPS * PAGE);
+    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        for (row, into) in rows().zip(copied.chunks_exact_mut(STRIPS * PAGE)) {
+            into.copy_from_slice(row);
+        }
+        let gbps = |start: Instant| SOURCES as f64 / start.elapsed().as_secs_f64() / 1e9;
+        note(&mut speeds, "copy", gbps(start));
+        black_box(&copied);
+        for (name, with_q) in [("P", false), ("P and Q", true)] {
+            let start = Instant::now();
+            for row in rows() {
+                let mut strips = [&row[..0]; STRIPS];
+                strips.iter_mut().zip(row.chunks_exact(PAGE)).for_each(|(s, page)| *s = page);
+                black_box(parities(&strips, with_q));
+            }
+            note(&mut speeds, name, gbps(start));
+        }
+    }
+    println!("\nparity of rows of {STRIPS} pages, {} MiB of sources; median of", SOURCES >> 20);
+    println!("{ROUNDS}, GB of sources a second; the copy's: GB copied\n");
+    let copy = median(&mut speeds[0].1.clone());
+    for (name, speeds) in &mut speeds {
+        let speed = median(speeds);
+        println!("  {name:10} {speed:6.2}   {:5.2} x the copy", speed / copy);
+    }
 }
 
 fn note(speeds: &mut Vec<(String, Vec<f64>)>, name: &str, speed: f64) {
