@@ -314,7 +314,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
             Ok(text)
         };
     }
-    let settings = config.settings().map_err(Failure::failed)?;
+    let mut settings = config.settings().map_err(Failure::failed)?;
+    // Nobody reads.
+    settings.read_cache = None;
     let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
     let (dirty, redone) = (volume.status().dirty_pages, volume.status().redoing);
     let export = export(name, "", &volume);
