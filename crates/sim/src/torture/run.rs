@@ -9,6 +9,7 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
+use destage_engine::clean::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
     Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OnNvsLoss, Refusal, Reply,
@@ -683,6 +684,11 @@ impl Run {
     /// How the volume stands.
     pub fn status(&self) -> Status {
         self.volume().status()
+    }
+
+    /// Another read cache, or none.
+    pub fn exchange_cache(&mut self, cache: Option<CleanConfig>) {
+        self.volume_mut().set_read_cache(cache).expect("a cache of some size");
     }
 
     /// Gives up a member.

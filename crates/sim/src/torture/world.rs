@@ -166,6 +166,19 @@ impl World {
         }
     }
 
+    /// Reads under way look now; nothing that is under way is done until [`World::let_go`].
+    pub fn hold(&mut self) {
+        for flight in 0..self.flights.len() {
+            self.look(flight);
+            self.flights[flight].hangs = true;
+        }
+    }
+
+    /// What was held may be done.
+    pub fn let_go(&mut self) {
+        self.flights.iter_mut().for_each(|flight| flight.hangs = false);
+    }
+
     /// Some sectors of a write get to the device before it is done.
     fn write_in_part(&mut self, flight: usize) {
         let Op { device, kind, .. } = &self.flights[flight].op;
