@@ -44,18 +44,7 @@ fn main() {
     let pages = zipf(millions * 1_000_000);
     println!("cache-only replay: {millions} M one-page writes, zipf 0.99 over {PAGES} pages,");
     println!("groups of {GROUP}, cache {CACHE} pages; median of {ROUNDS}, M requests/s\n");
-    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
-    for _ in 0..ROUNDS {
-        note(&mut speeds, "lru crate", timed(&pages, lru_replay));
-        for name in ["lrw", "cscan", "wow", "stow"] {
-            note(&mut speeds, name, timed(&pages, |pages| policy_replay(name, pages)));
-        }
-    }
-    let baseline = median(&mut speeds[0].1.clone());
-    for (name, speeds) in &mut speeds {
-        let speed = median(speeds);
-        println!("  {name:10} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
-    }
+    beside_the_crate(&pages, &["lrw", "cscan", "wow", "stow"], policy_replay);
     read_caches(&pages);
     drop(pages);
     large();
@@ -101,10 +90,25 @@ fn parity() {
     }
 }
 
-fn note(speeds: &mut Vec<(String, Vec<f64>)>, name: &str, speed: f64) {
-    match speeds.iter_mut().find(|(known, _)| known == name) {
-        Some((_, speeds)) => speeds.push(speed),
-        None => speeds.push((name.to_string(), vec![speed])),
+/// Replays of each policy, the crate `lru` before each: what else the machine does changes from
+/// one second to the next, so the ratios are of neighbours, and the median of those is printed.
+fn beside_the_crate(pages: &[u32], names: &[&str], replay: impl Fn(&str, &[u32]) -> u64) {
+    let mut crates = Vec::new();
+    let mut speeds = vec![(Vec::new(), Vec::new()); names.len()];
+    for _ in 0..ROUNDS {
+        for (name, (speeds, ratios)) in names.iter().zip(&mut speeds) {
+            let of_crate = timed(pages, lru_replay);
+            let speed = timed(pages, |pages| replay(name, pages));
+            crates.push(of_crate);
+            speeds.push(speed);
+            ratios.push(speed / of_crate);
+        }
+    }
+    println!("  {:11} {:6.1}", "lru crate", median(&mut crates));
+    for (name, (mut speeds, mut ratios)) in names.iter().zip(speeds) {
+        let (speed, ratio) = (median(&mut speeds), median(&mut ratios));
+        let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+        println!("  {name:11} {speed:6.1}   {ratio:5.2} x lru crate ({least:.2} to {most:.2})");
     }
 }
 
@@ -203,19 +207,8 @@ fn read_replay(name: &str, pages: &[u32]) -> u64 {
 
 fn read_caches(pages: &[u32]) {
     println!("\nread caches, the same requests; median of {ROUNDS}, M requests/s\n");
-    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
     let names: Vec<&str> = readcache::entries().iter().map(|e| e.name).collect();
-    for _ in 0..ROUNDS {
-        note(&mut speeds, "lru crate", timed(pages, lru_replay));
-        for name in &names {
-            note(&mut speeds, name, timed(pages, |pages| read_replay(name, pages)));
-        }
-    }
-    let baseline = median(&mut speeds[0].1.clone());
-    for (name, speeds) in &mut speeds {
-        let speed = median(speeds);
-        println!("  {name:11} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
-    }
+    beside_the_crate(pages, &names, read_replay);
     for name in ["vdf-lru", "vdf-lfu"] {
         let mut cache = readcache::choose(name).expect("a policy").build(PAGES).expect("a size");
         for block in 0..PAGES {

@@ -662,23 +662,39 @@ impl Run {
     /// The faults stop: everything is answered, everything drains, and the disks are right.
     ///
     /// # Errors
-    /// A check failed.
+    /// A check failed, or the array has stopped.
     pub fn settle(&mut self) -> Result<(), String> {
+        match self.settle_or_stop()? {
+            End::Done => Ok(()),
+            End::Crash => Err("the array stopped while it was to drain".into()),
+        }
+    }
+
+    /// The same, of an array that may have stopped because its last NVS device had failed: it
+    /// keeps what is dirty, so the disks say nothing yet. Then it has ended as by a crash.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn settle_or_stop(&mut self) -> Result<End, String> {
         self.world.members.iter_mut().for_each(Disk::heal);
-        self.answered()?;
-        self.drained()?;
-        self.read_all()?;
-        self.end_scrub()?;
-        self.check_rows()?;
+        let phases = [Run::answered, Run::drained, Run::read_all, Run::end_scrub, Run::check_rows];
+        for phase in phases {
+            if phase(self)? == End::Crash {
+                return Ok(End::Crash);
+            }
+        }
         let now = Instant(self.now.0 + Duration::from_secs(1).0);
         self.now = now;
         self.volume_mut().confirm(now);
         self.collect()?;
-        self.drive_until(&|run| run.volume().idle())?;
+        if self.drive_until(&|run| run.volume().idle())? == End::Crash {
+            return Ok(End::Crash);
+        }
         self.note_counts();
         self.world.crash(Survivors::None);
         self.volume = None;
-        audit::disks(self)
+        audit::disks(self)?;
+        Ok(End::Done)
     }
 
     /// How the volume stands.
