@@ -7,8 +7,9 @@
 //!    failed disk of five, and the pass over a cache that a fault costs.
 //! 4. The full array simulation of SPC-1-like load: host requests and events a second.
 //! 5. P, and P and Q, of rows of four pages by the served array's code, beside a plain copy of as
-//!    many bytes: bytes of the sources a second. The sources are larger than the processor's caches;
-//!    results are new pages, as a destage makes them. `make bench ARGS=parity` is this part alone.
+//!    many bytes: bytes of the sources a second. The sources are larger than the processor's
+//!    caches; results are new pages, as a destage makes them. `make bench ARGS=parity` is this
+//!    part alone.
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
