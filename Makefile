@@ -68,7 +68,7 @@ torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
 bench: tools
-	$(CARGO) bench --locked -p destage --bench speed
+	$(CARGO) bench --locked -p destage --bench speed -- $(ARGS)
 
 ## Public NBD clients, NBD servers to compare with, and what they need; Debian's names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin

@@ -9,6 +9,7 @@ mod inline;
 mod mapped;
 mod mirror;
 mod pages;
+mod readcache;
 mod remote;
 mod scrub;
 
@@ -18,4 +19,5 @@ pub use config::{ArrayConfig, ConfigFileError, Places};
 pub use create::{CreateError, CreateOptions, create, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices};
 pub use mirror::{NewMirror, Slot};
+pub use readcache::{ReadCacheChange, ReadCacheConfig};
 pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};

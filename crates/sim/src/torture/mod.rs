@@ -8,6 +8,7 @@ mod device;
 pub mod load;
 mod mirror;
 mod model;
+mod readcache;
 pub mod run;
 mod scrub;
 pub mod sweep;
