@@ -93,6 +93,10 @@ pub enum Defect {
     RebuildsFromTooFar,
     /// Goes on with a rebuild at the next start though its spare was away meanwhile.
     KeepsAbsentSpares,
+    /// Caches what a read brings though the page was written meanwhile.
+    CachesOvertakenReads,
+    /// Keeps cached what a scrub has put right on the disks.
+    CachesWhatWasRepaired,
 }
 
 /// The log.

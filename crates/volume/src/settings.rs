@@ -1,6 +1,7 @@
 //! How a volume runs: what may be chosen anew at each start.
 
 use crate::log::Defect;
+use destage_engine::clean::CleanConfig;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
 use destage_engine::rebuild::Limits;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub checkpoint_every: Duration,
     /// How pages are kept.
     pub pages: PageMemory,
+    /// The read cache; none.
+    pub read_cache: Option<CleanConfig>,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -102,6 +105,7 @@ impl Settings {
             rebuild: Limits::default(),
             checkpoint_every: Duration::from_secs(5),
             pages: PageMemory::default(),
+            read_cache: None,
             defect: Defect::None,
         }
     }

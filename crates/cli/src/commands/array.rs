@@ -10,8 +10,9 @@ use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
 use destage_server::array::{
-    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places, Request,
-    ask, create as create_array, export, listen, open_spares, uuid_text,
+    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
+    ReadCacheChange, ReadCacheConfig, Request, ask, create as create_array, export, listen,
+    open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
 use destage_volume::{
@@ -56,6 +57,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         window: 32,
         stall_seconds: 30,
         rebuild: String::new(),
+        read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
     };
     config.settings().map_err(Failure::usage)?;
     let options = create_options(matches, [disks, nvs, spares])?;
@@ -181,7 +183,13 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(ack) = text(matches, "ack") {
         config.ack = ack.to_string();
     }
-    let settings = config.settings().map_err(Failure::failed)?;
+    let change = read_cache(matches)?;
+    let settings = if change.is_empty() {
+        config.settings().map_err(Failure::failed)?
+    } else {
+        config.read_cache = config.read_cache.with(change);
+        config.settings().map_err(Failure::usage)?
+    };
     let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
     let mut volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
     let spares = open_spares(&config.spares, &volume.superblock());
@@ -213,6 +221,17 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     result
 }
 
+/// What the arguments say of a read cache.
+fn read_cache(matches: &ArgMatches) -> Result<ReadCacheChange, Failure> {
+    let owned = |argument| text(matches, argument).map(str::to_string);
+    Ok(ReadCacheChange {
+        policy: owned("read-cache"),
+        bytes: text(matches, "read-cache-size").map(bytes).transpose()?,
+        vdf: owned("vdf"),
+        writes: owned("read-cache-writes"),
+    })
+}
+
 /// Asks the server of an array.
 pub(super) fn asked(
     matches: &ArgMatches,
@@ -229,7 +248,11 @@ pub(super) fn asked(
     });
     bar.finish_and_clear();
     answer.map_err(|error| match error {
-        AdminError::Refused(text) if matches!(request, Request::Set { .. }) => Failure::usage(text),
+        AdminError::Refused(text)
+            if matches!(request, Request::Set { .. } | Request::ReadCache { .. }) =>
+        {
+            Failure::usage(text)
+        }
         error => Failure::failed(error),
     })
 }
@@ -271,11 +294,30 @@ pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
 pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
     let owned = |argument| text(matches, argument).map(str::to_string);
     let (policy, rate, rebuild) = (owned("policy"), owned("rate"), owned("rebuild"));
-    asked(matches, &Request::Set { policy, rate, rebuild })?;
-    let ArrayStatus { name, policy, rate, rebuild_limits, .. } =
-        asked(matches, &Request::Status)?.expect("a status was asked for");
-    let limits = if rebuild_limits.is_empty() { "without limits" } else { &rebuild_limits };
-    Ok(format!("{name}: policy {policy}, rate {rate}, rebuilds {limits}\n"))
+    let change = read_cache(matches)?;
+    let other = policy.is_some() || rate.is_some() || rebuild.is_some();
+    if !other && change.is_empty() {
+        return Err(Failure::usage(
+            "nothing to set: give --policy, --rate, --read-cache, --read-cache-size, --vdf, \
+             --read-cache-writes or --rebuild",
+        ));
+    }
+    if !change.is_empty() {
+        asked(matches, &Request::ReadCache { change })?;
+    }
+    if other {
+        asked(matches, &Request::Set { policy, rate, rebuild })?;
+    }
+    let status = asked(matches, &Request::Status)?.expect("a status was asked for");
+    let cache = status
+        .read_cache
+        .map_or("off".to_string(), |cache| format!("{} of {} pages", cache.policy, cache.pages));
+    let (name, policy, rate) = (status.name, status.policy, status.rate);
+    let limits = match status.rebuild_limits.as_str() {
+        "" => "without limits",
+        limits => limits,
+    };
+    Ok(format!("{name}: policy {policy}, rate {rate}, read cache {cache}, rebuilds {limits}\n"))
 }
 
 /// `destage recover`.
@@ -294,7 +336,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
             Ok(text)
         };
     }
-    let settings = config.settings().map_err(Failure::failed)?;
+    let mut settings = config.settings().map_err(Failure::failed)?;
+    // Nobody reads.
+    settings.read_cache = None;
     let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
     let (dirty, redone) = (volume.status().dirty_pages, volume.status().redoing);
     let export = export(name, "", &volume);

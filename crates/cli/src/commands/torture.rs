@@ -115,6 +115,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("spares failed", counts.spares_failed),
         ("rebuilds resumed", counts.resumed),
         ("members rebuilt", counts.rebuilt),
+        ("pages read from read caches", counts.cached),
         ("checks failed", 0),
     ] {
         table.push(vec![Cell::text(name), Cell::int(number)]);

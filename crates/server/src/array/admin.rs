@@ -5,6 +5,7 @@ use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
 use super::members::{NewMember, Place, Spare};
 use super::mirror::{NewMirror, Slot};
+use super::readcache::ReadCacheChange;
 use super::watch::Watched;
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::Superblock;
@@ -41,6 +42,11 @@ pub enum Request {
         /// Limits of rebuilds; absent: the same.
         #[serde(default)]
         rebuild: Option<String>,
+    },
+    /// Go on with another read cache.
+    ReadCache {
+        /// What is to be another.
+        change: ReadCacheChange,
     },
     /// Give up a member.
     Fail {
@@ -98,6 +104,8 @@ pub enum Admin {
     Drain(Sender<Result<(), String>>),
     /// Another policy, rate or limits of rebuilds.
     Set([Option<String>; 3], Sender<Result<(), String>>),
+    /// Another read cache.
+    ReadCache(ReadCacheChange, Sender<Result<(), String>>),
     /// Give up a member.
     Fail(String, Sender<Result<(), String>>),
     /// The place of a failed member for a new device, by the names of both.
@@ -247,6 +255,9 @@ fn answer(request: &Request, remote: &Remote, out: &mut UnixStream) -> Line {
         Request::Spare { device, add } => {
             simple(Ok::<_, ()>(super::members::spare(remote, device, *add)))
         }
+        Request::ReadCache { change } => {
+            simple_ask(remote, |sender| Admin::ReadCache(change.clone(), sender))
+        }
         Request::Scrub { repair, rate } => {
             simple_ask(remote, |sender| Admin::Scrub(Some((*repair, *rate)), sender))
         }
@@ -325,6 +336,9 @@ impl ArrayBackend {
             Admin::Drain(sender) => self.drains.push(sender),
             Admin::Set(all, sender) => {
                 let _ = sender.send(self.set(all));
+            }
+            Admin::ReadCache(change, sender) => {
+                let _ = sender.send(self.change_read_cache(change));
             }
             Admin::Scrub(begin, sender) => {
                 let now = port.now();
@@ -428,6 +442,7 @@ impl ArrayBackend {
             rebuild_limits: config.rebuild.clone(),
             rebuilds: self.rebuilds_told(),
             lost: self.lost_told(),
+            read_cache: self.read_cache_told(&status),
             mirror: self.mirror_told(),
             scrub: self.scrub_told(port.now()),
             alarms: self.alarms.clone(),

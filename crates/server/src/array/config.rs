@@ -1,6 +1,7 @@
 //! The configuration file of an array: which devices, and how it is run. What the array *is*
 //! stands in the superblocks.
 
+use super::readcache::ReadCacheConfig;
 use destage_engine::units::Duration;
 use destage_volume::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct ArrayConfig {
     /// Limits of rebuilds: `share=50,min=20`.
     #[serde(default)]
     pub rebuild: String,
+    /// The read cache.
+    #[serde(default)]
+    pub read_cache: ReadCacheConfig,
 }
 
 /// Why there is no configuration to go by.
@@ -214,6 +218,7 @@ impl ArrayConfig {
         }
         settings.rebuild =
             destage_volume::parse_limits(&self.rebuild).map_err(|error| bad("rebuild", &error))?;
+        settings.read_cache = self.read_cache.choice()?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));

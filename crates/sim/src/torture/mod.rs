@@ -8,6 +8,7 @@ mod device;
 pub mod load;
 mod mirror;
 mod model;
+mod readcache;
 mod rebuild;
 pub mod run;
 mod scrub;

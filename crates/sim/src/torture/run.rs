@@ -9,10 +9,11 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
+use destage_engine::clean::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
     Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OnNvsLoss, Refusal, Reply,
-    Volume,
+    Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -62,6 +63,8 @@ pub struct Counts {
     pub spares_failed: u64,
     /// Requests refused because of media that cannot be read.
     pub unreadable: u64,
+    /// Pages read from the read cache.
+    pub cached: u64,
 }
 
 impl Counts {
@@ -86,6 +89,7 @@ impl Counts {
         self.rebuilt += other.rebuilt;
         self.spares_failed += other.spares_failed;
         self.unreadable += other.unreadable;
+        self.cached += other.cached;
     }
 }
 
@@ -123,6 +127,8 @@ pub struct Run {
     pub(super) lost_pages: Vec<(u16, u64)>,
     /// Ranges that a rebuild said are lost: first page of the volume, pages.
     pub told_lost: Vec<(u64, u64)>,
+    /// Likewise.
+    pub(super) cache_rng: Seeded,
     /// The last scrub's result was looked at.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -157,8 +163,7 @@ impl Run {
     /// What went wrong.
     pub fn new(case: Case) -> Result<Run, String> {
         let seed = case.seed;
-        let rng = Seeded::new(seed, "torture-devices");
-        let mut world = World::new(case.geometry.disks, case.nvs, rng);
+        let mut world = World::new(case.geometry.disks, case.nvs, seed);
         destage_volume::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
@@ -177,6 +182,7 @@ impl Run {
             retired: Vec::new(),
             lost_pages: Vec::new(),
             told_lost: Vec::new(),
+            cache_rng: Seeded::new(seed, "torture-read-caches"),
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
@@ -467,6 +473,7 @@ impl Run {
             self.maybe_scrub()?;
             self.maybe_mirror()?;
             self.maybe_replace()?;
+            self.maybe_exchange_cache()?;
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -745,11 +752,28 @@ impl Run {
         Ok(End::Done)
     }
 
+    /// How the volume stands.
+    pub fn status(&self) -> Status {
+        self.volume().status()
+    }
+
+    /// Another read cache, or none.
+    pub fn exchange_cache(&mut self, cache: Option<CleanConfig>) {
+        self.volume_mut().set_read_cache(cache).expect("a cache of some size");
+    }
+
+    /// Gives up a member.
+    pub fn give_up(&mut self, member: u16) {
+        self.volume_mut().give_up_member(member);
+        self.collect().expect("no alarm but of that");
+    }
+
     /// Adds what the volume counted in this life.
     pub fn note_counts(&mut self) {
         if let Some(volume) = &self.volume {
             let counters = volume.status().counters;
             self.counts.destaged += counters.destaged_pages;
+            self.counts.cached += counters.read_pages_cached;
             self.counts.moved += volume.status().records_moved;
         }
     }
