@@ -118,9 +118,9 @@ fn crash_at(level: Level, survivors: Survivors, at: u64) -> Result<(bool, Run), 
         load_one(&mut run, n * 5 + 1)?;
     }
     run.world.crash_at = Some(run.world.operations + at);
-    run.fail_member(1)?;
+    run.give_up(1)?;
     if level == Level::Raid6 {
-        run.fail_member(3)?;
+        run.give_up(3)?;
     }
     if rebuild(&mut run)? == End::Done {
         return Ok((true, run));
@@ -167,7 +167,7 @@ fn the_power_failing_at_any_step_loses_nothing() {
 fn a_member_that_was_replaced_is_out_of_date_for_good() {
     for level in [Level::Raid5, Level::Raid10] {
         let mut run = filled(level, Defect::None);
-        run.fail_member(2).expect("given up");
+        run.give_up(2).expect("given up");
         assert_eq!(rebuild(&mut run), Ok(End::Done));
         for n in 0..40 {
             load_one(&mut run, n).expect("written");
@@ -205,14 +205,14 @@ fn a_second_failure_within_redundancy_is_borne() {
     for (level, second) in [(Level::Raid6, 3), (Level::Raid10, 3)] {
         for steps in [3, 20, 60, 150] {
             let mut run = filled(level, Defect::None);
-            run.fail_member(0).expect("given up");
+            run.give_up(0).expect("given up");
             run.limit_rebuilds(4);
             run.replace_member(0).expect("replaced");
             for n in 0..steps {
                 load_one(&mut run, n).expect("written");
                 run.step().expect("a step");
             }
-            run.fail_member(second).expect("given up");
+            run.give_up(second).expect("given up");
             assert_eq!(rebuild(&mut run), Ok(End::Done), "{level:?} after {steps}");
             run.read_all().expect("nothing is lost");
             run.settle().expect("right on the disks");
@@ -226,7 +226,7 @@ fn a_spare_that_fails_is_replaced() {
     for level in [Level::Raid5, Level::Raid6, Level::Raid10] {
         for steps in [2, 15, 40, 90] {
             let mut run = filled(level, Defect::None);
-            run.fail_member(1).expect("given up");
+            run.give_up(1).expect("given up");
             run.limit_rebuilds(4);
             run.replace_member(1).expect("replaced");
             for n in 0..steps {
@@ -264,7 +264,7 @@ fn lost_by_hand(run: &Run, gone: &[(u16, u64)]) -> Vec<u64> {
 fn beyond_redundancy_it_stops_and_says_what_is_lost() {
     for (level, first, second) in [(Level::Raid5, 1, 3), (Level::Raid10, 2, 3)] {
         let mut run = filled(level, Defect::None);
-        run.fail_member(first).expect("given up");
+        run.give_up(first).expect("given up");
         run.limit_rebuilds(4);
         run.replace_member(first).expect("replaced");
         while run.rebuilds()[0].progress.done_pages < 20 {
@@ -303,9 +303,9 @@ fn unreadable_sectors_are_named_and_never_made_up() {
     for level in [Level::Raid5, Level::Raid6, Level::Raid10] {
         let mut run = filled(level, Defect::None);
         let (failed, bad) = (1, 0);
-        run.fail_member(failed).expect("given up");
+        run.give_up(failed).expect("given up");
         if level == Level::Raid6 {
-            run.fail_member(4).expect("given up");
+            run.give_up(4).expect("given up");
         }
         let page = 21;
         run.spoil(bad, page);
@@ -359,7 +359,7 @@ fn caught(defect: Defect, level: Level) -> Option<(u64, String)> {
 
 fn attempt(defect: Defect, level: Level, steps: u64, round: u64) -> Result<(), String> {
     let mut run = filled(level, defect);
-    run.fail_member(1)?;
+    run.give_up(1)?;
     run.limit_rebuilds(4);
     run.replace_member(1)?;
     for n in 0..steps {

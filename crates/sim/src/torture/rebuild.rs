@@ -115,7 +115,7 @@ impl Run {
     ///
     /// # Errors
     /// A check failed.
-    pub fn fail_member(&mut self, member: u16) -> Result<(), String> {
+    pub fn give_up(&mut self, member: u16) -> Result<(), String> {
         self.volume_mut().give_up_member(member);
         self.collect()
     }
