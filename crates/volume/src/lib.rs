@@ -23,6 +23,7 @@ mod settings;
 mod slab;
 mod status;
 mod volume;
+mod watch;
 mod writes;
 
 pub use assemble::{AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock};
@@ -38,3 +39,4 @@ pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};
 pub use slab::Slab;
 pub use status::Status;
 pub use volume::Volume;
+pub use watch::{DeviceLoad, RECENT_DESTAGES};

@@ -2,6 +2,7 @@
 
 use crate::io::Device;
 use crate::volume::Volume;
+use crate::watch::DeviceLoad;
 use destage_engine::counters::Counters;
 
 /// A volume at one moment. Pages are of 4,096 bytes.
@@ -69,6 +70,18 @@ impl Volume {
                 .oldest()
                 .map(|(device, since)| (device, self.ops.now().since(since).0)),
         }
+    }
+
+    /// What a device had to do so far.
+    #[must_use]
+    pub fn load(&self, device: Device) -> DeviceLoad {
+        self.ops.loads.get(device, self.ops.now())
+    }
+
+    /// The first pages of the last destages, oldest first, and how many there were in all.
+    #[must_use]
+    pub fn recent_destages(&self) -> (Vec<u64>, u64) {
+        (self.recent.pages().collect(), self.recent.count())
     }
 
     /// Pages of a range that only the NVS has, as runs `(first, pages)`.

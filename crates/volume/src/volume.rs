@@ -79,6 +79,7 @@ pub struct Volume {
     pub(crate) mirror: Option<crate::mirror::Mirror>,
     /// How many were, since the start.
     pub(crate) mirrors: u64,
+    pub(crate) recent: crate::watch::Recent,
 }
 
 impl Volume {
@@ -112,6 +113,7 @@ impl Volume {
             scrub: None,
             mirror: None,
             mirrors: 0,
+            recent: crate::watch::Recent::default(),
         }
     }
 

@@ -89,6 +89,7 @@ pub struct ArrayBackend {
     ended: Vec<Ended>,
     /// For members on tmpfs.
     backlog: Backlog,
+    pub(super) watched: super::watch::Watched,
 }
 
 /// The export of a volume.
@@ -122,6 +123,7 @@ impl ArrayBackend {
             replies: Vec::new(),
             ended: Vec::new(),
             backlog: Backlog::default(),
+            watched: super::watch::Watched::default(),
         }
     }
 
@@ -203,7 +205,9 @@ impl ArrayBackend {
         let now = port.now();
         for Reply { ticket, result } in replies.drain(..) {
             let Waiting { token, since, kind } = self.waiting.remove(ticket);
-            let _ = self.times.0[kind as usize].record(now.since(since).0.max(1));
+            let ns = now.since(since).0;
+            let _ = self.times.0[kind as usize].record(ns.max(1));
+            self.watched.latencies[kind as usize].record(ns);
             match result {
                 Ok(Brought::Done) => port.reply(token, Answer::Done),
                 Ok(Brought::Data { buffer, from, bytes }) => {
@@ -217,11 +221,12 @@ impl ArrayBackend {
             let text = format!("{}: {alarm}", alarm.name());
             if let destage_volume::Alarm::NvsMirrored(_) = alarm {
                 // No alarm: the end of one.
-                eprintln!("destage: {alarm}");
+                tracing::info!(target: "destage", array = self.name, "{alarm}");
                 self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
                 continue;
             }
-            eprintln!("destage: alarm {text}");
+            tracing::warn!(target: "destage", array = self.name, alarm = alarm.name(), "alarm {text}");
+            self.watched.raise(alarm.name(), alarm.to_string());
             self.alarms.push(text);
         }
         if self.alarms.len() > 100 {
@@ -385,6 +390,7 @@ impl Backend for ArrayBackend {
         };
         self.backlog.requested();
         let since = port.now();
+        self.watched.request(since, &command, payload.bytes().len(), &self.volume);
         let ticket = self.waiting.insert(Waiting { token, since, kind });
         self.volume.submit(since, ticket, command, payload.bytes());
     }
