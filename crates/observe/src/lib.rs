@@ -17,5 +17,5 @@ mod words;
 
 pub use alarm::AlarmCommand;
 pub use record::{Recorded, Recorder};
-pub use shadow::{Row, SHADOWED, Shadows, Shape, mix};
+pub use shadow::{Row, SHADOWED, Shadows, Shape, in_sample};
 pub use watch::{Options, Watch};

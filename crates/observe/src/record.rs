@@ -137,7 +137,7 @@ fn copy<W: std::io::Write>(
                 }
             };
             let group = seen.offset / per_group;
-            if !crate::shadow::mix(group).is_multiple_of(asked.one_in) {
+            if !crate::shadow::in_sample(group, asked.one_in) {
                 continue;
             }
             let time_ns = seen.at.since(*first.get_or_insert(seen.at)).0;

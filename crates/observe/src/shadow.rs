@@ -34,12 +34,20 @@ pub struct Shape {
 }
 
 /// Mixes the bits of a number (the finaliser of splitmix64).
-#[must_use]
-pub fn mix(number: u64) -> u64 {
+fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     x ^ x >> 31
+}
+
+/// Write groups that are sampled together: policies go by neighbours too.
+const REGION: u64 = 64;
+
+/// Whether a write group is in the sample of one in so many.
+#[must_use]
+pub fn in_sample(group: u64, one_in: u64) -> bool {
+    one_in == 1 || mix(group / REGION).is_multiple_of(one_in)
 }
 
 /// What a shadow destaged.
@@ -121,6 +129,7 @@ impl Shadows {
                 self.trims += 1;
                 return;
             }
+            SeenOp::Write if seen.bytes == 0 => return,
             SeenOp::Write => {}
         }
         let end = (seen.offset + seen.bytes).div_ceil(PAGE_BYTES);
@@ -195,7 +204,7 @@ fn followed(
 ) -> impl Iterator<Item = (u64, u64, u64)> {
     let (first, end) = (range.first.0, range.end().0);
     (first / per_group..=(end - 1) / per_group)
-        .filter(move |group| one_in == 1 || mix(*group).is_multiple_of(one_in))
+        .filter(move |group| in_sample(*group, one_in))
         .map(move |group| {
             let from = first.max(group * per_group);
             (from - group * per_group, group, end.min((group + 1) * per_group) - from)
@@ -263,3 +272,6 @@ impl Row {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

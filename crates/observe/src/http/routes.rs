@@ -63,6 +63,7 @@ impl Routes {
                 metrics::CONTENT_TYPE,
                 Bytes::from_owner(Shared(self.watch.metrics())),
             )),
+            "/api/choices" => json(ok, &choices()),
             "/api/history" => fresh(whole(ok, "application/json", self.watch.history())),
             // Alive: this thread answers. Ready: the data thread does, and serves.
             "/healthz" => fresh(words(ok, "ok")),
@@ -111,6 +112,14 @@ impl Routes {
         tracing::info!(target: "destage::http", command, %status, "asked over HTTP");
         fresh(json(status, &value))
     }
+}
+
+/// What `set` knows.
+fn choices() -> serde_json::Value {
+    use destage_engine::{policy::POLICIES, rate::RATES};
+    let policies: Vec<&str> = POLICIES.iter().map(|policy| policy.entry.name).collect();
+    let rates: Vec<&str> = RATES.iter().map(|rate| rate.entry.name).collect();
+    serde_json::json!({ "policies": policies, "rates": rates })
 }
 
 /// Text that is shared, as bytes.
