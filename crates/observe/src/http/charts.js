@@ -87,7 +87,7 @@ const Charts = (() => {
     const box = document.createElement("figure");
     box.innerHTML =
       "<figcaption><h3></h3><p></p></figcaption><div class='chart' role='img'></div>" +
-      "<details><summary></summary><div class='scroll' role='region' tabindex='0'></div></details>";
+      "<details><summary></summary><div class='scroll' role='group' tabindex='0'></div></details>";
     box.querySelector("h3").textContent = title;
     box.querySelector("p").textContent = note;
     box.querySelector("summary").textContent = "Figures of: " + title;
@@ -189,7 +189,12 @@ const Charts = (() => {
       : { rangemode: "tozero", tickformat: ",~r" };
     const layout = base({
       showlegend: shown.length > 1,
-      xaxis: axis({ type: "date", range: [local(last - span), local(last)], nticks: 6 }),
+      xaxis: axis({
+        type: "date",
+        range: [local(last - span), local(last)],
+        nticks: 6,
+        tickformat: "%H:%M:%S",
+      }),
       yaxis: axis({ ...y, ...curve.axis }),
       hovermode: "x unified",
     });
@@ -302,7 +307,8 @@ const Charts = (() => {
       true,
     );
     for (const curve of curves) parent.append(figure(curve.id, curve.title, curve.note, false));
-    parent.append(ring);
+    ring.classList.add("tall");
+    parent.firstChild.after(ring);
     for (const chart of parent.querySelectorAll(".chart")) watcher.observe(chart);
   }
 

@@ -93,7 +93,7 @@
       badge.dataset.state = device.state;
       const busy = Math.round(rate.busy || 0);
       cells[2].querySelector("i").style.width = busy + "%";
-      cells[2].querySelector("span").textContent = busy + " %";
+      cells[2].querySelector(".busy > span").textContent = busy + " %";
       cells[3].textContent = rate.under_way === undefined ? "–" : rate.under_way;
       cells[4].textContent = rate.reads === undefined ? "–" : count(rate.reads);
       cells[5].textContent = rate.writes === undefined ? "–" : count(rate.writes);
