@@ -17,6 +17,8 @@ const Charts = (() => {
     return (n >= 100 || at === 0 ? n.toFixed(0) : n.toFixed(1)) + " " + units[at];
   };
 
+  const capped = (value, most) => (value === null ? null : Math.min(value, most));
+
   const curves = [
     {
       id: "c-occupancy",
@@ -30,12 +32,12 @@ const Charts = (() => {
     {
       id: "c-queues",
       title: "RanQ, SeqQ and its desired size",
-      note: "Pages held that are random, and sequential; for policies with two queues.",
+      note: "Pages held that are random, and sequential. Desired is drawn to the NVS's size at most.",
       unit: "pages",
       lines: [
         ["RanQ", (p) => p.queues && p.queues[0]],
         ["SeqQ", (p) => p.queues && p.queues[1]],
-        ["Desired SeqQ", (p) => p.queues && p.queues[2]],
+        ["Desired SeqQ", (p, sample) => capped(p.queues && p.queues[2], sample.status.nvs_pages)],
       ],
       absent: (sample) => !sample.point.queues,
     },
@@ -177,7 +179,7 @@ const Charts = (() => {
       mode: "lines",
       name,
       x,
-      y: points.map(get),
+      y: points.map((p) => get(p, sample)),
       yaxis: curve.second && i === shown.length - 1 ? "y2" : "y",
       line: { color: css("--s" + i), width: 2, dash: DASHES[i] },
       hovertemplate: "%{y:,.4~g}",
@@ -206,23 +208,23 @@ const Charts = (() => {
     Plotly.react(document.getElementById(curve.id), traces, layout, CONFIG);
   }
 
-  function told(curve, points) {
+  function told(curve, points, sample) {
     const p = points[points.length - 1];
     const shown = curve.second ? [...curve.lines, curve.second] : curve.lines;
     const parts = shown.map(([name, get]) => {
-      const value = p ? get(p) : null;
+      const value = p ? get(p, sample) : null;
       return name + " " + (value === null || value === undefined ? "none" : round(value));
     });
     return curve.title + ", now, " + curve.unit + ": " + parts.join(", ");
   }
 
-  function curveTable(box, curve, points) {
+  function curveTable(box, curve, points, sample) {
     const shown = curve.second ? [...curve.lines, curve.second] : curve.lines;
     const cell = (value) => (value === null || value === undefined ? "–" : String(round(value)));
     const rows = points
       .slice(-10)
       .reverse()
-      .map((p) => [clock(p.at_ms), ...shown.map(([, get]) => cell(get(p)))]);
+      .map((p) => [clock(p.at_ms), ...shown.map(([, get]) => cell(get(p, sample)))]);
     table(box, ["Time", ...shown.map(([name]) => name)], rows);
   }
 
@@ -318,11 +320,11 @@ const Charts = (() => {
       const chart = document.getElementById(curve.id);
       const box = chart.closest("figure");
       box.hidden = Boolean(curve.absent && curve.absent(sample));
-      chart.setAttribute("aria-label", told(curve, points));
+      chart.setAttribute("aria-label", told(curve, points, sample));
       if (box.hidden) continue;
       if (all || seen.has(curve.id)) drawCurve(curve, points, sample);
       const details = box.querySelector("details");
-      if (details.open) curveTable(details.querySelector("div"), curve, points);
+      if (details.open) curveTable(details.querySelector("div"), curve, points, sample);
     }
     const ring = document.getElementById("c-ring");
     ring.setAttribute("aria-label", ringTold(sample));
