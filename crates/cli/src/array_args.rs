@@ -106,7 +106,11 @@ fn watch_args() -> [Arg; 7] {
             .num_args(0..=1)
             .default_missing_value("1")
             .value_parser(value_parser!(u64).range(1..=1024)),
-        option("alarm-command", "COMMAND", "Run by the shell at each alarm; see docs/operations.md"),
+        option(
+            "alarm-command",
+            "COMMAND",
+            "Run by the shell at each alarm; see docs/operations.md",
+        ),
         option("log-format", "FORM", "Of the log on standard error")
             .default_value("text")
             .value_parser(["text", "json"]),

@@ -132,9 +132,8 @@ fn metrics_are_as_prometheus_and_the_dashboard_take_them() {
     assert!((wear - nvs / bytes).abs() < 1e-9, "{wear}");
     // Buckets grow to the count.
     let bucket = |le: &str| {
-        found[&format!(
-            "destage_host_request_duration_seconds_bucket{{array=\"tank\",op=\"write\",le=\"{le}\"}}"
-        )]
+        let labels = format!("array=\"tank\",op=\"write\",le=\"{le}\"");
+        found[&format!("destage_host_request_duration_seconds_bucket{{{labels}}}")]
     };
     assert!(bucket("0.000008192") <= bucket("0.001048576") && bucket("+Inf") == written);
     assert!(bucket("8.589934592") == written, "no write took that long");
@@ -230,11 +229,10 @@ fn wrong_options_say_what_to_do() {
     let (code, text) = wrong(&["--http", "9090"]);
     assert!(code == Some(2) && text.contains("127.0.0.1:9090"), "{text}");
     std::fs::write(array.path("short"), "abc\n").expect("written");
-    let (code, text) =
-        wrong(&["--http", "127.0.0.1:0", "--http-token-file", &array.path("short")]);
+    let (code, text) = wrong(&["--http", "127.0.0.1:0", "--http-token-file", &array.path("short")]);
     assert!(code == Some(1) && text.contains("at least 16"), "{text}");
-    let error = fails(1, &["trace", "record", "tank", "--out", &array.path("x"), "--config-dir",
-        &folder]);
+    let error =
+        fails(1, &["trace", "record", "tank", "--out", &array.path("x"), "--config-dir", &folder]);
     assert!(error.contains("is not being served"), "{error}");
 }
 
@@ -279,4 +277,122 @@ fn a_stream_of_events_tells_each_second() {
     let history: serde_json::Value = serde_json::from_str(&history).expect("JSON");
     assert!(history.as_array().is_some_and(|points| !points.is_empty()), "{history}");
     drop(array);
+}
+
+/// Destages by policy of `status --what-if`.
+fn what_if(array: &Array) -> serde_json::Value {
+    let text = array.asks(&["status", "tank", "--what-if", "--format", "json"]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn near(a: f64, b: f64, percent: f64) -> bool {
+    (a / b - 1.0).abs() * 100.0 <= percent
+}
+
+#[test]
+fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
+    let mut array = Array::of_level("5", 5, &["nvs"]);
+    array.edit("queue_depth = 128", "queue_depth = 20");
+    array.serve(&["--what-if"]);
+    let (uri, out) = (array.uri(), array.path("load.dtrc.zst"));
+    let spawn = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_destage"));
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("spawned")
+    };
+    let folder = array.path("");
+    let record =
+        spawn(&["trace", "record", "tank", "--out", &out, "--time", "9s", "--config-dir", &folder]);
+    std::thread::sleep(Duration::from_millis(1000));
+    // Half of the writes on a twentieth of the volume.
+    let hot = ["bench", &uri, "--depth", "4", "--size", "6M", "--time", "6s", "--rate", "4000"];
+    let cold = ["bench", &uri, "--depth", "4", "--seed", "2", "--time", "6s", "--rate", "4000"];
+    let loads = [spawn(&hot), spawn(&cold)];
+    for mut load in loads {
+        assert!(load.wait().expect("ended").success());
+    }
+    let output = record.wait_with_output().expect("ended");
+    let said = String::from_utf8(output.stdout).expect("text");
+    let told = status(&array);
+    let writes = told["writes"]["requests"].as_u64().expect("writes");
+    assert!(said.starts_with(&format!("{writes} requests written")), "{said}");
+    let found = until(10, "the last second", || {
+        let found = what_if(&array);
+        (found["running"]["pages_written"] == told["pages_written"]).then_some(found)
+    });
+    assert_eq!((&found["dropped"], &found["one_in"]), (&0.into(), &1.into()));
+    let running = &found["running"];
+    for row in found["shadows"].as_array().expect("shadows") {
+        assert_eq!(row["pages_written"], running["pages_written"], "{found}");
+        let (policy, destages) = (row["policy"].as_str().expect("a name"), &row["destages"]);
+        let text = succeeds(&[
+            "sim",
+            "--trace",
+            &out,
+            "--trace-mode",
+            "closed:8",
+            "--policy",
+            policy,
+            "--level",
+            "5",
+            "--disks",
+            "5",
+            "--protocol",
+            "safe",
+            "--queue-depth",
+            "20",
+            "--warmup",
+            "0",
+            "--nvs",
+            &told["nvs_pages"].to_string(),
+            "--format",
+            "json",
+        ]);
+        let simulated: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let groups = simulated["destage"]["groups"].as_f64().expect("groups");
+        let destages = destages.as_f64().expect("destages");
+        println!("{policy}: {destages} shadow, {groups} simulated, running {running}");
+        assert!(near(destages, groups, 2.0), "{policy}: {destages} and {groups} simulated");
+        if policy == told["policy"] {
+            let real = running["destages"].as_f64().expect("destages");
+            assert!(near(destages, real, 2.0), "{policy}: {destages}, the array {real}");
+        }
+    }
+}
+
+#[test]
+fn recordings_are_whole_or_absent_and_bounded() {
+    let (array, _) = served(&[]);
+    let (folder, uri) = (array.path(""), array.uri());
+    let error = array.refused(&["status", "tank", "--what-if"]);
+    assert!(error.contains("--what-if"), "{error}");
+    let out = array.path("few.csv.gz");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["trace", "record", "tank", "--out", &out, "--requests", "500"])
+        .args(["--config-dir", &folder])
+        .spawn()
+        .expect("spawned");
+    std::thread::sleep(Duration::from_millis(500));
+    succeeds(&["bench", &uri, "--rw", "randrw", "--time", "1s", "--depth", "4"]);
+    assert!(record.wait().expect("ended").success());
+    let info = succeeds(&["trace", "info", &out, "--format", "json"]);
+    assert!(info.contains("\"500\""), "{info}");
+    // Interrupted: what came until then is there; a second one meanwhile is refused.
+    let out = array.path("cut.dtrc");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["trace", "record", "tank", "--out", &out, "--config-dir", &folder])
+        .spawn()
+        .expect("spawned");
+    std::thread::sleep(Duration::from_millis(500));
+    let other = array.path("other.dtrc");
+    let error = array.refused(&["trace", "record", "tank", "--out", &other]);
+    assert!(error.contains("under way already"), "{error}");
+    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "4"]);
+    std::thread::sleep(Duration::from_millis(300));
+    record.kill().expect("killed");
+    record.wait().expect("gone");
+    let path = std::path::Path::new(&out);
+    until(10, "the file", || path.exists().then_some(()));
+    assert!(!succeeds(&["trace", "info", &out]).contains(" 0  requests"));
+    let none = array.path("no/such/folder.dtrc");
+    assert!(array.refused(&["trace", "record", "tank", "--out", &none]).contains("folder"));
 }

@@ -181,9 +181,8 @@ fn hosts(text: &mut Text, sample: &Sample, observation: &Observation) {
 
 fn devices(text: &mut Text, sample: &Sample, observation: &Observation) {
     let numbered = sample.status.devices.iter().zip(&observation.loads);
-    let all: Vec<_> = numbered
-        .map(|(device, load)| (device, device.number.to_string(), load))
-        .collect();
+    let all: Vec<_> =
+        numbered.map(|(device, load)| (device, device.number.to_string(), load)).collect();
     let mut family = |name: &str, kind: &str, help: &str, values: &dyn Fn(usize) -> f64| {
         text.family(name, kind, help);
         for (at, (device, number, _)) in all.iter().enumerate() {

@@ -82,8 +82,7 @@ impl Recorder {
             let compression = Compression::of_name(&name).0;
             let format = OutputFormat::of_path(&asked.out, false);
             let mut writer = TraceWriter::new(file, format, compression).map_err(failed)?;
-            let trims =
-                copy(&batches, asked, per_group, &mut writer, go_on).map_err(failed)?;
+            let trims = copy(&batches, asked, per_group, &mut writer, go_on).map_err(failed)?;
             Ok((writer.finish().map_err(failed)?, trims))
         });
         self.wanted.store(false, Ordering::Relaxed);

@@ -150,11 +150,7 @@ impl Shadows {
         let per_group = self.shape.geometry.pages_per_group();
         self.pages_written += followed(range, per_group, one_in).map(|(_, _, n)| n).sum::<u64>();
         for Shadow { cache, tally, .. } in &mut self.caches {
-            while cache.directory.held_pages() > held_pages / one_in {
-                if !cache.destage_at_once(tally) {
-                    break;
-                }
-            }
+            settle(cache, tally, held_pages / one_in);
             if one_in == 1 {
                 let admitted = loop {
                     match cache.try_admit(range, classified) {
@@ -167,6 +163,14 @@ impl Shadows {
             } else {
                 sampled(cache, tally, (range, classified), one_in, per_group);
             }
+        }
+    }
+
+    /// Destages what is held beyond so many pages, as the running array has: it destages also while
+    /// nothing is written.
+    pub fn follow(&mut self, held_pages: u64) {
+        for Shadow { cache, tally, .. } in &mut self.caches {
+            settle(cache, tally, held_pages / self.one_in);
         }
     }
 
@@ -195,6 +199,10 @@ impl Shadows {
     }
 }
 
+fn settle(cache: &mut WriteCache, tally: &mut Tally, pages: u64) {
+    while cache.directory.held_pages() > pages && cache.destage_at_once(tally) {}
+}
+
 /// Parts of a range by write group, of the groups that are followed: first page in the group, the
 /// group, pages.
 fn followed(
@@ -203,12 +211,12 @@ fn followed(
     one_in: u64,
 ) -> impl Iterator<Item = (u64, u64, u64)> {
     let (first, end) = (range.first.0, range.end().0);
-    (first / per_group..=(end - 1) / per_group)
-        .filter(move |group| in_sample(*group, one_in))
-        .map(move |group| {
+    (first / per_group..=(end - 1) / per_group).filter(move |group| in_sample(*group, one_in)).map(
+        move |group| {
             let from = first.max(group * per_group);
             (from - group * per_group, group, end.min((group + 1) * per_group) - from)
-        })
+        },
+    )
 }
 
 /// Writes the parts of a request that are in the sample.

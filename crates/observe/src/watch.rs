@@ -287,7 +287,8 @@ impl Watcher {
         if self.shadows.as_ref().is_none_or(|shadows| *shadows.shape() != shape) {
             (self.shadows, self.base) = (Shadows::new(shape, one_in).ok(), None);
         }
-        let shadows = self.shadows.as_ref()?;
+        let shadows = self.shadows.as_mut()?;
+        shadows.follow(now.held_pages);
         let counters = &now.counters;
         let running = Row {
             policy: now.status.policy.clone(),
@@ -303,7 +304,9 @@ impl Watcher {
         }
         let rows = shadows.rows();
         match &self.base {
-            None if shadows.warm() => {
+            // They are comparable from the begin on if all begin with nothing, else once all had to
+            // destage.
+            None if shadows.warm() || (counters.pages_written == 0 && now.held_pages == 0) => {
                 let (policy, at) = (running.policy.clone(), now.at);
                 self.base = Some(Base { policy, at, running, shadows: rows });
             }

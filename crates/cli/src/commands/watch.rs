@@ -25,9 +25,8 @@ const TAP: usize = 1 << 16;
 /// Begins the log on standard error, of what `RUST_LOG` says.
 pub fn log(json: bool) -> Result<(), Failure> {
     let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_string());
-    let targets: Targets = wanted
-        .parse()
-        .map_err(|error| Failure::usage(format!("RUST_LOG {wanted:?}: {error}")))?;
+    let targets: Targets =
+        wanted.parse().map_err(|error| Failure::usage(format!("RUST_LOG {wanted:?}: {error}")))?;
     let log = tracing_subscriber::registry().with(targets);
     // Begun once in a process.
     let _ = match json {
@@ -67,8 +66,7 @@ pub fn http(matches: &ArgMatches, control: &Path, watch: Watch) -> Result<(), Fa
             (new_token(&path), path)
         }
     };
-    let token =
-        token.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
+    let token = token.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     let guard = Guard::new(token, names);
     let mut settings = Settings::new(address, guard, control.to_path_buf());
     settings.allow_remote = matches.get_flag("allow-remote-http");
@@ -95,20 +93,20 @@ pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
     if format(matches) != Format::Table {
         return Ok(table);
     }
-    let WhatIf { seconds, one_in, dropped, trims, .. } = what_if;
-    let told = if seconds == 0.0 {
+    let WhatIf { seconds, one_in, dropped, trims, .. } = &what_if;
+    let told = if *seconds == 0.0 || what_if.running.destages == 0 {
         "Nothing to compare yet: not all policies had to destage.".to_string()
     } else {
         format!("Over {seconds:.0} s, in caches as full as the running one.")
     };
     let mut notes = String::new();
-    if one_in > 1 {
+    if *one_in > 1 {
         notes += &format!("One write group in {one_in} was followed.\n");
     }
-    if dropped > 0 {
+    if *dropped > 0 {
         notes += &format!("{dropped} requests were missed: the queue to the shadows was full.\n");
     }
-    if trims > 0 {
+    if *trims > 0 {
         notes += &format!("{trims} trims were not followed.\n");
     }
     Ok(format!("{told}\n{table}{notes}"))
@@ -133,8 +131,7 @@ pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     spinner.finish_and_clear();
     let count = |key: &str| value.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let mut said = format!("{} requests written to {}", count("requests"), out.display());
-    for (key, what) in [("dropped", "were too many and are missing"), ("trims", "trims left out")]
-    {
+    for (key, what) in [("dropped", "were too many and are missing"), ("trims", "trims left out")] {
         if count(key) > 0 {
             said += &format!("; {} {what}", count(key));
         }

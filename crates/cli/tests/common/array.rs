@@ -17,7 +17,11 @@ pub struct Array {
 impl Array {
     /// Level 5 over three files, with these NVS devices.
     pub fn create(nvs: &[&str]) -> Array {
-        let array = Array { folder: tempfile::tempdir().expect("a folder"), server: None, said: String::new() };
+        let array = Array {
+            folder: tempfile::tempdir().expect("a folder"),
+            server: None,
+            said: String::new(),
+        };
         array.create_as("tank", "d", nvs);
         array
     }
@@ -28,7 +32,11 @@ impl Array {
 
     /// Any level over so many files.
     pub fn of_level(level: &str, disks: u16, nvs: &[&str]) -> Array {
-        let array = Array { folder: tempfile::tempdir().expect("a folder"), server: None, said: String::new() };
+        let array = Array {
+            folder: tempfile::tempdir().expect("a folder"),
+            server: None,
+            said: String::new(),
+        };
         array.create_with("tank", "d", nvs, level, disks);
         array
     }

@@ -249,9 +249,8 @@ impl DestagePolicy for Stow {
     }
 
     fn gauges(&self, directory: &Directory) -> Gauges {
-        let next = |queue: usize| {
-            self.rings[queue].candidate(directory).map(|slot| directory.id(slot))
-        };
+        let next =
+            |queue: usize| self.rings[queue].candidate(directory).map(|slot| directory.id(slot));
         let adaptive = self.desired_set && self.switching == Switching::Hysteresis;
         Gauges {
             pointers: [next(RANDOM), next(SEQUENTIAL)],

@@ -76,11 +76,7 @@ pub fn answer(status: StatusCode, kind: &'static str, body: Reply) -> Response<R
 
 /// An answer that is there.
 #[must_use]
-pub fn whole(
-    status: StatusCode,
-    kind: &'static str,
-    bytes: impl Into<Bytes>,
-) -> Response<Reply> {
+pub fn whole(status: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Response<Reply> {
     answer(status, kind, Reply::Whole(Full::new(bytes.into())))
 }
 

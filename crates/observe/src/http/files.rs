@@ -14,16 +14,8 @@ struct File {
 }
 
 const FILES: [File; 5] = [
-    File {
-        path: "/",
-        kind: "text/html; charset=utf-8",
-        text: || include_str!("page.html"),
-    },
-    File {
-        path: "/page.css",
-        kind: "text/css; charset=utf-8",
-        text: || include_str!("page.css"),
-    },
+    File { path: "/", kind: "text/html; charset=utf-8", text: || include_str!("page.html") },
+    File { path: "/page.css", kind: "text/css; charset=utf-8", text: || include_str!("page.css") },
     File {
         path: "/page.js",
         kind: "text/javascript; charset=utf-8",
@@ -54,11 +46,9 @@ fn packed(number: usize) -> &'static Packed {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
         let written = encoder.write_all(text.as_bytes());
         let gzip = written.and_then(|()| encoder.finish()).expect("memory takes everything");
-        let hash = text
-            .bytes()
-            .fold(14_695_981_039_346_656_037_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211)
-            });
+        let hash = text.bytes().fold(14_695_981_039_346_656_037_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211)
+        });
         Packed { gzip: Bytes::from(gzip), tag: format!("\"{hash:016x}\"") }
     })
 }

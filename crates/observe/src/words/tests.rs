@@ -19,7 +19,8 @@ fn second(at: u64, occupancy: f64) -> Sample {
     sample.status.devices = vec![device("in use")];
     let kind = "member".to_string();
     let (reads, writes, written_bytes) = (0.0, 0.0, 0);
-    let busy = DeviceRate { kind, number: 1, busy: 97.6, under_way: 3, reads, writes, written_bytes };
+    let busy =
+        DeviceRate { kind, number: 1, busy: 97.6, under_way: 3, reads, writes, written_bytes };
     sample.devices = vec![busy];
     sample
 }

@@ -263,12 +263,7 @@ fn say(out: &mut UnixStream, line: &Line) -> bool {
     serde_json::to_string(line).is_ok_and(|text| writeln!(out, "{text}").is_ok())
 }
 
-fn answer(
-    request: &Request,
-    remote: &Remote,
-    extras: &dyn Extras,
-    out: &mut UnixStream,
-) -> Line {
+fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut UnixStream) -> Line {
     let told = |told: Result<_, String>| told.map_or_else(Line::Error, Line::Told);
     match request {
         Request::WhatIf => told(extras.what_if()),

@@ -225,7 +225,8 @@ impl ArrayBackend {
                 self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
                 continue;
             }
-            tracing::warn!(target: "destage", array = self.name, alarm = alarm.name(), "alarm {text}");
+            let (array, name) = (&self.name, alarm.name());
+            tracing::warn!(target: "destage", array, alarm = name, "alarm {text}");
             self.watched.raise(alarm.name(), alarm.to_string());
             self.alarms.push(text);
         }

@@ -19,7 +19,7 @@ pub use backend::{ArrayBackend, DIRTY_CONTEXT, export};
 pub use config::{ArrayConfig, ConfigFileError, Places};
 pub use create::{CreateError, CreateOptions, create, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices};
+pub use latency::Latencies;
 pub use mirror::{NewMirror, Slot};
 pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
-pub use latency::Latencies;
 pub use watch::{Observation, Raised, Seen, SeenOp, Tap, TapReader, tap};
