@@ -285,14 +285,12 @@ fn what_if(array: &Array) -> serde_json::Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-fn near(a: f64, b: f64, percent: f64) -> bool {
-    (a / b - 1.0).abs() * 100.0 <= percent
-}
-
 #[test]
 fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
-    let mut array = Array::of_level("5", 5, &["nvs"]);
+    let mut array = Array::create(&["nvs"]);
     array.edit("queue_depth = 128", "queue_depth = 20");
+    // As full in the simulation as here, whatever the disks.
+    array.edit("linear:90/80", "single:80");
     array.serve(&["--what-if"]);
     let (uri, out) = (array.uri(), array.path("load.dtrc.zst"));
     let spawn = |words: &[&str]| {
@@ -323,40 +321,34 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     let running = &found["running"];
     for row in found["shadows"].as_array().expect("shadows") {
         assert_eq!(row["pages_written"], running["pages_written"], "{found}");
-        let (policy, destages) = (row["policy"].as_str().expect("a name"), &row["destages"]);
-        let text = succeeds(&[
-            "sim",
-            "--trace",
-            &out,
-            "--trace-mode",
-            "closed:8",
-            "--policy",
-            policy,
-            "--level",
-            "5",
-            "--disks",
-            "5",
-            "--protocol",
-            "safe",
-            "--queue-depth",
-            "20",
-            "--warmup",
-            "0",
-            "--nvs",
-            &told["nvs_pages"].to_string(),
-            "--format",
-            "json",
-        ]);
-        let simulated: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-        let groups = simulated["destage"]["groups"].as_f64().expect("groups");
-        let destages = destages.as_f64().expect("destages");
-        println!("{policy}: {destages} shadow, {groups} simulated, running {running}");
-        assert!(near(destages, groups, 2.0), "{policy}: {destages} and {groups} simulated");
+        let policy = row["policy"].as_str().expect("a name");
+        let simulated = simulated(&out, policy, &told["nvs_pages"]);
+        println!("{row} and simulated {simulated}");
+        agrees(row, &simulated["groups"], &simulated["mean_distance_pages"]);
         if policy == told["policy"] {
-            let real = running["destages"].as_f64().expect("destages");
-            assert!(near(destages, real, 2.0), "{policy}: {destages}, the array {real}");
+            agrees(row, &running["destages"], &running["mean_distance_pages"]);
         }
     }
+}
+
+fn agrees(row: &serde_json::Value, destages: &serde_json::Value, distance: &serde_json::Value) {
+    let near = |a: &serde_json::Value, b: &serde_json::Value, percent: f64| {
+        let (a, b) = (a.as_f64().expect("a number"), b.as_f64().expect("a number"));
+        (a / b - 1.0).abs() * 100.0 <= percent
+    };
+    assert!(near(&row["destages"], destages, 2.0), "{row} and {destages}");
+    assert!(near(&row["mean_distance_pages"], distance, 5.0), "{row} and {distance}");
+}
+
+/// What a simulation of the recording destages, on disks that keep up.
+fn simulated(trace: &str, policy: &str, nvs_pages: &serde_json::Value) -> serde_json::Value {
+    let options = "--trace-mode open --trace-speed 0.02 --level 5 --disks 3 --protocol safe \
+                   --queue-depth 20 --rate single:80 --warmup 0 --format json";
+    let nvs = nvs_pages.to_string();
+    let words = ["sim", "--trace", trace, "--policy", policy, "--nvs", &nvs];
+    let text = succeeds(&[&words[..], &options.split(' ').collect::<Vec<_>>()].concat());
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    report["destage"].clone()
 }
 
 #[test]
