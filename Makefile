@@ -69,7 +69,7 @@ torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
 bench: tools
-	$(CARGO) bench --locked -p destage --bench speed
+	$(CARGO) bench --locked -p destage --bench speed -- $(ARGS)
 
 ## Public NBD clients, NBD servers to compare with, and what they need; Debian's names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin
@@ -106,15 +106,17 @@ speed-emulated: build
 ## The Python package: a wheel for CPython 3.10 and later in target/wheels, installed with all that
 ## its parts use into a fresh virtual environment, target/venv.
 WHEEL = target/wheels/destage-*.whl
-PYTHON_TOOLS = pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
+PYTHON_TOOLS = abi3audit pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
 python: tools
 	scripts/python-venv.sh target/venv-build 'maturin>=1.9,<2'
 	rm -rf target/wheels
 	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --out target/wheels
 	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
 
-## Its tests, from the wheel alone: pytest (notebooks too), mypy --strict, ruff.
+## Its tests, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks too),
+## mypy --strict, ruff.
 python-test: python build
+	target/venv/bin/abi3audit --strict --summary $(WHEEL)
 	cd target && venv/bin/pytest ../python/tests --timeout 300 -p no:cacheprovider
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini -p destage
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini ../python/tests ../scripts/python_speed.py

@@ -15,6 +15,17 @@ fn places() -> [Arg; 2] {
     ]
 }
 
+/// The read cache; what is not given is as it was.
+fn read_cache_args() -> [Arg; 4] {
+    [
+        option("read-cache", "POLICY", "Read cache beside the NVS, see `destage policies`; or off"),
+        option("read-cache-size", "BYTES", "Its size, as 1G [at first: 128M]"),
+        option("vdf", "FORM", "How it heeds failed disks: off, paper, adaptive[:..], auto"),
+        option("read-cache-writes", "WHAT", "Cached pages that are written: dropped, or brought")
+            .value_parser(["invalidate", "update", "keep"]),
+    ]
+}
+
 /// `destage create`.
 pub fn create() -> Command {
     Command::new("create")
@@ -67,6 +78,7 @@ pub fn create() -> Command {
                 .value_parser(["write-through", "stop"]),
         )
         .arg(flag("assume-clean", "Do not zero the disks: they are all zeros, or in sync"))
+        .args(read_cache_args())
         .args(places())
 }
 
@@ -88,6 +100,7 @@ pub fn serve() -> Command {
             option("ack", "WHEN", "In place of what the configuration says")
                 .value_parser(["nvs", "flush"]),
         )
+        .args(read_cache_args())
         .args(places())
 }
 
@@ -180,11 +193,16 @@ pub fn stop() -> Command {
 /// `destage set`.
 pub fn set() -> Command {
     Command::new("set")
-        .about("Change policy or rate of a served array, until it is stopped")
-        .after_help("Example: destage set tank --policy wow --rate linear:70/40")
+        .about("Change policy, rate or read cache of a served array, until it is stopped")
+        .after_help(
+            "Another read cache begins empty.\n\
+             Examples:\n  destage set tank --policy wow --rate linear:70/40\n  \
+             destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive",
+        )
         .arg(name())
         .arg(option("policy", "POLICY", "See `destage policies`"))
-        .arg(option("rate", "RATE", "See `destage policies`").required_unless_present("policy"))
+        .arg(option("rate", "RATE", "See `destage policies`"))
+        .args(read_cache_args())
         .args(places())
 }
 

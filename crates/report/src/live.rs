@@ -49,6 +49,59 @@ pub struct MirrorStatus {
     pub bytes: u64,
 }
 
+/// Pages that reads asked for, over some time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PagesRead {
+    /// Pages.
+    pub pages: u64,
+    /// Of them, those in NVS.
+    pub nvs: u64,
+    /// Of them, those not in NVS but in the read cache.
+    pub cached: u64,
+    /// Penalties of the others: requests to members, each page alone.
+    pub penalty: u64,
+    /// Penalties a page asked for; absent where none was.
+    pub rgr: Option<f64>,
+}
+
+impl PagesRead {
+    /// Of these counts.
+    #[must_use]
+    pub fn new(pages: u64, nvs: u64, cached: u64, penalty: u64) -> PagesRead {
+        let rgr = (pages > 0).then(|| penalty as f64 / pages as f64);
+        PagesRead { pages, nvs, cached, penalty, rgr }
+    }
+
+    fn line(&self) -> String {
+        let rgr = self.rgr.map_or("-".to_string(), |rgr| format!("{rgr:.4}"));
+        let (nvs, cached) = (share(self.nvs, self.pages), share(self.cached, self.pages));
+        format!("{} pages: NVS {nvs}, read cache {cached}, RGR {rgr}", self.pages)
+    }
+}
+
+/// The read cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadCacheStatus {
+    /// Policy, in its fault-aware form or not.
+    pub policy: String,
+    /// What becomes of cached pages that are written.
+    pub writes: String,
+    /// Pages held.
+    pub held_pages: u64,
+    /// Pages that fit.
+    pub pages: u64,
+    /// Bytes of memory taken, with what finds the pages and what the policy knows.
+    pub memory_bytes: u64,
+    /// What a lost page weighs; absent while no member is failed or the policy heeds none.
+    pub weight: Option<f64>,
+    /// How often that weight was changed for a better one.
+    pub weight_changes: u64,
+    /// Pages read since the server's start, with any read cache.
+    pub since_start: PagesRead,
+    /// Since the cache began, or since a member last failed or came back.
+    pub since_change: PagesRead,
+}
+
 /// A served array. Pages are of 4,096 bytes; counts are since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArrayStatus {
@@ -100,7 +153,7 @@ pub struct ArrayStatus {
     pub page_hits: u64,
     /// Reads of hosts.
     pub read_requests: u64,
-    /// Reads all of whose pages were in NVS.
+    /// Reads all of whose pages were in NVS or the read cache.
     pub read_request_hits: u64,
     /// Member reads.
     pub disk_reads: u64,
@@ -118,6 +171,9 @@ pub struct ArrayStatus {
     pub flushes: LatencyStatus,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
+    /// The read cache, if there is one.
+    #[serde(default)]
+    pub read_cache: Option<ReadCacheStatus>,
     /// The NVS device that is being filled.
     #[serde(default)]
     pub mirror: Option<MirrorStatus>,
@@ -157,6 +213,17 @@ impl ArrayStatus {
         );
         row("write hits", share(self.page_hits, self.pages_written));
         row("read hits", share(self.read_request_hits, self.read_requests));
+        if let Some(cache) = &self.read_cache {
+            let size = format!("{} of {} pages", cache.held_pages, cache.pages);
+            let memory = mib(cache.memory_bytes);
+            row("read cache", format!("{}; {size}, memory {memory}", cache.policy));
+            row("read cache, all", cache.since_start.line());
+            row("read cache, of late", cache.since_change.line());
+            if let Some(weight) = cache.weight {
+                let changes = cache.weight_changes;
+                row("lost pages weigh", format!("{weight:.2}, changed {changes} times"));
+            }
+        }
         row("stalled writes", format!("{}, {} now", self.stalled_writes, self.writes_waiting));
         row(
             "log",

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod buffer;
+mod clean;
 mod destages;
 mod faults;
 mod inspect;
@@ -28,6 +29,7 @@ mod writes;
 
 pub use assemble::{AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock};
 pub use buffer::Buffer;
+pub use clean::ReadCacheStatus;
 pub use inspect::{Inspection, inspect};
 pub use io::{Device, IoError, Media, Op, OpId, OpKind};
 pub use log::Defect;

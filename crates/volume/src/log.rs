@@ -87,6 +87,10 @@ pub enum Defect {
     ForgetsLostDevices,
     /// Scrubs rows that are being written.
     ScrubsCarelessly,
+    /// Caches what a read brings though the page was written meanwhile.
+    CachesOvertakenReads,
+    /// Keeps cached what a scrub has put right on the disks.
+    CachesWhatWasRepaired,
 }
 
 /// The log.

@@ -22,6 +22,7 @@ use destage_engine::nvs::journal::space::{LogSpace, Purpose};
 use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
 use destage_engine::nvs::recover::{RecoverError, Recovered, Recovery, Repair};
 use destage_engine::protocol::Protocol;
+use destage_engine::readcache::ReadPolicyError;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::{DiskId, GroupId, Page, PageCount};
 
@@ -160,6 +161,8 @@ pub enum OpenError {
     Contents(&'static str),
     /// The settings make no array.
     Config(ConfigError),
+    /// The settings make no read cache.
+    ReadCache(ReadPolicyError),
 }
 
 impl core::fmt::Display for OpenError {
@@ -176,6 +179,7 @@ impl core::fmt::Display for OpenError {
             }
             OpenError::Contents(what) => write!(f, "the NVS log holds {what}"),
             OpenError::Config(error) => error.fmt(f),
+            OpenError::ReadCache(error) => error.fmt(f),
         }
     }
 }
@@ -210,6 +214,8 @@ pub fn open(
     }
     volume.record_devices(media, assembly)?;
     volume.take_over(&pages)?;
+    let read_cache = volume.settings.read_cache.take();
+    volume.set_read_cache(read_cache).map_err(OpenError::ReadCache)?;
     Ok(volume)
 }
 

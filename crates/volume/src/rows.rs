@@ -70,6 +70,14 @@ impl Pieces {
         }
     }
 
+    /// A page of the volume where it was read itself.
+    pub(crate) fn as_it_lies(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
+        let Place { disk, page } = geometry.place(page);
+        let mirrored = geometry.level == Level::Raid10;
+        let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
+        self.read(disk, page).or_else(mirror)
+    }
+
     /// A page of the volume.
     pub(crate) fn of_volume(&self, geometry: &Geometry, page: Page) -> Option<Vec<u8>> {
         let Place { disk, page } = geometry.place(page);

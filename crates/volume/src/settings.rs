@@ -1,6 +1,7 @@
 //! How a volume runs: what may be chosen anew at each start.
 
 use crate::log::Defect;
+use destage_engine::clean::CleanConfig;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
 use destage_engine::units::Duration;
@@ -75,6 +76,8 @@ pub struct Settings {
     pub read_errors_max: u32,
     /// How pages are kept.
     pub pages: PageMemory,
+    /// The read cache; none.
+    pub read_cache: Option<CleanConfig>,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -95,6 +98,7 @@ impl Settings {
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
             pages: PageMemory::default(),
+            read_cache: None,
             defect: Defect::None,
         }
     }

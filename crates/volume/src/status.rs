@@ -1,5 +1,6 @@
 //! What an operator sees of a volume.
 
+use crate::clean::ReadCacheStatus;
 use crate::io::Device;
 use crate::volume::Volume;
 use crate::watch::DeviceLoad;
@@ -38,6 +39,8 @@ pub struct Status {
     pub log_bytes_used: u64,
     /// What the engine counted.
     pub counters: Counters,
+    /// The read cache.
+    pub read_cache: Option<ReadCacheStatus>,
     /// The device whose answer has been outstanding for longest, and for how long, in ns.
     pub waiting_for: Option<(Device, u64)>,
 }
@@ -65,6 +68,7 @@ impl Volume {
             records_moved: self.log.records_moved,
             log_bytes_used: used * u64::from(superblock.block_bytes),
             counters: *controller.counters(),
+            read_cache: self.read_cache(),
             waiting_for: self
                 .ops
                 .oldest()

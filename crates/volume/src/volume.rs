@@ -55,6 +55,8 @@ pub struct Volume {
     pub(crate) settings: Settings,
     pub(crate) log: Log,
     pub(crate) memory: Memory,
+    /// The read cache, if there is one.
+    pub(crate) clean: Option<crate::clean::Clean>,
     pub(crate) ops: Ops,
     pub(crate) wholes: Slab<Whole>,
     pub(crate) parts: Slab<Part>,
@@ -95,6 +97,7 @@ impl Volume {
             settings,
             log,
             memory,
+            clean: None,
             ops: Ops::default(),
             wholes: Slab::default(),
             parts: Slab::default(),
@@ -299,6 +302,7 @@ impl Volume {
             for action in actions.drain(..) {
                 self.act(action, given);
             }
+            self.tell_lacking();
             self.actions = actions;
         }
         self.running = false;
@@ -331,7 +335,8 @@ impl Volume {
             Action::ScrubDone { index, whole } => self.scrub_done(index, whole),
             Action::ScrubEnded { whole } => self.scrub_ended(whole),
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
-            Action::Keep { .. } | Action::Drop { .. } => unreachable!("there is no read cache"),
+            Action::Keep { page, bytes } => self.keep_clean(page, bytes),
+            Action::Drop { page } => self.drop_clean(page),
             Action::Regenerate { .. }
             | Action::Checkpoint { .. }
             | Action::Rebuilt { .. }

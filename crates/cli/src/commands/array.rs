@@ -9,8 +9,9 @@ use destage_engine::array::geometry::{LEVELS, Level};
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
 use destage_server::array::{
-    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places, Request,
-    ask, create as create_array, export, listen, uuid_text,
+    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
+    ReadCacheChange, ReadCacheConfig, Request, ask, create as create_array, export, listen,
+    uuid_text,
 };
 use destage_server::{Server, Settings};
 use destage_volume::{
@@ -52,6 +53,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         queue_depth: 128,
         window: 32,
         stall_seconds: 30,
+        read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
     };
     config.settings().map_err(Failure::usage)?;
     let options = create_options(matches, disks, nvs)?;
@@ -175,7 +177,13 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(ack) = text(matches, "ack") {
         config.ack = ack.to_string();
     }
-    let settings = config.settings().map_err(Failure::failed)?;
+    let change = read_cache(matches)?;
+    let settings = if change.is_empty() {
+        config.settings().map_err(Failure::failed)?
+    } else {
+        config.read_cache = config.read_cache.with(change);
+        config.settings().map_err(Failure::usage)?
+    };
     let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
     let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
     let status = volume.status();
@@ -199,6 +207,17 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     result
 }
 
+/// What the arguments say of a read cache.
+fn read_cache(matches: &ArgMatches) -> Result<ReadCacheChange, Failure> {
+    let owned = |argument| text(matches, argument).map(str::to_string);
+    Ok(ReadCacheChange {
+        policy: owned("read-cache"),
+        bytes: text(matches, "read-cache-size").map(bytes).transpose()?,
+        vdf: owned("vdf"),
+        writes: owned("read-cache-writes"),
+    })
+}
+
 /// Asks the server of an array.
 pub(super) fn asked(
     matches: &ArgMatches,
@@ -215,7 +234,11 @@ pub(super) fn asked(
     });
     bar.finish_and_clear();
     answer.map_err(|error| match error {
-        AdminError::Refused(text) if matches!(request, Request::Set { .. }) => Failure::usage(text),
+        AdminError::Refused(text)
+            if matches!(request, Request::Set { .. } | Request::ReadCache { .. }) =>
+        {
+            Failure::usage(text)
+        }
         error => Failure::failed(error),
     })
 }
@@ -260,9 +283,25 @@ pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
 pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
     let owned = |argument| text(matches, argument).map(str::to_string);
     let (policy, rate) = (owned("policy"), owned("rate"));
-    asked(matches, &Request::Set { policy, rate })?;
+    let change = read_cache(matches)?;
+    if policy.is_none() && rate.is_none() && change.is_empty() {
+        return Err(Failure::usage(
+            "nothing to set: give --policy, --rate, --read-cache, --read-cache-size, --vdf or \
+             --read-cache-writes",
+        ));
+    }
+    if !change.is_empty() {
+        asked(matches, &Request::ReadCache { change })?;
+    }
+    if policy.is_some() || rate.is_some() {
+        asked(matches, &Request::Set { policy, rate })?;
+    }
     let status = asked(matches, &Request::Status)?.expect("a status was asked for");
-    Ok(format!("{}: policy {}, rate {}\n", status.name, status.policy, status.rate))
+    let cache = status
+        .read_cache
+        .map_or("off".to_string(), |cache| format!("{} of {} pages", cache.policy, cache.pages));
+    let (name, policy, rate) = (status.name, status.policy, status.rate);
+    Ok(format!("{name}: policy {policy}, rate {rate}, read cache {cache}\n"))
 }
 
 /// `destage recover`.
@@ -282,7 +321,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
         };
     }
     super::watch::log(false)?;
-    let settings = config.settings().map_err(Failure::failed)?;
+    let mut settings = config.settings().map_err(Failure::failed)?;
+    // Nobody reads.
+    settings.read_cache = None;
     let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
     let (dirty, redone) = (volume.status().dirty_pages, volume.status().redoing);
     let export = export(name, "", &volume);

@@ -110,6 +110,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("scrubs", counts.scrubs),
         ("rows scrubbed", counts.rows_scrubbed),
         ("NVS mirrors filled", counts.mirrors),
+        ("pages read from read caches", counts.cached),
         ("checks failed", 0),
     ] {
         table.push(vec![Cell::text(name), Cell::int(number)]);

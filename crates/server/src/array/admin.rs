@@ -4,6 +4,7 @@
 use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
 use super::mirror::{NewMirror, Slot};
+use super::readcache::ReadCacheChange;
 use super::watch::Observation;
 use crate::{Port, Remote};
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
@@ -37,6 +38,11 @@ pub enum Request {
         policy: Option<String>,
         /// Rate with parameters; absent: the same.
         rate: Option<String>,
+    },
+    /// Go on with another read cache.
+    ReadCache {
+        /// What is to be another.
+        change: ReadCacheChange,
     },
     /// Give up a member.
     Fail {
@@ -120,6 +126,8 @@ pub enum Admin {
     Drain(Sender<Result<(), String>>),
     /// Another policy or rate.
     Set(Option<String>, Option<String>, Sender<Result<(), String>>),
+    /// Another read cache.
+    ReadCache(ReadCacheChange, Sender<Result<(), String>>),
     /// Give up a member.
     Fail(u16, Sender<Result<(), String>>),
     /// Compare all rows, with repair or not, at a rate; `None`: end it.
@@ -279,6 +287,9 @@ fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut Uni
         Request::Set { policy, rate } => {
             simple_ask(remote, |sender| Admin::Set(policy.clone(), rate.clone(), sender))
         }
+        Request::ReadCache { change } => {
+            simple_ask(remote, |sender| Admin::ReadCache(change.clone(), sender))
+        }
         Request::Fail { member } => simple_ask(remote, |sender| Admin::Fail(*member, sender)),
         Request::Scrub { repair, rate } => {
             simple_ask(remote, |sender| Admin::Scrub(Some((*repair, *rate)), sender))
@@ -362,6 +373,9 @@ impl ArrayBackend {
             Admin::Drain(sender) => self.drains.push(sender),
             Admin::Set(policy, rate, sender) => {
                 let _ = sender.send(self.set(policy, rate));
+            }
+            Admin::ReadCache(change, sender) => {
+                let _ = sender.send(self.change_read_cache(change));
             }
             Admin::Scrub(begin, sender) => {
                 let now = port.now();
@@ -452,6 +466,7 @@ impl ArrayBackend {
             writes: LatencyStatus::default(),
             flushes: LatencyStatus::default(),
             devices: self.device_states(&status.failed, &status.nvs_devices),
+            read_cache: self.read_cache_told(&status),
             mirror: self.mirror_told(),
             scrub: self.scrub_told(port.now()),
             alarms: self.alarms.clone(),

@@ -1,6 +1,7 @@
 //! The configuration file of an array: which devices, and how it is run. What the array *is*
 //! stands in the superblocks.
 
+use super::readcache::ReadCacheConfig;
 use destage_engine::units::Duration;
 use destage_volume::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,9 @@ pub struct ArrayConfig {
     pub window: u32,
     /// Seconds after which a device that does not answer has failed.
     pub stall_seconds: u32,
+    /// The read cache.
+    #[serde(default)]
+    pub read_cache: ReadCacheConfig,
 }
 
 /// Why there is no configuration to go by.
@@ -206,6 +210,7 @@ impl ArrayConfig {
                 return Err(bad(name, &"1 to 100000"));
             }
         }
+        settings.read_cache = self.read_cache.choice()?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));

@@ -22,6 +22,8 @@ pub struct Wanted {
     pub defect: Defect,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// A read cache, or none.
+    pub read_cache: Option<bool>,
 }
 
 /// A case.
@@ -87,6 +89,11 @@ impl Case {
             settings.on_nvs_loss = OnNvsLoss::Stop;
         }
         let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
+        // A generator of its own: the other draws are as they were before there were read caches.
+        let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
+        let cached = cache_rng.below(2) == 0;
+        settings.read_cache =
+            wanted.read_cache.unwrap_or(cached).then(|| super::readcache::draw(&mut cache_rng));
         Case {
             seed,
             geometry,
@@ -126,7 +133,7 @@ impl Case {
         let Case { geometry, settings, .. } = self;
         format!(
             "level {} of {} disks, strips of {} pages, groups of {}, {} pages a disk; {} NVS \
-             devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}",
+             devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
             geometry.level.entry().entry.name,
             geometry.disks,
             geometry.strip_pages,
@@ -146,6 +153,10 @@ impl Case {
                 (true, false) => ", cache off",
                 (true, true) => ", cache off, with failing devices",
             },
+            settings.read_cache.as_ref().map_or(String::new(), |cache| {
+                let (name, pages) = (cache.policy.describe(), cache.pages);
+                format!(", read cache {name} of {pages} pages, {:?}", cache.on_write)
+            }),
         )
     }
 }

@@ -9,10 +9,11 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
+use destage_engine::clean::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
     Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OnNvsLoss, Refusal, Reply,
-    Volume,
+    Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -52,6 +53,8 @@ pub struct Counts {
     pub mirrors_begun: u64,
     /// Those that were filled.
     pub mirrors: u64,
+    /// Pages read from the read cache.
+    pub cached: u64,
 }
 
 impl Counts {
@@ -71,6 +74,7 @@ impl Counts {
         self.rows_scrubbed += other.rows_scrubbed;
         self.mirrors_begun += other.mirrors_begun;
         self.mirrors += other.mirrors;
+        self.cached += other.cached;
     }
 }
 
@@ -100,6 +104,8 @@ pub struct Run {
     pub(super) rng: Seeded,
     /// A generator of its own: a run without scrubs is as it was before there were any.
     pub(super) scrub_rng: Seeded,
+    /// Likewise.
+    pub(super) cache_rng: Seeded,
     /// The last scrub's result was looked at.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -134,8 +140,7 @@ impl Run {
     /// What went wrong.
     pub fn new(case: Case) -> Result<Run, String> {
         let seed = case.seed;
-        let rng = Seeded::new(seed, "torture-devices");
-        let mut world = World::new(case.geometry.disks, case.nvs, rng);
+        let mut world = World::new(case.geometry.disks, case.nvs, seed);
         destage_volume::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
@@ -150,6 +155,7 @@ impl Run {
             volume: None,
             rng: Seeded::new(seed, "torture-run"),
             scrub_rng: Seeded::new(seed, "torture-scrubs"),
+            cache_rng: Seeded::new(seed, "torture-read-caches"),
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
@@ -424,6 +430,7 @@ impl Run {
             }
             self.maybe_scrub()?;
             self.maybe_mirror()?;
+            self.maybe_exchange_cache()?;
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -655,23 +662,55 @@ impl Run {
     /// The faults stop: everything is answered, everything drains, and the disks are right.
     ///
     /// # Errors
-    /// A check failed.
+    /// A check failed, or the array has stopped.
     pub fn settle(&mut self) -> Result<(), String> {
+        match self.settle_or_stop()? {
+            End::Done => Ok(()),
+            End::Crash => Err("the array stopped while it was to drain".into()),
+        }
+    }
+
+    /// The same, of an array that may have stopped because its last NVS device had failed: it
+    /// keeps what is dirty, so the disks say nothing yet. Then it has ended as by a crash.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn settle_or_stop(&mut self) -> Result<End, String> {
         self.world.members.iter_mut().for_each(Disk::heal);
-        self.answered()?;
-        self.drained()?;
-        self.read_all()?;
-        self.end_scrub()?;
-        self.check_rows()?;
+        let phases = [Run::answered, Run::drained, Run::read_all, Run::end_scrub, Run::check_rows];
+        for phase in phases {
+            if phase(self)? == End::Crash {
+                return Ok(End::Crash);
+            }
+        }
         let now = Instant(self.now.0 + Duration::from_secs(1).0);
         self.now = now;
         self.volume_mut().confirm(now);
         self.collect()?;
-        self.drive_until(&|run| run.volume().idle())?;
+        if self.drive_until(&|run| run.volume().idle())? == End::Crash {
+            return Ok(End::Crash);
+        }
         self.note_counts();
         self.world.crash(Survivors::None);
         self.volume = None;
-        audit::disks(self)
+        audit::disks(self)?;
+        Ok(End::Done)
+    }
+
+    /// How the volume stands.
+    pub fn status(&self) -> Status {
+        self.volume().status()
+    }
+
+    /// Another read cache, or none.
+    pub fn exchange_cache(&mut self, cache: Option<CleanConfig>) {
+        self.volume_mut().set_read_cache(cache).expect("a cache of some size");
+    }
+
+    /// Gives up a member.
+    pub fn give_up(&mut self, member: u16) {
+        self.volume_mut().give_up_member(member);
+        self.collect().expect("no alarm but of that");
     }
 
     /// Adds what the volume counted in this life.
@@ -679,6 +718,7 @@ impl Run {
         if let Some(volume) = &self.volume {
             let counters = volume.status().counters;
             self.counts.destaged += counters.destaged_pages;
+            self.counts.cached += counters.read_pages_cached;
             self.counts.moved += volume.status().records_moved;
         }
     }
