@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd speed-emulated nbd-tools python python-test python-speed \
+  conformance crashloop speed-nbd speed-emulated speed-rebuild nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
@@ -102,6 +102,10 @@ speed-nbd: nbd-tools build
 ## The cache's gain on five emulated disks; ROUNDS of 90 s, POLICY.
 speed-emulated: build
 	scripts/speed-emulated.sh $(DESTAGE) $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) $(or $(POLICY),stow)
+
+## A rebuild at full speed beside what its members can stream; DISK=DIR, a folder on their disk.
+speed-rebuild: nbd-tools build
+	scripts/speed-rebuild.sh $(DESTAGE) $(or $(DISK),/var/tmp)
 
 ## The Python package: a wheel for CPython 3.10 and later in target/wheels, installed with all that
 ## its parts use into a fresh virtual environment, target/venv.

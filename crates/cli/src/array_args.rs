@@ -4,11 +4,11 @@ use crate::args::format_arg;
 use crate::server_args::{flag, listen_args, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 
-fn name() -> Arg {
+pub(crate) fn name() -> Arg {
     Arg::new("name").value_name("NAME").required(true).help("The array")
 }
 
-fn places() -> [Arg; 2] {
+pub(crate) fn places() -> [Arg; 2] {
     [
         option("config-dir", "DIR", "Folder of the configurations [root: /etc/destage]"),
         option("run-dir", "DIR", "Folder of the control sockets [root: /run/destage]"),
@@ -52,6 +52,10 @@ pub fn create() -> Command {
         )
         .arg(
             option("nvs", "PATH", "NVS; twice: mirrored; none: every write goes to the disks")
+                .action(ArgAction::Append),
+        )
+        .arg(
+            option("spare", "DISK", "Takes the place of a member that fails; repeat")
                 .action(ArgAction::Append),
         )
         .arg(option("strip", "BYTES", "Bytes on one disk before the next").default_value("64K"))
@@ -193,15 +197,21 @@ pub fn stop() -> Command {
 /// `destage set`.
 pub fn set() -> Command {
     Command::new("set")
-        .about("Change policy, rate or read cache of a served array, until it is stopped")
+        .about(
+            "Change policy, rate, read cache or rebuild limits of a served array, until it stops",
+        )
         .after_help(
-            "Another read cache begins empty.\n\
+            "Another read cache begins empty. Limits of rebuilds: window=PAGES,depth=N,share=% (of \
+             the time),min=MB/S (that share and reads-under leave),reads-under=MS (reads of \
+             hosts); what is not said is as by default, without limits.\n\
              Examples:\n  destage set tank --policy wow --rate linear:70/40\n  \
-             destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive",
+             destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive\n  \
+             destage set tank --rebuild share=50,min=20",
         )
         .arg(name())
         .arg(option("policy", "POLICY", "See `destage policies`"))
         .arg(option("rate", "RATE", "See `destage policies`"))
+        .arg(option("rebuild", "LIMITS", "How fast rebuilds go"))
         .args(read_cache_args())
         .args(places())
 }

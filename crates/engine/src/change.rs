@@ -101,7 +101,7 @@ impl Controller {
         (self.shape.detector, self.shape.sequential_threshold)
     }
 
-    /// Begins no destages until it is told to again.
+    /// Begins no destages and no windows of rebuilds until it is told to again.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WAITING: usize = 64;
 
 struct Waiting {
-    name: &'static str,
+    name: String,
     text: String,
     /// Alarms of that name that it stands for.
     count: u64,
@@ -26,7 +26,7 @@ pub struct AlarmCommand {
     array: String,
     waiting: VecDeque<Waiting>,
     running: Option<(Child, Instant)>,
-    last: Vec<(&'static str, Instant)>,
+    last: Vec<(String, Instant)>,
     /// Alarms for which there was no room.
     lost: u64,
 }
@@ -46,11 +46,11 @@ impl AlarmCommand {
     }
 
     /// An alarm was raised.
-    pub fn raise(&mut self, name: &'static str, text: &str) {
+    pub fn raise(&mut self, name: &str, text: &str) {
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.name == name) {
             (waiting.text, waiting.count) = (text.to_string(), waiting.count + 1);
         } else if self.waiting.len() < WAITING {
-            self.waiting.push_back(Waiting { name, text: text.to_string(), count: 1 });
+            self.waiting.push_back(Waiting { name: name.to_string(), text: text.to_string(), count: 1 });
         } else {
             self.lost += 1;
         }
@@ -84,7 +84,7 @@ impl AlarmCommand {
         let due = |waiting: &Waiting| last.iter().all(|(name, _)| *name != waiting.name);
         let Some(at) = self.waiting.iter().position(due) else { return };
         let Some(Waiting { name, text, count }) = self.waiting.remove(at) else { return };
-        self.last.push((name, now));
+        self.last.push((name.clone(), now));
         let begun = Command::new("/bin/sh")
             .args(["-c", &self.command])
             .env("DESTAGE_ARRAY", &self.array)

@@ -8,7 +8,7 @@ const PAGE: u64 = destage_engine::units::PAGE_BYTES;
 /// Buckets of histograms end at 2^n ns, from 8 us to 8.6 s.
 const BUCKETS: std::ops::RangeInclusive<u32> = 13..=33;
 /// States that an array may be in.
-const STATES: [&str; 5] = ["clean", "degraded", "stopped", "recovering", "stopping"];
+const STATES: [&str; 5] = ["clean", "degraded", "rebuilding", "stopped", "recovering"];
 
 /// What Prometheus takes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -73,6 +73,8 @@ pub fn metrics(sample: &Sample, observation: &Observation) -> String {
     devices(&mut text, sample, observation);
     nvs(&mut text, sample, observation);
     scrub(&mut text, sample);
+    rebuilds(&mut text, sample);
+    read_cache(&mut text, sample);
     watching(&mut text, sample, observation);
     text.out
 }
@@ -232,6 +234,36 @@ fn scrub(text: &mut Text, sample: &Sample) {
     text.gauge("scrub_rows_wrong", "Rows that the last scrub found wrong.", wrong);
     let left = scrub.rows_left as f64;
     text.gauge("scrub_rows_left", "Rows found wrong and not put right.", left);
+}
+
+fn rebuilds(text: &mut Text, sample: &Sample) {
+    let rebuilds = &sample.status.rebuilds;
+    if rebuilds.is_empty() {
+        return;
+    }
+    for (name, help) in [
+        ("rebuild_bytes", "Bytes of a member that are to be rebuilt in all."),
+        ("rebuild_bytes_done", "Bytes of it that are whole again."),
+    ] {
+        text.family(name, "gauge", help);
+        for rebuild in rebuilds {
+            let bytes = if name == "rebuild_bytes" { rebuild.bytes } else { rebuild.bytes_done };
+            let member = rebuild.member.to_string();
+            text.line(name, &[("number", &member)], bytes as f64);
+        }
+    }
+}
+
+fn read_cache(text: &mut Text, sample: &Sample) {
+    let Some(cache) = &sample.status.read_cache else { return };
+    let bytes = |pages: u64| (pages * PAGE) as f64;
+    text.gauge("read_cache_capacity_bytes", "Bytes of pages that fit.", bytes(cache.pages));
+    text.gauge("read_cache_held_bytes", "Bytes of pages held.", bytes(cache.held_pages));
+    let read = &cache.since_start;
+    text.counter("read_pages_total", "Pages that hosts asked to read.", read.pages);
+    text.counter("read_pages_nvs_total", "Of them, those in NVS.", read.nvs);
+    let help = "Of them, those not in NVS but in the read cache.";
+    text.counter("read_pages_cached_total", help, read.cached);
 }
 
 fn watching(text: &mut Text, sample: &Sample, observation: &Observation) {

@@ -45,6 +45,13 @@ pub fn point(before: &Observation, now: &Observation, at_ms: u64) -> Point {
             counters.read_requests - then.read_requests,
         )
         .map(tenths),
+        cache_hits: percent(
+            counters.read_pages_nvs + counters.read_pages_cached
+                - then.read_pages_nvs
+                - then.read_pages_cached,
+            counters.read_pages - then.read_pages,
+        )
+        .map(tenths),
         destages: rate(counters.destages, then.destages),
         destaged_pages: rate(counters.destaged_pages, then.destaged_pages),
         in_flight: status.destages_in_flight,

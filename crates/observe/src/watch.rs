@@ -239,7 +239,7 @@ impl Watcher {
             if self.events.alarm(raised.number, at_ms, &raised.text)
                 && let Some(alarms) = &mut self.alarms
             {
-                alarms.raise(raised.name, &raised.text);
+                alarms.raise(&raised.name, &raised.text);
             }
         }
         if let Some(alarms) = &mut self.alarms {

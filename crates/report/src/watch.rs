@@ -23,6 +23,9 @@ pub struct Point {
     pub write_hits: Option<f64>,
     /// Per cent of the reads all of whose pages were in NVS.
     pub read_hits: Option<f64>,
+    /// Per cent of the pages read that were in NVS or in the read cache, if there is one.
+    #[serde(default)]
+    pub cache_hits: Option<f64>,
     /// Groups destaged a second.
     pub destages: f64,
     /// Pages destaged a second.

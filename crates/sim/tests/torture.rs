@@ -48,7 +48,7 @@ fn seeds_that_found_something() {
 /// in the NVS, and the disks must not be judged before it is back.
 #[test]
 fn an_array_that_stops_as_its_load_ends_goes_on() {
-    let wanted = Wanted { scrubs: true, ..Wanted::default() };
+    let wanted = Wanted { scrubs: true, read_cache: Some(false), ..Wanted::default() };
     let outcome = torture(1_795_278_485_608_794, 8, &wanted);
     assert_eq!(outcome.failure, None, "{}", outcome.case);
     assert!(outcome.counts.crashes > 8, "it no longer stops: {:?}", outcome.counts);

@@ -177,7 +177,7 @@ impl Volume {
     /// Hands a command of the engine to a member.
     pub(crate) fn member_io(&mut self, command: &DiskCommand, bytes: Option<Buffer>) {
         let device = Volume::device_of(command.disk);
-        if self.controller.failed().contains(command.disk) {
+        if self.is_out_of_reach(command) {
             self.step(Event::DiskError(*command));
             return;
         }

@@ -4,6 +4,7 @@ use crate::log::Defect;
 use destage_engine::clean::CleanConfig;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
+use destage_engine::rebuild::Limits;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.
@@ -74,6 +75,10 @@ pub struct Settings {
     pub stall_limit: Duration,
     /// Reads that could not be read at a member before it is given up.
     pub read_errors_max: u32,
+    /// How fast rebuilds go.
+    pub rebuild: Limits,
+    /// A rebuild writes checkpoints at this distance of time, if it has come on.
+    pub checkpoint_every: Duration,
     /// How pages are kept.
     pub pages: PageMemory,
     /// The read cache; none.
@@ -97,6 +102,8 @@ impl Settings {
             cache_off: false,
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
+            rebuild: Limits::default(),
+            checkpoint_every: Duration::from_secs(5),
             pages: PageMemory::default(),
             read_cache: None,
             defect: Defect::None,

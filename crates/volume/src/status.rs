@@ -2,9 +2,11 @@
 
 use crate::clean::ReadCacheStatus;
 use crate::io::Device;
+use crate::rebuild::RebuildStatus;
 use crate::volume::Volume;
 use crate::watch::DeviceLoad;
 use destage_engine::counters::Counters;
+use destage_engine::nvs::journal::superblock::Superblock;
 
 /// A volume at one moment. Pages are of 4,096 bytes.
 #[derive(Clone, Debug)]
@@ -23,8 +25,10 @@ pub struct Status {
     pub requests: usize,
     /// Device operations under way.
     pub operations: usize,
-    /// Members that have failed.
+    /// Members that have failed, those being rebuilt included.
     pub failed: Vec<u16>,
+    /// Rebuilds under way.
+    pub rebuilds: Vec<RebuildStatus>,
     /// NVS devices in use.
     pub nvs_devices: Vec<u16>,
     /// Whether the array has stopped.
@@ -61,6 +65,7 @@ impl Volume {
             requests: self.wholes.len(),
             operations: self.ops.under_way(),
             failed: controller.failed().iter().map(|disk| disk.0).collect(),
+            rebuilds: self.rebuild_status(),
             nvs_devices: self.log.copies.clone(),
             stopped: self.faults.stopped,
             redoing: self.redoing,
@@ -86,6 +91,12 @@ impl Volume {
     #[must_use]
     pub fn recent_destages(&self) -> (Vec<u64>, u64) {
         (self.recent.pages().collect(), self.recent.count())
+    }
+
+    /// What the superblocks say, that of no device in particular.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.faults.superblock
     }
 
     /// Pages of a range that only the NVS has, as runs `(first, pages)`.

@@ -67,7 +67,8 @@
     put("reads", count(p.reads) + "/s");
     put("reads-note", times(p.read_us));
     put("hits", percent(p.write_hits));
-    put("hits-note", "of pages written; reads " + percent(p.read_hits));
+    const cache = s.read_cache ? ", with the read cache " + percent(p.cache_hits) : "";
+    put("hits-note", "of pages written; reads " + percent(p.read_hits) + cache);
     put("destages", count(p.destages) + "/s");
     put("destages-note", p.in_flight + " of " + sample.queue_depth + " writes in flight");
     put("wear", sample.nvs_wear === null ? "–" : sample.nvs_wear.toFixed(2) + " ×");
@@ -84,7 +85,8 @@
     list.forEach((device, i) => {
       const row = body.rows[i] || newRow(body);
       const rate = rates.get(device.kind + device.number) || {};
-      const name = (device.kind === "nvs" ? "NVS " : "Disk ") + device.number;
+      const kinds = { nvs: "NVS ", spare: "Spare " };
+      const name = (kinds[device.kind] || "Disk ") + device.number;
       const cells = row.cells;
       row.className = device.state === "failed" ? "failed" : "";
       cells[0].textContent = name;
@@ -136,7 +138,7 @@
         ask(text, "Give it up", false, () => post("fail", { member: device.number }));
       } else if (member) {
         const text = "Rebuild " + name + " on a new device, which must be empty.";
-        ask(text, "Replace", true, (path) => post("replace", { member: device.number, new: path }));
+        ask(text, "Replace", true, (path) => post("replace", { old: device.device, new: path }));
       } else {
         const text = "Fill a new device as the mirror of the NVS log. It must be empty.";
         ask(text, "Replace", true, (path) =>
@@ -159,12 +161,9 @@
       const name = "Filling NVS " + s.mirror.number;
       list.push([name, s.mirror.bytes_copied, s.mirror.bytes, null, ""]);
     }
-    const rebuilds = [].concat(s.rebuilds || s.rebuild || []);
-    for (const rebuild of rebuilds) {
-      const done = rebuild.bytes_done ?? rebuild.pages_done ?? rebuild.done ?? 0;
-      const all = rebuild.bytes ?? rebuild.pages ?? rebuild.of ?? 0;
-      const name = "Rebuilding disk " + (rebuild.member ?? rebuild.disk ?? "");
-      if (all) list.push([name, done, all, rebuild.seconds_to_go ?? null, rebuild.state || ""]);
+    for (const rebuild of s.rebuilds) {
+      const name = "Rebuilding disk " + rebuild.member;
+      list.push([name, rebuild.bytes_done, rebuild.bytes, rebuild.to_go_s, rebuild.device]);
     }
     const box = byId("works");
     while (box.children.length > list.length) box.lastChild.remove();

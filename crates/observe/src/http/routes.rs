@@ -68,7 +68,7 @@ impl Routes {
             // Alive: this thread answers. Ready: the data thread does, and serves.
             "/healthz" => fresh(words(ok, "ok")),
             "/readyz" => fresh(match self.watch.state().as_deref() {
-                Some(state @ ("clean" | "degraded")) => words(ok, state),
+                Some(state @ ("clean" | "degraded" | "rebuilding")) => words(ok, state),
                 Some(state) => words(StatusCode::SERVICE_UNAVAILABLE, state),
                 None => {
                     let text = "the data thread has not answered for 5 s";

@@ -19,6 +19,9 @@ pub struct ArrayConfig {
     /// NVS devices: none, one or two paths.
     #[serde(default)]
     pub nvs: Vec<String>,
+    /// Devices that become members when some fail.
+    #[serde(default)]
+    pub spares: Vec<String>,
     /// Destage policy, with its parameters.
     pub policy: String,
     /// Rate scheme, with its parameters.
@@ -33,6 +36,9 @@ pub struct ArrayConfig {
     pub window: u32,
     /// Seconds after which a device that does not answer has failed.
     pub stall_seconds: u32,
+    /// Limits of rebuilds: `share=50,min=20`.
+    #[serde(default)]
+    pub rebuild: String,
     /// The read cache.
     #[serde(default)]
     pub read_cache: ReadCacheConfig,
@@ -210,6 +216,8 @@ impl ArrayConfig {
                 return Err(bad(name, &"1 to 100000"));
             }
         }
+        settings.rebuild =
+            destage_volume::parse_limits(&self.rebuild).map_err(|error| bad("rebuild", &error))?;
         settings.read_cache = self.read_cache.choice()?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;

@@ -22,6 +22,8 @@ pub struct Wanted {
     pub defect: Defect,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
     /// A read cache, or none.
     pub read_cache: Option<bool>,
 }
@@ -43,6 +45,8 @@ pub struct Case {
     pub settings: Settings,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
     /// Devices fail and media have errors.
     pub faults: bool,
     /// Steps between two faults, about.
@@ -83,6 +87,7 @@ impl Case {
         let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
         settings.ack = wanted.ack.unwrap_or(drawn);
         settings.stall_limit = Duration::from_secs(2);
+        settings.checkpoint_every = Duration(5_000_000);
         settings.defect = wanted.defect;
         settings.cache_off = rng.below(16) == 0;
         if rng.below(4) == 0 {
@@ -102,6 +107,7 @@ impl Case {
             nvs: wanted.nvs.unwrap_or(drawn),
             settings,
             scrubs: wanted.scrubs,
+            rebuilds: wanted.rebuilds,
             faults: rng.below(3) > 0,
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),

@@ -9,6 +9,7 @@ pub mod load;
 mod mirror;
 mod model;
 mod readcache;
+mod rebuild;
 pub mod run;
 mod scrub;
 pub mod sweep;
@@ -97,6 +98,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         if run.case.faults && rng.below(4) == 0 {
             run.rot();
         }
+        run.maybe_bring_back();
     }
 }
 

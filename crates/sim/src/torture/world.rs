@@ -76,6 +76,12 @@ impl World {
         self.nvs[usize::from(copy)] = Disk::default();
     }
 
+    /// Puts an empty device in the place of a member; the old one.
+    pub fn replace_member(&mut self, member: u16) -> Disk {
+        self.flights.retain(|flight| flight.op.device != Device::Member(member));
+        core::mem::take(&mut self.members[usize::from(member)])
+    }
+
     /// Takes operations.
     pub fn take(&mut self, ops: &mut Vec<Op>) {
         for op in ops.drain(..) {
