@@ -110,7 +110,7 @@ fn a_lost_disk_is_heeded_at_once_and_what_is_cached_of_it_needs_no_row() {
         let lost = geometry.place(Page(0)).disk;
         assert_eq!(read(&mut run, 0, 1).2, 1);
         assert_eq!(run.status().read_cache.expect("a cache").state.weight, None);
-        run.give_up(lost.0);
+        run.give_up(lost.0).expect("given up");
         let state = run.status().read_cache.expect("a cache").state;
         assert!(state.weight.is_some(), "{level:?}");
         assert_eq!(state.before, run.status().counters, "counted anew since then");

@@ -762,12 +762,6 @@ impl Run {
         self.volume_mut().set_read_cache(cache).expect("a cache of some size");
     }
 
-    /// Gives up a member.
-    pub fn give_up(&mut self, member: u16) {
-        self.volume_mut().give_up_member(member);
-        self.collect().expect("no alarm but of that");
-    }
-
     /// Adds what the volume counted in this life.
     pub fn note_counts(&mut self) {
         if let Some(volume) = &self.volume {
