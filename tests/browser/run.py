@@ -224,7 +224,7 @@ def screenshots(folder):
 def fail(served):
     """Gives up disk 2 over HTTP."""
     request = urllib.request.Request(
-        served.url + "api/fail", json.dumps({"member": 2}).encode(),
+        served.url + "api/fail", json.dumps({"disk": "2"}).encode(),
         {"content-type": "application/json", "authorization": f"Bearer {served.token}"},
     )
     urllib.request.urlopen(request, timeout=20).read()

@@ -243,7 +243,7 @@ fn alarms_run_a_command_and_the_log_is_json() {
     let command = format!("echo \"$DESTAGE_ARRAY $DESTAGE_ALARM\" >> {out}");
     array.serve(&["--http", "127.0.0.1:0", "--alarm-command", &command, "--log-format", "json"]);
     let address = address(&array);
-    assert_eq!(post(&address, "fail", &token(&array), "", "{\"member\":1}").0, 200);
+    assert_eq!(post(&address, "fail", &token(&array), "", "{\"disk\":\"1\"}").0, 200);
     let told = until(20, "the command", || std::fs::read_to_string(&out).ok());
     assert_eq!(told, "tank member-failed\n");
     assert_eq!(get(&address, "/readyz"), (200, "degraded\n".to_string()));
@@ -299,11 +299,11 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     };
     let folder = array.path("");
     let record =
-        spawn(&["trace", "record", "tank", "--out", &out, "--time", "9s", "--config-dir", &folder]);
+        spawn(&["trace", "record", "tank", "--out", &out, "--time", "11s", "--config-dir", &folder]);
     std::thread::sleep(Duration::from_millis(1000));
     // Half of the writes on a twentieth of the volume.
-    let hot = ["bench", &uri, "--depth", "4", "--size", "6M", "--time", "6s", "--rate", "4000"];
-    let cold = ["bench", &uri, "--depth", "4", "--seed", "2", "--time", "6s", "--rate", "4000"];
+    let hot = ["bench", &uri, "--depth", "4", "--size", "6M", "--time", "8s", "--rate", "1500"];
+    let cold = ["bench", &uri, "--depth", "4", "--seed", "2", "--time", "8s", "--rate", "1500"];
     let loads = [spawn(&hot), spawn(&cold)];
     for mut load in loads {
         assert!(load.wait().expect("ended").success());

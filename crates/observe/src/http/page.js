@@ -135,10 +135,10 @@
         const text =
           "Give up " + name + " (" + device.device + ")? The array goes on with less redundancy, " +
           "and what the disk holds is out of date from then on.";
-        ask(text, "Give it up", false, () => post("fail", { member: device.number }));
+        ask(text, "Give it up", false, () => post("fail", { disk: String(device.number) }));
       } else if (member) {
         const text = "Rebuild " + name + " on a new device, which must be empty.";
-        ask(text, "Replace", true, (path) => post("replace", { old: device.device, new: path }));
+        ask(text, "Replace", true, (path) => post("replace", { old: String(device.number), new: path }));
       } else {
         const text = "Fill a new device as the mirror of the NVS log. It must be empty.";
         ask(text, "Replace", true, (path) =>
