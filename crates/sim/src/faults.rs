@@ -49,7 +49,7 @@ pub(crate) fn plan(options: &RunOptions, geometry: &Geometry) -> Result<FaultPla
     let rebuild = rebuild(options, &fails)?;
     let plan = FaultPlan {
         rebuild,
-        until_rebuilt: options.get("measure") == "rebuild",
+        until_rebuilt: options.get("measure").split(':').next() == Some("rebuild"),
         put_off: options.on("vdf-writes")?,
         read_cache: read_cache(options)?,
         fails,
