@@ -479,7 +479,8 @@ impl RunOptions {
     /// How long is measured at most, and over how many requests.
     fn window(&self, is_trace: bool) -> Result<(Duration, u64), OptionError> {
         const FOR_EVER: Duration = Duration(u64::MAX);
-        let (word, limit) = self.get("measure").split_once(':').unwrap_or((self.get("measure"), ""));
+        let (word, limit) =
+            self.get("measure").split_once(':').unwrap_or((self.get("measure"), ""));
         let number = limit.parse::<f64>().ok().filter(|n| (1.0..=1e9).contains(n));
         Ok(match (word, limit, number) {
             ("auto", "", _) if !is_trace => (Duration::from_secs(300), u64::MAX),

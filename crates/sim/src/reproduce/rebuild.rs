@@ -226,17 +226,13 @@ impl Runs {
     fn point(&self, job: &Job) -> Result<Sample, CompareError> {
         let options = &job.options;
         let closed = self.run(&at_rate(options, None)?)?;
-        let plain = match plain_name(options.get("read-cache")) {
-            None => closed.clone(),
-            Some(name) => {
-                let mut plain = options.clone();
-                plain.set("read-cache", name)?;
-                self.run(&at_rate(&plain, None)?)?
-            }
-        };
+        let mut plain = options.clone();
+        if let Some(name) = plain_name(options.get("read-cache")) {
+            plain.set("read-cache", name)?;
+        }
         let service = self.service(job, &closed)?;
         let idle = self.idle(options)?;
-        let user_iops = job.load * plain.iops;
+        let user_iops = job.load * self.run(&at_rate(&plain, None)?)?.iops;
         let rebuild = self.rebuild(options, user_iops, PATIENCE * idle.rebuild_s)?;
         let utilisation = rebuild.penalties_per_s / closed.penalties_per_s;
         let predicted_s = idle.rebuild_s / (1.0 - utilisation).max(0.0);
