@@ -45,7 +45,7 @@ struct Cost {
 
 fn main() {
     println!("{REQUESTS} requests for blocks of {BLOCKS}, skewed, a cache of {CACHE};");
-    println!("disk 0 of 5 failed where said; median of {ROUNDS} rounds in turn\n");
+    println!("disk 0 of 5 failed where said; least of {ROUNDS} rounds in turn\n");
     println!("  {:18} {:>7} {:>8} {:>10} {:>8}", "", "bytes", "ns", "bytes", "ns");
     println!("  {:18} {:>7} {:>8} {:>10} {:>8}", "", "whole", "", "failed", "");
     let requests = skewed();
@@ -58,13 +58,13 @@ fn main() {
                 measure(name, true, &requests, &mut costs[1]);
             }
         }
-        for (name, [whole, failed]) in names.iter().zip(&mut costs) {
+        for (name, [whole, failed]) in names.iter().zip(&costs) {
             println!(
                 "  {name:18} {:7.1} {:8.1} {:10.1} {:8.1}",
                 whole.bytes_a_block,
-                median(&mut whole.ns),
+                least(&whole.ns),
                 failed.bytes_a_block,
-                median(&mut failed.ns)
+                least(&failed.ns)
             );
         }
     }
@@ -100,7 +100,7 @@ fn skewed() -> Vec<u64> {
     (0..REQUESTS).map(|_| (random() * random()) * 7919 % BLOCKS).collect()
 }
 
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
+/// Other work can only make a round longer.
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
 }
