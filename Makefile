@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd speed-emulated nbd-tools python python-test python-speed
+  conformance crashloop speed-nbd speed-emulated speed-rebuild nbd-tools python python-test python-speed
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -68,7 +68,7 @@ torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
 bench: tools
-	$(CARGO) bench --locked -p destage --bench speed
+	$(CARGO) bench --locked -p destage --bench speed -- $(ARGS)
 	$(CARGO) bench --locked -p destage-engine --bench second_stack
 
 ## Public NBD clients, NBD servers to compare with, and what they need; Debian's names.
@@ -103,18 +103,24 @@ speed-nbd: nbd-tools build
 speed-emulated: build
 	scripts/speed-emulated.sh $(DESTAGE) $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) $(or $(POLICY),stow)
 
+## A rebuild at full speed beside what its members can stream; DISK=DIR, a folder on their disk.
+speed-rebuild: nbd-tools build
+	scripts/speed-rebuild.sh $(DESTAGE) $(or $(DISK),/var/tmp)
+
 ## The Python package: a wheel for CPython 3.10 and later in target/wheels, installed with all that
 ## its parts use into a fresh virtual environment, target/venv.
 WHEEL = target/wheels/destage-*.whl
-PYTHON_TOOLS = pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
+PYTHON_TOOLS = abi3audit pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
 python: tools
 	scripts/python-venv.sh target/venv-build 'maturin>=1.9,<2'
 	rm -rf target/wheels
 	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --out target/wheels
 	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
 
-## Its tests, from the wheel alone: pytest (notebooks too), mypy --strict, ruff.
+## Its tests, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks too),
+## mypy --strict, ruff.
 python-test: python build
+	target/venv/bin/abi3audit --strict --summary $(WHEEL)
 	cd target && venv/bin/pytest ../python/tests --timeout 300 -p no:cacheprovider
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini -p destage
 	cd target && venv/bin/mypy --config-file ../python/mypy.ini ../python/tests ../scripts/python_speed.py

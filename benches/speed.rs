@@ -6,9 +6,14 @@
 //! 3. Read caches on the requests of part 1, beside the crate `lru`; the fault-aware forms with a
 //!    failed disk of five, and the pass over a cache that a fault costs.
 //! 4. The full array simulation of SPC-1-like load: host requests and events a second.
+//! 5. P, and P and Q, of rows of four pages by the served array's code, beside a plain copy of as
+//!    many bytes: bytes of the sources a second. The sources are larger than the processor's
+//!    caches; results are new pages, as a destage makes them. `make bench ARGS=parity` is this
+//!    part alone.
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
+use destage_engine::array::erasure::parities;
 use destage_engine::array::geometry::Level;
 use destage_engine::heads::NoHeads;
 use destage_engine::nvs::directory::Directory;
@@ -33,32 +38,79 @@ const CACHE: u64 = PAGES / 10;
 const GROUP: u64 = 64;
 
 fn main() {
+    if std::env::args().any(|argument| argument == "parity") {
+        return parity();
+    }
     let millions = std::env::args().skip(1).find_map(|a| a.parse::<usize>().ok()).unwrap_or(20);
     let pages = zipf(millions * 1_000_000);
     println!("cache-only replay: {millions} M one-page writes, zipf 0.99 over {PAGES} pages,");
     println!("groups of {GROUP}, cache {CACHE} pages; median of {ROUNDS}, M requests/s\n");
-    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
-    for _ in 0..ROUNDS {
-        note(&mut speeds, "lru crate", timed(&pages, lru_replay));
-        for name in ["lrw", "cscan", "wow", "stow"] {
-            note(&mut speeds, name, timed(&pages, |pages| policy_replay(name, pages)));
-        }
-    }
-    let baseline = median(&mut speeds[0].1.clone());
-    for (name, speeds) in &mut speeds {
-        let speed = median(speeds);
-        println!("  {name:10} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
-    }
+    beside_the_crate(&pages, &["lrw", "cscan", "wow", "stow"], policy_replay);
     read_caches(&pages);
     drop(pages);
     large();
     array();
+    parity();
 }
 
-fn note(speeds: &mut Vec<(String, Vec<f64>)>, name: &str, speed: f64) {
-    match speeds.iter_mut().find(|(known, _)| known == name) {
-        Some((_, speeds)) => speeds.push(speed),
-        None => speeds.push((name.to_string(), vec![speed])),
+/// Bytes of all sources of the parity part.
+const SOURCES: usize = 256 << 20;
+const STRIPS: usize = 4;
+const PAGE: usize = 4096;
+
+/// XOR of four and P + Q beside a copy, in one run; each round's ratio is to its own copy.
+fn parity() {
+    let source: Vec<u8> = (0..SOURCES).map(|i| (i * 31 + (i >> 12)) as u8).collect();
+    let mut copied = vec![1; SOURCES];
+    let gbps = |start: Instant| SOURCES as f64 / start.elapsed().as_secs_f64() / 1e9;
+    let mut copies = Vec::new();
+    let mut speeds = [("P", false), ("P and Q", true)].map(|of| (of, Vec::new(), Vec::new()));
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let pages = source.chunks_exact(PAGE).zip(copied.chunks_exact_mut(PAGE));
+        pages.for_each(|(page, into)| into.copy_from_slice(page));
+        let copy = gbps(start);
+        black_box(&copied);
+        copies.push(copy);
+        for ((_, with_q), speeds, ratios) in &mut speeds {
+            let start = Instant::now();
+            for row in source.chunks_exact(STRIPS * PAGE) {
+                let mut strips = [&row[..0]; STRIPS];
+                strips.iter_mut().zip(row.chunks_exact(PAGE)).for_each(|(s, page)| *s = page);
+                black_box(parities(&strips, *with_q));
+            }
+            let speed = gbps(start);
+            speeds.push(speed);
+            ratios.push(speed / copy);
+        }
+    }
+    println!("\nparity of rows of {STRIPS} pages, {} MiB of sources; medians of", SOURCES >> 20);
+    println!("{ROUNDS}, GB of sources a second; the copy's: GB copied\n");
+    println!("  {:10} {:6.2}", "copy", median(&mut copies));
+    for ((name, _), speeds, ratios) in &mut speeds {
+        println!("  {name:10} {:6.2}   {:5.2} x the copy", median(speeds), median(ratios));
+    }
+}
+
+/// Replays of each policy, the crate `lru` before each: what else the machine does changes from
+/// one second to the next, so the ratios are of neighbours, and the median of those is printed.
+fn beside_the_crate(pages: &[u32], names: &[&str], replay: impl Fn(&str, &[u32]) -> u64) {
+    let mut crates = Vec::new();
+    let mut speeds = vec![(Vec::new(), Vec::new()); names.len()];
+    for _ in 0..ROUNDS {
+        for (name, (speeds, ratios)) in names.iter().zip(&mut speeds) {
+            let of_crate = timed(pages, lru_replay);
+            let speed = timed(pages, |pages| replay(name, pages));
+            crates.push(of_crate);
+            speeds.push(speed);
+            ratios.push(speed / of_crate);
+        }
+    }
+    println!("  {:11} {:6.1}", "lru crate", median(&mut crates));
+    for (name, (mut speeds, mut ratios)) in names.iter().zip(speeds) {
+        let (speed, ratio) = (median(&mut speeds), median(&mut ratios));
+        let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+        println!("  {name:11} {speed:6.1}   {ratio:5.2} x lru crate ({least:.2} to {most:.2})");
     }
 }
 
@@ -157,19 +209,8 @@ fn read_replay(name: &str, pages: &[u32]) -> u64 {
 
 fn read_caches(pages: &[u32]) {
     println!("\nread caches, the same requests; median of {ROUNDS}, M requests/s\n");
-    let mut speeds: Vec<(String, Vec<f64>)> = Vec::new();
     let names: Vec<&str> = readcache::entries().iter().map(|e| e.name).collect();
-    for _ in 0..ROUNDS {
-        note(&mut speeds, "lru crate", timed(pages, lru_replay));
-        for name in &names {
-            note(&mut speeds, name, timed(pages, |pages| read_replay(name, pages)));
-        }
-    }
-    let baseline = median(&mut speeds[0].1.clone());
-    for (name, speeds) in &mut speeds {
-        let speed = median(speeds);
-        println!("  {name:11} {speed:6.1}   {:5.2} x lru crate", speed / baseline);
-    }
+    beside_the_crate(pages, &names, read_replay);
     for name in ["vdf-lru", "vdf-lfu"] {
         let mut cache = readcache::choose(name).expect("a policy").build(PAGES).expect("a size");
         for block in 0..PAGES {

@@ -22,12 +22,14 @@ import t_hostile
 import t_libnbd
 import t_nbdsh
 import t_qemu
+import t_rebuild
 import t_restart
 import t_tls
 from harness import Case, Failure, Skip, TimeOut, end_on_sigterm, limited, say
 
 # Importing a module registers its tests.
-MODULES = (t_libnbd, t_nbdsh, t_qemu, t_fio, t_files, t_restart, t_tls, t_hostile)
+MODULES = (t_libnbd, t_nbdsh, t_qemu, t_fio, t_files, t_restart, t_rebuild, t_tls,
+           t_hostile)
 
 
 def arguments():
@@ -49,7 +51,7 @@ def folder_for(entry):
 
 def start(entry, options, folder):
     """The server of a test, running."""
-    more = {"ack": entry.options.get("ack", "nvs")}
+    more = {"ack": entry.options.get("ack", "nvs"), "members": entry.options.get("members")}
     if entry.options.get("tls"):
         more["tls"] = t_tls.certificates(folder)
     made = servers.Options(options.destage, options.size << 20, **more)

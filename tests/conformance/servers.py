@@ -29,6 +29,7 @@ class Options:
         self.size = size
         self.tls = more.get("tls")
         self.ack = more.get("ack", "nvs")
+        self.members = more.get("members")
         self.nvs_folder = more.get("nvs_folder")
         self.nvs_bytes = more.get("nvs_bytes", 64 * MIB)
 
@@ -188,6 +189,7 @@ class Destage(Server):
 
     def __init__(self, folder, options=None):
         super().__init__(folder, options)
+        self.members = self.options.members or self.members
         self.commands = DestageCommands(self)
         if not self.commands.binary.exists():
             raise Skip(f"{self.commands.binary} is not built")

@@ -4,14 +4,25 @@ use crate::args::format_arg;
 use crate::server_args::{flag, listen_args, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 
-fn name() -> Arg {
+pub(crate) fn name() -> Arg {
     Arg::new("name").value_name("NAME").required(true).help("The array")
 }
 
-fn places() -> [Arg; 2] {
+pub(crate) fn places() -> [Arg; 2] {
     [
         option("config-dir", "DIR", "Folder of the configurations [root: /etc/destage]"),
         option("run-dir", "DIR", "Folder of the control sockets [root: /run/destage]"),
+    ]
+}
+
+/// The read cache; what is not given is as it was.
+fn read_cache_args() -> [Arg; 4] {
+    [
+        option("read-cache", "POLICY", "Read cache beside the NVS, see `destage policies`; or off"),
+        option("read-cache-size", "BYTES", "Its size, as 1G [at first: 128M]"),
+        option("vdf", "FORM", "How it heeds failed disks: off, paper, adaptive[:..], auto"),
+        option("read-cache-writes", "WHAT", "Cached pages that are written: dropped, or brought")
+            .value_parser(["invalidate", "update", "keep"]),
     ]
 }
 
@@ -43,6 +54,10 @@ pub fn create() -> Command {
             option("nvs", "PATH", "NVS; twice: mirrored; none: every write goes to the disks")
                 .action(ArgAction::Append),
         )
+        .arg(
+            option("spare", "DISK", "Takes the place of a member that fails; repeat")
+                .action(ArgAction::Append),
+        )
         .arg(option("strip", "BYTES", "Bytes on one disk before the next").default_value("64K"))
         .arg(
             option("width", "N", "Level target: its data disks")
@@ -67,6 +82,7 @@ pub fn create() -> Command {
                 .value_parser(["write-through", "stop"]),
         )
         .arg(flag("assume-clean", "Do not zero the disks: they are all zeros, or in sync"))
+        .args(read_cache_args())
         .args(places())
 }
 
@@ -86,6 +102,7 @@ pub fn serve() -> Command {
             option("ack", "WHEN", "In place of what the configuration says")
                 .value_parser(["nvs", "flush"]),
         )
+        .args(read_cache_args())
         .args(places())
 }
 
@@ -124,11 +141,22 @@ pub fn stop() -> Command {
 /// `destage set`.
 pub fn set() -> Command {
     Command::new("set")
-        .about("Change policy or rate of a served array, until it is stopped")
-        .after_help("Example: destage set tank --policy wow --rate linear:70/40")
+        .about(
+            "Change policy, rate, read cache or rebuild limits of a served array, until it stops",
+        )
+        .after_help(
+            "Another read cache begins empty. Limits of rebuilds: window=PAGES,depth=N,share=% (of \
+             the time),min=MB/S (that share and reads-under leave),reads-under=MS (reads of \
+             hosts); what is not said is as by default, without limits.\n\
+             Examples:\n  destage set tank --policy wow --rate linear:70/40\n  \
+             destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive\n  \
+             destage set tank --rebuild share=50,min=20",
+        )
         .arg(name())
         .arg(option("policy", "POLICY", "See `destage policies`"))
-        .arg(option("rate", "RATE", "See `destage policies`").required_unless_present("policy"))
+        .arg(option("rate", "RATE", "See `destage policies`"))
+        .arg(option("rebuild", "LIMITS", "How fast rebuilds go"))
+        .args(read_cache_args())
         .args(places())
 }
 

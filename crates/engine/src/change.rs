@@ -72,7 +72,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Begins no destages until it is told to again.
+    /// Begins no destages and no windows of rebuilds until it is told to again.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }

@@ -4,11 +4,16 @@
 //! - A page is cached when its disk read is complete, unless it was written or discarded since the
 //!   read began: what was read may be old.
 //! - A written page leaves the cache, or stays and gets the new bytes when it leaves the NVS.
+//! - A page that a scrub writes again leaves the cache when it is written.
+//! - Another cache begins empty, and reads under way put nothing into it.
 //!
 //! The engine knows pages by number; [`Action::Keep`] and [`Action::Drop`] tell the driver whose
 //! bytes to hold.
 
+use crate::array::disks::DiskSet;
 use crate::array::geometry::{Geometry, Level};
+use crate::array::layout::Place;
+use crate::array::plan::DiskRun;
 use crate::controller::{Action, Controller};
 use crate::counters::Counters;
 use crate::nvs::directory::Directory;
@@ -58,6 +63,21 @@ pub(crate) struct Clean {
     on_write: OnWrite,
     /// What misses cost now; none while no disk is failed.
     fault: Option<Penalties>,
+    /// The disks that are failed now.
+    failed: DiskSet,
+    /// What was counted when that was last another set.
+    before: Counters,
+    /// A deliberate fault, for tests.
+    careless: Careless,
+}
+
+/// Deliberate faults of the read cache, for tests of tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Careless {
+    /// Pages are cached though they were written since their read began.
+    pub loads_overtaken: bool,
+    /// Pages that a scrub has written again stay.
+    pub keeps_repaired: bool,
 }
 
 impl Clean {
@@ -109,24 +129,49 @@ pub struct CleanState {
     pub weight: Option<Weight>,
     /// How often that was changed for a better one.
     pub weight_changes: u64,
+    /// Bytes that the policy takes for what it knows.
+    pub memory_bytes: usize,
+    /// What had been counted when a disk last failed or came back, or the cache began.
+    pub before: Counters,
 }
 
 impl Controller {
     /// Gives the controller a read cache, or another one, which is empty, or none. The driver
-    /// forgets what it kept.
+    /// forgets what it kept. What is being read now is not cached: until there is a cache, nobody
+    /// is told which of it was written meanwhile.
     ///
     /// # Errors
     /// No size for a cache, or a value out of range; nothing is changed then.
     pub fn set_read_cache(&mut self, config: Option<&CleanConfig>) -> Result<(), ReadPolicyError> {
         self.clean = match config {
             None => None,
-            Some(config) => {
-                let cache = config.policy.build(config.pages)?;
-                Some(Clean { cache, on_write: config.on_write, fault: None })
-            }
+            Some(config) => Some(Clean {
+                cache: config.policy.build(config.pages)?,
+                on_write: config.on_write,
+                fault: None,
+                failed: self.faults.failed.clone(),
+                before: self.counters,
+                careless: Careless::default(),
+            }),
         };
+        self.reads.iter_mut().for_each(|read| read.loads.clear());
         self.heed_faults();
         Ok(())
+    }
+
+    /// For tests of tests: the read cache has these faults.
+    pub fn cache_carelessly(&mut self, careless: Careless) {
+        if let Some(clean) = &mut self.clean {
+            clean.careless = careless;
+        }
+    }
+
+    /// The driver could not keep a page that it was told to: it is not cached. Said before the
+    /// next event.
+    pub fn not_kept(&mut self, page: Page) {
+        if let Some(clean) = &mut self.clean {
+            clean.cache.forget(page.0);
+        }
     }
 
     /// Whether a read of the page would be answered from the read cache, if not from the NVS.
@@ -143,6 +188,8 @@ impl Controller {
             pages: clean.cache.blocks(),
             weight: clean.cache.weight(),
             weight_changes: clean.cache.weight_changes(),
+            memory_bytes: clean.cache.memory_bytes(),
+            before: clean.before,
         })
     }
 
@@ -199,8 +246,10 @@ impl Controller {
     pub(crate) fn outdate(&mut self, range: PageRange, discarded: bool, actions: &mut Vec<Action>) {
         let Some(clean) = &mut self.clean else { return };
         let gone = range.first.0..range.end().0;
-        for read in &mut self.reads {
-            read.loads.retain(|page| !gone.contains(page));
+        if !clean.careless.loads_overtaken {
+            for read in &mut self.reads {
+                read.loads.retain(|page| !gone.contains(page));
+            }
         }
         if discarded || clean.on_write == OnWrite::Invalidate {
             for page in gone {
@@ -211,9 +260,26 @@ impl Controller {
         }
     }
 
+    /// Pages of a disk were written again with other bytes than they had: a copy of them may be
+    /// what was wrong.
+    pub(crate) fn outdate_run(&mut self, run: DiskRun, actions: &mut Vec<Action>) {
+        if self.clean.as_ref().is_none_or(|clean| clean.careless.keeps_repaired) {
+            return;
+        }
+        for page in run.first..run.first + u64::from(run.pages) {
+            if let Some(page) = self.geometry.page_at(Place { disk: run.disk, page }) {
+                self.outdate(PageRange::new(page, 1), true, actions);
+            }
+        }
+    }
+
     /// Tells the read cache which disks are lost, and from where on.
     pub(crate) fn heed_faults(&mut self) {
         let Some(clean) = &mut self.clean else { return };
+        if clean.failed != self.faults.failed {
+            clean.failed = self.faults.failed.clone();
+            clean.before = self.counters;
+        }
         match penalties(&self.geometry, &self.faults) {
             Heed::Healthy => clean.fault = None,
             Heed::Faulty(fault) => clean.fault = Some(*fault),

@@ -7,7 +7,7 @@ pub struct Counters {
     pub events: u64,
     /// Host read requests.
     pub read_requests: u64,
-    /// Host read requests all of whose pages were in NVS.
+    /// Host read requests all of whose pages were in NVS or the read cache.
     pub read_request_hits: u64,
     /// Host write requests admitted.
     pub write_requests: u64,

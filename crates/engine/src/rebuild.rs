@@ -155,6 +155,12 @@ impl Controller {
         }
     }
 
+    /// The disk that a window of a rebuild is of; `None`: it is over.
+    #[must_use]
+    pub fn window_disk(&self, serial: u32) -> Option<DiskId> {
+        self.rebuild_of(serial).map(|at| self.rebuilds[at].disk)
+    }
+
     pub(crate) fn repaired(&mut self, disk: DiskId) {
         self.faults.failed.remove(disk);
         self.heed_faults();
@@ -207,7 +213,7 @@ impl Controller {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let idle = |rebuild: &&Rebuild| {
-            rebuild.windows.is_empty() && rebuild.next < self.geometry.disk_pages
+            rebuild.windows.is_empty() && rebuild.next < self.geometry.disk_pages && !self.paused
         };
         self.rebuilds.iter().filter(idle).map(|rebuild| rebuild.not_before).min()
     }
@@ -275,7 +281,9 @@ impl Controller {
     /// Begins what windows may begin now.
     pub(crate) fn pump_rebuilds(&mut self, actions: &mut Vec<Action>) {
         for at in 0..self.rebuilds.len() {
-            self.open_windows(at);
+            if !self.paused {
+                self.open_windows(at);
+            }
             for place in 0..self.rebuilds[at].windows.len() {
                 let window = &self.rebuilds[at].windows[place];
                 if window.phase == Phase::Waiting && !self.is_destaged_now(at, place) {

@@ -201,6 +201,10 @@ impl Controller {
             return;
         }
         if chunk.spoiled || !chunk.repairs.is_empty() {
+            // Also where not all could be written: some may be.
+            for run in core::mem::take(&mut chunk.repairs) {
+                self.outdate_run(run, actions);
+            }
             self.scrub_end(index, actions);
         } else {
             actions.push(Action::ScrubCompare { index, chunk: chunk.chunk });

@@ -119,6 +119,9 @@ impl WriteCache {
         }
         // Most requests lie in one group, which then is looked up once.
         let slot = self.directory.find(group);
+        if let (Some(slot), 1) = (slot, pages) {
+            return self.try_admit_page(group, slot, bit, classified);
+        }
         // What is held is counted even where all would fit: one branch less that chance decides.
         let held = slot.map_or(0, |slot| self.directory.held_in(slot, bit, pages));
         if pages - held > self.directory.free_pages() {
@@ -129,6 +132,25 @@ impl WriteCache {
         self.end_request(classified);
         let group_hits = if slot.is_some() { pages } else { 0 };
         Some(Admitted { page_hits, group_hits, new_pages: pages - page_hits })
+    }
+
+    /// [`WriteCache::try_admit`] of one page of a held group, what most random writes are.
+    #[inline]
+    fn try_admit_page(
+        &mut self,
+        group: GroupId,
+        slot: Slot,
+        bit: u64,
+        classified: Classified,
+    ) -> Option<Admitted> {
+        let sequential = classified.random == 0;
+        let page_hit = self.directory.try_write(slot, bit, sequential)?;
+        let last_page = bit + 1 == self.directory.pages_per_group();
+        let facts = PageFacts { created: false, existed: true, page_hit, sequential, last_page };
+        self.policy.on_write(PageWrite::new(group, slot, facts));
+        self.end_request(classified);
+        let page_hits = u64::from(page_hit);
+        Some(Admitted { page_hits, group_hits: 1, new_pages: 1 - page_hits })
     }
 
     /// Writes all pages of a request. The caller has seen to it that they fit.

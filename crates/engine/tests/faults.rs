@@ -85,6 +85,9 @@ fn go_on(driver: &mut Driver, volume: u64) {
     for _ in 0..driver.random(14) {
         driver.complete_one();
     }
+    if driver.random(12) == 0 {
+        driver.exchange_cache();
+    }
     let directory = driver.controller.directory();
     for page in (0..volume).map(Page) {
         let kept = driver.cached.contains_key(&page.0);

@@ -6,9 +6,10 @@ use destage_engine::nvs::journal::commit::{
     self, Claim, Header, Kind, append_payload, commit_blocks, payload_crc,
 };
 use destage_engine::nvs::journal::contents::{Contents, Place};
+use destage_engine::nvs::journal::member::{LOST_MAX, MemberRecord};
 use destage_engine::nvs::journal::record::{Origin, Pages, Record, RecordError};
 use destage_engine::nvs::journal::space::{LogSpace, Purpose};
-use destage_engine::nvs::journal::superblock::{Role, Superblock, SuperblockError};
+use destage_engine::nvs::journal::superblock::{REBUILDS_MAX, Role, Superblock, SuperblockError};
 use destage_engine::nvs::journal::{LogId, crc::crc32c};
 use destage_engine::nvs::recover::{Damage, RecoverError, Recovery, Witness};
 use destage_engine::units::Page;
@@ -209,13 +210,23 @@ fn superblock(role: Role) -> Superblock {
         ring_blocks: 1 << 20,
         dirty_pages_max: 38_836,
         failed: [0; 128],
+        rebuilds: [None; REBUILDS_MAX],
+        lost_pages: false,
     }
 }
 
 #[test]
 fn superblocks() {
-    for role in [Role::Member(5), Role::Nvs(1)] {
-        let block = superblock(role);
+    for role in [Role::Member(5), Role::Nvs(1), Role::Spare] {
+        let mut block = superblock(role);
+        if role == Role::Nvs(1) {
+            block.mark(3, true);
+            block.lost_pages = true;
+            assert!(block.set_rebuild(3, Some([7; 16])) && block.set_rebuild(0, Some([8; 16])));
+            assert_eq!((block.has_failed(3), block.rebuilt_onto(3)), (true, Some([7; 16])));
+            assert!(block.set_rebuild(3, Some([9; 16])) && block.set_rebuild(0, None));
+            assert_eq!((block.rebuilt_onto(3), block.rebuilt_onto(0)), (Some([9; 16]), None));
+        }
         let bytes = block.encode();
         assert_eq!(Superblock::decode(&bytes), Ok(block));
         for bit in 64..512 * 8 {
@@ -241,14 +252,66 @@ fn superblocks() {
         bytes[8..12].copy_from_slice(&crc);
         Superblock::decode(&bytes).err()
     };
-    assert_eq!(with(12, 2), Some(SuperblockError::Newer(2)));
-    assert_eq!(with(72, 3), Some(SuperblockError::Field("role")));
+    assert_eq!(with(12, 3), Some(SuperblockError::Newer(3)));
+    assert_eq!(with(12, 1), None, "of the version before");
+    assert_eq!(with(72, 3), Some(SuperblockError::Field("role")), "a spare has no number");
+    assert_eq!(with(108, 2), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(256, 7), Some(SuperblockError::Field("rebuild")), "member 6 of 6");
+    assert_eq!(with(258, 7), Some(SuperblockError::Field("rebuild")));
+    assert_eq!(with(264, 7), Some(SuperblockError::Field("rebuild")), "a device of none");
     assert_eq!(with(74, 6), Some(SuperblockError::Field("role")), "member 6 of 6");
     assert_eq!(with(73, 9), Some(SuperblockError::Field("level")));
-    assert_eq!(with(300, 1), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(448, 1), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(96, 1), Some(SuperblockError::Field("disk size")));
     assert!(matches!(with(80, 0), Some(SuperblockError::Geometry(_))));
     assert_eq!(Superblock::decode(&[0; 512]), Err(SuperblockError::Foreign));
+}
+
+/// Version 1 had zeros where version 2 has rebuilds.
+#[test]
+fn superblocks_of_version_1_have_no_rebuilds() {
+    let mut block = superblock(Role::Member(5));
+    let mut bytes = block.encode();
+    block.set_rebuild(2, Some([7; 16]));
+    let mut other = block.encode();
+    for bytes in [&mut bytes, &mut other] {
+        bytes[12] = 1;
+        let crc = crc32c(&bytes[12..]).to_le_bytes();
+        bytes[8..12].copy_from_slice(&crc);
+    }
+    assert_eq!(Superblock::decode(&bytes), Ok(superblock(Role::Member(5))));
+    assert_eq!(Superblock::decode(&other), Err(SuperblockError::Field("reserved bytes")));
+}
+
+#[test]
+fn member_records() {
+    let record = |number, lost: &[u64]| MemberRecord {
+        number,
+        device: [2; 16],
+        below: 640,
+        lost: lost.to_vec(),
+    };
+    let full: Vec<u64> = (0..LOST_MAX as u64).map(|page| page * 3).collect();
+    for lost in [&[][..], &[0, 9, 700], &full] {
+        let (old, new) = (record(4, &[1]), record(5, lost));
+        let bytes = new.encode();
+        assert_eq!(MemberRecord::decode(&bytes), Some(new.clone()));
+        for bit in (64..4096 * 8).step_by(13) {
+            let mut torn = bytes;
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(MemberRecord::decode(&torn), None, "bit {bit}");
+            let chosen = MemberRecord::choose([&torn, &old.encode()], [2; 16]);
+            assert_eq!(chosen, Some(old.clone()));
+        }
+        let copies = [&old.encode()[..], &bytes];
+        assert_eq!(MemberRecord::choose(copies, [2; 16]), Some(new));
+        assert_eq!(MemberRecord::choose(copies, [3; 16]), None, "of another device");
+    }
+    let mut torn = record(1, &[1, 2]).encode();
+    torn[512..1024].fill(7);
+    assert_eq!(MemberRecord::decode(&torn), None);
+    assert_eq!(MemberRecord::decode(&[0; 4096]), None);
+    assert_eq!(MemberRecord::decode(&[0; 40]), None);
 }
 
 fn replay(image: &[u8], ring_blocks: u64, anchor: Anchor) -> Result<u64, RecoverError> {

@@ -31,6 +31,14 @@ const fn num(name: &'static str, help: &'static str, get: fn(&RunReport) -> f64)
     Column { name, help, get: Get::Num(get) }
 }
 
+const fn maybe(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&RunReport) -> Option<f64>,
+) -> Column {
+    Column { name, help, get: Get::MaybeNum(get) }
+}
+
 /// Columns of a run, in order. Names are stable: a new one goes to the end, none changes meaning
 /// without a new [`crate::model::SCHEMA`].
 pub(crate) const RUN: &[Column] = &[
@@ -39,11 +47,9 @@ pub(crate) const RUN: &[Column] = &[
     int("seed", "seed of all generators", |r| r.seed),
     num("warmup_s", "virtual seconds before measuring began", |r| r.warmup_s),
     num("measured_s", "virtual seconds measured", |r| r.measured_s),
-    Column {
-        name: "target_iops",
-        help: "requests a second aimed at; empty for closed loops and traces",
-        get: Get::MaybeNum(|r| r.target_iops),
-    },
+    maybe("target_iops", "requests a second aimed at; empty for closed loops and traces", |r| {
+        r.target_iops
+    }),
     num("iops", "requests completed a second", |r| r.iops),
     int("requests", "requests completed", |r| r.response.all.count),
     num("response_mean_ms", "mean response time", |r| r.response.all.mean_ms),
@@ -102,6 +108,24 @@ pub(crate) const RUN: &[Column] = &[
     }),
     text("warnings", "what to know before trusting the run, joined by `; `", |r| {
         r.warnings.join("; ")
+    }),
+    maybe("read_cache_hit_share", "pages read, not in NVS but in the read cache, 0 to 1", |r| {
+        r.read_cache.as_ref().map(|cache| cache.hits)
+    }),
+    maybe("rgr", "requests to disks a page read, by penalties; empty without a read cache", |r| {
+        r.read_cache.as_ref().map(|cache| cache.rgr)
+    }),
+    maybe("lost_page_weight", "weight of lost pages at the end; empty with no disk failed", |r| {
+        r.read_cache.as_ref().and_then(|cache| cache.weight)
+    }),
+    maybe("rebuild_s", "time of the rebuild, if it came to its end", |r| {
+        r.fault.as_ref().and_then(|fault| fault.rebuild_s)
+    }),
+    maybe("rebuilt_share", "of the disk, at the end, 0 to 1; empty where no disk failed", |r| {
+        r.fault.as_ref().map(|fault| fault.rebuilt_share)
+    }),
+    maybe("lost_pages", "pages that a rebuild could not compute", |r| {
+        r.fault.as_ref().map(|fault| fault.lost_pages as f64)
     }),
 ];
 

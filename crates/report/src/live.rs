@@ -34,8 +34,51 @@ pub struct DeviceStatus {
     pub number: u16,
     /// Path or URI.
     pub device: String,
-    /// `in use`, `failed`, or `being filled`.
+    /// `in use`, `failed`, `rebuilding`, `being filled`, or `ready` (a spare).
     pub state: String,
+}
+
+/// A member that is being rebuilt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RebuildStatus {
+    /// The member.
+    pub member: u16,
+    /// The device that becomes it.
+    pub device: String,
+    /// Bytes of it that are whole.
+    pub bytes_done: u64,
+    /// Of so many.
+    pub bytes: u64,
+    /// Bytes that a crash would not take back.
+    pub checkpoint_bytes: u64,
+    /// Seconds since it began, or went on after a start.
+    pub elapsed_s: f64,
+    /// Seconds to go at the mean rate so far.
+    pub to_go_s: Option<f64>,
+    /// Pages that the other members could not tell.
+    pub lost_pages: u64,
+}
+
+/// A member that is away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MissingMember {
+    /// Its number.
+    pub member: u16,
+    /// First byte of its data that is missing.
+    pub from: u64,
+}
+
+/// What is lost for as long as more members stay away than the level bears.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LostStatus {
+    /// The members.
+    pub members: Vec<MissingMember>,
+    /// Bytes of the volume.
+    pub bytes: u64,
+    /// The first ranges of these: offset and length.
+    pub ranges: Vec<(u64, u64)>,
+    /// There are more.
+    pub more: bool,
 }
 
 /// An NVS device that is being filled.
@@ -49,6 +92,59 @@ pub struct MirrorStatus {
     pub bytes: u64,
 }
 
+/// Pages that reads asked for, over some time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PagesRead {
+    /// Pages.
+    pub pages: u64,
+    /// Of them, those in NVS.
+    pub nvs: u64,
+    /// Of them, those not in NVS but in the read cache.
+    pub cached: u64,
+    /// Penalties of the others: requests to members, each page alone.
+    pub penalty: u64,
+    /// Penalties a page asked for; absent where none was.
+    pub rgr: Option<f64>,
+}
+
+impl PagesRead {
+    /// Of these counts.
+    #[must_use]
+    pub fn new(pages: u64, nvs: u64, cached: u64, penalty: u64) -> PagesRead {
+        let rgr = (pages > 0).then(|| penalty as f64 / pages as f64);
+        PagesRead { pages, nvs, cached, penalty, rgr }
+    }
+
+    fn line(&self) -> String {
+        let rgr = self.rgr.map_or("-".to_string(), |rgr| format!("{rgr:.4}"));
+        let (nvs, cached) = (share(self.nvs, self.pages), share(self.cached, self.pages));
+        format!("{} pages: NVS {nvs}, read cache {cached}, RGR {rgr}", self.pages)
+    }
+}
+
+/// The read cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadCacheStatus {
+    /// Policy, in its fault-aware form or not.
+    pub policy: String,
+    /// What becomes of cached pages that are written.
+    pub writes: String,
+    /// Pages held.
+    pub held_pages: u64,
+    /// Pages that fit.
+    pub pages: u64,
+    /// Bytes of memory taken, with what finds the pages and what the policy knows.
+    pub memory_bytes: u64,
+    /// What a lost page weighs; absent while no member is failed or the policy heeds none.
+    pub weight: Option<f64>,
+    /// How often that weight was changed for a better one.
+    pub weight_changes: u64,
+    /// Pages read since the server's start, with any read cache.
+    pub since_start: PagesRead,
+    /// Since the cache began, or since a member last failed or came back.
+    pub since_change: PagesRead,
+}
+
 /// A served array. Pages are of 4,096 bytes; counts are since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArrayStatus {
@@ -56,7 +152,7 @@ pub struct ArrayStatus {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// `clean`, `degraded`, `stopped`, `recovering` or `stopping`.
+    /// `clean`, `degraded`, `rebuilding`, `stopped` or `recovering`.
     pub state: String,
     /// What it is waiting for, in words.
     pub waiting_for: String,
@@ -100,7 +196,7 @@ pub struct ArrayStatus {
     pub page_hits: u64,
     /// Reads of hosts.
     pub read_requests: u64,
-    /// Reads all of whose pages were in NVS.
+    /// Reads all of whose pages were in NVS or the read cache.
     pub read_request_hits: u64,
     /// Member reads.
     pub disk_reads: u64,
@@ -118,6 +214,18 @@ pub struct ArrayStatus {
     pub flushes: LatencyStatus,
     /// Devices.
     pub devices: Vec<DeviceStatus>,
+    /// Limits of rebuilds; empty: none.
+    #[serde(default)]
+    pub rebuild_limits: String,
+    /// Members that are being rebuilt.
+    #[serde(default)]
+    pub rebuilds: Vec<RebuildStatus>,
+    /// What is lost, if the array has stopped for that.
+    #[serde(default)]
+    pub lost: Option<LostStatus>,
+    /// The read cache, if there is one.
+    #[serde(default)]
+    pub read_cache: Option<ReadCacheStatus>,
     /// The NVS device that is being filled.
     #[serde(default)]
     pub mirror: Option<MirrorStatus>,
@@ -126,6 +234,57 @@ pub struct ArrayStatus {
     pub scrub: Option<ScrubStatus>,
     /// Alarms, latest last.
     pub alarms: Vec<String>,
+}
+
+/// A time as people say it.
+fn told(seconds: f64) -> String {
+    match seconds.round() as u64 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7200 => format!("{} min", s / 60),
+        s => format!("{} h {} min", s / 3600, s % 3600 / 60),
+    }
+}
+
+impl RebuildStatus {
+    /// In a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let mib = |bytes: u64| bytes as f64 / 1048576.0;
+        let to_go = self.to_go_s.map_or("time to go not known yet".to_string(), |seconds| {
+            format!("{} to go", told(seconds))
+        });
+        let lost = match self.lost_pages {
+            0 => String::new(),
+            pages => format!(", {pages} pages lost"),
+        };
+        format!(
+            "{} of {:.1} MiB, {} so far, {to_go}{lost}",
+            share(self.bytes_done, self.bytes),
+            mib(self.bytes),
+            told(self.elapsed_s)
+        )
+    }
+}
+
+impl LostStatus {
+    /// In a line.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let member = |missing: &MissingMember| match missing.from {
+            0 => missing.member.to_string(),
+            from => format!("{} (from its byte {from} on)", missing.member),
+        };
+        let members: Vec<String> = self.members.iter().map(member).collect();
+        let range = |(offset, length): &(u64, u64)| format!("{offset} to {}", offset + length - 1);
+        let ranges: Vec<String> = self.ranges.iter().take(8).map(range).collect();
+        let more = if self.more || self.ranges.len() > 8 { ", and more" } else { "" };
+        let where_ = if ranges.is_empty() { "none".to_string() } else { ranges.join(", ") };
+        format!(
+            "{} bytes while members {} stay away; bytes of the volume: {where_}{more}",
+            self.bytes,
+            members.join(", "),
+        )
+    }
 }
 
 fn share(part: u64, of: u64) -> String {
@@ -157,6 +316,17 @@ impl ArrayStatus {
         );
         row("write hits", share(self.page_hits, self.pages_written));
         row("read hits", share(self.read_request_hits, self.read_requests));
+        if let Some(cache) = &self.read_cache {
+            let size = format!("{} of {} pages", cache.held_pages, cache.pages);
+            let memory = mib(cache.memory_bytes);
+            row("read cache", format!("{}; {size}, memory {memory}", cache.policy));
+            row("read cache, all", cache.since_start.line());
+            row("read cache, of late", cache.since_change.line());
+            if let Some(weight) = cache.weight {
+                let changes = cache.weight_changes;
+                row("lost pages weigh", format!("{weight:.2}, changed {changes} times"));
+            }
+        }
         row("stalled writes", format!("{}, {} now", self.stalled_writes, self.writes_waiting));
         row(
             "log",
@@ -178,6 +348,12 @@ impl ArrayStatus {
         for device in &self.devices {
             let name = format!("{} {}", device.kind, device.number);
             row(&name, format!("{}: {}", device.state, device.device));
+        }
+        for rebuild in &self.rebuilds {
+            row(&format!("rebuild of member {}", rebuild.member), rebuild.line());
+        }
+        if let Some(lost) = &self.lost {
+            row("lost", lost.line());
         }
         if let Some(MirrorStatus { number, bytes_copied, bytes }) = &self.mirror {
             let value = format!("{} of {}", mib(*bytes_copied), mib(*bytes));

@@ -1,7 +1,7 @@
 //! What a comparison tabulates for each point: one list for the text tables and the HTML report.
 
 use crate::columns::over_disks;
-use crate::model::{Latency, Point, RunReport};
+use crate::model::{FaultUse, Latency, Point, ReadCacheUse, RunReport};
 
 /// Where a metric's value comes from.
 #[derive(Clone, Copy)]
@@ -75,11 +75,16 @@ const fn log(metric: Metric) -> Metric {
 /// How many of [`METRICS`] the first text table shows; the second has the others.
 pub(crate) const IN_FIRST_TABLE: usize = 14;
 
+/// The first of those that are shown only where a run has them, in a third table.
+pub(crate) const OPTIONAL: usize = 28;
+
 /// The response metrics start here: mean.
 pub(crate) const RESPONSE: usize = 2;
 
 const ALL: &str = "response, all";
 const DISK: &str = "disk time";
+const CACHE: &str = "read cache";
+const REBUILD: &str = "rebuild";
 
 /// A share from 0 to 1 as percent, mean over the runs.
 const fn share(
@@ -136,7 +141,42 @@ pub(crate) const METRICS: &[Metric] = &[
     }),
     share(DISK, "xfer", "Disk time transferring", |r| 100.0 * over_disks(r, |d| d.transfer)),
     share(DISK, "ovhd", "Disk time in command overhead", |r| 100.0 * over_disks(r, |d| d.overhead)),
+    share(CACHE, "hits", "Read cache page hit ratio", |r| 100.0 * cache(r, |c| c.hits)),
+    metric((CACHE, "RGR", "req/page"), 4, "RGR", From::Runs(|r| cache(r, |c| c.rgr))),
+    metric((CACHE, "weight", "x"), 2, "Weight of lost pages", From::Runs(weight)),
+    metric((REBUILD, "time", "s"), 1, "Reconstruction time", From::Runs(rebuild_time)),
+    share(REBUILD, "done", "Share of the disk rebuilt", |r| 100.0 * fault(r, |f| f.rebuilt_share)),
+    metric((REBUILD, "lost", "pages"), 0, "Pages lost", From::Runs(lost)),
 ];
+
+/// The metrics that a comparison shows: all but those that none of its points has.
+pub(crate) fn shown(points: &[Point]) -> impl Iterator<Item = (usize, &'static Metric)> + '_ {
+    let has = |metric: &Metric| points.iter().any(|point| metric.value(point).is_some());
+    METRICS.iter().enumerate().filter(move |(i, metric)| *i < OPTIONAL || has(metric))
+}
+
+/// NaN without a read cache.
+fn cache(run: &RunReport, get: fn(&ReadCacheUse) -> f64) -> f64 {
+    run.read_cache.as_ref().map_or(f64::NAN, get)
+}
+
+/// NaN where no disk failed.
+fn fault(run: &RunReport, get: fn(&FaultUse) -> f64) -> f64 {
+    run.fault.as_ref().map_or(f64::NAN, get)
+}
+
+fn weight(run: &RunReport) -> f64 {
+    cache(run, |cache| cache.weight.unwrap_or(f64::NAN))
+}
+
+/// NaN also where the rebuild did not come to its end.
+fn rebuild_time(run: &RunReport) -> f64 {
+    fault(run, |fault| fault.rebuild_s.unwrap_or(f64::NAN))
+}
+
+fn lost(run: &RunReport) -> f64 {
+    fault(run, |fault| fault.lost_pages as f64)
+}
 
 fn stalled(run: &RunReport) -> f64 {
     run.stalled_writes as f64
@@ -162,6 +202,8 @@ mod tests {
     fn the_list_is_cut_where_a_group_begins() {
         assert_eq!(METRICS[RESPONSE].long, "Mean response time");
         assert_ne!(METRICS[IN_FIRST_TABLE - 1].group, METRICS[IN_FIRST_TABLE].group);
+        assert_eq!(METRICS[OPTIONAL].group, CACHE);
+        assert_ne!(METRICS[OPTIONAL - 1].group, CACHE);
     }
 
     #[test]
@@ -171,5 +213,20 @@ mod tests {
         let idle = Point { runs: vec![RunReport::default()], ..Point::default() };
         assert_eq!(METRICS[4].value(&idle), None);
         assert_eq!(METRICS[10].value(&idle), Some(0.0));
+    }
+
+    #[test]
+    fn what_no_run_has_is_not_shown() {
+        let mut run = RunReport::default();
+        let point = |run: &RunReport| Point { runs: vec![run.clone()], ..Point::default() };
+        assert_eq!(shown(&[point(&run)]).count(), OPTIONAL);
+        run.read_cache = Some(ReadCacheUse { rgr: 1.5, ..ReadCacheUse::default() });
+        let groups = |points: &[Point]| -> Vec<&str> {
+            shown(points).skip(OPTIONAL).map(|(_, metric)| metric.name).collect()
+        };
+        let both = [point(&RunReport::default()), point(&run)];
+        assert_eq!(groups(&both), ["hits", "RGR"]);
+        run.fault = Some(FaultUse { rebuild_s: Some(7.0), ..FaultUse::default() });
+        assert_eq!(groups(&[point(&run)]), ["hits", "RGR", "time", "done", "lost"]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::columns;
 use crate::format::Format;
-use crate::metric::{IN_FIRST_TABLE, METRICS, Metric};
+use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown};
 use crate::model::{
     AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
 };
@@ -237,8 +237,10 @@ fn compare_text(report: &CompareReport) -> String {
     if report.points.is_empty() {
         out += "\nno points\n";
     } else {
-        let (first, second) = METRICS.split_at(IN_FIRST_TABLE);
-        for metrics in [first, second] {
+        let metrics: Vec<&Metric> = shown(&report.points).map(|(_, metric)| metric).collect();
+        let (first, rest) = metrics.split_at(IN_FIRST_TABLE);
+        let (second, third) = rest.split_at(OPTIONAL - IN_FIRST_TABLE);
+        for metrics in [first, second, third].into_iter().filter(|table| !table.is_empty()) {
             out.push('\n');
             out += &points_table(report, metrics).render(Format::Table);
         }
@@ -257,7 +259,7 @@ fn compare_text(report: &CompareReport) -> String {
 }
 
 /// A row per point, under the variant and, in a sweep, the axis value.
-fn points_table(report: &CompareReport, metrics: &[Metric]) -> Table {
+fn points_table(report: &CompareReport, metrics: &[&Metric]) -> Table {
     let axis = report.axis.as_ref();
     let mut heads = vec![("variant", "")];
     heads.extend(axis.map(|axis| (axis.name.as_str(), axis.unit.as_str())));
@@ -273,7 +275,7 @@ fn points_table(report: &CompareReport, metrics: &[Metric]) -> Table {
     table
 }
 
-fn point_row(point: &Point, swept: bool, metrics: &[Metric]) -> Vec<Cell> {
+fn point_row(point: &Point, swept: bool, metrics: &[&Metric]) -> Vec<Cell> {
     let mut cells = vec![Cell::text(point.variant.as_str())];
     if swept {
         cells.push(Cell::written(point.value.as_str()));

@@ -180,6 +180,7 @@ fn run_csv_survives_hostile_labels() {
     assert_eq!(field("label"), HOSTILE);
     assert_eq!(field("response_mean_ms"), "2");
     assert_eq!(field("target_iops"), "");
+    assert_eq!((field("rgr").as_str(), field("rebuild_s").as_str()), ("", ""));
     let options: serde_json::Value = serde_json::from_str(field("options")).unwrap();
     assert_eq!(options["x"], HOSTILE);
 }

@@ -289,7 +289,14 @@ impl Port {
             return None;
         }
         // A device that ends before its end has lost part of itself.
-        end(if left > 0 { Err(IoError::Gone) } else { Ok(()) }, 0, buffer_of(work))
+        let result = if left > 0 { Err(IoError::Gone) } else { Ok(()) };
+        if let Work::Write { buffer, .. } = work {
+            if let Some(buffer) = Arc::into_inner(buffer) {
+                self.spare.give(buffer);
+            }
+            return end(result, 0, None);
+        }
+        end(result, 0, buffer_of(work))
     }
 
     /// Answers a request. Sent at the end of the turn.

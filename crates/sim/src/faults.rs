@@ -8,7 +8,7 @@ use destage_engine::readcache::penalty::Penalties;
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::rebuild::Limits;
 use destage_engine::request::PageRange;
-use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
+use destage_engine::units::{DiskId, Duration, Instant};
 use destage_report::model::{FaultUse, WritePenalty};
 
 /// What goes wrong in a run, and what helps.
@@ -140,17 +140,9 @@ fn rebuild(
 }
 
 fn set(plan: &mut RebuildPlan, name: &str, value: &str) -> Option<()> {
-    let limits = &mut plan.limits;
-    let number = |most: u64| value.parse::<u64>().ok().filter(|n| (1..=most).contains(n));
-    let real = || value.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1e6);
     match name {
         "at" => plan.at = instant(value)?,
-        "window" => limits.window_pages = number(1 << 16)?,
-        "depth" => limits.depth = number(64)? as usize,
-        "share" => limits.share_permille = number(100)? * 10,
-        "min" => limits.least_pages_per_s = (real()? * 1e6 / PAGE_BYTES as f64) as u64,
-        "reads-under" => limits.reads_under = Some(Duration((real()? * 1e6) as u64)),
-        _ => return None,
+        _ => destage_volume::set_limit(&mut plan.limits, name, value)?,
     }
     Some(())
 }

@@ -21,7 +21,7 @@ fn filled(level: Level) -> Run {
     let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages: 64 };
     case.geometry = geometry.checked().expect("an array");
     (case.nvs_pages, case.block_bytes, case.faults) = (48, 512, false);
-    case.settings.cache_off = false;
+    (case.settings.cache_off, case.settings.read_cache) = (false, None);
     let mut run = Run::new(case).expect("created");
     run.open().expect("opened");
     let bytes = 8 * PAGE_BYTES;

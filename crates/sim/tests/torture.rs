@@ -30,16 +30,28 @@ fn random_cases() {
     assert!(counts.crashes >= 8 * cases && counts.recoveries > 0 && counts.destaged > 0);
     assert!(counts.mirrors > 0, "{counts:?}");
     assert!(counts.scrubs > cases && counts.rows_scrubbed > 100 * cases, "{counts:?}");
+    assert!(counts.cached > 40 * cases, "{counts:?}");
 }
 
-/// Seeds that once found a fault of the volume.
+/// Seeds that once found a fault of the volume; it had no read cache then.
 #[test]
 fn seeds_that_found_something() {
     let only = number("TORTURE_ONLY", 0);
+    let wanted = Wanted { read_cache: Some(false), ..Wanted::default() };
     for seed in [only, 2, 37, 64, 76, 107, 109, 168, 190, 196, 209, 292, 358, 376, 877, 957, 1340] {
-        let outcome = torture(seed, 8, &Wanted::default());
+        let outcome = torture(seed, 8, &wanted);
         assert_eq!(outcome.failure, None, "seed {seed}: {}", outcome.case);
     }
+}
+
+/// Its last NVS device fails in the last step of the load, and the array stops: what is dirty is
+/// in the NVS, and the disks must not be judged before it is back.
+#[test]
+fn an_array_that_stops_as_its_load_ends_goes_on() {
+    let wanted = Wanted { scrubs: true, read_cache: Some(false), ..Wanted::default() };
+    let outcome = torture(1_795_278_485_608_794, 8, &wanted);
+    assert_eq!(outcome.failure, None, "{}", outcome.case);
+    assert!(outcome.counts.crashes > 8, "it no longer stops: {:?}", outcome.counts);
 }
 
 #[test]
@@ -97,7 +109,10 @@ fn crashes_with_members_taken_away() {
 
 /// The first failure of a volume with a deliberate fault, from this seed on.
 fn caught(defect: Defect, level: Level, from: u64) -> Option<(u64, String)> {
-    let wanted = Wanted { defect, level: Some(level), nvs: Some(1), ..Wanted::default() };
+    // What is caught at which seed is as it was before there were read caches.
+    let read_cache = Some(false);
+    let wanted =
+        Wanted { defect, level: Some(level), nvs: Some(1), read_cache, ..Wanted::default() };
     let failure = |seed| torture(seed, 8, &wanted).failure.map(|why| (seed, why));
     (from..from + 4000).find_map(failure)
 }

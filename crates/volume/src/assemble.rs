@@ -88,6 +88,11 @@ impl core::fmt::Display for AssembleError {
             AssembleError::WrongPlace(device, Role::Member(is)) => {
                 write!(f, "{device} is member {is} of this array: give the devices in their order")
             }
+            AssembleError::WrongPlace(device, Role::Spare) => write!(
+                f,
+                "{device} is a spare of this array: give the member that belongs there, or, if \
+                 it has failed, leave it out (--degraded)"
+            ),
             AssembleError::WrongPlace(device, Role::Nvs(is)) => {
                 write!(f, "{device} is NVS device {is} of this array: give the devices in order")
             }
@@ -162,6 +167,10 @@ pub struct Assembly {
     pub(crate) newly_failed: Vec<u16>,
     /// NVS devices in use.
     pub copies: Vec<u16>,
+    /// Members whose rebuild goes on.
+    pub rebuilds: Vec<u16>,
+    /// Failed members in whose place a spare is that no superblock names yet.
+    pub spares: Vec<(u16, Uuid)>,
     /// The last change of the set of devices had not come to all of them.
     pub(crate) unfinished: bool,
 }
@@ -183,10 +192,15 @@ pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, Assem
             return Err(AssembleError::OtherArray(*device));
         }
     }
-    // Of the same generation an NVS device's counts, if it is in use at all.
-    let nvs_counts = |s: &Superblock| matches!(s.role, Role::Nvs(_));
-    let said = found.iter().filter_map(|(_, s)| s.ok());
-    let superblock = said.max_by_key(|s| (s.generation, nvs_counts(s))).unwrap_or(first);
+    // Of the same generation an NVS device's counts, if it is in use at all, and that of a member
+    // which says itself that it is not whole counts last.
+    let weight = |s: &Superblock| match s.role {
+        Role::Nvs(_) => 2,
+        Role::Member(number) => u8::from(!s.has_failed(number)),
+        Role::Spare => 0,
+    };
+    let said = found.iter().filter_map(|(_, s)| s.ok()).filter(|s| s.role != Role::Spare);
+    let superblock = said.max_by_key(|s| (s.generation, weight(s))).unwrap_or(first);
     let (disks, nvs) = (superblock.geometry.disks, superblock.nvs_devices);
     if members().count() != usize::from(disks) {
         return Err(AssembleError::Count { members: disks, nvs });
@@ -198,6 +212,8 @@ pub fn assemble(found: &[Found], allow_degraded: bool) -> Result<Assembly, Assem
         failed: Vec::new(),
         newly_failed: Vec::new(),
         copies: Vec::new(),
+        rebuilds: Vec::new(),
+        spares: Vec::new(),
         unfinished: false,
     };
     for (device, said) in found {
@@ -221,12 +237,26 @@ impl Assembly {
         allow_degraded: bool,
     ) -> Result<(), AssembleError> {
         let device = Device::Member(number);
-        let known = self.superblock.failed[usize::from(number / 8)] >> (number % 8) & 1 == 1;
+        let known = self.superblock.has_failed(number);
         let why = match said {
+            Ok(own) if own.role == Role::Spare && known => {
+                self.spare(number, own);
+                None
+            }
+            // In the place of one whose failure was not written down.
+            Ok(own) if own.role == Role::Spare && allow_degraded => None,
             Ok(own) if own.role != Role::Member(number) => {
                 return Err(AssembleError::WrongPlace(device, own.role));
             }
-            Ok(_) if known => None,
+            Ok(own) if known => {
+                // Had it been away, its entry would be gone, or newer changes be without it.
+                let there = own.generation + 1 >= self.superblock.generation;
+                if there && self.superblock.rebuilt_onto(number) == Some(own.device) {
+                    self.unfinished |= own.generation < self.superblock.generation;
+                    self.goes_on(number, own.device);
+                }
+                None
+            }
             // Had it been away, the change would have marked it as failed: the change had not
             // come to it when the array went down, and nothing was built on it.
             Ok(own) if own.generation + 1 == self.superblock.generation => {
@@ -257,6 +287,22 @@ impl Assembly {
             self.newly_failed.push(number);
         }
         Ok(())
+    }
+
+    /// A spare in a failed member's place.
+    fn spare(&mut self, number: u16, own: &Superblock) {
+        if self.superblock.rebuilt_onto(number) == Some(own.device) {
+            // The change that names it had not come to it.
+            self.unfinished = true;
+            self.goes_on(number, own.device);
+        } else {
+            self.spares.push((number, own.device));
+        }
+    }
+
+    fn goes_on(&mut self, number: u16, device: Uuid) {
+        self.members[usize::from(number)] = device;
+        self.rebuilds.push(number);
     }
 
     /// NVS devices that have the newest generation are in use. One that has the generation

@@ -107,7 +107,9 @@ impl Volume {
             destage_engine::dispatch::Owner::Destage(index) => {
                 self.destage(index).pieces.add(disk, first, bytes);
             }
-            destage_engine::dispatch::Owner::Rebuild(_) => unreachable!("no rebuild is asked for"),
+            destage_engine::dispatch::Owner::Rebuild(window) => {
+                self.windows.entry(window).or_default().pieces.add(disk, first, bytes);
+            }
             destage_engine::dispatch::Owner::Scrub(index) => {
                 self.scrub_bytes(index, command, bytes);
             }
@@ -151,8 +153,8 @@ impl Volume {
         let geometry = *self.controller.geometry();
         let rows: Vec<RowAt> = geometry.rows(destage.group, &destage.mask).collect();
         for at in rows {
-            let failed = self.controller.failed();
-            let method = geometry.safe_method(&at, &destage.mask, failed, redo);
+            let failed = self.controller.failed_at(at.page);
+            let method = geometry.safe_method(&at, &destage.mask, &failed, redo);
             if method == SafeMethod::NoParity {
                 continue;
             }
@@ -201,7 +203,7 @@ impl Volume {
         let parity = destage.pieces.parities_of(geometry, at);
         let with_q = geometry.level.parities() > 1;
         // Those that will be written must come of it.
-        let failed = self.controller.failed();
+        let failed = self.controller.failed_at(at.page);
         let lost = geometry.parity_disks(at.stripe).map(|disk| failed.contains(disk));
         let all_read = parity.iter().zip(lost).all(|(parity, lost)| lost || parity.is_some());
         if method == SafeMethod::ReadModifyWrite
@@ -248,7 +250,7 @@ impl Volume {
 
     /// Starts a flush of a member if one is wanted and none is under way.
     fn flush_member(&mut self, member: u16) {
-        let failed = self.controller.failed().contains(DiskId(member));
+        let failed = self.is_gone(member);
         let flushes = &mut self.faults.flushes[usize::from(member)];
         if flushes.next.is_empty() || !flushes.now.is_empty() {
             return;

@@ -42,6 +42,9 @@ enum Phase {
     Joins,
     Nvs,
     Members,
+    /// Members that are being rebuilt, and those that are whole from this change on: none of them
+    /// is ever ahead of the others.
+    Spares,
     Second,
 }
 
@@ -59,9 +62,13 @@ pub(crate) struct Faults {
     pub(crate) stopped: bool,
     /// The NVS device that the change under way adds.
     pub(crate) joined: Option<u16>,
-    read_errors: Vec<u32>,
+    pub(crate) read_errors: Vec<u32>,
+    /// Whose failure stopped the array.
+    pub(crate) stopped_by: Option<u16>,
     change: Option<Change>,
     changes: u64,
+    /// A change waits for a rebuilt member to be flushed.
+    waits: bool,
 }
 
 impl Faults {
@@ -76,14 +83,16 @@ impl Faults {
             held_intents: Vec::new(),
             stopped: false,
             joined: None,
+            stopped_by: None,
             change: None,
             changes: 0,
+            waits: false,
         }
     }
 
     /// Whether a change of the set of devices is not durable yet.
     pub(crate) fn changing(&self) -> bool {
-        self.change.is_some()
+        self.change.is_some() || self.waits
     }
 
     /// The superblock of a device.
@@ -109,7 +118,7 @@ impl Volume {
             {
                 let errors = &mut self.faults.read_errors[usize::from(member)];
                 *errors += 1;
-                if *errors > self.settings.read_errors_max {
+                if *errors > self.settings.read_errors_max && self.survives_without(member) {
                     self.fail_member(member, Some(purpose));
                 } else {
                     self.step(Event::DiskError(command));
@@ -152,14 +161,20 @@ impl Volume {
         let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
         let device = Device::Member(member);
         purposes.extend(self.ops.abandon(device));
-        let mut failed = self.controller.failed().clone();
-        if failed.insert(DiskId(member)) {
+        if !self.controller.failed().contains(DiskId(member)) {
             self.alarm(Alarm::MemberFailed(member));
-            if !self.controller.geometry().survives(&failed) {
-                self.stop_serving();
+            if !self.survives_without(member) {
+                self.stop_serving(member);
                 return;
             }
-            self.faults.superblock.failed[usize::from(member / 8)] |= 1 << (member % 8);
+            self.faults.superblock.mark(member, true);
+            self.forget_rebuild(member);
+            self.change_devices();
+            self.step(Event::DiskFailed(DiskId(member)));
+        } else if self.is_attached(member) {
+            // The spare that was to become it.
+            self.alarm(Alarm::RebuildStopped(member));
+            self.forget_rebuild(member);
             self.change_devices();
             self.step(Event::DiskFailed(DiskId(member)));
         }
@@ -174,11 +189,20 @@ impl Volume {
         self.member_flush_failed(member);
     }
 
+    /// Whether the level bears it if a member fails, too.
+    #[must_use]
+    pub fn survives_without(&self, member: u16) -> bool {
+        let mut failed = self.controller.failed().clone();
+        failed.insert(DiskId(member));
+        self.controller.geometry().survives(&failed)
+    }
+
     /// Too many members are gone: nothing is answered any more but with an error. What is dirty
     /// stays in NVS.
-    fn stop_serving(&mut self) {
-        self.alarm(Alarm::ArrayStopped);
-        self.faults.stopped = true;
+    fn stop_serving(&mut self, member: u16) {
+        (self.faults.stopped, self.faults.stopped_by) = (true, Some(member));
+        let lost = self.lost();
+        self.alarm(Alarm::ArrayStopped(Box::new(lost)));
         self.refuse_all();
     }
 
@@ -238,13 +262,23 @@ impl Volume {
             change.again = true;
             return;
         }
+        let phase = if self.faults.joined.is_some() { Phase::Joins } else { Phase::Nvs };
+        self.begin_change(phase);
+        self.write_superblocks();
+    }
+
+    /// A change with all that is known now; later, if a rebuilt member is not flushed yet: without
+    /// the one that fails now it may be needed.
+    fn begin_change(&mut self, phase: Phase) {
+        self.faults.waits = self.rebuilds.iter().any(crate::rebuild::Rebuild::is_flushed_now);
+        if self.faults.waits {
+            return;
+        }
         self.faults.superblock.generation += 1;
+        self.faults.superblock.lost_pages = self.records.iter().any(|record| record.lost() > 0);
         self.faults.changes += 1;
         let superblock = self.faults.superblock;
-        let phase = if self.faults.joined.is_some() { Phase::Joins } else { Phase::Nvs };
-        let change = Change { phase, pending: 0, superblock, again: false };
-        self.faults.change = Some(change);
-        self.write_superblocks();
+        self.faults.change = Some(Change { phase, pending: 0, superblock, again: false });
     }
 
     /// Begins a phase of a change, or the next that has something to write.
@@ -252,15 +286,18 @@ impl Volume {
         let (number, joined) = (self.faults.changes, self.faults.joined);
         while let Some(change) = &mut self.faults.change {
             let (phase, superblock) = (change.phase, change.superblock);
-            let members = (0..self.faults.members.len() as u16)
-                .filter(|m| !superblock_failed(&self.faults.superblock, *m))
-                .map(Device::Member);
+            let filled = |m: &u16| self.rebuilds.iter().any(|r| r.is_named() && r.member == *m);
+            let whole = |m: &u16| !self.faults.superblock.has_failed(*m) && !filled(m);
+            let all = || 0..self.faults.members.len() as u16;
+            let members = all().filter(whole).map(Device::Member);
+            let spares = all().filter(filled).map(Device::Member);
             let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
             let devices: Vec<Device> = match phase {
                 Phase::Joins => nvs.filter(|d| joined.map(Device::Nvs) == Some(*d)).collect(),
                 Phase::Nvs => nvs.collect(),
                 Phase::Members => members.collect(),
-                Phase::Second => nvs.chain(members).collect(),
+                Phase::Spares => spares.collect(),
+                Phase::Second => nvs.chain(members).chain(spares).collect(),
             };
             change.pending = devices.len() as u32;
             let offset = SUPERBLOCKS[usize::from(phase == Phase::Second)];
@@ -283,7 +320,8 @@ impl Volume {
         match change.phase {
             Phase::Joins => change.phase = Phase::Nvs,
             Phase::Nvs => change.phase = Phase::Members,
-            Phase::Members => change.phase = Phase::Second,
+            Phase::Members => change.phase = Phase::Spares,
+            Phase::Spares => change.phase = Phase::Second,
             Phase::Second => self.changed(),
         }
     }
@@ -303,13 +341,10 @@ impl Volume {
 
     /// A change is durable: what waited for it goes on.
     fn changed(&mut self) {
-        let again = self.faults.change.take().is_some_and(|change| change.again);
-        if again {
-            self.faults.superblock.generation += 1;
-            self.faults.changes += 1;
-            let superblock = self.faults.superblock;
-            let change = Change { phase: Phase::Nvs, pending: 0, superblock, again: false };
-            self.faults.change = Some(change);
+        let Some(change) = self.faults.change.take() else { return };
+        self.rebuilds_recorded(&change.superblock);
+        if change.again {
+            self.begin_change(Phase::Nvs);
             return;
         }
         self.mirror_joined();
@@ -323,9 +358,4 @@ impl Volume {
         }
         self.look_through();
     }
-}
-
-/// Whether a superblock says that a member has failed.
-pub(crate) fn superblock_failed(superblock: &Superblock, member: u16) -> bool {
-    superblock.failed[usize::from(member / 8)] >> (member % 8) & 1 == 1
 }

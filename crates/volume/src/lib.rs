@@ -6,16 +6,21 @@
 
 mod assemble;
 mod buffer;
+mod clean;
 mod destages;
 mod faults;
 mod inspect;
 mod io;
+mod limits;
 mod log;
+mod lost;
 mod memory;
 mod mirror;
 mod open;
 mod ops;
 mod reads;
+mod rebuild;
+mod records;
 mod request;
 mod rows;
 mod scrub;
@@ -27,11 +32,15 @@ mod writes;
 
 pub use assemble::{AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock};
 pub use buffer::Buffer;
+pub use clean::ReadCacheStatus;
 pub use inspect::{Inspection, inspect};
 pub use io::{Device, IoError, Media, Op, OpId, OpKind};
+pub use limits::{LIMITS_FORM, parse_limits, set_limit};
 pub use log::Defect;
+pub use lost::Lost;
 pub use mirror::{MirrorRefusal, MirrorStatus};
-pub use open::{Creation, OpenError, create, dirty_pages_of, open, ring_blocks_of};
+pub use open::{Creation, OpenError, create, dirty_pages_of, open, prepare_spare, ring_blocks_of};
+pub use rebuild::{RebuildStatus, ReplaceRefusal};
 pub use request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
 pub use scrub::{ScrubRange, ScrubRefusal, ScrubStatus, Wrong};
 pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};

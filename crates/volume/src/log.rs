@@ -87,6 +87,16 @@ pub enum Defect {
     ForgetsLostDevices,
     /// Scrubs rows that are being written.
     ScrubsCarelessly,
+    /// Writes a checkpoint of a rebuild before the spare is flushed.
+    ChecksBeforeFlush,
+    /// Takes half of a spare for whole when its rebuild begins.
+    RebuildsFromTooFar,
+    /// Goes on with a rebuild at the next start though its spare was away meanwhile.
+    KeepsAbsentSpares,
+    /// Caches what a read brings though the page was written meanwhile.
+    CachesOvertakenReads,
+    /// Keeps cached what a scrub has put right on the disks.
+    CachesWhatWasRepaired,
 }
 
 /// The log.

@@ -5,12 +5,14 @@ use crate::Buffer;
 use crate::assemble::Assembly;
 use crate::faults::{Faults, SUPERBLOCKS};
 use crate::io::{Device, IoError, Media};
-use crate::log::{ANCHORS, Log, RING, Start};
+use crate::log::{ANCHORS, Defect, Log, RING, Start};
 use crate::memory::{Memory, PAGE};
+use crate::rebuild::Rebuild;
+use crate::records::Record as MemberRecord;
 use crate::settings::{PageMemory, Settings};
 use crate::volume::Volume;
 use destage_engine::array::geometry::Geometry;
-use destage_engine::controller::{Config, ConfigError, Controller};
+use destage_engine::controller::{Config, ConfigError, Controller, Event};
 use destage_engine::destager::{Count, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::nvs::journal::LogId;
@@ -19,9 +21,10 @@ use destage_engine::nvs::journal::commit::{self, Claim, Header, Kind};
 use destage_engine::nvs::journal::contents::{Contents, Fragment};
 use destage_engine::nvs::journal::record::Record;
 use destage_engine::nvs::journal::space::{LogSpace, Purpose};
-use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
+use destage_engine::nvs::journal::superblock::{REBUILDS_MAX, Role, Superblock, Uuid};
 use destage_engine::nvs::recover::{RecoverError, Recovered, Recovery, Repair};
 use destage_engine::protocol::Protocol;
+use destage_engine::readcache::ReadPolicyError;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::{DiskId, GroupId, Page, PageCount};
 
@@ -80,6 +83,8 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
         ring_blocks,
         dirty_pages_max: creation.dirty_pages_max,
         failed: [0; 128],
+        rebuilds: [None; REBUILDS_MAX],
+        lost_pages: false,
     };
     let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
     let mut space = LogSpace::new(ring_blocks, anchor);
@@ -160,6 +165,8 @@ pub enum OpenError {
     Contents(&'static str),
     /// The settings make no array.
     Config(ConfigError),
+    /// The settings make no read cache.
+    ReadCache(ReadPolicyError),
 }
 
 impl core::fmt::Display for OpenError {
@@ -176,6 +183,7 @@ impl core::fmt::Display for OpenError {
             }
             OpenError::Contents(what) => write!(f, "the NVS log holds {what}"),
             OpenError::Config(error) => error.fmt(f),
+            OpenError::ReadCache(error) => error.fmt(f),
         }
     }
 }
@@ -200,17 +208,52 @@ pub fn open(
     };
     let mut faults = Faults::new(superblock, assembly.members.clone(), assembly.nvs.clone());
     for member in &assembly.failed {
-        faults.superblock.failed[usize::from(member / 8)] |= 1 << (member % 8);
+        faults.superblock.mark(*member, true);
     }
     let mut log = Log::new(start);
     log.defect = settings.defect;
     let mut volume = Volume::from_parts(controller, settings, log, memory, faults);
+    volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
         volume.controller.without_disk(DiskId(*member));
     }
     volume.record_devices(media, assembly)?;
+    volume.read_records(media, assembly);
+    // Destages that were interrupted are redone with what is whole of each member, and only then
+    // do windows read rows.
+    volume.pause(true);
+    volume.resume_rebuilds(assembly);
     volume.take_over(&pages)?;
+    let read_cache = volume.settings.read_cache.take();
+    volume.set_read_cache(read_cache).map_err(OpenError::ReadCache)?;
+    volume.pause(false);
     Ok(volume)
+}
+
+/// Makes an empty device a spare of an array, of which it is given any superblock.
+///
+/// # Errors
+/// It failed.
+pub fn prepare_spare(
+    media: &mut dyn Media,
+    device: Device,
+    array: &Superblock,
+    uuid: Uuid,
+) -> Result<(), IoError> {
+    let spare = Superblock {
+        generation: 0,
+        device: uuid,
+        role: Role::Spare,
+        failed: [0; 128],
+        rebuilds: [None; REBUILDS_MAX],
+        lost_pages: false,
+        ..*array
+    };
+    for at in SUPERBLOCKS {
+        write_padded(media, device, at, &spare.encode())?;
+        media.flush(device)?;
+    }
+    Ok(())
 }
 
 fn config(superblock: &Superblock, settings: &Settings) -> Config {
@@ -479,28 +522,66 @@ impl Volume {
         assembly: &Assembly,
     ) -> Result<(), OpenError> {
         let failed = self.faults.superblock.failed;
+        let rebuilt = |member: &u16| assembly.rebuilds.contains(member);
         self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
         if assembly.unfinished {
             self.faults.superblock.failed = assembly.superblock.failed;
-            self.write_devices(media)?;
+            self.write_devices(media, assembly)?;
             self.faults.superblock.failed = failed;
         }
+        // A spare that is away now must not go on from where it was when it is back (D12).
+        let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
+        let away: Vec<u16> = named.filter(|member| !rebuilt(member)).collect();
+        if self.log.defect != Defect::KeepsAbsentSpares {
+            away.iter().for_each(|member| {
+                self.faults.superblock.set_rebuild(*member, None);
+            });
+        }
+        let fewer_rebuilds = self.faults.superblock.rebuilds != assembly.superblock.rebuilds;
         // An NVS device that is left out now must not count when it is back.
         let fewer = self.log.copies.len() < usize::from(assembly.superblock.nvs_devices);
-        if fewer || !assembly.newly_failed.is_empty() {
+        if fewer || fewer_rebuilds || !assembly.newly_failed.is_empty() {
             self.faults.superblock.generation += 1;
-            self.write_devices(media)?;
+            self.write_devices(media, assembly)?;
         }
         Ok(())
     }
 
-    /// Second copies first: until they are there, the first ones count.
-    fn write_devices(&mut self, media: &mut dyn Media) -> Result<(), OpenError> {
+    /// What members know of themselves, where any may know something.
+    fn read_records(&mut self, media: &mut dyn Media, assembly: &Assembly) {
+        for member in 0..self.faults.members.len() as u16 {
+            let rebuilt = assembly.rebuilds.contains(&member);
+            let whole = assembly.superblock.lost_pages && !assembly.failed.contains(&member);
+            if rebuilt || whole {
+                let device = self.faults.members[usize::from(member)];
+                self.records[usize::from(member)] = MemberRecord::read(media, member, device);
+            }
+        }
+    }
+
+    /// Goes on with the rebuilds of the last run, from their checkpoints.
+    fn resume_rebuilds(&mut self, assembly: &Assembly) {
+        for member in assembly.rebuilds.iter().copied() {
+            let place = usize::from(member);
+            let (device, from) = (self.faults.members[place], self.records[place].below);
+            self.rebuilds.push(Rebuild::resumed(member, device));
+            self.step(Event::Rebuild { disk: DiskId(member), from });
+        }
+    }
+
+    /// Second copies first: until they are there, the first ones count. Members that are rebuilt
+    /// come last.
+    fn write_devices(
+        &mut self,
+        media: &mut dyn Media,
+        assembly: &Assembly,
+    ) -> Result<(), OpenError> {
         let failed = self.controller.failed();
         let members =
             (0..self.faults.members.len() as u16).filter(|m| !failed.contains(DiskId(*m)));
         let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
-        for device in nvs.chain(members.map(Device::Member)) {
+        let rebuilt = assembly.rebuilds.iter().copied();
+        for device in nvs.chain(members.chain(rebuilt).map(Device::Member)) {
             let bytes = self.faults.superblock_of(device).encode();
             for at in SUPERBLOCKS.into_iter().rev() {
                 write_padded(media, device, at, &bytes)

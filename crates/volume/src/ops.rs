@@ -22,6 +22,8 @@ pub(crate) enum Purpose {
     ScrubFlush,
     /// A step of filling a new NVS mirror, of this number.
     Mirror { number: u64 },
+    /// A step of a member's record: a flush, or a copy of it.
+    Record,
     /// A copy of the superblock, for the change of this number.
     Superblock { change: u64 },
 }

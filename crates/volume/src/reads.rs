@@ -1,5 +1,5 @@
-//! Reads: pages that are in memory are taken when the request comes, the others from the disks,
-//! those of lost disks by their rows.
+//! Reads: pages that are in memory, dirty or clean, are taken when the request comes, the others
+//! from the disks, those of lost disks by their rows.
 
 use crate::Buffer;
 use crate::io::OpKind;
@@ -57,6 +57,19 @@ impl Read {
             index: None,
         }
     }
+
+    /// The engine's number of it, if disks are read.
+    pub(crate) fn index(&self) -> Option<u32> {
+        self.index
+    }
+
+    /// Gives it the bytes of a page that it lacks.
+    pub(crate) fn fill(&mut self, page: u64, bytes: &[u8]) {
+        let at = (page - self.first) as usize;
+        if !core::mem::replace(&mut self.have[at], true) {
+            self.buffer[at * PAGE..(at + 1) * PAGE].copy_from_slice(bytes);
+        }
+    }
 }
 
 /// What was read for a read of the engine.
@@ -104,9 +117,12 @@ impl Volume {
                 into.copy_from_slice(self.memory.bytes(held));
                 read.version = read.version.max(held.version);
                 *have = true;
-            } else {
-                // Trimmed, but not yet forgotten by the engine: it reads as zeros.
-                *have = self.trimmed(Page(page));
+            } else if self.trimmed(Page(page)) {
+                // Not yet forgotten by the engine: it reads as zeros.
+                *have = true;
+            } else if let Some(bytes) = self.clean.as_ref().and_then(|clean| clean.get(page)) {
+                into.copy_from_slice(bytes);
+                *have = true;
             }
         }
     }
@@ -120,8 +136,9 @@ impl Volume {
         self.take_held(&mut taken);
         // What is held but not in memory was trimmed; the engine may forget it in this very step.
         let read = |page: u64| missing.is_some_and(|(from, to)| (from.0..=to.0).contains(&page));
+        let lacks = |page: u64| self.clean.as_ref().is_some_and(|clean| clean.lacks(page));
         for (page, have) in (taken.first..).zip(&mut taken.have) {
-            *have |= !read(page);
+            *have |= !read(page) && !lacks(page);
         }
         if let Part::Read(read) = self.parts.get_mut(id.0) {
             *read = taken;
@@ -160,7 +177,7 @@ impl Volume {
     /// Hands a command of the engine to a member.
     pub(crate) fn member_io(&mut self, command: &DiskCommand, bytes: Option<Buffer>) {
         let device = Volume::device_of(command.disk);
-        if self.controller.failed().contains(command.disk) {
+        if self.is_out_of_reach(command) {
             self.step(Event::DiskError(*command));
             return;
         }

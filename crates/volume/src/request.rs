@@ -1,6 +1,7 @@
 //! What is asked of the volume, and what it answers.
 
 use crate::Buffer;
+use crate::lost::{Lost, ranges_told};
 
 /// Number of a request, chosen by the caller; echoed in the reply.
 pub type Ticket = u64;
@@ -120,8 +121,21 @@ pub enum Alarm {
     MirrorFailed(u16),
     /// A member has failed.
     MemberFailed(u16),
-    /// More members have failed than the level bears: the array has stopped.
-    ArrayStopped,
+    /// This member is rebuilt: it is whole.
+    MemberRebuilt(u16),
+    /// The spare that was to become this member has failed.
+    RebuildStopped(u16),
+    /// Pages that no member could tell when one was rebuilt: first page of the volume, pages.
+    PagesLost {
+        /// The member.
+        member: u16,
+        /// First page of it.
+        page: u64,
+        /// Pages of the volume, as runs.
+        ranges: Vec<(u64, u64)>,
+    },
+    /// More members have failed than the level bears: the array has stopped. What is lost.
+    ArrayStopped(Box<Lost>),
     /// A row's pages could not be told: they are lost.
     RowUnrecoverable {
         /// First page of the group.
@@ -150,7 +164,10 @@ impl Alarm {
             Alarm::NvsMirrored(_) => "nvs-mirrored",
             Alarm::MirrorFailed(_) => "nvs-mirror-failed",
             Alarm::MemberFailed(_) => "member-failed",
-            Alarm::ArrayStopped => "array-stopped",
+            Alarm::MemberRebuilt(_) => "member-rebuilt",
+            Alarm::RebuildStopped(_) => "rebuild-stopped",
+            Alarm::PagesLost { .. } => "pages-lost",
+            Alarm::ArrayStopped(_) => "array-stopped",
             Alarm::RowUnrecoverable { .. } => "row-unrecoverable",
             Alarm::Repaired { .. } => "member-repaired",
         }
@@ -175,9 +192,19 @@ impl core::fmt::Display for Alarm {
             Alarm::MemberFailed(member) => {
                 write!(f, "member {member} has failed: the array goes on with less redundancy")
             }
-            Alarm::ArrayStopped => {
-                write!(f, "more members have failed than the level bears: the array has stopped")
+            Alarm::MemberRebuilt(member) => write!(f, "member {member} is rebuilt: it is whole"),
+            Alarm::RebuildStopped(member) => {
+                write!(f, "the spare for member {member} has failed: give another")
             }
+            Alarm::PagesLost { member, page, ranges } => write!(
+                f,
+                "page {page} of member {member} cannot be told from the others; lost is {}",
+                ranges_told(ranges)
+            ),
+            Alarm::ArrayStopped(lost) => write!(
+                f,
+                "more members have failed than the level bears: the array has stopped; {lost}"
+            ),
             Alarm::RowUnrecoverable { first_page, row } => {
                 write!(
                     f,

@@ -24,6 +24,22 @@ impl Pieces {
         self.runs.push((disk, first, bytes));
     }
 
+    /// All that was read, if it is so many runs, each of another disk and of exactly this place.
+    pub(crate) fn take_whole(
+        &mut self,
+        count: usize,
+        first: u64,
+        bytes: usize,
+    ) -> Option<Vec<Buffer>> {
+        let mut disks: Vec<DiskId> = self.runs.iter().map(|(disk, ..)| *disk).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        let fits = |(_, at, run): &(DiskId, u64, Buffer)| *at == first && run.len() == bytes;
+        let whole = self.runs.len() == count && disks.len() == count;
+        (whole && self.runs.iter().all(fits))
+            .then(|| self.runs.drain(..).map(|(.., run)| run).collect())
+    }
+
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
     }
@@ -68,6 +84,14 @@ impl Pieces {
                 if geometry.parity_disk(at.stripe) == disk { Some(p) } else { q }
             }
         }
+    }
+
+    /// A page of the volume where it was read itself.
+    pub(crate) fn as_it_lies(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
+        let Place { disk, page } = geometry.place(page);
+        let mirrored = geometry.level == Level::Raid10;
+        let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
+        self.read(disk, page).or_else(mirror)
     }
 
     /// A page of the volume.

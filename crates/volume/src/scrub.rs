@@ -33,6 +33,8 @@ pub enum ScrubRefusal {
     NothingToCompare,
     /// A member has failed.
     Degraded,
+    /// A member is being rebuilt.
+    Rebuilding,
     /// One is under way.
     Running,
     /// The array has stopped.
@@ -47,6 +49,9 @@ impl core::fmt::Display for ScrubRefusal {
             }
             ScrubRefusal::Degraded => {
                 "the array is degraded: without the failed member a row cannot be checked"
+            }
+            ScrubRefusal::Rebuilding => {
+                "a member is being rebuilt: scrub when it is whole (`destage status`)"
             }
             ScrubRefusal::Running => {
                 "a scrub is under way: see `destage status`, or end it with --stop"
@@ -188,6 +193,9 @@ impl Volume {
         }
         if self.scrub.as_ref().is_some_and(|scrub| scrub.status.running) {
             return Err(ScrubRefusal::Running);
+        }
+        if !self.rebuilds.is_empty() {
+            return Err(ScrubRefusal::Rebuilding);
         }
         if !self.controller.failed().is_empty() {
             return Err(ScrubRefusal::Degraded);

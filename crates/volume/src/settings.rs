@@ -1,8 +1,10 @@
 //! How a volume runs: what may be chosen anew at each start.
 
 use crate::log::Defect;
+use destage_engine::clean::CleanConfig;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
+use destage_engine::rebuild::Limits;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.
@@ -73,8 +75,14 @@ pub struct Settings {
     pub stall_limit: Duration,
     /// Reads that could not be read at a member before it is given up.
     pub read_errors_max: u32,
+    /// How fast rebuilds go.
+    pub rebuild: Limits,
+    /// A rebuild writes checkpoints at this distance of time, if it has come on.
+    pub checkpoint_every: Duration,
     /// How pages are kept.
     pub pages: PageMemory,
+    /// The read cache; none.
+    pub read_cache: Option<CleanConfig>,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -94,7 +102,10 @@ impl Settings {
             cache_off: false,
             stall_limit: Duration::from_secs(30),
             read_errors_max: 100,
+            rebuild: Limits::default(),
+            checkpoint_every: Duration::from_secs(5),
             pages: PageMemory::default(),
+            read_cache: None,
             defect: Defect::None,
         }
     }

@@ -1,8 +1,11 @@
 //! What an operator sees of a volume.
 
+use crate::clean::ReadCacheStatus;
 use crate::io::Device;
+use crate::rebuild::RebuildStatus;
 use crate::volume::Volume;
 use destage_engine::counters::Counters;
+use destage_engine::nvs::journal::superblock::Superblock;
 
 /// A volume at one moment. Pages are of 4,096 bytes.
 #[derive(Clone, Debug)]
@@ -21,8 +24,10 @@ pub struct Status {
     pub requests: usize,
     /// Device operations under way.
     pub operations: usize,
-    /// Members that have failed.
+    /// Members that have failed, those being rebuilt included.
     pub failed: Vec<u16>,
+    /// Rebuilds under way.
+    pub rebuilds: Vec<RebuildStatus>,
     /// NVS devices in use.
     pub nvs_devices: Vec<u16>,
     /// Whether the array has stopped.
@@ -37,6 +42,8 @@ pub struct Status {
     pub log_bytes_used: u64,
     /// What the engine counted.
     pub counters: Counters,
+    /// The read cache.
+    pub read_cache: Option<ReadCacheStatus>,
     /// The device whose answer has been outstanding for longest, and for how long, in ns.
     pub waiting_for: Option<(Device, u64)>,
 }
@@ -57,6 +64,7 @@ impl Volume {
             requests: self.wholes.len(),
             operations: self.ops.under_way(),
             failed: controller.failed().iter().map(|disk| disk.0).collect(),
+            rebuilds: self.rebuild_status(),
             nvs_devices: self.log.copies.clone(),
             stopped: self.faults.stopped,
             redoing: self.redoing,
@@ -64,11 +72,18 @@ impl Volume {
             records_moved: self.log.records_moved,
             log_bytes_used: used * u64::from(superblock.block_bytes),
             counters: *controller.counters(),
+            read_cache: self.read_cache(),
             waiting_for: self
                 .ops
                 .oldest()
                 .map(|(device, since)| (device, self.ops.now().since(since).0)),
         }
+    }
+
+    /// What the superblocks say, that of no device in particular.
+    #[must_use]
+    pub fn superblock(&self) -> Superblock {
+        self.faults.superblock
     }
 
     /// Pages of a range that only the NVS has, as runs `(first, pages)`.

@@ -20,7 +20,7 @@ use destage_engine::controller::{Action, Controller, Event};
 use destage_engine::dispatch::Owner;
 use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Instant, PAGE_BYTES};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A request of the host, of one part or more.
 pub(crate) struct Whole {
@@ -55,6 +55,8 @@ pub struct Volume {
     pub(crate) settings: Settings,
     pub(crate) log: Log,
     pub(crate) memory: Memory,
+    /// The read cache, if there is one.
+    pub(crate) clean: Option<crate::clean::Clean>,
     pub(crate) ops: Ops,
     pub(crate) wholes: Slab<Whole>,
     pub(crate) parts: Slab<Part>,
@@ -79,6 +81,14 @@ pub struct Volume {
     pub(crate) mirror: Option<crate::mirror::Mirror>,
     /// How many were, since the start.
     pub(crate) mirrors: u64,
+    /// Members that are being rebuilt.
+    pub(crate) rebuilds: Vec<crate::rebuild::Rebuild>,
+    /// What windows of rebuilds have read.
+    pub(crate) windows: BTreeMap<u32, crate::rebuild::Window>,
+    /// Buffers to be used again.
+    pub(crate) spent: Vec<crate::Buffer>,
+    /// What each member knows of itself.
+    pub(crate) records: Vec<crate::records::Record>,
 }
 
 impl Volume {
@@ -89,11 +99,14 @@ impl Volume {
         memory: Memory,
         faults: Faults,
     ) -> Volume {
+        let records = faults.members.iter().map(|uuid| crate::records::Record::new(*uuid));
+        let records = records.collect();
         Volume {
             controller,
             settings,
             log,
             memory,
+            clean: None,
             ops: Ops::default(),
             wholes: Slab::default(),
             parts: Slab::default(),
@@ -112,6 +125,10 @@ impl Volume {
             scrub: None,
             mirror: None,
             mirrors: 0,
+            rebuilds: Vec::new(),
+            windows: BTreeMap::new(),
+            spent: Vec::new(),
+            records,
         }
     }
 
@@ -213,8 +230,9 @@ impl Volume {
             Purpose::Anchor => self.log.anchor_done(&mut self.ops),
             Purpose::Move { page, version } => self.log.moved(page, version, bytes),
             Purpose::Command(command) => {
-                if let (false, Some(bytes)) = (command.write, bytes) {
-                    self.disk_bytes(&command, bytes);
+                match bytes {
+                    Some(bytes) if !command.write => self.disk_bytes(&command, bytes),
+                    _ => self.found_again(&command),
                 }
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
@@ -222,6 +240,7 @@ impl Volume {
             Purpose::ScrubFlush => self.scrub_flushed(true),
             Purpose::Mirror { number } => self.mirror_done(number, bytes),
             Purpose::Superblock { change } => self.superblock_done(change),
+            Purpose::Record => self.record_done(device),
         }
         self.after();
     }
@@ -232,6 +251,7 @@ impl Volume {
         self.ops.set_now(now);
         self.look_for_stalls();
         self.mirror_turn();
+        self.rebuild_turn();
         self.write_log();
         self.after();
     }
@@ -240,7 +260,8 @@ impl Volume {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let stall = self.ops.oldest().map(|(_, since)| since + self.settings.stall_limit);
-        [self.log.deadline(), stall].into_iter().flatten().min()
+        let rebuild = self.rebuild_deadline();
+        [self.log.deadline(), stall, rebuild].into_iter().flatten().min()
     }
 
     pub(crate) fn write_log(&mut self) {
@@ -297,6 +318,7 @@ impl Volume {
             for action in actions.drain(..) {
                 self.act(action, given);
             }
+            self.tell_lacking();
             self.actions = actions;
         }
         self.running = false;
@@ -318,7 +340,7 @@ impl Volume {
             Action::Disk(command) => match command.owner {
                 Owner::Destage(index) => self.destage_command(index, &command),
                 Owner::HostRead(index) => self.read_command(index, &command),
-                Owner::Rebuild(_) => unreachable!("no rebuild is asked for"),
+                Owner::Rebuild(window) => self.window_command(window, &command),
                 Owner::Scrub(index) => self.scrub_command(index, &command),
             },
             Action::Reply { id, result } => {
@@ -329,12 +351,16 @@ impl Volume {
             Action::ScrubDone { index, whole } => self.scrub_done(index, whole),
             Action::ScrubEnded { whole } => self.scrub_ended(whole),
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
-            Action::Keep { .. } | Action::Drop { .. } => unreachable!("there is no read cache"),
-            Action::Regenerate { .. }
-            | Action::Checkpoint { .. }
-            | Action::Rebuilt { .. }
-            | Action::RebuildStopped { .. }
-            | Action::Unrecoverable { .. } => unreachable!("no rebuild is asked for"),
+            Action::Keep { page, bytes } => self.keep_clean(page, bytes),
+            Action::Drop { page } => self.drop_clean(page),
+            Action::Regenerate { window, disk, first, pages } => {
+                self.regenerate(window, disk, first, pages);
+            }
+            Action::Checkpoint { disk, .. } => self.checkpoint(disk.0),
+            Action::Rebuilt { disk } => self.rebuilt(disk.0),
+            Action::RebuildStopped { .. } => self.forget_windows(),
+            // Said when the window is computed: a page may yet be told otherwise.
+            Action::Unrecoverable { .. } => {}
         }
     }
 

@@ -6,11 +6,13 @@ use crate::failure::Failure;
 use crate::progress;
 use clap::ArgMatches;
 use destage_engine::array::geometry::{LEVELS, Level};
+use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
 use destage_server::array::{
-    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places, Request,
-    ask, create as create_array, export, listen, uuid_text,
+    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
+    ReadCacheChange, ReadCacheConfig, Request, ask, create as create_array, export, listen,
+    open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
 use destage_volume::{
@@ -41,10 +43,12 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
     }
     let disks = devices(matches, "disk")?;
     let nvs = devices(matches, "nvs")?;
+    let spares = devices(matches, "spare")?;
     let config = ArrayConfig {
         version: 1,
         disks: disks.iter().map(absolute).collect(),
         nvs: nvs.iter().map(absolute).collect(),
+        spares: spares.iter().map(absolute).collect(),
         policy: text(matches, "policy").expect("default").to_string(),
         rate: text(matches, "rate").expect("default").to_string(),
         ack: text(matches, "ack").expect("default").to_string(),
@@ -52,9 +56,11 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         queue_depth: 128,
         window: 32,
         stall_seconds: 30,
+        rebuild: String::new(),
+        read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
     };
     config.settings().map_err(Failure::usage)?;
-    let options = create_options(matches, disks, nvs)?;
+    let options = create_options(matches, [disks, nvs, spares])?;
     let bar = progress::bar("MiB of zeros");
     let creation = create_array(&options, &mut |done, of| {
         bar.set_length(of >> 20);
@@ -78,8 +84,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
 
 fn create_options(
     matches: &ArgMatches,
-    disks: Vec<DeviceSpec>,
-    nvs: Vec<DeviceSpec>,
+    [disks, nvs, spares]: [Vec<DeviceSpec>; 3],
 ) -> Result<CreateOptions, Failure> {
     let strip = bytes(text(matches, "strip").expect("default"))?;
     if strip == 0 || strip % 4096 != 0 {
@@ -95,11 +100,15 @@ fn create_options(
         return Err(Failure::usage("--width is for --level target only"));
     }
     let level = LEVELS.iter().find(|l| l.entry.name == level_name).map(|l| l.level);
+    if !spares.is_empty() && matches!(level_name, "single" | "0" | "target") {
+        return Err(Failure::usage("--spare: this level has nothing to rebuild a member from"));
+    }
     Ok(CreateOptions {
         // One disk striped by itself: a write group is a whole stripe of the array below.
         level: level.unwrap_or(Level::Raid0),
         disks,
         nvs,
+        spares,
         strip_pages: strip / 4096 * width,
         group_stripes: *matches.get_one::<u64>("group-stripes").expect("default"),
         assume_clean: matches.get_flag("assume-clean"),
@@ -174,9 +183,23 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(ack) = text(matches, "ack") {
         config.ack = ack.to_string();
     }
-    let settings = config.settings().map_err(Failure::failed)?;
+    let change = read_cache(matches)?;
+    let settings = if change.is_empty() {
+        config.settings().map_err(Failure::failed)?
+    } else {
+        config.read_cache = config.read_cache.with(change);
+        config.settings().map_err(Failure::usage)?
+    };
     let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
-    let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
+    let mut volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
+    let spares = open_spares(&config.spares, &volume.superblock());
+    for (member, device) in assembly.spares.iter().copied() {
+        // It was on its way into that place when the last run ended.
+        let bytes = devices.member_bytes(member).unwrap_or(0);
+        if let Err(refusal) = volume.replace(Instant::ZERO, member, device, bytes) {
+            eprintln!("destage: {}: {refusal}", config.disks[usize::from(member)]);
+        }
+    }
     let status = volume.status();
     eprintln!(
         "destage: {name}: {} bytes, {} dirty pages in NVS, {} destages to be redone",
@@ -187,13 +210,26 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let export = export(name, &format!("destage array {name}"), &volume);
     let server = listener::bind(matches, export)?;
     let control = places.control_of(name).map_err(Failure::usage)?;
-    listen(&control, server.remote())
+    let remote = server.remote();
+    listen(&control, remote.clone())
         .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
     let mut backend = ArrayBackend::new(name, config, volume, devices);
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
+    backend.set_spares(spares, remote);
     let result = listener::run(server, &mut backend);
     let _ = std::fs::remove_file(control);
     result
+}
+
+/// What the arguments say of a read cache.
+fn read_cache(matches: &ArgMatches) -> Result<ReadCacheChange, Failure> {
+    let owned = |argument| text(matches, argument).map(str::to_string);
+    Ok(ReadCacheChange {
+        policy: owned("read-cache"),
+        bytes: text(matches, "read-cache-size").map(bytes).transpose()?,
+        vdf: owned("vdf"),
+        writes: owned("read-cache-writes"),
+    })
 }
 
 /// Asks the server of an array.
@@ -212,7 +248,11 @@ pub(super) fn asked(
     });
     bar.finish_and_clear();
     answer.map_err(|error| match error {
-        AdminError::Refused(text) if matches!(request, Request::Set { .. }) => Failure::usage(text),
+        AdminError::Refused(text)
+            if matches!(request, Request::Set { .. } | Request::ReadCache { .. }) =>
+        {
+            Failure::usage(text)
+        }
         error => Failure::failed(error),
     })
 }
@@ -253,10 +293,31 @@ pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
 /// `destage set`.
 pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
     let owned = |argument| text(matches, argument).map(str::to_string);
-    let (policy, rate) = (owned("policy"), owned("rate"));
-    asked(matches, &Request::Set { policy, rate })?;
+    let (policy, rate, rebuild) = (owned("policy"), owned("rate"), owned("rebuild"));
+    let change = read_cache(matches)?;
+    let other = policy.is_some() || rate.is_some() || rebuild.is_some();
+    if !other && change.is_empty() {
+        return Err(Failure::usage(
+            "nothing to set: give --policy, --rate, --read-cache, --read-cache-size, --vdf, \
+             --read-cache-writes or --rebuild",
+        ));
+    }
+    if !change.is_empty() {
+        asked(matches, &Request::ReadCache { change })?;
+    }
+    if other {
+        asked(matches, &Request::Set { policy, rate, rebuild })?;
+    }
     let status = asked(matches, &Request::Status)?.expect("a status was asked for");
-    Ok(format!("{}: policy {}, rate {}\n", status.name, status.policy, status.rate))
+    let cache = status
+        .read_cache
+        .map_or("off".to_string(), |cache| format!("{} of {} pages", cache.policy, cache.pages));
+    let (name, policy, rate) = (status.name, status.policy, status.rate);
+    let limits = match status.rebuild_limits.as_str() {
+        "" => "without limits",
+        limits => limits,
+    };
+    Ok(format!("{name}: policy {policy}, rate {rate}, read cache {cache}, rebuilds {limits}\n"))
 }
 
 /// `destage recover`.
@@ -275,7 +336,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
             Ok(text)
         };
     }
-    let settings = config.settings().map_err(Failure::failed)?;
+    let mut settings = config.settings().map_err(Failure::failed)?;
+    // Nobody reads.
+    settings.read_cache = None;
     let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
     let (dirty, redone) = (volume.status().dirty_pages, volume.status().redoing);
     let export = export(name, "", &volume);

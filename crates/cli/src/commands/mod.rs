@@ -7,6 +7,7 @@ mod compare;
 mod disks;
 mod emulate;
 mod listener;
+mod members;
 mod mirror;
 mod policies;
 mod policy_trace;
@@ -47,6 +48,9 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("set", matches)) => array::set(matches),
         Some(("replace-nvs", matches)) => mirror::run(matches),
         Some(("scrub", matches)) => scrub::run(matches),
+        Some(("fail", matches)) => members::fail(matches),
+        Some(("replace", matches)) => members::replace(matches),
+        Some(("spare", matches)) => members::spare(matches),
         Some(("recover", matches)) => array::recover(matches),
         Some(("bench", matches)) => bench::run(matches),
         Some(("torture", matches)) => torture::run(matches),

@@ -59,6 +59,7 @@ fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
         ack: text(matches, "ack").map(|ack| if ack == "nvs" { Ack::Nvs } else { Ack::Flush }),
         nvs: text(matches, "nvs").and_then(|devices| devices.parse().ok()),
         scrubs: true,
+        rebuilds: true,
         ..Wanted::default()
     })
 }
@@ -110,6 +111,11 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("scrubs", counts.scrubs),
         ("rows scrubbed", counts.rows_scrubbed),
         ("NVS mirrors filled", counts.mirrors),
+        ("members replaced", counts.replaced),
+        ("spares failed", counts.spares_failed),
+        ("rebuilds resumed", counts.resumed),
+        ("members rebuilt", counts.rebuilt),
+        ("pages read from read caches", counts.cached),
         ("checks failed", 0),
     ] {
         table.push(vec![Cell::text(name), Cell::int(number)]);

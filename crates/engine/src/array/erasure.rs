@@ -4,7 +4,7 @@
 //! length of bytes, the same for all. One unknown takes one parity, two take P and Q
 //! (H. P. Anvin, "The mathematics of RAID-6", 2004).
 
-use super::parity::{divide, power, q_into, scale, xor_into};
+use super::parity::{divide, p_and_q_of, p_of, power, q_into, scale, xor_into};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -48,11 +48,9 @@ pub fn parities(data: &[&[u8]], with_q: bool) -> (Vec<u8>, Option<Vec<u8>>) {
     let bytes = data.first().map_or(0, |strip| strip.len());
     let mut p = vec![0; bytes];
     let mut q = with_q.then(|| vec![0; bytes]);
-    for (strip, from) in data.iter().enumerate() {
-        xor_into(&mut p, from);
-        if let Some(q) = &mut q {
-            q_into(q, strip as u16, from);
-        }
+    match &mut q {
+        Some(q) => p_and_q_of(data, &mut p, q),
+        None => p_of(data, &mut p),
     }
     (p, q)
 }

@@ -247,6 +247,18 @@ impl Directory {
         page_hit
     }
 
+    /// [`Directory::write`] if the page is held or there is room for it; `None`, and nothing done,
+    /// else.
+    #[inline]
+    pub fn try_write(&mut self, slot: Slot, bit: u64, sequential: bool) -> Option<bool> {
+        let full = self.free_pages() == 0;
+        let page_hit = self.holds(slot, bit);
+        if full & !page_hit {
+            return None;
+        }
+        Some(self.write(slot, bit, sequential))
+    }
+
     /// Creates a group that is not held, with no pages yet.
     pub fn create(&mut self, group: GroupId) -> Slot {
         let busy = self.in_flight.iter().any(|f| f.id == group);

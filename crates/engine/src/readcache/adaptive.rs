@@ -284,6 +284,11 @@ impl ReadCache for Adaptive {
         self.changes
     }
 
+    fn memory_bytes(&self) -> usize {
+        let shadows = self.shadows.iter().map(|shadow| shadow.memory_bytes());
+        self.cache.memory_bytes() + shadows.sum::<usize>()
+    }
+
     fn copy(&self) -> Option<Box<dyn ReadCache>> {
         let shadows: Option<Vec<_>> = self.shadows.iter().map(|shadow| shadow.copy()).collect();
         Some(Box::new(Adaptive {

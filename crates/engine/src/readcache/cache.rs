@@ -230,6 +230,10 @@ impl<O: Order + Clone + 'static> ReadCache for Cache<O> {
         Some(self.weight.unwrap_or(fault.weight()))
     }
 
+    fn memory_bytes(&self) -> usize {
+        self.store.memory_bytes()
+    }
+
     fn copy(&self) -> Option<Box<dyn ReadCache>> {
         Some(Box::new(self.clone()))
     }

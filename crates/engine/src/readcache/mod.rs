@@ -81,6 +81,11 @@ pub trait ReadCache: Send {
         0
     }
 
+    /// Bytes that it takes for what it knows of blocks, held or not; 0 where nobody has counted.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
     /// Another cache that holds and knows the same; caches of the table can be copied.
     fn copy(&self) -> Option<Box<dyn ReadCache>> {
         None

@@ -144,6 +144,11 @@ impl Store {
         Store { nodes: Vec::new(), index: Index::new(), free: NONE, held: 0 }
     }
 
+    /// Bytes that nodes and index take.
+    pub fn memory_bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.index.table.capacity() * size_of::<u64>()
+    }
+
     /// The node of a block, held or ghost, or [`NONE`].
     #[inline]
     pub fn find(&self, block: u64) -> u32 {

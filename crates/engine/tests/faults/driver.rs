@@ -39,6 +39,7 @@ pub struct Driver {
     failures: u64,
     nvs: BTreeMap<u64, (Block, u64)>,
     pub cached: BTreeMap<u64, Block>,
+    cache: Option<CleanConfig>,
     /// By page: versions and bytes, as acknowledged.
     history: BTreeMap<u64, Vec<(u64, Block)>>,
     version: u64,
@@ -77,6 +78,7 @@ impl Driver {
             failures: 0,
             nvs: BTreeMap::new(),
             cached: BTreeMap::new(),
+            cache: cache.cloned(),
             history: BTreeMap::new(),
             version: 0,
             appends: VecDeque::new(),
@@ -372,6 +374,13 @@ impl Driver {
             self.take_held(id);
         }
         self.step(Event::Host(HostRequest { id: RequestId(id), direction, range }));
+    }
+
+    /// Another read cache, or none for a while.
+    pub fn exchange_cache(&mut self) {
+        let cache = if self.random(2) == 0 { self.cache.clone() } else { None };
+        self.controller.set_read_cache(cache.as_ref()).expect("a valid cache");
+        self.cached.clear();
     }
 
     pub fn fail(&mut self, disk: u16) {

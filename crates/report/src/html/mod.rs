@@ -7,7 +7,7 @@ mod reproduction;
 pub use reproduction::reproduction_html;
 
 use crate::charts::response_scale;
-use crate::metric::{METRICS, Metric};
+use crate::metric::{Metric, shown};
 use crate::model::CompareReport;
 use crate::plot::Scale;
 use crate::table::{Cell, Table};
@@ -216,7 +216,7 @@ fn along(view: &View<'_>, wide: bool) -> String {
         let selected = if metric.long == first { " selected" } else { "" };
         format!("<option value=\"{i}\"{selected}>{}</option>", metric.long)
     };
-    let named = METRICS.iter().enumerate().filter(|(_, metric)| !metric.long.is_empty());
+    let named = shown(&view.report.points).filter(|(_, metric)| !metric.long.is_empty());
     let options: String = named.map(option).collect();
     let controls = format!(
         "<label>Figure <select id=\"metric\">{options}</select></label>{}",
@@ -243,7 +243,7 @@ fn tables(view: &View<'_>) -> String {
         if view.report.axis.is_some() {
             let _ = write!(out, "<td>{}</td>", escape(&point.value));
         }
-        for metric in METRICS {
+        for (_, metric) in shown(&view.report.points) {
             let value = metric.value(point);
             let sort = value.map(|v| v.to_string()).unwrap_or_default();
             let shown = Cell::maybe(value, metric.decimals).shown();
@@ -270,7 +270,8 @@ fn table_head(view: &View<'_>) -> String {
     if let Some(axis) = axis {
         heads += &sort_head(&axis.name, &axis.unit);
     }
-    let mut rest: &[Metric] = METRICS;
+    let metrics: Vec<&Metric> = shown(&view.report.points).map(|(_, metric)| metric).collect();
+    let mut rest = metrics.as_slice();
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|metric| metric.group == first.group).count();
         let _ = write!(groups, "<th colspan=\"{count}\" scope=\"colgroup\">{}</th>", first.group);

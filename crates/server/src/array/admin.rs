@@ -3,8 +3,12 @@
 
 use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
+use super::members::{NewMember, Place, Spare};
 use super::mirror::{NewMirror, Slot};
+use super::readcache::ReadCacheChange;
+use super::watch::Watched;
 use crate::{Port, Remote};
+use destage_engine::nvs::journal::superblock::Superblock;
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -12,7 +16,7 @@ use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -35,11 +39,33 @@ pub enum Request {
         policy: Option<String>,
         /// Rate with parameters; absent: the same.
         rate: Option<String>,
+        /// Limits of rebuilds; absent: the same.
+        #[serde(default)]
+        rebuild: Option<String>,
+    },
+    /// Go on with another read cache.
+    ReadCache {
+        /// What is to be another.
+        change: ReadCacheChange,
     },
     /// Give up a member.
     Fail {
-        /// Its number.
-        member: u16,
+        /// As the configuration names it, or its number.
+        disk: String,
+    },
+    /// Put a device into a failed member's place.
+    Replace {
+        /// As the configuration names it, or its number.
+        old: String,
+        /// The device: an empty one, or a spare.
+        new: String,
+    },
+    /// Give the array a spare, or take one away.
+    Spare {
+        /// The device.
+        device: String,
+        /// `false`: take it away.
+        add: bool,
     },
     /// Compare all rows.
     Scrub {
@@ -76,10 +102,22 @@ pub enum Admin {
     Status(Sender<Box<ArrayStatus>>),
     /// Destage everything.
     Drain(Sender<Result<(), String>>),
-    /// Another policy or rate.
-    Set(Option<String>, Option<String>, Sender<Result<(), String>>),
+    /// Another policy, rate or limits of rebuilds.
+    Set([Option<String>; 3], Sender<Result<(), String>>),
+    /// Another read cache.
+    ReadCache(ReadCacheChange, Sender<Result<(), String>>),
     /// Give up a member.
-    Fail(u16, Sender<Result<(), String>>),
+    Fail(String, Sender<Result<(), String>>),
+    /// The place of a failed member for a new device, by the names of both.
+    MemberPlace(String, String, Sender<Result<Box<Place>, String>>),
+    /// A device for a failed member's place.
+    Replace(Box<NewMember>),
+    /// What the array is, its spares, and where the configuration is.
+    Spares(Sender<SparesAsked>),
+    /// Give the array a spare, or take it away.
+    Spare(String, Option<Box<Spare>>, Sender<Result<(), String>>),
+    /// A file was deleted.
+    Deleted(Watched),
     /// Compare all rows, with repair or not, at a rate; `None`: end it.
     Scrub(Option<(bool, u64)>, Sender<Result<(), String>>),
     /// Which NVS device a new one takes the place of.
@@ -87,6 +125,9 @@ pub enum Admin {
     /// Fill a new NVS device.
     Mirror(Box<NewMirror>, Sender<Result<(), String>>),
 }
+
+/// What the array is, its spares, and where the configuration is.
+pub type SparesAsked = Box<(Superblock, Vec<String>, Option<PathBuf>)>;
 
 /// Why an array cannot be asked.
 #[derive(Debug)]
@@ -203,10 +244,20 @@ fn answer(request: &Request, remote: &Remote, out: &mut UnixStream) -> Line {
         },
         Request::Flush | Request::Stop { drain: true } => drained(remote, out),
         Request::Stop { drain: false } => Line::Done,
-        Request::Set { policy, rate } => {
-            simple_ask(remote, |sender| Admin::Set(policy.clone(), rate.clone(), sender))
+        Request::Set { policy, rate, rebuild } => {
+            let all = [policy.clone(), rate.clone(), rebuild.clone()];
+            simple_ask(remote, |sender| Admin::Set(all, sender))
         }
-        Request::Fail { member } => simple_ask(remote, |sender| Admin::Fail(*member, sender)),
+        Request::Fail { disk } => simple_ask(remote, |sender| Admin::Fail(disk.clone(), sender)),
+        Request::Replace { old, new } => {
+            simple(Ok::<_, ()>(super::members::replace(remote, old, new)))
+        }
+        Request::Spare { device, add } => {
+            simple(Ok::<_, ()>(super::members::spare(remote, device, *add)))
+        }
+        Request::ReadCache { change } => {
+            simple_ask(remote, |sender| Admin::ReadCache(change.clone(), sender))
+        }
         Request::Scrub { repair, rate } => {
             simple_ask(remote, |sender| Admin::Scrub(Some((*repair, *rate)), sender))
         }
@@ -283,8 +334,11 @@ impl ArrayBackend {
                 let _ = sender.send(Box::new(self.live(port)));
             }
             Admin::Drain(sender) => self.drains.push(sender),
-            Admin::Set(policy, rate, sender) => {
-                let _ = sender.send(self.set(policy, rate));
+            Admin::Set(all, sender) => {
+                let _ = sender.send(self.set(all));
+            }
+            Admin::ReadCache(change, sender) => {
+                let _ = sender.send(self.change_read_cache(change));
             }
             Admin::Scrub(begin, sender) => {
                 let now = port.now();
@@ -299,23 +353,36 @@ impl ArrayBackend {
             Admin::Mirror(new, sender) => {
                 let _ = sender.send(self.mirror(port, *new));
             }
-            Admin::Fail(member, sender) => {
-                let known = usize::from(member) < self.config().disks.len();
-                if known {
-                    self.volume.give_up_member(member);
-                }
-                let unknown = || format!("there is no member {member}");
-                let _ = sender.send(known.then_some(()).ok_or_else(unknown));
+            Admin::Fail(disk, sender) => {
+                let _ = sender.send(self.fail_member(&disk));
             }
+            Admin::MemberPlace(old, new, sender) => {
+                let _ = sender.send(self.member_place(port, &old, &new));
+            }
+            Admin::Replace(new) => self.put_member(port, *new),
+            Admin::Spares(sender) => {
+                let (array, names) = (self.volume.superblock(), self.spare_names());
+                let _ = sender.send(Box::new((array, names, self.config_path.clone())));
+            }
+            Admin::Spare(name, spare, sender) => {
+                let _ = sender.send(self.change_spare(&name, spare));
+            }
+            Admin::Deleted(whose) => self.deleted(port, &whose),
         }
     }
 
-    fn set(&mut self, policy: Option<String>, rate: Option<String>) -> Result<(), String> {
+    fn set(&mut self, [policy, rate, rebuild]: [Option<String>; 3]) -> Result<(), String> {
         let mut config: ArrayConfig = self.config().clone();
+        let other = policy.is_some() || rate.is_some();
         config.policy = policy.unwrap_or(config.policy);
         config.rate = rate.unwrap_or(config.rate);
+        config.rebuild = rebuild.unwrap_or(config.rebuild);
         let settings = config.settings().map_err(|error| error.to_string())?;
-        self.volume.change(&settings.policy, &settings.rate).map_err(|error| error.to_string())?;
+        if other {
+            let changed = self.volume.change(&settings.policy, &settings.rate);
+            changed.map_err(|error| error.to_string())?;
+        }
+        self.volume.set_rebuild_limits(settings.rebuild);
         self.set_config(config);
         Ok(())
     }
@@ -324,8 +391,10 @@ impl ArrayBackend {
         let status = self.volume.status();
         let config = self.config();
         let counters = &status.counters;
-        let state = match (status.stopped, self.volume.ready(), status.failed.is_empty()) {
+        let whole = status.failed.is_empty() && status.rebuilds.is_empty();
+        let state = match (status.stopped, self.volume.ready(), whole) {
             (true, ..) => "stopped",
+            _ if !status.rebuilds.is_empty() => "rebuilding",
             (_, false, _) => "recovering",
             (.., false) => "degraded",
             (.., true) => "clean",
@@ -370,6 +439,10 @@ impl ArrayBackend {
             writes,
             flushes,
             devices: self.device_states(&status.failed, &status.nvs_devices),
+            rebuild_limits: config.rebuild.clone(),
+            rebuilds: self.rebuilds_told(),
+            lost: self.lost_told(),
+            read_cache: self.read_cache_told(&status),
             mirror: self.mirror_told(),
             scrub: self.scrub_told(port.now()),
             alarms: self.alarms.clone(),
@@ -391,6 +464,13 @@ impl ArrayBackend {
         let copies = config.nvs.iter().enumerate();
         let copies = copies.map(|(n, d)| one("nvs", n, d, nvs.contains(&(n as u16))));
         let mut all: Vec<DeviceStatus> = members.chain(copies).collect();
+        for rebuild in self.volume.rebuild_status() {
+            all[usize::from(rebuild.member)].state = "rebuilding".to_string();
+        }
+        for (number, device) in (0..).zip(self.spare_names()) {
+            let (kind, state) = ("spare".to_string(), "ready".to_string());
+            all.push(DeviceStatus { kind, number, device, state });
+        }
         for device in all.iter_mut().filter(|device| device.kind == "nvs") {
             if filled == Some(device.number) {
                 device.state = "being filled".to_string();

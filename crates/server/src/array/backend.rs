@@ -5,7 +5,9 @@ use super::config::ArrayConfig;
 use super::devices::{Async, Devices, Opened};
 use super::inline::Backlog;
 use super::mapped::Mapped;
+use super::members::Spare;
 use super::remote::{Ended, Keys, Remote};
+use super::watch::{Watch, Watched};
 use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_nbd::handshake::Export;
@@ -74,6 +76,13 @@ pub struct ArrayBackend {
     config: ArrayConfig,
     pub(crate) volume: Volume,
     members: Vec<Disk>,
+    /// By member: how many devices were attached before this one.
+    attached: Vec<u64>,
+    pub(super) spares: Vec<Spare>,
+    pub(super) watch: Watch,
+    pub(super) remote: Option<crate::Remote>,
+    /// A spare is on its way into a member's place.
+    pub(super) taking: bool,
     pub(super) nvs: Vec<Disk>,
     pub(super) config_path: Option<std::path::PathBuf>,
     opening: Option<Devices>,
@@ -109,6 +118,11 @@ impl ArrayBackend {
             config,
             volume,
             members: Vec::new(),
+            attached: Vec::new(),
+            spares: Vec::new(),
+            watch: Watch::default(),
+            remote: None,
+            taking: false,
             nvs: Vec::new(),
             config_path: None,
             opening: Some(devices),
@@ -168,6 +182,7 @@ impl ArrayBackend {
                 self.volume.done(now, id, result);
             }
             self.ended = ended;
+            self.volume.take_spent().into_iter().for_each(|buffer| port.recycle(buffer));
             self.answer(port);
             if quiet {
                 break;
@@ -176,7 +191,7 @@ impl ArrayBackend {
         }
         for (number, disk) in self.members.iter_mut().enumerate() {
             if let Disk::Remote(remote) = disk {
-                remote.turn(port, &keys_of(number));
+                remote.turn(port, &keys_of(number, self.attached[number]));
             }
         }
     }
@@ -192,7 +207,10 @@ impl ArrayBackend {
             Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
             Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
-            Disk::File(handle) => port.submit(id.0, io_of(*handle, kind)),
+            Disk::File(handle) => {
+                let io = io_of(port, *handle, kind);
+                port.submit(id.0, io);
+            }
         }
         self.ended = ended;
     }
@@ -215,17 +233,36 @@ impl ArrayBackend {
         self.replies = replies;
         for alarm in self.volume.take_alarms() {
             let text = format!("{}: {alarm}", alarm.name());
+            if self.ends_alarm(&alarm) {
+                continue;
+            }
             if let destage_volume::Alarm::NvsMirrored(_) = alarm {
                 // No alarm: the end of one.
                 eprintln!("destage: {alarm}");
                 self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
                 continue;
             }
-            eprintln!("destage: alarm {text}");
-            self.alarms.push(text);
+            self.told(text);
         }
+    }
+
+    /// An alarm in words.
+    pub(super) fn told(&mut self, text: String) {
+        eprintln!("destage: alarm {text}");
+        self.alarms.push(text);
         if self.alarms.len() > 100 {
             self.alarms.drain(..self.alarms.len() - 100);
+        }
+    }
+
+    /// Puts a device into a member's place, or none; the one before is closed.
+    pub(super) fn attach(&mut self, port: &mut Port, member: u16, disk: Disk) {
+        let place = usize::from(member);
+        self.attached[place] += 1;
+        match core::mem::replace(&mut self.members[place], disk) {
+            Disk::File(handle) => port.close(handle),
+            Disk::Remote(remote) => port.close(remote.handle()),
+            _ => {}
         }
     }
 
@@ -308,16 +345,14 @@ pub(super) fn hand_over(port: &mut Port, opened: Opened) -> Disk {
     }
 }
 
-fn keys_of(member: usize) -> Keys {
-    let base = SOCKET_KEY | (member as u64) << 1;
+fn keys_of(member: usize, attached: u64) -> Keys {
+    let base = SOCKET_KEY | attached << 16 | (member as u64) << 1;
     Keys { send: base, receive: base | 1 }
 }
 
-fn io_of(device: Handle, kind: OpKind) -> Io {
+fn io_of(port: &mut Port, device: Handle, kind: OpKind) -> Io {
     match kind {
-        OpKind::Read { offset, bytes } => {
-            Io::Read { device, offset, buffer: destage_volume::Buffer::zeroed(bytes) }
-        }
+        OpKind::Read { offset, bytes } => Io::Read { device, offset, buffer: port.buffer(bytes) },
         OpKind::Write { offset, buffer, durable } => Io::Write { device, offset, buffer, durable },
         OpKind::Flush => Io::Flush { device },
     }
@@ -351,6 +386,12 @@ impl Backend for ArrayBackend {
         let mut taken =
             |opened: Option<Opened>| opened.map_or(Disk::None, |opened| hand_over(port, opened));
         let Devices { members, nvs } = devices;
+        for (number, opened) in (0..).zip(&members) {
+            if let Some(opened) = opened {
+                self.watch.add(Watched::Member(number), opened);
+            }
+        }
+        self.attached = vec![0; members.len()];
         let members = members.into_iter().map(&mut taken).collect();
         let nvs = nvs.into_iter().map(&mut taken).collect();
         (self.members, self.nvs) = (members, nvs);
@@ -395,7 +436,11 @@ impl Backend for ArrayBackend {
             self.volume.done(port.now(), OpId(key), result.map(|()| buffer));
             return;
         }
-        let member = ((key & !SOCKET_KEY) >> 1) as usize;
+        let member = ((key & 0xffff) >> 1) as usize;
+        if (key & !SOCKET_KEY) >> 16 != self.attached[member] {
+            // Of a device that was replaced.
+            return;
+        }
         let mut ended = core::mem::take(&mut self.ended);
         if let Disk::Remote(remote) = &mut self.members[member] {
             if key & 1 == 0 {
@@ -409,6 +454,7 @@ impl Backend for ArrayBackend {
 
     fn turn(&mut self, port: &mut Port) {
         self.feed_scrub(port.now());
+        self.look_for_spares();
         self.volume.turn(port.now());
         self.carry_out(port);
         for _ in 0..self.backlog.due() {

@@ -1,6 +1,7 @@
 //! The configuration file of an array: which devices, and how it is run. What the array *is*
 //! stands in the superblocks.
 
+use super::readcache::ReadCacheConfig;
 use destage_engine::units::Duration;
 use destage_volume::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,9 @@ pub struct ArrayConfig {
     /// NVS devices: none, one or two paths.
     #[serde(default)]
     pub nvs: Vec<String>,
+    /// Devices that become members when some fail.
+    #[serde(default)]
+    pub spares: Vec<String>,
     /// Destage policy, with its parameters.
     pub policy: String,
     /// Rate scheme, with its parameters.
@@ -32,6 +36,12 @@ pub struct ArrayConfig {
     pub window: u32,
     /// Seconds after which a device that does not answer has failed.
     pub stall_seconds: u32,
+    /// Limits of rebuilds: `share=50,min=20`.
+    #[serde(default)]
+    pub rebuild: String,
+    /// The read cache.
+    #[serde(default)]
+    pub read_cache: ReadCacheConfig,
 }
 
 /// Why there is no configuration to go by.
@@ -206,6 +216,9 @@ impl ArrayConfig {
                 return Err(bad(name, &"1 to 100000"));
             }
         }
+        settings.rebuild =
+            destage_volume::parse_limits(&self.rebuild).map_err(|error| bad("rebuild", &error))?;
+        settings.read_cache = self.read_cache.choice()?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));

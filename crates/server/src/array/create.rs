@@ -4,7 +4,7 @@ use super::devices::{DeviceError, DeviceSpec, Devices, Opened};
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
 use destage_engine::nvs::journal::superblock::Uuid;
 use destage_volume::{
-    Buffer, Creation, Device, IoError, NoSuperblock, dirty_pages_of, read_superblock,
+    Buffer, Creation, Device, IoError, NoSuperblock, dirty_pages_of, prepare_spare, read_superblock,
 };
 use std::fmt;
 
@@ -21,6 +21,8 @@ pub struct CreateOptions {
     pub strip_pages: u64,
     /// Stripes in a write group.
     pub group_stripes: u64,
+    /// Devices that become members when some fail.
+    pub spares: Vec<DeviceSpec>,
     /// The members are all zeros, or their redundancy is right otherwise.
     pub assume_clean: bool,
 }
@@ -93,6 +95,7 @@ pub fn create(
         look_for_contents(&mut devices, *device, spec_of(options, *device))?;
     }
     let creation = shape(options, &mut devices)?;
+    let spares = empty_spares(options, &creation)?;
     if !options.assume_clean {
         zero_members(options, &creation, &mut devices, progress)?;
     }
@@ -105,7 +108,39 @@ pub fn create(
     }
     destage_volume::create(&mut devices, &creation)
         .map_err(|(device, error)| CreateError::Io(spec_of(options, device).clone(), error))?;
+    for ((opened, _), spec) in spares.into_iter().zip(&options.spares) {
+        let fail = |error| CreateError::Io(spec.clone(), error);
+        let array = read_superblock(&mut devices, Device::Member(0));
+        let array = array.map_err(|_| fail(IoError::Gone))?;
+        let uuid = Uuids::new().map_err(CreateError::Random)?.next()?;
+        let mut alone = Devices::of(vec![Some(opened)]);
+        prepare_spare(&mut alone, Device::Member(0), &array, uuid).map_err(fail)?;
+    }
     Ok(creation)
+}
+
+/// The spares, opened; nothing is written yet.
+fn empty_spares(
+    options: &CreateOptions,
+    creation: &Creation,
+) -> Result<Vec<(Opened, u64)>, CreateError> {
+    let needs = AREA + creation.geometry.disk_pages * 4096;
+    let open = |spec: &DeviceSpec| {
+        let (opened, bytes) = empty_device(spec)?;
+        let large = bytes >= needs;
+        large.then_some((opened, bytes)).ok_or_else(|| CreateError::TooSmall(spec.clone(), bytes))
+    };
+    options.spares.iter().map(open).collect()
+}
+
+/// An empty device for a member; its bytes.
+pub(super) fn empty_device(spec: &DeviceSpec) -> Result<(Opened, u64), CreateError> {
+    let opened = Opened::new(spec, false).map_err(CreateError::Device)?;
+    let mut devices = Devices::of(vec![Some(opened)]);
+    look_for_contents(&mut devices, Device::Member(0), spec)?;
+    let opened = devices.members.remove(0).expect("just opened");
+    let bytes = opened.bytes().unwrap_or(0);
+    Ok((opened, bytes))
 }
 
 /// An empty device for a new NVS mirror, written once throughout; its bytes.
@@ -143,7 +178,7 @@ fn look_for_contents(
     let mut first = Buffer::zeroed(AREA as usize);
     opened.read(0, &mut first).map_err(fail)?;
     let what = match read_superblock(devices, device) {
-        Ok(found) => format!("a member or NVS of the array {}", uuid_text(&found.array)),
+        Ok(found) => format!("a member, NVS or spare of the array {}", uuid_text(&found.array)),
         Err(NoSuperblock::Bytes(
             destage_engine::nvs::journal::superblock::SuperblockError::Foreign,
         )) if first.iter().all(|byte| *byte == 0) => {

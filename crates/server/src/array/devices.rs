@@ -171,6 +171,14 @@ impl Opened {
         }
     }
 
+    /// What it is on this machine.
+    pub(crate) fn file(&self) -> Option<&File> {
+        match self {
+            Opened::File(file) | Opened::Memory(file) | Opened::Mapped(_, file) => Some(file),
+            Opened::Remote(_) => None,
+        }
+    }
+
     /// Whether it is a file of which nothing was ever written: it reads zeros throughout.
     pub(crate) fn is_sparse(&self) -> bool {
         use std::os::unix::fs::MetadataExt;
@@ -286,6 +294,17 @@ pub struct Devices {
 }
 
 impl Devices {
+    /// Members alone.
+    pub(crate) fn of(members: Vec<Option<Opened>>) -> Devices {
+        Devices { members, nvs: Vec::new() }
+    }
+
+    /// Bytes of a member.
+    #[must_use]
+    pub fn member_bytes(&self, member: u16) -> Option<u64> {
+        self.members.get(usize::from(member))?.as_ref()?.bytes().ok()
+    }
+
     /// Opens the devices. A member that cannot be opened is left out, and why is told; what is in
     /// use, or no device at all, is an error.
     ///

@@ -3,14 +3,13 @@
 
 use super::admin::Admin;
 use super::backend::{ArrayBackend, Disk};
-use super::config::ArrayConfig;
 use super::create::{Uuids, empty_nvs};
 use super::devices::{DeviceSpec, Opened};
+use super::members::edit;
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::Uuid;
 use destage_report::live::MirrorStatus;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
 /// Which device is to be replaced.
@@ -46,28 +45,12 @@ pub(crate) fn replace(remote: &Remote, old: Option<&str>, new: &str) -> Result<(
     let uuid = ids.next().map_err(|error| error.to_string())?;
     // Before the superblocks name it: the next start must find it.
     if let Some(path) = &slot.config {
-        name_in(path, slot.number, new).map_err(|error| format!("{}: {error}", path.display()))?;
+        edit(path, |config| put(&mut config.nvs, slot.number, new))?;
     }
     let mirror = NewMirror { slot: slot.number, name: new.to_string(), opened, bytes, uuid };
     let (sender, answer) = channel();
     remote.send(Box::new(Admin::Mirror(Box::new(mirror), sender)));
     answer.recv().map_err(gone)?
-}
-
-/// Puts an NVS device's name into a configuration file, which is replaced as a whole.
-fn name_in(path: &Path, slot: u16, name: &str) -> std::io::Result<()> {
-    let other = |error: &dyn std::fmt::Display| std::io::Error::other(error.to_string());
-    let text = std::fs::read_to_string(path)?;
-    let mut config: ArrayConfig = toml::from_str(&text).map_err(|error| other(&error))?;
-    put(&mut config.nvs, slot, name);
-    let text = toml::to_string(&config).map_err(|error| other(&error))?;
-    let new = path.with_extension("toml.new");
-    let mut file = std::fs::File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(&new, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn put(names: &mut Vec<String>, slot: u16, name: &str) {

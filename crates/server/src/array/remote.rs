@@ -59,6 +59,11 @@ impl Remote {
         }
     }
 
+    /// Its socket.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
     /// Puts an operation among what is to be sent.
     pub(crate) fn submit(&mut self, id: OpId, kind: OpKind, ended: &mut Vec<Ended>) {
         let (command, buffer, offset, payload) = match kind {

@@ -22,7 +22,7 @@ pub fn disks(run: &mut Run) -> Result<(), String> {
         if geometry.level == Level::Raid10 {
             copies.push(DiskId(place.disk.0 + 1));
         }
-        copies.retain(|disk| !run.failed.contains(*disk));
+        copies.retain(|disk| !run.failed.contains(*disk) && !run.is_lost(*disk, place.page));
         for disk in copies {
             let bytes = read(run, disk, place.page);
             let asked = run.model.ask();
@@ -60,6 +60,7 @@ fn row(run: &mut Run, at: &RowAt) -> Result<(), String> {
     let geometry = run.case.geometry;
     let there =
         |run: &Run, disk: DiskId| (!run.failed.contains(disk)).then(|| read(run, disk, at.page));
+    let there = |run: &Run, disk: DiskId| there(run, disk).filter(|_| !run.is_lost(disk, at.page));
     let strips = 0..geometry.data_strips() as u16;
     let data: Vec<Option<Vec<u8>>> =
         strips.map(|strip| there(run, geometry.data_disk(at.stripe, strip))).collect();

@@ -22,6 +22,10 @@ pub struct Wanted {
     pub defect: Defect,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
+    /// A read cache, or none.
+    pub read_cache: Option<bool>,
 }
 
 /// A case.
@@ -41,6 +45,8 @@ pub struct Case {
     pub settings: Settings,
     /// Scrubs after each recovery and under load.
     pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
     /// Devices fail and media have errors.
     pub faults: bool,
     /// Steps between two faults, about.
@@ -81,12 +87,18 @@ impl Case {
         let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
         settings.ack = wanted.ack.unwrap_or(drawn);
         settings.stall_limit = Duration::from_secs(2);
+        settings.checkpoint_every = Duration(5_000_000);
         settings.defect = wanted.defect;
         settings.cache_off = rng.below(16) == 0;
         if rng.below(4) == 0 {
             settings.on_nvs_loss = OnNvsLoss::Stop;
         }
         let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
+        // A generator of its own: the other draws are as they were before there were read caches.
+        let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
+        let cached = cache_rng.below(2) == 0;
+        settings.read_cache =
+            wanted.read_cache.unwrap_or(cached).then(|| super::readcache::draw(&mut cache_rng));
         Case {
             seed,
             geometry,
@@ -95,6 +107,7 @@ impl Case {
             nvs: wanted.nvs.unwrap_or(drawn),
             settings,
             scrubs: wanted.scrubs,
+            rebuilds: wanted.rebuilds,
             faults: rng.below(3) > 0,
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),
@@ -126,7 +139,7 @@ impl Case {
         let Case { geometry, settings, .. } = self;
         format!(
             "level {} of {} disks, strips of {} pages, groups of {}, {} pages a disk; {} NVS \
-             devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}",
+             devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
             geometry.level.entry().entry.name,
             geometry.disks,
             geometry.strip_pages,
@@ -146,6 +159,10 @@ impl Case {
                 (true, false) => ", cache off",
                 (true, true) => ", cache off, with failing devices",
             },
+            settings.read_cache.as_ref().map_or(String::new(), |cache| {
+                let (name, pages) = (cache.policy.describe(), cache.pages);
+                format!(", read cache {name} of {pages} pages, {:?}", cache.on_write)
+            }),
         )
     }
 }

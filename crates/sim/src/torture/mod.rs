@@ -8,6 +8,8 @@ mod device;
 pub mod load;
 mod mirror;
 mod model;
+mod readcache;
+mod rebuild;
 pub mod run;
 mod scrub;
 pub mod sweep;
@@ -81,8 +83,8 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         if end == End::Done {
             end = run.load(if left > 0 { 10_000 } else { 200 })?;
         }
-        if end == End::Done {
-            return run.settle();
+        if end == End::Done && run.settle_or_stop()? == End::Done {
+            return Ok(());
         }
         run.note_counts();
         left = left.saturating_sub(1);
@@ -96,6 +98,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         if run.case.faults && rng.below(4) == 0 {
             run.rot();
         }
+        run.maybe_bring_back();
     }
 }
 

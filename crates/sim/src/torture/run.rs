@@ -9,10 +9,11 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
+use destage_engine::clean::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
     Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OnNvsLoss, Refusal, Reply,
-    Volume,
+    Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -52,6 +53,18 @@ pub struct Counts {
     pub mirrors_begun: u64,
     /// Those that were filled.
     pub mirrors: u64,
+    /// Spares put in the place of failed members.
+    pub replaced: u64,
+    /// Rebuilds that went on after a crash.
+    pub resumed: u64,
+    /// Members that were rebuilt.
+    pub rebuilt: u64,
+    /// Spares that failed while they were filled.
+    pub spares_failed: u64,
+    /// Requests refused because of media that cannot be read.
+    pub unreadable: u64,
+    /// Pages read from the read cache.
+    pub cached: u64,
 }
 
 impl Counts {
@@ -71,6 +84,12 @@ impl Counts {
         self.rows_scrubbed += other.rows_scrubbed;
         self.mirrors_begun += other.mirrors_begun;
         self.mirrors += other.mirrors;
+        self.replaced += other.replaced;
+        self.resumed += other.resumed;
+        self.rebuilt += other.rebuilt;
+        self.spares_failed += other.spares_failed;
+        self.unreadable += other.unreadable;
+        self.cached += other.cached;
     }
 }
 
@@ -100,6 +119,16 @@ pub struct Run {
     pub(super) rng: Seeded,
     /// A generator of its own: a run without scrubs is as it was before there were any.
     pub(super) scrub_rng: Seeded,
+    /// Likewise for rebuilds.
+    pub(super) rebuild_rng: Seeded,
+    /// Disks that were replaced, as they were last.
+    pub retired: Vec<(u16, Disk)>,
+    /// Pages that could not be computed: those of the volume at its end.
+    pub(super) lost_pages: Vec<(u16, u64)>,
+    /// Ranges that a rebuild said are lost: first page of the volume, pages.
+    pub told_lost: Vec<(u64, u64)>,
+    /// Likewise.
+    pub(super) cache_rng: Seeded,
     /// The last scrub's result was looked at.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -110,11 +139,11 @@ pub struct Run {
     /// Pages that were dirty when the last NVS device failed.
     at_risk: Vec<(u64, u64)>,
     nvs_lost: bool,
-    bad_media: bool,
+    pub(super) bad_media: bool,
     /// Two NVS devices have the log whole.
     mirrored: bool,
     /// More members were made to fail than the level bears.
-    stopping: bool,
+    pub(super) stopping: bool,
     stopped: bool,
 }
 
@@ -134,8 +163,7 @@ impl Run {
     /// What went wrong.
     pub fn new(case: Case) -> Result<Run, String> {
         let seed = case.seed;
-        let rng = Seeded::new(seed, "torture-devices");
-        let mut world = World::new(case.geometry.disks, case.nvs, rng);
+        let mut world = World::new(case.geometry.disks, case.nvs, seed);
         destage_volume::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
@@ -150,6 +178,11 @@ impl Run {
             volume: None,
             rng: Seeded::new(seed, "torture-run"),
             scrub_rng: Seeded::new(seed, "torture-scrubs"),
+            rebuild_rng: Seeded::new(seed, "torture-rebuilds"),
+            retired: Vec::new(),
+            lost_pages: Vec::new(),
+            told_lost: Vec::new(),
+            cache_rng: Seeded::new(seed, "torture-read-caches"),
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
@@ -195,6 +228,10 @@ impl Run {
         }
         self.nvs_lost = assembly.copies.is_empty();
         self.counts.redone += u64::from(self.volume().status().redoing);
+        self.counts.resumed += assembly.rebuilds.len() as u64;
+        for (member, uuid) in &assembly.spares {
+            self.begin_rebuild(*member, *uuid)?;
+        }
         let end = self.drive_until(&|run| run.volume().ready())?;
         if end == End::Crash {
             return Ok(End::Crash);
@@ -304,8 +341,17 @@ impl Run {
             }
             Alarm::MirrorFailed(_) => {}
             Alarm::Repaired { .. } => self.counts.repairs += 1,
-            Alarm::ArrayStopped if self.stopping => self.stopped = true,
-            Alarm::ArrayStopped | Alarm::RowUnrecoverable { .. } => {
+            Alarm::MemberRebuilt(member) => {
+                self.counts.rebuilt += 1;
+                self.failed.remove(DiskId(*member));
+            }
+            Alarm::RebuildStopped(member) => {
+                self.counts.spares_failed += 1;
+                self.world.members[usize::from(*member)].gone = true;
+            }
+            Alarm::PagesLost { ranges, .. } if self.bad_media => self.told_lost.extend(ranges),
+            Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
+            Alarm::ArrayStopped(_) | Alarm::RowUnrecoverable { .. } | Alarm::PagesLost { .. } => {
                 let status = self.volume().status();
                 return Err(format!("alarm: {alarm} {status:?}"));
             }
@@ -364,6 +410,7 @@ impl Run {
         };
         self.counts.requests += 1;
         let good = reply.result.is_ok();
+        self.counts.unreadable += u64::from(!good);
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
             && !self.may_be_unreadable()
@@ -396,7 +443,8 @@ impl Run {
     /// Whether a request may fail because of media that cannot be read.
     fn may_be_unreadable(&self) -> bool {
         let level = self.case.geometry.level;
-        self.bad_media && (matches!(level, Level::Single | Level::Raid0) || !self.failed.is_empty())
+        let bare = matches!(level, Level::Single | Level::Raid0) || !self.failed.is_empty();
+        self.bad_media && bare || !self.told_lost.is_empty()
     }
 
     /// A load of so many requests, with faults if the case has them.
@@ -424,6 +472,8 @@ impl Run {
             }
             self.maybe_scrub()?;
             self.maybe_mirror()?;
+            self.maybe_replace()?;
+            self.maybe_exchange_cache()?;
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -562,13 +612,17 @@ impl Run {
 
     /// Takes a member away while the array is down, if the level bears it.
     pub fn take_member_away(&mut self) {
-        let geometry = self.case.geometry;
-        let member = self.rng.below(u64::from(geometry.disks)) as u16;
-        let mut failed = self.failing();
-        failed.insert(DiskId(member));
-        if geometry.survives(&failed) && !self.nvs_lost && self.holes.is_empty() {
+        let member = self.rng.below(u64::from(self.case.geometry.disks)) as u16;
+        if self.may_be_away(member) {
             self.world.members[usize::from(member)].gone = true;
         }
+    }
+
+    /// Whether the level bears that a member is away at the next start.
+    pub(super) fn may_be_away(&self, member: u16) -> bool {
+        let mut failed = self.failing();
+        failed.insert(DiskId(member));
+        self.case.geometry.survives(&failed) && !self.nvs_lost && self.holes.is_empty()
     }
 
     /// A bit rots on one of two NVS devices that both have the log.
@@ -655,23 +709,57 @@ impl Run {
     /// The faults stop: everything is answered, everything drains, and the disks are right.
     ///
     /// # Errors
-    /// A check failed.
+    /// A check failed, or the array has stopped.
     pub fn settle(&mut self) -> Result<(), String> {
+        match self.settle_or_stop()? {
+            End::Done => Ok(()),
+            End::Crash => Err("the array stopped while it was to drain".into()),
+        }
+    }
+
+    /// The same, of an array that may have stopped because its last NVS device had failed: it
+    /// keeps what is dirty, so the disks say nothing yet. Then it has ended as by a crash.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn settle_or_stop(&mut self) -> Result<End, String> {
         self.world.members.iter_mut().for_each(Disk::heal);
-        self.answered()?;
-        self.drained()?;
-        self.read_all()?;
-        self.end_scrub()?;
-        self.check_rows()?;
+        let phases = [
+            Run::answered,
+            Run::make_whole_if_asked,
+            Run::drained,
+            Run::read_all,
+            Run::end_scrub,
+            Run::check_rows,
+        ];
+        for phase in phases {
+            if phase(self)? == End::Crash {
+                return Ok(End::Crash);
+            }
+        }
         let now = Instant(self.now.0 + Duration::from_secs(1).0);
         self.now = now;
         self.volume_mut().confirm(now);
         self.collect()?;
-        self.drive_until(&|run| run.volume().idle())?;
+        if self.drive_until(&|run| run.volume().idle())? == End::Crash {
+            return Ok(End::Crash);
+        }
         self.note_counts();
         self.world.crash(Survivors::None);
+        self.lost_pages = self.volume().lost_pages();
         self.volume = None;
-        audit::disks(self)
+        audit::disks(self)?;
+        Ok(End::Done)
+    }
+
+    /// How the volume stands.
+    pub fn status(&self) -> Status {
+        self.volume().status()
+    }
+
+    /// Another read cache, or none.
+    pub fn exchange_cache(&mut self, cache: Option<CleanConfig>) {
+        self.volume_mut().set_read_cache(cache).expect("a cache of some size");
     }
 
     /// Adds what the volume counted in this life.
@@ -679,6 +767,7 @@ impl Run {
         if let Some(volume) = &self.volume {
             let counters = volume.status().counters;
             self.counts.destaged += counters.destaged_pages;
+            self.counts.cached += counters.read_pages_cached;
             self.counts.moved += volume.status().records_moved;
         }
     }

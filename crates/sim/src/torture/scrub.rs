@@ -14,7 +14,7 @@ impl Run {
     fn can_scrub(&self) -> bool {
         let level = self.case.geometry.level;
         let redundant = !matches!(level, Level::Single | Level::Raid0);
-        redundant && self.volume().controller().failed().is_empty() && self.volume().ready()
+        redundant && self.is_whole() && self.volume().ready()
     }
 
     /// Begins a scrub now and then, or ends one.

@@ -11,6 +11,8 @@ struct Flight {
     /// When it was asked for.
     asked: u64,
     hangs: bool,
+    /// What a read has seen already, though it is not done.
+    seen: Option<Buffer>,
 }
 
 /// What the volume is told of an operation.
@@ -25,6 +27,8 @@ pub struct World {
     flights: Vec<Flight>,
     clock: u64,
     rng: Seeded,
+    /// For reads that look early: what else is drawn does not shift.
+    early: Seeded,
     /// Operations that were carried out.
     pub operations: u64,
     /// The power fails before the operation of this number.
@@ -37,13 +41,14 @@ pub struct World {
 
 impl World {
     /// Devices full of zeros.
-    pub fn new(members: u16, nvs: u16, rng: Seeded) -> World {
+    pub fn new(members: u16, nvs: u16, seed: u64) -> World {
         World {
             members: vec![Disk::default(); usize::from(members)],
             nvs: vec![Disk::default(); usize::from(nvs)],
             flights: Vec::new(),
             clock: 1,
-            rng,
+            rng: Seeded::new(seed, "torture-devices"),
+            early: Seeded::new(seed, "torture-early-reads"),
             operations: 0,
             crash_at: None,
             crashed: false,
@@ -71,12 +76,18 @@ impl World {
         self.nvs[usize::from(copy)] = Disk::default();
     }
 
+    /// Puts an empty device in the place of a member; the old one.
+    pub fn replace_member(&mut self, member: u16) -> Disk {
+        self.flights.retain(|flight| flight.op.device != Device::Member(member));
+        core::mem::take(&mut self.members[usize::from(member)])
+    }
+
     /// Takes operations.
     pub fn take(&mut self, ops: &mut Vec<Op>) {
         for op in ops.drain(..) {
             let hangs = self.device(op.device).hangs;
             self.clock += 1;
-            self.flights.push(Flight { op, asked: self.clock, hangs });
+            self.flights.push(Flight { op, asked: self.clock, hangs, seen: None });
         }
     }
 
@@ -103,6 +114,8 @@ impl World {
         if able.is_empty() {
             return None;
         }
+        let looks = self.early.below(self.flights.len() as u64) as usize;
+        self.look(looks);
         let chosen = able[self.rng.below(able.len() as u64) as usize];
         if self.rng.below(16) == 0 {
             self.write_in_part(chosen);
@@ -111,8 +124,11 @@ impl World {
         if self.count() {
             return None;
         }
-        let Flight { op, asked, .. } = self.flights.swap_remove(chosen);
-        let result = self.carry_out(&op, asked);
+        let Flight { op, asked, seen, .. } = self.flights.swap_remove(chosen);
+        let result = match self.carry_out(&op, asked) {
+            Ok(Some(read)) => Ok(Some(seen.unwrap_or(read))),
+            other => other,
+        };
         self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
         Some((op.id, result))
     }
@@ -144,6 +160,29 @@ impl World {
                 Ok(None)
             }
         }
+    }
+
+    /// A read looks at its device, but is done only later: it may bring what was there before.
+    fn look(&mut self, flight: usize) {
+        let Flight { op, seen, .. } = &self.flights[flight];
+        let (device, OpKind::Read { offset, bytes }) = (op.device, &op.kind) else { return };
+        let (offset, mut buffer) = (*offset, Buffer::zeroed(*bytes));
+        if seen.is_none() && self.device(device).read(offset, &mut buffer) {
+            self.flights[flight].seen = Some(buffer);
+        }
+    }
+
+    /// Reads under way look now; nothing that is under way is done until [`World::let_go`].
+    pub fn hold(&mut self) {
+        for flight in 0..self.flights.len() {
+            self.look(flight);
+            self.flights[flight].hangs = true;
+        }
+    }
+
+    /// What was held may be done.
+    pub fn let_go(&mut self) {
+        self.flights.iter_mut().for_each(|flight| flight.hangs = false);
     }
 
     /// Some sectors of a write get to the device before it is done.

@@ -6,6 +6,7 @@ pub mod commit;
 pub mod contents;
 pub mod crc;
 mod fragments;
+pub mod member;
 pub mod record;
 pub mod space;
 pub mod superblock;

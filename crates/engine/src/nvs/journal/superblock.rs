@@ -7,11 +7,17 @@ use super::{
 use crate::array::geometry::{Geometry, GeometryError, Level};
 
 const MAGIC: &[u8; 8] = b"DSTGSUPR";
-/// The format version that this program writes, and the only one it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The format version that this program writes; it reads version 1 too, which has no rebuilds.
+pub const FORMAT_VERSION: u32 = 2;
 /// Most members of an array.
 pub const MEMBERS_MAX: u16 = 1024;
-const RESERVED_FROM: usize = 256;
+/// Most members that are rebuilt at once.
+pub const REBUILDS_MAX: usize = 8;
+const FLAGS: usize = 108;
+const LOST_PAGES: u32 = 1;
+const REBUILDS: usize = 256;
+const REBUILD_BYTES: usize = 24;
+const RESERVED_FROM: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
 
 /// A UUID.
 pub type Uuid = [u8; 16];
@@ -23,6 +29,8 @@ pub enum Role {
     Member(u16),
     /// NVS device of this number, 0 or 1.
     Nvs(u16),
+    /// To become a member when one fails.
+    Spare,
 }
 
 /// What a superblock says.
@@ -48,8 +56,12 @@ pub struct Superblock {
     pub ring_blocks: u64,
     /// Most dirty pages.
     pub dirty_pages_max: u64,
-    /// Failed members, bit i of byte i / 8.
+    /// Failed members, bit i of byte i / 8; those being rebuilt included.
     pub failed: [u8; 128],
+    /// Members being rebuilt, and the devices that become them.
+    pub rebuilds: [Option<(u16, Uuid)>; REBUILDS_MAX],
+    /// Some member's record has lost pages.
+    pub lost_pages: bool,
 }
 
 /// Why bytes are no superblock that this program can use.
@@ -107,6 +119,7 @@ impl Superblock {
         let (kind, number) = match self.role {
             Role::Member(number) => (1, number),
             Role::Nvs(number) => (2, number),
+            Role::Spare => (3, 0),
         };
         put(to, 0, MAGIC);
         put(to, 12, &FORMAT_VERSION.to_le_bytes());
@@ -125,6 +138,13 @@ impl Superblock {
         put(to, 112, &self.ring_blocks.to_le_bytes());
         put(to, 120, &self.dirty_pages_max.to_le_bytes());
         put(to, 128, &self.failed);
+        put(to, FLAGS, &(u32::from(self.lost_pages) * LOST_PAGES).to_le_bytes());
+        for (i, (member, device)) in
+            self.rebuilds.iter().enumerate().filter_map(|(i, r)| r.map(|r| (i, r)))
+        {
+            put(to, REBUILDS + i * REBUILD_BYTES, &(member + 1).to_le_bytes());
+            put(to, REBUILDS + i * REBUILD_BYTES + 8, &device);
+        }
         let crc = crc32c(&to[12..]);
         put(to, 8, &crc.to_le_bytes());
         bytes
@@ -142,16 +162,17 @@ impl Superblock {
         if u32_at(bytes, 8) != crc32c(&bytes[12..]) {
             return Err(SuperblockError::Damaged);
         }
-        match u32_at(bytes, 12) {
+        let version = match u32_at(bytes, 12) {
             0 => return Err(SuperblockError::Field("format version")),
-            FORMAT_VERSION => {}
+            known @ 1..=FORMAT_VERSION => known,
             newer => return Err(SuperblockError::Newer(newer)),
-        }
+        };
         let geometry = decode_geometry(bytes)?;
         let number = u16_at(bytes, 74);
         let role = match bytes[72] {
             1 if number < geometry.disks => Role::Member(number),
             2 if number < 2 => Role::Nvs(number),
+            3 if number == 0 && version > 1 => Role::Spare,
             _ => return Err(SuperblockError::Field("role")),
         };
         let superblock = Superblock {
@@ -166,10 +187,46 @@ impl Superblock {
             ring_blocks: u64_at(bytes, 112),
             dirty_pages_max: u64_at(bytes, 120),
             failed: field(bytes, 128),
+            rebuilds: decode_rebuilds(bytes, geometry.disks)?,
+            lost_pages: u32_at(bytes, FLAGS) == LOST_PAGES,
         };
         superblock.check()?;
-        let reserved = u32_at(bytes, 108) == 0 && bytes[RESERVED_FROM..].iter().all(|b| *b == 0);
+        let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let reserved = match version {
+            1 => none(&bytes[FLAGS..FLAGS + 4]) && none(&bytes[REBUILDS..]),
+            _ => u32_at(bytes, FLAGS) <= LOST_PAGES && none(&bytes[RESERVED_FROM..]),
+        };
         if reserved { Ok(superblock) } else { Err(SuperblockError::Field("reserved bytes")) }
+    }
+
+    /// Whether a member is marked as failed.
+    #[must_use]
+    pub fn has_failed(&self, member: u16) -> bool {
+        self.failed[usize::from(member / 8)] >> (member % 8) & 1 == 1
+    }
+
+    /// Marks a member as failed, or as whole.
+    pub fn mark(&mut self, member: u16, failed: bool) {
+        let (byte, bit) = (&mut self.failed[usize::from(member / 8)], 1 << (member % 8));
+        *byte = if failed { *byte | bit } else { *byte & !bit };
+    }
+
+    /// The device that becomes a member that is being rebuilt.
+    #[must_use]
+    pub fn rebuilt_onto(&self, member: u16) -> Option<Uuid> {
+        self.rebuilds.iter().flatten().find(|(of, _)| *of == member).map(|(_, device)| *device)
+    }
+
+    /// Names the rebuild of a member, or that there is none; whether there is room.
+    pub fn set_rebuild(&mut self, member: u16, onto: Option<Uuid>) -> bool {
+        for entry in &mut self.rebuilds {
+            if entry.is_some_and(|(of, _)| of == member) {
+                *entry = None;
+            }
+        }
+        let Some(device) = onto else { return true };
+        let free = self.rebuilds.iter_mut().find(|entry| entry.is_none());
+        free.map(|entry| *entry = Some((member, device))).is_some()
     }
 
     fn check(&self) -> Result<(), SuperblockError> {
@@ -203,6 +260,24 @@ impl Superblock {
             (Err(SuperblockError::Foreign), Err(error)) | (Err(error), Err(_)) => Err(error),
         }
     }
+}
+
+fn decode_rebuilds(
+    bytes: &[u8],
+    disks: u16,
+) -> Result<[Option<(u16, Uuid)>; REBUILDS_MAX], SuperblockError> {
+    let mut rebuilds = [None; REBUILDS_MAX];
+    for (i, entry) in rebuilds.iter_mut().enumerate() {
+        let at = REBUILDS + i * REBUILD_BYTES;
+        let (number, device) = (u16_at(bytes, at), field(bytes, at + 8));
+        let reserved = bytes[at + 2..at + 8].iter().all(|byte| *byte == 0);
+        match number.checked_sub(1) {
+            None if reserved && device == [0; 16] => {}
+            Some(member) if reserved && member < disks => *entry = Some((member, device)),
+            _ => return Err(SuperblockError::Field("rebuild")),
+        }
+    }
+    Ok(rebuilds)
 }
 
 fn decode_geometry(bytes: &[u8]) -> Result<Geometry, SuperblockError> {

@@ -1,0 +1,153 @@
+//! Members that fail, are replaced and rebuilt while the array serves, as operators do it.
+
+mod common;
+
+use common::array::{Array, status};
+use common::{fails, succeeds};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+/// A load in the background; what was acknowledged is in the log.
+fn load(array: &Array, log: &str, seconds: u32) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["bench", &array.uri(), "--time", &format!("{seconds}s"), "--depth", "8"])
+        .args(["--log", log])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("destage runs")
+}
+
+/// Waits until the status is so.
+fn until(array: &Array, what: &str, so: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let began = Instant::now();
+    loop {
+        let now = status(array);
+        if so(&now) {
+            return now;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never {what}: {now}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn is_clean(status: &serde_json::Value) -> bool {
+    status["state"] == "clean"
+}
+
+/// Exit code 1 if anything is wrong.
+fn scrub(array: &Array) {
+    array.asks(&["scrub", "tank", "--rate", "1G"]);
+}
+
+#[test]
+fn a_deleted_file_is_seen_and_the_spare_takes_its_place_over_a_kill() {
+    let mut array = Array::of_level("5", 4, &["nvs"]);
+    array.serve(&[]);
+    let spare = array.path("spare");
+    array.asks(&["spare", "tank", "add", &format!("{spare},size=32M")]);
+    let twice = array.refused(&["spare", "tank", "add", &spare]);
+    assert!(twice.contains("already"), "{twice}");
+    // Slow enough to be met on its way.
+    array.asks(&["set", "tank", "--rebuild", "window=16,share=20"]);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, 3);
+    std::thread::sleep(Duration::from_millis(300));
+    std::fs::remove_file(array.path("d1")).expect("removed");
+    let now = until(&array, "rebuilding", |now| {
+        now["rebuilds"][0]["bytes_done"].as_u64().is_some_and(|bytes| bytes > 0)
+    });
+    assert_eq!(now["state"], "rebuilding");
+    assert_eq!(now["devices"][1]["state"], "rebuilding");
+    assert!(now["alarms"].to_string().contains("was deleted"), "{now}");
+    let refused = array.refused(&["scrub", "tank"]);
+    assert!(refused.contains("being rebuilt"), "{refused}");
+    // Killed in the midst of it: the next start goes on, and needs to be told nothing.
+    array.kill();
+    bench.wait().expect("ended");
+    array.serve(&[]);
+    until(&array, "clean", is_clean);
+    let uri = array.uri();
+    succeeds(&["bench", &uri, "--check", &log]);
+    scrub(&array);
+    assert!(!status(&array)["alarms"].to_string().contains("member-failed"));
+    let text = array.asks(&["status", "tank"]);
+    assert!(text.contains("in use") && text.contains("/spare"), "{text}");
+}
+
+#[test]
+fn members_are_given_up_and_replaced_by_hand() {
+    let mut array = Array::of_level("6", 5, &["nvs"]);
+    array.serve(&[]);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, 4);
+    let refused = array.refused(&["replace", "tank", "0", &array.path("d1")]);
+    assert!(refused.contains("is in use: give it up first"), "{refused}");
+    array.asks(&["fail", "tank", &array.path("d0")]);
+    let said = array.asks(&["fail", "tank", "3"]);
+    assert!(said.contains("no spare is at hand"), "{said}");
+    let beyond = array.refused(&["fail", "tank", "4"]);
+    assert!(beyond.contains("data would be lost"), "{beyond}");
+    let again = array.refused(&["fail", "tank", "0"]);
+    assert!(again.contains("has failed already"), "{again}");
+    let small = format!("{},size=8M", array.path("small"));
+    let small = array.refused(&["replace", "tank", "0", &small]);
+    assert!(small.contains("too small"), "{small}");
+    // The disk that failed is not taken back as it is.
+    let old = array.refused(&["replace", "tank", "0", &array.path("d0")]);
+    assert!(old.contains("a member, NVS or spare of the array"), "{old}");
+    let new = format!("{},size=32M", array.path("n0"));
+    let said = array.asks(&["replace", "tank", &array.path("d0"), &new]);
+    assert!(said.contains("the member is whole"), "{said}");
+    assert_eq!(status(&array)["state"], "degraded");
+    array.asks(&["replace", "tank", "3", &format!("{},size=32M", array.path("n3"))]);
+    let now = status(&array);
+    assert!(is_clean(&now) && !now["alarms"].to_string().contains("member-failed"), "{now}");
+    bench.wait().expect("ended");
+    let uri = array.uri();
+    succeeds(&["bench", &uri, "--check", &log]);
+    scrub(&array);
+    // The one that was replaced is out of date for good.
+    array.stop();
+    array.edit("/n0\"", "/d0\"");
+    let error = array.refuses_to_serve();
+    assert!(error.contains("out of date"), "{error}");
+    array.edit("/d0\"", "/n0\"");
+    array.serve(&[]);
+    succeeds(&["bench", &uri, "--check", &log]);
+}
+
+#[test]
+fn spares_are_given_at_creation_and_known_at_the_next_start() {
+    let mut array = Array::of_level("10", 4, &["nvs"]);
+    array.serve(&[]);
+    let spare = format!("{},size=32M", array.path("s0"));
+    array.asks(&["spare", "tank", "add", &spare]);
+    let limits =
+        fails(2, &["set", "tank", "--rebuild", "share=0", "--config-dir", &array.path("")]);
+    assert!(limits.contains("share"), "{limits}");
+    array.stop();
+    array.serve(&[]);
+    assert!(status(&array)["devices"].to_string().contains("ready"));
+    array.asks(&["fail", "tank", "2"]);
+    until(&array, "clean", is_clean);
+    scrub(&array);
+    let none = array.refused(&["spare", "tank", "remove", &array.path("s0")]);
+    assert!(none.contains("is no spare"), "{none}");
+    array.stop();
+    let folder = array.path("");
+    let (d, s) = (array.path("x"), array.path("y"));
+    let (d, s) = (format!("{d},size=16M"), format!("{s},size=16M"));
+    let words = ["create", "other", "--level", "0", "--disk", &d, "--spare", &s];
+    let error = fails(2, &[&words[..], &["--config-dir", &folder]].concat());
+    assert!(error.contains("nothing to rebuild"), "{error}");
+    let disks: Vec<String> =
+        (0..3).map(|n| format!("{},size=16M", array.path(&format!("e{n}")))).collect();
+    let spare = format!("{},size=16M", array.path("e3"));
+    let mut words = vec!["create", "third", "--level", "5", "--config-dir", &folder];
+    disks.iter().for_each(|disk| words.extend(["--disk", disk]));
+    words.extend(["--spare", &spare]);
+    assert!(succeeds(&words).contains("created"));
+    let config = std::fs::read_to_string(array.path("third.toml")).expect("read");
+    assert!(config.contains("spares = [") && config.contains("/e3\""), "{config}");
+}

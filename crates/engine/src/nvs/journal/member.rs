@@ -1,0 +1,79 @@
+//! Member records: how far the rebuild of a member is, and which of its pages are lost; in two
+//! copies on the member itself.
+
+use super::crc::crc32c;
+use super::superblock::Uuid;
+use super::{field, put, u32_at, u64_at};
+use alloc::vec::Vec;
+
+const MAGIC: &[u8; 8] = b"DSTGMEMB";
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = 4096;
+const LIST: usize = 64;
+/// Most lost pages that a record names.
+pub const LOST_MAX: usize = (RECORD_BYTES - LIST) / 8;
+
+/// What a member knows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemberRecord {
+    /// One more than the last record's.
+    pub number: u64,
+    /// The device.
+    pub device: Uuid,
+    /// While it is being rebuilt: its pages below are whole.
+    pub below: u64,
+    /// Pages that could not be computed, in order; at most [`LOST_MAX`].
+    pub lost: Vec<u64>,
+}
+
+impl MemberRecord {
+    /// The record's bytes.
+    ///
+    /// # Panics
+    /// If it names too many pages.
+    #[must_use]
+    pub fn encode(&self) -> [u8; RECORD_BYTES] {
+        assert!(self.lost.len() <= LOST_MAX, "more lost pages than a record has room for");
+        let mut bytes = [0; RECORD_BYTES];
+        put(&mut bytes, 0, MAGIC);
+        put(&mut bytes, 12, &(self.lost.len() as u32).to_le_bytes());
+        put(&mut bytes, 16, &self.number.to_le_bytes());
+        put(&mut bytes, 24, &self.device);
+        put(&mut bytes, 40, &self.below.to_le_bytes());
+        for (i, page) in self.lost.iter().enumerate() {
+            put(&mut bytes, LIST + 8 * i, &page.to_le_bytes());
+        }
+        let crc = crc32c(&bytes[12..]);
+        put(&mut bytes, 8, &crc.to_le_bytes());
+        bytes
+    }
+
+    /// The record in these bytes; `None` if they are torn, damaged or none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<MemberRecord> {
+        let bytes = bytes.get(..RECORD_BYTES)?;
+        if bytes[..8] != *MAGIC || u32_at(bytes, 8) != crc32c(&bytes[12..]) {
+            return None;
+        }
+        let count = u32_at(bytes, 12) as usize;
+        if count > LOST_MAX {
+            return None;
+        }
+        let lost: Vec<u64> = (0..count).map(|i| u64_at(bytes, LIST + 8 * i)).collect();
+        let rest = bytes[48..LIST].iter().chain(&bytes[LIST + 8 * count..]);
+        let ordered = lost.windows(2).all(|pair| pair[0] < pair[1]);
+        (ordered && rest.into_iter().all(|byte| *byte == 0)).then(|| MemberRecord {
+            number: u64_at(bytes, 16),
+            device: field(bytes, 24),
+            below: u64_at(bytes, 40),
+            lost,
+        })
+    }
+
+    /// The one of a device's two copies that counts.
+    #[must_use]
+    pub fn choose(copies: [&[u8]; 2], device: Uuid) -> Option<MemberRecord> {
+        let whole = copies.into_iter().filter_map(MemberRecord::decode);
+        whole.filter(|record| record.device == device).max_by_key(|record| record.number)
+    }
+}

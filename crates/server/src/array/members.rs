@@ -1,0 +1,398 @@
+//! Members that fail, spares, and devices that take a failed member's place. The admin's threads
+//! open devices and keep the configuration true; the data thread attaches them and has them
+//! rebuilt.
+
+use super::admin::Admin;
+use super::backend::{ArrayBackend, Disk, hand_over};
+use super::config::ArrayConfig;
+use super::create::{Uuids, empty_device};
+use super::devices::{DeviceSpec, Devices, Opened};
+use super::watch::Watched;
+use crate::{Port, Remote};
+use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
+use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
+use destage_volume::{Alarm, Device, ReplaceRefusal, prepare_spare, read_superblock};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+const CHANGING: &str = "the failure is being written down: ask again in a moment";
+
+/// A spare: its name in the configuration, and the device.
+pub struct Spare {
+    name: String,
+    opened: Opened,
+    bytes: u64,
+    uuid: Uuid,
+}
+
+/// What is needed to put a device into a failed member's place.
+pub struct Place {
+    member: u16,
+    array: Superblock,
+    config: Option<PathBuf>,
+    /// The device, if it was a spare already.
+    spare: Option<Spare>,
+}
+
+/// A device for a failed member's place.
+pub struct NewMember {
+    member: u16,
+    device: Spare,
+    answer: Option<Sender<Result<(), String>>>,
+}
+
+fn gone<E>(_: E) -> String {
+    "the server is ending".to_string()
+}
+
+/// Opens a device that is empty, and makes it a spare.
+fn new_spare(name: &str, array: &Superblock) -> Result<Spare, String> {
+    let spec: DeviceSpec =
+        name.parse().map_err(|error: super::devices::DeviceError| error.to_string())?;
+    let (opened, bytes) = empty_device(&spec).map_err(|error| error.to_string())?;
+    let needs = (1 << 20) + array.geometry.disk_pages * PAGE;
+    if bytes < needs {
+        return Err(format!("{spec}: {}", ReplaceRefusal::TooSmall(needs)));
+    }
+    let mut ids = Uuids::new().map_err(|error| format!("/dev/urandom: {error}"))?;
+    let uuid = ids.next().map_err(|error| error.to_string())?;
+    let mut alone = Devices::of(vec![Some(opened)]);
+    let prepared = prepare_spare(&mut alone, Device::Member(0), array, uuid);
+    prepared.map_err(|error| format!("{spec}: {error}"))?;
+    let opened = alone.members.remove(0).expect("just opened");
+    Ok(Spare { name: name.to_string(), opened, bytes, uuid })
+}
+
+/// Opens the spares of a configuration; those that are none are told and left out.
+#[must_use]
+pub fn open_spares(names: &[String], array: &Superblock) -> Vec<Spare> {
+    let open = |name: &String| -> Result<Spare, String> {
+        let spec: DeviceSpec =
+            name.parse().map_err(|error: super::devices::DeviceError| error.to_string())?;
+        let opened = Opened::new(&spec, false).map_err(|error| error.to_string())?;
+        let bytes = opened.bytes().map_err(|error| format!("{spec}: {error}"))?;
+        let mut alone = Devices::of(vec![Some(opened)]);
+        let said = read_superblock(&mut alone, Device::Member(0));
+        let said = said.map_err(|error| format!("{spec}: {error}"))?;
+        if said.role != Role::Spare || said.array != array.array {
+            return Err(format!("{spec} is no spare of this array"));
+        }
+        let opened = alone.members.remove(0).expect("just opened");
+        Ok(Spare { name: name.clone(), opened, bytes, uuid: said.device })
+    };
+    let told = |result: Result<Spare, String>| match result {
+        Ok(spare) => Some(spare),
+        Err(error) => {
+            eprintln!("destage: spare left out: {error}");
+            None
+        }
+    };
+    names.iter().map(open).filter_map(told).collect()
+}
+
+/// Puts a device into a failed member's place and has it rebuilt.
+pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), String> {
+    let mut tries = 0;
+    let place = loop {
+        let (sender, answer) = channel();
+        let ask = Admin::MemberPlace(old.to_string(), new.to_string(), sender);
+        remote.send(Box::new(ask));
+        match answer.recv().map_err(gone)? {
+            // What is being written down soon is.
+            Err(refusal) if refusal == CHANGING && tries < 100 => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            place => break *place?,
+        }
+    };
+    let Place { member, array, config, spare } = place;
+    let device = match spare {
+        Some(spare) => spare,
+        None => new_spare(new, &array)?,
+    };
+    let (sender, answer) = channel();
+    install(remote, config.as_deref(), NewMember { member, device, answer: Some(sender) })?;
+    answer.recv().map_err(gone)?
+}
+
+/// Names a device in the configuration, so that the next start finds it, and hands it over.
+fn install(remote: &Remote, config: Option<&Path>, new: NewMember) -> Result<(), String> {
+    if let Some(path) = config {
+        edit(path, |config| put(config, new.member, &new.device.name))?;
+    }
+    remote.send(Box::new(Admin::Replace(Box::new(new))));
+    Ok(())
+}
+
+fn put(config: &mut ArrayConfig, member: u16, name: &str) {
+    config.spares.retain(|spare| spare != name);
+    if let Some(disk) = config.disks.get_mut(usize::from(member)) {
+        *disk = name.to_string();
+    }
+}
+
+/// Changes a configuration file, which is replaced as a whole.
+pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut ArrayConfig)) -> Result<(), String> {
+    let other = |error: &dyn std::fmt::Display| std::io::Error::other(error.to_string());
+    let work = || -> std::io::Result<()> {
+        let text = std::fs::read_to_string(path)?;
+        let mut config: ArrayConfig = toml::from_str(&text).map_err(|error| other(&error))?;
+        change(&mut config);
+        let text = toml::to_string(&config).map_err(|error| other(&error))?;
+        let new = path.with_extension("toml.new");
+        let mut file = std::fs::File::create(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    work().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Gives an array a spare, or takes one away.
+pub(crate) fn spare(remote: &Remote, name: &str, add: bool) -> Result<(), String> {
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::Spares(sender)));
+    let (array, names, config) = *answer.recv().map_err(gone)?;
+    let known = names.iter().any(|known| known == name);
+    if known == add {
+        let what = if add { "is a spare of this array already" } else { "is no spare of it" };
+        return Err(format!("{name} {what}"));
+    }
+    let spare = if add { Some(new_spare(name, &array)?) } else { None };
+    if let Some(path) = &config {
+        edit(path, |config| match add {
+            true => config.spares.push(name.to_string()),
+            false => config.spares.retain(|spare| spare != name),
+        })?;
+    }
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::Spare(name.to_string(), spare.map(Box::new), sender)));
+    answer.recv().map_err(gone)?
+}
+
+impl ArrayBackend {
+    /// Gives the backend its spares, and the way to it from other threads: it takes spares by
+    /// itself from now on, and looks whether files are still there.
+    pub fn set_spares(&mut self, spares: Vec<Spare>, remote: Remote) {
+        for spare in &spares {
+            self.watch.add(Watched::Spare(spare.name.clone()), &spare.opened);
+        }
+        self.spares = spares;
+        self.watch.start(remote.clone());
+        self.remote = Some(remote);
+    }
+
+    /// A member by its name in the configuration, or its number.
+    pub(crate) fn member_called(&self, name: &str) -> Result<u16, String> {
+        let disks = &self.config().disks;
+        let named = disks.iter().position(|disk| disk == name);
+        let number = || name.parse::<usize>().ok().filter(|number| *number < disks.len());
+        let unknown = || format!("{name} is no member of this array: see `destage status`");
+        named.or_else(number).map(|number| number as u16).ok_or_else(unknown)
+    }
+
+    /// Gives up a member, or the spare that is to become it.
+    pub(crate) fn fail_member(&mut self, name: &str) -> Result<(), String> {
+        let member = self.member_called(name)?;
+        let status = self.volume.status();
+        let rebuilt = status.rebuilds.iter().any(|rebuild| rebuild.member == member);
+        if status.stopped {
+            return Err("the array has stopped; see `destage status`".to_string());
+        }
+        if status.failed.contains(&member) && !rebuilt {
+            return Err(format!("member {member} has failed already"));
+        }
+        if !rebuilt && !self.volume.survives_without(member) {
+            return Err(format!(
+                "without member {member} data would be lost: the array would stop. Replace what \
+                 has failed first"
+            ));
+        }
+        self.volume.give_up_member(member);
+        Ok(())
+    }
+
+    /// The place of a failed member for a new device.
+    pub(crate) fn member_place(
+        &mut self,
+        port: &mut Port,
+        old: &str,
+        new: &str,
+    ) -> Result<Box<Place>, String> {
+        let member = self.member_called(old)?;
+        self.volume.may_replace(member, u64::MAX).map_err(|refusal| refusal.to_string())?;
+        if self.volume.is_changing() {
+            return Err(CHANGING.to_string());
+        }
+        let spare = self.take_spare(|spare| spare.name == new);
+        // The new one may have the same name.
+        self.attach(port, member, Disk::None);
+        self.watch.remove(&Watched::Member(member));
+        let (array, config) = (self.volume.superblock(), self.config_path.clone());
+        Ok(Box::new(Place { member, array, config, spare }))
+    }
+
+    fn take_spare(&mut self, which: impl Fn(&Spare) -> bool) -> Option<Spare> {
+        let at = self.spares.iter().position(which)?;
+        let spare = self.spares.remove(at);
+        self.watch.remove(&Watched::Spare(spare.name.clone()));
+        Some(spare)
+    }
+
+    /// Puts a device into a failed member's place.
+    pub(crate) fn put_member(&mut self, port: &mut Port, new: NewMember) {
+        let NewMember { member, device, answer } = new;
+        let Spare { name, opened, bytes, uuid } = device;
+        self.taking = false;
+        let mut config = self.config().clone();
+        put(&mut config, member, &name);
+        self.set_config(config);
+        let result = self.volume.may_replace(member, bytes).map(|()| {
+            self.watch.add(Watched::Member(member), &opened);
+            let disk = hand_over(port, opened);
+            self.attach(port, member, disk);
+            eprintln!("destage: member {member} is rebuilt onto {name}");
+        });
+        let result = result.and_then(|()| self.volume.replace(port.now(), member, uuid, bytes));
+        let result = result.map_err(|refusal| refusal.to_string());
+        match answer {
+            // Whoever asked may be gone.
+            Some(answer) => drop(answer.send(result)),
+            None => {
+                if let Err(refusal) = result {
+                    eprintln!("destage: {name} does not become member {member}: {refusal}");
+                }
+            }
+        }
+    }
+
+    /// Takes a spare where a member has failed.
+    pub(crate) fn look_for_spares(&mut self) {
+        if self.taking || self.spares.is_empty() {
+            return;
+        }
+        let Some(member) = self.volume.wants_spare() else { return };
+        let fits = |spare: &Spare| self.volume.may_replace(member, spare.bytes).is_ok();
+        let Some(at) = self.spares.iter().position(fits) else { return };
+        let Some(remote) = self.remote.clone() else { return };
+        let device = self.spares.remove(at);
+        self.watch.remove(&Watched::Spare(device.name.clone()));
+        let config = self.config_path.clone();
+        let new = NewMember { member, device, answer: None };
+        // The configuration is a file, and this thread waits for none.
+        let work = move || {
+            if let Err(error) = install(&remote, config.as_deref(), new) {
+                eprintln!("destage: {error}: the spare is not taken");
+            }
+        };
+        self.taking = std::thread::Builder::new().name("spare".to_string()).spawn(work).is_ok();
+    }
+
+    /// A file is not there any more.
+    pub(crate) fn deleted(&mut self, port: &mut Port, whose: &Watched) {
+        match whose {
+            Watched::Member(member) if self.volume.survives_without(*member) => {
+                let name = &self.config().disks[usize::from(*member)];
+                let text = format!("file-deleted: {name} was deleted: member {member} is given up");
+                self.watch.remove(whose);
+                self.told(text);
+                self.volume.give_up_member(*member);
+            }
+            // Open it works on: to give it up would end what can still be read.
+            Watched::Member(member) => {
+                let name = &self.config().disks[usize::from(*member)];
+                let text = format!(
+                    "file-deleted: {name} was deleted, and data would be lost without member \
+                     {member}: it is gone when the server ends, so save what you need before that"
+                );
+                if !self.alarms.contains(&text) {
+                    self.told(text);
+                }
+            }
+            Watched::Spare(name) => {
+                self.take_spare(|spare| spare.name == *name);
+                self.told(format!("file-deleted: {name} was deleted: it was a spare"));
+            }
+        }
+        self.volume.turn(port.now());
+    }
+
+    /// A spare is given or taken away.
+    pub(crate) fn change_spare(
+        &mut self,
+        name: &str,
+        spare: Option<Box<Spare>>,
+    ) -> Result<(), String> {
+        let mut config = self.config().clone();
+        config.spares.retain(|known| known != name);
+        if let Some(spare) = spare {
+            config.spares.push(name.to_string());
+            self.watch.add(Watched::Spare(name.to_string()), &spare.opened);
+            self.spares.push(*spare);
+        } else {
+            // It may have been taken meanwhile: then it is none any more.
+            self.take_spare(|spare| spare.name == name);
+        }
+        self.set_config(config);
+        Ok(())
+    }
+
+    /// The names of the spares at hand.
+    pub(crate) fn spare_names(&self) -> Vec<String> {
+        self.spares.iter().map(|spare| spare.name.clone()).collect()
+    }
+
+    /// What ends an alarm is none.
+    pub(crate) fn ends_alarm(&mut self, alarm: &Alarm) -> bool {
+        let Alarm::MemberRebuilt(member) = alarm else { return false };
+        eprintln!("destage: {alarm}");
+        let of = [
+            format!("member-failed: member {member} "),
+            format!("rebuild-stopped: the spare for member {member} "),
+        ];
+        let deleted = format!("member {member} is given up");
+        let over = |text: &String| {
+            of.iter().any(|start| text.starts_with(start)) || text.ends_with(&deleted)
+        };
+        self.alarms.retain(|text| !over(text));
+        true
+    }
+
+    /// The rebuilds, as they are told.
+    pub(crate) fn rebuilds_told(&self) -> Vec<RebuildStatus> {
+        let seconds = |time: destage_engine::units::Duration| time.0 as f64 / 1e9;
+        let of = |rebuild: destage_volume::RebuildStatus| {
+            let progress = rebuild.progress;
+            RebuildStatus {
+                member: rebuild.member,
+                device: self.config().disks[usize::from(rebuild.member)].clone(),
+                bytes_done: progress.done_pages * PAGE,
+                bytes: progress.disk_pages * PAGE,
+                checkpoint_bytes: rebuild.checkpoint * PAGE,
+                elapsed_s: seconds(progress.elapsed),
+                to_go_s: progress.to_go.map(seconds),
+                lost_pages: rebuild.lost_pages,
+            }
+        };
+        self.volume.rebuild_status().into_iter().map(of).collect()
+    }
+
+    /// What is lost while members stay away, if the array has stopped for that.
+    pub(crate) fn lost_told(&self) -> Option<LostStatus> {
+        let lost = self.volume.lost();
+        let missing =
+            |(member, from): &(u16, u64)| MissingMember { member: *member, from: from * PAGE };
+        (!lost.members.is_empty()).then(|| LostStatus {
+            members: lost.members.iter().map(missing).collect(),
+            bytes: lost.pages * PAGE,
+            ranges: lost.ranges.iter().map(|(first, pages)| (first * PAGE, pages * PAGE)).collect(),
+            more: lost.more,
+        })
+    }
+}
