@@ -298,8 +298,17 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
         command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("spawned")
     };
     let folder = array.path("");
-    let record =
-        spawn(&["trace", "record", "tank", "--out", &out, "--time", "11s", "--config-dir", &folder]);
+    let record = spawn(&[
+        "trace",
+        "record",
+        "tank",
+        "--out",
+        &out,
+        "--time",
+        "11s",
+        "--config-dir",
+        &folder,
+    ]);
     std::thread::sleep(Duration::from_millis(1000));
     // Half of the writes on a twentieth of the volume.
     let hot = ["bench", &uri, "--depth", "4", "--size", "6M", "--time", "8s", "--rate", "1500"];
