@@ -50,7 +50,11 @@ impl AlarmCommand {
         if let Some(waiting) = self.waiting.iter_mut().find(|waiting| waiting.name == name) {
             (waiting.text, waiting.count) = (text.to_string(), waiting.count + 1);
         } else if self.waiting.len() < WAITING {
-            self.waiting.push_back(Waiting { name: name.to_string(), text: text.to_string(), count: 1 });
+            self.waiting.push_back(Waiting {
+                name: name.to_string(),
+                text: text.to_string(),
+                count: 1,
+            });
         } else {
             self.lost += 1;
         }
