@@ -70,6 +70,7 @@ torture-fresh: build
 
 bench: tools
 	$(CARGO) bench --locked -p destage --bench speed -- $(ARGS)
+	$(CARGO) bench --locked -p destage-engine --bench second_stack
 
 ## Public NBD clients, NBD servers to compare with, and what they need; Debian's names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin

@@ -9,6 +9,7 @@ use crate::controller::Action;
 use crate::destager::{Destager, Surroundings, command};
 use crate::rebuild::rows_of;
 use crate::units::{DiskId, GroupId};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 /// What the order of disk writes is to bear.
@@ -256,54 +257,59 @@ impl Destager {
 /// scrub, which holds them: not even the reads of a destage begin.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
-    readers: Vec<GroupId>,
-    holds: Vec<GroupId>,
+    /// How many read it: thousands of groups where a degraded array is overloaded.
+    readers: BTreeMap<GroupId, u32>,
+    holds: BTreeMap<GroupId, u32>,
 }
 
 impl Locks {
     /// One more reader.
     pub fn lock(&mut self, group: GroupId) {
-        self.readers.push(group);
+        *self.readers.entry(group).or_insert(0) += 1;
     }
 
     /// One reader less; whether it was the last.
     pub fn unlock(&mut self, group: GroupId) -> bool {
-        take_one(&mut self.readers, group);
-        !self.contains(group)
+        take_one(&mut self.readers, group)
     }
 
     /// Whether somebody reads it.
     #[must_use]
     pub fn contains(&self, group: GroupId) -> bool {
-        self.readers.contains(&group)
+        self.readers.contains_key(&group)
     }
 
     /// One more chunk of a scrub.
     pub fn hold(&mut self, group: GroupId) {
-        self.holds.push(group);
+        *self.holds.entry(group).or_insert(0) += 1;
     }
 
     /// One chunk less; whether it was the last.
     pub fn let_go(&mut self, group: GroupId) -> bool {
-        take_one(&mut self.holds, group);
-        !self.held(group)
+        take_one(&mut self.holds, group)
     }
 
     /// The groups that scrubs have.
     pub fn holds(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.holds.iter().copied()
+        self.holds.keys().copied()
     }
 
     /// Whether a scrub has it.
     #[must_use]
     pub fn held(&self, group: GroupId) -> bool {
-        self.holds.contains(&group)
+        self.holds.contains_key(&group)
     }
 }
 
-fn take_one(groups: &mut Vec<GroupId>, group: GroupId) {
-    let index = groups.iter().position(|g| *g == group).expect("a locked group");
-    groups.swap_remove(index);
+/// One less of a group; whether it was the last.
+fn take_one(groups: &mut BTreeMap<GroupId, u32>, group: GroupId) -> bool {
+    let count = groups.get_mut(&group).expect("a locked group");
+    *count -= 1;
+    let last = *count == 0;
+    if last {
+        groups.remove(&group);
+    }
+    last
 }
 
 /// Disks that failed, and groups that are locked: lent to the destager.
@@ -343,5 +349,25 @@ impl Faults {
     /// The disk whose rebuild is furthest, and how far it is.
     pub(crate) fn furthest(&self) -> Option<(DiskId, u64)> {
         self.whole_below.iter().copied().max_by_key(|(_, below)| *below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many as an overloaded degraded array has: a search through all of them for each would
+    /// take minutes.
+    #[test]
+    fn groups_stay_locked_until_their_last_reader() {
+        let mut locks = Locks::default();
+        let groups = || (0..300_000).map(GroupId);
+        groups().chain(groups()).for_each(|group| locks.lock(group));
+        assert!(groups().all(|group| !locks.unlock(group) && locks.contains(group)));
+        assert!(groups().all(|group| locks.unlock(group) && !locks.contains(group)));
+        locks.hold(GroupId(7));
+        locks.hold(GroupId(7));
+        assert!(!locks.let_go(GroupId(7)) && locks.held(GroupId(7)) && locks.holds().count() == 1);
+        assert!(locks.let_go(GroupId(7)) && !locks.held(GroupId(7)) && locks.holds().count() == 0);
     }
 }

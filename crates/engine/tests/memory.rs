@@ -1,7 +1,11 @@
-//! Metadata a held page: at most 48 bytes, for every policy, when every group holds one page.
+//! Metadata a held page: at most 48 bytes, for every policy, when every group holds one page. A
+//! cached page: as many for the fault-aware form as for the plain one.
 
+use destage_engine::array::geometry::Level;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, POLICIES, PolicyContext};
+use destage_engine::readcache;
+use destage_engine::readcache::penalty::Penalties;
 use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Page, PageCount};
@@ -64,8 +68,29 @@ fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
     (ALLOCATED.load(Ordering::Relaxed) - before) as f64 / PAGES as f64
 }
 
+/// Of a full read cache, a disk of five failed.
+fn bytes_per_block(policy: &str) -> f64 {
+    const BLOCKS: u64 = 100_000;
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let mut cache = readcache::choose(policy).expect("a policy").build(BLOCKS).expect("a size");
+    cache.set_fault(Some(Penalties::new(Level::Raid5, 5, &[0], 16).expect("an array")));
+    for block in 0..4 * BLOCKS {
+        cache.access(block * 7919 % (2 * BLOCKS));
+    }
+    assert_eq!(cache.held() as u64, BLOCKS);
+    (ALLOCATED.load(Ordering::Relaxed) - before) as f64 / BLOCKS as f64
+}
+
+/// One test: what is allocated is counted for the whole process.
 #[test]
-fn at_most_48_bytes_a_page() {
+fn at_most_48_bytes_a_page_and_none_for_a_second_stack() {
+    // Those without ghosts, of which there are more or fewer as other blocks are evicted.
+    for plain in ["lru", "lfu", "clock", "sieve"] {
+        let [bytes, aware] = [plain, &format!("vdf-{plain}")].map(bytes_per_block);
+        println!("{plain}: {bytes:.1} bytes a block, fault-aware {aware:.1}");
+        assert!(aware <= bytes + 1.0, "{plain}: {aware:.1} and {bytes:.1} bytes a block");
+        assert!(bytes <= 96.0, "{plain}: {bytes:.1} bytes a block");
+    }
     for entry in POLICIES {
         let name = entry.entry.name;
         // A volume that the bitmaps cover, and one so large that a tree must.

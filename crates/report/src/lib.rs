@@ -32,8 +32,8 @@ pub use parquet::{
 };
 pub use plot::{DrawError, PlotFormat, PlotSpec, Scale, draw};
 pub use reproduction::{
-    ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedRow, Reproduction, Verdict,
-    render_reproduction,
+    ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint, ReproducedRow,
+    Reproduction, Verdict, render_reproduction,
 };
 pub use table::{Cell, Table};
 pub use text::{render_compare, render_run};

@@ -354,6 +354,17 @@ impl ArrayStatus {
                 ),
             );
         }
+        for (name, value) in self.device_rows() {
+            row(&name, value);
+        }
+        table
+    }
+
+    /// What the table says of devices, and of what is done with them.
+    fn device_rows(&self) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        let mut row = |name: &str, value: String| rows.push((name.to_string(), value));
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / 1048576.0);
         for device in &self.devices {
             let name = format!("{} {}", device.kind, device.number);
             row(&name, format!("{}: {}", device.state, device.device));
@@ -377,6 +388,6 @@ impl ArrayStatus {
         for alarm in &self.alarms {
             row("alarm", alarm.clone());
         }
-        table
+        rows
     }
 }

@@ -94,6 +94,20 @@ pub struct ReproducedPanel {
     pub sweep: String,
     /// Seeds a point.
     pub seeds: u32,
+    /// All figures of every point.
+    #[serde(default)]
+    pub points: Vec<ReproducedPoint>,
+}
+
+/// One variant at one value of the sweep.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReproducedPoint {
+    /// Variant.
+    pub variant: String,
+    /// Value of the sweep; empty without one.
+    pub value: String,
+    /// Means over the seeds that have them, by name.
+    pub figures: BTreeMap<String, f64>,
 }
 
 /// How a value came out.

@@ -49,7 +49,7 @@ pub(crate) fn plan(options: &RunOptions, geometry: &Geometry) -> Result<FaultPla
     let rebuild = rebuild(options, &fails)?;
     let plan = FaultPlan {
         rebuild,
-        until_rebuilt: options.get("measure") == "rebuild",
+        until_rebuilt: options.get("measure").split(':').next() == Some("rebuild"),
         put_off: options.on("vdf-writes")?,
         read_cache: read_cache(options)?,
         fails,
@@ -257,6 +257,9 @@ mod tests {
         assert!(refused(&endless).contains("never ends"));
         assert!(refused(&[("trace", "t"), ("trace-repeat", "on")]).contains("--trace-mode"));
         assert!(refused(&[("measure", "rebuild")]).contains("--measure"));
+        for bad in ["requests:0", "requests:1.5", "requests", "rebuild:x", "rebuild:9", "x:1"] {
+            assert!(refused(&[("measure", bad)]).contains("--measure takes"), "{bad}");
+        }
         assert!(built(&[("fail", "disk=0;disk=1"), ("level", "6")]).is_ok());
     }
 }

@@ -246,6 +246,12 @@ impl Measure {
         self.halves[half].1 += time.0;
     }
 
+    /// Host requests answered in the measured window.
+    #[must_use]
+    pub fn answered(&self) -> u64 {
+        self.halves[0].0 + self.halves[1].0
+    }
+
     /// A disk command completed.
     pub fn disk(&mut self, index: usize, completed: &Completed, owner: Owner) {
         if self.start.is_none() {

@@ -154,8 +154,9 @@ pub const OPTIONS: &[Param] = &[
         "measure",
         "s",
         "auto",
-        "seconds, all, rebuild, auto",
-        "length of the measured window, or until a disk is rebuilt; auto 300, traces all",
+        "seconds, requests:n, rebuild, rebuild:seconds, all, auto",
+        "measured window: its length, n requests answered, until a disk is rebuilt (or so \
+         long); auto 300, traces all",
     ),
     option("requests", "requests", "all", "1 or more, all", "host requests at most"),
     option("interval", "s", "1", "above 0", "interval of the time series"),
@@ -475,6 +476,21 @@ impl RunOptions {
         })
     }
 
+    /// How long is measured at most, and over how many requests.
+    fn window(&self, is_trace: bool) -> Result<(Duration, u64), OptionError> {
+        const FOR_EVER: Duration = Duration(u64::MAX);
+        let (word, limit) =
+            self.get("measure").split_once(':').unwrap_or((self.get("measure"), ""));
+        let number = limit.parse::<f64>().ok().filter(|n| (1.0..=1e9).contains(n));
+        Ok(match (word, limit, number) {
+            ("auto", "", _) if !is_trace => (Duration::from_secs(300), u64::MAX),
+            ("auto" | "all" | "rebuild", "", _) => (FOR_EVER, u64::MAX),
+            ("rebuild", _, Some(seconds)) => (Duration((seconds * 1e9) as u64), u64::MAX),
+            ("requests", _, Some(count)) if count.fract() == 0.0 => (FOR_EVER, count as u64),
+            _ => (self.seconds("measure")?, u64::MAX),
+        })
+    }
+
     /// The whole configuration of a run.
     ///
     /// # Errors
@@ -492,12 +508,10 @@ impl RunOptions {
             "nvs" => Warmup::Destaged(track.as_ref().map_or(controller.nvs_pages.0, |t| t.sectors)),
             _ => Warmup::Time(self.seconds("warmup")?),
         };
-        let measured = match self.get("measure") {
-            "auto" if !is_trace => Duration::from_secs(300),
-            "rebuild" if faults.rebuild.is_none() => return Err(self.bad("measure")),
-            "auto" | "all" | "rebuild" => Duration(u64::MAX),
-            _ => self.seconds("measure")?,
-        };
+        if faults.until_rebuilt && faults.rebuild.is_none() {
+            return Err(self.bad("measure"));
+        }
+        let (measured, answered_max) = self.window(is_trace)?;
         let requests_max = match self.get("requests") {
             "all" => u64::MAX,
             _ => self.number("requests", 1..=u64::MAX)?,
@@ -505,7 +519,8 @@ impl RunOptions {
         if is_trace {
             self.replay_options()?;
         }
-        let endless = (measured.0, requests_max) == (u64::MAX, u64::MAX) && !faults.until_rebuilt;
+        let least = measured.0.min(requests_max).min(answered_max);
+        let endless = least == u64::MAX && !faults.until_rebuilt;
         if is_trace && endless && self.on("trace-repeat")? {
             let message = "--trace-repeat never ends: give --measure or --requests";
             return Err(OptionError::usage(message.into()));
@@ -532,6 +547,7 @@ impl RunOptions {
             interval,
             nvs_latency,
             requests_max,
+            answered_max,
             faults,
         })
     }

@@ -43,6 +43,8 @@ pub struct SimConfig {
     pub nvs_latency: Duration,
     /// Most host requests to issue.
     pub requests_max: u64,
+    /// Most host requests answered in the measured window.
+    pub answered_max: u64,
     /// What goes wrong, and what helps.
     pub faults: FaultPlan,
 }
@@ -137,6 +139,7 @@ struct Simulator<'a> {
     touched: Vec<usize>,
     issued: u64,
     requests_max: u64,
+    answered_max: u64,
     in_system: u64,
     measure: Measure,
     digest: Digest,
@@ -264,6 +267,7 @@ impl<'a> Simulator<'a> {
             touched: Vec::new(),
             issued: 0,
             requests_max: config.requests_max,
+            answered_max: config.answered_max,
             in_system: 0,
             measure: Measure::new(config),
             digest: Digest(0xCBF2_9CE4_8422_2325),
@@ -294,7 +298,8 @@ impl<'a> Simulator<'a> {
             }
             self.carry_out(now);
             self.measure.observe(self.engine.occupancy(), self.engine.waiting() > 0);
-            if self.faults.until_rebuilt && self.log.rebuilt.is_some() {
+            let rebuilt = self.faults.until_rebuilt && self.log.rebuilt.is_some();
+            if rebuilt || self.measure.answered() >= self.answered_max {
                 break;
             }
         }

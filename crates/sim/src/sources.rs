@@ -6,8 +6,11 @@ use destage_engine::request::PageRange;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use destage_workload::generator;
 use destage_workload::source::{Source, SourceError, SourceRequest};
-use destage_workload::trace::replay::{ReplayOptions, TraceInput, TraceSource};
+use destage_workload::trace::replay::{Layout, Pace, ReplayOptions, TraceInput, TraceSource};
+use destage_workload::trace::{ReadOptions, TraceError};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 
 /// Makes the source that the options ask for: a trace or a generated load.
 ///
@@ -85,13 +88,62 @@ pub fn trace_source(
     config: &SimConfig,
     input: TraceInput<'_>,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
+    let (read, replay, volume_pages) = ways(options, config)?;
+    let source = TraceSource::of(input, &read, &replay, volume_pages).map_err(wrong)?;
+    Ok(Box::new(source))
+}
+
+fn wrong(error: TraceError) -> OptionError {
+    OptionError::input(error.to_string())
+}
+
+/// How a trace is read and replayed, and on how many pages.
+fn ways(
+    options: &RunOptions,
+    config: &SimConfig,
+) -> Result<(ReadOptions, ReplayOptions, u64), OptionError> {
     let (volume_pages, page_bytes) = match &config.track {
         None => (config.controller.geometry.volume_pages().0, PAGE_BYTES),
         Some(track) => (track.disk_sectors, track.sector_bytes),
     };
     let (read, replay) = (options.read_options()?, options.replay_options()?);
-    let replay = ReplayOptions { page_bytes, ..replay };
-    let source = TraceSource::of(input, &read, &replay, volume_pages)
-        .map_err(|error| OptionError::input(error.to_string()))?;
-    Ok(Box::new(source))
+    Ok((read, ReplayOptions { page_bytes, ..replay }, volume_pages))
+}
+
+/// Sources of many runs over the same traces, which must not change meanwhile: each is read
+/// through only once to see where its devices lie.
+#[derive(Default)]
+pub struct Sources(Mutex<BTreeMap<String, Layout>>);
+
+impl Sources {
+    /// As [`make_source`].
+    ///
+    /// # Errors
+    /// As [`make_source`].
+    pub fn make(
+        &self,
+        options: &RunOptions,
+        config: &SimConfig,
+    ) -> Result<Box<dyn Source + Send>, OptionError> {
+        let path = Path::new(options.get("trace"));
+        let (read, replay, volume_pages) = ways(options, config)?;
+        if options.get("trace").is_empty() || matches!(replay.pace, Pace::Open { .. }) {
+            return make_source(options, config);
+        }
+        // At what pace does not matter to where things lie.
+        let scanned = ReplayOptions { pace: Pace::Closed { outstanding: 1 }, ..replay };
+        let key = format!("{} {read:?} {scanned:?}", path.display());
+        let known = self.0.lock().expect("no thread panicked").get(&key).cloned();
+        let layout = match known {
+            Some(layout) => layout,
+            None => {
+                let layout = Layout::scan(path, &read, &scanned).map_err(wrong)?;
+                let mut layouts = self.0.lock().expect("no thread panicked");
+                layouts.insert(key, layout.clone());
+                layout
+            }
+        };
+        let source = TraceSource::with_layout(path, &read, &replay, volume_pages, layout);
+        Ok(Box::new(source.map_err(wrong)?))
+    }
 }

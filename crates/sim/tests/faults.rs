@@ -141,3 +141,16 @@ fn destages_that_are_dear_are_put_off() {
     assert_eq!(put_off(&with("off")), 0);
     assert!(put_off(&with("on")) > 0);
 }
+
+#[test]
+fn a_window_ends_after_so_many_requests_or_when_a_rebuild_takes_too_long() {
+    let report = run(&[("measure", "requests:100")]);
+    assert_eq!(report.response.all.count, 100);
+    let limited = |most: &str| run(&[("rebuild", "on"), ("measure", most)]);
+    let whole = rebuild_s(&limited("rebuild"));
+    assert_eq!(rebuild_s(&limited(&format!("rebuild:{:.0}", whole + 1.0))), whole);
+    let report = limited("rebuild:2");
+    let fault = report.fault.expect("a disk failed");
+    assert_eq!((fault.rebuild_s, report.measured_s), (None, 2.0));
+    assert!(fault.rebuilt_share > 0.0 && fault.rebuilt_share < 1.0, "{}", fault.rebuilt_share);
+}

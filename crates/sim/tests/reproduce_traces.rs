@@ -209,6 +209,14 @@ fn degraded_arrays_are_rebuilt_and_compared_at_the_same_load() {
         assert!((0.5..2.0).contains(&share), "Equation 3 is {share} of the simulation");
         assert!(of(variant, "mttdl-years") > 0.0);
     }
+    let base = [plan.base.clone(), settings(&[("curve", "off"), ("disks", "5")])].concat();
+    let sweep = Some(("load".into(), vec!["0.2".into(), "0.9".into()]));
+    let plan = Plan { base, sweep, ..plan };
+    let cells = run(RunnerKind::Rebuild, &plan);
+    let at = |load: &str, name: &str| figure(&cells, "lfu", load, name);
+    assert!((at("0.9", "user-iops") / at("0.2", "user-iops") - 4.5).abs() < 1e-9);
+    assert!(at("0.9", "rebuild-s") > at("0.2", "rebuild-s"));
+    assert_eq!(at("0.9", "rebuild-idle-s"), at("0.2", "rebuild-idle-s"));
     let without = Plan { variants: vec![cache("off")], ..plan };
     let error = RunnerKind::Rebuild.runner().check(&without).unwrap_err().to_string();
     assert!(error.contains("a read cache and a disk that fails"), "{error}");

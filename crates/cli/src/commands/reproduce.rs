@@ -9,6 +9,11 @@ use destage_report::model::SCHEMA;
 use destage_report::{Cell, Format, PlotFormat, Reproduction, Table};
 use destage_sim::reproduce::{ITEMS, Item, find, trace_folder};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Between two lines that say how far an item is, where there is no bar.
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
@@ -68,12 +73,21 @@ fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Fail
         Reproduction { schema: SCHEMA, command: command_line(matches), quick, items: Vec::new() };
     let mut before = 0;
     for (item, runs) in items.iter().zip(runs) {
-        let done = |done: usize| bar.set_position((before + done) as u64);
+        let started = Instant::now();
+        let said = Mutex::new(started);
+        let done = |done: usize| {
+            bar.set_position((before + done) as u64);
+            let mut said = said.lock().expect("no thread panicked");
+            if bar.is_hidden() && said.elapsed() >= BETWEEN_LINES {
+                *said = Instant::now();
+                eprintln!("{}: {done} of {runs} runs, {:.0?}", item.id(), started.elapsed());
+            }
+        };
         report.items.push(item.run(quick, threads, &traces, &done)?);
         before += runs;
         if bar.is_hidden() && items.len() > 1 {
             let made = report.items.last().map_or(0, |item| item.runs);
-            eprintln!("{}: {made} runs done", item.id());
+            eprintln!("{}: {made} runs done in {:.0?}", item.id(), started.elapsed());
         }
     }
     bar.finish_and_clear();

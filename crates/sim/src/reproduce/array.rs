@@ -3,7 +3,8 @@
 use super::runner::{Cell, Plan, Runner, Sample, TimeSeries};
 use crate::compare::{CompareError, Comparison};
 use crate::options::{OPTIONS, RunOptions};
-use crate::sources::make_source;
+use crate::simulator::SimConfig;
+use crate::sources::Sources;
 use destage_report::model::{RunReport, WritePenalty};
 
 /// Runs simulated arrays.
@@ -129,6 +130,8 @@ impl Runner for ArrayRunner {
         threads: usize,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Cell>, CompareError> {
+        let sources = Sources::default();
+        let make_source = |options: &RunOptions, config: &SimConfig| sources.make(options, config);
         let report = comparison(plan)?.run(threads, &make_source, &|done, _| progress(done))?;
         let cell = |point: &destage_report::model::Point| Cell {
             variant: point.variant.clone(),

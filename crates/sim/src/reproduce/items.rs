@@ -42,6 +42,7 @@ pub const ITEMS: &[Item] = &[
     item!("haining-long", "table2"),
     item!("vdf", "fig3-5"),
     item!("vdf", "table3"),
+    item!("vdf", "rebuild"),
     item!("vdf", "fig7-9"),
     item!("vdf", "policies"),
     item!("vdf", "start"),

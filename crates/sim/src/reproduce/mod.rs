@@ -17,10 +17,10 @@ use crate::compare::CompareError;
 use crate::experiment::parse_sweep;
 use crate::options::OptionError;
 use destage_engine::registry::nearest_first;
-use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel};
+use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint};
 use item::{ItemFile, Kind, Options, Panel, Value};
 pub use items::ITEMS;
-use runner::{Plan, Settings};
+use runner::{Cell, Plan, Settings};
 use std::path::{Path, PathBuf};
 use values::{OF_SWEEPS, PanelRuns, Panels};
 
@@ -160,7 +160,7 @@ impl Item {
         let samples = panels.values().flat_map(|p| &p.cells).flat_map(|c| &c.samples);
         let columns = file.columns.clone().unwrap_or(["published".into(), "ours".into()]);
         let panel = |panel: &Panel| {
-            let plan = &panels.get(&panel.name)?.plan;
+            let PanelRuns { plan, cells, .. } = panels.get(&panel.name)?;
             let sweep = plan.sweep.as_ref();
             let sweep = sweep.map(|(name, values)| format!("{name}={}", values.join(" ")));
             let variants: Vec<&str> = plan.variants.iter().map(|(name, _)| name.as_str()).collect();
@@ -170,6 +170,7 @@ impl Item {
                 variants: variants.join(", "),
                 sweep: sweep.unwrap_or_default(),
                 seeds: plan.seeds,
+                points: cells.iter().map(point).collect(),
             })
         };
         let runs: usize = panels.values().map(|panel| panel.plan.runs()).sum();
@@ -197,6 +198,21 @@ impl Item {
             skipped: Vec::new(),
             unsettled: samples.filter(|s| s.unsettled).count() as u64,
         }
+    }
+}
+
+fn point(cell: &Cell) -> ReproducedPoint {
+    let names = cell.samples.iter().flat_map(|sample| sample.figures.keys());
+    let mean = |name: &&'static str| {
+        let all = cell.samples.iter().filter_map(|sample| sample.figures.get(name));
+        let (count, sum) = all.fold((0.0, 0.0), |(count, sum), value| (count + 1.0, sum + value));
+        sum / count
+    };
+    let figures = names.map(|name| ((*name).to_string(), mean(name)));
+    ReproducedPoint {
+        variant: cell.variant.clone(),
+        value: cell.value.clone(),
+        figures: figures.filter(|(_, value)| value.is_finite()).collect(),
     }
 }
 

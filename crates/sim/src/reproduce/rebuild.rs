@@ -1,16 +1,20 @@
 //! Runs of degraded arrays with a read cache: what they serve, how long a rebuild under load takes,
 //! and what Equations 3 and 4 of the VDF paper make of it.
 //!
-//! Options: those of `destage sim`, and `load`, the share of what the plain policy's degraded array
-//! can serve that users ask for during the rebuild. The disk in `fail` fails when the cache is
-//! warm. Variants set `read-cache`. Without `trace` the load is the options' own workload.
+//! Options: those of `destage sim`, of which `measure` is that of the closed run; `load`, the share
+//! of what the plain policy's degraded array can serve that users ask for during the rebuild, which
+//! may be swept; `curve`, seconds measured at each of some rates, or `off`. The disk in `fail`
+//! fails when the cache is warm. Variants set `read-cache`. Without `trace` the load is the
+//! options' own workload.
 //!
-//! Each point is made of these runs, all after the failure:
+//! Each point is made of these runs, all after the failure; those of other points that would be
+//! the same are made once:
 //! - `closed`: requests as completions allow: the most that the array serves, and the requests to
 //!   its surviving disks at that rate (BW of the equations);
 //! - `open`: at parts of that rate, for the rate at which a read takes 20 ms;
-//! - `rebuild`: at `load` times what the plain policy's `closed` run served, with a spare;
-//! - `idle`: the same rebuild with hardly any load.
+//! - `idle`: a rebuild with hardly any load;
+//! - `rebuild`: the same at `load` times what the plain policy's `closed` run served; given up
+//!   after [`PATIENCE`] times the idle one: the array is overloaded then, and never done.
 
 use super::runner::{Cell, Plan, Runner, Sample};
 use crate::compare::{CompareError, run_one};
@@ -18,18 +22,21 @@ use crate::estimate::crossing;
 use crate::options::{OPTIONS, OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::readcache::plain_name;
-use crate::sources::make_source;
+use crate::sources::Sources;
 use destage_report::model::RunReport;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Runs degraded arrays.
 pub struct RebuildRunner;
 
 /// Figures of a point.
-const FIGURES: [&str; 14] = [
+const FIGURES: [&str; 15] = [
     "rgr",
     "service-rate",
     "service-20ms",
     "rebuild-s",
+    "rebuilt-share",
     "rebuild-idle-s",
     "predicted-s",
     "predicted-over-simulated",
@@ -42,6 +49,8 @@ const FIGURES: [&str; 14] = [
     "mttdl-years",
 ];
 
+/// Settings of the runner's own.
+const OWN: [&str; 2] = ["load", "curve"];
 /// Parts of the closed loop's rate at which response times are taken.
 const PARTS: [f64; 5] = [0.4, 0.6, 0.75, 0.88, 0.97];
 /// Response time at which the service rate is read off.
@@ -50,17 +59,48 @@ const SERVICE_MS: f64 = 20.0;
 const MTTF_HOURS: f64 = 1e6;
 /// Requests a second where there should be hardly any.
 const IDLE_IOPS: f64 = 2.0;
+/// Times an idle rebuild's length after which one under load is given up.
+pub const PATIENCE: f64 = 12.0;
 
-fn options_of(
+/// A point: its options, and what of them is the runner's own.
+struct Job {
+    variant: String,
+    value: String,
+    options: RunOptions,
+    load: f64,
+    /// Seconds measured at each rate.
+    curve: Option<String>,
+}
+
+fn jobs(plan: &Plan) -> Result<Vec<Job>, OptionError> {
+    let mut jobs = Vec::new();
+    for (variant, changes) in &plan.variants {
+        for value in plan.values() {
+            for seed in 1..=plan.seeds.max(1) {
+                let mut job = job(plan, variant, changes, &value)?;
+                job.options.set("seed", &seed.to_string())?;
+                jobs.push(job);
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+fn job(
     plan: &Plan,
+    variant: &str,
     changes: &[(String, String)],
     value: &str,
-) -> Result<RunOptions, OptionError> {
+) -> Result<Job, OptionError> {
     let mut options = RunOptions::default();
-    let base = plan.base.iter().filter(|(name, _)| name != "load");
+    let mut own = BTreeMap::from([("load", "0.7"), ("curve", "40")]);
     let swept = plan.sweep.as_ref().map(|(name, _)| (name.clone(), value.to_string()));
-    for (name, value) in base.chain(changes).chain(&swept) {
-        options.set(name, value)?;
+    let all = || plan.base.iter().chain(changes).chain(&swept);
+    for (name, value) in all() {
+        match OWN.iter().find(|known| *known == name) {
+            Some(known) => drop(own.insert(known, value)),
+            None => options.set(name, value)?,
+        }
     }
     if !options.get("trace").is_empty() {
         let trace = plan.traces.join(options.get("trace"));
@@ -71,13 +111,15 @@ fn options_of(
         }
     }
     options.set("warmup", "fail")?;
-    Ok(options)
-}
-
-fn load(plan: &Plan) -> Result<f64, OptionError> {
-    let text = plan.setting("load").unwrap_or("0.7");
-    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| OptionError::usage(format!("load is a share below 1, not `{text}`")))
+    let share = own["load"].parse().ok().filter(|share| (0.0..1.0).contains(share));
+    let bad = || OptionError::usage(format!("load is a share below 1, not `{}`", own["load"]));
+    Ok(Job {
+        variant: variant.to_string(),
+        value: value.to_string(),
+        load: share.ok_or_else(bad)?,
+        curve: Some(own["curve"]).filter(|seconds| *seconds != "off").map(str::to_string),
+        options,
+    })
 }
 
 /// The pace of the load: closed, or open at a rate.
@@ -97,74 +139,136 @@ fn at_rate(options: &RunOptions, iops: Option<f64>) -> Result<RunOptions, Option
     Ok(options)
 }
 
-fn run(options: &RunOptions) -> Result<RunReport, CompareError> {
-    run_one(options.get("read-cache"), options, &make_source)
+/// What is kept of a run.
+#[derive(Clone, Debug)]
+struct Run {
+    iops: f64,
+    rgr: f64,
+    /// Requests to surviving disks a second.
+    penalties_per_s: f64,
+    rebuild_s: f64,
+    rebuilt_share: f64,
+    read_ms: f64,
+    read_p99_ms: f64,
+    digest: String,
 }
 
-/// Requests to surviving disks a second.
-fn penalties_per_s(report: &RunReport) -> f64 {
-    let cache = report.read_cache.as_ref();
-    cache.map_or(f64::NAN, |c| c.rgr * c.requests as f64 / report.measured_s)
-}
-
-fn rebuild_s(report: &RunReport) -> f64 {
-    report.fault.as_ref().and_then(|fault| fault.rebuild_s).unwrap_or(f64::NAN)
-}
-
-/// A rebuild at this rate.
-fn rebuild_at(options: &RunOptions, iops: f64) -> Result<RunReport, CompareError> {
-    let mut options = at_rate(options, Some(iops))?;
-    if options.get("rebuild") == "off" {
-        options.set("rebuild", "on")?;
-    }
-    options.set("measure", "rebuild")?;
-    run(&options)
-}
-
-fn point(options: &RunOptions, load: f64) -> Result<Sample, CompareError> {
-    let rgr = |r: &RunReport| r.read_cache.as_ref().map_or(f64::NAN, |cache| cache.rgr);
-    let closed = run(&at_rate(options, None)?)?;
-    let plain = match plain_name(options.get("read-cache")) {
-        None => closed.clone(),
-        Some(name) => {
-            let mut plain = options.clone();
-            plain.set("read-cache", name)?;
-            run(&at_rate(&plain, None)?)?
+impl Run {
+    fn of(report: &RunReport) -> Run {
+        let cache = report.read_cache.as_ref();
+        let fault = report.fault.as_ref();
+        let penalties = cache.map_or(f64::NAN, |c| c.rgr * c.requests as f64);
+        Run {
+            iops: report.iops,
+            rgr: cache.map_or(f64::NAN, |cache| cache.rgr),
+            penalties_per_s: penalties / report.measured_s,
+            rebuild_s: fault.and_then(|fault| fault.rebuild_s).unwrap_or(f64::NAN),
+            rebuilt_share: fault.map_or(f64::NAN, |fault| fault.rebuilt_share),
+            read_ms: report.response.reads.mean_ms,
+            read_p99_ms: report.response.reads.p99_ms,
+            digest: report.digest.clone(),
         }
-    };
-    let mut curve = Vec::new();
-    for part in PARTS {
-        let open = run(&at_rate(options, Some(part * closed.iops))?)?;
-        curve.push((open.iops, open.response.reads.mean_ms));
     }
-    let user_iops = load * plain.iops;
-    let rebuild = rebuild_at(options, user_iops)?;
-    let idle = rebuild_at(options, IDLE_IOPS)?;
-    let utilisation = penalties_per_s(&rebuild) / penalties_per_s(&closed);
+}
+
+type Once = Arc<OnceLock<Result<Run, CompareError>>>;
+
+/// The runs of a plan, each made once.
+#[derive(Default)]
+struct Runs {
+    sources: Sources,
+    made: Mutex<BTreeMap<String, Once>>,
+}
+
+impl Runs {
+    fn run(&self, options: &RunOptions) -> Result<Run, CompareError> {
+        let key = format!("{:?}", options.describe());
+        let once =
+            Arc::clone(self.made.lock().expect("no thread panicked").entry(key).or_default());
+        let make = || {
+            let source = |options: &RunOptions, config: &_| self.sources.make(options, config);
+            run_one(options.get("read-cache"), options, &source).map(|report| Run::of(&report))
+        };
+        once.get_or_init(make).clone()
+    }
+
+    /// A rebuild at this rate, given up after so many seconds.
+    fn rebuild(&self, options: &RunOptions, iops: f64, most_s: f64) -> Result<Run, CompareError> {
+        let mut options = at_rate(options, Some(iops))?;
+        if options.get("rebuild") == "off" {
+            options.set("rebuild", "on")?;
+        }
+        options.set("measure", &format!("rebuild:{most_s:.0}"))?;
+        self.run(&options)
+    }
+
+    /// A rebuild with hardly any load, of which it does not matter what is cached.
+    fn idle(&self, options: &RunOptions) -> Result<Run, CompareError> {
+        let mut options = options.clone();
+        options.set("read-cache", "lru")?;
+        options.set("vdf", "auto")?;
+        self.rebuild(&options, IDLE_IOPS, 1e9)
+    }
+
+    /// The rate at which a read takes [`SERVICE_MS`].
+    fn service(&self, job: &Job, closed: &Run) -> Result<Option<f64>, CompareError> {
+        let Some(seconds) = &job.curve else { return Ok(None) };
+        let mut curve = Vec::new();
+        for part in PARTS {
+            let mut options = at_rate(&job.options, Some(part * closed.iops))?;
+            options.set("measure", seconds)?;
+            let open = self.run(&options)?;
+            curve.push((open.iops, open.read_ms));
+        }
+        Ok(crossing(&curve, SERVICE_MS))
+    }
+
+    fn point(&self, job: &Job) -> Result<Sample, CompareError> {
+        let options = &job.options;
+        let closed = self.run(&at_rate(options, None)?)?;
+        let mut plain = options.clone();
+        if let Some(name) = plain_name(options.get("read-cache")) {
+            plain.set("read-cache", name)?;
+        }
+        let service = self.service(job, &closed)?;
+        let idle = self.idle(options)?;
+        let user_iops = job.load * self.run(&at_rate(&plain, None)?)?.iops;
+        let rebuild = self.rebuild(options, user_iops, PATIENCE * idle.rebuild_s)?;
+        let utilisation = rebuild.penalties_per_s / closed.penalties_per_s;
+        let predicted_s = idle.rebuild_s / (1.0 - utilisation).max(0.0);
+        let (mttr_h, mttdl_years) = reliability(options, &rebuild)?;
+        let values = [
+            closed.rgr,
+            closed.iops,
+            service.unwrap_or(f64::NAN),
+            rebuild.rebuild_s,
+            rebuild.rebuilt_share,
+            idle.rebuild_s,
+            predicted_s,
+            predicted_s / rebuild.rebuild_s,
+            rebuild.rgr,
+            rebuild.read_ms,
+            rebuild.read_p99_ms,
+            user_iops,
+            utilisation,
+            mttr_h,
+            mttdl_years,
+        ];
+        let figures = FIGURES.into_iter().zip(values);
+        let figures = figures.filter(|(_, value)| value.is_finite()).collect();
+        Ok(Sample { figures, digest: rebuild.digest, ..Sample::default() })
+    }
+}
+
+/// Hours that the whole disk would take, and years to the loss of data with them.
+fn reliability(options: &RunOptions, rebuild: &Run) -> Result<(f64, f64), CompareError> {
     let config = options.build()?;
-    let disks = f64::from(config.controller.geometry.disks);
-    let whole = destage_disk::Disk::new(&config.disk).sectors() as f64
-        / (config.controller.geometry.disk_pages * destage_engine::units::SECTORS_PER_PAGE) as f64;
-    let mttr_h = rebuild_s(&rebuild) * whole / 3600.0;
-    let mttdl_years = MTTF_HOURS * MTTF_HOURS / (disks * (disks - 1.0) * mttr_h) / 8766.0;
-    let values = [
-        rgr(&closed),
-        closed.iops,
-        crossing(&curve, SERVICE_MS).unwrap_or(f64::NAN),
-        rebuild_s(&rebuild),
-        rebuild_s(&idle),
-        rebuild_s(&idle) / (1.0 - utilisation),
-        rebuild_s(&idle) / (1.0 - utilisation) / rebuild_s(&rebuild),
-        rgr(&rebuild),
-        rebuild.response.reads.mean_ms,
-        rebuild.response.reads.p99_ms,
-        user_iops,
-        utilisation,
-        mttr_h,
-        mttdl_years,
-    ];
-    let figures = FIGURES.into_iter().zip(values).filter(|(_, value)| value.is_finite()).collect();
-    Ok(Sample { figures, digest: rebuild.digest, ..Sample::default() })
+    let geometry = &config.controller.geometry;
+    let used_sectors = geometry.disk_pages * destage_engine::units::SECTORS_PER_PAGE;
+    let whole = destage_disk::Disk::new(&config.disk).sectors() as f64 / used_sectors as f64;
+    let (mttr_h, disks) = (rebuild.rebuild_s * whole / 3600.0, f64::from(geometry.disks));
+    let mttdl_h = MTTF_HOURS * MTTF_HOURS / (disks * (disks - 1.0) * mttr_h);
+    Ok((mttr_h, mttdl_h / 8766.0))
 }
 
 impl Runner for RebuildRunner {
@@ -177,15 +281,11 @@ impl Runner for RebuildRunner {
     }
 
     fn check(&self, plan: &Plan) -> Result<(), CompareError> {
-        load(plan)?;
-        for (label, changes) in &plan.variants {
-            for value in plan.values() {
-                let options = options_of(plan, changes, &value)?;
-                let config = options.build()?;
-                if config.faults.read_cache.is_none() || config.faults.fails.is_empty() {
-                    let message = format!("`{label}`: a read cache and a disk that fails");
-                    return Err(OptionError::usage(message).into());
-                }
+        for job in jobs(plan)? {
+            let config = job.options.build()?;
+            if config.faults.read_cache.is_none() || config.faults.fails.is_empty() {
+                let message = format!("`{}`: a read cache and a disk that fails", job.variant);
+                return Err(OptionError::usage(message).into());
             }
         }
         Ok(())
@@ -201,21 +301,11 @@ impl Runner for RebuildRunner {
         threads: usize,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Cell>, CompareError> {
-        let load = load(plan)?;
-        let mut jobs = Vec::new();
-        for (variant, changes) in &plan.variants {
-            for value in plan.values() {
-                for seed in 1..=plan.seeds.max(1) {
-                    let mut options = options_of(plan, changes, &value)?;
-                    options.set("seed", &seed.to_string())?;
-                    jobs.push((variant.clone(), value.clone(), options));
-                }
-            }
-        }
-        let work = |(_, _, options): &(String, String, RunOptions)| point(options, load);
+        let (jobs, runs) = (jobs(plan)?, Runs::default());
+        let work = |job: &Job| runs.point(job);
         let samples = in_parallel(&jobs, threads, &work, Result::is_err, progress);
         let mut cells: Vec<Cell> = Vec::new();
-        for ((variant, value, _), sample) in jobs.into_iter().zip(samples) {
+        for (Job { variant, value, .. }, sample) in jobs.into_iter().zip(samples) {
             let sample = sample?;
             match cells.last_mut().filter(|c| (&c.variant, &c.value) == (&variant, &value)) {
                 Some(cell) => cell.samples.push(sample),
