@@ -4,7 +4,8 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd speed-emulated speed-rebuild nbd-tools python python-test python-speed
+  conformance crashloop speed-nbd speed-emulated speed-rebuild nbd-tools python python-test python-speed \
+  browser-tools browser-test screenshots
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -130,6 +131,23 @@ python-test: python build
 ## What docs/python.md says of speed, measured: calls, traces, Python policies, a Dask cluster.
 python-speed: python build
 	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
+
+## The page in headless Chromium; axe-core beside our own checks where npm can be had.
+BROWSER_PACKAGES = chromium chromium-driver python3-selenium python3-pil prometheus
+BROWSER = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/browser/run.py --destage $(DESTAGE)
+browser-tools:
+	@dpkg -s $(BROWSER_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
+	  (apt-get update && apt-get install -y --no-install-recommends $(BROWSER_PACKAGES)) || true
+	@[ -d target/axe/node_modules ] || ! command -v npm >/dev/null || \
+	  npm install --prefix target/axe --no-audit --no-fund --no-save axe-core@4.14.1 || true
+
+browser-test: build browser-tools
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then $(BROWSER); \
+	  else echo "SKIPPED: no Chromium to be had (Debian: chromium chromium-driver)"; fi
+
+## The pictures of the page in docs/images, of an array on emulated disks under load.
+screenshots: build browser-tools
+	$(BROWSER) --screenshots docs/images
 
 clean:
 	$(CARGO) clean

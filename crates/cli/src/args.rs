@@ -372,6 +372,7 @@ fn trace() -> Command {
                 .after_help("Example: destage trace convert vm.vscsi.gz vm.csv.zst")
                 .args(trace_input())
                 .args(trace_output()),
+            crate::array_args::record(),
             Command::new("generate")
                 .about("Write the requests of a generated load to a trace")
                 .after_help(

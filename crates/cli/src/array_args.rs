@@ -92,11 +92,13 @@ pub fn serve() -> Command {
         .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
         .after_help(
             "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty \
-             stays in NVS.\n\
-             Example: destage serve tank --nbd unix:/run/tank.sock",
+             stays in NVS. RUST_LOG says what is logged, as info or destage=warn.\n\
+             Examples:\n  destage serve tank --nbd unix:/run/tank.sock\n  \
+             destage serve tank --nbd unix:/run/tank.sock --http 127.0.0.1:9090 --what-if",
         )
         .arg(name())
         .args(listen_args())
+        .args(watch_args())
         .arg(flag("degraded", "Start without members that are missing or out of date"))
         .arg(
             option("ack", "WHEN", "In place of what the configuration says")
@@ -106,12 +108,66 @@ pub fn serve() -> Command {
         .args(places())
 }
 
+/// The page, metrics, what-if, alarms, log.
+fn watch_args() -> [Arg; 7] {
+    [
+        option("http", "ADDRESS:PORT", "Serve a page and metrics there, as 127.0.0.1:9090"),
+        flag("allow-remote-http", "Let other machines see it: without TLS, so behind a proxy")
+            .requires("http"),
+        option("http-name", "NAME", "A name by which the page is reached through a proxy; repeat")
+            .requires("http")
+            .action(ArgAction::Append),
+        option("http-token-file", "FILE", "The token for changes [default: a new one each start]")
+            .requires("http"),
+        option("what-if", "N", "Shadow policies that follow one write group in N [1]")
+            .num_args(0..=1)
+            .default_missing_value("1")
+            .value_parser(value_parser!(u64).range(1..=1024)),
+        option(
+            "alarm-command",
+            "COMMAND",
+            "Run by the shell at each alarm; see docs/operations.md",
+        ),
+        option("log-format", "FORM", "Of the log on standard error")
+            .default_value("text")
+            .value_parser(["text", "json"]),
+    ]
+}
+
+/// `destage trace record`.
+pub fn record() -> Command {
+    Command::new("record")
+        .about("Record the load of a served array as a trace")
+        .after_help(
+            "The server writes FILE, whole or not at all; .zst, .gz or .xz compress it. Recording \
+             ends with --time or --requests, or when this command is interrupted: what came until \
+             then is kept. A sample by write group (--one-in) is to be simulated with an NVS \
+             smaller in proportion.\n\
+             Example: destage trace record tank --out tank.dtrc.zst --time 10m",
+        )
+        .arg(name())
+        .arg(option("out", "FILE", "The trace: .dtrc or .csv, compressed or not").required(true))
+        .arg(option("time", "TIME", "How long, as 30s or 10m"))
+        .arg(
+            option("requests", "N", "Most requests")
+                .default_value("100000000")
+                .value_parser(value_parser!(u64).range(1..)),
+        )
+        .arg(
+            option("one-in", "N", "Only requests that begin in one write group of N")
+                .default_value("1")
+                .value_parser(value_parser!(u64).range(1..=1_000_000)),
+        )
+        .args(places())
+}
+
 /// `destage status`.
 pub fn status() -> Command {
     Command::new("status")
         .about("How a served array stands: occupancy, queues, hits, times, devices, alarms")
         .after_help("Example: destage status tank --format json")
         .arg(name())
+        .arg(flag("what-if", "What other policies would have destaged (serve --what-if)"))
         .arg(format_arg())
         .args(places())
 }

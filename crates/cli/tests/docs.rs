@@ -28,6 +28,7 @@ fn every_command_has_help_with_an_example() {
         &["trace", "head"],
         &["trace", "convert"],
         &["trace", "generate"],
+        &["trace", "record"],
         &["policy-trace"],
         &["readcache-trace"],
         &["reproduce"],
@@ -108,8 +109,12 @@ fn crates_use_only_what_architecture_allows() {
         ("volume", &["engine"]),
         ("sim", &["volume", "disk", "workload", "report", "engine"]),
         ("server", &["volume", "nbd", "disk", "report", "engine"]),
+        ("observe", &["server", "volume", "workload", "report", "engine"]),
         ("python", &["sim", "disk", "workload", "report", "engine"]),
-        ("cli", &["sim", "server", "volume", "nbd", "disk", "workload", "report", "engine"]),
+        (
+            "cli",
+            &["sim", "observe", "server", "volume", "nbd", "disk", "workload", "report", "engine"],
+        ),
     ];
     for (name, uses) in allowed {
         let path = top().join(format!("crates/{name}/Cargo.toml"));

@@ -73,7 +73,8 @@ fn the_second_read_touches_no_member_and_new_bytes_are_seen() {
     let cached = read(&mut client, 96, 16);
     let before = member_reads(&array);
     let socket = array.path("tank.control");
-    ask(socket.as_ref(), "tank", &Request::Fail { disk: "1".to_string() }, |_| {}).expect("given up");
+    ask(socket.as_ref(), "tank", &Request::Fail { disk: "1".to_string() }, |_| {})
+        .expect("given up");
     assert_eq!(read(&mut client, 96, 16), cached);
     assert_eq!(member_reads(&array), before);
     let told = &status(&array)["read_cache"];

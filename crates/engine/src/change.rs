@@ -2,8 +2,8 @@
 
 use crate::array::geometry::{Geometry, Level};
 use crate::controller::{Config, Controller};
-use crate::policy::{DestagePolicy, PolicyChoice, PolicyContext};
-use crate::rate::{RateChoice, RateScheme};
+use crate::policy::{DestagePolicy, Gauges, PolicyChoice, PolicyContext};
+use crate::rate::{RateChoice, RateScheme, Thresholds};
 use crate::registry::ChoiceError;
 use crate::sequential::{Detector, DetectorKind};
 
@@ -27,14 +27,18 @@ impl Shape {
     }
 
     pub(crate) fn context(&self, geometry: &Geometry, rate: &dyn RateScheme) -> PolicyContext {
-        let thresholds = rate.thresholds();
+        let Thresholds { high, low } = rate.thresholds();
+        self.context_at(geometry, high, low)
+    }
+
+    fn context_at(&self, geometry: &Geometry, high: u64, low: u64) -> PolicyContext {
         PolicyContext {
             nvs_pages: self.nvs_pages,
             groups: geometry.groups(),
             disks: u64::from(geometry.disks),
             queue_depth: u64::from(self.queue_depth),
-            high: thresholds.high,
-            low: thresholds.low,
+            high,
+            low,
             mirrored: geometry.level == Level::Raid10,
         }
     }
@@ -70,6 +74,31 @@ impl Controller {
         self.cache.set_policy(policy);
         self.cache.set_detector(detector);
         Ok(())
+    }
+
+    /// Where the policy stands.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        self.cache.gauges()
+    }
+
+    /// The thresholds of the rate.
+    #[must_use]
+    pub fn thresholds(&self) -> Thresholds {
+        self.destager.thresholds()
+    }
+
+    /// What a policy in the place of this one would be made with.
+    #[must_use]
+    pub fn policy_context(&self) -> PolicyContext {
+        let Thresholds { high, low } = self.thresholds();
+        self.shape.context_at(&self.geometry, high, low)
+    }
+
+    /// A detector as the running policy's, or as it would have if it needed one.
+    #[must_use]
+    pub fn detector_kind(&self) -> (DetectorKind, u32) {
+        (self.shape.detector, self.shape.sequential_threshold)
     }
 
     /// Begins no destages and no windows of rebuilds until it is told to again.

@@ -132,6 +132,10 @@ impl Destager {
     }
 
     /// Goes on with another rate.
+    pub(crate) fn thresholds(&self) -> crate::rate::Thresholds {
+        self.rate.thresholds()
+    }
+
     pub(crate) fn set_rate(&mut self, rate: Box<dyn RateScheme>) {
         self.rate = rate;
     }

@@ -292,6 +292,12 @@ impl WriteCache {
         self.policy.on_destaged(group);
     }
 
+    /// Where the policy stands.
+    #[must_use]
+    pub fn gauges(&self) -> crate::policy::Gauges {
+        self.policy.gauges(&self.directory)
+    }
+
     /// Whether the next candidate is a sequential group.
     #[must_use]
     pub fn next_is_sequential(&self) -> bool {

@@ -6,6 +6,7 @@ pub mod live;
 pub mod model;
 pub mod plot;
 pub mod scrub;
+pub mod watch;
 
 mod charts;
 mod columns;

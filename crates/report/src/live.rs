@@ -245,6 +245,23 @@ fn told(seconds: f64) -> String {
     }
 }
 
+impl ReadCacheStatus {
+    fn rows(&self) -> Vec<(&'static str, String)> {
+        let size = format!("{} of {} pages", self.held_pages, self.pages);
+        let memory = format!("{:.1} MiB", self.memory_bytes as f64 / 1048576.0);
+        let mut rows = vec![
+            ("read cache", format!("{}; {size}, memory {memory}", self.policy)),
+            ("read cache, all", self.since_start.line()),
+            ("read cache, of late", self.since_change.line()),
+        ];
+        if let Some(weight) = self.weight {
+            let changes = self.weight_changes;
+            rows.push(("lost pages weigh", format!("{weight:.2}, changed {changes} times")));
+        }
+        rows
+    }
+}
+
 impl RebuildStatus {
     /// In a line.
     #[must_use]
@@ -316,16 +333,8 @@ impl ArrayStatus {
         );
         row("write hits", share(self.page_hits, self.pages_written));
         row("read hits", share(self.read_request_hits, self.read_requests));
-        if let Some(cache) = &self.read_cache {
-            let size = format!("{} of {} pages", cache.held_pages, cache.pages);
-            let memory = mib(cache.memory_bytes);
-            row("read cache", format!("{}; {size}, memory {memory}", cache.policy));
-            row("read cache, all", cache.since_start.line());
-            row("read cache, of late", cache.since_change.line());
-            if let Some(weight) = cache.weight {
-                let changes = cache.weight_changes;
-                row("lost pages weigh", format!("{weight:.2}, changed {changes} times"));
-            }
+        for (name, value) in self.read_cache.iter().flat_map(ReadCacheStatus::rows) {
+            row(name, value);
         }
         row("stalled writes", format!("{}, {} now", self.stalled_writes, self.writes_waiting));
         row(
@@ -345,6 +354,17 @@ impl ArrayStatus {
                 ),
             );
         }
+        for (name, value) in self.device_rows() {
+            row(&name, value);
+        }
+        table
+    }
+
+    /// What the table says of devices, and of what is done with them.
+    fn device_rows(&self) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        let mut row = |name: &str, value: String| rows.push((name.to_string(), value));
+        let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / 1048576.0);
         for device in &self.devices {
             let name = format!("{} {}", device.kind, device.number);
             row(&name, format!("{}: {}", device.state, device.device));
@@ -368,6 +388,6 @@ impl ArrayStatus {
         for alarm in &self.alarms {
             row("alarm", alarm.clone());
         }
-        table
+        rows
     }
 }

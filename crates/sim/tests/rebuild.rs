@@ -65,7 +65,7 @@ fn load_one(run: &mut Run, n: u64) -> Result<(), String> {
 /// Writes and reads while members are rebuilt; `Done` when the array is whole.
 fn rebuild(run: &mut Run) -> Result<End, String> {
     run.limit_rebuilds(4);
-    for n in 0..20_000 {
+    for n in 0..20_000u64 {
         if let Some(member) = run.wants_spare() {
             run.replace_member(member)?;
         }

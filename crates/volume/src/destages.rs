@@ -57,6 +57,8 @@ impl Volume {
     pub(crate) fn begin(&mut self, index: u32, group: GroupId) {
         let mask = self.controller.destage_mask(index).to_vec();
         let pages = self.pages_of_group(group);
+        let first = (0..u64::from(pages.count)).find(|bit| is_set(&mask, *bit));
+        self.recent.push(pages.first.0 + first.unwrap_or(0));
         let adopted = self.adopted.remove(&group.0);
         let through = adopted.unwrap_or(self.log.last_version());
         if adopted.is_none() {

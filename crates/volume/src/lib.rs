@@ -28,6 +28,7 @@ mod settings;
 mod slab;
 mod status;
 mod volume;
+mod watch;
 mod writes;
 
 pub use assemble::{AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock};
@@ -47,3 +48,4 @@ pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};
 pub use slab::Slab;
 pub use status::Status;
 pub use volume::Volume;
+pub use watch::{DeviceLoad, RECENT_DESTAGES};

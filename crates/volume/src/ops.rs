@@ -1,6 +1,7 @@
 //! Operations under way: what each is for.
 
 use crate::io::{Device, Op, OpId, OpKind};
+use crate::watch::Loads;
 use destage_engine::dispatch::DiskCommand;
 use destage_engine::units::Instant;
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub(crate) struct Ops {
     now: Instant,
     /// The driver has told the time.
     started: bool,
+    pub(crate) loads: Loads,
 }
 
 impl Ops {
@@ -62,13 +64,16 @@ impl Ops {
     pub(crate) fn push(&mut self, device: Device, purpose: Purpose, kind: OpKind) {
         let id = self.next;
         self.next += 1;
+        self.loads.begin(device, &kind, self.now);
         self.under_way.insert(id, UnderWay { device, purpose, since: self.now });
         self.out.push(Op { id: OpId(id), device, kind });
     }
 
     /// What a finished operation was for; `None` if nobody waits for it any more.
     pub(crate) fn finish(&mut self, id: OpId) -> Option<(Device, Purpose)> {
-        self.under_way.remove(&id.0).map(|op| (op.device, op.purpose))
+        let UnderWay { device, purpose, .. } = self.under_way.remove(&id.0)?;
+        self.loads.end(device, 1, self.now);
+        Some((device, purpose))
     }
 
     /// Forgets what is under way on a device: its purposes are returned, its answers ignored.
@@ -77,6 +82,7 @@ impl Ops {
         let ids: Vec<u64> =
             self.under_way.iter().filter(|(_, op)| of_device(op)).map(|(id, _)| *id).collect();
         self.out.retain(|op| op.device != device);
+        self.loads.end(device, ids.len(), self.now);
         ids.into_iter().filter_map(|id| self.under_way.remove(&id).map(|op| op.purpose)).collect()
     }
 

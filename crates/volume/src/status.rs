@@ -4,6 +4,7 @@ use crate::clean::ReadCacheStatus;
 use crate::io::Device;
 use crate::rebuild::RebuildStatus;
 use crate::volume::Volume;
+use crate::watch::DeviceLoad;
 use destage_engine::counters::Counters;
 use destage_engine::nvs::journal::superblock::Superblock;
 
@@ -78,6 +79,18 @@ impl Volume {
                 .oldest()
                 .map(|(device, since)| (device, self.ops.now().since(since).0)),
         }
+    }
+
+    /// What a device had to do so far.
+    #[must_use]
+    pub fn load(&self, device: Device) -> DeviceLoad {
+        self.ops.loads.get(device, self.ops.now())
+    }
+
+    /// The first pages of the last destages, oldest first, and how many there were in all.
+    #[must_use]
+    pub fn recent_destages(&self) -> (Vec<u64>, u64) {
+        (self.recent.pages().collect(), self.recent.count())
     }
 
     /// What the superblocks say, that of no device in particular.

@@ -81,6 +81,7 @@ pub struct Volume {
     pub(crate) mirror: Option<crate::mirror::Mirror>,
     /// How many were, since the start.
     pub(crate) mirrors: u64,
+    pub(crate) recent: crate::watch::Recent,
     /// Members that are being rebuilt.
     pub(crate) rebuilds: Vec<crate::rebuild::Rebuild>,
     /// What windows of rebuilds have read.
@@ -125,6 +126,7 @@ impl Volume {
             scrub: None,
             mirror: None,
             mirrors: 0,
+            recent: crate::watch::Recent::default(),
             rebuilds: Vec::new(),
             windows: BTreeMap::new(),
             spent: Vec::new(),

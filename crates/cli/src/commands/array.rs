@@ -177,6 +177,7 @@ fn assembled(config: &ArrayConfig, degraded: bool) -> Result<(Devices, Assembly)
 /// `destage serve`.
 pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     destage_server::give_back_large_buffers();
+    super::watch::log(text(matches, "log-format") == Some("json"))?;
     let places = places(matches);
     let name = name(matches);
     let mut config = places.read(name).map_err(Failure::failed)?;
@@ -211,9 +212,11 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let server = listener::bind(matches, export)?;
     let control = places.control_of(name).map_err(Failure::usage)?;
     let remote = server.remote();
-    listen(&control, remote.clone())
-        .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
     let mut backend = ArrayBackend::new(name, config, volume, devices);
+    let watch = super::watch::start(matches, name, &server, &mut backend)?;
+    listen(&control, remote.clone(), std::sync::Arc::new(watch.clone()))
+        .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
+    super::watch::http(matches, &control, watch)?;
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
     let result = listener::run(server, &mut backend);
@@ -259,6 +262,9 @@ pub(super) fn asked(
 
 /// `destage status`.
 pub fn status(matches: &ArgMatches) -> Result<String, Failure> {
+    if matches.get_flag("what-if") {
+        return super::watch::what_if(matches);
+    }
     let status = asked(matches, &Request::Status)?.expect("a status was asked for");
     Ok(match format(matches) {
         Format::Json => {
@@ -336,6 +342,7 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
             Ok(text)
         };
     }
+    super::watch::log(false)?;
     let mut settings = config.settings().map_err(Failure::failed)?;
     // Nobody reads.
     settings.read_cache = None;

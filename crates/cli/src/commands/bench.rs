@@ -80,7 +80,7 @@ fn load(matches: &ArgMatches) -> Result<Load, Failure> {
 }
 
 /// A time as `500ms`, `10s`, `2m`; plain numbers are seconds.
-fn seconds(text: &str) -> Result<Duration, Failure> {
+pub(super) fn seconds(text: &str) -> Result<Duration, Failure> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => Some(0.001),

@@ -20,6 +20,7 @@ mod torture;
 mod trace;
 mod track_trace;
 mod validate;
+mod watch;
 
 use crate::failure::Failure;
 use clap::ArgMatches;

@@ -10,12 +10,18 @@ use std::process::{Child, Command, Stdio};
 pub struct Array {
     pub folder: tempfile::TempDir,
     pub server: Option<Child>,
+    /// What the server said until it served.
+    pub said: String,
 }
 
 impl Array {
     /// Level 5 over three files, with these NVS devices.
     pub fn create(nvs: &[&str]) -> Array {
-        let array = Array { folder: tempfile::tempdir().expect("a folder"), server: None };
+        let array = Array {
+            folder: tempfile::tempdir().expect("a folder"),
+            server: None,
+            said: String::new(),
+        };
         array.create_as("tank", "d", nvs);
         array
     }
@@ -26,7 +32,11 @@ impl Array {
 
     /// Any level over so many files.
     pub fn of_level(level: &str, disks: u16, nvs: &[&str]) -> Array {
-        let array = Array { folder: tempfile::tempdir().expect("a folder"), server: None };
+        let array = Array {
+            folder: tempfile::tempdir().expect("a folder"),
+            server: None,
+            said: String::new(),
+        };
         array.create_with("tank", "d", nvs, level, disks);
         array
     }
@@ -65,11 +75,14 @@ impl Array {
             .expect("destage runs");
         let mut errors = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
+        self.said.clear();
         while !line.contains("serving on") {
             line.clear();
-            assert!(errors.read_line(&mut line).expect("a line") > 0, "it ended");
+            assert!(errors.read_line(&mut line).expect("a line") > 0, "it ended: {}", self.said);
+            self.said.push_str(&line);
         }
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        let mut log = std::fs::File::create(self.path("stderr")).expect("a file");
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut log));
         self.server = Some(child);
     }
 

@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 /// What a policy may know when it is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyContext {
     /// NVS size in pages.
     pub nvs_pages: u64,
@@ -149,6 +149,33 @@ pub trait DestagePolicy: Send {
 
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
+
+    /// Where it stands, for people to look at.
+    fn gauges(&self, directory: &Directory) -> Gauges {
+        let next = self.candidate(directory).map(|slot| directory.id(slot));
+        Gauges { pointers: [next, None], queues: None }
+    }
+}
+
+/// Where a policy stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// The group that would be destaged next: of the one queue, or of the random and the
+    /// sequential one.
+    pub pointers: [Option<GroupId>; 2],
+    /// Of a policy with two queues: how many pages each has.
+    pub queues: Option<Queues>,
+}
+
+/// The two queues of STOW.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// Pages in RanQ.
+    pub random_pages: u64,
+    /// Pages in SeqQ.
+    pub sequential_pages: u64,
+    /// DesiredSeqQSize, rounded; none before the low threshold was reached, or without it.
+    pub desired_pages: Option<u64>,
 }
 
 /// A policy made, or why not.

@@ -2,7 +2,7 @@
 //! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
 
 use super::scan::Ring;
-use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
+use super::{DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
 use crate::bounded::cover;
 use crate::heads::Heads;
 use crate::nvs::directory::{Directory, Slot};
@@ -246,5 +246,20 @@ impl DestagePolicy for Stow {
         };
         let candidate = |queue: usize| self.rings[queue].candidate(directory);
         candidate(current).or_else(|| candidate(1 - current))
+    }
+
+    fn gauges(&self, directory: &Directory) -> Gauges {
+        let next =
+            |queue: usize| self.rings[queue].candidate(directory).map(|slot| directory.id(slot));
+        let adaptive = self.desired_set && self.switching == Switching::Hysteresis;
+        Gauges {
+            pointers: [next(RANDOM), next(SEQUENTIAL)],
+            queues: Some(Queues {
+                random_pages: self.pages[RANDOM],
+                sequential_pages: self.pages[SEQUENTIAL],
+                // A negative size is none.
+                desired_pages: adaptive.then_some((self.desired + 0.5) as u64),
+            }),
+        }
     }
 }

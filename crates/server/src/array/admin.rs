@@ -5,6 +5,7 @@ use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
 use super::members::{NewMember, Place, Spare};
 use super::mirror::{NewMirror, Slot};
+use super::observe::Observation;
 use super::readcache::ReadCacheChange;
 use super::watch::Watched;
 use crate::{Port, Remote};
@@ -17,6 +18,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -76,6 +78,10 @@ pub enum Request {
     },
     /// End the scrub under way.
     ScrubStop,
+    /// What other policies would have cost.
+    WhatIf,
+    /// Record the requests; answered when the recording is over.
+    Record(RecordRequest),
     /// Fill a new NVS device, in the place of this one or of the one that is lost.
     ReplaceNvs {
         /// As the configuration names it.
@@ -85,12 +91,46 @@ pub enum Request {
     },
 }
 
+/// What to record, and where to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordRequest {
+    /// The file, as the server is to name it.
+    pub out: std::path::PathBuf,
+    /// For so many seconds at most.
+    pub seconds: Option<f64>,
+    /// So many requests at most.
+    pub requests: u64,
+    /// Of so many write groups only one, chosen by its number.
+    pub one_in: u64,
+}
+
+/// What is answered without the data thread.
+pub trait Extras: Send + Sync {
+    /// What other policies would have cost.
+    ///
+    /// # Errors
+    /// In words, for who asked.
+    fn what_if(&self) -> Result<serde_json::Value, String>;
+
+    /// Records requests. `progress` hears how many there are, and says whether to go on.
+    ///
+    /// # Errors
+    /// In words, for who asked.
+    fn record(
+        &self,
+        record: &RecordRequest,
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<serde_json::Value, String>;
+}
+
 /// A line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Line {
     Status(Box<ArrayStatus>),
-    /// Dirty pages left.
+    /// What [`Extras`] say.
+    Told(serde_json::Value),
+    /// Dirty pages left, or requests recorded.
     Progress(u64),
     Done,
     Error(String),
@@ -100,6 +140,8 @@ enum Line {
 pub enum Admin {
     /// How it stands.
     Status(Sender<Box<ArrayStatus>>),
+    /// All that is counted.
+    Observe(Sender<Box<Observation>>),
     /// Destage everything.
     Drain(Sender<Result<(), String>>),
     /// Another policy, rate or limits of rebuilds.
@@ -162,8 +204,36 @@ pub fn ask(
     socket: &Path,
     name: &str,
     request: &Request,
-    mut progress: impl FnMut(u64),
+    progress: impl FnMut(u64),
 ) -> Result<Option<ArrayStatus>, AdminError> {
+    match ask_line(socket, name, request, progress)? {
+        Line::Status(status) => Ok(Some(*status)),
+        _ => Ok(None),
+    }
+}
+
+/// Asks what is answered by [`Extras`].
+///
+/// # Errors
+/// See [`AdminError`].
+pub fn ask_extra(
+    socket: &Path,
+    name: &str,
+    request: &Request,
+    progress: impl FnMut(u64),
+) -> Result<serde_json::Value, AdminError> {
+    match ask_line(socket, name, request, progress)? {
+        Line::Told(value) => Ok(value),
+        _ => Err(AdminError::Io(std::io::ErrorKind::InvalidData.into())),
+    }
+}
+
+fn ask_line(
+    socket: &Path,
+    name: &str,
+    request: &Request,
+    mut progress: impl FnMut(u64),
+) -> Result<Line, AdminError> {
     let mut stream =
         UnixStream::connect(socket).map_err(|_| AdminError::NotServed(name.to_string()))?;
     let mut line = serde_json::to_string(request).map_err(|e| AdminError::Io(e.into()))?;
@@ -172,24 +242,24 @@ pub fn ask(
     for line in BufReader::new(stream).lines() {
         let line = line.map_err(AdminError::Io)?;
         match serde_json::from_str(&line).map_err(|e| AdminError::Io(e.into()))? {
-            Line::Status(status) => return Ok(Some(*status)),
             Line::Progress(left) => progress(left),
-            Line::Done => return Ok(None),
+            line @ (Line::Status(_) | Line::Told(_) | Line::Done) => return Ok(line),
             Line::Error(text) => return Err(AdminError::Refused(text)),
         }
     }
     match request {
         // The server is gone, which is what was asked.
-        Request::Stop { .. } => Ok(None),
+        Request::Stop { .. } => Ok(Line::Done),
         _ => Err(AdminError::Io(std::io::ErrorKind::UnexpectedEof.into())),
     }
 }
 
-/// Listens on the control socket; the thread ends with the process.
+/// Listens on the control socket; the thread ends with the process. `extras` answers what the data
+/// thread has no part in.
 ///
 /// # Errors
 /// If the socket cannot be made.
-pub fn listen(socket: &Path, remote: Remote) -> std::io::Result<()> {
+pub fn listen(socket: &Path, remote: Remote, extras: Arc<dyn Extras>) -> std::io::Result<()> {
     if let Some(folder) = socket.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -198,11 +268,11 @@ pub fn listen(socket: &Path, remote: Remote) -> std::io::Result<()> {
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     std::thread::Builder::new().name("admin".to_string()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            let remote = remote.clone();
+            let (remote, extras) = (remote.clone(), extras.clone());
             // A client that asks nothing keeps only itself waiting.
             let _ = std::thread::Builder::new()
                 .name("admin client".to_string())
-                .spawn(move || serve(stream, &remote));
+                .spawn(move || serve(stream, &remote, &*extras));
         }
     })?;
     Ok(())
@@ -211,7 +281,7 @@ pub fn listen(socket: &Path, remote: Remote) -> std::io::Result<()> {
 /// Longest line that is listened to.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
-fn serve(stream: UnixStream, remote: &Remote) {
+fn serve(stream: UnixStream, remote: &Remote, extras: &dyn Extras) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
     let Ok(mut out) = stream.try_clone() else { return };
     let mut line = String::new();
@@ -220,7 +290,7 @@ fn serve(stream: UnixStream, remote: &Remote) {
         return;
     }
     let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(&request, remote, &mut out),
+        Ok(request) => answer(&request, remote, extras, &mut out),
         Err(error) => Line::Error(format!("not understood: {error}")),
     };
     say(&mut out, &answer);
@@ -229,15 +299,18 @@ fn serve(stream: UnixStream, remote: &Remote) {
     }
 }
 
-fn say(out: &mut UnixStream, line: &Line) {
-    if let Ok(text) = serde_json::to_string(line) {
-        // Who asked may be gone.
-        let _ = writeln!(out, "{text}");
-    }
+/// Whether who asked is still there.
+fn say(out: &mut UnixStream, line: &Line) -> bool {
+    serde_json::to_string(line).is_ok_and(|text| writeln!(out, "{text}").is_ok())
 }
 
-fn answer(request: &Request, remote: &Remote, out: &mut UnixStream) -> Line {
+fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut UnixStream) -> Line {
+    let told = |told: Result<_, String>| told.map_or_else(Line::Error, Line::Told);
     match request {
+        Request::WhatIf => told(extras.what_if()),
+        Request::Record(record) => {
+            told(extras.record(record, &mut |count| say(out, &Line::Progress(count))))
+        }
         Request::Status => match status(remote) {
             Some(status) => Line::Status(status),
             None => gone(),
@@ -333,6 +406,10 @@ impl ArrayBackend {
             Admin::Status(sender) => {
                 let _ = sender.send(Box::new(self.live(port)));
             }
+            Admin::Observe(sender) => {
+                let now = port.now();
+                let _ = sender.send(Box::new(self.observe(now, self.standing(port))));
+            }
             Admin::Drain(sender) => self.drains.push(sender),
             Admin::Set(all, sender) => {
                 let _ = sender.send(self.set(all));
@@ -388,6 +465,12 @@ impl ArrayBackend {
     }
 
     fn live(&self, port: &Port) -> ArrayStatus {
+        let [reads, writes, flushes] = self.times.0.each_ref().map(times);
+        ArrayStatus { reads, writes, flushes, ..self.standing(port) }
+    }
+
+    /// Without the times of requests, which cost the most.
+    fn standing(&self, port: &Port) -> ArrayStatus {
         let status = self.volume.status();
         let config = self.config();
         let counters = &status.counters;
@@ -404,7 +487,6 @@ impl ArrayBackend {
             (Some((device, since)), _) => format!("{device}, {:.1} ms", *since as f64 / 1e6),
             (None, _) => "nothing".to_string(),
         };
-        let [reads, writes, flushes] = self.times.0.each_ref().map(times);
         ArrayStatus {
             version: LIVE_VERSION,
             name: self.name().to_string(),
@@ -435,9 +517,9 @@ impl ArrayBackend {
             disk_writes: counters.disk_writes,
             log_bytes_written: status.log_bytes_written,
             log_bytes_used: status.log_bytes_used,
-            reads,
-            writes,
-            flushes,
+            reads: LatencyStatus::default(),
+            writes: LatencyStatus::default(),
+            flushes: LatencyStatus::default(),
             devices: self.device_states(&status.failed, &status.nvs_devices),
             rebuild_limits: config.rebuild.clone(),
             rebuilds: self.rebuilds_told(),

@@ -98,6 +98,7 @@ pub struct ArrayBackend {
     ended: Vec<Ended>,
     /// For members on tmpfs.
     backlog: Backlog,
+    pub(super) watched: super::observe::Counted,
 }
 
 /// The export of a volume.
@@ -136,6 +137,7 @@ impl ArrayBackend {
             replies: Vec::new(),
             ended: Vec::new(),
             backlog: Backlog::default(),
+            watched: super::observe::Counted::default(),
         }
     }
 
@@ -221,7 +223,9 @@ impl ArrayBackend {
         let now = port.now();
         for Reply { ticket, result } in replies.drain(..) {
             let Waiting { token, since, kind } = self.waiting.remove(ticket);
-            let _ = self.times.0[kind as usize].record(now.since(since).0.max(1));
+            let ns = now.since(since).0;
+            let _ = self.times.0[kind as usize].record(ns.max(1));
+            self.watched.latencies[kind as usize].record(ns);
             match result {
                 Ok(Brought::Done) => port.reply(token, Answer::Done),
                 Ok(Brought::Data { buffer, from, bytes }) => {
@@ -238,7 +242,7 @@ impl ArrayBackend {
             }
             if let destage_volume::Alarm::NvsMirrored(_) = alarm {
                 // No alarm: the end of one.
-                eprintln!("destage: {alarm}");
+                tracing::info!(target: "destage", array = self.name, "{alarm}");
                 self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
                 continue;
             }
@@ -248,7 +252,9 @@ impl ArrayBackend {
 
     /// An alarm in words.
     pub(super) fn told(&mut self, text: String) {
-        eprintln!("destage: alarm {text}");
+        let (array, name) = (&self.name, text.split(':').next());
+        tracing::warn!(target: "destage", array, alarm = name, "alarm {text}");
+        self.watched.raise(&text);
         self.alarms.push(text);
         if self.alarms.len() > 100 {
             self.alarms.drain(..self.alarms.len() - 100);
@@ -426,6 +432,7 @@ impl Backend for ArrayBackend {
         };
         self.backlog.requested();
         let since = port.now();
+        self.watched.request(since, &command, payload.bytes().len(), &self.volume);
         let ticket = self.waiting.insert(Waiting { token, since, kind });
         self.volume.submit(since, ticket, command, payload.bytes());
     }

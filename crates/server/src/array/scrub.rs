@@ -57,7 +57,8 @@ impl ArrayBackend {
         if !self.volume.scrub_running() {
             (self.pace.running, self.pace.ended) = (false, Some(SystemTime::now()));
             if let Some(told) = self.scrub_told(now) {
-                eprintln!("destage: scrub: {}", told.line());
+                let array = self.name();
+                tracing::info!(target: "destage", array, "scrub: {}", told.line());
             }
             return;
         }

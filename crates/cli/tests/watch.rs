@@ -1,0 +1,399 @@
+//! A served array watched: metrics, health, changes, what-if, recordings, alarms, the log.
+
+mod common;
+
+use common::array::{Array, status};
+use common::{fails, succeeds, top};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The address of the page that a server named.
+fn address(array: &Array) -> String {
+    let line = array.said.lines().find(|line| line.contains("page on http://")).expect("a page");
+    let after = line.split("http://").nth(1).expect("an address");
+    after.split('/').next().expect("its end").to_string()
+}
+
+fn served(more: &[&str]) -> (Array, String) {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[&["--http", "127.0.0.1:0"], more].concat());
+    let address = address(&array);
+    (array, address)
+}
+
+fn ask(address: &str, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut text = String::new();
+    // A server that refuses may close before all was sent.
+    let _ = stream.read_to_string(&mut text);
+    let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
+    let (_, body) = text.split_once("\r\n\r\n").unwrap_or(("", ""));
+    (status.unwrap_or_else(|| panic!("{text:?} is no answer")), body.to_string())
+}
+
+fn get(address: &str, path: &str) -> (u16, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"))
+}
+
+fn post(address: &str, command: &str, token: &str, more: &str, body: &str) -> (u16, String) {
+    let length = body.len();
+    ask(
+        address,
+        &format!(
+            "POST /api/{command} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+             content-type: application/json\r\nauthorization: Bearer {token}\r\n\
+             content-length: {length}\r\n{more}\r\n{body}"
+        ),
+    )
+}
+
+fn token(array: &Array) -> String {
+    std::fs::read_to_string(array.path("tank.token")).expect("a token").trim().to_string()
+}
+
+fn until<T>(seconds: u64, what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        if let Some(value) = found() {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("waited {seconds} s for {what}");
+}
+
+/// Samples by name and labels; asserts that the form is right.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let (mut found, mut told) = (BTreeMap::new(), BTreeMap::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (name, help) = rest.split_once(' ').expect("help");
+            assert!(help.ends_with('.') && told.insert(name, "").is_none(), "{line}");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect("a type");
+            assert_eq!(told.insert(name, kind), Some(""), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+        } else {
+            let (series, value) = line.rsplit_once(' ').expect("a sample");
+            let name = series.split('{').next().expect("a name");
+            let parts = ["_bucket", "_sum", "_count"];
+            let base = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+            let kind = told.get(name).or_else(|| told.get(base)).expect("a family");
+            assert!(!kind.is_empty(), "{line}");
+            let value: f64 = value.parse().expect("a number");
+            assert!(found.insert(series.to_string(), value).is_none(), "twice: {series}");
+        }
+    }
+    found
+}
+
+fn promtool(text: &str) {
+    let tool = Command::new("promtool").args(["check", "metrics"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut tool) = tool else {
+        println!("SKIPPED: promtool is not installed (Debian: prometheus)");
+        return;
+    };
+    let mut input = tool.stdin.take().expect("piped");
+    input.write_all(text.as_bytes()).expect("written");
+    drop(input);
+    assert!(tool.wait().expect("ended").success(), "promtool check metrics");
+}
+
+#[test]
+fn metrics_are_as_prometheus_and_the_dashboard_take_them() {
+    let (array, address) = served(&["--what-if"]);
+    assert_eq!(get(&address, "/healthz"), (200, "ok\n".to_string()));
+    until(10, "readiness", || (get(&address, "/readyz").0 == 200).then_some(()));
+    let uri = array.uri();
+    succeeds(&["bench", &uri, "--rw", "randrw", "--time", "2s", "--depth", "8"]);
+    let told = status(&array);
+    let written = told["writes"]["requests"].as_f64().expect("writes");
+    let count = "destage_host_request_duration_seconds_count{array=\"tank\",op=\"write\"}";
+    let (code, text) = until(10, "the last second", || {
+        let (code, text) = get(&address, "/metrics");
+        (samples(&text).get(count) == Some(&written)).then_some((code, text))
+    });
+    assert_eq!(code, 200);
+    promtool(&text);
+    let found = samples(&text);
+    let bytes = found["destage_host_written_bytes_total{array=\"tank\"}"];
+    assert_eq!(bytes, written * 4096.0);
+    let nvs = found.iter().find(|(series, _)| {
+        series.starts_with("destage_device_written_bytes_total") && series.contains("\"nvs\"")
+    });
+    let nvs = *nvs.expect("an NVS device").1;
+    assert!(nvs > bytes, "the log has more than the pages: {nvs} of {bytes}");
+    let wear = found["destage_nvs_write_amplification_ratio{array=\"tank\"}"];
+    assert!((wear - nvs / bytes).abs() < 1e-9, "{wear}");
+    // Buckets grow to the count.
+    let bucket = |le: &str| {
+        let labels = format!("array=\"tank\",op=\"write\",le=\"{le}\"");
+        found[&format!("destage_host_request_duration_seconds_bucket{{{labels}}}")]
+    };
+    assert!(bucket("0.000008192") <= bucket("0.001048576") && bucket("+Inf") == written);
+    assert!(bucket("8.589934592") == written, "no write took that long");
+    dashboard_knows(&found);
+}
+
+/// Every metric that the Grafana dashboard asks for is there.
+fn dashboard_knows(found: &BTreeMap<String, f64>) {
+    let names: BTreeSet<&str> =
+        found.keys().map(|series| series.split('{').next().expect("a name")).collect();
+    let path = top().join("packaging/grafana-dashboard.json");
+    let text = std::fs::read_to_string(path).expect("the dashboard");
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let panels = json["panels"].as_array().expect("panels");
+    let mut asked = 0;
+    for target in panels.iter().flat_map(|panel| panel["targets"].as_array().expect("targets")) {
+        let expression = target["expr"].as_str().expect("an expression");
+        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        for name in expression.split(word).filter(|word| word.starts_with("destage_")) {
+            asked += 1;
+            // None has waited for its desired size in so short a time.
+            let known = names.contains(name) || name == "destage_queue_desired_bytes";
+            assert!(known, "{name} is not a metric");
+        }
+    }
+    assert!(panels.len() > 10 && asked > 20);
+}
+
+#[test]
+fn hostile_and_foreign_requests_are_refused() {
+    let (array, address) = served(&[]);
+    let token = token(&array);
+    let with_host = |host: &str| {
+        ask(&address, &format!("GET / HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n")).0
+    };
+    assert_eq!((with_host("evil.example"), with_host("localhost")), (421, 200));
+    let body = "{\"policy\":\"wow\"}";
+    for (expected, token, more, body) in [
+        (401, "0000000000000000", "", body),
+        (403, token.as_str(), "origin: http://evil.example\r\n", body),
+        (403, &token, "sec-fetch-site: cross-site\r\n", body),
+        (400, &token, "", "[1]"),
+        (409, &token, "", "{\"policy\":\"nonsense\"}"),
+        (413, &token, "", &"x".repeat(40_000)),
+    ] {
+        let (code, text) = post(&address, "set", token, more, body);
+        assert_eq!(code, expected, "{text}");
+        assert_eq!(status(&array)["policy"], "stow");
+    }
+    // What ends the server, and what writes files, cannot be asked here.
+    for command in ["stop", "record", "../set", ""] {
+        assert_eq!(post(&address, command, &token, "", "{}").0, 404, "{command}");
+    }
+    // The command is the path's, whatever the body says.
+    let (code, _) = post(&address, "set", &token, "", "{\"command\":\"stop\",\"rate\":\"fixed\"}");
+    assert!(code == 409 || code == 200);
+    let own = format!("origin: http://{address}\r\n");
+    assert_eq!(post(&address, "set", &token, &own, body), (200, "{\"ok\":true}\n".to_string()));
+    assert_eq!(status(&array)["policy"], "wow");
+    assert_eq!(get(&address, "/../tank.token").0, 404);
+    assert_eq!(get(&address, &format!("/{}", "x".repeat(20_000))).0, 431);
+    let deleted = format!("DELETE / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    assert_eq!(ask(&address, &deleted).0, 405);
+    assert_eq!(ask(&address, "nonsense\r\n\r\n").0, 400);
+    // Connections that say nothing do not keep others out for long.
+    let idle: Vec<TcpStream> =
+        (0..64).map(|_| TcpStream::connect(&address).expect("connected")).collect();
+    until(20, "a place", || {
+        let mut stream = TcpStream::connect(&address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+        let request = format!("GET /healthz HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).ok()?;
+        (&begin == b"HTTP/1.1 200").then_some(())
+    });
+    drop(idle);
+}
+
+#[test]
+fn wrong_options_say_what_to_do() {
+    let array = Array::create(&["nvs"]);
+    let (folder, listen) = (array.path(""), format!("unix:{}", array.path("s")));
+    let serve = ["serve", "tank", "--nbd", &listen, "--config-dir", &folder];
+    let wrong = |more: &[&str]| {
+        let output = common::destage(&[&serve, more].concat());
+        let text = String::from_utf8(output.stderr).expect("text");
+        (output.status.code(), text.lines().last().unwrap_or_default().to_string())
+    };
+    let (code, text) = wrong(&["--http", "0.0.0.0:0"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("--allow-remote-http"), "{text}");
+    let (code, text) = wrong(&["--http", "9090"]);
+    assert!(code == Some(2) && text.contains("127.0.0.1:9090"), "{text}");
+    std::fs::write(array.path("short"), "abc\n").expect("written");
+    let (code, text) = wrong(&["--http", "127.0.0.1:0", "--http-token-file", &array.path("short")]);
+    assert!(code == Some(1) && text.contains("at least 16"), "{text}");
+    let error =
+        fails(1, &["trace", "record", "tank", "--out", &array.path("x"), "--config-dir", &folder]);
+    assert!(error.contains("is not being served"), "{error}");
+}
+
+#[test]
+fn alarms_run_a_command_and_the_log_is_json() {
+    let mut array = Array::create(&["nvs"]);
+    let out = array.path("alarms");
+    let command = format!("echo \"$DESTAGE_ARRAY $DESTAGE_ALARM\" >> {out}");
+    array.serve(&["--http", "127.0.0.1:0", "--alarm-command", &command, "--log-format", "json"]);
+    let address = address(&array);
+    assert_eq!(post(&address, "fail", &token(&array), "", "{\"disk\":\"1\"}").0, 200);
+    let told = until(20, "the command", || std::fs::read_to_string(&out).ok());
+    assert_eq!(told, "tank member-failed\n");
+    assert_eq!(get(&address, "/readyz"), (200, "degraded\n".to_string()));
+    let log = std::fs::read_to_string(array.path("stderr")).expect("a log");
+    let lines = log.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let lines: Vec<serde_json::Value> = lines.collect();
+    let alarm = lines.iter().find(|line| line["fields"]["alarm"] == "member-failed");
+    assert_eq!(alarm.expect("the alarm")["level"], "WARN", "{log}");
+}
+
+#[test]
+fn a_stream_of_events_tells_each_second() {
+    let (array, address) = served(&[]);
+    let mut stream = TcpStream::connect(&address).expect("connected");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    write!(stream, "GET /events HTTP/1.1\r\nhost: {address}\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    let mut chunk = [0; 4096];
+    while text.matches("\ndata: ").count() < 3 {
+        let count = stream.read(&mut chunk).expect("an event");
+        assert!(count > 0, "{text}");
+        text.push_str(&String::from_utf8_lossy(&chunk[..count]));
+    }
+    assert!(text.contains("content-type: text/event-stream"), "{text}");
+    let line = text.lines().find(|line| line.starts_with("data: ")).expect("data");
+    let sample: serde_json::Value = serde_json::from_str(&line[6..]).expect("JSON");
+    assert_eq!(sample["status"]["name"], "tank");
+    assert_eq!(sample["thresholds"], serde_json::json!([80.0, 90.0]));
+    drop(stream);
+    let history = get(&address, "/api/history").1;
+    let history: serde_json::Value = serde_json::from_str(&history).expect("JSON");
+    assert!(history.as_array().is_some_and(|points| !points.is_empty()), "{history}");
+    drop(array);
+}
+
+/// Destages by policy of `status --what-if`.
+fn what_if(array: &Array) -> serde_json::Value {
+    let text = array.asks(&["status", "tank", "--what-if", "--format", "json"]);
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
+    let mut array = Array::create(&["nvs"]);
+    array.edit("queue_depth = 128", "queue_depth = 20");
+    // As full in the simulation as here, whatever the disks.
+    array.edit("linear:90/80", "single:80");
+    array.serve(&["--what-if"]);
+    let (uri, out) = (array.uri(), array.path("load.dtrc.zst"));
+    let spawn = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_destage"));
+        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("spawned")
+    };
+    let folder = array.path("");
+    let record = spawn(&[
+        "trace",
+        "record",
+        "tank",
+        "--out",
+        &out,
+        "--time",
+        "11s",
+        "--config-dir",
+        &folder,
+    ]);
+    std::thread::sleep(Duration::from_millis(1000));
+    // Half of the writes on a twentieth of the volume.
+    let hot = ["bench", &uri, "--depth", "4", "--size", "6M", "--time", "8s", "--rate", "1500"];
+    let cold = ["bench", &uri, "--depth", "4", "--seed", "2", "--time", "8s", "--rate", "1500"];
+    let loads = [spawn(&hot), spawn(&cold)];
+    for mut load in loads {
+        assert!(load.wait().expect("ended").success());
+    }
+    let output = record.wait_with_output().expect("ended");
+    let said = String::from_utf8(output.stdout).expect("text");
+    let told = status(&array);
+    let writes = told["writes"]["requests"].as_u64().expect("writes");
+    assert!(said.starts_with(&format!("{writes} requests written")), "{said}");
+    let found = until(10, "the last second", || {
+        let found = what_if(&array);
+        (found["running"]["pages_written"] == told["pages_written"]).then_some(found)
+    });
+    assert_eq!((&found["dropped"], &found["one_in"]), (&0.into(), &1.into()));
+    let running = &found["running"];
+    for row in found["shadows"].as_array().expect("shadows") {
+        assert_eq!(row["pages_written"], running["pages_written"], "{found}");
+        let policy = row["policy"].as_str().expect("a name");
+        let simulated = simulated(&out, policy, &told["nvs_pages"]);
+        println!("{row} and simulated {simulated}");
+        agrees(row, &simulated["groups"], &simulated["mean_distance_pages"]);
+        if policy == told["policy"] {
+            agrees(row, &running["destages"], &running["mean_distance_pages"]);
+        }
+    }
+}
+
+fn agrees(row: &serde_json::Value, destages: &serde_json::Value, distance: &serde_json::Value) {
+    let near = |a: &serde_json::Value, b: &serde_json::Value, percent: f64| {
+        let (a, b) = (a.as_f64().expect("a number"), b.as_f64().expect("a number"));
+        (a / b - 1.0).abs() * 100.0 <= percent
+    };
+    assert!(near(&row["destages"], destages, 2.0), "{row} and {destages}");
+    assert!(near(&row["mean_distance_pages"], distance, 5.0), "{row} and {distance}");
+}
+
+/// What a simulation of the recording destages, on disks that keep up.
+fn simulated(trace: &str, policy: &str, nvs_pages: &serde_json::Value) -> serde_json::Value {
+    let options = "--trace-mode open --trace-speed 0.02 --level 5 --disks 3 --protocol safe \
+                   --queue-depth 20 --rate single:80 --warmup 0 --format json";
+    let nvs = nvs_pages.to_string();
+    let words = ["sim", "--trace", trace, "--policy", policy, "--nvs", &nvs];
+    let text = succeeds(&[&words[..], &options.split(' ').collect::<Vec<_>>()].concat());
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    report["destage"].clone()
+}
+
+#[test]
+fn recordings_are_whole_or_absent_and_bounded() {
+    let (array, _) = served(&[]);
+    let (folder, uri) = (array.path(""), array.uri());
+    let error = array.refused(&["status", "tank", "--what-if"]);
+    assert!(error.contains("--what-if"), "{error}");
+    let out = array.path("few.csv.gz");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["trace", "record", "tank", "--out", &out, "--requests", "500"])
+        .args(["--config-dir", &folder])
+        .spawn()
+        .expect("spawned");
+    std::thread::sleep(Duration::from_millis(500));
+    succeeds(&["bench", &uri, "--rw", "randrw", "--time", "1s", "--depth", "4"]);
+    assert!(record.wait().expect("ended").success());
+    let info = succeeds(&["trace", "info", &out, "--format", "json"]);
+    assert!(info.contains("\"500\""), "{info}");
+    // Interrupted: what came until then is there; a second one meanwhile is refused.
+    let out = array.path("cut.dtrc");
+    let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["trace", "record", "tank", "--out", &out, "--config-dir", &folder])
+        .spawn()
+        .expect("spawned");
+    std::thread::sleep(Duration::from_millis(500));
+    let other = array.path("other.dtrc");
+    let error = array.refused(&["trace", "record", "tank", "--out", &other]);
+    assert!(error.contains("under way already"), "{error}");
+    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "4"]);
+    std::thread::sleep(Duration::from_millis(300));
+    record.kill().expect("killed");
+    record.wait().expect("gone");
+    let path = std::path::Path::new(&out);
+    until(10, "the file", || path.exists().then_some(()));
+    assert!(!succeeds(&["trace", "info", &out]).contains(" 0  requests"));
+    let none = array.path("no/such/folder.dtrc");
+    assert!(array.refused(&["trace", "record", "tank", "--out", &none]).contains("folder"));
+}

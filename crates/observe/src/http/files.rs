@@ -1,0 +1,78 @@
+//! The files of the page: built in, compressed once.
+
+use super::body::{Reply, whole};
+use hyper::body::Bytes;
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, VARY};
+use hyper::{HeaderMap, Response, StatusCode, header};
+use std::io::Write;
+use std::sync::OnceLock;
+
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    text: fn() -> &'static str,
+}
+
+const FILES: [File; 5] = [
+    File { path: "/", kind: "text/html; charset=utf-8", text: || include_str!("page.html") },
+    File { path: "/page.css", kind: "text/css; charset=utf-8", text: || include_str!("page.css") },
+    File {
+        path: "/page.js",
+        kind: "text/javascript; charset=utf-8",
+        text: || include_str!("page.js"),
+    },
+    File {
+        path: "/charts.js",
+        kind: "text/javascript; charset=utf-8",
+        text: || include_str!("charts.js"),
+    },
+    // The library that the reports use.
+    File {
+        path: "/plotly.js",
+        kind: "text/javascript; charset=utf-8",
+        text: destage_report::plotly_js,
+    },
+];
+
+struct Packed {
+    gzip: Bytes,
+    tag: String,
+}
+
+fn packed(number: usize) -> &'static Packed {
+    static PACKED: [OnceLock<Packed>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
+    PACKED[number].get_or_init(|| {
+        let text = (FILES[number].text)();
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
+        let written = encoder.write_all(text.as_bytes());
+        let gzip = written.and_then(|()| encoder.finish()).expect("memory takes everything");
+        let hash = text.bytes().fold(14_695_981_039_346_656_037_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(1_099_511_628_211)
+        });
+        Packed { gzip: Bytes::from(gzip), tag: format!("\"{hash:016x}\"") }
+    })
+}
+
+/// The file of a path, if it is one.
+#[must_use]
+pub fn file(path: &str, headers: &HeaderMap) -> Option<Response<Reply>> {
+    let number = FILES.iter().position(|file| file.path == path)?;
+    let file = &FILES[number];
+    let Packed { gzip, tag } = packed(number);
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let known = text(header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(tag.as_str()));
+    let mut response = if known {
+        whole(StatusCode::NOT_MODIFIED, file.kind, Bytes::new())
+    } else if text(header::ACCEPT_ENCODING).is_some_and(|list| list.contains("gzip")) {
+        let mut response = whole(StatusCode::OK, file.kind, gzip.clone());
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response
+    } else {
+        whole(StatusCode::OK, file.kind, Bytes::from_static((file.text)().as_bytes()))
+    };
+    let headers = response.headers_mut();
+    headers.insert(ETAG, HeaderValue::from_str(tag).expect("letters and digits"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+    Some(response)
+}

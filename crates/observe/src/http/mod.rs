@@ -1,0 +1,155 @@
+//! The HTTP side of a served array: one thread, which asks nothing of the data thread.
+//!
+//! What bounds a client: docs/server.md. Who may ask what: `guard.rs`.
+
+mod body;
+mod change;
+mod files;
+mod guard;
+mod routes;
+
+pub use guard::{Guard, new_token, read_token};
+
+use crate::watch::Watch;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use routes::Routes;
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+
+/// What is served, and its bounds.
+pub struct Settings {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Let other machines in.
+    pub allow_remote: bool,
+    /// Who may ask what.
+    pub guard: Guard,
+    /// The control socket, to which changes go.
+    pub control: PathBuf,
+    /// Most connections at a time.
+    pub connections: usize,
+    /// Time for a request to come whole.
+    pub request_time: Duration,
+    /// Time in which a client must take some of an answer.
+    pub answer_time: Duration,
+    /// Time after which a connection ends and has to be made anew.
+    pub connection_time: Duration,
+}
+
+impl Settings {
+    /// The usual bounds.
+    #[must_use]
+    pub fn new(address: SocketAddr, guard: Guard, control: PathBuf) -> Settings {
+        Settings {
+            address,
+            allow_remote: false,
+            guard,
+            control,
+            connections: 64,
+            request_time: Duration::from_secs(10),
+            answer_time: Duration::from_secs(20),
+            connection_time: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Why there is no page.
+#[derive(Debug)]
+pub enum HttpError {
+    /// Other machines can reach the address.
+    Open(SocketAddr),
+    /// The system refuses.
+    System(SocketAddr, std::io::Error),
+}
+
+impl fmt::Display for HttpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HttpError::Open(address) => write!(
+                f,
+                "--http {address}: other machines can reach it, and what is shown needs no token: \
+                 use 127.0.0.1 and a proxy with TLS, or give --allow-remote-http"
+            ),
+            HttpError::System(address, error) => write!(f, "--http {address}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HttpError {}
+
+/// Begins to serve; the thread ends with the process. The address, with its port.
+///
+/// # Errors
+/// See [`HttpError`].
+pub fn serve(settings: Settings, watch: Watch) -> Result<SocketAddr, HttpError> {
+    let address = settings.address;
+    if !address.ip().is_loopback() && !settings.allow_remote {
+        return Err(HttpError::Open(address));
+    }
+    let failed = |error| HttpError::System(address, error);
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .map_err(failed)?;
+    let thread = std::thread::Builder::new().name("http".to_string());
+    let run = move || {
+        if let Err(error) = runtime.block_on(accept(listener, settings, watch)) {
+            tracing::error!(target: "destage::http", "the page is served no longer: {error}");
+        }
+    };
+    thread.spawn(run).map_err(failed)?;
+    Ok(address)
+}
+
+/// How long none is accepted after the system refused one.
+const PAUSE: Duration = Duration::from_millis(200);
+
+async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std::io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let places = Arc::new(Semaphore::new(settings.connections));
+    let settings = Arc::new(settings);
+    let routes = Arc::new(Routes::new(settings.clone(), watch));
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(target: "destage::http", "accept: {error}");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // Too many: closed at once.
+        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        let _ = stream.set_nodelay(true);
+        // Also when the client's window is closed: it takes nothing.
+        let most = settings.answer_time.as_millis() as u32;
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, most);
+        let (routes, settings) = (routes.clone(), settings.clone());
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let routes = routes.clone();
+                async move { routes.answer(request).await }
+            });
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(settings.request_time)
+                .max_buf_size(16 << 10)
+                .max_headers(64)
+                .serve_connection(TokioIo::new(stream), service);
+            let ended = tokio::time::timeout(settings.connection_time, connection).await;
+            if let Ok(Err(error)) = ended {
+                tracing::debug!(target: "destage::http", "connection: {error}");
+            }
+            drop(place);
+        });
+    }
+}

@@ -1,0 +1,387 @@
+"use strict";
+(() => {
+  const MOST = 600;
+  const PAGE = 4096;
+  const byId = (id) => document.getElementById(id);
+  const count = (n) => Math.round(n).toLocaleString("en");
+  const percent = (n) => (n === null || n === undefined ? "–" : n.toFixed(1) + " %");
+  const bytes = Charts.bytes;
+  const ms = (us) => {
+    if (us < 1000) return us.toFixed(0) + " µs";
+    return (us / 1000).toFixed(us < 100000 ? 1 : 0) + " ms";
+  };
+  let points = [];
+  let last = null;
+  let token = "";
+  let lastEvent = 0;
+  let heard = 0;
+
+  function put(id, text) {
+    const element = byId(id);
+    if (element.textContent !== text) element.textContent = text;
+  }
+
+  function header(sample) {
+    const s = sample.status;
+    document.title = s.name + ": " + s.state;
+    put("name", s.name);
+    put("state", s.state);
+    byId("state").dataset.state = s.state;
+    put(
+      "about",
+      "Level " + s.level + ", " + bytes(s.volume_bytes) + " · policy " + s.policy + " · rate " +
+        s.rate + " · acknowledged by " + s.ack + " · up " + time(s.uptime_s),
+    );
+    put("says", sample.says);
+    const failed = s.devices.some((d) => d.state === "failed");
+    byId("says").classList.toggle("alarm", s.state === "stopped" || failed);
+    byId("says").classList.toggle("warning", sample.says.startsWith("Cache full"));
+  }
+
+  function time(seconds) {
+    const s = Math.round(seconds);
+    if (s < 120) return s + " s";
+    if (s < 7200) return Math.floor(s / 60) + " min " + (s % 60) + " s";
+    if (s < 172800) return Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min";
+    return Math.floor(s / 86400) + " days";
+  }
+
+  function tiles(sample) {
+    const s = sample.status;
+    const p = sample.point;
+    const [low, high] = sample.thresholds;
+    put("occupancy", percent(p.occupancy));
+    byId("fill").style.width = Math.min(100, p.occupancy) + "%";
+    byId("fill").classList.toggle("high", p.occupancy >= high);
+    byId("low").style.left = low + "%";
+    byId("high").style.left = high + "%";
+    put(
+      "occupancy-note",
+      bytes(s.occupancy_pages * PAGE) + " of " + bytes(s.nvs_pages * PAGE) + "; destaging from " +
+        low + " %, at full depth from " + high + " %",
+    );
+    put("writes", count(p.writes) + "/s");
+    const times = (us) => (us ? "median " + ms(us[0]) + ", 99 % " + ms(us[1]) : "none just now");
+    const waiting = s.writes_waiting ? "; " + count(s.writes_waiting) + " wait" : "";
+    put("writes-note", times(p.write_us) + waiting);
+    put("reads", count(p.reads) + "/s");
+    put("reads-note", times(p.read_us));
+    put("hits", percent(p.write_hits));
+    const cache = s.read_cache ? ", with the read cache " + percent(p.cache_hits) : "";
+    put("hits-note", "of pages written; reads " + percent(p.read_hits) + cache);
+    put("destages", count(p.destages) + "/s");
+    put("destages-note", p.in_flight + " of " + sample.queue_depth + " writes in flight");
+    put("wear", sample.nvs_wear === null ? "–" : sample.nvs_wear.toFixed(2) + " ×");
+    const worn = sample.devices.filter((d) => d.kind === "nvs").map((d) => d.written_bytes);
+    put("wear-note", worn.length ? bytes(Math.max(...worn)) + " written to it" : "no NVS");
+  }
+
+  // A row for each device; buttons keep their focus, so rows are made once and filled again.
+  function devices(sample) {
+    const body = byId("devices").tBodies[0];
+    const rates = new Map(sample.devices.map((d) => [d.kind + d.number, d]));
+    const list = sample.status.devices;
+    while (body.rows.length > list.length) body.deleteRow(-1);
+    list.forEach((device, i) => {
+      const row = body.rows[i] || newRow(body);
+      const rate = rates.get(device.kind + device.number) || {};
+      const kinds = { nvs: "NVS ", spare: "Spare " };
+      const name = (kinds[device.kind] || "Disk ") + device.number;
+      const cells = row.cells;
+      row.className = device.state === "failed" ? "failed" : "";
+      cells[0].textContent = name;
+      const badge = cells[1].firstChild;
+      if (badge.textContent !== device.state) badge.textContent = device.state;
+      badge.dataset.state = device.state;
+      const busy = Math.round(rate.busy || 0);
+      cells[2].querySelector("i").style.width = busy + "%";
+      cells[2].querySelector(".busy > span").textContent = busy + " %";
+      cells[3].textContent = rate.under_way === undefined ? "–" : rate.under_way;
+      cells[4].textContent = rate.reads === undefined ? "–" : count(rate.reads);
+      cells[5].textContent = rate.writes === undefined ? "–" : count(rate.writes);
+      cells[6].textContent = device.device;
+      button(cells[7].firstChild, device, name);
+    });
+  }
+
+  function newRow(body) {
+    const row = body.insertRow();
+    const head = document.createElement("th");
+    head.scope = "row";
+    row.append(head);
+    for (let i = 1; i < 8; i += 1) row.insertCell();
+    const badge = document.createElement("span");
+    badge.className = "badge";
+    row.cells[1].append(badge);
+    row.cells[2].innerHTML =
+      "<span class='busy'><span></span><b class='bar' aria-hidden='true'><i></i></b></span>";
+    const change = document.createElement("button");
+    change.type = "button";
+    change.className = "small";
+    row.cells[7].append(change);
+    return row;
+  }
+
+  function button(button, device, name) {
+    const failed = device.state === "failed";
+    const member = device.kind === "member";
+    const does = failed ? "Replace" : "Fail";
+    const label = does + " " + name;
+    if (button.textContent !== label) button.textContent = label;
+    button.hidden = !failed && (!member || device.state !== "in use");
+    button.disabled = !token;
+    button.onclick = () => {
+      if (!failed) {
+        const text =
+          "Give up " + name + " (" + device.device + ")? The array goes on with less redundancy, " +
+          "and what the disk holds is out of date from then on.";
+        ask(text, "Give it up", false, () => post("fail", { disk: String(device.number) }));
+      } else if (member) {
+        const text = "Rebuild " + name + " on a new device, which must be empty.";
+        ask(text, "Replace", true, (path) => post("replace", { old: String(device.number), new: path }));
+      } else {
+        const text = "Fill a new device as the mirror of the NVS log. It must be empty.";
+        ask(text, "Replace", true, (path) =>
+          post("replace-nvs", { old: device.device, new: path }),
+        );
+      }
+    };
+  }
+
+  // Scrub, rebuild and mirror under way, with the time to go.
+  function works(sample) {
+    const s = sample.status;
+    const list = [];
+    if (s.scrub && s.scrub.state === "running") {
+      const wrong = s.scrub.inconsistent_rows + s.scrub.unreadable_rows + s.scrub.lost_rows;
+      const note = wrong ? count(wrong) + " rows do not fit" : "all rows fit so far";
+      list.push(["Scrub", s.scrub.rows_done, s.scrub.rows, s.scrub.seconds_to_go, note]);
+    }
+    if (s.mirror) {
+      const name = "Filling NVS " + s.mirror.number;
+      list.push([name, s.mirror.bytes_copied, s.mirror.bytes, null, ""]);
+    }
+    for (const rebuild of s.rebuilds) {
+      const name = "Rebuilding disk " + rebuild.member;
+      list.push([name, rebuild.bytes_done, rebuild.bytes, rebuild.to_go_s, rebuild.device]);
+    }
+    const box = byId("works");
+    while (box.children.length > list.length) box.lastChild.remove();
+    list.forEach(([name, done, all, seconds, note], i) => {
+      let work = box.children[i];
+      if (!work) {
+        work = document.createElement("p");
+        work.className = "work";
+        work.append(document.createElement("progress"), document.createElement("span"));
+        box.append(work);
+      }
+      const bar = work.firstChild;
+      bar.setAttribute("aria-label", name);
+      bar.max = all || 1;
+      bar.value = done;
+      const share = ((100 * done) / (all || 1)).toFixed(1) + " %";
+      const togo = seconds === null || seconds === undefined ? "" : ", " + time(seconds) + " to go";
+      work.lastChild.textContent = " " + name + ": " + share + togo + (note ? "; " + note : "");
+    });
+  }
+
+  function events(sample) {
+    const list = byId("events");
+    for (const event of sample.events.filter((e) => e.number > lastEvent)) {
+      const item = document.createElement("li");
+      item.className = event.level;
+      const when = document.createElement("time");
+      when.dateTime = new Date(event.at_ms).toISOString();
+      when.textContent = Charts.clock(event.at_ms);
+      const text = document.createElement("span");
+      text.textContent = (event.level === "alarm" ? "Alarm: " : "") + event.text;
+      item.append(when, text);
+      list.prepend(item);
+      lastEvent = event.number;
+    }
+    while (list.children.length > 50) list.lastChild.remove();
+    byId("no-events").hidden = list.children.length > 0;
+  }
+
+  function whatIf(sample) {
+    const w = sample.what_if;
+    byId("whatif").hidden = !w;
+    if (!w) return;
+    const notes = [
+      w.seconds
+        ? "The same writes over " + time(w.seconds) + ", each in a cache as full as the running one."
+        : "Nothing to compare yet: not all policies had to destage.",
+    ];
+    if (w.one_in > 1) notes.push("One write group in " + w.one_in + " is followed.");
+    if (w.dropped) notes.push(count(w.dropped) + " requests were missed.");
+    put("whatif-note", notes.join(" "));
+    const body = byId("whatif").querySelector("tbody");
+    const rows = w.seconds ? [{ ...w.running, running: true }, ...w.shadows] : [];
+    body.replaceChildren(
+      ...rows.map((row) => {
+        const line = document.createElement("tr");
+        line.className = row.running ? "running" : "";
+        const head = document.createElement("th");
+        head.scope = "row";
+        head.textContent = row.policy + (row.running ? " (running)" : "");
+        line.append(head);
+        const share = w.running.destages ? (100 * row.destages) / w.running.destages : null;
+        const distance = row.mean_distance_pages;
+        for (const text of [
+          count(row.destages),
+          share === null ? "–" : share.toFixed(1) + " %",
+          row.destages ? (row.destaged_pages / row.destages).toFixed(1) : "–",
+          distance === null ? "–" : count(distance),
+          row.pages_written ? percent((100 * row.page_hits) / row.pages_written) : "–",
+        ])
+          line.insertCell().textContent = text;
+        return line;
+      }),
+    );
+  }
+
+  function show(sample) {
+    last = sample;
+    points.push(sample.point);
+    if (points.length > MOST) points.splice(0, points.length - MOST);
+    header(sample);
+    tiles(sample);
+    devices(sample);
+    works(sample);
+    events(sample);
+    whatIf(sample);
+    for (const id of ["policy", "rate"]) {
+      const input = byId(id);
+      if (!input.dataset.touched && document.activeElement !== input) {
+        input.value = sample.status[id];
+      }
+    }
+    if (document.visibilityState === "visible") Charts.draw(points, sample, false);
+  }
+
+  // Asks before anything is changed. `device`: a new device is to be named.
+  function ask(text, yes, device, then) {
+    const dialog = byId("confirm");
+    put("confirm-text", text);
+    put("confirm-yes", yes);
+    byId("confirm-device").hidden = !device;
+    byId("new-device").value = "";
+    byId("new-device").required = device;
+    dialog.returnValue = "";
+    dialog.onclose = () => {
+      if (dialog.returnValue === "yes") then(byId("new-device").value.trim());
+    };
+    dialog.showModal();
+  }
+
+  async function post(command, body) {
+    const box = byId("answer");
+    box.classList.remove("error");
+    box.textContent = "Asking…";
+    try {
+      const headers = {
+        "content-type": "application/json",
+        authorization: "Bearer " + token,
+      };
+      const options = { method: "POST", headers, body: JSON.stringify(body) };
+      const response = await fetch("/api/" + command, options);
+      const said = await response.json();
+      if (response.status === 401) lock();
+      if (!response.ok) throw new Error(said.error || response.statusText);
+      box.textContent = said.note ? "Begun: " + said.note + "." : "Done.";
+    } catch (error) {
+      box.classList.add("error");
+      box.textContent = "Not done: " + error.message;
+    }
+  }
+
+  function lock() {
+    token = "";
+    byId("changes").disabled = true;
+    if (last) devices(last);
+  }
+
+  function changes() {
+    byId("unlock").addEventListener("submit", (event) => {
+      event.preventDefault();
+      token = byId("token").value.trim();
+      byId("token").value = "";
+      byId("changes").disabled = !token;
+      put("answer", token ? "Changes are unlocked on this page." : "Enter the token.");
+      if (last) devices(last);
+    });
+    for (const id of ["policy", "rate"]) {
+      byId(id).addEventListener("input", () => (byId(id).dataset.touched = "yes"));
+    }
+    byId("set").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const policy = byId("policy").value.trim();
+      const rate = byId("rate").value.trim();
+      const text = "Go on with policy " + policy + " and rate " + rate + " until it is stopped?";
+      ask(text, "Set", false, async () => {
+        await post("set", { policy, rate });
+        delete byId("policy").dataset.touched;
+        delete byId("rate").dataset.touched;
+      });
+    });
+    byId("scrub").addEventListener("click", () => {
+      const repair = byId("repair").checked;
+      const does = repair ? "compare all rows and put right what does not fit" : "compare all rows";
+      const text = "Read all disks and " + does + ", at most 100 MiB a second?";
+      ask(text, "Start", false, () => post("scrub", { repair, rate: 100 * 1024 * 1024 }));
+    });
+    byId("scrub-stop").addEventListener("click", () => {
+      ask("Stop the scrub?", "Stop", false, () => post("scrub-stop", {}));
+    });
+    byId("flush").addEventListener("click", () => {
+      ask("Destage everything at full depth?", "Destage", false, () => post("flush", {}));
+    });
+  }
+
+  async function choices() {
+    const told = await (await fetch("/api/choices")).json();
+    for (const [id, names] of [
+      ["policies", told.policies],
+      ["rates", told.rates],
+    ]) {
+      byId(id).replaceChildren(
+        ...names.map((name) => {
+          const option = document.createElement("option");
+          option.value = name;
+          return option;
+        }),
+      );
+    }
+  }
+
+  function linked(text, lost) {
+    put("link", text);
+    byId("link").classList.toggle("lost", lost);
+  }
+
+  async function begin() {
+    Charts.build(byId("figures"));
+    changes();
+    choices().catch(() => {});
+    try {
+      points = await (await fetch("/api/history")).json();
+    } catch {
+      points = [];
+    }
+    const stream = new EventSource("/events");
+    stream.onmessage = (event) => {
+      heard = Date.now();
+      linked("live", false);
+      show(JSON.parse(event.data));
+    };
+    stream.onerror = () => linked("connection lost: trying again", true);
+    setInterval(() => {
+      if (heard && Date.now() - heard > 5000) linked("no news for 5 s", true);
+    }, 1000);
+    const again = () => last && Charts.draw(points, last, true);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);
+    document.addEventListener("visibilitychange", again);
+  }
+
+  begin();
+})();

@@ -1,0 +1,158 @@
+//! Recordings: the served requests as a trace, written by a thread of its own.
+
+use destage_server::array::{RecordRequest, Seen, SeenOp};
+use destage_workload::trace::write::{OutputFormat, TraceWriter, write_atomically};
+use destage_workload::trace::{Compression, Op, TraceError, TraceRecord};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+/// Batches of requests on their way to the file.
+const BATCHES: usize = 256;
+
+/// The recording under way, as the thread that watches sees it.
+#[derive(Default)]
+pub struct Recorder {
+    /// Where requests go, if one is under way.
+    batches: Mutex<Option<SyncSender<Vec<Seen>>>>,
+    wanted: AtomicBool,
+    dropped: AtomicU64,
+}
+
+/// What was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Requests in the file.
+    pub requests: u64,
+    /// Requests that are not in it: the disk or the processor was too slow.
+    pub dropped: u64,
+    /// Trims, which traces do not have.
+    pub trims: u64,
+}
+
+impl Recorder {
+    /// Whether requests are wanted.
+    #[must_use]
+    pub fn wants(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Requests that were served. Never waits.
+    pub fn feed(&self, seen: &[Seen]) {
+        let batches = self.batches.lock().expect("not poisoned");
+        if let Some(batches) = &*batches
+            && let Err(TrySendError::Full(lost)) = batches.try_send(seen.to_vec())
+        {
+            self.dropped.fetch_add(lost.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Records until the request's bounds or `go_on` end it. `lost` is how many requests the
+    /// data thread could not tell, since the start. `per_group` is in bytes.
+    ///
+    /// # Errors
+    /// In words: one is under way already, or the file cannot be written.
+    pub fn record(
+        &self,
+        asked: &RecordRequest,
+        per_group: u64,
+        lost: &dyn Fn() -> u64,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Recorded, String> {
+        if !asked.out.is_absolute() {
+            return Err(format!("{}: the server takes whole paths only", asked.out.display()));
+        }
+        let (sender, batches) = sync_channel(BATCHES);
+        {
+            let mut under_way = self.batches.lock().expect("not poisoned");
+            if under_way.is_some() {
+                return Err("a recording is under way already".to_string());
+            }
+            *under_way = Some(sender);
+        }
+        let (dropped, lost_before) = (self.dropped.load(Ordering::Relaxed), lost());
+        self.wanted.store(true, Ordering::Relaxed);
+        let name = asked.out.to_string_lossy().to_ascii_lowercase();
+        let written = write_atomically(&asked.out, |file| {
+            let failed = |error: std::io::Error| TraceError::Io {
+                file: asked.out.display().to_string(),
+                why: error.to_string(),
+            };
+            let compression = Compression::of_name(&name).0;
+            let format = OutputFormat::of_path(&asked.out, false);
+            let mut writer = TraceWriter::new(file, format, compression).map_err(failed)?;
+            let trims = copy(&batches, asked, per_group, &mut writer, go_on).map_err(failed)?;
+            Ok((writer.finish().map_err(failed)?, trims))
+        });
+        self.wanted.store(false, Ordering::Relaxed);
+        *self.batches.lock().expect("not poisoned") = None;
+        let (requests, trims) = written.map_err(|error| error.to_string())?;
+        let lost = lost() - lost_before;
+        let dropped = self.dropped.load(Ordering::Relaxed) - dropped + lost;
+        Ok(Recorded { requests, dropped, trims })
+    }
+}
+
+/// How often it is asked whether to go on.
+const ASK: Duration = Duration::from_millis(250);
+
+fn copy<W: std::io::Write>(
+    batches: &Receiver<Vec<Seen>>,
+    asked: &RecordRequest,
+    per_group: u64,
+    writer: &mut TraceWriter<W>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> std::io::Result<u64> {
+    let begun = Instant::now();
+    let end = asked.seconds.map(|seconds| begun + Duration::from_secs_f64(seconds));
+    let (mut requests, mut trims) = (0, 0);
+    let mut first = None;
+    let mut ask_at = begun + ASK;
+    while requests < asked.requests {
+        let now = Instant::now();
+        if end.is_some_and(|end| now >= end) {
+            break;
+        }
+        if now >= ask_at {
+            ask_at = now + ASK;
+            if !go_on(requests) {
+                break;
+            }
+        }
+        let until = end.map_or(ask_at, |end| end.min(ask_at));
+        let batch = match batches.recv_timeout(until.saturating_duration_since(now)) {
+            Ok(batch) => batch,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        for seen in batch {
+            let op = match seen.op {
+                SeenOp::Read => Op::Read,
+                SeenOp::Write => Op::Write,
+                SeenOp::Trim => {
+                    trims += 1;
+                    continue;
+                }
+            };
+            let group = seen.offset / per_group;
+            if !crate::shadow::in_sample(group, asked.one_in) {
+                continue;
+            }
+            let time_ns = seen.at.since(*first.get_or_insert(seen.at)).0;
+            writer.write(&TraceRecord {
+                time_ns,
+                device: 0,
+                offset_bytes: seen.offset,
+                length_bytes: seen.bytes,
+                op,
+                service: None,
+            })?;
+            requests += 1;
+            if requests >= asked.requests {
+                break;
+            }
+        }
+    }
+    Ok(trims)
+}

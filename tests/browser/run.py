@@ -1,0 +1,268 @@
+#!/usr/bin/python3
+"""The page of a served array in a real headless browser.
+
+    python3 tests/browser/run.py --destage target/release/destage
+    python3 tests/browser/run.py --destage target/release/destage --screenshots docs/images
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+from pathlib import Path
+
+import browser
+import served as array_module
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+wait = array_module.wait
+OPTIONS = argparse.Namespace(destage=None, screenshots=None)
+
+
+class Page(unittest.TestCase):
+    """One array and one browser for all tests, which run in the order of their names."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.array = array_module.Array(OPTIONS.destage)
+        cls.addClassCleanup(cls.array.close)
+        profile = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(profile.cleanup)
+        cls.driver = browser.chromium(profile.name)
+        cls.addClassCleanup(cls.driver.quit)
+        browser.look(cls.driver, 1280, 900)
+        cls.driver.get(cls.array.url)
+        wait(lambda: browser.text(cls.driver, "link") == "live", what="the stream")
+
+    def text(self, name):
+        return browser.text(self.driver, name)
+
+    def click(self, css):
+        element = self.driver.find_element(By.CSS_SELECTOR, css)
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+
+    def unlock(self, token):
+        field = self.driver.find_element(By.ID, "token")
+        field.send_keys(token)
+        field.send_keys(Keys.ENTER)
+
+    def confirm(self, button):
+        """Confirms what is asked; what was asked."""
+        dialog = self.driver.find_element(By.ID, "confirm")
+        wait(lambda: dialog.get_attribute("open") is not None, what="a question")
+        asked = self.text("confirm-text")
+        dialog.find_element(By.XPATH, f".//button[normalize-space()='{button}']").click()
+        wait(lambda: dialog.get_attribute("open") is None, what="its end")
+        return asked
+
+    def test_1_shows_how_it_stands(self):
+        self.assertEqual((self.text("name"), self.text("state")), ("tank", "clean"))
+        self.assertIn("nothing is destaged", self.text("says"))
+        rows = self.driver.find_elements(By.CSS_SELECTOR, "#devices tbody tr")
+        self.assertEqual(len(rows), 6)
+        self.assertTrue(all("in use" in row.text for row in rows))
+
+    def test_2_numbers_move_under_load(self):
+        self.assertEqual(self.text("writes"), "0/s")
+        load = self.array.load("--rw", "randrw", "--depth", "4", "--rate", "3000")
+        rate = lambda: int(self.text("writes").rstrip("/s").replace(",", ""))  # noqa: E731
+        wait(lambda: rate() > 500, what="writes that move")
+        first = self.text("occupancy")
+        wait(lambda: self.text("occupancy") != first, what="an occupancy that moves")
+        # The curves have points, and say so to those who do not see them.
+        chart = self.driver.find_element(By.ID, "c-iops")
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
+        wait(lambda: chart.find_elements(By.CSS_SELECTOR, ".scatterlayer path.js-line"))
+        wait(lambda: "Writes 0," not in chart.get_attribute("aria-label"), what="a label")
+        wait(lambda: self.text("destages") != "0/s", 60, "destages")
+        ring = self.driver.find_element(By.ID, "c-ring")
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", ring)
+        wait(lambda: len(ring.find_elements(By.CSS_SELECTOR, ".points path")) > 10, what="a ring")
+        wait(lambda: self.driver.find_elements(By.CSS_SELECTOR, "#whatif tbody tr"), 30)
+        load.terminate()
+
+    def test_3_changes_need_token_and_confirmation(self):
+        fail = self.driver.find_element(By.XPATH, "//button[.='Fail Disk 1']")
+        self.assertFalse(fail.is_enabled())
+        self.unlock("not-the-token-at-all")
+        self.click("#flush")
+        self.confirm("Destage")
+        wait(lambda: "token is missing or wrong" in self.text("answer"), what="a refusal")
+        self.assertFalse(fail.is_enabled())
+        self.unlock(self.array.token)
+        field = self.driver.find_element(By.ID, "policy")
+        field.clear()
+        field.send_keys("wow")
+        self.click("#set button")
+        self.assertIn("policy wow", self.confirm("Cancel"))
+        self.assertEqual(self.status()["policy"], "stow")
+        self.click("#set button")
+        self.confirm("Set")
+        wait(lambda: self.text("answer") == "Done.", what="an answer")
+        self.assertEqual(self.status()["policy"], "wow")
+        wait(lambda: "policy wow" in self.text("about"), what="the page")
+        field.clear()
+        field.send_keys("nonsense")
+        self.click("#set button")
+        self.confirm("Set")
+        wait(lambda: self.text("answer").startswith("Not done"), what="a refusal")
+        self.assertIn("nonsense", self.text("answer"))
+
+    def test_4_a_scrub_shows_how_far_it_is(self):
+        self.click("#scrub")
+        self.confirm("Start")
+        wait(lambda: "Scrub: " in self.text("works") and "to go" in self.text("works"))
+        self.assertTrue(self.driver.find_elements(By.CSS_SELECTOR, "#works progress"))
+        self.click("#scrub-stop")
+        self.confirm("Stop")
+        wait(lambda: not self.text("works"), what="its end")
+
+    def test_5_accessible_in_light_and_dark_wide_and_narrow(self):
+        axe_ran = False
+        for size in ((1280, 900), (390, 844)):
+            for dark in (False, True):
+                browser.look(self.driver, *size, dark=dark)
+                time.sleep(0.5)
+                with self.subTest(size=size, dark=dark):
+                    self.assertEqual(browser.faults(self.driver), [])
+                    found = browser.axe(self.driver)
+                    axe_ran = axe_ran or found is not None
+                    self.assertEqual(found or [], [])
+        browser.look(self.driver, 1280, 900)
+        if not axe_ran:
+            print("SKIPPED: axe-core is not installed (npm); our own checks ran")
+
+    def test_6_keyboard_alone_reaches_a_change(self):
+        self.driver.refresh()
+        wait(lambda: self.text("link") == "live", what="the stream")
+        names = []
+        for _ in range(60):
+            self.driver.switch_to.active_element.send_keys(Keys.TAB)
+            active = self.driver.switch_to.active_element
+            names.append(active.get_attribute("id") or active.text or active.tag_name)
+            if names[-1] == "token":
+                active.send_keys(self.array.token, Keys.ENTER)
+            if names[-1] == "flush":
+                break
+        self.assertEqual((names[0], names[-1]), ("Skip to the figures", "flush"))
+        self.assertLess(names.index("token"), names.index("policy"))
+        self.driver.switch_to.active_element.send_keys(Keys.ENTER)
+        dialog = self.driver.find_element(By.ID, "confirm")
+        wait(lambda: dialog.get_attribute("open") is not None, what="a question")
+        self.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+        wait(lambda: dialog.get_attribute("open") is None, what="its end")
+        # The focus is where it was.
+        self.assertEqual(self.driver.switch_to.active_element.get_attribute("id"), "flush")
+
+    def test_7_a_failed_disk_turns_red(self):
+        row = self.driver.find_elements(By.CSS_SELECTOR, "#devices tbody tr")[1]
+        cell = row.find_element(By.TAG_NAME, "td")
+        before = cell.value_of_css_property("background-color")
+        self.click("#devices tbody tr:nth-child(2) button")
+        self.assertIn("Give up Disk 1", self.confirm("Give it up"))
+        wait(lambda: "failed" in row.text, what="the disk")
+        red, green, blue = (
+            int(part) for part in cell.value_of_css_property("background-color")
+            .split("(")[1].rstrip(")").split(",")[:3]
+        )
+        self.assertNotEqual(before, cell.value_of_css_property("background-color"))
+        self.assertTrue(red > green + 15 and red > blue + 15, (red, green, blue))
+        self.assertEqual(self.text("state"), "degraded")
+        self.assertIn("One device has failed", self.text("says"))
+        wait(lambda: "Alarm: member 1 has failed" in self.text("events"), what="the alarm")
+        self.assertEqual(self.status()["state"], "degraded")
+
+    def test_8_asks_nothing_of_others_and_logs_no_error(self):
+        urls = set()
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                urls.add(message["params"]["request"]["url"])
+        own = (self.array.url, "data:", "blob:", "chrome:")
+        self.assertEqual([url for url in urls if not url.startswith(own)], [])
+        self.assertTrue(any(url.endswith("/plotly.js") for url in urls))
+        # Requests that were to be refused are no errors of the page.
+        errors = [
+            entry["message"] for entry in self.driver.get_log("browser")
+            if entry["level"] == "SEVERE" and "/api/" not in entry["message"]
+        ]
+        self.assertEqual(errors, [])
+
+    def status(self):
+        return json.loads(self.array.run("status", "tank", "--format", "json"))
+
+
+def screenshots(folder):
+    """Pictures of an array on emulated disks under mixed load, and with a failed disk."""
+    folder.mkdir(parents=True, exist_ok=True)
+    served = array_module.Array(OPTIONS.destage, emulated=True, speed=4)
+    with tempfile.TemporaryDirectory() as profile:
+        driver = browser.chromium(profile)
+        try:
+            driver.get(served.url)
+            wait(lambda: browser.text(driver, "link") == "live", what="the stream")
+            served.load("--rw", "randrw", "--depth", "8", "--rate", "1400", "--size", "1G")
+            served.load("--rw", "write", "--depth", "2", "--rate", "250")
+            time.sleep(120)
+            for name, size, dark in (
+                ("page-light", (1280, 1500), False), ("page-dark", (1280, 1500), True),
+            ):
+                picture(driver, folder / f"{name}.png", size, dark)
+            fail(served)
+            time.sleep(12)
+            picture(driver, folder / "page-phone.png", (390, 1300), False)
+        finally:
+            driver.quit()
+            served.close()
+
+
+def fail(served):
+    """Gives up disk 2 over HTTP."""
+    request = urllib.request.Request(
+        served.url + "api/fail", json.dumps({"disk": "2"}).encode(),
+        {"content-type": "application/json", "authorization": f"Bearer {served.token}"},
+    )
+    urllib.request.urlopen(request, timeout=20).read()
+
+
+def picture(driver, path, size, dark):
+    browser.look(driver, *size, dark=dark)
+    time.sleep(3)
+    driver.save_screenshot(str(path))
+    small(path)
+    print(f"{path}: {path.stat().st_size} bytes")
+
+
+def small(path):
+    """Fewer colours, where Pillow is installed: a third of the bytes."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return
+    with Image.open(path) as image:
+        few = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    few.save(path, optimize=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="The page of a served array in a real browser.")
+    parser.add_argument("--destage", type=Path, required=True, metavar="PATH")
+    parser.add_argument("--screenshots", type=Path, metavar="FOLDER", help="take pictures only")
+    parser.parse_args(namespace=OPTIONS)
+    if OPTIONS.screenshots:
+        screenshots(OPTIONS.screenshots)
+        return 0
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Page)
+    result = unittest.TextTestRunner(verbosity=2, failfast=False).run(suite)
+    bad = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - bad} passed, {bad} failed, {len(result.skipped)} skipped")
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
