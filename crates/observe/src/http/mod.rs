@@ -8,7 +8,7 @@ mod files;
 mod guard;
 mod routes;
 
-pub use guard::{Guard, new_token, read_token};
+pub use guard::{Denied, Guard, new_token, read_token};
 
 use crate::watch::Watch;
 use hyper::service::service_fn;
