@@ -3,8 +3,8 @@
 //!
 //! Options: those of `destage sim`, of which `measure` is that of the closed run; `load`, the share
 //! of what the plain policy's degraded array can serve that users ask for during the rebuild, which
-//! may be swept; `curve`, seconds measured at each of some rates, or `off`. The disk in `fail`
-//! fails when the cache is warm. Variants set `read-cache`. Without `trace` the load is the
+//! may be swept; `curve`, the `measure` at each of some rates, or `off`. The disk in `fail` fails
+//! when the cache is warm. Variants set `read-cache`. Without `trace` the load is the
 //! options' own workload.
 //!
 //! Each point is made of these runs, all after the failure; those of other points that would be
@@ -68,7 +68,7 @@ struct Job {
     value: String,
     options: RunOptions,
     load: f64,
-    /// Seconds measured at each rate.
+    /// What is measured at each rate.
     curve: Option<String>,
 }
 
@@ -117,7 +117,7 @@ fn job(
         variant: variant.to_string(),
         value: value.to_string(),
         load: share.ok_or_else(bad)?,
-        curve: Some(own["curve"]).filter(|seconds| *seconds != "off").map(str::to_string),
+        curve: Some(own["curve"]).filter(|window| *window != "off").map(str::to_string),
         options,
     })
 }
@@ -212,11 +212,11 @@ impl Runs {
 
     /// The rate at which a read takes [`SERVICE_MS`].
     fn service(&self, job: &Job, closed: &Run) -> Result<Option<f64>, CompareError> {
-        let Some(seconds) = &job.curve else { return Ok(None) };
+        let Some(window) = &job.curve else { return Ok(None) };
         let mut curve = Vec::new();
         for part in PARTS {
             let mut options = at_rate(&job.options, Some(part * closed.iops))?;
-            options.set("measure", seconds)?;
+            options.set("measure", window)?;
             let open = self.run(&options)?;
             curve.push((open.iops, open.read_ms));
         }
