@@ -83,6 +83,15 @@ fn rebuild(run: &mut Run) -> Result<End, String> {
     Err(format!("it is not rebuilt: {:?}", run.rebuilds()))
 }
 
+/// An old disk is put back, and the next start fails before it is seen: no other member may be
+/// taken away then.
+#[test]
+fn an_old_disk_counts_as_failed_before_it_is_seen() {
+    let wanted = Wanted { scrubs: true, rebuilds: true, ..Wanted::default() };
+    let outcome = torture(1_795_288_045_292_675, 8, &wanted);
+    assert_eq!(outcome.failure, None, "{}", outcome.case);
+}
+
 #[test]
 fn random_cases() {
     let (from, cases) = (number("TORTURE_SEED", 1), number("TORTURE_CASES", 32));

@@ -72,6 +72,8 @@ impl Run {
         let place = &mut self.world.members[usize::from(*member)];
         core::mem::swap(place, old);
         place.gone = false;
+        // Another start may fail before it is seen that this place has a stale disk.
+        self.failed.insert(DiskId(*member));
     }
 
     /// The rebuilds under way.
