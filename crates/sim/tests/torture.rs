@@ -54,6 +54,15 @@ fn an_array_that_stops_as_its_load_ends_goes_on() {
     assert!(outcome.counts.crashes > 8, "it no longer stops: {:?}", outcome.counts);
 }
 
+/// The read of a page that is to be completed is slow; the page is written whole, destaged, and
+/// written in part again: that write must not take what the first read brings.
+#[test]
+fn a_slow_read_completes_no_later_write() {
+    let wanted = Wanted { read_cache: Some(false), scrubs: true, ..Wanted::default() };
+    let outcome = torture(1_795_288_333_034_289, 8, &wanted);
+    assert_eq!(outcome.failure, None, "{}", outcome.case);
+}
+
 #[test]
 fn a_seed_gives_the_same_run_twice() {
     for seed in 1..12 {

@@ -24,7 +24,12 @@ pub(crate) enum For {
     /// A request of the host.
     Host(u64),
     /// Partial writes of this page.
-    Fill(u64),
+    Fill {
+        /// The page.
+        page: u64,
+        /// Which of its fills: a read may outlive the one that asked for it.
+        number: u64,
+    },
 }
 
 /// A read.
@@ -212,7 +217,7 @@ impl Volume {
         }
         let Read { purpose, first, have, buffer, from, bytes, version, .. } = read;
         match purpose {
-            For::Fill(page) => self.filled(page, buffer, error),
+            For::Fill { page, number } => self.filled(page, number, buffer, error),
             For::Host(whole) => {
                 // The array may have stopped meanwhile.
                 let Some(entry) = self.wholes.get_if(whole) else { return };

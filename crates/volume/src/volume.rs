@@ -61,6 +61,8 @@ pub struct Volume {
     pub(crate) wholes: Slab<Whole>,
     pub(crate) parts: Slab<Part>,
     pub(crate) fills: PageMap<Fill>,
+    /// How many there have been.
+    pub(crate) fills_begun: u64,
     pub(crate) disk_reads: PageMap<DiskRead>,
     pub(crate) destages: Vec<Option<Destage>>,
     pub(crate) faults: Faults,
@@ -112,6 +114,7 @@ impl Volume {
             wholes: Slab::default(),
             parts: Slab::default(),
             fills: PageMap::default(),
+            fills_begun: 0,
             disk_reads: PageMap::default(),
             destages: Vec::new(),
             faults,

@@ -42,6 +42,7 @@ enum Data {
 /// The other bytes of a page that is written in part.
 #[derive(Default)]
 pub(crate) struct Fill {
+    number: u64,
     /// The page as it is now, once it is known.
     bytes: Option<Buffer>,
     /// Parts that wait for it, or have still to be logged.
@@ -136,8 +137,9 @@ impl Volume {
             let fill = self.fills.entry(page).or_default();
             fill.users.push(id);
             if !known {
-                fill.bytes = newest;
-                reads.extend(fill.bytes.is_none().then_some(page));
+                self.fills_begun += 1;
+                (fill.number, fill.bytes) = (self.fills_begun, newest);
+                reads.extend(fill.bytes.is_none().then_some((page, fill.number)));
             }
             waits += u32::from(fill.bytes.is_none());
         }
@@ -145,8 +147,8 @@ impl Volume {
             // One more, for what may be read or refused before this ends.
             write.fills = waits + 1;
         }
-        for page in reads {
-            self.read_pages(For::Fill(page), page, 1, 0, PAGE);
+        for (page, number) in reads {
+            self.read_pages(For::Fill { page, number }, page, 1, 0, PAGE);
         }
         self.one_filled(id);
     }
@@ -164,11 +166,12 @@ impl Volume {
         }
     }
 
-    /// A page that is to be completed was read.
-    pub(crate) fn filled(&mut self, page: u64, bytes: Buffer, error: Option<Refusal>) {
+    /// A page that is to be completed was read, for this of its fills.
+    pub(crate) fn filled(&mut self, page: u64, number: u64, bytes: Buffer, error: Option<Refusal>) {
         let Some(fill) = self.fills.get_mut(&page) else { return };
-        if fill.bytes.is_some() {
-            // It has been written meanwhile, which is newer.
+        if fill.bytes.is_some() || fill.number != number {
+            // It has been written meanwhile, which is newer. It may even be on the disks since,
+            // and another write be waiting for a read of its own.
             return;
         }
         if let Some(error) = error {
