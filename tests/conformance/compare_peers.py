@@ -68,8 +68,9 @@ def cache(options):
 def page(options, took, rounds, made, disks):
     """Everything as Markdown."""
     lines = [
-        f"`make compare-peers`, {machine()} Medians of {options.rounds} rounds (emulated disks: "
-        f"{options.disk_rounds}), everything once a round, in turn; {took / 60:.0f} minutes.",
+        f"`make compare-peers`, {machine()} Medians over rounds, in each "
+        f"of which everything runs once, in turn: {options.rounds}, and {options.disk_rounds} "
+        f"of the emulated disks. {took / 60:.0f} minutes in all.",
         "",
         f"Front end: 4 KiB random writes over {speed.written(options)} MiB, each page written "
         f"before, Unix socket, all data on tmpfs, {options.seconds} s each. *Held*: an NVS that "
@@ -89,7 +90,7 @@ def page(options, took, rounds, made, disks):
         f" The disks ran at {made.speed:g} times their speed; figures are in their own time.")
     lines += [
         f"The cache: RAID-5 over five emulated 10,000 rpm disks (`{emulated.SPEC}`), "
-        f"{made.footprint} MiB loaded, NVS of a sixteenth of that, measured for "
+        f"{made.footprint} MiB loaded, NVS of {made.nvs_pages:,} pages of 4 KiB, measured for "
         f"{made.measured:g} s after {made.warm:g} s of load ({made.warm_no_cache:g} s without "
         f"cache).{at_speed}",
         "",

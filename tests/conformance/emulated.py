@@ -44,6 +44,8 @@ class Options:
         self.warm_no_cache = more.get("warm_no_cache", 10)
         self.measured = more.get("measured", 30)
         self.folder = more.get("folder", Path("/dev/shm"))
+        # What the NVS turns out to hold.
+        self.nvs_pages = 0
 
     def nvs_mebibytes(self):
         return round(self.footprint / 16 * LOG_SHARE)
@@ -132,6 +134,9 @@ class Bed:
                  "--config-dir", self.folder]
         server = Process(words, self.folder / "array.log", lambda: wire.serves(served, ""))
         try:
+            said = run(self.options.binary, "status", "peer", "--config-dir", self.folder,
+                       "--format", "json")
+            self.options.nvs_pages = json.loads(said)["nvs_pages"] or self.options.nvs_pages
             return self.load(f"nbd+unix:///?socket={served}", policy, load)
         finally:
             server.stop()
@@ -199,7 +204,8 @@ def main():
                       policies=given.policies.split(","), loads=given.loads.split(","),
                       warm=given.warm, measured=given.measured)
     figures = rounds_of(options, given.rounds, Figures())
-    say(f"five emulated disks ({SPEC}), {options.footprint} MiB loaded, NVS a sixteenth")
+    say(f"five emulated disks ({SPEC}), {options.footprint} MiB loaded, NVS of "
+        f"{options.nvs_pages:,} pages")
     say(text_table(figures, [NO_CACHE]))
     return 0
 

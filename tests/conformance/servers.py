@@ -164,10 +164,9 @@ class DestageCommands:
                 f"{mebibytes}M", "--format", "json"]
 
     @staticmethod
-    def bench_rate(said):
-        """Writes per second, from the output of `bench`."""
-        return next(row["rate_s"] for row in json.loads(said)["kinds"]
-                    if row["kind"] == "write")
+    def bench_row(said):
+        """What `bench` says of writes."""
+        return next(row for row in json.loads(said)["kinds"] if row["kind"] == "write")
 
     def has_bench(self):
         said = subprocess.run([self.binary, "bench", "--help"], capture_output=True, text=True,

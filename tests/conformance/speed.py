@@ -119,7 +119,9 @@ def bench(options, figures, name, server, commands):
         words = commands.bench(server.uri, depth, connections, options.seconds,
                                written(options))
         said = run(*words, timeout=options.seconds + 60)
-        figures.add(f"{shape}: writes/s", name, commands.bench_rate(said))
+        row = commands.bench_row(said)
+        figures.add(f"{shape}: writes/s", name, row["rate_s"])
+        figures.add(f"{shape}: p99 us", name, row["p99_us"])
 
 
 class Round:
@@ -185,7 +187,7 @@ def versions():
     if shutil.which("nbdkit"):
         said["nbdkit"] = run("nbdkit", "--version").strip()
     if shutil.which("nbd-server"):
-        said["nbd-server"] = run("nbd-server", "-V", codes=(0, 1)).strip()
+        said["nbd-server"] = run("nbd-server", "-V", codes=(0, 1)).split("This is ")[-1].strip()
     if shutil.which("qemu-nbd"):
         said["qemu-nbd"] = run("qemu-nbd", "--version").splitlines()[0].strip()
     return said

@@ -63,8 +63,8 @@ fn measure(matches: &ArgMatches, uri: &Uri, load: &Load) -> Result<(Measured, In
             bar.set_message(format!("{rate:.0} requests/s{warming}"));
         }
         Told::Lap(lap) => {
-            let line = intervals.take(lap);
             if load.interval.is_some() {
+                let line = intervals.take(lap);
                 bar.suspend(|| eprintln!("{line}"));
             }
         }
@@ -114,9 +114,8 @@ fn about(matches: &ArgMatches) -> Vec<(&'static str, String)> {
     for name in NUMBERS {
         about.push((name, matches.get_one::<u64>(name).expect("default").to_string()));
     }
-    for name in ["closed", "verify", "fua"] {
-        about.push((name, matches.get_flag(name).to_string()));
-    }
+    let flags = ["closed", "verify", "fua"].into_iter().filter(|name| matches.get_flag(name));
+    about.extend(flags.map(|name| (name, "true".to_string())));
     about
 }
 

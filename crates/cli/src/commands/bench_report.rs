@@ -150,7 +150,7 @@ fn json(about: &[(&str, String)], measured: &Measured, rows: &Table, all: &Inter
         "first_errno": measured.first_errno,
         "kinds": parsed(rows),
         "begun_late_us": {
-            "p50": share(0.5), "p90": share(0.9), "p99": share(0.99), "p99.9": share(0.999),
+            "p50": share(0.5), "p90": share(0.9), "p99": share(0.99), "p99_9": share(0.999),
             "max": share(1.0),
         },
         "not_begun": measured.not_begun,

@@ -5,7 +5,7 @@ use super::known::Known;
 use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
 use super::{Ask, BenchError, Feed, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable};
-use crate::client::{Client, Heard};
+use crate::client::{Client, ClientError, Heard};
 use destage_nbd::request::{Command, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::Ordering;
@@ -246,7 +246,7 @@ impl<'a> Driver<'a> {
             Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
         match poll(&mut polled, Some(&time)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(super::broken(error.into())),
+            Err(error) => return Err(ClientError::from(error).into()),
         }
         let came: Vec<bool> =
             polled.iter().map(|polled| polled.revents().intersects(!PollFlags::OUT)).collect();

@@ -20,7 +20,7 @@ pub use load::{Arrivals, BenchError, Load, Measured, Pace, Pattern};
 pub use log::{Checked, check};
 pub use percentiles::percentiles;
 
-use crate::client::{Client, ClientError};
+use crate::client::Client;
 use destage_nbd::client::Uri;
 use destage_nbd::{Mode, wire};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -327,7 +327,9 @@ impl<'a> Run<'a, '_> {
         }
         run.take_parts();
         while let Some(lap) = run.collector.close() {
-            (run.tell)(Told::Lap(&lap));
+            if lap.tally.requests() > 0 {
+                (run.tell)(Told::Lap(&lap));
+            }
         }
         if run.collector.end().is_zero() {
             return Err(BenchError::Unfit("the load ended within --warmup".to_string()));
@@ -405,11 +407,6 @@ impl<'a> Run<'a, '_> {
 /// What a reply's error means for the whole load: none of it can be verified.
 fn unreadable() -> BenchError {
     BenchError::Unfit("reads fail: nothing can be verified".to_string())
-}
-
-/// A connection's error.
-fn broken(error: ClientError) -> BenchError {
-    BenchError::Client(error)
 }
 
 #[cfg(test)]

@@ -24,27 +24,14 @@ pub fn percentiles(times_ns: &Histogram<u64>) -> String {
             false => writeln!(text),
         };
     }
-    let mut pair = |one: &str, first: f64, two: &str, second: f64, digits: usize| {
-        let (label, other) = (format!("{one:<7}"), format!("{two:<14}"));
-        let _ = writeln!(text, "#[{label} = {first:12.digits$}, {other} = {second:12.digits$}]");
+    let mut pair = |one: &str, first: String, two: &str, second: String| {
+        let _ = writeln!(text, "#[{one:<7} = {first:>12}, {two:<14} = {second:>12}]");
     };
-    pair("Mean", times_ns.mean() / NS, "StdDeviation", times_ns.stdev() / NS, 3);
-    let count = times_ns.len() as f64;
-    let _ = writeln!(
-        text,
-        "#[{:<7} = {:12.3}, {:<14} = {count:12.0}]",
-        "Max",
-        times_ns.max() as f64 / NS,
-        "Total count"
-    );
-    let _ = writeln!(
-        text,
-        "#[{:<7} = {:12}, {:<14} = {:12}]",
-        "Buckets",
-        times_ns.buckets(),
-        "SubBuckets",
-        times_ns.distinct_values()
-    );
+    let us = |ns: f64| format!("{:.3}", ns / NS);
+    pair("Mean", us(times_ns.mean()), "StdDeviation", us(times_ns.stdev()));
+    pair("Max", us(times_ns.max() as f64), "Total count", times_ns.len().to_string());
+    let (buckets, values) = (times_ns.buckets(), times_ns.distinct_values());
+    pair("Buckets", buckets.to_string(), "SubBuckets", values.to_string());
     text
 }
 
