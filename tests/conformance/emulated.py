@@ -19,7 +19,7 @@ from pathlib import Path
 
 import wire
 from figures import Figures, text_table
-from harness import HERE, MIB, Failure, end_on_sigterm, run, say, tail, wait_until
+from harness import HERE, MIB, Failure, Skip, end_on_sigterm, run, say, tail, wait_until
 
 DISKS = 5
 SPEC = "stow-ref"
@@ -138,6 +138,9 @@ class Bed:
                        "--format", "json")
             self.options.nvs_pages = json.loads(said)["nvs_pages"] or self.options.nvs_pages
             return self.load(f"nbd+unix:///?socket={served}", policy, load)
+        except Failure as failure:
+            said = tail((self.folder / "array.log").read_text(errors="replace"))
+            raise Failure(f"{policy}: {failure}; the array said: {said}") from failure
         finally:
             server.stop()
 
@@ -203,7 +206,11 @@ def main():
     options = Options(given.destage.resolve(), speed=given.disk_speed, iops=given.iops,
                       policies=given.policies.split(","), loads=given.loads.split(","),
                       warm=given.warm, measured=given.measured)
-    figures = rounds_of(options, given.rounds, Figures())
+    try:
+        figures = rounds_of(options, given.rounds, Figures())
+    except (Skip, Failure) as reason:
+        say(f"emulated: {reason}")
+        return 1
     say(f"five emulated disks ({SPEC}), {options.footprint} MiB loaded, NVS of "
         f"{options.nvs_pages:,} pages")
     say(text_table(figures, [NO_CACHE]))

@@ -327,9 +327,7 @@ impl<'a> Run<'a, '_> {
         }
         run.take_parts();
         while let Some(lap) = run.collector.close() {
-            if lap.tally.requests() > 0 {
-                (run.tell)(Told::Lap(&lap));
-            }
+            run.tell_lap(&lap);
         }
         if run.collector.end().is_zero() {
             return Err(BenchError::Unfit("the load ended within --warmup".to_string()));
@@ -398,8 +396,16 @@ impl<'a> Run<'a, '_> {
     fn take_parts(&mut self) {
         while let Ok(part) = self.parts.try_recv() {
             if let Some(lap) = self.collector.take(part) {
-                (self.tell)(Told::Lap(&lap));
+                self.tell_lap(&lap);
             }
+        }
+    }
+
+    /// Tells of an interval, unless it is the end of the run with nothing in it.
+    fn tell_lap(&mut self, lap: &Lap) {
+        let whole = self.shared.load.interval.is_some_and(|most| lap.end - lap.begin >= most);
+        if whole || lap.tally.requests() > 0 {
+            (self.tell)(Told::Lap(lap));
         }
     }
 }
