@@ -102,7 +102,7 @@ speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK))
 
-## The cache's gain on five emulated disks; ROUNDS of two minutes, POLICY.
+## The cache's gain on five emulated disks; ROUNDS of 150 s, POLICY.
 speed-emulated: build
 	$(CONFORMANCE)/emulated.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) \
 	  --policies $(or $(POLICY),stow) --loads uniform

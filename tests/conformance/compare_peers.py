@@ -124,13 +124,13 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=3, help="of each measurement there")
     parser.add_argument("--size", type=int, default=512, metavar="MIB", help="of the exports")
     parser.add_argument("--disk-rounds", type=int, default=3, help="of the emulated disks")
-    parser.add_argument("--disk-speed", type=float, default=2, metavar="K",
+    parser.add_argument("--disk-speed", type=float, default=4, metavar="K",
                         help="disks so many times faster than real ones")
-    parser.add_argument("--iops", type=float, default=500, help="offered by the SPC-1-like load")
+    parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
     parser.add_argument("--shm", type=Path, default=Path("/dev/shm"), help="a tmpfs")
     options = parser.parse_args()
     options.destage = options.destage.resolve()
-    options.warm, options.warm_no_cache, options.measured = 50, 10, 30
+    options.warm, options.warm_no_cache, options.measured = 60, 10, 40
     options.footprint = 1024
     if options.quick:
         options.rounds = options.disk_rounds = options.seconds = 1

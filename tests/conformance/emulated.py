@@ -38,11 +38,11 @@ class Options:
         self.speed = more.get("speed", 1.0)
         self.policies = more.get("policies", ["lrw", "wow", "stow"])
         self.loads = more.get("loads", LOADS)
-        self.iops = more.get("iops", 500)
+        self.iops = more.get("iops", 1300)
         # Seconds of the disks' own time.
-        self.warm = more.get("warm", 50)
+        self.warm = more.get("warm", 60)
         self.warm_no_cache = more.get("warm_no_cache", 10)
-        self.measured = more.get("measured", 30)
+        self.measured = more.get("measured", 40)
         self.folder = more.get("folder", Path("/dev/shm"))
         # What the NVS turns out to hold.
         self.nvs_pages = 0
@@ -191,12 +191,12 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--policies", default="lrw,wow,stow")
     parser.add_argument("--loads", default=",".join(LOADS))
-    parser.add_argument("--iops", type=float, default=500, help="offered by the SPC-1-like load")
+    parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
     parser.add_argument("--disk-speed", type=float, default=1, metavar="K",
                         help="disks so many times faster than real ones")
-    parser.add_argument("--warm", type=float, default=50, metavar="S",
+    parser.add_argument("--warm", type=float, default=60, metavar="S",
                         help="seconds of the disks' time before measuring")
-    parser.add_argument("--measured", type=float, default=30, metavar="S")
+    parser.add_argument("--measured", type=float, default=40, metavar="S")
     return parser.parse_args()
 
 
