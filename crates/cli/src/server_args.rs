@@ -70,12 +70,12 @@ Examples:
   destage bench nbd://127.0.0.1/ --log acked.log    # kill the server meanwhile
   destage bench nbd://127.0.0.1/ --check acked.log  # which writes are lost?
 
-What is asked comes from --rw, from a generator (--workload, see `destage trace workloads`) over the \
-whole export, or from a trace (--trace). When it is asked: --rw keeps --depth requests under way on \
-each connection (a closed loop); a workload and a trace keep their own times (an open loop, if they \
-have times); --rate and --closed make either of any. In an open loop a request's latency counts from \
-when it was due, however late a slow server let it begin, and requests that were due and not begun \
-when the time was over are told.
+What is asked comes from --rw, from a generator (--workload, see `destage trace workloads`) \
+over the whole export, or from a trace (--trace). When it is asked: --rw keeps --depth requests \
+under way on each connection (a closed loop); a workload and a trace keep their own times (an \
+open loop, if they have times); --rate and --closed make either of any. In an open loop a \
+request's latency counts from when it was due, however late a slow server let it begin, and \
+requests that were due and not begun when the time was over are told.
 
 Exit code 1 if the server died or stalled, a request failed, or contents are wrong.";
 

@@ -1,5 +1,5 @@
-//! All connections of a load that a feed says, on one thread: requests are begun in the feed's order,
-//! each on the connection that has the fewest under way.
+//! All connections of a load that a feed says, on one thread: requests are begun in the order of
+//! the feed, each on the connection that has the fewest under way.
 
 use super::known::Known;
 use super::laps::{FLUSH, Laps, Part, READ, WRITE};
