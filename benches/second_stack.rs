@@ -3,33 +3,15 @@
 //!
 //! Requests are for single blocks of a skewed load over a million; the cache has a tenth.
 
+#[path = "../crates/engine/tests/counting/mod.rs"]
+mod counting;
+
+use counting::allocated;
 use destage_engine::array::geometry::Level;
 use destage_engine::readcache::penalty::Penalties;
 use destage_engine::readcache::{self, ReadCache};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
-
-struct Counting;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "a global allocator that counts cannot be written without")]
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const ROUNDS: usize = 7;
 const BLOCKS: u64 = 1_000_000;
@@ -71,7 +53,7 @@ fn main() {
 }
 
 fn measure(name: &str, failed: bool, requests: &[u64], cost: &mut Cost) {
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = allocated();
     let mut cache = readcache::choose(name).expect("a policy").build(CACHE).expect("a size");
     let (warm, rest) = requests.split_at(requests.len() / 2);
     ask(&mut *cache, warm);
@@ -81,7 +63,7 @@ fn measure(name: &str, failed: bool, requests: &[u64], cost: &mut Cost) {
     let start = Instant::now();
     black_box(ask(&mut *cache, rest));
     cost.ns.push(start.elapsed().as_nanos() as f64 / rest.len() as f64);
-    let bytes = ALLOCATED.load(Ordering::Relaxed) - before;
+    let bytes = allocated() - before;
     cost.bytes_a_block = bytes as f64 / CACHE as f64;
 }
 

@@ -77,8 +77,8 @@ def state(case):
     return status(case)["state"]
 
 
-def begin(case):
-    """An array of five files that holds an image, with a spare."""
+def begin(case, member):
+    """An array of five files with an image, under load; a file is gone, a spare is rebuilt."""
     if not hasattr(case.server, "commands"):
         raise Skip(f"{case.server.name} is no array")
     need("nbdcopy")
@@ -90,7 +90,12 @@ def begin(case):
     destage(case, "spare", "add", f"{case.server.folder / 'spare'},size={size}")
     # Slow enough to be met on its way, quick enough for this test.
     destage(case, "set", "--rebuild", "window=64,share=40")
-    return image
+    load = Load(case, image)
+    load.start()
+    time.sleep(0.3)
+    (case.server.folder / member).unlink()
+    expect(wait_until(lambda: rebuilding(case), 10), "no spare is rebuilt")
+    return image, load
 
 
 def end(case, image):
@@ -115,12 +120,7 @@ def rebuilding(case):
 
 @test("rebuild-deleted-file", members=MEMBERS)
 def deleted(case):
-    image = begin(case)
-    load = Load(case, image)
-    load.start()
-    time.sleep(0.3)
-    (case.server.folder / "f2").unlink()
-    expect(wait_until(lambda: rebuilding(case), 10), "no spare is rebuilt")
+    image, load = begin(case, "f2")
     before, began = load.written, time.monotonic()
     expect(wait_until(lambda: state(case) == "clean", 40, step=0.1), f"{status(case)}")
     took = time.monotonic() - began
@@ -132,12 +132,7 @@ def deleted(case):
 
 @test("rebuild-kill9", members=MEMBERS)
 def killed(case):
-    image = begin(case)
-    load = Load(case, image)
-    load.start()
-    time.sleep(0.3)
-    (case.server.folder / "f4").unlink()
-    expect(wait_until(lambda: rebuilding(case), 10), "no spare is rebuilt")
+    image, load = begin(case, "f4")
     case.server.kill9()
     load.end(killed=True)
     case.server.restart()

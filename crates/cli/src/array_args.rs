@@ -3,6 +3,7 @@
 use crate::args::format_arg;
 use crate::server_args::{flag, listen_args, option};
 use clap::{Arg, ArgAction, Command, value_parser};
+use destage_engine::clean::OnWrite;
 
 pub(crate) fn name() -> Arg {
     Arg::new("name").value_name("NAME").required(true).help("The array")
@@ -22,7 +23,7 @@ fn read_cache_args() -> [Arg; 4] {
         option("read-cache-size", "BYTES", "Its size, as 1G [at first: 128M]"),
         option("vdf", "FORM", "How it heeds failed disks: off, paper, adaptive[:..], auto"),
         option("read-cache-writes", "WHAT", "Cached pages that are written: dropped, or brought")
-            .value_parser(["invalidate", "update", "keep"]),
+            .value_parser(OnWrite::NAMES.map(|(name, _)| name)),
     ]
 }
 

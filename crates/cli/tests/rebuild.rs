@@ -118,6 +118,35 @@ fn members_are_given_up_and_replaced_by_hand() {
 }
 
 #[test]
+fn a_spare_is_not_lost_while_the_configuration_cannot_be_written() {
+    let mut array = Array::of_level("5", 4, &["nvs"]);
+    array.serve(&[]);
+    let spares = [array.path("s0"), array.path("s1")];
+    array.asks(&["spare", "tank", "add", &format!("{},size=32M", spares[0])]);
+    array.asks(&["spare", "tank", "add", &format!("{},size=32M", spares[1])]);
+    // Where the new file is written first.
+    let obstacle = array.path("tank.toml.new");
+    std::fs::create_dir(&obstacle).expect("made");
+    let new = array.path("s2");
+    std::fs::File::create(&new).expect("made").set_len(32 << 20).expect("long");
+    array.refused(&["spare", "tank", "add", &new]);
+    array.asks(&["fail", "tank", "1"]);
+    let now = until(&array, "told", |now| now["alarms"].to_string().contains("spare-not-taken"));
+    assert_eq!(now["state"], "degraded");
+    for spare in &spares {
+        assert!(now["devices"].to_string().contains(spare), "{now}");
+        let refused = array.refused(&["replace", "tank", "1", spare]);
+        assert!(refused.contains("tank.toml"), "{refused}");
+    }
+    std::fs::remove_dir(&obstacle).expect("removed");
+    // By itself, at the next try.
+    let now = until(&array, "clean", is_clean);
+    assert!(!now["alarms"].to_string().contains("spare-not-taken"), "{now}");
+    // And what was refused meanwhile was not touched.
+    array.asks(&["spare", "tank", "add", &new]);
+}
+
+#[test]
 fn spares_are_given_at_creation_and_known_at_the_next_start() {
     let mut array = Array::of_level("10", 4, &["nvs"]);
     array.serve(&[]);

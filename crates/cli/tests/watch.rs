@@ -4,6 +4,7 @@ mod common;
 
 use common::array::{Array, status};
 use common::{fails, succeeds, top};
+use destage_server::array::{RecordRequest, Request, ask_extra};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -368,6 +369,12 @@ fn simulated(trace: &str, policy: &str, nvs_pages: &serde_json::Value) -> serde_
 fn recordings_are_whole_or_absent_and_bounded() {
     let (array, _) = served(&[]);
     let (folder, uri) = (array.path(""), array.uri());
+    // No time at all, as another client of the socket may have it: refused, and nothing is left.
+    let out = array.path("never.dtrc").into();
+    let no_time = RecordRequest { out, seconds: Some(-1.0), requests: 1, one_in: 1 };
+    let socket = array.path("tank.control");
+    let refused = ask_extra(socket.as_ref(), "tank", &Request::Record(no_time), |_| {});
+    assert!(refused.expect_err("refused").to_string().contains("seconds"));
     let error = array.refused(&["status", "tank", "--what-if"]);
     assert!(error.contains("--what-if"), "{error}");
     let out = array.path("few.csv.gz");

@@ -37,6 +37,12 @@ pub enum OnWrite {
     Keep,
 }
 
+impl OnWrite {
+    /// All, by their names in options.
+    pub const NAMES: [(&str, OnWrite); 3] =
+        [("invalidate", OnWrite::Invalidate), ("update", OnWrite::Update), ("keep", OnWrite::Keep)];
+}
+
 /// A read cache to be.
 #[derive(Clone, Debug)]
 pub struct CleanConfig {

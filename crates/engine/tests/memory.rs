@@ -1,6 +1,9 @@
 //! Metadata a held page: at most 48 bytes, for every policy, when every group holds one page. A
 //! cached page: as many for the fault-aware form as for the plain one.
 
+mod counting;
+
+use counting::allocated;
 use destage_engine::array::geometry::Level;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, POLICIES, PolicyContext};
@@ -10,28 +13,6 @@ use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Page, PageCount};
 use destage_engine::writecache::WriteCache;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct Counting;
-
-static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "a global allocator that counts cannot be written without")]
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const PAGES: u64 = 1_500_000;
 
@@ -40,7 +21,7 @@ fn coprime(a: u64, b: u64) -> bool {
 }
 
 fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = allocated();
     let context = PolicyContext {
         nvs_pages: PAGES,
         groups: volume_pages / group_pages,
@@ -65,20 +46,20 @@ fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
         group = (group + stride) % groups;
     }
     assert_eq!(cache.directory.groups_held(), PAGES);
-    (ALLOCATED.load(Ordering::Relaxed) - before) as f64 / PAGES as f64
+    (allocated() - before) as f64 / PAGES as f64
 }
 
 /// Of a full read cache, a disk of five failed.
 fn bytes_per_block(policy: &str) -> f64 {
     const BLOCKS: u64 = 100_000;
-    let before = ALLOCATED.load(Ordering::Relaxed);
+    let before = allocated();
     let mut cache = readcache::choose(policy).expect("a policy").build(BLOCKS).expect("a size");
     cache.set_fault(Some(Penalties::new(Level::Raid5, 5, &[0], 16).expect("an array")));
     for block in 0..4 * BLOCKS {
         cache.access(block * 7919 % (2 * BLOCKS));
     }
     assert_eq!(cache.held() as u64, BLOCKS);
-    (ALLOCATED.load(Ordering::Relaxed) - before) as f64 / BLOCKS as f64
+    (allocated() - before) as f64 / BLOCKS as f64
 }
 
 /// One test: what is allocated is counted for the whole process.

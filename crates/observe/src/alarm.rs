@@ -108,15 +108,6 @@ impl AlarmCommand {
     }
 }
 
-impl Drop for AlarmCommand {
-    fn drop(&mut self) {
-        if let Some((child, _)) = &mut self.running {
-            // It may end by itself; nobody waits for it.
-            let _ = child.try_wait();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -63,6 +63,9 @@ impl Recorder {
         if !asked.out.is_absolute() {
             return Err(format!("{}: the server takes whole paths only", asked.out.display()));
         }
+        let time = asked.seconds.map(Duration::try_from_secs_f64).transpose();
+        let time = time.map_err(|error| format!("seconds: {error}"))?;
+        let end = time.and_then(|time| Instant::now().checked_add(time));
         let (sender, batches) = sync_channel(BATCHES);
         {
             let mut under_way = self.batches.lock().expect("not poisoned");
@@ -82,7 +85,8 @@ impl Recorder {
             let compression = Compression::of_name(&name).0;
             let format = OutputFormat::of_path(&asked.out, false);
             let mut writer = TraceWriter::new(file, format, compression).map_err(failed)?;
-            let trims = copy(&batches, asked, per_group, &mut writer, go_on).map_err(failed)?;
+            let trims =
+                copy(&batches, asked, end, per_group, &mut writer, go_on).map_err(failed)?;
             Ok((writer.finish().map_err(failed)?, trims))
         });
         self.wanted.store(false, Ordering::Relaxed);
@@ -100,15 +104,14 @@ const ASK: Duration = Duration::from_millis(250);
 fn copy<W: std::io::Write>(
     batches: &Receiver<Vec<Seen>>,
     asked: &RecordRequest,
+    end: Option<Instant>,
     per_group: u64,
     writer: &mut TraceWriter<W>,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> std::io::Result<u64> {
-    let begun = Instant::now();
-    let end = asked.seconds.map(|seconds| begun + Duration::from_secs_f64(seconds));
     let (mut requests, mut trims) = (0, 0);
     let mut first = None;
-    let mut ask_at = begun + ASK;
+    let mut ask_at = Instant::now() + ASK;
     while requests < asked.requests {
         let now = Instant::now();
         if end.is_some_and(|end| now >= end) {

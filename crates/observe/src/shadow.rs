@@ -6,6 +6,7 @@
 //! their share of the pages counts.
 
 use destage_engine::array::geometry::Geometry;
+use destage_engine::mix::mix;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
 use destage_engine::registry::ChoiceError;
@@ -15,12 +16,10 @@ use destage_engine::units::{PAGE_BYTES, Page, PageCount};
 use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
 use destage_report::watch::WhatIfRow;
 use destage_server::array::{Seen, SeenOp};
+use destage_volume::part_pages;
 
 /// Policies that are shadowed.
 pub const SHADOWED: [&str; 4] = ["lrw", "cscan", "wow", "stow"];
-
-/// Pages of a request that are admitted at once, as the served volume has it.
-const PART_PAGES: u64 = 256;
 
 /// What caches are made of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,14 +30,6 @@ pub struct Shape {
     pub context: PolicyContext,
     /// The sequential detector, and its threshold.
     pub detector: (DetectorKind, u32),
-}
-
-/// Mixes the bits of a number (the finaliser of splitmix64).
-fn mix(number: u64) -> u64 {
-    let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
 }
 
 /// Write groups that are sampled together: policies go by neighbours too.
@@ -135,7 +126,7 @@ impl Shadows {
         let end = (seen.offset + seen.bytes).div_ceil(PAGE_BYTES);
         let end = end.min(self.shape.geometry.volume_pages().0);
         let mut page = seen.offset / PAGE_BYTES;
-        let most = PART_PAGES.min(self.shape.context.nvs_pages / 4).max(1);
+        let most = part_pages(self.shape.context.nvs_pages);
         while page < end {
             let pages = most.min(end - page);
             let range = PageRange::new(Page(page), pages as u32);

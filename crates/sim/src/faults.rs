@@ -75,9 +75,7 @@ fn read_cache(options: &RunOptions) -> Result<Option<CleanConfig>, OptionError> 
     }
     let pages = options.pages("read-cache-size")?;
     policy.check(pages).map_err(|error| usage(&error))?;
-    let on_write =
-        [("invalidate", OnWrite::Invalidate), ("update", OnWrite::Update), ("keep", OnWrite::Keep)];
-    let on_write = options.one_of("read-cache-writes", &on_write)?;
+    let on_write = options.one_of("read-cache-writes", &OnWrite::NAMES)?;
     Ok(Some(CleanConfig { policy, pages, on_write }))
 }
 

@@ -31,11 +31,7 @@ fn filled(level: Level, name: &str, pages: u64, on_write: OnWrite, defect: Defec
     let policy = choose(name).expect("of the table");
     case.settings.read_cache = Some(CleanConfig { policy, pages, on_write });
     let mut run = Run::new(case).expect("created");
-    run.open().expect("opened");
-    for page in (0..run.bytes() / PAGE_BYTES).step_by(8) {
-        ask(&mut run, Kind::Write, page, 8);
-    }
-    run.drained().expect("drained");
+    run.fill().expect("filled");
     run
 }
 

@@ -40,19 +40,8 @@ fn case(level: Level, defect: Defect) -> Case {
 /// An array that holds data all over.
 fn filled(level: Level, defect: Defect) -> Run {
     let mut run = Run::new(case(level, defect)).expect("created");
-    // Small windows: many steps.
-    run.open().expect("opened");
-    let bytes = 8 * PAGE_BYTES;
-    for offset in (0..run.bytes()).step_by(bytes as usize) {
-        run.submit(write(offset, bytes)).expect("written");
-        run.answered().expect("answered");
-    }
-    run.drained().expect("drained");
+    run.fill().expect("filled");
     run
-}
-
-fn write(offset: u64, bytes: u64) -> Request {
-    Request { kind: Kind::Write, offset, bytes, fua: false }
 }
 
 fn load_one(run: &mut Run, n: u64) -> Result<(), String> {
@@ -64,6 +53,7 @@ fn load_one(run: &mut Run, n: u64) -> Result<(), String> {
 
 /// Writes and reads while members are rebuilt; `Done` when the array is whole.
 fn rebuild(run: &mut Run) -> Result<End, String> {
+    // Small windows: many steps.
     run.limit_rebuilds(4);
     for n in 0..20_000u64 {
         if let Some(member) = run.wants_spare() {
@@ -280,7 +270,7 @@ fn beyond_redundancy_it_stops_and_says_what_is_lost() {
             run.step().expect("a step");
         }
         for page in [3, 40, 41, 90] {
-            run.submit(write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
+            run.submit(Request::write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
         }
         run.answered().expect("answered");
         run.fail_beyond(second);

@@ -4,7 +4,7 @@
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::{PAGE_BYTES, Page};
 use destage_sim::torture::case::{Case, Wanted};
-use destage_sim::torture::load::{Kind, Request};
+use destage_sim::torture::load::Request;
 use destage_sim::torture::run::{End, Run};
 use destage_sim::torture::torture;
 use destage_volume::{Ack, Defect, Wrong};
@@ -23,18 +23,8 @@ fn filled(level: Level) -> Run {
     (case.nvs_pages, case.block_bytes, case.faults) = (48, 512, false);
     (case.settings.cache_off, case.settings.read_cache) = (false, None);
     let mut run = Run::new(case).expect("created");
-    run.open().expect("opened");
-    let bytes = 8 * PAGE_BYTES;
-    for offset in (0..run.bytes()).step_by(bytes as usize) {
-        run.submit(write(offset, bytes)).expect("written");
-        run.answered().expect("answered");
-    }
-    run.drained().expect("drained");
+    run.fill().expect("filled");
     run
-}
-
-fn write(offset: u64, bytes: u64) -> Request {
-    Request { kind: Kind::Write, offset, bytes, fua: false }
 }
 
 /// Writes to the first half while a scrub is under way.
@@ -47,7 +37,8 @@ fn scrub_under_load(run: &mut Run, repair: bool) {
             break;
         }
         if step % 3 == 0 && step < 600 {
-            run.submit(write(step * 7 % (half - 2) * PAGE_BYTES, 2 * PAGE_BYTES)).expect("written");
+            run.submit(Request::write(step * 7 % (half - 2) * PAGE_BYTES, 2 * PAGE_BYTES))
+                .expect("written");
         }
         run.step().expect("the scrub found what it should");
     }
@@ -193,7 +184,7 @@ fn a_row_that_too_few_disks_can_read_raises_an_alarm_when_it_is_destaged() {
         let sector = ((1 << 20) + other.page * PAGE_BYTES) / 512;
         run.world.members[usize::from(other.disk.0)].spoil(sector);
     }
-    run.submit(write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
+    run.submit(Request::write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
     run.answered().expect("answered");
     let failure = run.drained().expect_err("the alarm is what no case expects");
     assert!(failure.starts_with("alarm: "), "{failure}");

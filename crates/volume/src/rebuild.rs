@@ -127,6 +127,12 @@ pub(crate) struct Window {
     computed: Option<Buffer>,
 }
 
+/// Bytes that a member takes: what it says of itself, and its share of the data.
+#[must_use]
+pub fn member_bytes(geometry: &Geometry) -> u64 {
+    DATA + geometry.disk_pages * PAGE_BYTES
+}
+
 impl Volume {
     /// Has a failed member rebuilt onto a device, which is in its place already and holds nothing
     /// but its own superblock.
@@ -154,7 +160,7 @@ impl Volume {
     /// See [`ReplaceRefusal`].
     pub fn may_replace(&self, member: u16, bytes: u64) -> Result<(), ReplaceRefusal> {
         let geometry = self.controller.geometry();
-        let needs = DATA + geometry.disk_pages * PAGE_BYTES;
+        let needs = member_bytes(geometry);
         let refusal = match () {
             () if self.faults.stopped => Some(ReplaceRefusal::Stopped),
             () if geometry.bears_failures() == 0 => Some(ReplaceRefusal::NoRedundancy),

@@ -19,6 +19,12 @@ const PART_PAGES: u64 = 256;
 /// Most pages of one part of a trim or of zeros.
 const CLEAR_PAGES: u64 = 16_384;
 
+/// Pages of a write that are admitted at once, at an NVS of so many pages.
+#[must_use]
+pub fn part_pages(nvs_pages: u64) -> u64 {
+    PART_PAGES.min(nvs_pages / 4).max(1)
+}
+
 /// A part of a write.
 pub(crate) struct Write {
     pub(crate) whole: u64,
@@ -63,14 +69,9 @@ pub(crate) struct Rest {
 }
 
 impl Volume {
-    fn part_pages(&self) -> u64 {
-        let nvs = self.controller.directory().capacity().0;
-        PART_PAGES.min(nvs / 4).max(1)
-    }
-
     /// A write of any bytes.
     pub(crate) fn write(&mut self, whole: u64, offset: u64, payload: &[u8]) {
-        let part_bytes = self.part_pages() * PAGE_BYTES;
+        let part_bytes = part_pages(self.controller.directory().capacity().0) * PAGE_BYTES;
         let (mut at, end) = (offset, offset + payload.len() as u64);
         while at < end {
             // Parts end where pages do.

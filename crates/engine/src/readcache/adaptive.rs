@@ -5,6 +5,7 @@
 use super::penalty::Penalties;
 use super::replay::{Tally, replay};
 use super::{Access, ReadCache, Weight};
+use crate::mix::mix;
 use crate::request::PageRange;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -131,11 +132,7 @@ impl Adaptive {
     }
 
     fn is_sampled(&self, block: u64) -> bool {
-        // The finaliser of splitmix64: neighbours are sampled independently.
-        let mut hash = block.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        hash = (hash ^ hash >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        hash = (hash ^ hash >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (hash ^ hash >> 31).trailing_zeros() >= self.skip
+        mix(block).trailing_zeros() >= self.skip
     }
 
     fn observe(&mut self, block: u64) {

@@ -154,6 +154,12 @@ pub enum Admin {
     MemberPlace(String, String, Sender<Result<Box<Place>, String>>),
     /// A device for a failed member's place.
     Replace(Box<NewMember>),
+    /// A spare that could not be made a member.
+    SpareBack(Box<Spare>),
+    /// Why no spare is taken.
+    SpareNotTaken(String),
+    /// Spares may be taken again.
+    TakeSpares,
     /// What the array is, its spares, and where the configuration is.
     Spares(Sender<SparesAsked>),
     /// Give the array a spare, or take it away.
@@ -437,6 +443,9 @@ impl ArrayBackend {
                 let _ = sender.send(self.member_place(port, &old, &new));
             }
             Admin::Replace(new) => self.put_member(port, *new),
+            Admin::SpareBack(spare) => self.spare_back(*spare),
+            Admin::SpareNotTaken(text) => self.spare_not_taken(text),
+            Admin::TakeSpares => self.take_spares(),
             Admin::Spares(sender) => {
                 let (array, names) = (self.volume.superblock(), self.spare_names());
                 let _ = sender.send(Box::new((array, names, self.config_path.clone())));

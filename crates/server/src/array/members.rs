@@ -11,7 +11,7 @@ use super::watch::Watched;
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
 use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
-use destage_volume::{Alarm, Device, ReplaceRefusal, prepare_spare, read_superblock};
+use destage_volume::{Alarm, Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -19,6 +19,9 @@ use std::time::Duration;
 
 const PAGE: u64 = 4096;
 const CHANGING: &str = "the failure is being written down: ask again in a moment";
+const NOT_TAKEN: &str = "spare-not-taken:";
+/// When a spare is tried again that could not be taken.
+const TAKE_AGAIN: Duration = Duration::from_secs(5);
 
 /// A spare: its name in the configuration, and the device.
 pub struct Spare {
@@ -53,7 +56,7 @@ fn new_spare(name: &str, array: &Superblock) -> Result<Spare, String> {
     let spec: DeviceSpec =
         name.parse().map_err(|error: super::devices::DeviceError| error.to_string())?;
     let (opened, bytes) = empty_device(&spec).map_err(|error| error.to_string())?;
-    let needs = (1 << 20) + array.geometry.disk_pages * PAGE;
+    let needs = member_bytes(&array.geometry);
     if bytes < needs {
         return Err(format!("{spec}: {}", ReplaceRefusal::TooSmall(needs)));
     }
@@ -112,20 +115,50 @@ pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), Strin
     let Place { member, array, config, spare } = place;
     let device = match spare {
         Some(spare) => spare,
-        None => new_spare(new, &array)?,
+        None => {
+            // What cannot be written down is refused before the device is touched.
+            config.as_deref().map_or(Ok(()), |path| edit(path, |_| ()))?;
+            new_spare(new, &array)?
+        }
     };
     let (sender, answer) = channel();
-    install(remote, config.as_deref(), NewMember { member, device, answer: Some(sender) })?;
+    let new = Box::new(NewMember { member, device, answer: Some(sender) });
+    if let Err((new, error)) = install(remote, config.as_deref(), new) {
+        remote.send(Box::new(Admin::SpareBack(Box::new(new.device))));
+        return Err(error);
+    }
     answer.recv().map_err(gone)?
 }
 
-/// Names a device in the configuration, so that the next start finds it, and hands it over.
-fn install(remote: &Remote, config: Option<&Path>, new: NewMember) -> Result<(), String> {
-    if let Some(path) = config {
-        edit(path, |config| put(config, new.member, &new.device.name))?;
+/// Names a device in the configuration, so that the next start finds it, and hands it over. If the
+/// file cannot be written, the device comes back.
+fn install(
+    remote: &Remote,
+    config: Option<&Path>,
+    new: Box<NewMember>,
+) -> Result<(), (Box<NewMember>, String)> {
+    if let Some(path) = config
+        && let Err(error) = edit(path, |config| put(config, new.member, &new.device.name))
+    {
+        return Err((new, error));
     }
-    remote.send(Box::new(Admin::Replace(Box::new(new))));
+    remote.send(Box::new(Admin::Replace(new)));
     Ok(())
+}
+
+/// [`install`], for a spare that nobody waits for.
+fn install_spare(remote: &Remote, config: Option<&Path>, new: Box<NewMember>) {
+    let Err((new, error)) = install(remote, config, new) else { return };
+    let NewMember { member, device, .. } = *new;
+    let text = format!(
+        "{NOT_TAKEN} {} does not become member {member}, since {error}: put that right; it is \
+         tried again every 5 s",
+        device.name
+    );
+    remote.send(Box::new(Admin::SpareBack(Box::new(device))));
+    remote.send(Box::new(Admin::SpareNotTaken(text)));
+    std::thread::sleep(TAKE_AGAIN);
+    remote.send(Box::new(Admin::TakeSpares));
 }
 
 fn put(config: &mut ArrayConfig, member: u16, name: &str) {
@@ -164,6 +197,7 @@ pub(crate) fn spare(remote: &Remote, name: &str, add: bool) -> Result<(), String
         let what = if add { "is a spare of this array already" } else { "is no spare of it" };
         return Err(format!("{name} {what}"));
     }
+    config.as_deref().map_or(Ok(()), |path| edit(path, |_| ()))?;
     let spare = if add { Some(new_spare(name, &array)?) } else { None };
     if let Some(path) = &config {
         edit(path, |config| match add {
@@ -180,10 +214,7 @@ impl ArrayBackend {
     /// Gives the backend its spares, and the way to it from other threads: it takes spares by
     /// itself from now on, and looks whether files are still there.
     pub fn set_spares(&mut self, spares: Vec<Spare>, remote: Remote) {
-        for spare in &spares {
-            self.watch.add(Watched::Spare(spare.name.clone()), &spare.opened);
-        }
-        self.spares = spares;
+        spares.into_iter().for_each(|spare| self.spare_back(spare));
         self.watch.start(remote.clone());
         self.remote = Some(remote);
     }
@@ -250,6 +281,7 @@ impl ArrayBackend {
         let NewMember { member, device, answer } = new;
         let Spare { name, opened, bytes, uuid } = device;
         self.taking = false;
+        self.alarms.retain(|text| !text.starts_with(NOT_TAKEN));
         let mut config = self.config().clone();
         put(&mut config, member, &name);
         self.set_config(config);
@@ -284,14 +316,29 @@ impl ArrayBackend {
         let device = self.spares.remove(at);
         self.watch.remove(&Watched::Spare(device.name.clone()));
         let config = self.config_path.clone();
-        let new = NewMember { member, device, answer: None };
+        let new = Box::new(NewMember { member, device, answer: None });
         // The configuration is a file, and this thread waits for none.
-        let work = move || {
-            if let Err(error) = install(&remote, config.as_deref(), new) {
-                eprintln!("destage: {error}: the spare is not taken");
-            }
-        };
+        let work = move || install_spare(&remote, config.as_deref(), new);
         self.taking = std::thread::Builder::new().name("spare".to_string()).spawn(work).is_ok();
+    }
+
+    /// A spare that was to become a member is one still.
+    pub(crate) fn spare_back(&mut self, spare: Spare) {
+        self.watch.add(Watched::Spare(spare.name.clone()), &spare.opened);
+        self.spares.push(spare);
+    }
+
+    /// Tells why no spare is taken, once.
+    pub(crate) fn spare_not_taken(&mut self, text: String) {
+        if !self.alarms.contains(&text) {
+            self.told(text);
+        }
+    }
+
+    /// Spares may be taken again.
+    pub(crate) fn take_spares(&mut self) {
+        self.taking = false;
+        self.look_for_spares();
     }
 
     /// A file is not there any more.
@@ -333,8 +380,7 @@ impl ArrayBackend {
         config.spares.retain(|known| known != name);
         if let Some(spare) = spare {
             config.spares.push(name.to_string());
-            self.watch.add(Watched::Spare(name.to_string()), &spare.opened);
-            self.spares.push(*spare);
+            self.spare_back(*spare);
         } else {
             // It may have been taken meanwhile: then it is none any more.
             self.take_spare(|spare| spare.name == name);

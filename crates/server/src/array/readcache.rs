@@ -81,14 +81,11 @@ impl ReadCacheConfig {
                     bad("vdf", format!("`{form}` is none of auto, {}", Vdf::RANGE))
                 })?),
             };
-        let on_write = match self.writes.as_str() {
-            "invalidate" => OnWrite::Invalidate,
-            "update" => OnWrite::Update,
-            "keep" => OnWrite::Keep,
-            other => {
-                let error = format!("`{other}` is none of invalidate, update, keep");
-                return Err(bad("read-cache-writes", error));
-            }
+        let named = OnWrite::NAMES.into_iter().find(|(name, _)| *name == self.writes);
+        let Some((_, on_write)) = named else {
+            let names = OnWrite::NAMES.map(|(name, _)| name).join(", ");
+            let error = format!("`{}` is none of {names}", self.writes);
+            return Err(bad("read-cache-writes", error));
         };
         if self.policy == "off" {
             return Ok(None);

@@ -30,7 +30,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins to look, and says what is gone until it is removed; ends with the server.
+    /// Begins to look, and says what is gone until it is removed; it ends when the
+    /// data thread has, at the next thing to say, or with the process.
     pub(crate) fn start(&self, remote: Remote) {
         let files = Arc::clone(&self.files);
         let looks = move || {

@@ -5,6 +5,7 @@
 
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::plan::{Plan, Planner};
+use destage_engine::mix::mix;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{PolicyChoice, PolicyContext};
 use destage_engine::request::PageRange;
@@ -146,7 +147,7 @@ impl Writes {
                 let group = GroupId(page / per_group);
                 let bit = page % per_group;
                 let pages = (per_group - bit).min(end - page);
-                if one_in == 1 || hash(group.0) % one_in == sample {
+                if one_in == 1 || mix(group.0) % one_in == sample {
                     is_in = true;
                     let first = Page(page);
                     while cache.directory.missing(first, pages as u32)
@@ -211,14 +212,6 @@ impl ReplayEvents for Disks<'_> {
     }
 
     fn admitted(&mut self, _admitted: Admitted) {}
-}
-
-/// Mixes the bits of a group's number (the finaliser of splitmix64).
-fn hash(group: u64) -> u64 {
-    let mut x = group.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ x >> 31
 }
 
 fn standard_error(values: &[f64]) -> f64 {

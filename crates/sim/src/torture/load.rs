@@ -1,6 +1,7 @@
 //! The requests of a load: reads and writes of any bytes, zeros, trims, flushes.
 
 use super::case::Case;
+use super::run::Run;
 use destage_engine::units::PAGE_BYTES;
 use destage_workload::random::Seeded;
 
@@ -30,6 +31,31 @@ pub struct Request {
     pub bytes: u64,
     /// Durable before it is answered.
     pub fua: bool,
+}
+
+impl Request {
+    /// A write.
+    #[must_use]
+    pub fn write(offset: u64, bytes: u64) -> Request {
+        Request { kind: Kind::Write, offset, bytes, fua: false }
+    }
+}
+
+impl Run {
+    /// Starts the array and writes all of it; it is on the disks then.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn fill(&mut self) -> Result<(), String> {
+        self.open()?;
+        let bytes = 8 * PAGE_BYTES;
+        for offset in (0..self.bytes()).step_by(bytes as usize) {
+            self.submit(Request::write(offset, bytes))?;
+            self.answered()?;
+        }
+        self.drained()?;
+        Ok(())
+    }
 }
 
 /// The next request.
