@@ -1,7 +1,7 @@
 //! A load on an NBD server: what to do, who does it, what came of it.
 //!
-//! A load's requests come from a [`Pattern`], with a thread for each connection ([`worker`]), or from
-//! a [`Feed`], in the feed's order, with one thread for all connections ([`driver`]).
+//! A load's requests come from a [`Pattern`], with a thread for each connection (`worker.rs`), or
+//! from a [`Feed`], in the feed's order, with one thread for all connections (`driver.rs`).
 
 mod driver;
 mod feed;
