@@ -34,7 +34,9 @@ def number(value):
 
 
 def ratio(one, other):
-    return f"{one / other:.2f}" if one and other else "-"
+    if not one or not other:
+        return "-"
+    return f"{one / other:.2f}" if one / other >= 0.01 else "under 0.01"
 
 
 def rows(figures, others):
