@@ -51,11 +51,13 @@ class Page(unittest.TestCase):
         field.send_keys(token)
         field.send_keys(Keys.ENTER)
 
-    def confirm(self, button):
+    def confirm(self, button, device=None):
         """Confirms what is asked; what was asked."""
         dialog = self.driver.find_element(By.ID, "confirm")
         wait(lambda: dialog.get_attribute("open") is not None, what="a question")
         asked = self.text("confirm-text")
+        if device:
+            dialog.find_element(By.ID, "new-device").send_keys(str(device))
         dialog.find_element(By.XPATH, f".//button[normalize-space()='{button}']").click()
         wait(lambda: dialog.get_attribute("open") is None, what="its end")
         return asked
@@ -79,6 +81,7 @@ class Page(unittest.TestCase):
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
         wait(lambda: chart.find_elements(By.CSS_SELECTOR, ".scatterlayer path.js-line"))
         wait(lambda: "Writes 0," not in chart.get_attribute("aria-label"), what="a label")
+        wait(lambda: "with the read cache" in self.text("hits-note"), what="the read cache's hits")
         wait(lambda: self.text("destages") != "0/s", 60, "destages")
         ring = self.driver.find_element(By.ID, "c-ring")
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", ring)
@@ -177,7 +180,31 @@ class Page(unittest.TestCase):
         wait(lambda: "Alarm: member 1 has failed" in self.text("events"), what="the alarm")
         self.assertEqual(self.status()["state"], "degraded")
 
-    def test_8_asks_nothing_of_others_and_logs_no_error(self):
+    def test_8_the_failed_disk_is_replaced_and_rebuilt(self):
+        row = self.driver.find_elements(By.CSS_SELECTOR, "#devices tbody tr")[1]
+        # Slow enough to be seen.
+        self.array.run("set", "tank", "--rebuild", "window=16,share=10")
+        new = self.array.folder / "new"
+        with open(new, "wb") as file:
+            file.truncate(64 << 20)
+        self.click("#devices tbody tr:nth-child(2) button")
+        self.confirm("Cancel")
+        self.click("#devices tbody tr:nth-child(2) button")
+        self.assertIn("Rebuild Disk 1 on a new device", self.confirm("Replace", new))
+        wait(lambda: "Rebuilding disk 1: " in self.text("works"), what="the rebuild")
+        wait(lambda: "to go" in self.text("works"), what="the time to go")
+        self.assertEqual(self.text("state"), "rebuilding")
+        self.assertIn("rebuilding", row.text)
+        bar = self.driver.find_element(By.CSS_SELECTOR, "#works progress")
+        share = lambda: float(bar.get_attribute("value")) / float(bar.get_attribute("max"))  # noqa: E731
+        first = share()
+        wait(lambda: share() > first, what="a bar that moves")
+        self.array.run("set", "tank", "--rebuild", "window=256,share=100")
+        wait(lambda: self.text("state") == "clean" and "in use" in row.text, 60, "a whole array")
+        self.assertEqual(self.text("works"), "")
+        self.assertIn(str(new), row.text)
+
+    def test_9_asks_nothing_of_others_and_logs_no_error(self):
         urls = set()
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]

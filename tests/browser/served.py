@@ -25,7 +25,8 @@ class Array:
         more = ["--assume-clean"] if emulated else []
         nvs = f"{self.folder}/nvs,size=24M"
         words = [word for disk in disks for word in ("--disk", disk)]
-        self.run("create", "tank", "--level", "5", *words, "--nvs", nvs, *more)
+        self.run("create", "tank", "--level", "5", *words, "--nvs", nvs, *more,
+                 "--read-cache", "vdf-lru", "--read-cache-size", "8M")
         self.serve()
 
     def emulate(self, number, speed):

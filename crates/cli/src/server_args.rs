@@ -12,7 +12,7 @@ pub fn flag(name: &'static str, help: &'static str) -> Arg {
 }
 
 /// Where a server listens, and TLS.
-pub fn listen_args() -> [Arg; 6] {
+pub fn listen_args() -> [Arg; 7] {
     [
         option("nbd", "ADDRESS", "Listen there: unix:PATH or tcp:ADDRESS:PORT; may be repeated")
             .required(true)
@@ -24,6 +24,14 @@ pub fn listen_args() -> [Arg; 6] {
             .requires("tls-cert"),
         flag("tls-required", "Clients of Unix sockets must use TLS too").requires("tls-cert"),
         flag("allow-plain-tcp", "Listen without TLS where other machines can connect"),
+        option("busy-poll", "US", "Microseconds to look for work before sleeping; 0: never")
+            .long_help(
+                "Where requests come within so many microseconds of each other, the data thread \
+                 looks for the next one that long before it sleeps, which saves the time to wake \
+                 it and costs a busy processor meanwhile; 0: never [default: 20, 0 with one \
+                 processor]",
+            )
+            .value_parser(value_parser!(u64).range(0..=1_000_000)),
     ]
 }
 

@@ -314,3 +314,42 @@ fn the_client_does_not_send_what_would_be_refused() {
     let expected = "25609513 0000 0002 0000000000000000 0000000000000000 00000000";
     assert_eq!(out, bytes(expected));
 }
+
+/// Offsets of what begins in the input, without anything being taken; none is made up.
+#[test]
+fn a_look_ahead_shows_offsets_and_takes_nothing() {
+    for session in [session(Mode::Structured), session(Mode::Extended)] {
+        let mut stream = Vec::new();
+        let commands = [
+            Command::Write { offset: 8192, length: 512, fua: false },
+            Command::Read { offset: 4096, length: 512, dont_fragment: false },
+            Command::Write { offset: 0, length: 4096, fua: false },
+            Command::Flush,
+        ];
+        for command in commands {
+            let request = Request { cookie: 7, command };
+            let encoder = client::request::Encoder::new(&session);
+            encoder.encode(&request, &mut stream).expect("allowed");
+            if let Command::Write { length, .. } = command {
+                stream.extend(std::iter::repeat_n(0xAB, length as usize));
+            }
+        }
+        let seen = |decoder: &Decoder, input: &[u8]| {
+            let mut offsets = Vec::new();
+            decoder.look_ahead(input, |offset| offsets.push(offset));
+            offsets
+        };
+        let mut decoder = Decoder::new(&session);
+        assert_eq!(seen(&decoder, &stream), [8192, 4096, 0, 0]);
+        assert_eq!(seen(&decoder, &stream[..stream.len() - 1]), [8192, 4096, 0]);
+        assert_eq!(seen(&decoder, &stream[1..]), [], "no request begins so");
+        // In the middle of a payload, and of a header, where nothing can be said.
+        let (header, _) = decoder.next(&stream);
+        assert_eq!(seen(&decoder, &stream[header..]), [4096, 0, 0]);
+        decoder.next(&stream[header..header + 100]);
+        assert_eq!(seen(&decoder, &stream[header + 100..]), [4096, 0, 0]);
+        decoder.next(&stream[header + 100..header + 512]);
+        decoder.next(&stream[header + 512..header + 515]);
+        assert_eq!(seen(&decoder, &stream[header + 515..]), []);
+    }
+}

@@ -22,6 +22,11 @@ pub trait Backend {
     /// A request. It is within the export, and its token goes to [`Port::reply`] now or later.
     fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>);
 
+    /// A request for this byte is likely to be given soon, among others.
+    fn soon(&self, offset: u64) {
+        let _ = offset;
+    }
+
     /// An operation that [`Port::submit`] was given under this key is over.
     fn done(&mut self, port: &mut Port, key: u64, outcome: Outcome) {
         let _ = (port, key, outcome);

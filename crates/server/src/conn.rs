@@ -129,6 +129,11 @@ impl Input {
         if direct {
             self.direct(port, backend, buffer, from, count);
         } else if count > 0 {
+            if let Phase::Serving(decoder) = &self.phase
+                && self.tls.is_none()
+            {
+                decoder.look_ahead(&buffer[..count], |offset| backend.soon(offset));
+            }
             self.held = Some(Held { buffer, at: 0, end: count });
             self.resume(port, backend);
         } else {

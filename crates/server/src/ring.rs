@@ -10,7 +10,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes to send.
 #[derive(Debug)]
@@ -70,6 +70,10 @@ pub(crate) struct Ring<T> {
     free: Vec<usize>,
     /// Done while work was submitted.
     early: Vec<Completion<T>>,
+    /// Longest time to look for completions before sleeping.
+    busy_poll: Duration,
+    /// The last wait ended so soon that looking would have been enough.
+    brisk: bool,
 }
 
 const ENTRIES: u32 = 512;
@@ -83,15 +87,17 @@ impl<T> Ring<T> {
     pub(crate) fn new() -> io::Result<Ring<T>> {
         let mut deferred = IoUring::builder();
         deferred.setup_single_issuer().setup_defer_taskrun().setup_coop_taskrun();
+        deferred.setup_taskrun_flag();
         let mut cooperative = IoUring::builder();
-        cooperative.setup_coop_taskrun();
+        cooperative.setup_coop_taskrun().setup_taskrun_flag();
         let mut last = None;
         // Older kernels refuse flags that they do not know.
         for mut builder in [deferred, cooperative, IoUring::builder()] {
             match builder.setup_cqsize(8 * ENTRIES).build(ENTRIES) {
                 Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
                     let (table, free, early) = (Vec::new(), Vec::new(), Vec::new());
-                    return Ok(Ring { io, table, free, early });
+                    let (busy_poll, brisk) = (Duration::ZERO, false);
+                    return Ok(Ring { io, table, free, early, busy_poll, brisk });
                 }
                 Ok(_) => last = Some(io::Error::from(io::ErrorKind::Unsupported)),
                 Err(error) => last = Some(error),
@@ -128,6 +134,32 @@ impl<T> Ring<T> {
         }
     }
 
+    /// Looks for completions for so long before it sleeps, where the last ones came that soon: to
+    /// be woken takes longer than many a client takes for its next request.
+    pub(crate) fn set_busy_poll(&mut self, most: Duration) {
+        self.busy_poll = most;
+    }
+
+    /// Looks for completions without sleeping; whether there are any.
+    fn poll(&mut self, most: Duration) -> io::Result<bool> {
+        match self.io.submit() {
+            Ok(_) => {}
+            Err(error) if transient(&error) => return Ok(true),
+            Err(error) => return Err(error),
+        }
+        let begun = Instant::now();
+        loop {
+            // The kernel says that there is something to complete, or has completed it.
+            if self.io.submission().taskrun() || !self.io.completion().is_empty() {
+                return Ok(true);
+            }
+            if begun.elapsed() >= most {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// Waits until something is done, at most this long; appends what is done.
     pub(crate) fn wait(
         &mut self,
@@ -136,6 +168,21 @@ impl<T> Ring<T> {
     ) -> io::Result<()> {
         done.append(&mut self.early);
         let most = if done.is_empty() { most } else { Some(Duration::ZERO) };
+        let may_sleep = most.is_none_or(|most| most > self.busy_poll);
+        if self.busy_poll == Duration::ZERO || !may_sleep {
+            return self.sleep(most, done);
+        }
+        let begun = Instant::now();
+        if self.brisk && self.poll(self.busy_poll)? && !self.io.completion().is_empty() {
+            self.collect(done);
+            return Ok(());
+        }
+        self.sleep(most, done)?;
+        self.brisk = begun.elapsed() < 2 * self.busy_poll;
+        Ok(())
+    }
+
+    fn sleep(&mut self, most: Option<Duration>, done: &mut Vec<Completion<T>>) -> io::Result<()> {
         let result = match most {
             Some(most) => {
                 let time = types::Timespec::new().sec(most.as_secs()).nsec(most.subsec_nanos());

@@ -55,6 +55,7 @@ impl Clean {
         self.lacking.retain(|lacking| *lacking != page);
         let (chunk, at) = (slot as usize / CHUNK_PAGES, slot as usize % CHUNK_PAGES * PAGE);
         (self.how.copy)(&mut self.chunks[chunk][at..at + PAGE], bytes);
+        (self.how.settle)();
     }
 
     fn take_slot(&mut self) -> u32 {

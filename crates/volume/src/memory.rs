@@ -2,6 +2,7 @@
 
 use crate::settings::{Chunk, PageMemory};
 use destage_engine::units::PAGE_BYTES;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -47,6 +48,9 @@ pub struct Memory {
     free: Vec<u32>,
     current: PageMap<Held>,
     flying: PageMap<Held>,
+    /// Version of the last page that was put, and the last that may be looked at.
+    put: u64,
+    settled: Cell<u64>,
 }
 
 impl Memory {
@@ -80,6 +84,7 @@ impl Memory {
         if held.slot == ZEROS {
             return &[0; PAGE];
         }
+        self.settle(held.version);
         let (chunk, at) = place(held.slot);
         &self.chunks[chunk][at..at + PAGE]
     }
@@ -117,15 +122,32 @@ impl Memory {
         found
     }
 
+    /// Sees to it that the copy of a version is done.
+    fn settle(&self, version: u64) {
+        if version > self.settled.get() {
+            (self.how.settle)();
+            self.settled.set(self.put);
+        }
+    }
+
     /// Puts a whole page.
     pub fn put(&mut self, page: u64, version: u64, bytes: &[u8]) {
         let slot = match self.current.get(&page) {
-            Some(held) if held.slot != ZEROS => held.slot,
+            Some(held) if held.slot != ZEROS => {
+                self.settle(held.version);
+                held.slot
+            }
             _ => self.take_slot(),
         };
         self.current.insert(page, Held { slot, version });
+        let grows = version > self.put;
+        self.put = self.put.max(version);
         let (chunk, at) = place(slot);
         (self.how.copy)(&mut self.chunks[chunk][at..at + PAGE], bytes);
+        if !grows {
+            // As a log is replayed: nothing else would tell that it is to be settled.
+            (self.how.settle)();
+        }
     }
 
     /// Puts a page of zeros, which takes no memory.
@@ -162,6 +184,7 @@ impl Memory {
 
     fn give_back(&mut self, held: Held) {
         if held.slot != ZEROS {
+            self.settle(held.version);
             self.free.push(held.slot);
         }
     }
@@ -184,6 +207,39 @@ fn place(slot: u32) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    thread_local! {
+        /// Copies that are not settled.
+        static OPEN: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Pages are settled before they are read or written again, and not each by itself.
+    #[test]
+    fn copies_are_settled_before_they_are_looked_at() {
+        let how = PageMemory {
+            copy: |to, from| {
+                OPEN.set(OPEN.get() + 1);
+                to.copy_from_slice(from);
+            },
+            settle: || OPEN.set(0),
+            ..PageMemory::default()
+        };
+        let mut memory = Memory::new(how);
+        (1..=8).for_each(|version| memory.put(version, version, &[version as u8; PAGE]));
+        assert_eq!(OPEN.get(), 8, "together");
+        assert_eq!(memory.newest(3).map(|bytes| bytes[0]), Some(3));
+        assert_eq!(OPEN.get(), 0, "read");
+        assert_eq!(memory.newest(4).map(|bytes| bytes[0]), Some(4));
+        memory.put(9, 9, &[9; PAGE]);
+        memory.put(9, 10, &[10; PAGE]);
+        assert_eq!(OPEN.get(), 1, "written over: settled between the two");
+        memory.drop_current(9);
+        assert_eq!(OPEN.get(), 0, "given back");
+        memory.put(11, 12, &[11; PAGE]);
+        memory.newest(11);
+        memory.put(12, 11, &[12; PAGE]);
+        assert_eq!(OPEN.get(), 0, "an older version: at once");
+    }
 
     #[test]
     fn copies_are_apart_and_space_is_reused() {

@@ -35,8 +35,11 @@ pub type Chunk = Box<dyn core::ops::DerefMut<Target = [u8]> + Send>;
 pub struct PageMemory {
     /// Takes so many bytes; what is in them is never read before it is written.
     pub take: fn(usize) -> Chunk,
-    /// Copies a page, or more, that is not read again soon.
+    /// Copies a page, or more, that is not read again soon: not before `settle` was called, nor
+    /// written.
     pub copy: fn(&mut [u8], &[u8]),
+    /// What was copied may be read and written.
+    pub settle: fn(),
 }
 
 impl Default for PageMemory {
@@ -44,6 +47,7 @@ impl Default for PageMemory {
         PageMemory {
             take: |bytes| Box::new(vec![0; bytes]),
             copy: |to, from| to.copy_from_slice(from),
+            settle: || {},
         }
     }
 }

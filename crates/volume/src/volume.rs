@@ -19,7 +19,7 @@ use crate::writes::Fill;
 use destage_engine::controller::{Action, Controller, Event};
 use destage_engine::dispatch::Owner;
 use destage_engine::request::{PageRange, RequestId};
-use destage_engine::units::{Instant, PAGE_BYTES};
+use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A request of the host, of one part or more.
@@ -441,6 +441,21 @@ impl Volume {
     #[must_use]
     pub fn ready(&self) -> bool {
         self.redoing == 0
+    }
+
+    /// A request for this byte, of the volume or beyond it, is likely to come soon: what it will
+    /// look up is looked at now. Where several come, the processor fetches from memory for all of
+    /// them at once, and not for one after the other.
+    pub fn soon(&self, offset: u64) {
+        let page = offset / PAGE_BYTES;
+        if page >= self.controller.geometry().volume_pages().0 {
+            return;
+        }
+        std::hint::black_box((
+            self.memory.current(page).map(|held| held.version),
+            self.log.contents.touch(Page(page)),
+            self.controller.directory().missing(Page(page), 1),
+        ));
     }
 
     /// The engine, to look at.

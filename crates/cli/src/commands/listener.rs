@@ -41,6 +41,9 @@ pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
         settings.tls = Some(config.map_err(Failure::failed)?);
     }
     settings.tls_required = matches.get_flag("tls-required");
+    if let Some(us) = matches.get_one::<u64>("busy-poll") {
+        settings.busy_poll = std::time::Duration::from_micros(*us);
+    }
     settings.plain_tcp = matches.get_flag("allow-plain-tcp");
     Server::bind(settings).map_err(|error| match error {
         destage_server::ListenError::Open(_) => Failure::usage(error),

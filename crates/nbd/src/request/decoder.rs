@@ -97,6 +97,27 @@ impl Decoder {
         if let State::Payload { left, .. } = self.state { left } else { 0 }
     }
 
+    /// Shows the offsets of the requests that begin in `input` and will be told of, without taking
+    /// anything: for a driver that can prepare for them. A guess only: nothing is checked, and
+    /// what does not look like a request ends it.
+    pub fn look_ahead(&self, input: &[u8], mut show: impl FnMut(u64)) {
+        let mut at = match self.state {
+            State::Header if self.held_bytes == 0 => 0,
+            State::Payload { left, .. } => u64::from(left),
+            State::Skip { left } => left,
+            State::Header | State::Filter { .. } | State::Over => return,
+        };
+        let mode = self.rules.mode;
+        let size = if mode == Mode::Extended { EXTENDED_SIZE } else { COMPACT_SIZE };
+        while let Some(front) = usize::try_from(at).ok().and_then(|at| input.get(at..)?.get(..size))
+            && let Some(header) = Header::parse(front, mode)
+            && let Ok(payload) = self.payload_bytes(&header)
+        {
+            show(header.offset);
+            at += size as u64 + payload;
+        }
+    }
+
     /// Takes bytes off the front of `input`, up to the next event. Returns how many it took.
     pub fn next(&mut self, input: &[u8]) -> (usize, Step) {
         let mut rest = input;

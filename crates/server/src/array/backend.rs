@@ -437,6 +437,10 @@ impl Backend for ArrayBackend {
         self.volume.submit(since, ticket, command, payload.bytes());
     }
 
+    fn soon(&self, offset: u64) {
+        self.volume.soon(offset);
+    }
+
     fn done(&mut self, port: &mut Port, key: u64, outcome: Outcome) {
         let Outcome { result, buffer, .. } = outcome;
         if key & SOCKET_KEY == 0 {

@@ -7,7 +7,7 @@ use memmap2::{Advice, MmapMut};
 
 /// Memory for the pages of a served array.
 pub(crate) fn memory() -> PageMemory {
-    PageMemory { take, copy: stream }
+    PageMemory { take, copy: stores, settle }
 }
 
 fn take(bytes: usize) -> Chunk {
@@ -27,30 +27,44 @@ fn take(bytes: usize) -> Chunk {
 ///
 /// # Panics
 /// If the lengths differ.
-#[cfg(target_arch = "x86_64")]
 pub(crate) fn stream(to: &mut [u8], from: &[u8]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    stores(to, from);
+    settle();
+}
+
+/// The same without the end: nobody may look at what was written before [`settle`].
+#[cfg(target_arch = "x86_64")]
+fn stores(to: &mut [u8], from: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
     const WIDTH: usize = size_of::<__m128i>();
     assert_eq!(to.len(), from.len(), "a copy of another length");
     if !to.as_ptr().cast::<__m128i>().is_aligned() || !to.len().is_multiple_of(WIDTH) {
         return to.copy_from_slice(from);
     }
     for (to, from) in to.chunks_exact_mut(WIDTH).zip(from.chunks_exact(WIDTH)) {
-        // SAFETY: both are 16 bytes, `to` aligned to 16; SSE2 is part of x86-64. The fence below
-        // makes the stores visible before anything that follows.
+        // SAFETY: both are 16 bytes, `to` aligned to 16; SSE2 is part of x86-64. Callers settle
+        // before anything else looks there.
         unsafe {
             _mm_stream_si128(to.as_mut_ptr().cast(), _mm_loadu_si128(from.as_ptr().cast()));
         }
     }
+}
+
+/// Makes such stores visible before anything that follows.
+#[cfg(target_arch = "x86_64")]
+fn settle() {
     // SAFETY: SSE is part of x86-64.
-    unsafe { _mm_sfence() };
+    unsafe { std::arch::x86_64::_mm_sfence() };
 }
 
 /// Copies bytes.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn stream(to: &mut [u8], from: &[u8]) {
+fn stores(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
+
+#[cfg(not(target_arch = "x86_64"))]
+fn settle() {}
 
 #[cfg(test)]
 mod tests {

@@ -53,6 +53,9 @@ const FIGURES: [&str; 15] = [
 const OWN: [&str; 2] = ["load", "curve"];
 /// Parts of the closed loop's rate at which response times are taken.
 const PARTS: [f64; 5] = [0.4, 0.6, 0.75, 0.88, 0.97];
+/// Further ones, one after another, where reads are not slow enough at all those, or too slow.
+const ABOVE: [f64; 4] = [1.03, 1.1, 1.2, 1.4];
+const BELOW: [f64; 4] = [0.2, 0.1, 0.05, 0.02];
 /// Response time at which the service rate is read off.
 const SERVICE_MS: f64 = 20.0;
 /// Mean time to failure of a disk that reliability is computed with.
@@ -213,12 +216,19 @@ impl Runs {
     /// The rate at which a read takes [`SERVICE_MS`].
     fn service(&self, job: &Job, closed: &Run) -> Result<Option<f64>, CompareError> {
         let Some(window) = &job.curve else { return Ok(None) };
-        let mut curve = Vec::new();
-        for part in PARTS {
+        let at = |part: f64| -> Result<(f64, f64), CompareError> {
             let mut options = at_rate(&job.options, Some(part * closed.iops))?;
             options.set("measure", window)?;
             let open = self.run(&options)?;
-            curve.push((open.iops, open.read_ms));
+            Ok((open.iops, open.read_ms))
+        };
+        let mut curve = PARTS.into_iter().map(at).collect::<Result<Vec<_>, _>>()?;
+        for (above, below) in ABOVE.into_iter().zip(BELOW) {
+            if curve[curve.len() - 1].1 <= SERVICE_MS {
+                curve.push(at(above)?);
+            } else if curve[0].1 > SERVICE_MS {
+                curve.insert(0, at(below)?);
+            }
         }
         Ok(crossing(&curve, SERVICE_MS))
     }

@@ -128,6 +128,13 @@ impl Contents {
         self.pages.of(page.0).collect()
     }
 
+    /// Looks at what [`Contents::apply`] of new data of the page will look at, which brings it into
+    /// the processor's caches; the value means nothing.
+    #[must_use]
+    pub fn touch(&self, page: Page) -> Option<u64> {
+        self.pages.touch(page.0)
+    }
+
     /// The page's frozen fragments, oldest first: all older than the others.
     #[must_use]
     pub fn frozen(&self, page: Page) -> Vec<Fragment> {
