@@ -136,7 +136,7 @@ def arguments():
     if options.quick:
         options.rounds = options.disk_rounds = options.seconds = 1
         options.size, options.disk_speed, options.footprint = 64, 20, 256
-        options.warm, options.measured = 20, 20
+        options.warm, options.measured, options.iops = 20, 20, 500
     return options
 
 
