@@ -4,7 +4,8 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd speed-emulated speed-rebuild nbd-tools python python-test python-speed \
+  conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
@@ -78,14 +79,15 @@ nbd-tools:
 	@dpkg -s $(NBD_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
 	  (apt-get update && apt-get install -y --no-install-recommends $(NBD_PACKAGES))
 
-## Which server: destage, nbdkit, nbdkit-memory or nbd-server (tests/conformance/README.md).
+## Which server: destage, nbdkit, nbdkit-memory, nbd-server or qemu-nbd (tests/conformance/README.md).
 SERVER ?= destage
 ROUNDS ?= 200
 CONFORMANCE = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/conformance
 SERVED = $(if $(filter destage,$(SERVER)),build)
 
-## Public clients and hostile ones against the NBD server.
+## Public clients and hostile ones against the NBD server, after a short round beside its peers.
 conformance: nbd-tools $(SERVED)
+	$(if $(SERVED),$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick)
 	$(CONFORMANCE)/run.py --server $(SERVER) --destage $(DESTAGE)
 
 ## kill -9, restart, compare; first that the check can fail: a server that keeps nothing.
@@ -95,14 +97,23 @@ crashloop: nbd-tools $(SERVED)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS) --ack flush
 
-## The NBD server's speed beside nbdkit's and nbd-server's; DISK=DIR adds the log on that disk.
+## The NBD server's speed beside other servers'; DISK=DIR adds the log on that disk.
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK))
 
-## The cache's gain on five emulated disks; ROUNDS of 90 s, POLICY.
+## The cache's gain on five emulated disks; ROUNDS of 150 s, POLICY.
 speed-emulated: build
-	scripts/speed-emulated.sh $(DESTAGE) $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) $(or $(POLICY),stow)
+	$(CONFORMANCE)/emulated.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) \
+	  --policies $(or $(POLICY),stow) --loads uniform
+
+## destage beside its peers, as one page: front end and cache; under 20 minutes. OUT=FILE
+compare-peers: nbd-tools build
+	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --out $(or $(OUT),target/compare-peers.md)
+
+## One short round of that: whether it works.
+compare-peers-quick: nbd-tools build
+	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick
 
 ## A rebuild at full speed beside what its members can stream; DISK=DIR, a folder on their disk.
 speed-rebuild: nbd-tools build

@@ -164,9 +164,9 @@ class DestageCommands:
                 f"{mebibytes}M", "--format", "json"]
 
     @staticmethod
-    def bench_rate(said):
-        """Writes per second, from the output of `bench`."""
-        return next(row["rate_s"] for row in json.loads(said) if row["kind"] == "write")
+    def bench_row(said):
+        """What `bench` says of writes."""
+        return next(row for row in json.loads(said)["kinds"] if row["kind"] == "write")
 
     def has_bench(self):
         said = subprocess.run([self.binary, "bench", "--help"], capture_output=True, text=True,
@@ -343,5 +343,23 @@ class NbdServer(Server):
             wait_until(lambda: not procfs.group(self.daemon), STOP_SECONDS)
 
 
+class QemuNbd(Server):
+    """qemu-nbd on a raw file, with as many clients as are measured, until it is told to stop."""
+
+    name = "qemu-nbd"
+
+    def prepare(self):
+        if shutil.which("qemu-nbd") is None:
+            raise Skip("qemu-nbd is not installed")
+        if self.options.tls:
+            raise Skip("its adapter has no TLS")
+        with open(self.folder / "data", "wb") as file:
+            file.truncate(self.options.size)
+
+    def command(self):
+        return ["qemu-nbd", "--persistent", "--shared=64", "--format=raw", "--discard=unmap",
+                f"--socket={self.socket}", self.folder / "data"]
+
+
 SERVERS = {server.name: server for server in
-           (Destage, DestageSingle, NbdkitFile, NbdkitMemory, NbdServer)}
+           (Destage, DestageSingle, NbdkitFile, NbdkitMemory, NbdServer, QemuNbd)}

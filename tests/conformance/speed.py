@@ -16,49 +16,25 @@ import json
 import os
 import platform
 import shutil
-import statistics
 import tempfile
 from pathlib import Path
 
 import procfs
 import servers
+from figures import Figures, text_table
 from harness import MIB, Failure, Skip, end_on_sigterm, need, run, say
 
 # (name, queue depth, connections)
 SHAPES = [("depth 1", 1, 1), ("depth 32", 32, 1), ("4 x depth 32", 32, 4)]
 DISK_SHAPES = SHAPES[:2]
 PLAIN = "fio O_DSYNC"
-PEERS = ["nbdkit", "nbd-server"]
+PEERS = ["nbdkit", "nbd-server", "qemu-nbd"]
 # Ours: the server, and its NVS as a multiple of what is written. A log that has room appends;
 # one that is nearly full of live pages moves them as well.
 HELD, DESTAGING = "destage, held", "destage, destaging"
 OURS = {HELD: ("destage-single", 6), DESTAGING: ("destage", 0.5)}
 DISK = "destage, NVS on the disk"
 ON_DISK = {DISK: ("destage-single", 4)}
-
-
-class Figures:
-    """Values by (measure, what was measured), one for each round."""
-
-    def __init__(self):
-        self.values = {}
-        self.measures = []
-
-    def add(self, measure, who, value):
-        if measure not in self.measures:
-            self.measures.append(measure)
-        self.values.setdefault((measure, who), []).append(value)
-
-    def median(self, measure, who):
-        found = self.values.get((measure, who))
-        return statistics.median(found) if found else None
-
-    def who(self):
-        return list(dict.fromkeys(who for _, who in self.values))
-
-    def as_json(self):
-        return [{"measure": measure, "server": who, "median": statistics.median(values),
-                 "rounds": values} for (measure, who), values in self.values.items()]
 
 
 def fio(*words, seconds=None):
@@ -143,7 +119,9 @@ def bench(options, figures, name, server, commands):
         words = commands.bench(server.uri, depth, connections, options.seconds,
                                written(options))
         said = run(*words, timeout=options.seconds + 60)
-        figures.add(f"{shape}: writes/s", name, commands.bench_rate(said))
+        row = commands.bench_row(said)
+        figures.add(f"{shape}: writes/s", name, row["rate_s"])
+        figures.add(f"{shape}: p99 us", name, row["p99_us"])
 
 
 class Round:
@@ -195,37 +173,12 @@ class Round:
                 self.options, self.disk, name, server), nvs_folder=folder)
 
 
-def number(value):
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
-
-
 def table(title, figures):
-    """A table of medians, and ours over the best of the others: above 1 is better for rates,
-    below 1 for times."""
-    who = figures.who()
-    if not who:
-        return
-    ours = [name for name in who if name.startswith("destage")]
-    others = [name for name in who if name not in ours]
-    rows = [["median of rounds"] + who + [f"{name} / best other" for name in ours]]
-    for measure in figures.measures:
-        medians = {name: figures.median(measure, name) for name in who}
-        best = (max if measure.endswith("/s") else min)
-        there = [medians[name] for name in others if medians[name]]
-        row = [measure] + [number(medians[name]) for name in who]
-        rows.append(row + [ratio(medians[name], best(there, default=None)) for name in ours])
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    say(f"\n{title}")
-    for row in rows:
-        cells = [row[0].ljust(widths[0])]
-        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:])]
-        say("  ".join(cells))
-
-
-def ratio(one, other):
-    return f"{one / other:.2f}" if one and other else "-"
+    """Medians, and ours over the best of the others."""
+    others = [name for name in figures.who() if not name.startswith("destage")]
+    if figures.who():
+        say(f"\n{title}")
+        say(text_table(figures, others))
 
 
 def versions():
@@ -234,7 +187,9 @@ def versions():
     if shutil.which("nbdkit"):
         said["nbdkit"] = run("nbdkit", "--version").strip()
     if shutil.which("nbd-server"):
-        said["nbd-server"] = run("nbd-server", "-V", codes=(0, 1)).strip()
+        said["nbd-server"] = run("nbd-server", "-V", codes=(0, 1)).split("This is ")[-1].strip()
+    if shutil.which("qemu-nbd"):
+        said["qemu-nbd"] = run("qemu-nbd", "--version").splitlines()[0].strip()
     return said
 
 

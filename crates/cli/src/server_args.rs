@@ -57,44 +57,115 @@ pub fn emulate() -> Command {
 
 /// `destage bench`.
 pub fn bench() -> Command {
-    let number = |name, default, help| {
-        option(name, "N", help).default_value(default).value_parser(value_parser!(u64))
-    };
     Command::new("bench")
         .about("Load an NBD server: IOPS, latencies, what is lost when it dies")
-        .after_help(
-            "Examples:\n  \
-             destage bench 'nbd+unix:///?socket=/tmp/disk0.sock' --rw randwrite --depth 32\n  \
-             destage bench nbd://127.0.0.1/ --log acked.log    # kill the server meanwhile\n  \
-             destage bench nbd://127.0.0.1/ --check acked.log  # which writes are lost?\n\
-             With --rate, latency counts from when a request was due.",
-        )
+        .after_help(BENCH_HELP)
         .arg(Arg::new("uri").value_name("URI").required(true).help("nbd://... or nbd+unix://..."))
-        .arg(option("rw", "LOAD", "What to do").default_value("randwrite").value_parser([
+        .args(bench_requests())
+        .args(bench_trace().map(|arg| arg.help_heading("Traces").requires("trace")))
+        .args(bench_pace().map(|arg| arg.help_heading("When")))
+        .args(bench_contents().map(|arg| arg.help_heading("Contents")))
+        .args(bench_results().map(|arg| arg.help_heading("Results")))
+}
+
+const BENCH_HELP: &str = "\
+Examples:
+  destage bench 'nbd+unix:///?socket=/tmp/disk0.sock' --rw randwrite --depth 32
+  destage bench nbd://127.0.0.1/ --rw randread --rate 2000 --arrivals poisson --warmup 10s
+  destage bench nbd://127.0.0.1/ --workload spc1:iops=700 --time 5m --interval 1s --hdr spc1.hgrm
+  destage bench nbd://127.0.0.1/ --workload 'mix:0.7*zipf+0.3*sequential(pages=16)' --closed
+  destage bench nbd://127.0.0.1/ --trace vm.vscsi.gz --speed 10 --wrap on --verify
+  destage bench nbd://127.0.0.1/ --log acked.log    # kill the server meanwhile
+  destage bench nbd://127.0.0.1/ --check acked.log  # which writes are lost?
+
+What is asked comes from --rw, from a generator (--workload, see `destage trace workloads`) \
+over the whole export, or from a trace (--trace). When it is asked: --rw keeps --depth requests \
+under way on each connection (a closed loop); a workload and a trace keep their own times (an \
+open loop, if they have times); --rate and --closed make either of any. In an open loop a \
+request's latency counts from when it was due, however late a slow server let it begin, and \
+requests that were due and not begun when the time was over are told.
+
+Exit code 1 if the server died or stalled, a request failed, or contents are wrong.";
+
+fn number(name: &'static str, default: &'static str, help: &'static str) -> Arg {
+    option(name, "N", help).default_value(default).value_parser(value_parser!(u64))
+}
+
+/// What is asked.
+fn bench_requests() -> [Arg; 8] {
+    [
+        option("rw", "LOAD", "What to do").default_value("randwrite").value_parser([
             "randwrite",
             "randread",
             "randrw",
             "write",
             "read",
-        ]))
-        .arg(option("bs", "BYTES", "Bytes of a request").default_value("4K"))
-        .arg(number("depth", "32", "Requests under way on each connection"))
-        .arg(number("connections", "1", "Connections"))
-        .arg(option("time", "TIME", "How long, as 10s or 2m").default_value("10s"))
-        .arg(option("size", "BYTES", "Stay within the first bytes [default: all]"))
-        .arg(number("fsync-every", "0", "A FLUSH after so many writes; 0 for none"))
-        .arg(flag("fua", "Writes are to be durable when they are answered"))
-        .arg(
-            option("rate", "N", "Requests a second over all connections, whatever the answers")
-                .value_parser(value_parser!(f64)),
-        )
-        .arg(flag("verify", "Stamp what is written and check what is read, and all at the end"))
-        .arg(option("log", "FILE", "Record what was acknowledged, for --check; stamps blocks"))
-        .arg(option("check", "FILE", "Read what FILE says was acknowledged; 1 if any is lost"))
-        .arg(number("seed", "1", "Seed of the addresses"))
-        .arg(
-            option("server-pid", "PID", "Report that process's CPU time a request")
-                .value_parser(value_parser!(u32)),
-        )
-        .arg(format_arg())
+        ]),
+        option("bs", "BYTES", "Bytes of a request of --rw").default_value("4K"),
+        option("workload", "SPEC", "Requests of a generator, as spc1:iops=700 or uniform:iops=0")
+            .conflicts_with_all(["rw", "bs"]),
+        option("trace", "FILE", "Requests of a trace; gzip, zstd, xz or plain")
+            .conflicts_with_all(["rw", "bs", "workload"]),
+        number("depth", "32", "Requests under way on each connection, at most"),
+        number("connections", "1", "Connections"),
+        option("size", "BYTES", "Stay within the first bytes [default: all]"),
+        number("seed", "1", "Seed of addresses and times"),
+    ]
+}
+
+/// How a trace is read.
+fn bench_trace() -> [Arg; 6] {
+    [
+        option("trace-format", "NAME", "Its format, if it should not be detected"),
+        option("trace-order", "HOW", "Times out of order: auto, check, lift, skip, sort"),
+        option("trace-device", "N", "Only this device; else all, one after another"),
+        option("wrap", "on|off", "Fold what lies beyond the export back into it; off: refuse it"),
+        option("skip-bad", "on|off", "Count malformed lines and go on"),
+        option("speed", "K", "Recorded times so many times faster [default: 1]")
+            .value_parser(value_parser!(f64))
+            .conflicts_with_all(["closed", "rate"]),
+    ]
+}
+
+/// When it is asked.
+fn bench_pace() -> [Arg; 6] {
+    [
+        option("time", "TIME", "How long, as 10s or 2m [default: 10s; a trace: all of it]"),
+        option("warmup", "TIME", "Run so long before, uncounted"),
+        option("rate", "N", "Open loop: requests a second over all connections")
+            .value_parser(value_parser!(f64)),
+        option("arrivals", "HOW", "How requests of --rate follow each other")
+            .value_parser(["even", "poisson"])
+            .default_value("even"),
+        flag("closed", "Closed loop: --depth under way on each connection, as fast as possible")
+            .conflicts_with("rate"),
+        option("timeout", "TIME", "A server that answers nothing for so long has stalled")
+            .default_value("60s"),
+    ]
+}
+
+/// What is written and what must be there.
+fn bench_contents() -> [Arg; 5] {
+    [
+        flag("verify", "Stamp what is written and check what is read, and all at the end"),
+        option("log", "FILE", "Record what was acknowledged, for --check; stamps blocks"),
+        option("check", "FILE", "Read what FILE says was acknowledged; 1 if any is lost"),
+        number("fsync-every", "0", "A FLUSH after so many writes; 0 for none"),
+        flag("fua", "Writes are to be durable when they are answered"),
+    ]
+}
+
+/// What is told.
+fn bench_results() -> [Arg; 4] {
+    [
+        format_arg(),
+        option("interval", "TIME", "Figures of each such time, on standard error and in the JSON"),
+        option(
+            "hdr",
+            "FILE",
+            "Latencies for HdrHistogram plotters: FILE as NAME.read.EXT and so on",
+        ),
+        option("server-pid", "PID", "Report that process's CPU time a request")
+            .value_parser(value_parser!(u32)),
+    ]
 }

@@ -5,11 +5,12 @@ use destage_nbd::client::{self, Address, Handshake, Options, Reply, ReplyDecoder
 use destage_nbd::request::{Command, Request};
 use destage_nbd::{Mode, Session, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -181,12 +182,45 @@ impl Client {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.receive(flags, hear)
+    }
+
+    fn receive(
+        &mut self,
+        flags: RecvFlags,
+        hear: impl FnMut(Heard<'_>),
+    ) -> Result<(), ClientError> {
         match recv(&self.socket, &mut self.input[..], flags) {
             Ok((_, 0)) => Err(ClientError::Closed),
             Ok((_, count)) => self.decode(count, hear),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// From now on a wait without end looks up after so long, having heard nothing.
+    ///
+    /// # Errors
+    /// If the socket does not take it.
+    pub fn look_up_after(&mut self, time: Duration) -> Result<(), ClientError> {
+        Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(time))?)
+    }
+
+    /// Sends what the socket takes, without waiting; whether there is more.
+    ///
+    /// # Errors
+    /// If the connection is over.
+    pub fn send_some(&mut self) -> Result<bool, ClientError> {
+        self.send()?;
+        Ok(self.out_at < self.out.len())
+    }
+
+    /// Takes in what has come, without waiting.
+    ///
+    /// # Errors
+    /// As [`Client::pump`].
+    pub fn hear_some(&mut self, hear: impl FnMut(Heard<'_>)) -> Result<(), ClientError> {
+        self.receive(RecvFlags::DONTWAIT, hear)
     }
 
     fn send(&mut self) -> Result<(), ClientError> {
@@ -269,6 +303,13 @@ impl Client {
     #[must_use]
     pub fn offers_flush(&self) -> bool {
         self.session.has(wire::NBD_FLAG_SEND_FLUSH)
+    }
+}
+
+/// To wait for several at once.
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -7,7 +7,7 @@ use common::{Rng, eventually, ram, read, serve, write};
 use destage_nbd::Mode;
 use destage_nbd::request::{Command, Request};
 use destage_server::backends::{Ram, export};
-use destage_server::bench::{self, BenchError, Load, Pattern};
+use destage_server::bench::{self, Arrivals, BenchError, FLUSH, Load, Pace, Pattern};
 use destage_server::client::{Client, ClientError, Heard};
 use destage_server::{
     Answer, Backend, Handle, Io, Listen, ListenError, Outcome, Payload, Port, Server, Settings,
@@ -267,11 +267,14 @@ fn load(write_percent: u64) -> Load {
         block: 4096,
         depth: 16,
         connections: 2,
-        time: Duration::from_millis(300),
+        time: Some(Duration::from_millis(300)),
         size: Some(8 << 20),
         flush_every: 50,
         fua: true,
-        rate: None,
+        pace: Pace::Own,
+        warmup: Duration::ZERO,
+        interval: None,
+        patience: Duration::from_secs(60),
         verify: true,
         log: None,
         seed: 1,
@@ -287,8 +290,8 @@ fn a_load_is_verified_and_what_is_lost_is_found() {
     load.log = Some(log.clone());
     let measured = bench::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     assert!(measured.requests() > 100 && measured.verified > 50);
-    assert!(measured.tallies.iter().all(|tally| tally.errors == 0));
-    assert!(!measured.tallies[2].latency_ns.is_empty(), "there were flushes");
+    assert!(measured.errors() == 0);
+    assert!(!measured.tally.kinds[FLUSH].latency_ns.is_empty(), "there were flushes");
     let checked = bench::check(&server.uri(), &log).expect("reads");
     assert_eq!((checked.lost, checked.newer, checked.first), (0, 0, None));
     assert_eq!(checked.blocks, measured.verified);
@@ -331,7 +334,8 @@ fn a_server_that_forgets_is_found_out() {
 fn a_rate_is_kept() {
     let server = ram(16 << 20);
     let mut load = load(100);
-    (load.rate, load.time, load.flush_every) = (Some(1_000.0), Duration::from_secs(1), 0);
+    load.pace = Pace::Scheduled { rate: 1_000.0, arrivals: Arrivals::Even };
+    (load.time, load.flush_every) = (Some(Duration::from_secs(1)), 0);
     let measured = bench::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     let requests = measured.requests();
     assert!((900..=1_010).contains(&requests), "{requests}");

@@ -1,12 +1,17 @@
 //! `destage bench`: load an NBD server.
 
+use super::bench_report::{Intervals, hdr_path, render, write_hdr};
 use super::emulate::bytes;
-use super::{format, text};
+use super::{bench_feed, format, text};
 use crate::failure::Failure;
+use crate::output::check_writable;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use destage_nbd::client::Uri;
 use destage_report::{Cell, Table};
-use destage_server::bench::{self, BenchError, Load, Measured, Pattern};
+use destage_server::bench::{
+    self, Arrivals, BenchError, FLUSH, Load, Measured, Pace, Pattern, Target, Told,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,27 +23,100 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         return check(matches, &uri, Path::new(path));
     }
     let load = load(matches)?;
-    let bar = crate::progress::spinner("connecting");
-    let last = std::cell::Cell::new((Duration::ZERO, 0u64));
-    let progress = |time: Duration, answered: u64| {
-        let (before, seen) = last.replace((time, answered));
-        let rate = (answered - seen) as f64 / (time - before).as_secs_f64();
-        bar.set_message(format!("{rate:.0} requests/s"));
-    };
-    let measured = bench::run(&uri, &load, &progress);
-    bar.finish_and_clear();
-    let measured = measured.map_err(|error| match error {
-        BenchError::Unfit(_) => Failure::usage(error),
-        error => Failure::failed(format!("{uri}: {error}")),
-    })?;
-    let mut table = rows(&load, &measured).render(format(matches));
-    if load.verify && text(matches, "format") == Some("table") {
-        table.push_str(&format!(
-            "verified: {} blocks hold what was acknowledged\n",
-            measured.verified
-        ));
+    let hdr = text(matches, "hdr").map(Path::new);
+    for place in 0..=FLUSH {
+        hdr.map_or(Ok(()), |path| check_writable(&hdr_path(path, place)))?;
     }
-    Ok(table)
+    let (measured, intervals) = measure(matches, &uri, &load)?;
+    if let Some(path) = hdr {
+        write_hdr(path, &measured)?;
+    }
+    let result = render(&load, &about(matches), &measured, &intervals, format(matches));
+    match measured.first_errno {
+        None => Ok(result),
+        Some(errno) => {
+            print!("{result}");
+            let (failed, all) = (measured.errors(), measured.requests());
+            let error = std::io::Error::from_raw_os_error(errno as i32);
+            let told = format!("{uri}: {failed} of {all} requests failed, the first: {error}");
+            Err(Failure::failed(told))
+        }
+    }
+}
+
+/// Runs the load; tells of the progress on standard error.
+fn measure(matches: &ArgMatches, uri: &Uri, load: &Load) -> Result<(Measured, Intervals), Failure> {
+    let failed = |error| match error {
+        BenchError::Unfit(_) => Failure::usage(error),
+        BenchError::Feed(_) | BenchError::File(..) => Failure::failed(error),
+        error => Failure::failed(format!("{uri}: {error}")),
+    };
+    let target = Target::connect(uri, load).map_err(failed)?;
+    let feed = bench_feed::feed(matches, &target)?;
+    let bar = crate::progress::spinner("no answers yet");
+    let (mut intervals, mut last) = (Intervals::new(), (Duration::ZERO, 0u64));
+    let measured = target.run(load, feed, &mut |told| match told {
+        Told::Second(time, answered) => {
+            let (before, seen) = std::mem::replace(&mut last, (time, answered));
+            let rate = (answered - seen) as f64 / (time - before).as_secs_f64();
+            let warming = if time < load.warmup { ", warming up" } else { "" };
+            bar.set_message(format!("{rate:.0} requests/s{warming}"));
+        }
+        Told::Lap(lap) => {
+            if load.interval.is_some() {
+                let line = intervals.take(lap);
+                bar.suspend(|| eprintln!("{line}"));
+            }
+        }
+    });
+    bar.finish_and_clear();
+    Ok((measured.map_err(failed)?, intervals))
+}
+
+/// What was asked, for the report: what was given, and what counts without.
+fn about(matches: &ArgMatches) -> Vec<(&'static str, String)> {
+    const WORDS: [&str; 20] = [
+        "uri",
+        "workload",
+        "trace",
+        "rw",
+        "bs",
+        "size",
+        "trace-format",
+        "trace-order",
+        "trace-device",
+        "wrap",
+        "skip-bad",
+        "time",
+        "warmup",
+        "arrivals",
+        "interval",
+        "log",
+        "timeout",
+        "hdr",
+        "rate",
+        "speed",
+    ];
+    const NUMBERS: [&str; 4] = ["depth", "connections", "seed", "fsync-every"];
+    let pattern = text(matches, "workload").or(text(matches, "trace")).is_none();
+    let mut about = Vec::new();
+    for name in WORDS {
+        let counts = match name {
+            "rw" | "bs" => pattern,
+            "arrivals" => matches.contains_id("rate"),
+            _ => true,
+        };
+        let value = matches.get_raw(name).and_then(|mut values| values.next());
+        if let Some(value) = value.filter(|_| counts) {
+            about.push((name, value.to_string_lossy().into_owned()));
+        }
+    }
+    for name in NUMBERS {
+        about.push((name, matches.get_one::<u64>(name).expect("default").to_string()));
+    }
+    let flags = ["closed", "verify", "fua"].into_iter().filter(|name| matches.get_flag(name));
+    about.extend(flags.map(|name| (name, "true".to_string())));
+    about
 }
 
 fn load(matches: &ArgMatches) -> Result<Load, Failure> {
@@ -58,20 +136,26 @@ fn load(matches: &ArgMatches) -> Result<Load, Failure> {
     if block == 0 || block > 64 << 20 {
         return Err(Failure::usage("--bs takes 1 to 64M"));
     }
-    let rate = matches.get_one::<f64>("rate").copied();
-    if rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e9)) {
-        return Err(Failure::usage("--rate is above 0"));
+    let time = |name| text(matches, name).map(|time| seconds(name, time)).transpose();
+    let traced = text(matches, "trace").is_some();
+    let interval = time("interval")?;
+    if interval.is_some_and(|interval| interval < Duration::from_millis(100)) {
+        return Err(Failure::usage("--interval is at least 100ms"));
     }
+    let default_time = (!traced).then_some(Duration::from_secs(10));
     Ok(Load {
         pattern: Pattern { random, write_percent },
         block,
         depth: within("depth", 65_536)?,
         connections: within("connections", 1024)?,
-        time: seconds(text(matches, "time").expect("default"))?,
+        pace: pace(matches)?,
+        warmup: time("warmup")?.unwrap_or(Duration::ZERO),
+        time: time("time")?.or(default_time),
+        interval,
+        patience: time("timeout")?.expect("default"),
         size: text(matches, "size").map(bytes).transpose()?,
         flush_every: number("fsync-every"),
         fua: matches.get_flag("fua"),
-        rate,
         verify: matches.get_flag("verify"),
         log: text(matches, "log").map(PathBuf::from),
         seed: number("seed"),
@@ -79,8 +163,25 @@ fn load(matches: &ArgMatches) -> Result<Load, Failure> {
     })
 }
 
+fn pace(matches: &ArgMatches) -> Result<Pace, Failure> {
+    let rate = matches.get_one::<f64>("rate").copied();
+    let arrivals = match text(matches, "arrivals") {
+        Some("poisson") => Arrivals::Poisson,
+        _ => Arrivals::Even,
+    };
+    if rate.is_none() && matches.value_source("arrivals") == Some(ValueSource::CommandLine) {
+        return Err(Failure::usage("--arrivals goes with --rate"));
+    }
+    match rate {
+        Some(rate) if rate > 0.0 && rate <= 1e9 => Ok(Pace::Scheduled { rate, arrivals }),
+        Some(_) => Err(Failure::usage("--rate is above 0")),
+        None if matches.get_flag("closed") => Ok(Pace::Closed),
+        None => Ok(Pace::Own),
+    }
+}
+
 /// A time as `500ms`, `10s`, `2m`; plain numbers are seconds.
-pub(super) fn seconds(text: &str) -> Result<Duration, Failure> {
+pub(super) fn seconds(name: &str, text: &str) -> Result<Duration, Failure> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "ms" => Some(0.001),
@@ -92,48 +193,7 @@ pub(super) fn seconds(text: &str) -> Result<Duration, Failure> {
     let number = digits.parse::<f64>().ok().filter(|number| (0.0..=1e7).contains(number));
     let time = number.zip(unit).map(|(number, unit)| number * unit).filter(|time| *time > 0.0);
     time.map(Duration::from_secs_f64)
-        .ok_or_else(|| Failure::usage(format!("--time {text}: a time, as 500ms, 10s or 2m")))
-}
-
-fn rows(load: &Load, measured: &Measured) -> Table {
-    let mut table = Table::new(&[
-        ("kind", ""),
-        ("requests", ""),
-        ("errors", ""),
-        ("rate", "/s"),
-        ("moved", "MB/s"),
-        ("mean", "us"),
-        ("p50", "us"),
-        ("p99", "us"),
-        ("p99.9", "us"),
-        ("max", "us"),
-        ("server CPU", "us/request"),
-    ]);
-    let time = measured.time.as_secs_f64();
-    let cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / measured.requests() as f64);
-    for (name, tally) in ["read", "write", "flush"].iter().zip(&measured.tallies) {
-        let times = &tally.latency_ns;
-        if times.is_empty() {
-            continue;
-        }
-        let rate = times.len() as f64 / time;
-        let moved = if *name == "flush" { 0.0 } else { rate * load.block as f64 / 1e6 };
-        let quantile = |share| Cell::num(times.value_at_quantile(share) as f64 / 1e3, 1);
-        table.push(vec![
-            Cell::text(*name),
-            Cell::int(times.len()),
-            Cell::int(tally.errors),
-            Cell::num(rate, 0),
-            Cell::num(moved, 1),
-            Cell::num(times.mean() / 1e3, 1),
-            quantile(0.5),
-            quantile(0.99),
-            quantile(0.999),
-            Cell::num(times.max() as f64 / 1e3, 1),
-            Cell::maybe(cpu, 2),
-        ]);
-    }
-    table
+        .ok_or_else(|| Failure::usage(format!("--{name} {text}: a time, as 500ms, 10s or 2m")))
 }
 
 fn check(matches: &ArgMatches, uri: &Uri, path: &Path) -> Result<String, Failure> {

@@ -3,6 +3,8 @@
 mod advise;
 mod array;
 mod bench;
+mod bench_feed;
+mod bench_report;
 mod compare;
 mod disks;
 mod emulate;

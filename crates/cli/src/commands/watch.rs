@@ -118,7 +118,8 @@ pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
     let out = Path::new(text(matches, "out").expect("required"));
     crate::output::check_writable(out)?;
-    let seconds = text(matches, "time").map(super::bench::seconds).transpose()?;
+    let seconds =
+        text(matches, "time").map(|time| super::bench::seconds("time", time)).transpose()?;
     let request = Request::Record(RecordRequest {
         out: std::path::absolute(out).map_err(Failure::failed)?,
         seconds: seconds.map(|time| time.as_secs_f64()),

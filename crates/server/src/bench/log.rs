@@ -36,6 +36,11 @@ impl Log {
     }
 }
 
+/// Records in these bytes.
+pub(super) fn count(records: &[u8]) -> u64 {
+    (records.len() / RECORD) as u64
+}
+
 pub(super) fn record(records: &mut Vec<u8>, offset: u64, length: u64, generation: u64) {
     for word in [offset, length, generation] {
         records.extend_from_slice(&word.to_le_bytes());
@@ -51,7 +56,8 @@ pub struct Checked {
     pub blocks: u64,
     /// Places where an acknowledged write is lost.
     pub lost: u64,
-    /// Places that hold a later write, which was under way when the server died.
+    /// Places that hold a later write, which was under way when the server died (or, of a feed,
+    /// one that went to another place and overlaps it).
     pub newer: u64,
     /// Bytes that could not be read.
     pub unreadable: u64,
@@ -59,7 +65,8 @@ pub struct Checked {
     pub first: Option<(u64, u64, Option<u64>)>,
 }
 
-type Blocks = BTreeMap<u64, (u64, u64)>;
+/// The last write of each place: offset and length.
+type Blocks = BTreeMap<(u64, u64), u64>;
 
 /// Reads a log: the run, the number of writes, and the last of each place.
 fn load(path: &Path) -> Result<(u64, u64, Blocks), BenchError> {
@@ -77,9 +84,9 @@ fn load(path: &Path) -> Result<(u64, u64, Blocks), BenchError> {
         if length == 0 || length > 64 << 20 || !(offset | length).is_multiple_of(sector) {
             return Err(BenchError::NoLog(path.to_path_buf()));
         }
-        let entry = blocks.entry(offset).or_insert((length, 0));
+        let last = blocks.entry((offset, length)).or_insert(0);
         // Replies may be recorded in another order than generations.
-        entry.1 = entry.1.max(generation);
+        *last = generation.max(*last);
         writes += 1;
     }
     Ok((word(8), writes, blocks))
@@ -93,31 +100,32 @@ pub fn check(uri: &Uri, path: &Path) -> Result<Checked, BenchError> {
     let (run, writes, blocks) = load(path)?;
     let mut found = Checked { writes, blocks: blocks.len() as u64, ..Checked::default() };
     let mut client = Client::connect(uri, Mode::Structured)?;
-    let mut left = blocks.iter();
-    let mut open: BTreeMap<u64, (u64, Vec<u8>)> = BTreeMap::new();
+    let mut left = (0..).zip(&blocks);
+    // By cookie: offset, generation and what is there.
+    let mut open: BTreeMap<u64, (u64, u64, Vec<u8>)> = BTreeMap::new();
     loop {
-        for (&offset, &(length, generation)) in left.by_ref().take(32 - open.len()) {
+        for (cookie, (&(offset, length), &generation)) in left.by_ref().take(32 - open.len()) {
             let length = length as u32;
             let command = Command::Read { offset, length, dont_fragment: false };
-            client.put(&Request { cookie: offset, command }, &[])?;
-            open.insert(offset, (generation, vec![0; length as usize]));
+            client.put(&Request { cookie, command }, &[])?;
+            open.insert(cookie, (offset, generation, vec![0; length as usize]));
         }
         if open.is_empty() {
             return Ok(found);
         }
         client.pump(None, |heard| match heard {
             Heard::Data(cookie, offset, part) => {
-                if let Some((_, bytes)) = open.get_mut(&cookie) {
-                    let at = (offset - cookie) as usize;
+                if let Some((begin, _, bytes)) = open.get_mut(&cookie) {
+                    let at = (offset - *begin) as usize;
                     bytes[at..at + part.len()].copy_from_slice(part);
                 }
             }
             Heard::Done(cookie, errno) => {
-                let Some((generation, bytes)) = open.remove(&cookie) else { return };
+                let Some((offset, generation, bytes)) = open.remove(&cookie) else { return };
                 if errno.is_some() {
                     found.unreadable += bytes.len() as u64;
                 }
-                judge(&mut found, run, (cookie, generation), &bytes);
+                judge(&mut found, run, (offset, generation), &bytes);
             }
             Heard::Hole(..) => {}
         })?;

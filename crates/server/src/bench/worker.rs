@@ -1,14 +1,13 @@
-//! One connection of a load.
+//! One connection of a load that a pattern describes.
 
-use super::{BenchError, Shared, Tally, log, stamps};
+use super::laps::{FLUSH, Laps, Part, READ, WRITE};
+use super::schedule::Schedule;
+use super::{BenchError, LOOK, Patience, Shared, Work, log, stamps, unreadable};
 use crate::client::{Client, Heard};
 use destage_nbd::request::{Command, Request};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
-const READ: usize = 0;
-const WRITE: usize = 1;
-const FLUSH: usize = 2;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 /// A request under way; its cookie is its place.
 #[derive(Default)]
@@ -36,7 +35,8 @@ struct Known {
 }
 
 /// A connection at work. Worker `number` of `n` uses the blocks `number`, `number + n`, ...
-pub(super) struct Worker {
+pub(super) struct Worker<'a> {
+    shared: &'a Shared<'a>,
     client: Client,
     number: u64,
     stride: u64,
@@ -50,18 +50,26 @@ pub(super) struct Worker {
     stamped: bool,
     payload: Vec<u8>,
     since_flush: u64,
-    issued: u64,
+    schedule: Option<Schedule>,
+    patience: Patience,
     records: Vec<u8>,
-    pub(super) tallies: [Tally; 3],
-    pub(super) time: Duration,
+    laps: Laps,
+    /// Reads that failed.
+    failed_reads: u64,
 }
 
-impl Worker {
-    pub(super) fn new(shared: &Shared<'_>, number: usize, client: Client) -> Worker {
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        shared: &'a Shared<'a>,
+        number: usize,
+        client: Client,
+        parts: Sender<Part>,
+    ) -> Worker<'a> {
         let load = shared.load;
+        let schedule = Schedule::new(load, number, load.connections);
         let (number, stride) = (number as u64, load.connections as u64);
         let blocks = (shared.size / load.block - number).div_ceil(stride);
-        let stamped = load.verify || load.log.is_some();
+        let stamped = load.stamped();
         let mut known = Known::default();
         if stamped {
             known.acknowledged.resize(blocks as usize, 0);
@@ -75,6 +83,7 @@ impl Worker {
             word.copy_from_slice(&stamps::mixed(state).to_le_bytes()[..word.len()]);
         }
         Worker {
+            shared,
             client,
             number,
             stride,
@@ -87,10 +96,11 @@ impl Worker {
             stamped,
             payload,
             since_flush: 0,
-            issued: 0,
+            schedule,
+            patience: Patience::new(load),
             records: Vec::new(),
-            tallies: [Tally::new(), Tally::new(), Tally::new()],
-            time: Duration::ZERO,
+            laps: Laps::new(load, parts),
+            failed_reads: 0,
         }
     }
 
@@ -103,60 +113,50 @@ impl Worker {
         (block * self.stride + self.number) * bytes
     }
 
-    /// Keeps requests under way until the time is over, then waits for the last replies.
-    pub(super) fn run(&mut self, shared: &Shared<'_>) -> Result<(), BenchError> {
-        let load = shared.load;
-        let end_ns = load.time.as_nanos() as u64;
-        let each_ns = load.rate.map(|rate| 1e9 * load.connections as f64 / rate);
-        loop {
-            let now_ns = shared.begin.elapsed().as_nanos() as u64;
-            let mut next_due_ns = None;
-            while now_ns < end_ns && !self.free.is_empty() {
-                let due_ns = each_ns.map_or(now_ns, |each| (self.issued as f64 * each) as u64);
-                if due_ns > now_ns {
-                    next_due_ns = Some(due_ns);
-                    break;
-                }
-                if !self.issue(shared, due_ns)? {
-                    break;
-                }
+    /// Begins what is due; gives when the next request is, if places are free for it.
+    fn begin_due(&mut self, now_ns: u64) -> Result<Option<u64>, BenchError> {
+        while !self.free.is_empty() {
+            let due_ns = self.schedule.as_ref().map_or(now_ns, Schedule::next_ns);
+            if due_ns > now_ns {
+                return Ok(Some(due_ns));
             }
-            if now_ns >= end_ns && self.client.in_flight() == 0 {
+            if !self.issue(due_ns, now_ns)? {
                 break;
             }
-            let most = next_due_ns.map(|due| Duration::from_nanos(due.min(end_ns) - now_ns));
-            self.hear(shared, most)?;
         }
-        self.time = shared.begin.elapsed();
-        Ok(())
+        Ok(None)
     }
 
     /// Begins a request; false if there is no block free for one.
-    fn issue(&mut self, shared: &Shared<'_>, begun_ns: u64) -> Result<bool, BenchError> {
-        let load = shared.load;
+    fn issue(&mut self, due_ns: u64, now_ns: u64) -> Result<bool, BenchError> {
+        let load = self.shared.load;
         if load.flush_every > 0 && self.since_flush >= load.flush_every {
             self.since_flush = 0;
-            return self.put(begun_ns, FLUSH, 0, 0, Command::Flush).map(|()| true);
+            return self.put(now_ns, FLUSH, 0, 0, Command::Flush).map(|()| true);
         }
         let Some(block) = self.choose(load.pattern.random) else { return Ok(false) };
+        if let Some(schedule) = &mut self.schedule {
+            schedule.advance();
+            self.laps.tally.begun_late_ns.saturating_record(now_ns - due_ns);
+        }
         let offset = self.offset(block, load.block);
         let length = load.block as u32;
         if self.draw(100) >= load.pattern.write_percent {
             let command = Command::Read { offset, length, dont_fragment: false };
-            self.put(begun_ns, READ, block, 0, command)?;
+            self.put(due_ns, READ, block, 0, command)?;
         } else {
             let mut generation = 0;
             if self.stamped {
                 let issued = &mut self.known.issued[block as usize];
                 *issued += 1;
                 generation = *issued;
-                stamps::stamp(&mut self.payload, shared.run, offset, u64::from(generation));
+                let run = self.shared.run;
+                stamps::stamp(&mut self.payload, run, offset, u64::from(generation));
             }
             self.since_flush += 1;
             let command = Command::Write { offset, length, fua: load.fua };
-            self.put(begun_ns, WRITE, block, generation, command)?;
+            self.put(due_ns, WRITE, block, generation, command)?;
         }
-        self.issued += 1;
         Ok(true)
     }
 
@@ -189,6 +189,9 @@ impl Worker {
         generation: u32,
         command: Command,
     ) -> Result<(), BenchError> {
+        if self.client.in_flight() == 0 {
+            self.patience.heard(begun_ns);
+        }
         let place = self.free.pop().expect("asked for only where one is free");
         let slot = &mut self.slots[place];
         (slot.kind, slot.begun_ns, slot.block, slot.generation) =
@@ -202,9 +205,11 @@ impl Worker {
     }
 
     /// Takes in what the server says.
-    fn hear(&mut self, shared: &Shared<'_>, most: Option<Duration>) -> Result<(), BenchError> {
+    fn hear(&mut self, most: Option<Duration>) -> Result<(), BenchError> {
+        let shared = self.shared;
         let (slots, free, known) = (&mut self.slots, &mut self.free, &mut self.known);
-        let (tallies, records) = (&mut self.tallies, &mut self.records);
+        let (laps, records, failed_reads) =
+            (&mut self.laps, &mut self.records, &mut self.failed_reads);
         let (stamped, block_bytes) = (self.stamped, shared.load.block);
         let (stride, number) = (self.stride, self.number);
         let (mut now_ns, mut answered, mut wrong) = (0, 0, None::<Wrong>);
@@ -220,11 +225,16 @@ impl Worker {
             Heard::Hole(..) => {}
             Heard::Done(cookie, errno) => {
                 if now_ns == 0 {
-                    now_ns = shared.begin.elapsed().as_nanos() as u64;
+                    now_ns = shared.now_ns();
+                    laps.at(now_ns);
                 }
                 let slot = &slots[cookie as usize];
-                tallies[slot.kind].latency_ns.saturating_record(now_ns - slot.begun_ns);
-                tallies[slot.kind].errors += u64::from(errno.is_some());
+                let bytes = if slot.kind == FLUSH { 0 } else { block_bytes };
+                laps.tally.record(slot.kind, now_ns - slot.begun_ns, bytes, errno.is_some());
+                if let Some(errno) = errno {
+                    shared.failed_with(errno);
+                    *failed_reads += u64::from(slot.kind == READ);
+                }
                 answered += 1;
                 free.push(cookie as usize);
                 if stamped && slot.kind != FLUSH {
@@ -241,52 +251,68 @@ impl Worker {
                 }
             }
         })?;
-        shared.answered.fetch_add(answered, Ordering::Relaxed);
-        self.keep_records(shared)?;
+        if answered > 0 {
+            self.patience.heard(now_ns);
+            shared.answered.fetch_add(answered, Ordering::Relaxed);
+            shared.keep(&mut self.records)?;
+        }
         match wrong {
             Some((sector, least, there)) => Err(BenchError::Wrong(sector, least, there)),
             None => Ok(()),
         }
     }
+}
 
-    fn keep_records(&mut self, shared: &Shared<'_>) -> Result<(), BenchError> {
-        let (Some(log), Some(path)) = (&shared.log, &shared.load.log) else {
-            self.records.clear();
-            return Ok(());
-        };
-        let writes = self.records.len() as u64 / 24;
-        if writes > 0 {
-            log.append(&mut self.records).map_err(|error| BenchError::File(path.clone(), error))?;
-            shared.logged.fetch_add(writes, Ordering::Relaxed);
+impl Work for Worker<'_> {
+    fn run(&mut self) -> Result<(), BenchError> {
+        let shared = self.shared;
+        let (load, end_ns) = (shared.load, shared.load.end_ns());
+        loop {
+            let now_ns = shared.now_ns();
+            self.laps.at(now_ns);
+            let next_due_ns = if now_ns < end_ns { self.begin_due(now_ns)? } else { None };
+            let in_flight = self.client.in_flight();
+            if shared.failed.load(Ordering::Relaxed) || now_ns >= end_ns && in_flight == 0 {
+                break;
+            }
+            self.patience.check(now_ns, in_flight, load)?;
+            let until = |due: u64| Duration::from_nanos(due.min(end_ns) - now_ns).min(LOOK);
+            self.hear(next_due_ns.map(until))?;
         }
+        self.laps.finish(shared.now_ns());
         Ok(())
     }
 
-    /// Reads all that was written and acknowledged; gives the number of blocks.
-    pub(super) fn verify_all(&mut self, shared: &Shared<'_>) -> Result<u64, BenchError> {
-        if !shared.load.verify {
+    fn not_begun(&mut self) -> Result<u64, BenchError> {
+        let end_ns = self.shared.load.end_ns();
+        Ok(self.schedule.as_mut().map_or(0, |schedule| schedule.pass(end_ns)))
+    }
+
+    fn verify_all(&mut self) -> Result<u64, BenchError> {
+        if !self.shared.load.verify {
             return Ok(0);
         }
         let (mut block, mut verified) = (0, 0);
-        let begun = Instant::now();
+        self.failed_reads = 0;
         loop {
             while block < self.blocks && !self.free.is_empty() {
                 if self.known.acknowledged[block as usize] > 0 {
-                    let offset = self.offset(block, shared.load.block);
-                    let length = shared.load.block as u32;
+                    let offset = self.offset(block, self.shared.load.block);
+                    let length = self.shared.load.block as u32;
                     let command = Command::Read { offset, length, dont_fragment: false };
-                    let since = begun.duration_since(shared.begin).as_nanos() as u64;
-                    self.put(since, READ, block, 0, command)?;
+                    self.put(self.shared.now_ns(), READ, block, 0, command)?;
                     verified += 1;
                 }
                 block += 1;
             }
-            if self.client.in_flight() == 0 {
+            let in_flight = self.client.in_flight();
+            if in_flight == 0 {
                 return Ok(verified);
             }
-            self.hear(shared, None)?;
-            if self.tallies[READ].errors > 0 {
-                return Err(BenchError::Unfit("reads fail: nothing can be verified".to_string()));
+            self.patience.check(self.shared.now_ns(), in_flight, self.shared.load)?;
+            self.hear(None)?;
+            if self.failed_reads > 0 {
+                return Err(unreadable());
             }
         }
     }
