@@ -41,6 +41,7 @@ pub fn command() -> Command {
             crate::server_args::bench(),
             crate::torture_args::command(),
             completions(),
+            man(),
         ])
 }
 
@@ -528,11 +529,23 @@ fn reproduce() -> Command {
 fn completions() -> Command {
     Command::new("completions")
         .about("Print a shell completion script")
-        .after_help("Example: destage completions bash > /etc/bash_completion.d/destage")
+        .after_help(
+            "The Debian package has those of bash, zsh and fish installed.\n\
+             Example: destage completions bash > /etc/bash_completion.d/destage",
+        )
         .arg(
             Arg::new("shell")
                 .value_name("SHELL")
                 .required(true)
                 .value_parser(clap::value_parser!(clap_complete::Shell)),
         )
+}
+
+/// Not for users: the package's build makes its man pages by it.
+fn man() -> Command {
+    Command::new("man")
+        .hide(true)
+        .about("Write a man page for each command into a folder")
+        .after_help("Example: destage man target/man && man -l target/man/destage-serve.1")
+        .arg(Arg::new("folder").value_name("DIR").required(true).help("A folder that is there"))
 }

@@ -63,6 +63,12 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             clap_complete::generate(shell, &mut crate::args::command(), "destage", &mut script);
             Ok(String::from_utf8_lossy(&script).into_owned())
         }
+        Some(("man", matches)) => {
+            let folder = text(matches, "folder").expect("required");
+            clap_mangen::generate_to(crate::args::command(), folder)
+                .map_err(|error| Failure::failed(format!("{folder}: {error}")))?;
+            Ok(String::new())
+        }
         _ => unreachable!("clap requires a command"),
     }
 }
