@@ -33,6 +33,37 @@ fn an_array_lives_through_a_kill_and_keeps_what_it_acknowledged() {
 }
 
 #[test]
+fn a_recovery_without_serving_destages_everything() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    let (log, uri) = (array.path("acked"), array.uri());
+    succeeds(&["bench", &uri, "--time", "700ms", "--depth", "8", "--log", &log]);
+    assert!(status(&array)["dirty_pages"].as_u64() > Some(0));
+    array.stop();
+    // A stop leaves no destage to be redone: what the recovery waits for it must begin itself.
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["recover", "tank", "--config-dir", &array.path("")])
+        .spawn()
+        .expect("destage runs");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let code = loop {
+        if let Some(code) = child.try_wait().expect("a child") {
+            break code;
+        }
+        if std::time::Instant::now() > end {
+            child.kill().expect("killed");
+            panic!("the recovery does not end");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert!(code.success(), "{code}");
+    let inspected = array.asks(&["recover", "tank", "--inspect", "--format", "csv"]);
+    assert!(inspected.contains("dirty pages,0"), "{inspected}");
+    array.serve(&[]);
+    succeeds(&["bench", &uri, "--check", &log]);
+}
+
+#[test]
 fn a_member_or_a_mirror_that_is_missing_is_borne_when_asked() {
     let mut array = Array::create(&["nvs0", "nvs1"]);
     array.serve(&[]);

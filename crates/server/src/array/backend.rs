@@ -404,6 +404,8 @@ impl Backend for ArrayBackend {
         // What the last run left open is redone before anything is asked.
         self.volume.turn(port.now());
         self.carry_out(port);
+        // Who waits for all to be destaged is nobody's request: nothing else would begin it.
+        self.look(port);
     }
 
     fn request(&mut self, port: &mut Port, token: Token, ask: Ask, payload: Payload<'_>) {
