@@ -64,7 +64,7 @@ done
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums)
 (
     cd "$work"
-    dpkg-shlibdeps -pdestage debian/destage/usr/bin/destage
+    dpkg-shlibdeps debian/destage/usr/bin/destage
     dpkg-gencontrol -pdestage -Pdebian/destage
 )
 find "$root" -newermt "@$SOURCE_DATE_EPOCH" -print0 |
