@@ -15,13 +15,15 @@ pub struct Array {
 }
 
 impl Array {
+    /// A folder for one.
+    pub fn empty() -> Array {
+        let folder = tempfile::tempdir().expect("a folder");
+        Array { folder, server: None, said: String::new() }
+    }
+
     /// Level 5 over three files, with these NVS devices.
     pub fn create(nvs: &[&str]) -> Array {
-        let array = Array {
-            folder: tempfile::tempdir().expect("a folder"),
-            server: None,
-            said: String::new(),
-        };
+        let array = Array::empty();
         array.create_as("tank", "d", nvs);
         array
     }
@@ -32,11 +34,7 @@ impl Array {
 
     /// Any level over so many files.
     pub fn of_level(level: &str, disks: u16, nvs: &[&str]) -> Array {
-        let array = Array {
-            folder: tempfile::tempdir().expect("a folder"),
-            server: None,
-            said: String::new(),
-        };
+        let array = Array::empty();
         array.create_with("tank", "d", nvs, level, disks);
         array
     }

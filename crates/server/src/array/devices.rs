@@ -133,7 +133,8 @@ impl Opened {
         if !lock(&file) {
             return Err(DeviceError::InUse(spec.clone()));
         }
-        let tmpfs = rustix::fs::fstatfs(&file).is_ok_and(|about| about.f_type == TMPFS);
+        // Of a block device this asks about the folder that its node is in: /dev, which is a tmpfs.
+        let tmpfs = !block && rustix::fs::fstatfs(&file).is_ok_and(|fs| fs.f_type == TMPFS);
         if mapped && tmpfs {
             let map = Mapped::new(&file, false).map_err(fail)?;
             return Ok(Opened::Mapped(map, file));
