@@ -6,7 +6,7 @@ DESTAGE = target/release/destage
 .PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
-  browser-tools browser-test screenshots
+  browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -159,6 +159,27 @@ browser-test: build browser-tools
 ## The pictures of the page in docs/images, of an array on emulated disks under load.
 screenshots: build browser-tools
 	$(BROWSER) --screenshots docs/images
+
+## The Debian package, target/debian/destage_VERSION_ARCH.deb (docs/operations.md).
+deb-tools:
+	@dpkg -s dpkg-dev binutils >/dev/null 2>&1 || \
+	  (apt-get update && apt-get install -y --no-install-recommends dpkg-dev binutils)
+
+deb: build deb-tools
+	packaging/build-deb.sh $(DESTAGE) target/debian
+
+## What lintian says of it; then installed, served, a disk replaced, upgraded, removed, on a copy of
+## this machine under a systemd of its own.
+DEB_TEST_PACKAGES = lintian systemd-container libnbd-bin e2fsprogs qemu-utils
+deb-test-tools:
+	@dpkg -s $(DEB_TEST_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
+	  (apt-get update && apt-get install -y --no-install-recommends $(DEB_TEST_PACKAGES)) || true
+
+deb-test: deb deb-test-tools
+	@if command -v lintian >/dev/null; then \
+	  lintian --fail-on error,warning --tag-display-limit 0 target/debian/destage_*.deb; \
+	  else echo "SKIPPED: lintian is not installed"; fi
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/package/run.py --deb target/debian/destage_*.deb
 
 clean:
 	$(CARGO) clean

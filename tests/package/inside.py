@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -29,14 +30,14 @@ def said(text):
 
 def changed():
     """Every path that is not as it was before this machine began: the overlay's upper layer."""
-    top = HERE / "upper"
+    top, below = HERE / "upper", HERE / "lower"
     found = set()
     for folder, folders, files in os.walk(top):
         here = Path(folder).relative_to(top)
         folders[:] = [name for name in folders if not str(here / name).startswith(OTHERS)]
         found.update(str(here / name) for name in files)
-        # Folders that are not in the machine below have no entry but here.
-        found.update(f"{here / name}/" for name in folders)
+        # Those in which something was changed are there too.
+        found.update(f"{here / name}/" for name in folders if not (below / here / name).is_dir())
     return {path for path in found if not path.startswith(OTHERS)}
 
 
@@ -133,8 +134,7 @@ class Drill:
     def create(self):
         self.members = [self.devices.make(f"member{number}") for number in range(3)]
         words = [word for member in self.members for word in ("--disk", member)]
-        for number in range(2):
-            words += ["--nvs", f"{DATA}/test-nvs{number},size=32M"]
+        words += ["--nvs", self.devices.make("nvs0"), "--nvs", f"{DATA}/test-nvs1,size=96M"]
         run("destage", "create", "tank", "--level", "5", *words)
         kind = "block devices" if self.devices.blocks else "files"
         said(f"created an array of three {kind} with a mirrored NVS")
@@ -142,6 +142,8 @@ class Drill:
     def start(self):
         self.unit.start()
         equal(status()["state"], "clean", "the array's state")
+        maps = Path(f"/proc/{self.unit.pid}/maps").read_text(encoding="utf-8")
+        expect("/dev/loop" not in maps, "a block device is mapped: its log is not durable")
         text = f"serves under {self.unit.kind}"
         if self.systemd:
             told = process_status(self.unit.pid)
@@ -150,6 +152,27 @@ class Drill:
             score = run("systemd-analyze", "security", "--no-pager", "destage@tank.service")
             text += "; " + score.strip().splitlines()[-1].strip(" →")
         said(text)
+
+    def restart(self):
+        """As an upgrade asks for, under a client that waits."""
+        if shutil.which("qemu-io") is None:
+            said("SKIPPED: a restart under QEMU: qemu-io is not installed")
+            return
+        image = ("driver=nbd,server.type=unix,server.path=/run/destage/tank.sock,export=tank,"
+                 "reconnect-delay=60")
+        client = subprocess.Popen(["qemu-io", "--image-opts", image], text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for command in ("write -P 1 0 1M", "flush"):
+            print(command, file=client.stdin, flush=True)
+        time.sleep(0.5)
+        self.unit.stop()
+        print("write -P 2 1M 1M", file=client.stdin, flush=True)
+        time.sleep(0.5)
+        self.unit.start()
+        out, _ = client.communicate("read -P 1 0 1M\nread -P 2 1M 1M\nquit\n", timeout=60)
+        done = [line for line in out.splitlines() if "1048576/1048576 bytes" in line]
+        expect(len(done) == 4 and "fail" not in out, f"qemu-io over a restart: {out}")
+        said("QEMU's NBD client waits while the server is started anew, without an error")
 
     def file_system(self):
         """Over nbdfuse and a loop device; False where the kernel has no such thing."""
@@ -193,9 +216,13 @@ class Drill:
         equal(status()["state"], "degraded", "the state with a disk failed")
         expect(wait_until(lambda: "member-failed" in self.unit.log(), 5), "no alarm in the log")
         self.write("degraded")
+        run("destage", "set", "tank", "--rebuild", "window=16,depth=1,share=25")
         replace = subprocess.Popen(["destage", "replace", "tank", self.members[1], new],
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        expect(wait_until(lambda: status()["state"] == "rebuilding", 10), "it is not rebuilt")
         self.write("rebuilding")
+        if replace.poll() is not None:
+            said("the rebuild was over before all was written")
         out, _ = replace.communicate(timeout=60)
         equal(replace.returncode, 0, f"destage replace: {out}")
         equal(status()["state"], "clean", "the state after the rebuild")
@@ -271,6 +298,7 @@ class Drill:
         self.install()
         self.create()
         self.start()
+        self.restart()
         if self.file_system():
             self.write("healthy")
             self.fail_and_replace()

@@ -82,6 +82,7 @@ class Machine:
         place = self.root / PLACE
         place.mkdir(parents=True)
         (place / "upper").mkdir()
+        (place / "lower").mkdir()
         shutil.copy(package, place / "destage.deb")
         for file in [*HERE.glob("*.py"), CONFORMANCE / "harness.py", CONFORMANCE / "t_files.py"]:
             shutil.copy(file, place)
@@ -92,7 +93,8 @@ class Machine:
         unit.write_text(UNIT.format(place=PLACE))
         words = ["systemd-nspawn", "--quiet", "-D", self.root, "--boot", "--register=no",
                  "--keep-unit", "--private-network", "--link-journal=no", "--console=pipe",
-                 "--machine=destage-test", f"--bind-ro={self.upper}:/{PLACE}/upper"]
+                 "--machine=destage-test", f"--bind-ro={self.upper}:/{PLACE}/upper",
+                 f"--bind-ro=/:/{PLACE}/lower:norbind"]
         words += [f"--bind={device}" for device in DEVICES if Path(device).exists()]
         words += ["systemd.unit=destage-test.service"]
         with open(self.folder / "boot", "w", encoding="utf-8") as log:
@@ -103,6 +105,7 @@ class Machine:
         """Without systemd; the exit code."""
         place = self.root / PLACE
         self.mount("--bind", "-o", "ro", str(self.upper), str(place / "upper"))
+        self.mount("--bind", "-o", "ro", "/", str(place / "lower"))
         self.mount("--rbind", "--make-rprivate", "/dev", str(self.root / "dev"))
         for folder in ("run", "tmp"):
             self.mount("-t", "tmpfs", "tmpfs", str(self.root / folder))
