@@ -68,3 +68,28 @@ fn members_and_nvs_on_block_devices_are_written_directly() {
     array.asks(&["recover", "tank"]);
     drop(array);
 }
+
+#[test]
+fn a_deleted_member_is_let_go_once_it_is_replaced() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    let server = array.server.as_ref().expect("served").id();
+    let held = || {
+        let open = std::fs::read_dir(format!("/proc/{server}/fd")).expect("its descriptors");
+        let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+        targets.filter(|path| path.to_string_lossy().ends_with(" (deleted)")).count()
+    };
+    std::fs::remove_file(array.path("d1")).expect("removed");
+    assert_eq!(held(), 1);
+    array.asks(&["fail", "tank", &array.path("d1")]);
+    let new = format!("{},size=32M", array.path("e"));
+    array.asks(&["replace", "tank", &array.path("d1"), &new]);
+    // A thread of its own does it: the data thread would have to wait for the disk.
+    for _ in 0..100 {
+        if held() == 0 {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{} deleted files are still open", held());
+}

@@ -204,9 +204,13 @@ impl Port {
         Handle(self.devices.len() - 1)
     }
 
-    /// Gives a device up; what is under way on it ends first.
+    /// Gives a device up; what is under way on it ends first. A thread of its own closes it, since
+    /// that may take seconds: the last descriptor of a deleted file frees all that it held.
     pub fn close(&mut self, device: Handle) {
-        self.devices[device.0] = None;
+        let Some(device) = self.devices[device.0].take() else { return };
+        let work = move || close_last(device);
+        // Without a thread the last operation under way closes it, or this.
+        let _ = std::thread::Builder::new().name("close".to_string()).spawn(work);
     }
 
     /// Begins an operation on a device; [`crate::Backend::done`] hears of its end under this key.
@@ -449,4 +453,16 @@ fn io_error(errno: i32) -> IoError {
 /// A buffer for what is received.
 pub(crate) fn receive_buffer() -> Buffer {
     Buffer::zeroed(256 << 10)
+}
+
+/// Closes a device when no operation is under way on it any more, so that none of them has to.
+fn close_last(mut device: Arc<OwnedFd>) {
+    // One that never ends keeps it, not this thread.
+    for _ in 0..6000 {
+        device = match Arc::try_unwrap(device) {
+            Ok(device) => return drop(device),
+            Err(shared) => shared,
+        };
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
 }

@@ -120,10 +120,10 @@ impl Opened {
             let flags = (flags | exclusive).bits() as i32;
             OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
         };
-        let file = match open(OFlags::DIRECT) {
+        let file = free(|| match open(OFlags::DIRECT) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => open(OFlags::empty()),
             other => other,
-        };
+        });
         let file = match file {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
                 return Err(DeviceError::InUse(spec.clone()));
@@ -252,6 +252,19 @@ impl Opened {
             }
         }
     }
+}
+
+/// Opens a block device for this process alone; waits as [`lock`] does.
+fn free(open: impl Fn() -> io::Result<File>) -> io::Result<File> {
+    for _ in 0..60 {
+        match open() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            other => return other,
+        }
+    }
+    open()
 }
 
 /// Locks a device for this process. The kernel holds on to the files of a killed server's ring
