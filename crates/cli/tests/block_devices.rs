@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::array::Array;
+use common::array::{Array, status};
 use common::{fails, succeeds};
 use std::process::Command;
 
@@ -81,7 +81,13 @@ fn a_deleted_member_is_let_go_once_it_is_replaced() {
     };
     std::fs::remove_file(array.path("d1")).expect("removed");
     assert_eq!(held(), 1);
-    array.asks(&["fail", "tank", &array.path("d1")]);
+    // It is looked for twice a second.
+    for _ in 0..100 {
+        if status(&array)["state"] == "degraded" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     let new = format!("{},size=32M", array.path("e"));
     array.asks(&["replace", "tank", &array.path("d1"), &new]);
     // A thread of its own does it: the data thread would have to wait for the disk.
