@@ -1,5 +1,6 @@
 """What an operator does with the package, step by step, on a machine that is thrown away."""
 
+import grp
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import types
+import urllib.request
 from pathlib import Path
 
 import t_files
@@ -18,6 +20,9 @@ from unit import Supervisor, Systemd
 HERE = Path(__file__).resolve().parent
 DATA = Path("/var/lib/destage")
 CONFIG = Path("/etc/destage/tank.toml")
+DROP_INS = Path("/etc/systemd/system/destage@tank.service.d")
+# What the operator has made: configuration and data.
+OPERATORS = ("etc/destage/", "var/lib/destage/", str(DROP_INS)[1:], "srv/arrays")
 MIB = 1 << 20
 # What dpkg, man-db and systemd write about themselves.
 OTHERS = ("var/lib/dpkg", "var/log", "var/cache/man", "var/lib/systemd", "var/cache/ldconfig",
@@ -174,6 +179,41 @@ class Drill:
         expect(len(done) == 4 and "fail" not in out, f"qemu-io over a restart: {out}")
         said("QEMU's NBD client waits while the server is started anew, without an error")
 
+    def settings(self):
+        """The examples, put where they say: the page, an alarm command, drop-ins."""
+        if not self.systemd:
+            said("SKIPPED: the examples' settings: they are systemd's")
+            return
+        examples = Path("/usr/share/doc/destage/examples")
+        text = (examples / "tank.env").read_text(encoding="utf-8")
+        wanted = text.replace("#DESTAGE_OPTIONS", "DESTAGE_OPTIONS")
+        expect(wanted != text, "tank.env has no alarm command to turn on")
+        CONFIG.with_suffix(".env").write_text(wanted, encoding="utf-8")
+        shutil.copy(examples / "alarm", CONFIG.with_name("alarm"))
+        DROP_INS.mkdir(parents=True)
+        shutil.copy(examples / "files-elsewhere.conf", DROP_INS)
+        Path("/srv/arrays").mkdir(parents=True)
+        group = (examples / "group.conf").read_text(encoding="utf-8")
+        (DROP_INS / "group.conf").write_text(group.replace("libvirt-qemu", "disk"))
+        run("systemctl", "daemon-reload")
+        run("systemctl", "restart", self.unit.unit, timeout=60)
+        with urllib.request.urlopen("http://127.0.0.1:9090/readyz", timeout=10) as answer:
+            equal(answer.status, 200, "/readyz")
+        about = os.stat("/run/destage/tank.sock")
+        equal((about.st_gid, oct(about.st_mode & 0o777)), (grp.getgrnam("disk").gr_gid, "0o770"),
+              "group and mode of the socket")
+        equal(oct(os.stat("/run/destage/tank.control").st_mode & 0o777), "0o600",
+              "mode of the control socket")
+        record = ["destage", "trace", "record", "tank", "--time", "1s", "--out"]
+        run(*record, "/srv/arrays/load.dtrc")
+        refused = subprocess.run([*record, "/srv/load.dtrc"], stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, check=False)
+        expect(refused.returncode == 1 and "Read-only file system" in refused.stdout,
+               f"written outside of what the unit may: {refused.stdout}")
+        shutil.rmtree("/srv/arrays")
+        Path("/srv/arrays").mkdir()
+        said("the page, a group's socket and a folder elsewhere, as the examples have them")
+
     def file_system(self):
         """Over nbdfuse and a loop device; False where the kernel has no such thing."""
         try:
@@ -215,6 +255,10 @@ class Drill:
         run("destage", "fail", "tank", self.members[1])
         equal(status()["state"], "degraded", "the state with a disk failed")
         expect(wait_until(lambda: "member-failed" in self.unit.log(), 5), "no alarm in the log")
+        if self.systemd:
+            told = lambda: run("journalctl", "--no-pager", "-t", "destage", "-p", "alert")
+            expect(wait_until(lambda: "tank: member-failed" in told(), 10, 0.2),
+                   "the alarm command was not run outside of the service")
         self.write("degraded")
         run("destage", "set", "tank", "--rebuild", "window=16,depth=1,share=25")
         replace = subprocess.Popen(["destage", "replace", "tank", self.members[1], new],
@@ -270,7 +314,7 @@ class Drill:
             equal(self.unit.show("Result"), "success", "how the server ended")
         expect(not Path("/run/destage").exists(), "something is left in /run/destage")
         left = sorted(changed() - self.before)
-        allowed = [path for path in left if path.startswith(("etc/destage/", "var/lib/destage/"))]
+        allowed = [path for path in left if path.startswith(OPERATORS)]
         equal([path for path in left if path not in allowed], [], "what the package has left")
         said("removed; left are: " + " ".join(path for path in allowed if not path.endswith("/")))
 
@@ -299,6 +343,7 @@ class Drill:
         self.create()
         self.start()
         self.restart()
+        self.settings()
         if self.file_system():
             self.write("healthy")
             self.fail_and_replace()
