@@ -220,6 +220,10 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
     let result = listener::run(server, &mut backend);
+    if text(matches, "http").is_some() && text(matches, "http-token-file").is_none() {
+        // It is worth nothing now.
+        let _ = std::fs::remove_file(control.with_extension("token"));
+    }
     let _ = std::fs::remove_file(control);
     result
 }
