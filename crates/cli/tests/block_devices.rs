@@ -77,10 +77,10 @@ fn a_deleted_member_is_let_go_once_it_is_replaced() {
     let held = || {
         let open = std::fs::read_dir(format!("/proc/{server}/fd")).expect("its descriptors");
         let targets = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-        targets.filter(|path| path.to_string_lossy().ends_with(" (deleted)")).count()
+        targets.filter(|path| path.to_string_lossy().ends_with("/d1 (deleted)")).count()
     };
     std::fs::remove_file(array.path("d1")).expect("removed");
-    assert_eq!(held(), 1);
+    assert!(held() > 0);
     // It is looked for twice a second.
     for _ in 0..100 {
         if status(&array)["state"] == "degraded" {

@@ -17,7 +17,9 @@ fn sources(folder: &Path, text: &mut String) {
         if path.is_dir() {
             sources(&path, text);
         } else if path.extension().is_some_and(|e| e == "rs") {
-            text.push_str(&std::fs::read_to_string(&path).expect("read"));
+            let source = std::fs::read_to_string(&path).expect("read");
+            // Its tests come last.
+            text.push_str(source.split("#[cfg(test)]").next().unwrap_or_default());
         }
     }
 }
