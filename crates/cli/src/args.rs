@@ -393,8 +393,14 @@ fn trace() -> Command {
                     "backend",
                     "group-stripes",
                 ])),
-            Command::new("formats").about("List trace formats").arg(format_arg()),
-            Command::new("workloads").about("List load generators").arg(format_arg()),
+            Command::new("formats")
+                .about("List trace formats")
+                .after_help("Example: destage trace formats --format json")
+                .arg(format_arg()),
+            Command::new("workloads")
+                .about("List load generators")
+                .after_help("Example: destage trace workloads")
+                .arg(format_arg()),
         ])
 }
 
