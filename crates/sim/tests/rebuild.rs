@@ -4,7 +4,7 @@
 //! with a deliberate fault.
 
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use destage_engine::units::{DiskId, Duration, PAGE_BYTES, Page};
 use destage_sim::torture::case::{Case, Wanted};
 use destage_sim::torture::load::{Kind, Request};
 use destage_sim::torture::run::{Counts, End, Run};
@@ -80,6 +80,21 @@ fn an_old_disk_counts_as_failed_before_it_is_seen() {
     let wanted = Wanted { scrubs: true, rebuilds: true, ..Wanted::default() };
     let outcome = torture(1_795_288_045_292_675, 8, &wanted);
     assert_eq!(outcome.failure, None, "{}", outcome.case);
+}
+
+/// A stopped process, or machine, finds requests under way that are older than any device may take.
+#[test]
+fn a_pause_is_no_stall() {
+    let mut run = filled(Level::Raid5, Defect::None);
+    for n in 0..200 {
+        load_one(&mut run, n).expect("asked");
+        run.pause(Duration(60_000_000_000)).expect("goes on");
+        run.step().expect("right");
+    }
+    run.answered().expect("answered");
+    run.drained().expect("drained");
+    let status = run.status();
+    assert!(status.failed.is_empty(), "{:?}", status.failed);
 }
 
 #[test]

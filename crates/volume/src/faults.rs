@@ -11,7 +11,7 @@ use crate::settings::OnNvsLoss;
 use crate::volume::{Volume, Whole};
 use destage_engine::controller::Event;
 use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
-use destage_engine::units::DiskId;
+use destage_engine::units::{DiskId, Duration, Instant};
 use std::sync::Arc;
 
 /// First bytes of the two copies of a superblock.
@@ -65,6 +65,9 @@ pub(crate) struct Faults {
     pub(crate) read_errors: Vec<u32>,
     /// Whose failure stopped the array.
     pub(crate) stopped_by: Option<u16>,
+    /// When stalls were looked for last, and since when without a pause.
+    looked: Instant,
+    patient_since: Instant,
     change: Option<Change>,
     changes: u64,
     /// A change waits for a rebuilt member to be flushed.
@@ -84,6 +87,8 @@ impl Faults {
             stopped: false,
             joined: None,
             stopped_by: None,
+            looked: Instant::default(),
+            patient_since: Instant::default(),
             change: None,
             changes: 0,
             waits: false,
@@ -136,11 +141,17 @@ impl Volume {
         self.after();
     }
 
-    /// Gives up the device that has not answered for longest, if that is too long.
+    /// Gives up the device that has not answered for longest, if that is too long. Time in which
+    /// nobody looked is none: the process was stopped, or the machine, and what a device
+    /// answered meanwhile has not been heard yet.
     pub(crate) fn look_for_stalls(&mut self) {
-        let limit = self.settings.stall_limit;
+        let (now, limit) = (self.ops.now(), self.settings.stall_limit);
+        let looked = core::mem::replace(&mut self.faults.looked, now);
+        if now.since(looked).0 > limit.0 / 2 {
+            self.faults.patient_since = now;
+        }
         while let Some((device, since)) = self.ops.oldest() {
-            if self.faults.stopped || self.ops.now() < since + limit {
+            if self.faults.stopped || now < since.max(self.faults.patient_since) + limit {
                 return;
             }
             match device {
@@ -148,6 +159,14 @@ impl Volume {
                 Device::Nvs(copy) => self.fail_nvs(copy, None),
             }
         }
+    }
+
+    /// When to look for stalls again: several times within the limit, so that a pause is seen.
+    pub(crate) fn stall_deadline(&self) -> Option<Instant> {
+        let (_, since) = self.ops.oldest()?;
+        let limit = self.settings.stall_limit;
+        let over = since.max(self.faults.patient_since) + limit;
+        Some(over.min(self.faults.looked + Duration(limit.0 / 8)))
     }
 
     /// Gives up a member, by an operator's word.

@@ -264,7 +264,7 @@ impl Volume {
     /// When [`Volume::turn`] is to be called though nothing happened.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        let stall = self.ops.oldest().map(|(_, since)| since + self.settings.stall_limit);
+        let stall = self.stall_deadline();
         let rebuild = self.rebuild_deadline();
         [self.log.deadline(), stall, rebuild].into_iter().flatten().min()
     }

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::run::Run;
-use destage_engine::units::PAGE_BYTES;
+use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_workload::random::Seeded;
 
 /// What a request asks.
@@ -55,6 +55,19 @@ impl Run {
         }
         self.drained()?;
         Ok(())
+    }
+}
+
+impl Run {
+    /// The process does not run for so long; then the first thing it sees is the time.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn pause(&mut self, time: Duration) -> Result<(), String> {
+        self.now = self.now + time;
+        let now = self.now;
+        self.volume_mut().turn(now);
+        self.collect()
     }
 }
 

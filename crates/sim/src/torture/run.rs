@@ -135,7 +135,7 @@ pub struct Run {
     pub(super) expected: Vec<(u16, u64)>,
     pending: BTreeMap<u64, Pending>,
     next_ticket: u64,
-    now: Instant,
+    pub(super) now: Instant,
     /// Pages that were dirty when the last NVS device failed.
     at_risk: Vec<(u64, u64)>,
     nvs_lost: bool,
