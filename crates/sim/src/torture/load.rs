@@ -64,7 +64,7 @@ impl Run {
     /// # Errors
     /// What went wrong, in words.
     pub fn pause(&mut self, time: Duration) -> Result<(), String> {
-        self.now = self.now + time;
+        self.now += time;
         let now = self.now;
         self.volume_mut().turn(now);
         self.collect()
