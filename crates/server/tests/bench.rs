@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Running, ram, serve};
+use common::{Forgetful, Running, ram, serve};
 use destage_nbd::request::Command;
 use destage_server::backends::Ram;
 use destage_server::bench::{
@@ -243,20 +243,6 @@ fn the_warm_up_is_not_counted_and_intervals_add_up() {
     load.time = None;
     let error = run(&server, &load, listed(&mixed(10, 0))).expect_err("too short");
     assert!(error.to_string().contains("--warmup"), "{error}");
-}
-
-/// Forgets every hundredth write.
-#[derive(Default)]
-struct Forgetful(Ram, u64);
-
-impl Backend for Forgetful {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
-        self.1 += u64::from(matches!(command, Command::Write { .. }));
-        if matches!(command, Command::Write { .. }) && self.1.is_multiple_of(100) {
-            return port.reply(token, Answer::Done);
-        }
-        self.0.request(port, token, command, payload);
-    }
 }
 
 #[test]

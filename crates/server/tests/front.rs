@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Rng, eventually, ram, read, serve, write};
+use common::{Forgetful, Rng, eventually, ram, read, serve, write};
 use destage_nbd::Mode;
 use destage_nbd::request::{Command, Request};
 use destage_server::backends::{Ram, export};
@@ -306,20 +306,6 @@ fn a_load_is_verified_and_what_is_lost_is_found() {
     let text = server.folder.path().join("text");
     std::fs::write(&text, "no log of writes").expect("a file");
     assert!(matches!(bench::check(&server.uri(), &text), Err(BenchError::NoLog(_))));
-}
-
-/// Forgets every hundredth write.
-#[derive(Default)]
-struct Forgetful(Ram, u64);
-
-impl Backend for Forgetful {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
-        self.1 += u64::from(matches!(command, Command::Write { .. }));
-        if matches!(command, Command::Write { .. }) && self.1.is_multiple_of(100) {
-            return port.reply(token, Answer::Done);
-        }
-        self.0.request(port, token, command, payload);
-    }
 }
 
 #[test]

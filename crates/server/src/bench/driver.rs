@@ -6,6 +6,7 @@ use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
 use super::{Ask, BenchError, Feed, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable};
 use crate::client::{Client, ClientError, Heard};
+use destage_engine::mix::mix;
 use destage_nbd::request::{Command, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::Ordering;
@@ -223,7 +224,7 @@ impl<'a> Driver<'a> {
         if filled < length {
             self.payload.resize(length.next_multiple_of(8), 0);
             for (word, number) in self.payload[filled..].chunks_exact_mut(8).zip(filled as u64..) {
-                word.copy_from_slice(&stamps::mixed(run ^ number).to_le_bytes());
+                word.copy_from_slice(&mix(run ^ number).to_le_bytes());
             }
         }
         if self.table.known.is_some() {

@@ -192,7 +192,8 @@ impl Target {
             return Err(BenchError::Unfit(text));
         }
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let run = stamps::mixed(load.seed ^ time.map_or(0, |time| time.as_nanos() as u64));
+        let run =
+            destage_engine::mix::mix(load.seed ^ time.map_or(0, |time| time.as_nanos() as u64));
         let create = |path: &std::path::PathBuf| {
             log::Log::create(path, run).map_err(|error| BenchError::File(path.clone(), error))
         };

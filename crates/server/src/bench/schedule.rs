@@ -1,7 +1,7 @@
 //! When the requests of an open loop are due.
 
 use super::load::{Arrivals, Load, Pace};
-use super::stamps::mixed;
+use destage_engine::mix::mix;
 
 /// The due times of one worker.
 pub(super) struct Schedule {
@@ -21,7 +21,7 @@ impl Schedule {
         let Pace::Scheduled { rate, arrivals } = load.pace else { return None };
         let each_ns = 1e9 * workers as f64 / rate;
         let shift = number as f64 / workers as f64;
-        let state = mixed(load.seed ^ mixed(number as u64 ^ 0x5c4e_d01e));
+        let state = mix(load.seed ^ mix(number as u64 ^ 0x5c4e_d01e));
         let mut schedule =
             Schedule { arrivals, each_ns, number: 0, shift, next_ns: shift * each_ns, state };
         if arrivals == Arrivals::Poisson {
@@ -37,7 +37,7 @@ impl Schedule {
     fn gap_ns(&mut self) -> f64 {
         self.state = self.state.wrapping_add(1);
         // 53 bits, above 0 and at most 1.
-        let unit = ((mixed(self.state) >> 11) + 1) as f64 / (1u64 << 53) as f64;
+        let unit = ((mix(self.state) >> 11) + 1) as f64 / (1u64 << 53) as f64;
         -unit.ln() * self.each_ns
     }
 

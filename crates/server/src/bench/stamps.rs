@@ -1,17 +1,11 @@
 //! What a verified load writes, so that every sector tells where it belongs and which write it is.
 
+use destage_engine::mix::mix;
+
 /// Bytes that carry a stamp of their own: what a disk writes whole or not at all.
 pub const SECTOR: usize = 512;
 
 const MAGIC: u64 = 0x6465_7374_6167_6531;
-
-/// Scrambles a number.
-pub(super) fn mixed(mut value: u64) -> u64 {
-    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
-}
 
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at * 8..at * 8 + 8].try_into().expect("eight bytes"))
@@ -19,7 +13,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// The words of a sector: magic, run, offset, generation, then a sequence drawn from them.
 fn words(run: u64, offset: u64, generation: u64) -> impl Iterator<Item = u64> {
-    let seed = mixed(run ^ mixed(offset ^ mixed(generation)));
+    let seed = mix(run ^ mix(offset ^ mix(generation)));
     let rest = (4..SECTOR as u64 / 8).map(move |at| seed.wrapping_mul(2 * at + 1));
     [MAGIC, run, offset, generation].into_iter().chain(rest)
 }

@@ -4,6 +4,7 @@ use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
 use super::{BenchError, LOOK, Patience, Shared, Work, log, stamps, unreadable};
 use crate::client::{Client, Heard};
+use destage_engine::mix::mix;
 use destage_nbd::request::{Command, Request};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -76,11 +77,11 @@ impl<'a> Worker<'a> {
             known.issued.resize(blocks as usize, 0);
             known.busy.resize(blocks as usize, false);
         }
-        let mut state = stamps::mixed(load.seed.wrapping_add(number << 32));
+        let mut state = mix(load.seed.wrapping_add(number << 32));
         let mut payload = vec![0; load.block as usize];
         for word in payload.chunks_mut(8) {
             state = state.wrapping_add(1);
-            word.copy_from_slice(&stamps::mixed(state).to_le_bytes()[..word.len()]);
+            word.copy_from_slice(&mix(state).to_le_bytes()[..word.len()]);
         }
         Worker {
             shared,
@@ -106,7 +107,7 @@ impl<'a> Worker<'a> {
 
     fn draw(&mut self, below: u64) -> u64 {
         self.state = self.state.wrapping_add(1);
-        ((u128::from(stamps::mixed(self.state)) * u128::from(below)) >> 64) as u64
+        ((u128::from(mix(self.state)) * u128::from(below)) >> 64) as u64
     }
 
     fn offset(&self, block: u64, bytes: u64) -> u64 {

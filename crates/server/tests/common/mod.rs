@@ -6,7 +6,7 @@ use destage_nbd::client::{Address, Uri};
 use destage_nbd::request::Command;
 use destage_server::backends::{Ram, export};
 use destage_server::client::Client;
-use destage_server::{Backend, Listen, Remote, Server, Settings};
+use destage_server::{Answer, Backend, Listen, Payload, Port, Remote, Server, Settings, Token};
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -33,6 +33,20 @@ pub fn serve<B: Backend>(
     let (remote, addresses) = (server.remote(), server.addresses());
     let thread = std::thread::spawn(move || server.run(&mut backend()));
     Running { folder, remote, addresses, thread: Some(thread) }
+}
+
+/// Forgets every hundredth write.
+#[derive(Default)]
+pub struct Forgetful(Ram, u64);
+
+impl Backend for Forgetful {
+    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
+        self.1 += u64::from(matches!(command, Command::Write { .. }));
+        if matches!(command, Command::Write { .. }) && self.1.is_multiple_of(100) {
+            return port.reply(token, Answer::Done);
+        }
+        self.0.request(port, token, command, payload);
+    }
 }
 
 /// A disk in memory.
