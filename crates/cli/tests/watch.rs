@@ -312,8 +312,8 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     ]);
     std::thread::sleep(Duration::from_millis(1000));
     // Half of the writes on a twentieth of the volume.
-    let hot = ["bench", &uri, "--depth", "4", "--size", "6M", "--time", "8s", "--rate", "1500"];
-    let cold = ["bench", &uri, "--depth", "4", "--seed", "2", "--time", "8s", "--rate", "1500"];
+    let hot = ["bench", &uri, "--depth", "1", "--size", "6M", "--time", "8s", "--rate", "1500"];
+    let cold = ["bench", &uri, "--depth", "1", "--seed", "2", "--time", "8s", "--rate", "1500"];
     let loads = [spawn(&hot), spawn(&cold)];
     for mut load in loads {
         assert!(load.wait().expect("ended").success());
@@ -336,6 +336,7 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
         println!("{row} and simulated {simulated}");
         agrees(row, &simulated["groups"], &simulated["mean_distance_pages"]);
         if policy == told["policy"] {
+            println!("the running policy's own {row} and {running}");
             agrees(row, &running["destages"], &running["mean_distance_pages"]);
         }
     }
@@ -346,11 +347,9 @@ fn agrees(row: &serde_json::Value, destages: &serde_json::Value, distance: &serd
         let (a, b) = (a.as_f64().expect("a number"), b.as_f64().expect("a number"));
         (a / b - 1.0).abs() * 100.0 <= percent
     };
-    // cscan makes only a few rounds over the volume, and the fill that it is held to falls as the
-    // running policy's groups do, not as its own, which are twice as large (docs/watching.md).
+    // cscan makes only a few rounds over the volume, and a jump back is much of its distance.
     let rounds = row["policy"] == "cscan";
-    let most = if rounds { 6.0 } else { 2.0 };
-    assert!(near(&row["destages"], destages, most), "{row} and {destages}");
+    assert!(near(&row["destages"], destages, 2.0), "{row} and {destages}");
     assert!(rounds || near(&row["mean_distance_pages"], distance, 5.0), "{row} and {distance}");
 }
 

@@ -1,9 +1,11 @@
 //! Shadow caches: what other policies would have destaged for the writes that are served.
 //!
 //! Each is the engine's directory and policy without time or disks, and holds as many pages as the
-//! running array does at the moment of each write: it destages when it holds more. So all are
-//! compared at the same fill, and only the order differs. Of a sample of the write groups only
-//! their share of the pages counts.
+//! running array does at the time of each write: it destages when it holds more. So all are
+//! compared at the same fill, and only the order differs. The running array's own destages make its
+//! fill go up and down by a group; the shadows go by the upper edge of that, below which their own
+//! destages take them by their own groups. Of a sample of the write groups only their share of the
+//! pages counts.
 
 use destage_engine::array::geometry::Geometry;
 use destage_engine::mix::mix;
@@ -73,10 +75,47 @@ struct Shadow {
     tally: Tally,
 }
 
+/// The level from which the running array destages: its fill goes up to there by writes, and down
+/// from there by a group.
+#[derive(Clone, Copy, Debug)]
+struct Edge {
+    /// The last peak, in pages.
+    peak: u64,
+    /// What was held at the last write.
+    last: u64,
+    /// Most pages of a group.
+    per_group: u64,
+}
+
+impl Edge {
+    fn new(per_group: u64) -> Edge {
+        Edge { peak: 0, last: 0, per_group }
+    }
+
+    /// So much was held when a write came.
+    fn write(&mut self, held_pages: u64) {
+        self.peak = if held_pages < self.last {
+            // It fell by a destage; by more than one, and it is not to go up there again.
+            self.last.min(held_pages + self.per_group)
+        } else {
+            self.peak.max(held_pages)
+        };
+        self.last = held_pages;
+    }
+
+    /// So much is held, and nothing is written.
+    fn idle(&mut self, held_pages: u64) {
+        (self.peak, self.last) = (held_pages, held_pages);
+    }
+}
+
 /// The caches.
 pub struct Shadows {
     shape: Shape,
     one_in: u64,
+    edge: Edge,
+    /// Writes came since the array's fill was last followed without one.
+    written: bool,
     detector: Detector,
     caches: Vec<Shadow>,
     pages_written: u64,
@@ -103,7 +142,9 @@ impl Shadows {
         };
         let caches = SHADOWED.into_iter().map(make).collect::<Result<_, ChoiceError>>()?;
         let detector = Detector::new(kind, threshold, per_group);
-        Ok(Shadows { shape, one_in, detector, caches, pages_written: 0, trims: 0 })
+        let (edge, written) = (Edge::new(per_group), false);
+        let (pages_written, trims) = (0, 0);
+        Ok(Shadows { shape, one_in, edge, written, detector, caches, pages_written, trims })
     }
 
     /// What they were made of.
@@ -127,10 +168,12 @@ impl Shadows {
         let end = end.min(self.shape.geometry.volume_pages().0);
         let mut page = seen.offset / PAGE_BYTES;
         let most = part_pages(self.shape.context.nvs_pages);
+        self.edge.write(u64::from(seen.held_pages));
+        self.written = true;
         while page < end {
             let pages = most.min(end - page);
             let range = PageRange::new(Page(page), pages as u32);
-            self.write(range, u64::from(seen.held_pages));
+            self.write(range, self.edge.peak);
             page += pages;
         }
     }
@@ -160,6 +203,10 @@ impl Shadows {
     /// Destages what is held beyond so many pages, as the running array has: it destages also while
     /// nothing is written.
     pub fn follow(&mut self, held_pages: u64) {
+        if core::mem::take(&mut self.written) {
+            return;
+        }
+        self.edge.idle(held_pages);
         for Shadow { cache, tally, .. } in &mut self.caches {
             settle(cache, tally, held_pages / self.one_in);
         }

@@ -92,6 +92,49 @@ fn a_shadow_holds_no_more_than_the_running_cache() {
     assert!(shadows.warm());
 }
 
+/// A running array whose groups are small must not keep shadows with large groups emptier than they
+/// would be by themselves under the same threshold.
+#[test]
+fn a_shadow_destages_by_its_own_groups_from_where_the_array_does() {
+    let threshold = 1500;
+    let load = load(60_000);
+    for name in SHADOWED {
+        let mut shadows = Shadows::new(shape(), 1).expect("made");
+        let mut alone = Shadows::new(shape(), 1).expect("made");
+        let alone = alone.caches.iter_mut().find(|shadow| shadow.policy == name).expect("there");
+        let Shape { geometry, detector: (kind, least), .. } = shape();
+        let mut detector = Detector::new(kind, least, geometry.pages_per_group());
+        for (number, seen) in (0..).zip(&load) {
+            // The array destages three pages each time that it holds more than the threshold.
+            let held_pages = threshold - 3 + number % 4;
+            shadows.feed(&Seen { held_pages: held_pages as u32, ..*seen });
+            settle(&mut alone.cache, &mut alone.tally, threshold);
+            let range = PageRange::new(Page(seen.offset / PAGE_BYTES), 1);
+            let classified = detector.classify(range);
+            alone.cache.try_admit(range, classified).expect("room");
+        }
+        let row = shadows.caches.iter().find(|shadow| shadow.policy == name).expect("there");
+        let (ours, theirs) = (row.tally.destages as f64, alone.tally.destages as f64);
+        println!("{name}: {ours} of {theirs}");
+        assert!(theirs > 1000.0 && (ours / theirs - 1.0).abs() < 0.005, "{name}: {ours} {theirs}");
+    }
+}
+
+#[test]
+fn the_level_from_which_the_array_destages_is_followed_up_and_down() {
+    let mut edge = Edge::new(16);
+    let mut after = |held: &[u64]| {
+        held.iter().for_each(|held| edge.write(*held));
+        edge.peak
+    };
+    assert_eq!(after(&[1, 2, 500, 999]), 999, "it fills");
+    assert_eq!(after(&[996, 997, 998]), 999, "a destage, and it fills again");
+    assert_eq!(after(&[995, 996, 993]), 996, "from lower down");
+    assert_eq!(after(&[400, 401]), 416, "much was destaged between two writes");
+    edge.idle(10);
+    assert_eq!(edge.peak, 10);
+}
+
 #[test]
 fn a_sample_of_the_groups_tells_destages_within_a_tenth() {
     let load = load(400_000);
