@@ -27,8 +27,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from distributed import Client
 
-#: Times that a point is given to other workers after the one that ran it died.
+#: Times that points are given to other workers after the one that ran them died.
 RETRIES = 10
+#: Most points of one task: what is lost with a worker that dies.
+TASK_POINTS = 8
+#: Workers that are assumed of a cluster that has none yet.
+WORKERS_TO_COME = 64
 
 
 @dataclass(frozen=True)
@@ -160,25 +164,57 @@ def _digest_of_file(path: str, _size: int, _modified: int) -> str:
     return digest.hexdigest()
 
 
-def _work(options: Given, key: str, records: Any, digest: str) -> bytes:
-    """On a worker: one point's row. The worker's own build and files must make the same key."""
-    name = dict(options).get("trace", "")
-    data = None
-    if records is not None:
-        data = _native.TraceData.from_records(records, name)
-    elif name:
-        try:
-            state = os.stat(name)
-        except OSError as error:
-            raise InputError(f"{name}: the worker cannot read it: {error.strerror}") from error
-        digest = _digest_of_file(name, state.st_size, state.st_mtime_ns)
-    ((_, own_key),) = _native.sweep_points(options, [], 1, {name: digest} if name else {})
-    if own_key != key:
-        raise RunError(
-            "the worker makes another key of this point: it has another version of destage, or "
-            "another file of that name"
-        )
-    return _native.run_point(options, key, data)
+def _trace_of(options: Given) -> str:
+    return dict(options).get("trace", "")
+
+
+def _work(
+    points: Sequence[tuple[Given, str]], records: Any, digest: str
+) -> tuple[list[bytes], BaseException | None]:
+    """On a worker: rows of points of one trace, up to the first that fails, and why it did."""
+    rows: list[bytes] = []
+    try:
+        name, data = _trace_of(points[0][0]), None
+        if records is not None:
+            data = _native.TraceData.from_records(records, name)
+        elif name:
+            digest = _digest_here(name)
+        for options, key in points:
+            ((_, own_key),) = _native.sweep_points(options, [], 1, {name: digest} if name else {})
+            if own_key != key:
+                raise RunError(
+                    "the worker makes another key of this point: it has another version of "
+                    "destage, or another file of that name"
+                )
+            rows.append(_native.run_point(options, key, data))
+    except Exception as error:
+        return rows, error
+    return rows, None
+
+
+def _digest_here(name: str) -> str:
+    """A trace file's digest as this worker sees it."""
+    try:
+        state = os.stat(name)
+    except OSError as error:
+        raise InputError(f"{name}: the worker cannot read it: {error.strerror}") from error
+    return _digest_of_file(name, state.st_size, state.st_mtime_ns)
+
+
+def _tasks(missing: Mapping[str, Given], workers: int) -> list[list[tuple[Given, str]]]:
+    """Points in tasks: of several at first, of one each at the end, so that all workers end
+    together. Those of a task have the same trace."""
+    tasks: list[list[tuple[Given, str]]] = []
+    left, most, trace = len(missing), 0, None
+    for key, options in missing.items():
+        its = _trace_of(options)
+        if not tasks or len(tasks[-1]) >= most or its != trace:
+            most = max(1, min(TASK_POINTS, left // (4 * workers)))
+            trace = its
+            tasks.append([])
+        tasks[-1].append((options, key))
+        left -= 1
+    return tasks
 
 
 def _rows_in(directory: Path) -> set[str]:
@@ -234,34 +270,39 @@ def _on_cluster(
             name: client.scatter(_records(data), broadcast=True) for name, data in held.items()
         }
         futures = {}
-        for key, options in missing.items():
-            name = dict(options).get("trace", "")
+        workers = sum(client.nthreads().values()) or WORKERS_TO_COME
+        for task in _tasks(missing, workers):
+            (options, key), *_ = task
+            name = _trace_of(options)
             future = client.submit(
                 _work,
-                options,
-                key,
+                task,
                 records.get(name),
                 digests.get(name, ""),
                 pure=False,
                 retries=RETRIES,
                 key=f"destage-{key[:16]}-{os.urandom(4).hex()}",
             )
-            futures[future] = key
+            futures[future] = task
         for future in distributed.as_completed(list(futures)):
-            key = futures.pop(future)
+            task = futures.pop(future)
             try:
-                row = future.result()
+                rows, error = future.result()
             except lost:
-                continue  # The next round runs it.
+                continue  # The next round runs them.
             except BaseException:
                 client.cancel(list(futures))
                 raise
-            _put(directory, key, row)
+            for (_, key), row in zip(task, rows):
+                _put(directory, key, row)
+                del missing[key]
+                done += 1
+                if told:
+                    told(done, total)
             future.release()
-            del missing[key]
-            done += 1
-            if told:
-                told(done, total)
+            if error is not None:
+                client.cancel(list(futures))
+                raise error
     raise RunError(
         f"{len(missing)} points were lost {RETRIES} times with the workers that ran them"
     )

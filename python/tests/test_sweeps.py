@@ -11,6 +11,7 @@ from typing import Any
 
 import destage
 import pytest
+from destage import _native, sweeps
 from distributed import Client, LocalCluster
 
 GRID: dict[str, Any] = {"policy": ["lrw", "wow"], "nvs": [1024, 4096, 8192], "iops": [500, 800]}
@@ -115,6 +116,33 @@ def test_ctrl_c_keeps_the_rows_there_are(tmp_path: Path) -> None:
     assert 3 <= before <= len(there) <= before + 300
     swept = destage.sweep({"seed": range(5)}, out=tmp_path, measure=60, warmup=0)
     assert swept.found >= 2
+
+
+def test_a_cluster_gets_points_in_tasks_that_shrink() -> None:
+    def points(count: int, trace: str = "") -> dict[str, Any]:
+        return {f"{trace}{n}": [("seed", str(n)), ("trace", trace)] for n in range(count)}
+
+    def sizes(missing: dict[str, Any], workers: int) -> list[int]:
+        tasks = sweeps._tasks(missing, workers)
+        assert [key for task in tasks for _, key in task] == list(missing)
+        assert all(len({dict(options)["trace"] for options, _ in task}) == 1 for task in tasks)
+        return [len(task) for task in tasks]
+
+    assert sizes(points(40), 1) == [8, 8, 6, 4, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1]
+    assert sizes(points(40), 64) == [1] * 40
+    assert sizes(points(3, "a") | points(3, "b") | points(50, "c"), 1)[:3] == [3, 3, 8]
+    assert sizes({}, 2) == []
+
+
+def test_a_point_that_fails_leaves_the_rows_before_it() -> None:
+    settings = [("measure", "10"), ("warmup", "0")]
+    points = _native.sweep_points(settings, [("seed", ["1", "2", "3"])], 1, {})
+    (_, first), (other, _), _ = points
+    rows, error = sweeps._work([points[0], (other, first), points[2]], None, "")
+    assert len(rows) == 1 and isinstance(error, destage.RunError)
+    assert "another key" in str(error)
+    rows, error = sweeps._work(points, None, "")
+    assert len(rows) == 3 and error is None
 
 
 def test_a_cluster_whose_worker_is_killed(trace: destage.Trace, tmp_path: Path) -> None:
