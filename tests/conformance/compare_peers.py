@@ -83,6 +83,8 @@ def page(options, took, rounds, made, disks):
         "",
         figures.markdown(rounds.bench, speed.PEERS),
         "",
+        rounds.calm.text(),
+        "",
     ]
     lines += [f"Left out: {name} ({reason})." for name, reason in rounds.skipped.items()]
     lines += [""] if rounds.skipped else []
