@@ -8,6 +8,7 @@ use destage_nbd::reply::{Encoder, Tag};
 use destage_volume::{Buffer, IoError};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -148,6 +149,8 @@ impl Output {
 /// The backend's way to the world.
 pub struct Port {
     started: std::time::Instant,
+    /// When the clock was looked at last.
+    looked: Cell<Instant>,
     pub(crate) ring: Ring<Owner>,
     pub(crate) outputs: Vec<Output>,
     dirty: Vec<u32>,
@@ -161,6 +164,7 @@ impl Port {
     pub(crate) fn new() -> io::Result<Port> {
         Ok(Port {
             started: std::time::Instant::now(),
+            looked: Cell::new(Instant(0)),
             ring: Ring::new()?,
             outputs: Vec::new(),
             dirty: Vec::new(),
@@ -173,7 +177,15 @@ impl Port {
     /// Time since the server began; never goes back.
     #[must_use]
     pub fn now(&self) -> Instant {
-        Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        let nanoseconds = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.looked.set(Instant(nanoseconds));
+        self.looked.get()
+    }
+
+    /// What [`Port::now`] said last: for requests, when what came in this turn came.
+    #[must_use]
+    pub(crate) fn lately(&self) -> Instant {
+        self.looked.get()
     }
 
     /// A buffer of this length. What it holds is whatever was there.
@@ -452,7 +464,7 @@ fn io_error(errno: i32) -> IoError {
 
 /// A buffer for what is received.
 pub(crate) fn receive_buffer() -> Buffer {
-    Buffer::zeroed(256 << 10)
+    Buffer::zeroed(64 << 10)
 }
 
 /// Closes a device when no operation is under way on it any more, so that none of them has to.

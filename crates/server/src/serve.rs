@@ -236,6 +236,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             let now = self.port.now();
             let most = self.wake_at().map(|at| std::time::Duration::from_nanos(at.since(now).0));
             self.port.ring.wait(most, &mut done)?;
+            let _ = self.port.now();
             for completion in done.drain(..) {
                 self.complete(completion);
             }

@@ -1,6 +1,7 @@
 //! Destages with their bytes: freeze, read, compute parity, intend, write, flush, release.
 
 use crate::Buffer;
+use crate::crc::crc32c;
 use crate::io::OpKind;
 use crate::log::{Defect, Waiter};
 use crate::memory::PAGE;
@@ -331,7 +332,7 @@ fn with_new<'a>(new: &[Option<&'a [u8]>], others: Vec<Vec<u8>>) -> Vec<Cow<'a, [
 fn sums(page: &[u8]) -> SectorSums {
     let mut sums = SectorSums::default();
     for (sum, sector) in sums.iter_mut().zip(page.chunks_exact(512)) {
-        *sum = crc32c::crc32c(sector);
+        *sum = crc32c(sector);
     }
     sums
 }

@@ -7,6 +7,7 @@
 mod assemble;
 mod buffer;
 mod clean;
+mod crc;
 mod destages;
 mod faults;
 mod inspect;

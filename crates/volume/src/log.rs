@@ -2,6 +2,7 @@
 //! one may be under way, commits become durable in their order (docs/nvs-format.md).
 
 use crate::Buffer;
+use crate::crc::{crc32c, crc32c_of_both};
 use crate::io::{Device, OpKind};
 use crate::memory::{Memory, PAGE};
 use crate::ops::{Ops, Purpose};
@@ -208,7 +209,7 @@ impl Log {
         self.last_version += 1;
         let version = self.last_version;
         if !self.lost() {
-            let crc = crc32c::crc32c(bytes);
+            let crc = crc32c(bytes);
             let origin = Origin::New;
             let (page, bytes_) = (Page(page), PAGE as u16);
             let record = Record::Data { page, version, offset: 0, bytes: bytes_, crc, origin };
@@ -400,7 +401,8 @@ impl Log {
             kind,
         };
         self.scratch.clear();
-        commit::encode(&header, &batch.records, self.id, self.block_bytes, &mut self.scratch);
+        let log = (self.id, self.block_bytes);
+        commit::encode_with(crc32c_of_both, &header, &batch.records, log, &mut self.scratch);
         batch.descriptor = self.scratch.len();
         let at = DESCRIPTOR_BYTES_MAX - batch.descriptor;
         batch.buffer[at..DESCRIPTOR_BYTES_MAX].copy_from_slice(&self.scratch);
@@ -578,7 +580,7 @@ impl Log {
             return true;
         }
         let device = match self.moves.get(&(page.0, version)) {
-            Some((_, Some(bytes))) if crc32c::crc32c(bytes) == stored.crc => {
+            Some((_, Some(bytes))) if crc32c(bytes) == stored.crc => {
                 into.copy_from_slice(bytes);
                 return true;
             }

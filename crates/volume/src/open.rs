@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use crate::assemble::Assembly;
+use crate::crc::crc32c;
 use crate::faults::{Faults, SUPERBLOCKS};
 use crate::io::{Device, IoError, Media};
 use crate::log::{ANCHORS, Defect, Log, RING, Start};
@@ -442,7 +443,7 @@ impl Ring<'_> {
     fn payload(&mut self, block: u64, blocks: u64, crc: u32) -> Result<Buffer, OpenError> {
         let whole = (0..self.copies.len())
             .filter_map(|copy| self.read(copy, block, blocks))
-            .find(|bytes| crc32c::crc32c(bytes) == crc);
+            .find(|bytes| crc32c(bytes) == crc);
         whole.ok_or(OpenError::Contents("a payload that no device has whole any more"))
     }
 

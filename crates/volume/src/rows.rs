@@ -2,6 +2,7 @@
 //! others (docs/durability.md, the write hole's proof).
 
 use crate::Buffer;
+use crate::crc::crc32c;
 use crate::memory::PAGE;
 use destage_engine::array::erasure::{missing_strips, parities};
 use destage_engine::array::geometry::{Geometry, Level};
@@ -191,7 +192,7 @@ pub(crate) fn interrupted_row(
         let there = [cut(parities[0]), cut(parities[1])];
         let is_new = |parity: usize| {
             let bytes = there[parity].as_deref();
-            bytes.is_some_and(|bytes| sums[parity] == Some(crc32c::crc32c(bytes)))
+            bytes.is_some_and(|bytes| sums[parity] == Some(crc32c(bytes)))
         };
         let known = |of: &[Option<&[u8]>]| -> Vec<Option<Vec<u8>>> {
             of.iter().map(|strip| cut(*strip)).collect()

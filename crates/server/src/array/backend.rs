@@ -433,7 +433,7 @@ impl Backend for ArrayBackend {
             _ => Kind::Write,
         };
         self.backlog.requested();
-        let since = port.now();
+        let since = port.lately();
         self.watched.request(since, &command, payload.bytes().len(), &self.volume);
         let ticket = self.waiting.insert(Waiting { token, since, kind });
         self.volume.submit(since, ticket, command, payload.bytes());

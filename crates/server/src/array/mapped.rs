@@ -1,6 +1,7 @@
 //! Byte-addressable NVS: a file on tmpfs or persistent memory, mapped.
 #![allow(unsafe_code)]
 
+use super::pages::{PageCopy, settle, stores};
 use destage_volume::IoError;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
@@ -8,6 +9,7 @@ use std::fs::File;
 /// A mapped NVS device.
 pub struct Mapped {
     map: MmapMut,
+    copy: PageCopy,
     /// What is written must be synchronised: not on tmpfs, which no power failure outlives.
     sync: bool,
 }
@@ -22,7 +24,7 @@ impl Mapped {
         // from changing or truncating it.
         // Populated: a page fault costs more than the copy of a page.
         let map = unsafe { MmapOptions::new().populate().map_mut(file)? };
-        Ok(Mapped { map, sync })
+        Ok(Mapped { map, copy: stores(), sync })
     }
 
     /// Copies from the device.
@@ -43,7 +45,8 @@ impl Mapped {
     pub fn write(&mut self, offset: u64, bytes: &[u8], durable: bool) -> Result<(), IoError> {
         let at = offset as usize;
         let to = self.map.get_mut(at..at + bytes.len()).ok_or(IoError::Gone)?;
-        super::pages::stream(to, bytes);
+        (self.copy)(to, bytes);
+        settle();
         if durable && self.sync {
             self.map.flush_range(at, bytes.len()).map_err(|_| IoError::Gone)?;
         }

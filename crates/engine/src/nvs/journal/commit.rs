@@ -1,6 +1,6 @@
 //! Commits: header and records in a descriptor, payloads behind it.
 
-use super::crc::{Crc, crc32c};
+use super::crc::{Crc, crc32c, crc32c_of_both};
 use super::record::{Record, RecordError};
 use super::{
     DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LogId, NUMBER_MAX, PAYLOAD_BYTES_MAX, put, u32_at, u64_at,
@@ -122,7 +122,7 @@ impl Claim {
     #[must_use]
     pub fn holds(&self, bytes: &[u8], log: LogId, block_bytes: u32) -> bool {
         let end = (self.descriptor_blocks(block_bytes) * u64::from(block_bytes)) as usize;
-        bytes.len() >= end && descriptor_crc(&bytes[..end], log) == self.crc
+        bytes.len() >= end && crc32c_of_both(&log.0, &bytes[12..end]) == self.crc
     }
 
     /// The records of a descriptor whose checksum holds.
@@ -150,10 +150,6 @@ impl Claim {
     }
 }
 
-fn descriptor_crc(bytes: &[u8], log: LogId) -> u32 {
-    Crc::default().with(&log.0).with(&bytes[12..]).value()
-}
-
 /// Blocks of a descriptor with these records.
 #[must_use]
 pub fn descriptor_blocks(records: &[Record], block_bytes: u32) -> u64 {
@@ -177,6 +173,21 @@ pub fn encode(
     records: &[Record],
     log: LogId,
     block_bytes: u32,
+    out: &mut Vec<u8>,
+) {
+    encode_with(crc32c_of_both, header, records, (log, block_bytes), out);
+}
+
+/// The same with the driver's own CRC-32C, of some bytes and those behind them: many processors
+/// have it.
+///
+/// # Panics
+/// As [`encode`].
+pub fn encode_with(
+    checksum: impl Fn(&[u8], &[u8]) -> u32,
+    header: &Header,
+    records: &[Record],
+    (log, block_bytes): (LogId, u32),
     out: &mut Vec<u8>,
 ) {
     let at = out.len();
@@ -209,7 +220,7 @@ pub fn encode(
     put(to, 48, &payload_blocks.to_le_bytes());
     put(to, 52, &flags.to_le_bytes());
     put(to, 56, &header.last_version.to_le_bytes());
-    let crc = descriptor_crc(to, log);
+    let crc = checksum(&log.0, &to[12..]);
     put(to, 8, &crc.to_le_bytes());
 }
 

@@ -70,6 +70,12 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     Crc::default().with(bytes).value()
 }
 
+/// CRC-32C of some bytes and those behind them.
+#[must_use]
+pub fn crc32c_of_both(first: &[u8], second: &[u8]) -> u32 {
+    Crc::default().with(first).with(second).value()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
