@@ -93,12 +93,15 @@ def measure_server(options, figures, name, server, calm):
             figures.add(f"{shape}: server CPU us/write", name, used / got["writes"] * 1e6)
 
 
-def measure_disk(options, figures, name, server, calm):
+def measure_disk(options, figures, name, server, commands, calm):
     """Our log on a disk."""
     fill(options, server)
     for shape, depth, connections in DISK_SHAPES:
         got = calm(functools.partial(over_nbd, options, server, depth, connections))
         keep(figures, name, f"disk, {shape}", got)
+    if commands:
+        # Where fio's engine ends before the server does.
+        bench(options, figures, name, server, commands, calm, DISK_SHAPES, "disk, destage bench, ")
 
 
 def measure_plain(options, figures, calm):
@@ -122,15 +125,15 @@ def lay_out(file, mebibytes):
         os.fsync(out.fileno())
 
 
-def bench(options, figures, name, server, commands, calm):
+def bench(options, figures, name, server, commands, calm, shapes=tuple(SHAPES), prefix=""):
     """`destage bench`, which sends many requests at once, against any server."""
-    for shape, depth, connections in SHAPES:
+    for shape, depth, connections in shapes:
         words = commands.bench(server.uri, depth, connections, options.seconds,
                                written(options))
         said = calm(functools.partial(run, *words, timeout=options.seconds + 60))
         row = commands.bench_row(said)
-        figures.add(f"{shape}: writes/s", name, row["rate_s"])
-        figures.add(f"{shape}: p99 us", name, row["p99_us"])
+        figures.add(f"{prefix}{shape}: writes/s", name, row["rate_s"])
+        figures.add(f"{prefix}{shape}: p99 us", name, row["p99_us"])
 
 
 class Round:
@@ -180,7 +183,8 @@ class Round:
     def on_disk(self):
         with tempfile.TemporaryDirectory(prefix="nbd-nvs-", dir=self.options.disk_dir) as folder:
             self.on_server(DISK, lambda name, server: measure_disk(
-                self.options, self.disk, name, server, self.calm), nvs_folder=folder)
+                self.options, self.disk, name, server, self.commands, self.calm),
+                nvs_folder=folder)
 
 
 def table(title, figures):

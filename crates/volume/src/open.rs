@@ -302,8 +302,8 @@ fn recover(
     let ahead = copies.iter().map(|_| None).collect();
     let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead };
     while let Some(want) = recovery.want() {
-        let bytes = ring.read(want.copy, want.block, want.blocks);
-        recovery.give(bytes.as_deref()).map_err(OpenError::Log)?;
+        let bytes = ring.look(want.copy, want.block, want.blocks);
+        recovery.give(bytes).map_err(OpenError::Log)?;
     }
     let Recovered { contents, mut space, epoch, repairs, .. } = recovery.finish();
     for repair in &repairs {
@@ -413,30 +413,37 @@ impl Ring<'_> {
     }
 
     fn read(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
-        let found = |ahead: &Option<(u64, Buffer)>, block_bytes: u32| {
-            let (first, chunk) = ahead.as_ref()?;
-            let at = (block.checked_sub(*first)? * u64::from(block_bytes)) as usize;
-            let end = at + (blocks * u64::from(block_bytes)) as usize;
-            chunk.get(at..end).map(Buffer::copy_of)
-        };
-        if let Some(bytes) = found(&self.ahead[copy], self.block_bytes) {
-            return Some(bytes);
-        }
-        let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(self.ring_blocks - block);
-        if many > blocks
-            && let Some(chunk) = self.read_exactly(copy, block, many)
-        {
-            self.ahead[copy] = Some((block, chunk));
-            return found(&self.ahead[copy], self.block_bytes);
-        }
-        self.read_exactly(copy, block, blocks)
+        self.look(copy, block, blocks).map(Buffer::copy_of)
     }
 
-    fn read_exactly(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
-        let mut bytes = Buffer::zeroed((blocks * u64::from(self.block_bytes)) as usize);
-        let offset = self.offset(block);
-        self.media.read(Device::Nvs(self.copies[copy]), offset, &mut bytes).ok()?;
-        Some(bytes)
+    /// The same where it was read ahead to.
+    fn look(&mut self, copy: usize, block: u64, blocks: u64) -> Option<&[u8]> {
+        let bytes = |blocks: u64| (blocks * u64::from(self.block_bytes)) as usize;
+        let place = |ahead: &Option<(u64, Buffer)>| {
+            let (first, chunk) = ahead.as_ref()?;
+            let at = bytes(block.checked_sub(*first)?);
+            (at + bytes(blocks) <= chunk.len()).then_some(at..at + bytes(blocks))
+        };
+        if place(&self.ahead[copy]).is_none() {
+            let used = self.ahead[copy].take().map(|(_, chunk)| chunk.whole());
+            let mut chunk = used.unwrap_or_else(|| Buffer::zeroed(0));
+            let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(self.ring_blocks - block);
+            // Where not all of it can be read, what is wanted perhaps can.
+            let offset = self.offset(block);
+            let lengths = [many, blocks].into_iter().filter(|length| *length >= blocks);
+            let read = lengths.map(bytes).find(|length| {
+                if chunk.capacity() < *length {
+                    chunk = Buffer::zeroed(*length);
+                }
+                chunk.set_len(*length);
+                let device = Device::Nvs(self.copies[copy]);
+                self.media.read(device, offset, &mut chunk).is_ok()
+            });
+            read?;
+            self.ahead[copy] = Some((block, chunk));
+        }
+        let at = place(&self.ahead[copy])?;
+        self.ahead[copy].as_ref().map(|(_, chunk)| &chunk[at])
     }
 
     /// A payload from whichever device has it whole.
