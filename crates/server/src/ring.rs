@@ -40,6 +40,12 @@ pub(crate) enum Work {
     Readable { event: Arc<OwnedFd> },
 }
 
+impl Work {
+    fn is_durable_write(&self) -> bool {
+        matches!(self, Work::Write { durable: true, .. })
+    }
+}
+
 /// A [`Work`] that is over.
 #[derive(Debug)]
 pub(crate) struct Completion<T> {
@@ -74,6 +80,8 @@ pub(crate) struct Ring<T> {
     busy_poll: Duration,
     /// The last wait ended so soon that looking would have been enough.
     brisk: bool,
+    /// Durable writes under way: what comes next is the end of one, which takes a device's time.
+    durable_writes: usize,
 }
 
 const ENTRIES: u32 = 512;
@@ -96,8 +104,8 @@ impl<T> Ring<T> {
             match builder.setup_cqsize(8 * ENTRIES).build(ENTRIES) {
                 Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
                     let (table, free, early) = (Vec::new(), Vec::new(), Vec::new());
-                    let (busy_poll, brisk) = (Duration::ZERO, false);
-                    return Ok(Ring { io, table, free, early, busy_poll, brisk });
+                    let (busy_poll, brisk, durable_writes) = (Duration::ZERO, false, 0);
+                    return Ok(Ring { io, table, free, early, busy_poll, brisk, durable_writes });
                 }
                 Ok(_) => last = Some(io::Error::from(io::ErrorKind::Unsupported)),
                 Err(error) => last = Some(error),
@@ -114,6 +122,7 @@ impl<T> Ring<T> {
         });
         let (entry, message) = entry(&mut work);
         let entry = entry.user_data(slot as u64);
+        self.durable_writes += usize::from(work.is_durable_write());
         self.table[slot] = Some(InFlight { tag, work, _message: message });
         loop {
             // SAFETY: all that the entry points to is owned by the table until its completion.
@@ -169,7 +178,8 @@ impl<T> Ring<T> {
         done.append(&mut self.early);
         let most = if done.is_empty() { most } else { Some(Duration::ZERO) };
         let may_sleep = most.is_none_or(|most| most > self.busy_poll);
-        if self.busy_poll == Duration::ZERO || !may_sleep {
+        // To look meanwhile would only take the processor from who carries the write out.
+        if self.busy_poll == Duration::ZERO || !may_sleep || self.durable_writes > 0 {
             return self.sleep(most, done);
         }
         let begun = Instant::now();
@@ -205,6 +215,7 @@ impl<T> Ring<T> {
             let slot = event.user_data() as usize;
             let Some(InFlight { tag, work, .. }) = self.table[slot].take() else { continue };
             self.free.push(slot);
+            self.durable_writes -= usize::from(work.is_durable_write());
             let result = match event.result() {
                 failed if failed < 0 => Err(io::Error::from_raw_os_error(-failed)),
                 count => Ok(count as usize),
