@@ -25,7 +25,7 @@ pub(crate) const RING: u64 = 1 << 20;
 const FLIGHTS_MAX: usize = 8;
 /// Bytes of payload with which a commit takes no further write while fewer than that many are
 /// under way: what comes at once then goes out in several that wait for the device together.
-const SHARE: usize = 64 << 10;
+const SHARE: usize = 16 << 10;
 /// Buffers of commits kept to be used again.
 const POOL_MAX: usize = 8;
 /// After this long without a commit an empty one confirms those before it.
@@ -664,7 +664,7 @@ mod tests {
             });
         }
         let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
-        assert_eq!(pages, [18, 18, 18, 18, 18, 18, 18, 66]);
+        assert_eq!(pages, [6, 6, 6, 6, 6, 6, 6, 150]);
     }
 
     #[test]
