@@ -168,18 +168,17 @@ def _trace_of(options: Given) -> str:
     return dict(options).get("trace", "")
 
 
-def _work(
-    points: Sequence[tuple[Given, str]], records: Any, digest: str
-) -> tuple[list[bytes], BaseException | None]:
-    """On a worker: rows of points of one trace, up to the first that fails, and why it did."""
+def _work(points: Sequence[tuple[Given, str]], records: Any, digest: str) -> list[bytes]:
+    """On a worker: rows of points of one trace. If one fails, those before it; if it is the first,
+    that is raised."""
+    name, data = _trace_of(points[0][0]), None
+    if records is not None:
+        data = _native.TraceData.from_records(records, name)
+    elif name:
+        digest = _digest_here(name)
     rows: list[bytes] = []
-    try:
-        name, data = _trace_of(points[0][0]), None
-        if records is not None:
-            data = _native.TraceData.from_records(records, name)
-        elif name:
-            digest = _digest_here(name)
-        for options, key in points:
+    for options, key in points:
+        try:
             ((_, own_key),) = _native.sweep_points(options, [], 1, {name: digest} if name else {})
             if own_key != key:
                 raise RunError(
@@ -187,9 +186,11 @@ def _work(
                     "destage, or another file of that name"
                 )
             rows.append(_native.run_point(options, key, data))
-    except Exception as error:
-        return rows, error
-    return rows, None
+        except Exception:
+            if not rows:
+                raise
+            break
+    return rows
 
 
 def _digest_here(name: str) -> str:
@@ -244,6 +245,26 @@ def _put(directory: Path, key: str, row: bytes) -> None:
         raise
 
 
+def _submit(
+    client: Any,
+    task: list[tuple[Given, str]],
+    records: Mapping[str, Any],
+    digests: Mapping[str, str],
+) -> Any:
+    """The future of a task's rows."""
+    (options, key), *_ = task
+    name = _trace_of(options)
+    return client.submit(
+        _work,
+        task,
+        records.get(name),
+        digests.get(name, ""),
+        pure=False,
+        retries=RETRIES,
+        key=f"destage-{key[:16]}-{os.urandom(4).hex()}",
+    )
+
+
 def _on_cluster(
     client: Any,
     points: list[tuple[Given, str]],
@@ -269,25 +290,14 @@ def _on_cluster(
         records = {
             name: client.scatter(_records(data), broadcast=True) for name, data in held.items()
         }
-        futures = {}
         workers = sum(client.nthreads().values()) or WORKERS_TO_COME
-        for task in _tasks(missing, workers):
-            (options, key), *_ = task
-            name = _trace_of(options)
-            future = client.submit(
-                _work,
-                task,
-                records.get(name),
-                digests.get(name, ""),
-                pure=False,
-                retries=RETRIES,
-                key=f"destage-{key[:16]}-{os.urandom(4).hex()}",
-            )
-            futures[future] = task
-        for future in distributed.as_completed(list(futures)):
+        tasks = _tasks(missing, workers)
+        futures = {_submit(client, task, records, digests): task for task in tasks}
+        completed = distributed.as_completed(list(futures))
+        for future in completed:
             task = futures.pop(future)
             try:
-                rows, error = future.result()
+                rows = future.result()
             except lost:
                 continue  # The next round runs them.
             except BaseException:
@@ -300,9 +310,11 @@ def _on_cluster(
                 if told:
                     told(done, total)
             future.release()
-            if error is not None:
-                client.cancel(list(futures))
-                raise error
+            if rest := task[len(rows) :]:
+                # Its first point has failed: again, as any other task.
+                again = _submit(client, rest, records, digests)
+                futures[again] = rest
+                completed.add(again)
     raise RunError(
         f"{len(missing)} points were lost {RETRIES} times with the workers that ran them"
     )

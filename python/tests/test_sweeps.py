@@ -138,11 +138,31 @@ def test_a_point_that_fails_leaves_the_rows_before_it() -> None:
     settings = [("measure", "10"), ("warmup", "0")]
     points = _native.sweep_points(settings, [("seed", ["1", "2", "3"])], 1, {})
     (_, first), (other, _), _ = points
-    rows, error = sweeps._work([points[0], (other, first), points[2]], None, "")
-    assert len(rows) == 1 and isinstance(error, destage.RunError)
-    assert "another key" in str(error)
-    rows, error = sweeps._work(points, None, "")
-    assert len(rows) == 3 and error is None
+    assert len(sweeps._work([points[0], (other, first), points[2]], None, "")) == 1
+    with pytest.raises(destage.RunError, match="another key"):
+        sweeps._work([(other, first), points[2]], None, "")
+    assert len(sweeps._work(points, None, "")) == 3
+
+
+def test_a_cluster_tells_why_a_point_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = {"seed": range(40)}
+    named = _native.sweep_points
+    bad = "0" * 64
+
+    def points(*given: Any) -> Any:
+        made = named(*given)
+        # The third point of the first task.
+        return [(options, bad if n == 2 else key) for n, (options, key) in enumerate(made)]
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        monkeypatch.setattr(_native, "sweep_points", points)
+        with pytest.raises(destage.RunError, match="another key"):
+            destage.sweep(grid, out=tmp_path, client=client, **SHORT)
+    there = contents(tmp_path)
+    assert len(there) >= 2 and f"{bad}.parquet" not in there
 
 
 def test_a_cluster_whose_worker_is_killed(trace: destage.Trace, tmp_path: Path) -> None:

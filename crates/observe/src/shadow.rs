@@ -1,11 +1,9 @@
 //! Shadow caches: what other policies would have destaged for the writes that are served.
 //!
-//! Each is the engine's directory and policy without time or disks, and holds as many pages as the
-//! running array does at the time of each write: it destages when it holds more. So all are
-//! compared at the same fill, and only the order differs. The running array's own destages make its
-//! fill go up and down by a group; the shadows go by the upper edge of that, below which their own
-//! destages take them by their own groups. Of a sample of the write groups only their share of the
-//! pages counts.
+//! Each is the engine's directory and policy without time or disks. It destages from the level
+//! that the running array destages from at the time of each write, and by its own groups: all are
+//! compared at the same fill, and only the order differs. Of a sample of the write groups only
+//! their share of the pages counts.
 
 use destage_engine::array::geometry::Geometry;
 use destage_engine::mix::mix;
