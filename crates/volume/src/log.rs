@@ -21,11 +21,12 @@ use std::sync::Arc;
 pub(crate) const ANCHORS: [u64; 2] = [4096, 8192];
 /// First byte of the ring.
 pub(crate) const RING: u64 = 1 << 20;
-/// Commits under way at once.
-const FLIGHTS_MAX: usize = 8;
-/// Bytes of payload with which a commit takes no further write while fewer than that many are
-/// under way: what comes at once then goes out in several that wait for the device together.
-const SHARE: usize = 16 << 10;
+/// Commits under way at once. More would each carry less, and each costs the processor and the
+/// device the same.
+const FLIGHTS_MAX: usize = 2;
+/// Bytes of payload with which a commit goes out though another is under way, and takes no
+/// further write.
+const SHARE: usize = 64 << 10;
 /// Buffers of commits kept to be used again.
 const POOL_MAX: usize = 8;
 /// After this long without a commit an empty one confirms those before it.
@@ -59,8 +60,17 @@ struct Flight {
     pending: usize,
     buffer: Option<Arc<Buffer>>,
     waiters: Vec<Waiter>,
+    /// None: room for those of a later commit.
+    records: Vec<Record>,
     /// Highest version that it or a commit before it has.
     last_version: u64,
+}
+
+/// Memory of a commit that is over.
+struct Spare {
+    buffer: Buffer,
+    records: Vec<Record>,
+    waiters: Vec<Waiter>,
 }
 
 struct AnchorWrite {
@@ -119,14 +129,12 @@ pub(crate) struct Log {
     durable_version: u64,
     queue: VecDeque<Batch>,
     flights: VecDeque<Flight>,
-    /// A commit has become durable since one was begun.
-    due: bool,
     anchor: Option<AnchorWrite>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
     /// Payloads being read back, each with the number of the device asked last.
     moves: BTreeMap<(u64, u64), (usize, Option<Buffer>)>,
-    pool: Vec<Buffer>,
+    pool: Vec<Spare>,
     resolved: Vec<Waiter>,
     /// When the last commit with records went out that none has confirmed.
     unconfirmed: Option<Instant>,
@@ -165,7 +173,6 @@ impl Log {
             epoch,
             queue: VecDeque::new(),
             flights: VecDeque::new(),
-            due: false,
             anchor: None,
             waiting_blocks: 0,
             moves: BTreeMap::new(),
@@ -276,9 +283,12 @@ impl Log {
 
     fn new_batch(&mut self) -> Batch {
         let bytes = DESCRIPTOR_BYTES_MAX + (1 << 20);
-        let mut buffer = self.pool.pop().unwrap_or_else(|| Buffer::zeroed(bytes));
+        let Spare { mut buffer, records, waiters } = self.pool.pop().unwrap_or_else(|| Spare {
+            buffer: Buffer::zeroed(bytes),
+            records: Vec::with_capacity(64),
+            waiters: Vec::with_capacity(64),
+        });
         buffer.set_len(bytes);
-        let (records, waiters) = (Vec::with_capacity(64), Vec::with_capacity(64));
         Batch { records, buffer, payload: 0, descriptor: HEADER_BYTES, waiters }
     }
 
@@ -297,9 +307,9 @@ impl Log {
         }
     }
 
-    /// Waiters whose commits have become durable.
-    pub(crate) fn resolved(&mut self) -> Vec<Waiter> {
-        core::mem::take(&mut self.resolved)
+    /// Hands out the waiters whose commits have become durable.
+    pub(crate) fn take_resolved(&mut self, into: &mut Vec<Waiter>) {
+        into.append(&mut self.resolved);
     }
 
     /// Whether everything logged is durable.
@@ -356,16 +366,14 @@ impl Log {
                 continue;
             };
             self.waiting_blocks = 0;
-            self.due = false;
             let batch = self.queue.pop_front().expect("looked at");
             self.write(batch, place, ops);
         }
     }
 
-    /// Whether a batch waits for more: a small one, until a commit that is under way is done.
+    /// Whether a batch waits for more: a small one, until what is under way is done.
     fn gathers(&self, batch: &Batch) -> bool {
-        let alone = self.queue.len() == 1 && batch.payload < SHARE;
-        alone && !self.flights.is_empty() && !self.due
+        self.queue.len() == 1 && batch.payload < SHARE && !self.flights.is_empty()
     }
 
     /// Hands a commit to all NVS devices, padding before it if need be.
@@ -409,7 +417,8 @@ impl Log {
     }
 
     fn send(&mut self, batch: Batch, block: u64, sequence: u64, ops: &mut Ops) {
-        let Batch { mut buffer, payload, descriptor, waiters, .. } = batch;
+        let Batch { mut buffer, payload, descriptor, waiters, mut records } = batch;
+        records.clear();
         buffer.set_range(DESCRIPTOR_BYTES_MAX - descriptor, descriptor + payload);
         self.bytes_written += buffer.len() as u64;
         let buffer = Arc::new(buffer);
@@ -424,7 +433,8 @@ impl Log {
         let pending = self.copies.len() + usize::from(self.joining.is_some());
         let last_version = self.contents.last_version();
         let buffer = Some(buffer);
-        self.flights.push_back(Flight { sequence, pending, buffer, waiters, last_version });
+        let flight = Flight { sequence, pending, buffer, waiters, records, last_version };
+        self.flights.push_back(flight);
         if self.defect == Defect::AcknowledgesEarly {
             let flight = self.flights.back_mut().expect("just pushed");
             self.resolved.append(&mut flight.waiters);
@@ -435,7 +445,6 @@ impl Log {
     pub(crate) fn commit_done(&mut self, sequence: u64) {
         if let Some(flight) = self.flights.iter_mut().find(|f| f.sequence == sequence) {
             flight.pending -= 1;
-            self.due = true;
         }
         self.advance();
     }
@@ -443,14 +452,15 @@ impl Log {
     /// Tells the waiters of commits that are durable with all before them.
     pub(crate) fn advance(&mut self) {
         while !self.hold && self.flights.front().is_some_and(|flight| flight.pending == 0) {
-            let flight = self.flights.pop_front().expect("looked at");
+            let mut flight = self.flights.pop_front().expect("looked at");
             self.space.made_durable(flight.sequence);
             self.durable_version = flight.last_version;
-            self.resolved.extend(flight.waiters);
+            self.resolved.append(&mut flight.waiters);
             if let Some(Ok(buffer)) = flight.buffer.map(Arc::try_unwrap)
                 && self.pool.len() < POOL_MAX
             {
-                self.pool.push(buffer.whole());
+                let Flight { records, waiters, .. } = flight;
+                self.pool.push(Spare { buffer: buffer.whole(), records, waiters });
             }
         }
     }
@@ -556,7 +566,9 @@ impl Log {
             false => self.space.allocate(blocks, Room::Housekeeping),
         };
         let Some(place) = place else {
-            self.pool.push(batch.buffer);
+            let Batch { buffer, mut records, waiters, .. } = batch;
+            records.clear();
+            self.pool.push(Spare { buffer, records, waiters });
             return Evacuated::Waits;
         };
         for record in &batch.records {
@@ -645,7 +657,7 @@ mod tests {
             between.push(vec![0u8; bytes]);
             let mut buffer = Buffer::zeroed(DESCRIPTOR_BYTES_MAX + (1 << 20) + PAGE);
             buffer.set_len(DESCRIPTOR_BYTES_MAX + (1 << 20));
-            log.pool.push(buffer);
+            log.pool.push(Spare { buffer, records: Vec::new(), waiters: Vec::new() });
             (0..600).for_each(|page| {
                 log.data(page, &[7; PAGE]);
             });
@@ -664,11 +676,11 @@ mod tests {
             });
         }
         let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
-        assert_eq!(pages, [6, 6, 6, 6, 6, 6, 6, 150]);
+        assert_eq!(pages, [18, 174]);
     }
 
     #[test]
-    fn a_small_batch_waits_until_a_commit_under_way_is_done() {
+    fn a_small_batch_waits_until_the_commits_under_way_are_done() {
         let (memory, mut ops, mut log) = (Memory::default(), Ops::default(), empty());
         let under_way = |log: &Log| log.flights.iter().map(|f| f.sequence).collect::<Vec<_>>();
         log.data(1, &[7; PAGE]);
@@ -680,13 +692,12 @@ mod tests {
         log.turn(&memory, &mut ops);
         assert_eq!(under_way(&log).len(), 2, "enough for a commit of its own");
         log.data(2, &[7; PAGE]);
+        log.commit_done(under_way(&log)[0]);
         log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 2, "it gathers");
-        log.commit_done(under_way(&log)[1]);
+        assert_eq!(under_way(&log).len(), 1, "it gathers");
+        log.commit_done(under_way(&log)[0]);
         log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 3, "one was done");
-        log.data(3, &[7; PAGE]);
-        log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 3, "and that counts once");
+        assert_eq!(under_way(&log).len(), 1, "nothing to wait for any more");
+        assert!(log.queue.is_empty());
     }
 }

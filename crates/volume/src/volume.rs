@@ -70,6 +70,8 @@ pub struct Volume {
     pub(crate) through: Vec<crate::writes::Through>,
     events: VecDeque<Event>,
     actions: Vec<Action>,
+    /// Empty: memory for what the log has resolved.
+    resolved: Vec<crate::log::Waiter>,
     replies: Vec<Reply>,
     pub(crate) alarms: Vec<Alarm>,
     running: bool,
@@ -121,6 +123,7 @@ impl Volume {
             through: Vec::new(),
             events: VecDeque::new(),
             actions: Vec::new(),
+            resolved: Vec::new(),
             replies: Vec::new(),
             alarms: Vec::new(),
             running: false,
@@ -275,12 +278,14 @@ impl Volume {
 
     /// Carries out what has come of the log.
     pub(crate) fn after(&mut self) {
+        let mut resolved = core::mem::take(&mut self.resolved);
         loop {
-            let resolved = self.log.resolved();
+            self.log.take_resolved(&mut resolved);
             if resolved.is_empty() {
+                self.resolved = resolved;
                 return;
             }
-            for waiter in resolved {
+            for waiter in resolved.drain(..) {
                 match waiter {
                     Waiter::Append(id) => self.step(Event::NvsDone(id)),
                     // The disks go their own way only when what was given up cannot come back:
