@@ -5,6 +5,7 @@ use crate::port::{Port, REQUEST_CHARGE};
 use destage_nbd::handshake::{self, Server};
 use destage_nbd::request::{Command, Decoder, Request, Step};
 use destage_volume::Buffer;
+use rustix::net::RecvFlags;
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -136,6 +137,7 @@ impl Input {
             }
             self.held = Some(Held { buffer, at: 0, end: count });
             self.resume(port, backend);
+            self.rest_now(port, backend);
         } else {
             self.spare = Some(buffer);
         }
@@ -167,6 +169,28 @@ impl Input {
             backend.request(port, token, command, Payload::Owned(buffer));
         } else {
             self.assembling = Some(assembling);
+        }
+    }
+
+    /// Takes the rest of a short payload if it is here already, as it is of a client that sends a
+    /// request in two parts: by the ring that would be a turn more.
+    fn rest_now<B: Backend + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
+        let (Some(assembling), Phase::Serving(decoder)) = (&mut self.assembling, &self.phase)
+        else {
+            return;
+        };
+        let left = decoder.payload_left();
+        if self.tls.is_some() || self.ended || self.broken || !(1..DIRECT_MIN).contains(&left) {
+            return;
+        }
+        let mut buffer = std::mem::replace(&mut assembling.buffer, Buffer::zeroed(0));
+        let at = assembling.at;
+        let room = &mut buffer[at..at + left as usize];
+        let came = rustix::net::recv(&*self.socket, room, RecvFlags::DONTWAIT);
+        match came {
+            Ok((count, _)) if count > 0 => self.direct(port, backend, buffer, at, count),
+            // Nothing yet; or an end or an error, which the ring will be told too.
+            _ => assembling.buffer = buffer,
         }
     }
 

@@ -98,7 +98,13 @@ impl Output {
 
     /// Nothing under way and nothing to send.
     pub(crate) fn idle(&self) -> bool {
-        self.requests == 0 && !self.sending && self.plain.is_empty() && self.wire.is_empty()
+        self.requests == 0 && !self.sending && !self.unsent()
+    }
+
+    /// There is something to send. What is left of `plain` when all of it was sent has no bytes,
+    /// and its memory is used again.
+    pub(crate) fn unsent(&self) -> bool {
+        self.plain_bytes > 0 || !self.wire.is_empty()
     }
 
     /// Takes what is to be sent.

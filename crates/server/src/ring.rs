@@ -80,6 +80,8 @@ pub(crate) struct Ring<T> {
     busy_poll: Duration,
     /// The last wait ended so soon that looking would have been enough.
     brisk: bool,
+    /// The wait under way may be one that looks.
+    may_look: bool,
     /// Durable writes under way: what comes next is the end of one, which takes a device's time.
     durable_writes: usize,
 }
@@ -103,9 +105,16 @@ impl<T> Ring<T> {
         for mut builder in [deferred, cooperative, IoUring::builder()] {
             match builder.setup_cqsize(8 * ENTRIES).build(ENTRIES) {
                 Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
-                    let (table, free, early) = (Vec::new(), Vec::new(), Vec::new());
-                    let (busy_poll, brisk, durable_writes) = (Duration::ZERO, false, 0);
-                    return Ok(Ring { io, table, free, early, busy_poll, brisk, durable_writes });
+                    return Ok(Ring {
+                        io,
+                        table: Vec::new(),
+                        free: Vec::new(),
+                        early: Vec::new(),
+                        busy_poll: Duration::ZERO,
+                        brisk: false,
+                        may_look: false,
+                        durable_writes: 0,
+                    });
                 }
                 Ok(_) => last = Some(io::Error::from(io::ErrorKind::Unsupported)),
                 Err(error) => last = Some(error),
@@ -151,10 +160,12 @@ impl<T> Ring<T> {
 
     /// Looks for completions without sleeping; whether there are any.
     fn poll(&mut self, most: Duration) -> io::Result<bool> {
-        match self.io.submit() {
-            Ok(_) => {}
-            Err(error) if transient(&error) => return Ok(true),
-            Err(error) => return Err(error),
+        if !self.io.submission().is_empty() {
+            match self.io.submit() {
+                Ok(_) => {}
+                Err(error) if transient(&error) => return Ok(true),
+                Err(error) => return Err(error),
+            }
         }
         let begun = Instant::now();
         loop {
@@ -178,18 +189,23 @@ impl<T> Ring<T> {
         done.append(&mut self.early);
         let most = if done.is_empty() { most } else { Some(Duration::ZERO) };
         let may_sleep = most.is_none_or(|most| most > self.busy_poll);
-        // To look meanwhile would only take the processor from who carries the write out.
-        if self.busy_poll == Duration::ZERO || !may_sleep || self.durable_writes > 0 {
-            return self.sleep(most, done);
-        }
-        let begun = Instant::now();
-        if self.brisk && self.poll(self.busy_poll)? && !self.io.completion().is_empty() {
+        // To look while a durable write is under way would only take the processor from who carries
+        // it out.
+        self.may_look = self.busy_poll > Duration::ZERO && may_sleep && self.durable_writes == 0;
+        if self.may_look
+            && self.brisk
+            && self.poll(self.busy_poll)?
+            && !self.io.completion().is_empty()
+        {
             self.collect(done);
             return Ok(());
         }
-        self.sleep(most, done)?;
-        self.brisk = begun.elapsed() < 2 * self.busy_poll;
-        Ok(())
+        self.sleep(most, done)
+    }
+
+    /// How long the last wait took: whether the next one looks before it sleeps.
+    pub(crate) fn waited(&mut self, time: Duration) {
+        self.brisk = self.may_look && time < 2 * self.busy_poll;
     }
 
     fn sleep(&mut self, most: Option<Duration>, done: &mut Vec<Completion<T>>) -> io::Result<()> {

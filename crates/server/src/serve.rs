@@ -233,10 +233,11 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     fn run(&mut self) -> io::Result<()> {
         let mut done = Vec::new();
         while !self.over() {
-            let now = self.port.now();
-            let most = self.wake_at().map(|at| std::time::Duration::from_nanos(at.since(now).0));
+            let begun = self.port.now();
+            let most = self.wake_at().map(|at| std::time::Duration::from_nanos(at.since(begun).0));
             self.port.ring.wait(most, &mut done)?;
-            let _ = self.port.now();
+            let waited = self.port.now().since(begun);
+            self.port.ring.waited(std::time::Duration::from_nanos(waited.0));
             for completion in done.drain(..) {
                 self.complete(completion);
             }
@@ -406,7 +407,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     }
 
     fn times(&mut self) {
-        let now = self.port.now();
+        let now = self.port.lately();
         while let Some((at, slot, generation)) = self.shaking.front().copied() {
             let output = &self.port.outputs[slot as usize];
             let current = output.generation == generation;
@@ -448,7 +449,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
         if !output.sending && !input.broken && input.tls.is_none() {
             input.broken = output.send_now(&input.socket).is_err();
         }
-        if !output.sending && !input.broken {
+        if !output.sending && !input.broken && (input.tls.is_some() || output.unsent()) {
             let held = output.held_bytes();
             let mut pieces = std::mem::take(&mut output.wire);
             let mut plain = output.take_plain();

@@ -179,7 +179,7 @@ impl ArrayBackend {
             self.ops = ops;
             let mut ended = core::mem::take(&mut self.ended);
             let quiet = none && ended.is_empty();
-            let now = port.now();
+            let now = port.lately();
             for (id, result) in ended.drain(..) {
                 self.volume.done(now, id, result);
             }
@@ -220,7 +220,7 @@ impl ArrayBackend {
     fn answer(&mut self, port: &mut Port) {
         let mut replies = core::mem::take(&mut self.replies);
         self.volume.take_replies(&mut replies);
-        let now = port.now();
+        let now = if replies.is_empty() { port.lately() } else { port.now() };
         for Reply { ticket, result } in replies.drain(..) {
             let Waiting { token, since, kind } = self.waiting.remove(ticket);
             let ns = now.since(since).0;
@@ -446,7 +446,7 @@ impl Backend for ArrayBackend {
     fn done(&mut self, port: &mut Port, key: u64, outcome: Outcome) {
         let Outcome { result, buffer, .. } = outcome;
         if key & SOCKET_KEY == 0 {
-            self.volume.done(port.now(), OpId(key), result.map(|()| buffer));
+            self.volume.done(port.lately(), OpId(key), result.map(|()| buffer));
             return;
         }
         let member = ((key & 0xffff) >> 1) as usize;
@@ -466,9 +466,9 @@ impl Backend for ArrayBackend {
     }
 
     fn turn(&mut self, port: &mut Port) {
-        self.feed_scrub(port.now());
+        self.feed_scrub(port.lately());
         self.look_for_spares();
-        self.volume.turn(port.now());
+        self.volume.turn(port.lately());
         self.carry_out(port);
         for _ in 0..self.backlog.due() {
             self.ended.extend(self.backlog.next());
