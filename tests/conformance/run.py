@@ -10,6 +10,7 @@ Every test has a server and a folder of its own. Exit 1 if any test failed.
 import argparse
 import random
 import shutil
+import socket
 import tempfile
 import time
 from pathlib import Path
@@ -49,11 +50,19 @@ def folder_for(entry):
     return Path(tempfile.mkdtemp(prefix=f"nbd-{entry.name}-"[:40]))
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def start(entry, options, folder):
     """The server of a test, running."""
     more = {"ack": entry.options.get("ack", "nvs"), "members": entry.options.get("members")}
     if entry.options.get("tls"):
         more["tls"] = t_tls.certificates(folder)
+    if entry.options.get("tcp"):
+        more["tcp"] = free_port()
     made = servers.Options(options.destage, options.size << 20, **more)
     server = servers.SERVERS[options.server](folder / "s", made)
     server.start()

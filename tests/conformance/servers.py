@@ -28,6 +28,8 @@ class Options:
         self.binary = binary or HERE.parents[1] / "target/release/destage"
         self.size = size
         self.tls = more.get("tls")
+        # A port of the loopback that it listens on too.
+        self.tcp = more.get("tcp")
         self.ack = more.get("ack", "nvs")
         self.members = more.get("members")
         self.nvs_folder = more.get("nvs_folder")
@@ -149,6 +151,8 @@ class DestageCommands:
     def serve(self):
         words = [self.binary, "serve", self.VOLUME, "--nbd", f"unix:{self.server.socket}",
                  "--config-dir", self.server.folder]
+        if self.server.options.tcp:
+            words += ["--nbd", f"tcp:127.0.0.1:{self.server.options.tcp}"]
         if self.server.options.ack != "nvs":
             words += ["--ack", self.server.options.ack]
         if self.server.options.tls:
@@ -211,6 +215,14 @@ class Destage(Server):
 
     def command(self):
         return self.commands.serve()
+
+    @property
+    def tcp_uri(self):
+        """The same export over TCP; the name is that of the tests' certificate."""
+        where = f"//localhost:{self.options.tcp}/{self.export}"
+        if self.options.tls:
+            return f"nbds:{where}?tls-certificates={self.options.tls}"
+        return f"nbd:{where}"
 
 
 class DestageSingle(Destage):

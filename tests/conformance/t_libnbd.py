@@ -4,7 +4,7 @@ import json
 import random
 import re
 
-from harness import KIB, MIB, equal, expect, need, run, test
+from harness import KIB, MIB, Skip, equal, expect, need, run, test
 import wire
 
 
@@ -99,12 +99,13 @@ def unknown_export(case):
     export_size(case)
 
 
-def copy_there_and_back(case, *options):
+def copy_there_and_back(case, *options, uri=None):
+    uri = uri or case.uri
     total = export_size(case)
     there = random_file(case, "there", min(total, 96 * MIB))
     back = case.folder / "back"
-    run("nbdcopy", *options, there, case.uri, timeout=90)
-    run("nbdcopy", *options, case.uri, back, timeout=90)
+    run("nbdcopy", *options, there, uri, timeout=90)
+    run("nbdcopy", *options, uri, back, timeout=90)
     equal(back.stat().st_size, total, "size of the copy")
     same_bytes(there, back, there.stat().st_size, "nbdcopy")
 
@@ -112,6 +113,20 @@ def copy_there_and_back(case, *options):
 @test("nbdcopy-both-ways", 120)
 def copy_plain(case):
     copy_there_and_back(case)
+
+
+def over_tcp(case):
+    """nbdinfo and nbdcopy over TCP, with the connections that nbdcopy chooses for itself."""
+    uri = getattr(case.server, "tcp_uri", None)
+    if uri is None:
+        raise Skip(f"{case.server.name}'s adapter has no TCP")
+    equal(int(run("nbdinfo", "--size", uri)), export_size(case), "size over TCP")
+    copy_there_and_back(case, uri=uri)
+
+
+@test("nbdcopy-tcp", 120, tcp=True)
+def copy_tcp(case):
+    over_tcp(case)
 
 
 @test("nbdcopy-connections-requests", 120)
