@@ -1,8 +1,10 @@
 """A member's file is deleted under load: service goes on, a spare is rebuilt, a scrub finds
-nothing, and every byte is what was written; the same with kill -9 in mid-rebuild."""
+nothing, and every byte is what was written; the same with kill -9 in mid-rebuild; and what is no
+failure: a process that is paused."""
 
 import json
 import random
+import signal
 import threading
 import time
 
@@ -155,3 +157,34 @@ def killed(case):
     again.end()
     case.note(f"{load.written} writes before, {again.written} after")
     end(case, image)
+
+
+@test("pause-is-no-stall", members=MEMBERS)
+def paused(case):
+    """The process is stopped for longer than a device may take (a machine that sleeps, a debugger):
+    nothing is given up when it goes on, and the load neither fails nor reads other bytes."""
+    if not hasattr(case.server, "commands"):
+        raise Skip(f"{case.server.name} is no array")
+    case.server.stop()
+    config = case.server.folder / f"{case.server.commands.VOLUME}.toml"
+    said = config.read_text()
+    expect("\nstall_seconds = 30\n" in said, "no stall_seconds in the configuration")
+    config.write_text(said.replace("\nstall_seconds = 30\n", "\nstall_seconds = 1\n"))
+    case.server.restart()
+    image = bytearray(random.Random(case.seed).randbytes(IMAGE))
+    source = case.folder / "image"
+    source.write_bytes(image)
+    run("nbdcopy", source, case.uri)
+    load = Load(case, image)
+    load.start()
+    for _ in range(4):
+        time.sleep(0.3)
+        before = load.written
+        case.server.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.6)
+        case.server.process.send_signal(signal.SIGCONT)
+        expect(wait_until(lambda: load.written > before or load.error, 10), "the load hangs")
+        expect(load.error is None, f"the load failed: {load.error}")
+    load.end()
+    now = status(case)
+    equal((now["state"], now["alarms"]), ("clean", []), "state and alarms")
