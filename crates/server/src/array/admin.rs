@@ -536,7 +536,7 @@ impl ArrayBackend {
             read_cache: self.read_cache_told(&status),
             mirror: self.mirror_told(),
             scrub: self.scrub_told(port.now()),
-            alarms: self.alarms.clone(),
+            alarms: self.alarms.texts(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The array as a backend: requests go to the volume, its operations to the devices.
 
 use super::admin::Admin;
+use super::alarms::{self, Alarms, Ends};
 use super::config::ArrayConfig;
 use super::devices::{Async, Devices, Opened};
 use super::inline::Backlog;
@@ -15,7 +16,7 @@ use destage_nbd::reply::Extent;
 use destage_nbd::request::Command as Ask;
 use destage_nbd::wire;
 use destage_volume::{
-    Answer as Brought, Command, Device, Op, OpId, OpKind, Refusal, Reply, Slab, Volume,
+    Alarm, Answer as Brought, Command, Device, Op, OpId, OpKind, Refusal, Reply, Slab, Volume,
 };
 use hdrhistogram::Histogram;
 use std::any::Any;
@@ -90,7 +91,7 @@ pub struct ArrayBackend {
     pub(crate) times: Times,
     pub(crate) pace: super::scrub::Pace,
     stop: Stop,
-    pub(crate) alarms: Vec<String>,
+    pub(crate) alarms: Alarms,
     /// Answers to be given when nothing is dirty any more.
     pub(crate) drains: Vec<std::sync::mpsc::Sender<Result<(), String>>>,
     ops: Vec<Op>,
@@ -131,7 +132,7 @@ impl ArrayBackend {
             times: Times::new(),
             pace: super::scrub::Pace::default(),
             stop: Stop::No,
-            alarms: Vec::new(),
+            alarms: Alarms::default(),
             drains: Vec::new(),
             ops: Vec::new(),
             replies: Vec::new(),
@@ -236,29 +237,26 @@ impl ArrayBackend {
         }
         self.replies = replies;
         for alarm in self.volume.take_alarms() {
-            let text = format!("{}: {alarm}", alarm.name());
-            if self.ends_alarm(&alarm) {
-                continue;
-            }
-            if let destage_volume::Alarm::NvsMirrored(_) = alarm {
-                // No alarm: the end of one.
-                tracing::info!(target: "destage", array = self.name, "{alarm}");
-                self.alarms.retain(|text| !text.starts_with("nvs-mirror"));
-                continue;
-            }
-            self.told(text);
+            // Two are no alarms, but the ends of some.
+            let over = match alarm {
+                Alarm::NvsMirrored(_) => Ends::NvsMirrored,
+                Alarm::MemberRebuilt(member) => Ends::MemberRebuilt(member),
+                _ => {
+                    self.told(format!("{}: {alarm}", alarm.name()), alarms::ends(&alarm));
+                    continue;
+                }
+            };
+            tracing::info!(target: "destage", array = self.name, "{alarm}");
+            self.alarms.end(over);
         }
     }
 
-    /// An alarm in words.
-    pub(super) fn told(&mut self, text: String) {
+    /// An alarm in words, and what ends it.
+    pub(super) fn told(&mut self, text: String, ends: Ends) {
         let (array, name) = (&self.name, text.split(':').next());
         tracing::warn!(target: "destage", array, alarm = name, "alarm {text}");
         self.watched.raise(&text);
-        self.alarms.push(text);
-        if self.alarms.len() > 100 {
-            self.alarms.drain(..self.alarms.len() - 100);
-        }
+        self.alarms.add(text, ends);
     }
 
     /// Puts a device into a member's place, or none; the one before is closed.

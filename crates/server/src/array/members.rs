@@ -3,6 +3,7 @@
 //! rebuilt.
 
 use super::admin::Admin;
+use super::alarms::Ends;
 use super::backend::{ArrayBackend, Disk, hand_over};
 use super::config::ArrayConfig;
 use super::create::{Uuids, empty_device};
@@ -11,7 +12,7 @@ use super::watch::Watched;
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
 use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
-use destage_volume::{Alarm, Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
+use destage_volume::{Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +20,6 @@ use std::time::Duration;
 
 const PAGE: u64 = 4096;
 const CHANGING: &str = "the failure is being written down: ask again in a moment";
-const NOT_TAKEN: &str = "spare-not-taken:";
 /// When a spare is tried again that could not be taken.
 const TAKE_AGAIN: Duration = Duration::from_secs(5);
 
@@ -150,15 +150,18 @@ fn install(
 fn install_spare(remote: &Remote, config: Option<&Path>, new: Box<NewMember>) {
     let Err((new, error)) = install(remote, config, new) else { return };
     let NewMember { member, device, .. } = *new;
-    let text = format!(
-        "{NOT_TAKEN} {} does not become member {member}, since {error}: put that right; it is \
-         tried again every 5 s",
-        device.name
-    );
+    let text = not_taken(&device.name, member, &error);
     remote.send(Box::new(Admin::SpareBack(Box::new(device))));
     remote.send(Box::new(Admin::SpareNotTaken(text)));
     std::thread::sleep(TAKE_AGAIN);
     remote.send(Box::new(Admin::TakeSpares));
+}
+
+fn not_taken(name: &str, member: u16, error: &str) -> String {
+    format!(
+        "spare-not-taken: {name} does not become member {member}, since {error}: put that right; \
+         it is tried again"
+    )
 }
 
 fn put(config: &mut ArrayConfig, member: u16, name: &str) {
@@ -281,7 +284,7 @@ impl ArrayBackend {
         let NewMember { member, device, answer } = new;
         let Spare { name, opened, bytes, uuid } = device;
         self.taking = false;
-        self.alarms.retain(|text| !text.starts_with(NOT_TAKEN));
+        self.alarms.end(Ends::SpareTaken);
         let mut config = self.config().clone();
         put(&mut config, member, &name);
         self.set_config(config);
@@ -317,9 +320,27 @@ impl ArrayBackend {
         self.watch.remove(&Watched::Spare(device.name.clone()));
         let config = self.config_path.clone();
         let new = Box::new(NewMember { member, device, answer: None });
-        // The configuration is a file, and this thread waits for none.
-        let work = move || install_spare(&remote, config.as_deref(), new);
-        self.taking = std::thread::Builder::new().name("spare".to_string()).spawn(work).is_ok();
+        // The configuration is a file, and this thread waits for none. Who gets no thread to hand
+        // the spare to has it still.
+        let (hand, take) = channel();
+        let work = move || {
+            if let Ok(new) = take.recv() {
+                install_spare(&remote, config.as_deref(), new);
+            }
+        };
+        match std::thread::Builder::new().name("spare".to_string()).spawn(work) {
+            Ok(_) => {
+                self.taking = true;
+                // It is there to receive.
+                let _ = hand.send(new);
+            }
+            Err(error) => {
+                let name = &new.device.name;
+                let text = not_taken(name, member, &error.to_string());
+                self.spare_back(new.device);
+                self.spare_not_taken(text);
+            }
+        }
     }
 
     /// A spare that was to become a member is one still.
@@ -330,8 +351,8 @@ impl ArrayBackend {
 
     /// Tells why no spare is taken, once.
     pub(crate) fn spare_not_taken(&mut self, text: String) {
-        if !self.alarms.contains(&text) {
-            self.told(text);
+        if !self.alarms.has(&text) {
+            self.told(text, Ends::SpareTaken);
         }
     }
 
@@ -348,7 +369,7 @@ impl ArrayBackend {
                 let name = &self.config().disks[usize::from(*member)];
                 let text = format!("file-deleted: {name} was deleted: member {member} is given up");
                 self.watch.remove(whose);
-                self.told(text);
+                self.told(text, Ends::MemberRebuilt(*member));
                 self.volume.give_up_member(*member);
             }
             // Open it works on: to give it up would end what can still be read.
@@ -358,13 +379,14 @@ impl ArrayBackend {
                     "file-deleted: {name} was deleted, and data would be lost without member \
                      {member}: it is gone when the server ends, so save what you need before that"
                 );
-                if !self.alarms.contains(&text) {
-                    self.told(text);
+                if !self.alarms.has(&text) {
+                    self.told(text, Ends::Never);
                 }
             }
             Watched::Spare(name) => {
                 self.take_spare(|spare| spare.name == *name);
-                self.told(format!("file-deleted: {name} was deleted: it was a spare"));
+                let text = format!("file-deleted: {name} was deleted: it was a spare");
+                self.told(text, Ends::Never);
             }
         }
         self.volume.turn(port.now());
@@ -392,22 +414,6 @@ impl ArrayBackend {
     /// The names of the spares at hand.
     pub(crate) fn spare_names(&self) -> Vec<String> {
         self.spares.iter().map(|spare| spare.name.clone()).collect()
-    }
-
-    /// What ends an alarm is none.
-    pub(crate) fn ends_alarm(&mut self, alarm: &Alarm) -> bool {
-        let Alarm::MemberRebuilt(member) = alarm else { return false };
-        eprintln!("destage: {alarm}");
-        let of = [
-            format!("member-failed: member {member} "),
-            format!("rebuild-stopped: the spare for member {member} "),
-        ];
-        let deleted = format!("member {member} is given up");
-        let over = |text: &String| {
-            of.iter().any(|start| text.starts_with(start)) || text.ends_with(&deleted)
-        };
-        self.alarms.retain(|text| !over(text));
-        true
     }
 
     /// The rebuilds, as they are told.

@@ -1,6 +1,7 @@
 //! The served array: its configuration, devices, backend, and the control socket.
 
 mod admin;
+mod alarms;
 mod backend;
 mod config;
 mod create;

@@ -1,0 +1,83 @@
+//! Alarms that stand: what was told, and what ends it.
+
+use destage_volume::Alarm;
+
+/// Alarms that are kept.
+const KEPT: usize = 100;
+
+/// What ends an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// This member is whole again.
+    MemberRebuilt(u16),
+    /// There are two NVS devices again.
+    NvsMirrored,
+    /// A spare has taken a member's place.
+    SpareTaken,
+    /// Nothing while the array is served.
+    Never,
+}
+
+/// What ends a volume's alarm.
+pub(super) fn ends(alarm: &Alarm) -> Ends {
+    match alarm {
+        Alarm::MemberFailed(member) | Alarm::RebuildStopped(member) => Ends::MemberRebuilt(*member),
+        Alarm::NvsMirrorLost(_) | Alarm::MirrorFailed(_) => Ends::NvsMirrored,
+        _ => Ends::Never,
+    }
+}
+
+/// The alarms that stand, each as `NAME: TEXT`, oldest first.
+#[derive(Default)]
+pub(crate) struct Alarms(Vec<(String, Ends)>);
+
+impl Alarms {
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.0.iter().map(|(text, _)| text.clone()).collect()
+    }
+
+    pub(super) fn has(&self, text: &str) -> bool {
+        self.0.iter().any(|(known, _)| known == text)
+    }
+
+    pub(super) fn add(&mut self, text: String, ends: Ends) {
+        self.0.push((text, ends));
+        let over = self.0.len().saturating_sub(KEPT);
+        self.0.drain(..over);
+    }
+
+    pub(super) fn end(&mut self, by: Ends) {
+        self.0.retain(|(_, ends)| *ends != by);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ends_an_alarm_ends_it_alone() {
+        let mut alarms = Alarms::default();
+        let volume = [
+            Alarm::MemberFailed(1),
+            Alarm::MemberFailed(11),
+            Alarm::RebuildStopped(1),
+            Alarm::NvsMirrorLost(0),
+            Alarm::MirrorFailed(0),
+            Alarm::NvsLost(7),
+        ];
+        for alarm in &volume {
+            alarms.add(alarm.name().to_string(), ends(alarm));
+        }
+        alarms.add("file-deleted".to_string(), Ends::MemberRebuilt(1));
+        alarms.add("spare-not-taken".to_string(), Ends::SpareTaken);
+        alarms.end(Ends::MemberRebuilt(1));
+        let left = ["member-failed", "nvs-mirror-lost", "nvs-mirror-failed", "nvs-lost"];
+        assert_eq!(alarms.texts(), [&left[..], &["spare-not-taken"]].concat());
+        alarms.end(Ends::NvsMirrored);
+        alarms.end(Ends::SpareTaken);
+        assert_eq!(alarms.texts(), ["member-failed", "nvs-lost"]);
+        (0..KEPT).for_each(|number| alarms.add(number.to_string(), Ends::Never));
+        assert!(alarms.texts().len() == KEPT && alarms.has("99") && !alarms.has("nvs-lost"));
+    }
+}
