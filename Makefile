@@ -100,7 +100,7 @@ crashloop: nbd-tools $(SERVED)
 ## The NBD server's speed beside other servers'; DISK=DIR adds the log on that disk.
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
-	  $(if $(DISK),--disk-dir $(DISK))
+	  $(if $(DISK),--disk-dir $(DISK)) $(ARGS)
 
 ## The cache's gain on five emulated disks; ROUNDS of 150 s, POLICY.
 speed-emulated: build

@@ -45,7 +45,7 @@ def machine():
 def front_end(options):
     """Servers side by side on tmpfs."""
     made = argparse.Namespace(destage=options.destage, seconds=options.seconds, shm=options.shm,
-                              size=options.size, disk_dir=None)
+                              size=options.size, disk_dir=None, disk_only=False)
     commands = speed.batching(made)
     if commands is None:
         raise Failure(f"{options.destage}: no destage with `bench` there; make build")

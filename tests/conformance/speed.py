@@ -174,7 +174,7 @@ class Round:
             bench(self.options, self.bench, name, server, self.commands, self.calm)
 
     def run(self):
-        for name in [*OURS, *PEERS]:
+        for name in [] if self.options.disk_only else [*OURS, *PEERS]:
             self.on_server(name, self.measure)
         if self.options.disk_dir:
             measure_plain(self.options, self.disk, self.calm)
@@ -215,8 +215,12 @@ def arguments():
     parser.add_argument("--size", type=int, default=512, metavar="MIB", help="of the exports")
     parser.add_argument("--shm", type=Path, default=Path("/dev/shm"), help="a tmpfs")
     parser.add_argument("--disk-dir", type=Path, help="a folder on a real disk")
+    parser.add_argument("--disk-only", action="store_true", help="only what --disk-dir is for")
     parser.add_argument("--json", type=Path, help="write all figures here")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.disk_only and not options.disk_dir:
+        parser.error("--disk-only needs --disk-dir")
+    return options
 
 
 def batching(options):
@@ -254,7 +258,7 @@ def main():
         say(f"SKIPPED {name}: {reason}")
     if options.json:
         write_json(options, rounds)
-    return 0 if rounds.fio.values else 1
+    return 0 if rounds.fio.values or rounds.disk.values else 1
 
 
 if __name__ == "__main__":

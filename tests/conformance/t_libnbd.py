@@ -115,11 +115,16 @@ def copy_plain(case):
     copy_there_and_back(case)
 
 
-def over_tcp(case):
-    """nbdinfo and nbdcopy over TCP, with the connections that nbdcopy chooses for itself."""
+def tcp_uri(case):
     uri = getattr(case.server, "tcp_uri", None)
     if uri is None:
         raise Skip(f"{case.server.name}'s adapter has no TCP")
+    return uri
+
+
+def over_tcp(case):
+    """nbdinfo and nbdcopy over TCP, with the connections that nbdcopy chooses for itself."""
+    uri = tcp_uri(case)
     equal(int(run("nbdinfo", "--size", uri)), export_size(case), "size over TCP")
     copy_there_and_back(case, uri=uri)
 

@@ -188,7 +188,7 @@ impl Port {
         self.looked.get()
     }
 
-    /// What [`Port::now`] said last: for requests, when what came in this turn came.
+    /// What [`Port::now`] said last: when this turn began, or when it was last asked in it.
     #[must_use]
     pub(crate) fn lately(&self) -> Instant {
         self.looked.get()
