@@ -16,6 +16,11 @@ pub(crate) fn places() -> [Arg; 2] {
     ]
 }
 
+/// Of files that are made.
+pub(crate) fn sparse() -> Arg {
+    flag("sparse", "Allocate the space of files made with size= as it is written, not at once")
+}
+
 /// The read cache; what is not given is as it was.
 fn read_cache_args() -> [Arg; 4] {
     [
@@ -83,6 +88,7 @@ pub fn create() -> Command {
                 .value_parser(["write-through", "stop"]),
         )
         .arg(flag("assume-clean", "Do not zero the disks: they are all zeros, or in sync"))
+        .arg(sparse())
         .args(read_cache_args())
         .args(places())
 }
@@ -100,13 +106,31 @@ pub fn serve() -> Command {
         .arg(name())
         .args(listen_args())
         .args(watch_args())
-        .arg(flag("degraded", "Start without members that are missing or out of date"))
+        .args(missing_args())
         .arg(
             option("ack", "WHEN", "In place of what the configuration says")
                 .value_parser(["nvs", "flush"]),
         )
         .args(read_cache_args())
         .args(places())
+}
+
+/// What a start may do without.
+fn missing_args() -> [Arg; 4] {
+    [
+        flag(
+            "degraded",
+            "Start without members and an NVS mirror that are missing or out of date, where \
+             redundancy is left",
+        ),
+        option(
+            "use-nvs",
+            "PATH",
+            "Use this NVS device though it is out of date, and no other; prints what is lost",
+        ),
+        option("use-disk", "PATH", "Use this member though it is out of date; prints what is lost"),
+        flag("accept-loss", "Do that: lose what --use-nvs or --use-disk says is lost"),
+    ]
 }
 
 /// The page, metrics, what-if, alarms, log.
@@ -187,11 +211,14 @@ pub fn stop() -> Command {
     Command::new("stop")
         .about("End the server of an array")
         .after_help(
-            "Without --drain what is dirty stays in NVS, safe; the next start goes on with it.\n\
+            "Without --drain what is dirty stays in NVS, safe; the next start continues with it. \
+             The server refuses to end while it has the only copy of a member or NVS whose file \
+             was deleted: SIGTERM then says how to save it, --force loses it.\n\
              Example: destage stop tank --drain",
         )
         .arg(name())
         .arg(flag("drain", "Destage everything first"))
+        .arg(flag("force", "End even if deleted files, which only the server has, are lost by it"))
         .args(places())
 }
 
@@ -235,6 +262,7 @@ pub fn replace_nvs() -> Command {
                 .help("The new device; PATH,size=BYTES makes a file"),
         )
         .arg(option("old", "PATH", "The device to replace [the one that is not in use]"))
+        .arg(sparse())
         .args(places())
 }
 
@@ -279,7 +307,7 @@ pub fn recover() -> Command {
         )
         .arg(name())
         .arg(flag("inspect", "Only say what the log holds, and what is wrong with it"))
-        .arg(flag("degraded", "Without members that are missing or out of date"))
+        .args(missing_args())
         .arg(format_arg())
         .args(places())
 }

@@ -1,6 +1,6 @@
 //! The command lines of members that fail and are replaced: fail, replace, spare.
 
-use crate::array_args::{name, places};
+use crate::array_args::{name, places, sparse};
 use crate::server_args::flag;
 use clap::{Arg, Command};
 
@@ -37,6 +37,7 @@ pub fn replace() -> Command {
         .arg(positional("old", "OLD", "The failed member, by its name or number"))
         .arg(positional("new", "NEW", "The device; PATH,size=BYTES makes a file"))
         .arg(flag("background", "Do not wait: see `destage status`"))
+        .arg(sparse())
         .args(places())
 }
 
@@ -52,5 +53,6 @@ pub fn spare() -> Command {
         .arg(name())
         .arg(positional("what", "add|remove", "What to do").value_parser(["add", "remove"]))
         .arg(positional("device", "DISK", "The spare; with add, PATH,size=BYTES makes a file"))
+        .arg(sparse())
         .args(places())
 }

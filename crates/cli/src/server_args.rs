@@ -11,8 +11,8 @@ pub fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
 
-/// Where a server listens, and TLS.
-pub fn listen_args() -> [Arg; 7] {
+/// Where a server listens, TLS, and what its clients may take.
+pub fn listen_args() -> [Arg; 10] {
     [
         option("nbd", "ADDRESS", "Listen there: unix:PATH or tcp:ADDRESS:PORT; may be repeated")
             .required(true)
@@ -32,6 +32,25 @@ pub fn listen_args() -> [Arg; 7] {
                  processor]",
             )
             .value_parser(value_parser!(u64).range(0..=1_000_000)),
+        option("connections", "N", "Most connections; unused ones give way [default: 256]")
+            .value_parser(value_parser!(u64).range(1..=8192)),
+        option(
+            "reply-memory",
+            "BYTES",
+            "Memory for requests and replies of all clients, e.g. 64M [default: 128M]",
+        )
+        .long_help(
+            "Memory for requests in flight and replies not sent yet, of all clients together \
+             [default: 128M]. When it is reached, only clients that take their replies are \
+             served: the others have half of it at most, and one that takes nothing for \
+             --reply-timeout is sent away. One request may go over it.",
+        ),
+        option(
+            "reply-timeout",
+            "TIME",
+            "Send clients away that take no reply for this long while --reply-memory is reached \
+             [default: 60s]",
+        ),
     ]
 }
 

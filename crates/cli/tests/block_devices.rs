@@ -70,6 +70,42 @@ fn members_and_nvs_on_block_devices_are_written_directly() {
 }
 
 #[test]
+fn a_block_device_that_shrinks_is_given_up() {
+    let mut loops = Loops(Vec::new());
+    let mut array = Array::empty();
+    let mut devices = Vec::new();
+    for name in ["d0", "d1", "d2"] {
+        match loops.attach(&array.path(name)) {
+            Ok(device) => devices.push(device),
+            Err(error) => {
+                println!("SKIPPED: no loop devices: {error}");
+                return;
+            }
+        }
+    }
+    let folder = array.path("");
+    let mut words = vec!["create", "tank", "--config-dir", &folder];
+    devices.iter().for_each(|device| words.extend(["--disk", device]));
+    succeeds(&words);
+    array.serve(&[]);
+    let file = std::fs::OpenOptions::new().write(true).open(array.path("d1")).expect("opened");
+    file.set_len(16 << 20).expect("cut short");
+    let known = Command::new("losetup").args(["-c", &devices[1]]).status();
+    assert!(known.is_ok_and(|status| status.success()), "losetup -c");
+    for _ in 0..100 {
+        if status(&array)["state"] == "degraded" {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let alarms = status(&array)["alarms"].to_string();
+    assert!(alarms.contains("has shrunk to 16777216 bytes"), "{alarms}");
+    assert!(alarms.contains(&devices[1]), "{alarms}");
+    array.stop();
+    drop(array);
+}
+
+#[test]
 fn a_deleted_member_is_let_go_once_it_is_replaced() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);

@@ -72,7 +72,7 @@ fn one_that_is_in_use_is_replaced_and_a_first_mirror_is_added() {
     let third = format!("{},size=16M", array.path("third"));
     let both = array.refused(&["replace-nvs", "tank", &third]);
     assert!(both.contains("name the one to replace"), "{both}");
-    array.asks(&["replace-nvs", "tank", "--old", &array.path("nvs"), &array.path("third")]);
+    array.asks(&["replace-nvs", "tank", "--old", &array.path("nvs"), &third]);
     let now = status(&array);
     assert!(!now["alarms"].to_string().contains("nvs-mirror"), "{now}");
     bench.wait().expect("ended");

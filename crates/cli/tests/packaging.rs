@@ -185,3 +185,40 @@ fn the_package_has_the_programs_version() {
     let version = version.trim().strip_prefix("destage ").expect("a version");
     assert!(text.starts_with(&format!("destage ({version}-")), "packaging/debian/changelog");
 }
+
+/// Runs the package's `prerm remove` on a folder of control sockets, with a `destage` that does
+/// what this script says.
+fn removal(script: &str) -> std::process::Output {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
+    let _socket = std::os::unix::net::UnixListener::bind(path("tank.control")).expect("bound");
+    let text = std::fs::read_to_string(top().join("packaging/debian/prerm")).expect("prerm");
+    let text = text.replace("/run/destage", &path("")).replace("/run/systemd/system", "/none");
+    let program = path("destage");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("changed");
+    let search = format!("{}:{}", path(""), std::env::var("PATH").unwrap_or_default());
+    let words = ["-c", &text, "prerm", "remove"];
+    Command::new("sh").args(words).env("PATH", search).output().expect("sh runs")
+}
+
+#[test]
+fn the_removal_fails_where_an_array_refuses_to_stop() {
+    let refuses = removal("[ $1 = status ] && exit 0; echo 'tank: d1 was deleted' >&2; exit 1");
+    let said = String::from_utf8_lossy(&refuses.stderr).into_owned();
+    assert!(!refuses.status.success() && said.contains("d1 was deleted"), "{said}");
+    assert!(said.contains("--force"), "{said}");
+    assert!(removal("exit 0").status.success());
+    // A socket that a killed server left.
+    assert!(removal("exit 1").status.success());
+}
+
+#[test]
+fn the_unit_leaves_the_time_to_save_files() {
+    let unit = std::fs::read_to_string(top().join("packaging/destage@.service")).expect("the unit");
+    let time = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec=")).expect("it");
+    // Of the configuration's defaults: save_seconds, and stall_seconds before it.
+    assert!(time.parse::<u64>().expect("seconds") >= 300 + 30 + 30, "{time}");
+}

@@ -107,3 +107,89 @@ fn arrays_that_cannot_be_checked_are_refused() {
     let both = destage(&["scrub", "tank", "--check", "--repair"]);
     assert_eq!(both.status.code(), Some(2));
 }
+
+/// The text of the alarm, if it is active.
+fn mismatch(array: &Array) -> Option<String> {
+    let now = status(array);
+    let alarms = now["alarms"].as_array().expect("a list").iter();
+    let mut texts = alarms.filter_map(Value::as_str);
+    texts.find(|text| text.starts_with("scrub-mismatch: ")).map(str::to_string)
+}
+
+fn metric(address: &str, name: &str) -> Option<f64> {
+    let text = common::http::get(address, "/metrics").1;
+    let begin = format!("destage_{name}{{array=\"tank\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok())
+}
+
+#[test]
+fn mismatches_raise_an_alarm_that_names_bytes_of_the_volume() {
+    // Row 9 is in the first strips; row 2,197 is row 5 of strip 137 of the second pair.
+    for (level, disks, flips, ranges) in [
+        ("5", 3, &[("d0", 40_000u64)][..], &[(36_864u64, 4096u64), (102_400, 4096)][..]),
+        ("10", 4, &[("d1", 40_000), ("d3", 9_000_000)], &[(36_864, 4096), (4405 * 4096, 4096)]),
+    ] {
+        let mut array = Array::of_level(level, disks, &["nvs"]);
+        for (member, at) in flips {
+            flip(array.path(member), (1 << 20) + at);
+        }
+        let out = array.path("alarms");
+        let command = format!("echo \"$DESTAGE_ALARM\" >> {out}");
+        array.serve(&["--http", "127.0.0.1:0", "--alarm-command", &command]);
+        let address = common::http::address(&array);
+        let (_, found) = scrub(&array, &["--check"]);
+        let listed = found["ranges"].as_array().expect("ranges").iter();
+        let mut listed: Vec<Value> = listed
+            .flat_map(|range| range["volume"].as_array().expect("volume ranges").clone())
+            .collect();
+        listed.sort_by_key(|range| range[0].as_u64());
+        let expected: Vec<Value> = ranges.iter().map(|r| serde_json::json!([r.0, r.1])).collect();
+        assert_eq!(listed, expected, "{level}: {found}");
+        let text = mismatch(&array).expect("an alarm");
+        for (offset, length) in ranges {
+            let range = format!("{offset} to {}", offset + length - 1);
+            assert!(text.contains(&range), "{level}: {range} in {text}");
+        }
+        assert!(text.contains("not repaired") && text.contains("unknown"), "{level}: {text}");
+        assert!(text.contains("destage scrub tank --repair"), "{text}");
+        assert_eq!(status(&array)["state"], "inconsistent");
+        let rows = flips.len() as f64;
+        common::http::until(10, "the metrics", || {
+            let left = metric(&address, "scrub_rows_inconsistent")?;
+            (left == rows && metric(&address, "alarms_total")? >= 1.0).then_some(())
+        });
+        assert_eq!(metric(&address, "scrub_mismatched_rows_total"), Some(rows));
+        assert_eq!(metric(&address, "scrub_rows_lost"), Some(0.0));
+        assert!(metric(&address, "scrub_last_complete_timestamp_seconds") > Some(1e9));
+        let told = common::http::until(20, "the command", || std::fs::read_to_string(&out).ok());
+        assert_eq!(told, "scrub-mismatch\n");
+        // One that is ended early says nothing of the rest.
+        array.asks(&["scrub", "tank", "--rate", "1M", "--background"]);
+        array.asks(&["scrub", "tank", "--stop"]);
+        common::http::until(10, "its end", || {
+            (status(&array)["scrub"]["state"] != "running").then_some(())
+        });
+        assert!(mismatch(&array).is_some());
+        assert_eq!(status(&array)["state"], "inconsistent");
+        let (code, _) = scrub(&array, &["--repair"]);
+        assert_eq!((code, mismatch(&array)), (0, None), "{level}");
+        assert_eq!(status(&array)["state"], "clean");
+        common::http::until(10, "the counter", || {
+            (metric(&address, "scrub_mismatched_rows_total")? == 2.0 * rows).then_some(())
+        });
+    }
+}
+
+#[test]
+fn what_a_repair_found_first_is_an_alarm_until_a_scrub_finds_nothing() {
+    let mut array = Array::of_level("5", 3, &["nvs"]);
+    flip(array.path("d0"), (1 << 20) + 40_000);
+    array.serve(&[]);
+    assert_eq!(scrub(&array, &["--repair"]).0, 0);
+    let text = mismatch(&array).expect("an alarm");
+    assert!(text.contains("repaired: parity was computed from the data"), "{text}");
+    assert!(text.contains("36864 to 40959"), "{text}");
+    assert_eq!(status(&array)["state"], "clean");
+    assert_eq!(scrub(&array, &[]).0, 0);
+    assert_eq!(mismatch(&array), None);
+}

@@ -105,4 +105,10 @@ impl Controller {
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
     }
+
+    /// Whether it begins none.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
 }

@@ -157,6 +157,11 @@ pub enum Event {
     Tick,
     /// The intent of this destage is durable, and its parity computed.
     Intended(u32),
+    /// After `Intend`: a row of this destage cannot be computed from what can be read. Its pages
+    /// stay in NVS until `TryKept`.
+    NotComputable(u32),
+    /// Destages that could not be computed are tried again.
+    TryKept,
     /// The disks that this destage wrote are flushed; `false`: one of them failed.
     Flushed(u32, bool),
     /// Destage everything at full depth, whatever the rate, until the NVS is empty or a host
@@ -452,6 +457,14 @@ impl Controller {
             Event::Regenerated(window) => self.regenerated(window, actions),
             Event::Tick => {}
             Event::Intended(index) => self.phase_done(index, actions),
+            Event::NotComputable(index) => {
+                self.destager.keep(index);
+                // Reads that wait for its rows would wait for ever.
+                self.retry_parked(actions);
+            }
+            Event::TryKept => {
+                self.with_destager(&NoHeads, actions, |d, around| d.try_kept(around));
+            }
             Event::Flushed(index, whole) => {
                 if !whole {
                     self.destager.spoil(index);
@@ -747,6 +760,12 @@ impl Controller {
     #[must_use]
     pub fn occupancy(&self) -> PageCount {
         PageCount(self.cache.directory.occupancy())
+    }
+
+    /// Pages of groups whose destage cannot be computed: what a flush leaves.
+    #[must_use]
+    pub fn kept_pages(&self) -> u64 {
+        self.destager.kept().map(|group| self.cache.directory.pages_of(group)).sum()
     }
 
     /// Writes waiting for space.

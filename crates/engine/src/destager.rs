@@ -235,9 +235,10 @@ impl Destager {
         }
     }
 
-    /// Groups whose destage is planned.
+    /// Groups whose destage is planned and not kept.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = GroupId> + '_ {
-        self.destages.iter().filter(|d| d.counted > 0 && !d.held).map(|d| d.group)
+        let planned = |d: &&Destage| d.counted > 0 && !d.held && d.is_at_work();
+        self.destages.iter().filter(planned).map(|d| d.group)
     }
 
     fn note(

@@ -3,10 +3,11 @@
 //! anew without it; once something may have been written, as a redo.
 
 use crate::array::disks::DiskSet;
+use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, runs};
-use crate::array::safe::SafePlan;
-use crate::controller::Action;
-use crate::destager::{Destager, Surroundings, command};
+use crate::array::safe::{RowAt, SafePlan, is_set};
+use crate::controller::{Action, Controller};
+use crate::destager::{Destage, Destager, Surroundings, command};
 use crate::rebuild::rows_of;
 use crate::units::{DiskId, GroupId};
 use alloc::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub(crate) enum Phase {
     Held,
     /// The driver computes parity and makes the intent durable.
     Intending,
+    /// A row cannot be computed: its pages stay in NVS until it can. It counts for nothing that is
+    /// in flight.
+    Kept,
     /// A read that needs the row's parity as it is must end first.
     Locked,
     Parity,
@@ -42,7 +46,10 @@ pub(crate) enum Phase {
 impl Phase {
     /// Nothing is written yet.
     fn before_writes(self) -> bool {
-        matches!(self, Phase::Reading | Phase::Held | Phase::Intending | Phase::Locked)
+        matches!(
+            self,
+            Phase::Reading | Phase::Held | Phase::Intending | Phase::Kept | Phase::Locked
+        )
     }
 }
 
@@ -68,6 +75,17 @@ impl Safe {
     /// Whether rows of the group may be inconsistent on the disks now.
     fn unsettled(&self) -> bool {
         self.redo || !self.phase.before_writes()
+    }
+}
+
+impl Destage {
+    pub(crate) fn is_kept(&self) -> bool {
+        self.counted > 0 && self.safe.phase == Phase::Kept
+    }
+
+    /// Its disks are being read or written.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.safe.phase != Phase::Kept
     }
 }
 
@@ -128,7 +146,7 @@ impl Destager {
             return false;
         }
         match safe.phase {
-            Phase::Held => unreachable!("nothing is asked for it"),
+            Phase::Held | Phase::Kept => unreachable!("nothing is asked for it"),
             Phase::Reading => {
                 safe.phase = Phase::Intending;
                 around.actions.push(Action::Intend { index });
@@ -214,9 +232,8 @@ impl Destager {
 
     /// A group is no longer locked: its destage may go on.
     pub(crate) fn unlocked(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
-        let waits = |d: &crate::destager::Destage| {
-            d.group == group && d.counted > 0 && d.safe.phase == Phase::Locked
-        };
+        let waits =
+            |d: &Destage| d.group == group && d.counted > 0 && d.safe.phase == Phase::Locked;
         if let Some(index) = self.destages.iter().position(waits) {
             self.next_phase(index as u32, around);
         }
@@ -224,17 +241,63 @@ impl Destager {
 
     /// A group is no longer held: its destage begins to read.
     pub(crate) fn unheld(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
-        let waits = |d: &crate::destager::Destage| {
-            d.group == group && d.counted > 0 && d.safe.phase == Phase::Held
-        };
+        let waits = |d: &Destage| d.group == group && d.counted > 0 && d.safe.phase == Phase::Held;
         if let Some(index) = self.destages.iter().position(waits) {
             self.plan_safely(index as u32, false, around);
         }
     }
 
-    /// Whether a destage of this group is under way.
+    /// A row of this destage cannot be computed from what can be read. Nothing of it was written
+    /// in this try, so nothing needs to be: its pages wait.
+    pub(crate) fn keep(&mut self, index: u32) {
+        let destage = &mut self.destages[index as usize];
+        assert!(destage.safe.phase == Phase::Intending, "only what is computed is kept");
+        destage.safe.phase = Phase::Kept;
+        self.in_flight -= destage.counted;
+    }
+
+    /// Tries again what is kept, where nothing else has its rows.
+    pub(crate) fn try_kept(&mut self, around: &mut Surroundings<'_>) {
+        for index in 0..self.destages.len() {
+            let destage = &self.destages[index];
+            let group = destage.group;
+            let busy = Controller::holds_back(around.rebuilds, around.geometry, group)
+                || around.faults.locks.held(group);
+            if destage.is_kept() && !busy {
+                self.in_flight += destage.counted;
+                let redo = destage.safe.redo;
+                self.plan_safely(index as u32, redo, around);
+            }
+        }
+    }
+
+    /// Whether a scrub must wait for a destage of this group. A kept destage does not count,
+    /// unless an earlier try may have left its rows inconsistent.
     pub(crate) fn works_on(&self, group: GroupId) -> bool {
-        self.destages.iter().any(|d| d.counted > 0 && d.group == group)
+        let works = |d: &Destage| d.is_at_work() || d.safe.redo;
+        self.destages.iter().any(|d| d.counted > 0 && d.group == group && works(d))
+    }
+
+    /// Whether any destage is kept.
+    pub(crate) fn keeps_any(&self) -> bool {
+        self.destages.iter().any(Destage::is_kept)
+    }
+
+    /// Whether a destage that is kept may have written parts of this row.
+    pub(crate) fn is_row_in_doubt(&self, geometry: &Geometry, group: GroupId, at: &RowAt) -> bool {
+        let strips = 0..geometry.data_strips() as u16;
+        let dirty = |d: &Destage| strips.clone().any(|s| is_set(&d.mask, geometry.bit_of(at, s)));
+        self.destages.iter().any(|d| d.is_kept() && d.group == group && d.safe.redo && dirty(d))
+    }
+
+    /// Groups of destages that are kept.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = GroupId> + '_ {
+        self.destages.iter().filter(|d| d.is_kept()).map(|d| d.group)
+    }
+
+    /// Whether the rows of a group may be inconsistent for as long as something cannot be read.
+    pub(crate) fn is_kept_unsettled(&self, group: GroupId) -> bool {
+        self.destages.iter().any(|d| d.is_kept() && d.group == group && d.safe.redo)
     }
 
     /// Whether rows of this group may be inconsistent on the disks now.

@@ -123,7 +123,9 @@ impl Controller {
 
     /// Whether rows of this group may not belong together now, or may be written again.
     fn is_unsettled(&self, group: GroupId) -> bool {
-        self.destager.unsettled(group) || self.faults.locks.held(group)
+        // One that is kept stays so for as long as something cannot be read: it is not waited for.
+        let changes = self.destager.unsettled(group) && !self.destager.is_kept_unsettled(group);
+        changes || self.faults.locks.held(group)
     }
 
     fn submit_read(&mut self, command: Option<DiskCommand>, actions: &mut Vec<Action>) {
@@ -138,7 +140,11 @@ impl Controller {
 
     /// Reads the row's other disks in the stead of one.
     fn read_around(&mut self, index: u32, run: DiskRun, actions: &mut Vec<Action>) {
-        let peers = self.geometry.peers(run, &self.faults.at(run.first));
+        let mut peers = self.geometry.peers(run, &self.faults.at(run.first));
+        if self.groups_of(run).any(|group| self.destager.is_kept_unsettled(GroupId(group))) {
+            // The row may be written in part: what it implies may be wrong.
+            peers.clear();
+        }
         let read = &mut self.reads[index as usize];
         read.failed |= peers.is_empty();
         let groups = self.groups_of(run);

@@ -177,6 +177,17 @@ impl Controller {
         self.put_off.enable(enabled);
     }
 
+    /// Whether the row at this page of the disks may have been written in part by a destage that
+    /// cannot be computed: what the row implies may be wrong.
+    #[must_use]
+    pub fn is_in_doubt(&self, page: u64) -> bool {
+        if self.geometry.level.parities() == 0 || !self.destager.keeps_any() {
+            return false;
+        }
+        let (group, at) = self.geometry.row_of_disk_page(page);
+        self.destager.is_row_in_doubt(&self.geometry, group, &at)
+    }
+
     /// The disks that are lost at a page of theirs: failed, and not rebuilt so far.
     #[must_use]
     pub fn failed_at(&self, page: u64) -> DiskSet {

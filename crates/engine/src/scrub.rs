@@ -54,6 +54,8 @@ struct Walk {
     stopping: bool,
     /// A deliberate fault, for tests: groups are not held, and destages not waited for.
     careless: bool,
+    /// Rows were left out that a destage may have written in part.
+    skipped: bool,
 }
 
 /// A scrub, if there is one.
@@ -90,7 +92,8 @@ impl Controller {
         assert!(self.scrub.walk.is_none(), "one scrub at a time");
         let redundant = !matches!(self.geometry.level, Level::Single | Level::Raid0);
         assert!(redundant, "nothing to compare on this level");
-        self.scrub.walk = Some(Walk { next: 0, allowance: 0, stopping: false, careless: false });
+        self.scrub.walk =
+            Some(Walk { next: 0, allowance: 0, stopping: false, careless: false, skipped: false });
     }
 
     pub(crate) fn scrub_allow(&mut self, pages: u64) {
@@ -125,11 +128,11 @@ impl Controller {
     pub(crate) fn scrub_pump(&mut self, actions: &mut Vec<Action>) {
         while let Some(walk) = self.scrub.walk {
             let under_way = self.scrub.chunks.iter().filter(|chunk| chunk.busy).count();
-            let whole = walk.next >= self.scrub_rows();
-            if whole || walk.stopping || !self.faults.failed.is_empty() {
+            let over = walk.next >= self.scrub_rows();
+            if over || walk.stopping || !self.faults.failed.is_empty() {
                 if under_way == 0 {
                     self.scrub.walk = None;
-                    actions.push(Action::ScrubEnded { whole });
+                    actions.push(Action::ScrubEnded { whole: over && !walk.skipped });
                 }
                 return;
             }
@@ -137,6 +140,14 @@ impl Controller {
                 return;
             }
             let chunk = self.scrub_chunk(walk.next);
+            if self.destager.is_kept_unsettled(chunk.group) {
+                // Its rows may be written in part for as long as something cannot be read.
+                if let Some(walk) = &mut self.scrub.walk {
+                    walk.next += u64::from(chunk.pages);
+                    walk.skipped = true;
+                }
+                continue;
+            }
             let locks = &self.faults.locks;
             let busy = self.destager.works_on(chunk.group) && !locks.held(chunk.group);
             if (busy || locks.contains(chunk.group)) && !walk.careless {

@@ -9,7 +9,9 @@ use destage_engine::nvs::journal::contents::{Contents, Place};
 use destage_engine::nvs::journal::member::{LOST_MAX, MemberRecord};
 use destage_engine::nvs::journal::record::{Origin, Pages, Record, RecordError};
 use destage_engine::nvs::journal::space::{LogSpace, Purpose};
-use destage_engine::nvs::journal::superblock::{REBUILDS_MAX, Role, Superblock, SuperblockError};
+use destage_engine::nvs::journal::superblock::{
+    Chosen, REBUILDS_MAX, Role, Superblock, SuperblockError,
+};
 use destage_engine::nvs::journal::{LogId, crc::crc32c};
 use destage_engine::nvs::recover::{Damage, RecoverError, Recovery, Witness};
 use destage_engine::units::Page;
@@ -187,6 +189,8 @@ fn anchors() {
         assert_eq!(Anchor::decode(&torn, LOG), None, "bit {bit}");
     }
     assert_eq!(Anchor::decode(&bytes, LogId([9; 16])), None);
+    let forged = Anchor { number: u64::MAX, ..anchor };
+    assert_eq!(Anchor::decode(&forged.encode(LOG), LOG), None, "the next is one more");
     assert_eq!(Anchor::choose([&[0u8; 512][..], &bytes[..100]], LOG), None);
 }
 
@@ -200,12 +204,13 @@ fn superblock(role: Role) -> Superblock {
     };
     Superblock {
         generation: 5,
+        base: 4,
         array: [1; 16],
         device: [2; 16],
         log: LOG,
         role,
         geometry,
-        nvs_devices: 2,
+        nvs: [Some([5; 16]), Some([6; 16])],
         block_bytes: 512,
         ring_blocks: 1 << 20,
         dirty_pages_max: 38_836,
@@ -233,15 +238,17 @@ fn superblocks() {
             let mut torn = bytes;
             torn[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Superblock::decode(&torn), Err(SuperblockError::Damaged), "bit {bit}");
-            assert_eq!(Superblock::choose(&torn, &bytes), Ok(block));
+            let chosen = Superblock::choose(&torn, &bytes).map(|c| (c.superblock, c.damaged));
+            assert_eq!(chosen, Ok((block, [true, false])));
         }
         let newer = Superblock { generation: 6, ..block };
-        assert_eq!(Superblock::choose(&bytes, &newer.encode()), Ok(newer));
+        let chosen = Superblock::choose(&bytes, &newer.encode()).map(|c| c.superblock);
+        assert_eq!(chosen, Ok(newer));
     }
     let bytes = superblock(Role::Member(5)).encode();
     assert_eq!(
         hex(&bytes[72..128]),
-        "0106050006000200 1000000000000000 0200000000000000 800c000000000000 0002000000000000 \
+        "0106050006000000 1000000000000000 0200000000000000 800c000000000000 0002000000000000 \
          0000100000000000 b497000000000000"
             .replace(' ', "")
     );
@@ -252,8 +259,8 @@ fn superblocks() {
         bytes[8..12].copy_from_slice(&crc);
         Superblock::decode(&bytes).err()
     };
-    assert_eq!(with(12, 3), Some(SuperblockError::Newer(3)));
-    assert_eq!(with(12, 1), None, "of the version before");
+    assert_eq!(with(23, 255), Some(SuperblockError::Field("generation")), "the next is one more");
+    assert_eq!(with(448, 1), None, "an NVS device in use");
     assert_eq!(with(72, 3), Some(SuperblockError::Field("role")), "a spare has no number");
     assert_eq!(with(108, 2), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(256, 7), Some(SuperblockError::Field("rebuild")), "member 6 of 6");
@@ -261,26 +268,57 @@ fn superblocks() {
     assert_eq!(with(264, 7), Some(SuperblockError::Field("rebuild")), "a device of none");
     assert_eq!(with(74, 6), Some(SuperblockError::Field("role")), "member 6 of 6");
     assert_eq!(with(73, 9), Some(SuperblockError::Field("level")));
-    assert_eq!(with(448, 1), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(78, 1), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(496, 1), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(96, 1), Some(SuperblockError::Field("disk size")));
     assert!(matches!(with(80, 0), Some(SuperblockError::Geometry(_))));
     assert_eq!(Superblock::decode(&[0; 512]), Err(SuperblockError::Foreign));
 }
 
-/// Version 1 had zeros where version 2 has rebuilds.
+/// Second copies are written when all devices have the first: a device that has both says that
+/// what followed may build on it.
 #[test]
-fn superblocks_of_version_1_have_no_rebuilds() {
-    let mut block = superblock(Role::Member(5));
-    let mut bytes = block.encode();
-    block.set_rebuild(2, Some([7; 16]));
-    let mut other = block.encode();
-    for bytes in [&mut bytes, &mut other] {
-        bytes[12] = 1;
+fn superblocks_are_confirmed_by_their_second_copy() {
+    let block = superblock(Role::Nvs(0));
+    let older = Superblock { generation: 4, ..block };
+    let (bytes, old) = (block.encode(), older.encode());
+    let mut torn = bytes;
+    torn[100] ^= 1;
+    let said = |first: &[u8], second: &[u8]| {
+        let Chosen { superblock, confirmed, damaged } = Superblock::choose(first, second).unwrap();
+        (superblock.generation, confirmed, damaged)
+    };
+    assert_eq!(said(&bytes, &bytes), (5, true, [false, false]));
+    assert_eq!(said(&bytes, &old), (5, false, [false, false]));
+    assert_eq!(said(&bytes, &[0; 4096]), (5, false, [false, false]), "a new device");
+    assert_eq!(said(&torn, &old), (4, true, [true, false]), "torn before the second");
+    assert_eq!(said(&bytes, &torn), (5, true, [false, true]), "it may have been of this one");
+    assert_eq!(said(&bytes, &[0xff; 4096]), (5, true, [false, true]), "it cannot be read");
+}
+
+#[test]
+fn superblocks_of_other_formats_are_refused_with_a_reason() {
+    let with = |at: usize, value: u8| {
+        let mut bytes = superblock(Role::Member(5)).encode();
+        bytes[at] = value;
         let crc = crc32c(&bytes[12..]).to_le_bytes();
         bytes[8..12].copy_from_slice(&crc);
+        bytes
+    };
+    for (at, value, error) in [
+        (12, 1, SuperblockError::Older(1)),
+        (12, 2, SuperblockError::Older(2)),
+        (12, 4, SuperblockError::Newer(4)),
+        (480, 1, SuperblockError::Features(1)),
+        (487, 128, SuperblockError::Features(1 << 63)),
+    ] {
+        assert_eq!(Superblock::decode(&with(at, value)), Err(error), "{at}: {value}");
     }
-    assert_eq!(Superblock::decode(&bytes), Ok(superblock(Role::Member(5))));
-    assert_eq!(Superblock::decode(&other), Err(SuperblockError::Field("reserved bytes")));
+    assert!(SuperblockError::Older(2).to_string().contains("before the first release"));
+    assert!(SuperblockError::Features(4).to_string().contains("mask 0x4"));
+    let known = superblock(Role::Member(5)).encode();
+    let unknown = Superblock::choose(&known, &with(480, 1));
+    assert_eq!(unknown, Err(SuperblockError::Features(1)), "the newer program wrote last");
 }
 
 #[test]

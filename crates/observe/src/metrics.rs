@@ -8,7 +8,8 @@ const PAGE: u64 = destage_engine::units::PAGE_BYTES;
 /// Buckets of histograms end at 2^n ns, from 8 us to 8.6 s.
 const BUCKETS: std::ops::RangeInclusive<u32> = 13..=33;
 /// States that an array may be in.
-const STATES: [&str; 5] = ["clean", "degraded", "rebuilding", "stopped", "recovering"];
+const STATES: [&str; 7] =
+    ["clean", "degraded", "rebuilding", "stopped", "recovering", "no-nvs", "inconsistent"];
 
 /// What Prometheus takes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -224,6 +225,12 @@ fn nvs(text: &mut Text, sample: &Sample, observation: &Observation) {
 }
 
 fn scrub(text: &mut Text, sample: &Sample) {
+    let help = "Rows that scrubs found inconsistent or lost.";
+    text.counter("scrub_mismatched_rows_total", help, sample.status.scrub_mismatches);
+    if let Some(at) = sample.status.scrub_completed_unix_s {
+        let help = "When the last complete scrub ended, in seconds since 1970.";
+        text.gauge("scrub_last_complete_timestamp_seconds", help, at as f64);
+    }
     let Some(scrub) = &sample.status.scrub else { return };
     let running = f64::from(u8::from(scrub.state == "running"));
     text.gauge("scrub_running", "1 while a scrub is under way.", running);
@@ -232,6 +239,11 @@ fn scrub(text: &mut Text, sample: &Sample) {
     text.gauge("scrub_rows_done", "Rows that the last scrub has compared.", done);
     let wrong = (scrub.inconsistent_rows + scrub.unreadable_rows + scrub.lost_rows) as f64;
     text.gauge("scrub_rows_wrong", "Rows that the last scrub found wrong.", wrong);
+    let inconsistent = scrub.inconsistent_rows as f64;
+    let help = "Rows that the last scrub found inconsistent, repaired or not.";
+    text.gauge("scrub_rows_inconsistent", help, inconsistent);
+    let help = "Rows that the last scrub could not read: their data is lost.";
+    text.gauge("scrub_rows_lost", help, scrub.lost_rows as f64);
     let left = scrub.rows_left as f64;
     text.gauge("scrub_rows_left", "Rows found wrong and not put right.", left);
 }
@@ -269,6 +281,8 @@ fn read_cache(text: &mut Text, sample: &Sample) {
 fn watching(text: &mut Text, sample: &Sample, observation: &Observation) {
     let alarms = observation.raised.last().map_or(0, |raised| raised.number);
     text.counter("alarms_total", "Alarms raised.", alarms);
+    let active = sample.status.alarms.len() as f64;
+    text.gauge("alarms_active", "Alarms that nothing has ended yet.", active);
     let Some(what_if) = &sample.what_if else { return };
     let help = "Requests that shadow policies and recordings missed.";
     text.counter("watch_dropped_requests_total", help, what_if.dropped);

@@ -49,7 +49,9 @@ pub fn says(sample: &Sample, full_seconds: u64) -> String {
         grouped(point.destages),
         busiest(sample)
     );
-    let cache = if status.nvs_pages == 0 {
+    let cache = if status.state == "no-nvs" {
+        format!("No NVS device is left: every write goes to the disks; {destages}.")
+    } else if status.nvs_pages == 0 {
         "There is no NVS: every write goes to the disks.".to_string()
     } else if full_seconds > 0 {
         format!("Cache full for {full_seconds} s: writes wait for the disks; {destages}.")
@@ -63,6 +65,10 @@ pub fn says(sample: &Sample, full_seconds: u64) -> String {
             _ => "below the low threshold",
         };
         format!("Cache {:.0} % full, {where_}: {destages}.", point.occupancy)
+    };
+    let cache = match status.state.as_str() {
+        "inconsistent" => format!("The last scrub found rows that are wrong. {cache}"),
+        _ => cache,
     };
     let failed = status.devices.iter().filter(|device| device.state == "failed").count();
     match failed {

@@ -152,7 +152,7 @@ pub struct ArrayStatus {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// `clean`, `degraded`, `rebuilding`, `stopped` or `recovering`.
+    /// `clean`, `degraded`, `rebuilding`, `stopped`, `recovering`, `no-nvs` or `inconsistent`.
     pub state: String,
     /// What it is waiting for, in words.
     pub waiting_for: String,
@@ -232,6 +232,12 @@ pub struct ArrayStatus {
     /// The scrub under way, or the last since the start.
     #[serde(default)]
     pub scrub: Option<ScrubStatus>,
+    /// Rows that scrubs found inconsistent or lost, since the start.
+    #[serde(default)]
+    pub scrub_mismatches: u64,
+    /// When the last complete scrub since the start ended, in seconds since 1970.
+    #[serde(default)]
+    pub scrub_completed_unix_s: Option<u64>,
     /// Alarms, latest last.
     pub alarms: Vec<String>,
 }

@@ -15,6 +15,29 @@ pub struct ScrubRange {
     pub bytes: u64,
     /// What is wrong, in words.
     pub what: String,
+    /// Bytes of the volume that these rows hold: the first ranges, offset and length.
+    #[serde(default)]
+    pub volume: Vec<(u64, u64)>,
+    /// Bytes of the volume that these rows hold, in all.
+    #[serde(default)]
+    pub volume_bytes: u64,
+}
+
+/// Ranges of the volume that are named in a line.
+const NAMED: usize = 4;
+
+impl ScrubRange {
+    /// The bytes of the volume, in words.
+    fn volume_words(&self) -> String {
+        let one = |(offset, length): &(u64, u64)| format!("{offset} to {}", offset + length - 1);
+        let named: Vec<String> = self.volume.iter().take(NAMED).map(one).collect();
+        let told: u64 = self.volume.iter().take(NAMED).map(|(_, length)| length).sum();
+        match (self.volume_bytes, self.volume_bytes.saturating_sub(told)) {
+            (0, _) => "no byte of the volume".to_string(),
+            (_, 0) => format!("bytes {} of the volume", named.join(", ")),
+            (_, more) => format!("bytes {} of the volume and {more} more", named.join(", ")),
+        }
+    }
 }
 
 /// A scrub. A row is one page of 4,096 bytes of each member (of each of a pair on level 10).
@@ -84,8 +107,11 @@ impl ScrubStatus {
     #[must_use]
     pub fn places(&self) -> Vec<String> {
         let range = |range: &ScrubRange| {
-            let ScrubRange { members: (first, last), first_byte, bytes, what } = range;
-            format!("members {first} to {last}, {bytes} bytes from byte {first_byte}: {what}")
+            let ScrubRange { members: (first, last), first_byte, bytes, what, .. } = range;
+            let volume = range.volume_words();
+            format!(
+                "members {first} to {last}, {bytes} bytes from byte {first_byte}: {what}; {volume}"
+            )
         };
         let mut places: Vec<String> = self.ranges.iter().map(range).collect();
         if self.rows_elsewhere > 0 {

@@ -57,6 +57,11 @@ pub trait Backend {
         let _ = port;
     }
 
+    /// The server is to end at once, after [`Backend::stop`].
+    fn hurry(&mut self, port: &mut Port) {
+        let _ = port;
+    }
+
     /// After [`Backend::stop`]: is nothing left to do?
     fn stopped(&self) -> bool {
         true

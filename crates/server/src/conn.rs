@@ -2,6 +2,8 @@
 
 use crate::backend::{Backend, Kind, Payload, Token};
 use crate::port::{Port, REQUEST_CHARGE};
+use crate::total::SMALL;
+use destage_engine::units::Instant;
 use destage_nbd::handshake::{self, Server};
 use destage_nbd::request::{Command, Decoder, Request, Step};
 use destage_volume::Buffer;
@@ -44,6 +46,12 @@ pub(crate) struct Input {
     pub(crate) tls: Option<Box<ServerConnection>>,
     tls_config: Option<Arc<ServerConfig>>,
     assembling: Option<Assembling>,
+    /// A request that waits until the total of all connections has room for it.
+    parked: Option<Request>,
+    /// When bytes came last.
+    pub(crate) heard: Instant,
+    /// It has made a request.
+    pub(crate) asked: bool,
     held: Option<Held>,
     /// Out of TLS, not looked at from `plain_at` on.
     plain: Vec<u8>,
@@ -77,6 +85,9 @@ impl Input {
             tls: None,
             tls_config,
             assembling: None,
+            parked: None,
+            heard: Instant(0),
+            asked: false,
             held: None,
             plain: Vec::new(),
             plain_at: 0,
@@ -94,9 +105,22 @@ impl Input {
         matches!(self.phase, Phase::Handshake(_))
     }
 
-    /// Has the client enough under way? A request that has begun may always end.
+    /// Has the client enough in flight? A request that has begun may always end.
     fn congested(&self, port: &Port) -> bool {
-        self.assembling.is_none() && port.outputs[self.slot as usize].held_bytes() >= self.bytes_max
+        let held = port.outputs[self.slot as usize].held_bytes();
+        let most = if port.total.full() { self.bytes_max.min(SMALL) } else { self.bytes_max };
+        self.assembling.is_none() && (self.parked.is_some() || held >= most)
+    }
+
+    /// Bytes that came were not looked at, and may be now.
+    pub(crate) fn may_resume(&self, port: &Port) -> bool {
+        let waits = self.held.is_some() || self.plain_at < self.plain.len();
+        waits && !self.receiving && !self.broken && !self.congested(port)
+    }
+
+    /// Nothing of a request is here that is not carried out.
+    pub(crate) fn rests(&self) -> bool {
+        self.assembling.is_none() && self.parked.is_none() && self.held.is_none()
     }
 
     /// Where to receive next, and from which position on; none while there is enough.
@@ -196,6 +220,12 @@ impl Input {
 
     /// Looks at what came, as far as the client may have under way.
     pub(crate) fn resume<B: Backend + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
+        if let Some(request) = self.parked.take() {
+            self.begin(port, backend, request, &[]);
+        }
+        if self.parked.is_some() {
+            return;
+        }
         loop {
             if self.plain_at < self.plain.len() {
                 let plain = std::mem::take(&mut self.plain);
@@ -333,24 +363,8 @@ impl Input {
         match step {
             Step::NeedMore => {}
             Step::Request(request) => {
-                let token = port.admit(self.slot, token(&request));
-                match request.command {
-                    Command::Write { length, .. } => {
-                        let rest = &bytes[count..];
-                        let length = length as usize;
-                        if rest.len() >= length {
-                            // All of it is here: no copy.
-                            let (taken, _) = decoder.next(&rest[..length]);
-                            let payload = Payload::Bytes(&rest[..taken]);
-                            backend.request(port, token, request.command, payload);
-                            return count + taken;
-                        }
-                        let buffer = port.buffer(length);
-                        let command = request.command;
-                        self.assembling = Some(Assembling { token, command, buffer, at: 0 });
-                    }
-                    command => backend.request(port, token, command, Payload::Bytes(&[])),
-                }
+                self.asked = true;
+                return count + self.begin(port, backend, request, &bytes[count..]);
             }
             Step::Payload { range, last, .. } => self.gather(port, backend, &bytes[range], last),
             Step::Refused { cookie, offset, why, .. } => {
@@ -362,6 +376,43 @@ impl Input {
             Step::HangUp(_) => self.broken = true,
         }
         count
+    }
+
+    /// Begins a request, or parks it until there is room; says how many bytes of its payload it
+    /// took from what came with it.
+    fn begin<B: Backend + ?Sized>(
+        &mut self,
+        port: &mut Port,
+        backend: &mut B,
+        request: Request,
+        rest: &[u8],
+    ) -> usize {
+        let Phase::Serving(decoder) = &mut self.phase else { return 0 };
+        let token = token(&request);
+        let (share, charge) = (port.outputs[self.slot as usize].share, token.charge as usize);
+        if !port.total.admit(self.slot, share, charge) {
+            port.total.wait(self.slot, charge);
+            self.parked = Some(request);
+            return 0;
+        }
+        let token = port.admit(self.slot, token);
+        match request.command {
+            Command::Write { length, .. } => {
+                let length = length as usize;
+                if rest.len() >= length {
+                    // All of it is here: no copy.
+                    let (taken, _) = decoder.next(&rest[..length]);
+                    let payload = Payload::Bytes(&rest[..taken]);
+                    backend.request(port, token, request.command, payload);
+                    return taken;
+                }
+                let buffer = port.buffer(length);
+                let command = request.command;
+                self.assembling = Some(Assembling { token, command, buffer, at: 0 });
+            }
+            command => backend.request(port, token, command, Payload::Bytes(&[])),
+        }
+        0
     }
 
     /// Copies a part of a payload; the last one makes the request complete.
@@ -385,6 +436,7 @@ impl Input {
 
     /// Nothing more comes: a request that is not complete never will be.
     pub(crate) fn drop_incomplete(&mut self, port: &mut Port) {
+        self.parked = None;
         if let Some(Assembling { token, .. }) = self.assembling.take() {
             let text = "the connection ended within the request";
             let errno = destage_nbd::wire::NBD_EINVAL;

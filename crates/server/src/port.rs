@@ -2,6 +2,7 @@
 
 use crate::backend::{Answer, Handle, Io, Kind, Outcome, SendPart, Token};
 use crate::ring::{Completion, Piece, Ring, Work};
+use crate::total::{Share, Total};
 use destage_engine::units::Instant;
 use destage_nbd::Mode;
 use destage_nbd::reply::{Encoder, Tag};
@@ -50,6 +51,10 @@ pub(crate) struct Output {
     /// Requests without an answer, and what they count for.
     pub(crate) requests: u32,
     requests_bytes: usize,
+    /// Its part of the total.
+    pub(crate) share: Share,
+    /// When the client last took bytes, or was first to take some.
+    pub(crate) taken: Instant,
     dirty: bool,
 }
 
@@ -66,6 +71,8 @@ impl Output {
             sending_bytes: 0,
             requests: 0,
             requests_bytes: 0,
+            share: Share::default(),
+            taken: Instant(0),
             dirty: false,
         }
     }
@@ -115,7 +122,7 @@ impl Output {
 
     /// Sends short plain answers at once, as far as the socket takes them: by the ring a send
     /// costs a completion more.
-    pub(crate) fn send_now(&mut self, socket: &OwnedFd) -> io::Result<()> {
+    pub(crate) fn send_now(&mut self, socket: &OwnedFd, now: Instant) -> io::Result<()> {
         let ([], [Piece::Bytes(bytes)]) = (&self.wire[..], &mut self.plain[..]) else {
             return Ok(());
         };
@@ -126,6 +133,8 @@ impl Output {
         match rustix::net::send(socket, bytes, flags) {
             Ok(sent) => {
                 self.plain_bytes -= sent;
+                self.taken = now;
+                self.share.moved(sent);
                 bytes.drain(..sent);
                 Ok(())
             }
@@ -148,7 +157,8 @@ impl Output {
     /// The connection is gone; a send under way is not forgotten.
     pub(crate) fn abandon(&mut self) {
         let (generation, sending) = (self.generation.wrapping_add(1), self.sending);
-        *self = Output { generation, sending, dirty: self.dirty, ..Output::new() };
+        let (dirty, share) = (self.dirty, self.share);
+        *self = Output { generation, sending, dirty, share, ..Output::new() };
     }
 }
 
@@ -162,12 +172,14 @@ pub struct Port {
     dirty: Vec<u32>,
     devices: Vec<Option<Arc<OwnedFd>>>,
     spare: Spare,
+    /// What all connections hold.
+    pub(crate) total: Total,
     /// The first thing the ring refused: the end of the server.
     pub(crate) broken: Option<io::Error>,
 }
 
 impl Port {
-    pub(crate) fn new() -> io::Result<Port> {
+    pub(crate) fn new(total_bytes: usize) -> io::Result<Port> {
         Ok(Port {
             started: std::time::Instant::now(),
             looked: Cell::new(Instant(0)),
@@ -176,6 +188,7 @@ impl Port {
             dirty: Vec::new(),
             devices: Vec::new(),
             spare: Spare::default(),
+            total: Total::new(total_bytes),
             broken: None,
         })
     }
@@ -284,7 +297,7 @@ impl Port {
                     self.push(owner, work);
                     return None;
                 }
-                return end(Err(io_error(errno)), errno, buffer_of(work));
+                return end(Err(IoError::from_errno(errno)), errno, buffer_of(work));
             }
         };
         let left = match &mut work {
@@ -311,7 +324,7 @@ impl Port {
             return None;
         }
         // A device that ends before its end has lost part of itself.
-        let result = if left > 0 { Err(IoError::Gone) } else { Ok(()) };
+        let result = if left > 0 { Err(IoError::SHORT) } else { Ok(()) };
         if let Work::Write { buffer, .. } = work {
             if let Some(buffer) = Arc::into_inner(buffer) {
                 self.spare.give(buffer);
@@ -332,6 +345,9 @@ impl Port {
         }
         output.requests -= 1;
         output.requests_bytes -= token.charge as usize;
+        if token.kind == Kind::Plain {
+            output.share.moved(token.charge.saturating_sub(REQUEST_CHARGE) as usize);
+        }
         let tag = Tag { cookie: token.cookie, offset: token.offset };
         let length = token.length as usize;
         let fits = |kind: Kind, bytes: usize| {
@@ -399,11 +415,20 @@ impl Port {
         output.requests += 1;
         output.requests_bytes += token.charge as usize;
         (token.slot, token.generation) = (slot, output.generation);
+        self.count(slot);
         token
+    }
+
+    /// Takes what a connection holds now into the total.
+    pub(crate) fn count(&mut self, slot: u32) {
+        let output = &mut self.outputs[slot as usize];
+        let held = output.held_bytes();
+        self.total.change(slot, &mut output.share, held);
     }
 
     /// The connection is to be looked at when the turn ends.
     pub(crate) fn touch(&mut self, slot: u32) {
+        self.count(slot);
         let output = &mut self.outputs[slot as usize];
         if !output.dirty {
             output.dirty = true;
@@ -457,14 +482,6 @@ impl Spare {
             self.bytes += bytes;
             self.buffers.push(buffer);
         }
-    }
-}
-
-/// What an error number says of a device.
-fn io_error(errno: i32) -> IoError {
-    match errno {
-        libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO => IoError::Medium,
-        _ => IoError::Gone,
     }
 }
 

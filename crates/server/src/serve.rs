@@ -1,5 +1,7 @@
 //! The loop of the data thread.
 
+mod room;
+
 use crate::backend::Backend;
 use crate::conn::Input;
 use crate::listen::{Listen, ListenError, Listener};
@@ -28,13 +30,24 @@ pub struct Settings {
     pub tls_required: bool,
     /// Allow TCP addresses that other machines reach, without TLS.
     pub plain_tcp: bool,
-    /// Most connections at a time; further ones are closed at once.
+    /// Most connections at a time. A new one takes the place of one that has not opened the export,
+    /// or is not used; if there is none, it is closed at once.
     pub connections_max: usize,
+    /// A connection that has made no request for this long is not used.
+    pub unused_time: std::time::Duration,
+    /// Nor is one that made none for this long after its last.
+    pub idle_time: std::time::Duration,
     /// How long a client may take until it has opened the export.
     pub handshake_time: std::time::Duration,
     /// Bytes of requests and replies of one connection at which nothing more is received. One
     /// request may go over it.
     pub connection_bytes: usize,
+    /// Bytes of requests and replies of all connections at which those who do not take their
+    /// replies are not served.
+    pub total_bytes: usize,
+    /// A client that takes nothing of its replies for this long while that total is reached is sent
+    /// away.
+    pub reply_time: std::time::Duration,
     /// How long the data thread looks for work before it sleeps, where work comes that soon.
     pub busy_poll: std::time::Duration,
 }
@@ -54,8 +67,13 @@ impl Settings {
             tls_required: false,
             plain_tcp: false,
             connections_max: 256,
-            handshake_time: std::time::Duration::from_secs(30),
+            unused_time: std::time::Duration::from_secs(10),
+            idle_time: std::time::Duration::from_secs(300),
+            handshake_time: std::time::Duration::from_secs(10),
             connection_bytes: 64 << 20,
+            // An eighth of a machine with 1 GiB.
+            total_bytes: 128 << 20,
+            reply_time: std::time::Duration::from_secs(60),
             // With one processor the client could not run meanwhile.
             busy_poll: match std::thread::available_parallelism() {
                 Ok(processors) if processors.get() > 1 => BUSY_POLL,
@@ -68,6 +86,7 @@ impl Settings {
 enum Note {
     Message(Box<dyn Any + Send>),
     Stop,
+    Hurry,
 }
 
 /// The way to a running server from other threads.
@@ -87,6 +106,11 @@ impl Remote {
     /// Ends the server: it takes no more requests, answers those it has, and returns.
     pub fn stop(&self) -> bool {
         self.note(Note::Stop)
+    }
+
+    /// Ends the server at once: requests that it has may get no answer.
+    pub fn hurry(&self) -> bool {
+        self.note(Note::Hurry)
     }
 
     /// Open connections.
@@ -147,7 +171,7 @@ impl Server {
     pub fn run<B: Backend + ?Sized>(self, backend: &mut B) -> io::Result<()> {
         // A wait is to end when its time has come, not 50 us later.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        let port = Port::new()?;
+        let port = Port::new(self.settings.total_bytes)?;
         let mut turns = Loop::new(self, port, backend);
         turns.port.ring.set_busy_poll(turns.server.settings.busy_poll);
         turns.begin();
@@ -176,6 +200,11 @@ struct Loop<'b, B: Backend + ?Sized> {
     accept_again: Option<Instant>,
     /// When clients of a stopping server are left alone.
     stopping: Option<Instant>,
+    /// When to look for clients that do not take their replies.
+    look_at: Option<Instant>,
+    /// When a connection was last refused in words.
+    refused: Option<Instant>,
+    hurried: bool,
     dirty: Vec<u32>,
 }
 
@@ -208,6 +237,9 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             paused: Vec::new(),
             accept_again: None,
             stopping: None,
+            look_at: None,
+            refused: None,
+            hurried: false,
             dirty: Vec::new(),
         }
     }
@@ -242,6 +274,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
                 self.complete(completion);
             }
             self.times();
+            self.admit_waiting();
             self.backend.turn(&mut self.port);
             self.flush();
             if let Some(error) = self.port.broken.take() {
@@ -253,6 +286,9 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
 
     fn over(&self) -> bool {
         let Some(at) = self.stopping else { return false };
+        if self.hurried {
+            return true;
+        }
         let drained = self.inputs.iter().all(Option::is_none) || self.port.now() >= at;
         drained && self.backend.stopped()
     }
@@ -260,7 +296,9 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     fn wake_at(&self) -> Option<Instant> {
         let shaking = self.shaking.front().map(|(at, ..)| *at);
         let linger = self.stopping.filter(|at| self.port.now() < *at);
-        [self.backend.deadline(), shaking, self.accept_again, linger].into_iter().flatten().min()
+        let waiting = self.port.total.due().then_some(Instant(0));
+        let times = [self.backend.deadline(), shaking, self.accept_again, linger];
+        times.into_iter().chain([self.look_at, waiting]).flatten().min()
     }
 
     fn complete(&mut self, mut completion: Completion<Owner>) {
@@ -298,7 +336,9 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     }
 
     fn connect(&mut self, listener: usize, socket: OwnedFd) {
-        if self.server.remote.connections() >= self.server.settings.connections_max {
+        if self.server.remote.connections() >= self.server.settings.connections_max
+            && !self.make_room()
+        {
             return;
         }
         if self.server.listeners[listener].tcp {
@@ -319,7 +359,8 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
         let time = Duration(settings.handshake_time.as_nanos() as u64);
         let generation = self.port.outputs[slot as usize].generation;
         self.shaking.push_back((self.port.now() + time, slot, generation));
-        let input = Input::new(Arc::new(socket), slot, handshake, tls, bytes);
+        let mut input = Input::new(Arc::new(socket), slot, handshake, tls, bytes);
+        input.heard = self.port.now();
         self.inputs[slot as usize] = Some(input);
     }
 
@@ -339,6 +380,9 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
                 0
             }
         };
+        if count > 0 {
+            input.heard = self.port.lately();
+        }
         input.received(&mut self.port, self.backend, (buffer, from), count);
         if input.ended {
             input.drop_incomplete(&mut self.port);
@@ -349,6 +393,12 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     fn sent(&mut self, slot: u32, completion: Completion<Owner>) {
         let Work::Send { socket, pieces, from } = completion.work else { return };
         let total: usize = pieces.iter().map(|piece| piece.bytes().len()).sum();
+        if let Ok(count @ 1..) = completion.result {
+            let now = self.port.lately();
+            let output = &mut self.port.outputs[slot as usize];
+            output.taken = now;
+            output.share.moved(count);
+        }
         let again = match completion.result {
             Ok(count) => Some(from + count),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {
@@ -386,6 +436,11 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             match note {
                 Note::Message(message) => self.backend.message(&mut self.port, message),
                 Note::Stop => self.stop(),
+                Note::Hurry => {
+                    self.stop();
+                    self.backend.hurry(&mut self.port);
+                    self.hurried = true;
+                }
             }
         }
         self.watch();
@@ -422,6 +477,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
                 self.port.touch(slot);
             }
         }
+        self.look_for_stalled(now);
         if self.accept_again.is_some_and(|at| at <= now) {
             self.accept_again = None;
             for listener in std::mem::take(&mut self.paused) {
@@ -444,10 +500,28 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     }
 
     fn flush_one(&mut self, slot: u32) {
+        self.send(slot);
+        self.port.count(slot);
+        let Some(input) = &mut self.inputs[slot as usize] else { return };
+        let over = input.broken || input.ended && self.port.outputs[slot as usize].idle();
+        if over {
+            return self.close(slot);
+        }
+        if input.may_resume(&self.port) {
+            self.port.total.resume(slot);
+        }
+        if let Some((buffer, from)) = input.receive_into(&self.port) {
+            let socket = input.socket.clone();
+            self.port.push(Owner::Receive(slot), Work::Receive { socket, buffer, from });
+        }
+    }
+
+    fn send(&mut self, slot: u32) {
+        let now = self.port.lately();
         let Some(input) = &mut self.inputs[slot as usize] else { return };
         let output = &mut self.port.outputs[slot as usize];
         if !output.sending && !input.broken && input.tls.is_none() {
-            input.broken = output.send_now(&input.socket).is_err();
+            input.broken = output.send_now(&input.socket, now).is_err();
         }
         if !output.sending && !input.broken && (input.tls.is_some() || output.unsent()) {
             let held = output.held_bytes();
@@ -467,18 +541,11 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             pieces.retain(|piece| !piece.bytes().is_empty());
             if !pieces.is_empty() {
                 output.sending = true;
+                output.taken = now;
                 output.sending_bytes = held.saturating_sub(output.held_bytes());
                 let socket = input.socket.clone();
                 self.port.push(Owner::Send(slot), Work::Send { socket, pieces, from: 0 });
             }
-        }
-        let over = input.broken || input.ended && self.port.outputs[slot as usize].idle();
-        if over {
-            return self.close(slot);
-        }
-        if let Some((buffer, from)) = input.receive_into(&self.port) {
-            let socket = input.socket.clone();
-            self.port.push(Owner::Receive(slot), Work::Receive { socket, buffer, from });
         }
     }
 
@@ -490,6 +557,8 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             input.closed = true;
             let _ = rustix::net::shutdown(&*input.socket, rustix::net::Shutdown::Both);
             self.port.outputs[slot as usize].abandon();
+            self.port.count(slot);
+            self.port.outputs[slot as usize].share = crate::total::Share::default();
             self.server.remote.connections.fetch_sub(1, Ordering::Relaxed);
         }
         if !input.receiving && !self.port.outputs[slot as usize].sending {

@@ -403,9 +403,8 @@ fn attempt(defect: Defect, level: Level, steps: u64, round: u64) -> Result<(), S
 fn deliberate_faults_are_caught() {
     for level in [Level::Raid5, Level::Raid10] {
         assert_eq!(caught(Defect::None, level), None);
-        for defect in
-            [Defect::ChecksBeforeFlush, Defect::RebuildsFromTooFar, Defect::KeepsAbsentSpares]
-        {
+        // That a spare which was away goes on (D12) cannot be had by one fault: its mark is old.
+        for defect in [Defect::ChecksBeforeFlush, Defect::RebuildsFromTooFar] {
             let failure = caught(defect, level);
             println!("{defect:?} on {level:?}: {failure:?}");
             assert!(failure.is_some(), "{defect:?} on {level:?} is not caught");

@@ -6,7 +6,7 @@ use crate::io::OpKind;
 use crate::log::{Defect, Waiter};
 use crate::memory::PAGE;
 use crate::ops::Purpose;
-use crate::request::Alarm;
+use crate::request::{Alarm, Refusal};
 use crate::rows::{Pieces, interrupted_row, modified};
 use crate::settings::Ack;
 use crate::volume::Volume;
@@ -19,9 +19,12 @@ use destage_engine::controller::Event;
 use destage_engine::dispatch::DiskCommand;
 use destage_engine::nvs::journal::contents::ParityRow;
 use destage_engine::nvs::journal::record::{Pages, SectorSums};
-use destage_engine::units::{DiskId, GroupId, Page};
+use destage_engine::units::{DiskId, Duration, GroupId, Page};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// Destages that could not be computed are tried again after this time.
+const KEPT_RETRY: Duration = Duration::from_secs(5);
 
 /// A destage under way.
 pub(crate) struct Destage {
@@ -39,6 +42,8 @@ pub(crate) struct Destage {
     whole: bool,
     /// Checksums of the parity that it was first to write, by row.
     sums: BTreeMap<u32, ParityRow>,
+    /// An alarm says that it cannot be computed.
+    kept: bool,
 }
 
 /// The new data and parities of a row.
@@ -83,6 +88,7 @@ impl Volume {
             flushes: 0,
             whole: true,
             sums,
+            kept: false,
         };
         let index = index as usize;
         if self.destages.len() <= index {
@@ -146,22 +152,48 @@ impl Volume {
         self.member_io(command, Some(bytes));
     }
 
-    /// All reads of a destage are done: parity is computed and intended.
+    /// All reads of a destage are done: parity is computed and intended. If that of any row cannot
+    /// be computed, nothing is logged or written of any.
     pub(crate) fn intend(&mut self, index: u32) {
         let mut destage = self.destages[index as usize].take().expect("a destage under way");
         let redo = self.controller.is_redo(index);
-        let first = self.pages_of_group(destage.group).first.0;
         destage.parity.clear();
         destage.whole = true;
         let geometry = *self.controller.geometry();
-        let rows: Vec<RowAt> = geometry.rows(destage.group, &destage.mask).collect();
-        for at in rows {
+        let mut computed = Vec::new();
+        let mut lacking = Vec::new();
+        for at in geometry.rows(destage.group, &destage.mask) {
             let failed = self.controller.failed_at(at.page);
             let method = geometry.safe_method(&at, &destage.mask, &failed, redo);
             if method == SafeMethod::NoParity {
                 continue;
             }
-            let (p, q) = self.new_parity(&geometry, &destage, &at, method, redo);
+            match self.new_parity(&geometry, &destage, &at, method, redo) {
+                Some(new) => computed.push((at, method, new)),
+                None => lacking.push(at),
+            }
+        }
+        destage.pieces.clear();
+        if lacking.is_empty() {
+            self.log_parity(&mut destage, computed);
+            self.destages[index as usize] = Some(destage);
+            if self.intends() || self.settings.ack == Ack::Flush {
+                self.log.wait(Waiter::Intent(index));
+            } else {
+                self.step(Event::Intended(index));
+            }
+        } else {
+            self.keep_destage(&mut destage, &lacking);
+            self.destages[index as usize] = Some(destage);
+            self.step(Event::NotComputable(index));
+        }
+    }
+
+    /// Logs the checksums of a destage's new parity, and keeps that to be written.
+    fn log_parity(&mut self, destage: &mut Destage, rows: Vec<(RowAt, SafeMethod, NewRow)>) {
+        let first = self.pages_of_group(destage.group).first.0;
+        let geometry = *self.controller.geometry();
+        for (at, method, (p, q)) in rows {
             let skip = self.log.defect == Defect::SkipsParityLog;
             // An intent may have become durable without its checksums: then nothing was written.
             let known = destage.sums.contains_key(&at.row);
@@ -176,23 +208,60 @@ impl Volume {
                 }
             }
         }
-        destage.pieces.clear();
-        self.destages[index as usize] = Some(destage);
-        if self.intends() || self.settings.ack == Ack::Flush {
-            self.log.wait(Waiter::Intent(index));
-        } else {
-            self.step(Event::Intended(index));
+    }
+
+    /// Rows of a destage cannot be computed: it waits, and is tried again later.
+    fn keep_destage(&mut self, destage: &mut Destage, lacking: &[RowAt]) {
+        // The start does not wait for it: what its rows do not imply is answered with an error.
+        self.redoing -= u32::from(core::mem::take(&mut destage.adopted));
+        self.try_kept_at.get_or_insert(self.ops.now() + KEPT_RETRY);
+        self.refuse_kept(destage);
+        if core::mem::replace(&mut destage.kept, true) {
+            return;
+        }
+        let geometry = *self.controller.geometry();
+        let first_page = self.pages_of_group(destage.group).first.0;
+        let strips = 0..geometry.data_strips() as u16;
+        let bits = lacking.iter().flat_map(|at| strips.clone().map(|s| geometry.bit_of(at, s)));
+        let dirty = bits.filter(|bit| is_set(&destage.mask, *bit));
+        let mut pages: Vec<u64> = dirty.map(|bit| first_page + bit).collect();
+        pages.sort_unstable();
+        self.alarm(Alarm::PagesKept { first_page, ranges: crate::lost::runs(&pages) });
+    }
+
+    /// Without NVS, requests that wait for pages which cannot be destaged are answered with an
+    /// error: only memory has these pages.
+    fn refuse_kept(&mut self, destage: &Destage) {
+        let first = self.pages_of_group(destage.group).first.0;
+        let kept = |page: u64| {
+            let bit = page.checked_sub(first).filter(|bit| *bit / 64 < destage.mask.len() as u64);
+            bit.is_some_and(|bit| is_set(&destage.mask, bit))
+        };
+        let refused = self.through.extract_if(.., |t| t.waits.iter().any(|(page, _)| kept(*page)));
+        let refused: Vec<u64> = refused.map(|through| through.whole).collect();
+        refused.into_iter().for_each(|whole| self.part_done(whole, Some(Refusal::Unreadable)));
+    }
+
+    /// Tries again what could not be computed, when it is time.
+    pub(crate) fn kept_turn(&mut self) {
+        if self.try_kept_at.is_some_and(|at| at <= self.ops.now()) && !self.controller.is_paused() {
+            self.try_kept_at = None;
+            self.step(Event::TryKept);
+            if self.controller.kept_pages() > 0 {
+                // What a rebuild or a scrub has now.
+                self.try_kept_at.get_or_insert(self.ops.now() + KEPT_RETRY);
+            }
         }
     }
 
     fn new_parity(
-        &mut self,
+        &self,
         geometry: &Geometry,
         destage: &Destage,
         at: &RowAt,
         method: SafeMethod,
         redo: bool,
-    ) -> NewRow {
+    ) -> Option<NewRow> {
         let first = self.pages_of_group(destage.group).first.0;
         let strips = 0..geometry.data_strips() as u16;
         let new: Vec<Option<&[u8]>> = strips
@@ -213,7 +282,7 @@ impl Volume {
             && all_read
             && let Some([p, q]) = modified(&disks, &new, parity)
         {
-            return (p.unwrap_or_else(|| vec![0; PAGE]), q);
+            return Some((p.unwrap_or_else(|| vec![0; PAGE]), q));
         }
         let row: Option<Vec<Cow<'_, [u8]>>> = if redo {
             let row = interrupted_row(&new, &disks, parity, destage.sums.get(&at.row));
@@ -226,13 +295,12 @@ impl Volume {
             let old = destage.pieces.whole_row(geometry, at);
             old.map(|old| with_new(&new, old))
         };
-        let row = row.unwrap_or_else(|| {
-            let row = with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect());
-            self.alarms.push(Alarm::RowUnrecoverable { first_page: first, row: at.row });
-            row
-        });
+        let careless = self.log.defect == Defect::DestagesUncomputableRows;
+        let zeros =
+            || careless.then(|| with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect()));
+        let row = row.or_else(zeros)?;
         let data: Vec<&[u8]> = row.iter().map(|page| &**page).collect();
-        parities(&data, with_q)
+        Some(parities(&data, with_q))
     }
 
     /// Flushes the disks that a destage has written.
@@ -307,6 +375,9 @@ impl Volume {
     pub(crate) fn released(&mut self, index: u32, group: GroupId) {
         let destage = self.destages[index as usize].take().expect("a destage under way");
         let pages = self.pages_of_group(group);
+        if destage.kept {
+            self.alarm(Alarm::PagesDestaged { first_page: pages.first.0 });
+        }
         self.log.release(pages, destage.through);
         let per_group = u64::from(pages.count);
         for bit in (0..per_group).filter(|bit| is_set(&destage.mask, *bit)) {

@@ -2,11 +2,11 @@
 //! left before anything that builds on it is acknowledged.
 
 use crate::Buffer;
-use crate::io::{Device, IoError, OpKind};
+use crate::io::{Device, IoClass, IoError, OpKind};
 use crate::log::Defect;
 use crate::memory::PAGE;
-use crate::ops::Purpose;
-use crate::request::{Alarm, Refusal, Reply};
+use crate::ops::{Finished, Purpose};
+use crate::request::{Alarm, Cause, Refusal, Reply};
 use crate::settings::OnNvsLoss;
 use crate::volume::{Volume, Whole};
 use destage_engine::controller::Event;
@@ -63,6 +63,8 @@ pub(crate) struct Faults {
     /// The NVS device that the change under way adds.
     pub(crate) joined: Option<u16>,
     pub(crate) read_errors: Vec<u32>,
+    /// Devices with operations that wait to be tried again.
+    waiting: Vec<Device>,
     /// Whose failure stopped the array.
     pub(crate) stopped_by: Option<u16>,
     /// When stalls were looked for last, and since when without a pause.
@@ -70,6 +72,8 @@ pub(crate) struct Faults {
     patient_since: Instant,
     change: Option<Change>,
     changes: u64,
+    /// The last generation that all devices in use have.
+    pub(crate) complete: u64,
     /// A change waits for a rebuilt member to be flushed.
     waits: bool,
 }
@@ -80,6 +84,7 @@ impl Faults {
             superblock,
             flushes: members.iter().map(|_| Flushes::default()).collect(),
             read_errors: vec![0; members.len()],
+            waiting: Vec::new(),
             members,
             nvs,
             held: Vec::new(),
@@ -91,6 +96,7 @@ impl Faults {
             patient_since: Instant::default(),
             change: None,
             changes: 0,
+            complete: superblock.generation,
             waits: false,
         }
     }
@@ -116,27 +122,37 @@ impl Faults {
 
 impl Volume {
     /// An operation failed.
-    pub(crate) fn failed(&mut self, device: Device, purpose: Purpose, error: IoError) {
+    pub(crate) fn failed(&mut self, finished: Finished, error: IoError) {
+        if error.passes() && self.log.defect != Defect::FailsFullDevices {
+            if !self.faults.waiting.contains(&finished.device) {
+                self.faults.waiting.push(finished.device);
+                self.alarm(Alarm::DeviceWaits(finished.device, error));
+            }
+            self.ops.try_later(finished);
+            return;
+        }
+        let Finished { device, purpose, kind } = finished;
+        let cause = Cause::of(&kind, error);
         match (device, purpose) {
             (Device::Member(member), Purpose::Command(command))
-                if !command.write && error == IoError::Medium =>
+                if !command.write && error.class == IoClass::Medium =>
             {
                 let errors = &mut self.faults.read_errors[usize::from(member)];
                 *errors += 1;
                 if *errors > self.settings.read_errors_max && self.survives_without(member) {
-                    self.fail_member(member, Some(purpose));
+                    self.fail_member(member, Some(purpose), cause);
                 } else {
                     self.step(Event::DiskError(command));
                 }
             }
-            (Device::Member(member), _) => self.fail_member(member, Some(purpose)),
+            (Device::Member(member), _) => self.fail_member(member, Some(purpose), cause),
             // What cannot be copied may be dead, and the good device is still good.
             (Device::Nvs(copy), Purpose::Mirror { .. })
-                if self.log.copies.contains(&copy) && error == IoError::Medium =>
+                if self.log.copies.contains(&copy) && error.class == IoClass::Medium =>
             {
                 self.mirror_failed();
             }
-            (Device::Nvs(copy), _) => self.fail_nvs(copy, Some(purpose)),
+            (Device::Nvs(copy), _) => self.fail_nvs(copy, Some(purpose), cause),
         }
         self.after();
     }
@@ -155,8 +171,8 @@ impl Volume {
                 return;
             }
             match device {
-                Device::Member(member) => self.fail_member(member, None),
-                Device::Nvs(copy) => self.fail_nvs(copy, None),
+                Device::Member(member) => self.fail_member(member, None, Cause::Stalled(limit)),
+                Device::Nvs(copy) => self.fail_nvs(copy, None, Cause::Stalled(limit)),
             }
         }
     }
@@ -169,19 +185,31 @@ impl Volume {
         Some(over.min(self.faults.looked + Duration(limit.0 / 8)))
     }
 
-    /// Gives up a member, by an operator's word.
-    pub fn give_up_member(&mut self, member: u16) {
-        self.fail_member(member, None);
+    /// An operation on a device succeeded: those that waited for it are no alarm any more.
+    pub(crate) fn answers(&mut self, device: Device) {
+        if !self.faults.waiting.is_empty()
+            && self.faults.waiting.contains(&device)
+            && !self.ops.waits(device)
+        {
+            self.faults.waiting.retain(|other| *other != device);
+            self.alarm(Alarm::DeviceAnswers(device));
+        }
+    }
+
+    /// Gives up a member: an operator's word, or something that the driver noticed.
+    pub fn give_up_member(&mut self, member: u16, cause: Cause) {
+        self.fail_member(member, None, cause);
         self.after();
     }
 
     /// Gives up a member: an error, no answer, or an operator's word.
-    pub(crate) fn fail_member(&mut self, member: u16, purpose: Option<Purpose>) {
+    pub(crate) fn fail_member(&mut self, member: u16, purpose: Option<Purpose>, cause: Cause) {
         let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
         let device = Device::Member(member);
         purposes.extend(self.ops.abandon(device));
+        self.faults.waiting.retain(|other| *other != device);
         if !self.controller.failed().contains(DiskId(member)) {
-            self.alarm(Alarm::MemberFailed(member));
+            self.alarm(Alarm::MemberFailed(member, cause));
             if !self.survives_without(member) {
                 self.stop_serving(member);
                 return;
@@ -192,7 +220,7 @@ impl Volume {
             self.step(Event::DiskFailed(DiskId(member)));
         } else if self.is_attached(member) {
             // The spare that was to become it.
-            self.alarm(Alarm::RebuildStopped(member));
+            self.alarm(Alarm::RebuildStopped(member, cause));
             self.forget_rebuild(member);
             self.change_devices();
             self.step(Event::DiskFailed(DiskId(member)));
@@ -232,20 +260,21 @@ impl Volume {
     }
 
     /// Gives up an NVS device.
-    pub(crate) fn fail_nvs(&mut self, copy: u16, purpose: Option<Purpose>) {
+    pub(crate) fn fail_nvs(&mut self, copy: u16, purpose: Option<Purpose>, cause: Cause) {
         let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
         purposes.extend(self.ops.abandon(Device::Nvs(copy)));
+        self.faults.waiting.retain(|other| *other != Device::Nvs(copy));
         if self.log.joining == Some(copy) {
             self.mirror_failed();
         } else if self.log.copies.contains(&copy) {
             self.log.copies.retain(|other| *other != copy);
-            self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
+            self.name_nvs();
             self.change_devices();
             if self.log.lost() {
                 self.mirror_failed();
-                self.nvs_lost();
+                self.nvs_lost(copy, cause);
             } else {
-                self.alarm(Alarm::NvsMirrorLost(copy));
+                self.alarm(Alarm::NvsMirrorLost(copy, cause));
             }
         }
         for purpose in purposes {
@@ -259,15 +288,24 @@ impl Volume {
         }
     }
 
-    fn nvs_lost(&mut self) {
-        let pages = (self.memory.pages() + self.memory.pages_flying()) as u64;
-        self.alarm(Alarm::NvsLost(pages));
+    fn nvs_lost(&mut self, copy: u16, cause: Cause) {
+        // What is newer than the last commit was not acknowledged.
+        let pages = self.memory.pages_through(self.log.durable_version()) as u64;
+        self.alarm(Alarm::NvsLost { copy, pages, cause });
         self.log.give_up();
         if self.settings.on_nvs_loss == OnNvsLoss::Stop {
             self.faults.stopped = true;
             self.refuse_all();
         }
         self.step(Event::Flush);
+    }
+
+    /// Marks a clean stop: the last thing before it, when nothing else is under way.
+    pub fn mark_stop(&mut self, now: Instant) {
+        self.ops.set_now(now);
+        if !self.faults.stopped {
+            self.change_devices();
+        }
     }
 
     /// Writes a superblock of the next generation to all devices that are left.
@@ -281,22 +319,24 @@ impl Volume {
             change.again = true;
             return;
         }
-        let phase = if self.faults.joined.is_some() { Phase::Joins } else { Phase::Nvs };
-        self.begin_change(phase);
+        self.begin_change();
         self.write_superblocks();
     }
 
     /// A change with all that is known now; later, if a rebuilt member is not flushed yet: without
     /// the one that fails now it may be needed.
-    fn begin_change(&mut self, phase: Phase) {
+    fn begin_change(&mut self) {
+        self.faults.change = None;
         self.faults.waits = self.rebuilds.iter().any(crate::rebuild::Rebuild::is_flushed_now);
         if self.faults.waits {
             return;
         }
         self.faults.superblock.generation += 1;
+        self.faults.superblock.base = self.faults.complete;
         self.faults.superblock.lost_pages = self.records.iter().any(|record| record.lost() > 0);
         self.faults.changes += 1;
         let superblock = self.faults.superblock;
+        let phase = if self.faults.joined.is_some() { Phase::Joins } else { Phase::Nvs };
         self.faults.change = Some(Change { phase, pending: 0, superblock, again: false });
     }
 
@@ -336,6 +376,12 @@ impl Volume {
 
     fn next_of_change(&mut self) {
         let Some(change) = &mut self.faults.change else { return };
+        if change.again {
+            // Nothing is built on this try, which is not on all devices: the next says what is so
+            // now. Were this one ended first, what failed would look as if it had been restored.
+            self.begin_change();
+            return;
+        }
         match change.phase {
             Phase::Joins => change.phase = Phase::Nvs,
             Phase::Nvs => change.phase = Phase::Members,
@@ -361,11 +407,8 @@ impl Volume {
     /// A change is durable: what waited for it goes on.
     fn changed(&mut self) {
         let Some(change) = self.faults.change.take() else { return };
+        self.faults.complete = change.superblock.generation;
         self.rebuilds_recorded(&change.superblock);
-        if change.again {
-            self.begin_change(Phase::Nvs);
-            return;
-        }
         self.mirror_joined();
         self.log.hold = false;
         self.log.advance();

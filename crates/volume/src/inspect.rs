@@ -25,6 +25,8 @@ pub struct Inspection {
     pub repairs: usize,
     /// Pages that only the log has.
     pub dirty_pages: u64,
+    /// These pages, as runs: first page, pages.
+    pub ranges: Vec<(u64, u64)>,
     /// Destages that were under way.
     pub open_intents: u64,
     /// Why the log cannot be used.
@@ -79,6 +81,9 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
         })
         .sum();
     found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;
+    let mut held: Vec<u64> = recovered.contents.pages().map(|(page, _)| page.0).collect();
+    held.sort_unstable();
+    found.ranges = crate::lost::runs(&held);
     found.open_intents = recovered.contents.intents().count() as u64;
     found
 }

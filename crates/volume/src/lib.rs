@@ -32,18 +32,20 @@ mod volume;
 mod watch;
 mod writes;
 
-pub use assemble::{AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock};
+pub use assemble::{
+    Allow, AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock,
+};
 pub use buffer::Buffer;
 pub use clean::ReadCacheStatus;
 pub use inspect::{Inspection, inspect};
-pub use io::{Device, IoError, Media, Op, OpId, OpKind};
+pub use io::{Device, IoClass, IoError, Media, Op, OpId, OpKind};
 pub use limits::{LIMITS_FORM, parse_limits, set_limit};
 pub use log::Defect;
 pub use lost::Lost;
 pub use mirror::{MirrorRefusal, MirrorStatus};
 pub use open::{Creation, OpenError, create, dirty_pages_of, open, prepare_spare, ring_blocks_of};
 pub use rebuild::{RebuildStatus, ReplaceRefusal, member_bytes};
-pub use request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
+pub use request::{Alarm, Answer, Cause, Command, Refusal, Reply, Ticket};
 pub use scrub::{ScrubRange, ScrubRefusal, ScrubStatus, Wrong};
 pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};
 pub use slab::Slab;

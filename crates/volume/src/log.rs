@@ -102,12 +102,47 @@ pub enum Defect {
     ChecksBeforeFlush,
     /// Takes half of a spare for whole when its rebuild begins.
     RebuildsFromTooFar,
-    /// Goes on with a rebuild at the next start though its spare was away meanwhile.
-    KeepsAbsentSpares,
     /// Caches what a read brings though the page was written meanwhile.
     CachesOvertakenReads,
     /// Keeps cached what a scrub has put right on the disks.
     CachesWhatWasRepaired,
+    /// Uses NVS devices by their number, not by which they are.
+    IgnoresNvsSet,
+    /// Takes what cannot be read for the end of the log.
+    EndsLogAtErrors,
+    /// Computes parity with zeros in place of what cannot be told.
+    DestagesUncomputableRows,
+    /// Does not compare the sizes of devices with their superblocks.
+    IgnoresSizes,
+    /// Does not look whether a device is older than the others.
+    IgnoresMarks,
+    /// Gives up devices that have no space.
+    FailsFullDevices,
+    /// Leaves a damaged copy of a superblock as it is.
+    KeepsDamagedSuperblocks,
+}
+
+impl Defect {
+    /// All of them.
+    pub const ALL: &[Defect] = &[
+        Defect::AcknowledgesEarly,
+        Defect::ReleasesBeforeFlush,
+        Defect::SkipsParityLog,
+        Defect::ReusesSpaceEarly,
+        Defect::ForgetsLostDevices,
+        Defect::ScrubsCarelessly,
+        Defect::ChecksBeforeFlush,
+        Defect::RebuildsFromTooFar,
+        Defect::CachesOvertakenReads,
+        Defect::CachesWhatWasRepaired,
+        Defect::IgnoresNvsSet,
+        Defect::EndsLogAtErrors,
+        Defect::DestagesUncomputableRows,
+        Defect::IgnoresSizes,
+        Defect::IgnoresMarks,
+        Defect::FailsFullDevices,
+        Defect::KeepsDamagedSuperblocks,
+    ];
 }
 
 /// The log.

@@ -99,6 +99,17 @@ impl Memory {
         self.flying.len()
     }
 
+    /// Pages with a copy that is of this version or older, current or being destaged.
+    pub fn pages_through(&self, version: u64) -> usize {
+        let old = |held: &Held| held.version <= version;
+        let flying = self.flying.iter().filter(|(_, held)| old(held));
+        let current = self
+            .current
+            .iter()
+            .filter(|(page, held)| old(held) && !self.flying.get(page).is_some_and(old));
+        flying.count() + current.count()
+    }
+
     /// Pages of a range with a current copy, in order.
     pub fn current_in(&self, pages: &core::ops::Range<u64>) -> Vec<u64> {
         if pages.is_empty() {

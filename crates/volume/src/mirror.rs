@@ -7,7 +7,7 @@ use crate::io::{Device, OpKind};
 use crate::log::{ANCHORS, RING};
 use crate::memory::PAGE;
 use crate::ops::Purpose;
-use crate::request::Alarm;
+use crate::request::{Alarm, Cause};
 use crate::volume::Volume;
 use destage_engine::nvs::journal::superblock::Uuid;
 use destage_engine::units::Instant;
@@ -173,10 +173,10 @@ impl Volume {
         self.faults.joined.is_some()
     }
 
-    /// Gives up an NVS device, by an operator's word.
-    pub fn give_up_nvs(&mut self, now: Instant, copy: u16) {
+    /// Gives up an NVS device: an operator's word, or something that the driver noticed.
+    pub fn give_up_nvs(&mut self, now: Instant, copy: u16, cause: Cause) {
         self.ops.set_now(now);
-        self.fail_nvs(copy, None);
+        self.fail_nvs(copy, None, cause);
         self.after();
     }
 
@@ -292,7 +292,7 @@ impl Volume {
         self.log.copies.push(mirror.copy);
         self.log.copies.sort_unstable();
         (self.log.joining, self.log.keep) = (None, None);
-        self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
+        self.name_nvs();
         self.faults.joined = Some(mirror.copy);
         self.change_devices();
     }

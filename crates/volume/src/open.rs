@@ -10,7 +10,8 @@ use crate::log::{ANCHORS, Defect, Log, RING, Start};
 use crate::memory::{Memory, PAGE};
 use crate::rebuild::Rebuild;
 use crate::records::Record as MemberRecord;
-use crate::settings::{PageMemory, Settings};
+use crate::request::Alarm;
+use crate::settings::Settings;
 use crate::volume::Volume;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::controller::{Config, ConfigError, Controller, Event};
@@ -22,7 +23,7 @@ use destage_engine::nvs::journal::commit::{self, Claim, Header, Kind};
 use destage_engine::nvs::journal::contents::{Contents, Fragment};
 use destage_engine::nvs::journal::record::Record;
 use destage_engine::nvs::journal::space::{LogSpace, Purpose};
-use destage_engine::nvs::journal::superblock::{REBUILDS_MAX, Role, Superblock, Uuid};
+use destage_engine::nvs::journal::superblock::{NVS_MAX, REBUILDS_MAX, Role, Superblock, Uuid};
 use destage_engine::nvs::recover::{RecoverError, Recovered, Recovery, Repair};
 use destage_engine::protocol::Protocol;
 use destage_engine::readcache::ReadPolicyError;
@@ -74,12 +75,13 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
     let ring_blocks = ring_blocks_of(creation.dirty_pages_max, creation.block_bytes);
     let superblock = Superblock {
         generation: 1,
+        base: 0,
         array: creation.array,
         device: creation.array,
         log,
         role: Role::Member(0),
         geometry: creation.geometry,
-        nvs_devices: creation.nvs.len() as u16,
+        nvs: core::array::from_fn(|place| creation.nvs.get(place).copied()),
         block_bytes: creation.block_bytes,
         ring_blocks,
         dirty_pages_max: creation.dirty_pages_max,
@@ -205,7 +207,7 @@ pub fn open(
     let controller = Controller::new(&config(&superblock, &settings)).map_err(OpenError::Config)?;
     let (start, memory, pages) = match assembly.copies.is_empty() {
         true => (empty_log(&superblock), Memory::new(settings.pages), Vec::new()),
-        false => recover(media, assembly, settings.pages)?,
+        false => recover(media, assembly, &settings)?,
     };
     let mut faults = Faults::new(superblock, assembly.members.clone(), assembly.nvs.clone());
     for member in &assembly.failed {
@@ -243,6 +245,8 @@ pub fn prepare_spare(
 ) -> Result<(), IoError> {
     let spare = Superblock {
         generation: 0,
+        base: 0,
+        nvs: [None; NVS_MAX],
         device: uuid,
         role: Role::Spare,
         failed: [0; 128],
@@ -292,13 +296,14 @@ type Pages = Vec<u64>;
 fn recover(
     media: &mut dyn Media,
     assembly: &Assembly,
-    how: PageMemory,
+    settings: &Settings,
 ) -> Result<(Start, Memory, Pages), OpenError> {
     let Superblock { log, block_bytes, ring_blocks, .. } = assembly.superblock;
     let copies = &assembly.copies;
     let anchor = choose_anchor(media, copies, log).ok_or(OpenError::NoAnchor)?;
     let mut recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor)
         .map_err(OpenError::Log)?;
+    recovery.errors_end_the_log = settings.defect == Defect::EndsLogAtErrors;
     let ahead = copies.iter().map(|_| None).collect();
     let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead };
     while let Some(want) = recovery.want() {
@@ -318,7 +323,7 @@ fn recover(
     ring.write(block, &first)?;
     ring.flush()?;
     space.made_durable(space.next_sequence() - 1);
-    let mut memory = Memory::new(how);
+    let mut memory = Memory::new(settings.pages);
     let mut pages = Vec::new();
     for intent in contents.intents() {
         for page in intent.pages.first.0..intent.pages.end() {
@@ -522,37 +527,66 @@ impl Ring<'_> {
 }
 
 impl Volume {
-    /// Writes down which devices are used from now on. What the last run did not finish is
-    /// finished first, so that all devices have one generation before the next is begun.
+    /// Writes down which devices are used from now on: the mark of this start.
     fn record_devices(
         &mut self,
         media: &mut dyn Media,
         assembly: &Assembly,
     ) -> Result<(), OpenError> {
-        let failed = self.faults.superblock.failed;
-        let rebuilt = |member: &u16| assembly.rebuilds.contains(member);
-        self.faults.superblock.nvs_devices = self.log.copies.len() as u16;
-        if assembly.unfinished {
-            self.faults.superblock.failed = assembly.superblock.failed;
-            self.write_devices(media, assembly)?;
-            self.faults.superblock.failed = failed;
-        }
+        self.repair_superblocks(media, assembly)?;
+        self.name_nvs();
         // A spare that is away now must not go on from where it was when it is back (D12).
         let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
-        let away: Vec<u16> = named.filter(|member| !rebuilt(member)).collect();
-        if self.log.defect != Defect::KeepsAbsentSpares {
-            away.iter().for_each(|member| {
-                self.faults.superblock.set_rebuild(*member, None);
-            });
-        }
-        let fewer_rebuilds = self.faults.superblock.rebuilds != assembly.superblock.rebuilds;
-        // An NVS device that is left out now must not count when it is back.
-        let fewer = self.log.copies.len() < usize::from(assembly.superblock.nvs_devices);
-        if fewer || fewer_rebuilds || !assembly.newly_failed.is_empty() {
-            self.faults.superblock.generation += 1;
+        let away: Vec<u16> = named.filter(|member| !assembly.rebuilds.contains(member)).collect();
+        away.iter().for_each(|member| {
+            self.faults.superblock.set_rebuild(*member, None);
+        });
+        let same = self.faults.superblock.agrees(&assembly.superblock);
+        if self.log.defect != Defect::IgnoresMarks || !same {
+            let superblock = &mut self.faults.superblock;
+            if assembly.built {
+                superblock.base = superblock.generation;
+            }
+            // A number that a crash left on some device is not used again.
+            superblock.generation = assembly.highest + 1;
             self.write_devices(media, assembly)?;
         }
+        self.faults.complete = self.faults.superblock.generation;
         Ok(())
+    }
+
+    /// Writes damaged copies of superblocks again, before anything newer is written: one that is
+    /// newer and damaged would look as if all other devices had been away.
+    fn repair_superblocks(
+        &mut self,
+        media: &mut dyn Media,
+        assembly: &Assembly,
+    ) -> Result<(), OpenError> {
+        if self.log.defect == Defect::KeepsDamagedSuperblocks {
+            return Ok(());
+        }
+        for (device, copy, superblock) in &assembly.damaged {
+            let built = assembly.built && superblock.generation == assembly.superblock.generation;
+            let mut repaired = *superblock;
+            if *copy == 1 && !built {
+                // A second copy of a try on which nothing was built would say that something was.
+                repaired.generation = superblock.base;
+            }
+            write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
+                .and_then(|()| media.flush(*device))
+                .map_err(|error| OpenError::Io(*device, error))?;
+            self.alarms.push(Alarm::SuperblockRepaired { device: *device, copy: *copy });
+        }
+        Ok(())
+    }
+
+    /// The superblock names the NVS devices in use.
+    pub(crate) fn name_nvs(&mut self) {
+        let faults = &mut self.faults;
+        faults.superblock.nvs = core::array::from_fn(|place| {
+            let used = self.log.copies.contains(&(place as u16));
+            used.then(|| faults.nvs[place])
+        });
     }
 
     /// What members know of themselves, where any may know something.
@@ -577,8 +611,8 @@ impl Volume {
         }
     }
 
-    /// Second copies first: until they are there, the first ones count. Members that are rebuilt
-    /// come last.
+    /// First copies on all devices, then second ones: one that has the second says that all have
+    /// the first. Members that are rebuilt come last.
     fn write_devices(
         &mut self,
         media: &mut dyn Media,
@@ -589,9 +623,14 @@ impl Volume {
             (0..self.faults.members.len() as u16).filter(|m| !failed.contains(DiskId(*m)));
         let nvs = self.log.copies.iter().map(|copy| Device::Nvs(*copy));
         let rebuilt = assembly.rebuilds.iter().copied();
-        for device in nvs.chain(members.chain(rebuilt).map(Device::Member)) {
-            let bytes = self.faults.superblock_of(device).encode();
-            for at in SUPERBLOCKS.into_iter().rev() {
+        let devices: Vec<Device> = nvs.chain(members.chain(rebuilt).map(Device::Member)).collect();
+        for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
+            for device in devices.iter().copied() {
+                let keeps = self.log.defect == Defect::KeepsDamagedSuperblocks;
+                if keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy)) {
+                    continue;
+                }
+                let bytes = self.faults.superblock_of(device).encode();
                 write_padded(media, device, at, &bytes)
                     .and_then(|()| media.flush(device))
                     .map_err(|error| OpenError::Io(device, error))?;

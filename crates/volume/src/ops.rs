@@ -3,7 +3,7 @@
 use crate::io::{Device, Op, OpId, OpKind};
 use crate::watch::Loads;
 use destage_engine::dispatch::DiskCommand;
-use destage_engine::units::Instant;
+use destage_engine::units::{Duration, Instant};
 use std::collections::BTreeMap;
 
 /// What an operation is for.
@@ -34,7 +34,19 @@ struct UnderWay {
     device: Device,
     purpose: Purpose,
     since: Instant,
+    /// To ask for it again.
+    kind: OpKind,
 }
+
+/// A finished operation.
+pub(crate) struct Finished {
+    pub(crate) device: Device,
+    pub(crate) purpose: Purpose,
+    pub(crate) kind: OpKind,
+}
+
+/// After this long an operation is tried again that found the device full or busy.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Operations under way, and those to be handed out.
 #[derive(Default)]
@@ -42,6 +54,8 @@ pub(crate) struct Ops {
     next: u64,
     under_way: BTreeMap<u64, UnderWay>,
     out: Vec<Op>,
+    /// Operations that are tried again at this time.
+    later: Vec<(Instant, Finished)>,
     now: Instant,
     /// The driver has told the time.
     started: bool,
@@ -65,15 +79,42 @@ impl Ops {
         let id = self.next;
         self.next += 1;
         self.loads.begin(device, &kind, self.now);
-        self.under_way.insert(id, UnderWay { device, purpose, since: self.now });
+        let under_way = UnderWay { device, purpose, since: self.now, kind: kind.clone() };
+        self.under_way.insert(id, under_way);
         self.out.push(Op { id: OpId(id), device, kind });
     }
 
     /// What a finished operation was for; `None` if nobody waits for it any more.
-    pub(crate) fn finish(&mut self, id: OpId) -> Option<(Device, Purpose)> {
-        let UnderWay { device, purpose, .. } = self.under_way.remove(&id.0)?;
+    pub(crate) fn finish(&mut self, id: OpId) -> Option<Finished> {
+        let UnderWay { device, purpose, kind, .. } = self.under_way.remove(&id.0)?;
         self.loads.end(device, 1, self.now);
-        Some((device, purpose))
+        Some(Finished { device, purpose, kind })
+    }
+
+    /// The device is full or busy: the operation is tried again later.
+    pub(crate) fn try_later(&mut self, finished: Finished) {
+        self.later.push((self.now + RETRY_AFTER, finished));
+    }
+
+    /// Asks again for what is due.
+    pub(crate) fn try_again(&mut self) {
+        let now = self.now;
+        let (due, later) = core::mem::take(&mut self.later).into_iter().partition(|l| l.0 <= now);
+        self.later = later;
+        let due: Vec<(Instant, Finished)> = due;
+        for (_, Finished { device, purpose, kind }) in due {
+            self.push(device, purpose, kind);
+        }
+    }
+
+    /// When the next operation is tried again.
+    pub(crate) fn retry_deadline(&self) -> Option<Instant> {
+        self.later.iter().map(|(due, _)| *due).min()
+    }
+
+    /// Whether operations on this device wait to be tried again.
+    pub(crate) fn waits(&self, device: Device) -> bool {
+        self.later.iter().any(|(_, finished)| finished.device == device)
     }
 
     /// Forgets what is under way on a device: its purposes are returned, its answers ignored.
@@ -83,7 +124,11 @@ impl Ops {
             self.under_way.iter().filter(|(_, op)| of_device(op)).map(|(id, _)| *id).collect();
         self.out.retain(|op| op.device != device);
         self.loads.end(device, ids.len(), self.now);
-        ids.into_iter().filter_map(|id| self.under_way.remove(&id).map(|op| op.purpose)).collect()
+        let under_way = ids.into_iter().filter_map(|id| self.under_way.remove(&id));
+        let mut purposes: Vec<Purpose> = under_way.map(|op| op.purpose).collect();
+        let later = self.later.extract_if(.., |(_, finished)| finished.device == device);
+        purposes.extend(later.map(|(_, finished)| finished.purpose));
+        purposes
     }
 
     /// The device of the operation that has been under way longest, and since when.
@@ -92,7 +137,7 @@ impl Ops {
     }
 
     pub(crate) fn under_way(&self) -> usize {
-        self.under_way.len()
+        self.under_way.len() + self.later.len()
     }
 
     pub(crate) fn take(&mut self, into: &mut Vec<Op>) {

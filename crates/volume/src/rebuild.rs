@@ -7,7 +7,7 @@ use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::reads::DATA;
 use crate::records::Record;
-use crate::request::Alarm;
+use crate::request::{Alarm, Cause};
 use crate::rows::Pieces;
 use crate::volume::Volume;
 use destage_engine::array::disks::DiskSet;
@@ -374,7 +374,9 @@ impl Volume {
     pub(crate) fn regenerate(&mut self, serial: u32, disk: DiskId, first: u64, pages: u32) {
         let geometry = *self.controller.geometry();
         let mut window = self.windows.remove(&serial).unwrap_or_default();
-        if let Some((computed, rest)) = window.pieces.xor_all(&geometry, first, pages) {
+        let doubt = |page: u64| self.controller.is_in_doubt(page);
+        let doubted = (first..first + u64::from(pages)).any(doubt);
+        if !doubted && let Some((computed, rest)) = window.pieces.xor_all(&geometry, first, pages) {
             let room = SPENT_MAX.saturating_sub(self.spent.len());
             self.spent.extend(rest.into_iter().take(room));
             for page in first..first + u64::from(pages) {
@@ -388,7 +390,8 @@ impl Volume {
         let mut computed = Buffer::zeroed(pages as usize * PAGE);
         let mut lost = Vec::new();
         for (page, into) in (first..).zip(computed.chunks_exact_mut(PAGE)) {
-            let told = window.pieces.compute(&geometry, disk, page, into);
+            let told = !self.controller.is_in_doubt(page)
+                && window.pieces.compute(&geometry, disk, page, into);
             self.records[usize::from(disk.0)].note(page, !told);
             if !told {
                 into.fill(0);
@@ -400,7 +403,7 @@ impl Volume {
             self.alarm(Alarm::PagesLost { member: disk.0, page: *page, ranges });
         }
         if self.records[usize::from(disk.0)].is_full() {
-            self.fail_member(disk.0, None);
+            self.fail_member(disk.0, None, Cause::TooManyLost);
             return;
         }
         window.pieces.clear();

@@ -17,6 +17,8 @@ pub struct Status {
     pub nvs_pages: u64,
     /// Pages that only NVS and memory have.
     pub dirty_pages: u64,
+    /// Of these, pages of groups that cannot be destaged for as long as something is unreadable.
+    pub kept_pages: u64,
     /// Destage writes in flight.
     pub destages_in_flight: u32,
     /// Writes waiting for NVS space.
@@ -60,6 +62,7 @@ impl Volume {
             occupancy_pages: controller.occupancy().0,
             nvs_pages: controller.directory().capacity().0,
             dirty_pages: (self.memory.pages() + self.memory.pages_flying()) as u64,
+            kept_pages: controller.kept_pages(),
             destages_in_flight: controller.destages_in_flight(),
             writes_waiting: controller.waiting(),
             requests: self.wholes.len(),

@@ -7,10 +7,10 @@
 use crate::Buffer;
 use crate::destages::Destage;
 use crate::faults::Faults;
-use crate::io::{Device, IoError, Op, OpId};
+use crate::io::{Device, IoError, Op, OpId, OpKind};
 use crate::log::{Log, Waiter};
 use crate::memory::{Memory, PageMap};
-use crate::ops::{Ops, Purpose};
+use crate::ops::{Finished, Ops, Purpose};
 use crate::reads::DiskRead;
 use crate::request::{Alarm, Answer, Command, Refusal, Reply, Ticket};
 use crate::settings::{Ack, Settings};
@@ -21,6 +21,7 @@ use destage_engine::dispatch::Owner;
 use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A request of the host, of one part or more.
 pub(crate) struct Whole {
@@ -92,6 +93,8 @@ pub struct Volume {
     pub(crate) windows: BTreeMap<u32, crate::rebuild::Window>,
     /// Buffers to be used again.
     pub(crate) spent: Vec<crate::Buffer>,
+    /// When destages that could not be computed are tried again.
+    pub(crate) try_kept_at: Option<Instant>,
     /// What each member knows of itself.
     pub(crate) records: Vec<crate::records::Record>,
 }
@@ -136,6 +139,7 @@ impl Volume {
             rebuilds: Vec::new(),
             windows: BTreeMap::new(),
             spent: Vec::new(),
+            try_kept_at: None,
             records,
         }
     }
@@ -227,12 +231,21 @@ impl Volume {
             // Nothing goes on: what the NVS holds is kept as it is.
             return;
         }
-        let Some((device, purpose)) = self.ops.finish(id) else { return };
-        if let Err(error) = result {
-            self.failed(device, purpose, error);
-            return;
+        let Some(finished) = self.ops.finish(id) else { return };
+        let bytes = match result {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.failed(finished, error);
+                return;
+            }
+        };
+        let Finished { device, purpose, kind } = finished;
+        self.answers(device);
+        if let OpKind::Write { buffer, .. } = kind
+            && let Some(buffer) = Arc::into_inner(buffer)
+        {
+            self.spent.push(buffer);
         }
-        let bytes = result.unwrap_or_default();
         match purpose {
             Purpose::Commit { sequence } => self.log.commit_done(sequence),
             Purpose::Anchor => self.log.anchor_done(&mut self.ops),
@@ -258,6 +271,8 @@ impl Volume {
     pub fn turn(&mut self, now: Instant) {
         self.ops.set_now(now);
         self.look_for_stalls();
+        self.ops.try_again();
+        self.kept_turn();
         self.mirror_turn();
         self.rebuild_turn();
         self.write_log();
@@ -269,7 +284,9 @@ impl Volume {
     pub fn deadline(&self) -> Option<Instant> {
         let stall = self.stall_deadline();
         let rebuild = self.rebuild_deadline();
-        [self.log.deadline(), stall, rebuild].into_iter().flatten().min()
+        let retry = self.ops.retry_deadline();
+        let kept = self.try_kept_at.filter(|_| !self.controller.is_paused());
+        [self.log.deadline(), stall, rebuild, retry, kept].into_iter().flatten().min()
     }
 
     pub(crate) fn write_log(&mut self) {
@@ -433,13 +450,26 @@ impl Volume {
         self.controller.pause(paused);
     }
 
+    /// Whether all is on the disks that can be.
+    #[must_use]
+    pub fn drained(&self) -> bool {
+        self.controller.occupancy().0 == self.controller.kept_pages()
+    }
+
     /// Whether nothing is under way: no request, no operation, nothing to be logged.
     #[must_use]
     pub fn idle(&self) -> bool {
-        self.wholes.is_empty()
-            && self.ops.under_way() == 0
+        self.wholes.is_empty() && self.quiet()
+    }
+
+    /// Whether nothing is under way on any device, and nothing to be logged: requests may wait for
+    /// space that nothing makes any more.
+    #[must_use]
+    pub fn quiet(&self) -> bool {
+        self.ops.under_way() == 0
             && self.log.settled()
             && self.controller.destages_in_flight() == 0
+            && !self.faults.changing()
     }
 
     /// Whether the destages that the last run left open are redone, so that it may be served.

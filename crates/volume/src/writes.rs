@@ -57,9 +57,9 @@ pub(crate) struct Fill {
 
 /// A request that is answered when pages are on the disks.
 pub(crate) struct Through {
-    whole: u64,
+    pub(crate) whole: u64,
     /// The pages that are not yet, each with the oldest write that will do.
-    waits: Vec<(u64, u64)>,
+    pub(crate) waits: Vec<(u64, u64)>,
 }
 
 /// Parts of a request that come one after another.

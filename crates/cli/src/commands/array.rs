@@ -1,7 +1,8 @@
 //! `destage create | serve | status | flush | stop | set | recover`: a served array.
 
 use super::emulate::bytes;
-use super::{format, listener, text};
+use super::files::{Made, absolute, devices};
+use super::{assembly_words, format, listener, text};
 use crate::failure::Failure;
 use crate::progress;
 use clap::ArgMatches;
@@ -10,9 +11,9 @@ use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
 use destage_server::array::{
-    AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
-    ReadCacheChange, ReadCacheConfig, Request, ask, create as create_array, export, listen,
-    open_spares, uuid_text,
+    Absent, AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
+    ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array, export,
+    listen, open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
 use destage_volume::{
@@ -41,9 +42,10 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         let error = destage_server::array::ConfigFileError::Exists(path);
         return Err(Failure::failed(error));
     }
-    let disks = devices(matches, "disk")?;
-    let nvs = devices(matches, "nvs")?;
-    let spares = devices(matches, "spare")?;
+    let mut made = Made::default();
+    let disks = devices(matches, "disk", &mut made)?;
+    let nvs = devices(matches, "nvs", &mut made)?;
+    let spares = devices(matches, "spare", &mut made)?;
     let config = ArrayConfig {
         version: 1,
         disks: disks.iter().map(absolute).collect(),
@@ -56,11 +58,14 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         queue_depth: 128,
         window: 32,
         stall_seconds: 30,
+        save_seconds: 300,
         rebuild: String::new(),
         read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
     };
     config.settings().map_err(Failure::usage)?;
     let options = create_options(matches, [disks, nvs, spares])?;
+    // What cannot be written down is refused before a device is touched.
+    let prepared = places.prepare(name, &config).map_err(Failure::failed)?;
     let bar = progress::bar("MiB of zeros");
     let creation = create_array(&options, &mut |done, of| {
         bar.set_length(of >> 20);
@@ -68,7 +73,14 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
     })
     .map_err(Failure::failed)?;
     bar.finish_and_clear();
-    let path = places.write(name, &config).map_err(Failure::failed)?;
+    let path = match prepared.commit() {
+        Ok(path) => path,
+        Err(error) => {
+            destage_server::array::undo(&options, &creation);
+            return Err(Failure::failed(error));
+        }
+    };
+    made.keep();
     let volume = creation.geometry.volume_pages().0 * 4096;
     Ok(format!(
         "created {name} ({}): level {}, {} disks, volume of {} bytes, NVS of {} dirty pages\n\
@@ -115,63 +127,28 @@ fn create_options(
     })
 }
 
-/// The devices of an argument; files that are to be made are made.
-pub(super) fn devices(matches: &ArgMatches, argument: &str) -> Result<Vec<DeviceSpec>, Failure> {
-    let Some(given) = matches.get_many::<String>(argument) else { return Ok(Vec::new()) };
-    given
-        .map(|text| match text.rsplit_once(",size=") {
-            None => text.parse().map_err(Failure::usage),
-            Some((path, size)) => {
-                let size = bytes(size)?;
-                let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
-                file.and_then(|file| file.set_len(size)).map_err(|error| {
-                    let hint = if error.kind() == std::io::ErrorKind::AlreadyExists {
-                        ": leave out size= to use it as it is"
-                    } else {
-                        ""
-                    };
-                    Failure::failed(format!("{path}: {error}{hint}"))
-                })?;
-                path.parse().map_err(Failure::usage)
-            }
-        })
-        .collect()
-}
+/// Devices of the configuration that cannot be used, and why.
+type Unusable = Vec<(Device, String)>;
 
-/// A device as the configuration names it: the server may be started from another folder.
-pub(super) fn absolute(spec: &DeviceSpec) -> String {
-    match spec {
-        DeviceSpec::Path(path) => {
-            std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
-        }
-        DeviceSpec::Nbd(uri) => uri.clone(),
-    }
-}
-
-/// An array's devices, opened and put together.
-fn assembled(config: &ArrayConfig, degraded: bool) -> Result<(Devices, Assembly), Failure> {
+/// An array's devices, opened and put together; and those that cannot be used.
+fn assembled(
+    matches: &ArgMatches,
+    config: &ArrayConfig,
+) -> Result<(Devices, Assembly, Unusable), Failure> {
+    let allow = super::loss::allowed(matches, config)?;
     let specs = |texts: &[String]| -> Result<Vec<DeviceSpec>, Failure> {
         texts.iter().map(|text| text.parse().map_err(Failure::usage)).collect()
     };
     let (disks, nvs) = (specs(&config.disks)?, specs(&config.nvs)?);
     let (mut devices, missing) = Devices::open(&disks, &nvs).map_err(Failure::failed)?;
-    for (device, error) in &missing {
-        eprintln!("destage: {device}: {error}");
-    }
     let places: Vec<Device> = devices.places().collect();
     let found: Vec<Found> =
         places.into_iter().map(|device| (device, read_superblock(&mut devices, device))).collect();
-    let assembly = assemble(&found, degraded).map_err(|error| {
-        let path = error.device().map(|device| match device {
-            Device::Member(number) => &config.disks[usize::from(number)],
-            Device::Nvs(number) => &config.nvs[usize::from(number)],
-        });
-        match path {
-            Some(path) => Failure::failed(format!("{path}: {error}")),
-            None => Failure::failed(error),
-        }
+    let assembly = assemble(&found, &allow).map_err(|error| {
+        Failure::failed(assembly_words::refusal(&error, &found, &missing, config, &allow))
     })?;
-    Ok((devices, assembly))
+    super::loss::accepted(matches, config, &mut devices, &assembly)?;
+    Ok((devices, assembly, assembly_words::unusable(&found, &missing)))
 }
 
 /// `destage serve`.
@@ -191,9 +168,9 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
         config.read_cache = config.read_cache.with(change);
         config.settings().map_err(Failure::usage)?
     };
-    let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
+    let (mut devices, assembly, unusable) = assembled(matches, &config)?;
     let mut volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
-    let spares = open_spares(&config.spares, &volume.superblock());
+    let (spares, missing_spares) = open_spares(&config.spares, &volume.superblock());
     for (member, device) in assembly.spares.iter().copied() {
         // It was on its way into that place when the last run ended.
         let bytes = devices.member_bytes(member).unwrap_or(0);
@@ -214,18 +191,19 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let remote = server.remote();
     let mut backend = ArrayBackend::new(name, config, volume, devices);
     let watch = super::watch::start(matches, name, &server, &mut backend)?;
-    listen(&control, remote.clone(), std::sync::Arc::new(watch.clone()))
+    let socket = listen(&control, remote.clone(), std::sync::Arc::new(watch.clone()))
         .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
     super::watch::http(matches, &control, watch)?;
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
+    backend.report_absent(Absent { devices: unusable, spares: missing_spares });
     let result = listener::run(server, &mut backend);
     if text(matches, "http").is_some() && text(matches, "http-token-file").is_none() {
         // It is worth nothing now.
         let _ = std::fs::remove_file(control.with_extension("token"));
     }
-    let _ = std::fs::remove_file(control);
-    result
+    socket.remove();
+    result.and_then(|text| backend.ended(false).map_err(Failure::failed).map(|()| text))
 }
 
 /// What the arguments say of a read cache.
@@ -264,6 +242,14 @@ pub(super) fn asked(
     })
 }
 
+/// Gives the server of an array a device; a file that was made for it goes if it is refused.
+pub(super) fn give(matches: &ArgMatches, request: &Request, made: Made) -> Result<(), Failure> {
+    let control = places(matches).control_of(name(matches)).map_err(Failure::usage)?;
+    let answer = ask(&control, name(matches), request, |_| ());
+    made.settle(matches, &answer);
+    answer.map(|_| ()).map_err(Failure::failed)
+}
+
 /// `destage status`.
 pub fn status(matches: &ArgMatches) -> Result<String, Failure> {
     if matches.get_flag("what-if") {
@@ -285,19 +271,29 @@ pub fn flush(matches: &ArgMatches) -> Result<String, Failure> {
     Ok(format!("{}: nothing is dirty\n", name(matches)))
 }
 
+/// How long `destage stop` waits for the server that agreed to end.
+const END_MOST: Duration = Duration::from_secs(600);
+
 /// `destage stop`.
 pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
-    asked(matches, &Request::Stop { drain: matches.get_flag("drain") })?;
-    // It has agreed; it is over when its socket is gone.
-    for _ in 0..600 {
-        if !control.exists() {
-            return Ok(format!("{name}: stopped\n"));
-        }
-        std::thread::sleep(Duration::from_millis(100));
+    let how = ["drain", "force"].map(|flag| matches.get_flag(flag));
+    let bar = progress::bar("dirty pages destaged");
+    let mut most = 0;
+    let ended = ask_to_end(&control, name, how, END_MOST, |left| {
+        most = most.max(left);
+        bar.set_length(most);
+        bar.set_position(most - left);
+    });
+    bar.finish_and_clear();
+    if ended.map_err(Failure::failed)? {
+        return Ok(format!("{name}: stopped\n"));
     }
-    Err(Failure::failed(format!("{name}: has not ended within a minute: see `destage status`")))
+    Err(Failure::failed(format!(
+        "{name}: the server has not ended within {} s: see `destage status {name}`",
+        END_MOST.as_secs()
+    )))
 }
 
 /// `destage set`.
@@ -334,11 +330,14 @@ pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
 pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let config = places(matches).read(name).map_err(Failure::failed)?;
-    let (mut devices, assembly) = assembled(&config, matches.get_flag("degraded"))?;
+    let (mut devices, assembly, unusable) = assembled(matches, &config)?;
+    for (device, why) in unusable {
+        eprintln!("destage: {device} is not used: {why}");
+    }
     if matches.get_flag("inspect") {
         let found = inspect(&mut devices, &assembly);
         let damaged = found.damage.is_some() || found.tail.is_none();
-        let text = inspected(&found).render(format(matches));
+        let text = inspected(&found, &assembly).render(format(matches));
         return if damaged && !assembly.copies.is_empty() {
             print!("{text}");
             Err(Failure::failed("the NVS log is damaged"))
@@ -357,18 +356,18 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
     let mut backend = ArrayBackend::new(name, config, volume, devices);
     let remote = server.remote();
     let waits = backend.drained();
+    // It looks at the devices as a server does.
+    backend.set_spares(Vec::new(), remote.clone());
     std::thread::spawn(move || {
         let _ = waits.recv();
         remote.stop();
     });
     listener::run(server, &mut backend)?;
-    if backend.dirty_pages() > 0 {
-        return Err(Failure::failed(format!("{name}: the array stopped before all was destaged")));
-    }
+    backend.ended(true).map_err(Failure::failed)?;
     Ok(format!("{name}: {redone} destages redone, {dirty} dirty pages destaged\n"))
 }
 
-fn inspected(found: &Inspection) -> Table {
+fn inspected(found: &Inspection, assembly: &Assembly) -> Table {
     let mut table = Table::new(&[("what", ""), ("value", "")]);
     let mut row = |what: &str, value: String| {
         table.push(vec![Cell::text(what), Cell::text(value)]);
@@ -384,6 +383,10 @@ fn inspected(found: &Inspection) -> Table {
     row("unfinished commits behind the end", found.dropped.to_string());
     row("commits that one mirror lacks", found.repairs.to_string());
     row("dirty pages", found.dirty_pages.to_string());
+    for (device, copy, _) in &assembly.damaged {
+        let copy = ["first", "second"][*copy];
+        row("damaged superblock", format!("{copy} copy of {device}; the next start repairs it"));
+    }
     row("destages under way", found.open_intents.to_string());
     if !found.unreadable.is_empty() {
         row("unreadable in places", format!("NVS devices {:?}", found.unreadable));

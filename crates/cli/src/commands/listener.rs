@@ -1,11 +1,16 @@
 //! Servers of any kind: where they listen, and until when they run.
 
+use super::bench::seconds;
+use super::emulate::bytes;
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
 use destage_nbd::handshake::Export;
 use destage_server::{Backend, Listen, Server, Settings, tls_config};
 use std::path::Path;
+
+/// Fewest bytes of --reply-memory.
+const REPLY_MEMORY_MIN: u64 = 1 << 20;
 
 /// Listens and serves until a signal comes.
 pub fn serve<B: Backend>(
@@ -29,6 +34,24 @@ pub fn run<B: Backend>(server: Server, backend: &mut B) -> Result<String, Failur
     Ok(String::new())
 }
 
+/// What the clients may take.
+fn limits(matches: &ArgMatches, settings: &mut Settings) -> Result<(), Failure> {
+    if let Some(most) = matches.get_one::<u64>("connections") {
+        settings.connections_max = *most as usize;
+    }
+    if let Some(given) = text(matches, "reply-memory") {
+        let most = bytes(given)?;
+        if !(REPLY_MEMORY_MIN..=1 << 40).contains(&most) {
+            return Err(Failure::usage(format!("--reply-memory {given}: 1M to 1T")));
+        }
+        settings.total_bytes = most as usize;
+    }
+    if let Some(time) = text(matches, "reply-timeout") {
+        settings.reply_time = seconds("reply-timeout", time)?;
+    }
+    Ok(())
+}
+
 /// A server that listens where the arguments say.
 pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
     let listen = matches.get_many::<String>("nbd").expect("required");
@@ -44,6 +67,7 @@ pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
     if let Some(us) = matches.get_one::<u64>("busy-poll") {
         settings.busy_poll = std::time::Duration::from_micros(*us);
     }
+    limits(matches, &mut settings)?;
     settings.plain_tcp = matches.get_flag("allow-plain-tcp");
     Server::bind(settings).map_err(|error| match error {
         destage_server::ListenError::Open(_) => Failure::usage(error),

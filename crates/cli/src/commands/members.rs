@@ -1,6 +1,7 @@
 //! `destage fail | replace | spare`: members that fail, and devices that take their place.
 
-use super::array::{absolute, asked, devices, name};
+use super::array::{asked, give, name};
+use super::files::{Made, absolute, device};
 use super::text;
 use crate::failure::Failure;
 use crate::progress;
@@ -31,7 +32,7 @@ pub fn fail(matches: &ArgMatches) -> Result<String, Failure> {
     let disk = member(matches, "disk")?;
     asked(matches, &Request::Fail { disk: disk.clone() })?;
     let status = now(matches)?;
-    let spares = status.devices.iter().filter(|device| device.kind == "spare").count();
+    let spares = status.devices.iter().filter(|d| d.kind == "spare" && d.state == "ready").count();
     let next = match (spares, status.rebuilds.is_empty()) {
         (0, true) => "no spare is at hand: `destage replace`",
         _ => "a spare is rebuilt: `destage status`",
@@ -45,8 +46,9 @@ pub fn replace(matches: &ArgMatches) -> Result<String, Failure> {
     let old = member(matches, "old")?;
     // A server that is not there makes no file.
     now(matches)?;
-    let new = devices(matches, "new")?.first().map(absolute).expect("required");
-    asked(matches, &Request::Replace { old, new: new.clone() })?;
+    let mut made = Made::default();
+    let new = device(matches, "new", &mut made)?;
+    give(matches, &Request::Replace { old, new: new.clone() }, made)?;
     if matches.get_flag("background") {
         return Ok(format!("{name}: {new} is being rebuilt: see `destage status {name}`\n"));
     }
@@ -74,12 +76,10 @@ pub fn spare(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let add = text(matches, "what") == Some("add");
     now(matches)?;
-    let device = if add {
-        devices(matches, "device")?.first().map(absolute).expect("required")
-    } else {
-        member(matches, "device")?
-    };
-    asked(matches, &Request::Spare { device: device.clone(), add })?;
+    let mut made = Made::default();
+    let device =
+        if add { device(matches, "device", &mut made)? } else { member(matches, "device")? };
+    give(matches, &Request::Spare { device: device.clone(), add }, made)?;
     Ok(match add {
         true => format!("{name}: {device} is a spare\n"),
         false => format!("{name}: {device} is no spare any more\n"),

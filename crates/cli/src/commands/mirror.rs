@@ -1,6 +1,7 @@
 //! `destage replace-nvs`: a new NVS mirror for a served array.
 
-use super::array::{absolute, asked, devices, name};
+use super::array::{asked, give, name};
+use super::files::{Made, absolute, device};
 use super::text;
 use crate::failure::Failure;
 use crate::progress;
@@ -18,9 +19,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         text(matches, "old").map(str::parse).transpose().map_err(Failure::usage)?;
     // A server that is not there makes no file.
     asked(matches, &Request::Status)?;
-    let new = devices(matches, "new")?.first().map(absolute).expect("required");
+    let mut made = Made::default();
+    let new = device(matches, "new", &mut made)?;
     let request = Request::ReplaceNvs { old: old.as_ref().map(absolute), new: new.clone() };
-    asked(matches, &request)?;
+    give(matches, &request, made)?;
     let bar = progress::bar("bytes of the log");
     let status = loop {
         let status = asked(matches, &Request::Status)?.expect("a status was asked for");

@@ -2,13 +2,16 @@
 
 mod advise;
 mod array;
+mod assembly_words;
 mod bench;
 mod bench_feed;
 mod bench_report;
 mod compare;
 mod disks;
 mod emulate;
+mod files;
 mod listener;
+mod loss;
 mod members;
 mod mirror;
 mod policies;

@@ -60,6 +60,7 @@ fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
         nvs: text(matches, "nvs").and_then(|devices| devices.parse().ok()),
         scrubs: true,
         rebuilds: true,
+        mishaps: true,
         ..Wanted::default()
     })
 }
@@ -116,6 +117,10 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("rebuilds resumed", counts.resumed),
         ("members rebuilt", counts.rebuilt),
         ("pages read from read caches", counts.cached),
+        ("devices away, restored, cut, full or unreadable", counts.mishaps),
+        ("starts refused for that", counts.refused),
+        ("destages that waited for unreadable rows", counts.kept),
+        ("clean stops", counts.stops),
         ("checks failed", 0),
     ] {
         table.push(vec![Cell::text(name), Cell::int(number)]);

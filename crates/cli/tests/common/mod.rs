@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod array;
+pub mod http;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -469,6 +469,13 @@ impl Directory {
         }
     }
 
+    /// Pages that a group holds, those in flight included.
+    #[must_use]
+    pub fn pages_of(&self, group: GroupId) -> u64 {
+        let flying = self.in_flight.iter().find(|f| f.id == group).map_or(0, |f| f.pages);
+        flying + self.find(group).map_or(0, |slot| self.pages(slot))
+    }
+
     /// Takes a group's pages back from its destage, whose copy is out of date: they are no
     /// longer in flight. `None` if the group is not in flight. The caller writes them again.
     pub fn recall(&mut self, group: GroupId) -> Option<Vec<u64>> {

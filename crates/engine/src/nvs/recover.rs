@@ -45,6 +45,10 @@ pub enum Damage {
     Anchor,
     /// A commit that was durable is not there or not whole.
     Missing(Witness),
+    /// No device can read what is here, so nobody knows whether commits end here.
+    Unreadable,
+    /// The devices have different commits of one epoch and sequence here: they were used apart.
+    Diverged,
     /// A record in a commit whose checksums hold is none: a newer program or a wrong one wrote it.
     Record {
         /// Its number in the commit.
@@ -82,6 +86,16 @@ impl core::fmt::Display for RecoverError {
                 "the commit is not whole, and commit {sequence} at block {block} says that it was \
                  durable"
             ),
+            Damage::Unreadable => write!(
+                f,
+                "it cannot be read (a read error is no end of the log), so acknowledged writes \
+                 may be behind it"
+            ),
+            Damage::Diverged => write!(
+                f,
+                "the two NVS devices have different commits here: they were used apart from each \
+                 other"
+            ),
             Damage::Record { index, error } => write!(f, "record {index}: {error}"),
         }
     }
@@ -118,6 +132,8 @@ pub struct Recovered {
     pub commits: u64,
     /// Headers seen behind the end that an unfinished commit left.
     pub dropped: u64,
+    /// Blocks behind the end that a device could not read.
+    pub unreadable: u64,
     /// Commits to be copied from one device to the other.
     pub repairs: Vec<Repair>,
 }
@@ -128,9 +144,11 @@ enum State {
     Header,
     /// All of it.
     Commit(Claim),
-    /// What is behind the end; `offset` blocks were looked through.
+    /// What is behind the end; `offset` blocks were looked through. The next `singly` blocks are
+    /// read one by one.
     Search {
         offset: u64,
+        singly: u64,
     },
     /// A descriptor found there that the chunk did not hold whole.
     Candidate {
@@ -148,6 +166,8 @@ struct Found {
     /// By record: whether its payload was whole on some device.
     whole: Vec<bool>,
     bad_copies: Vec<usize>,
+    /// Devices that could read what was asked for.
+    readable: usize,
 }
 
 /// Recovery under way.
@@ -161,6 +181,8 @@ pub struct Recovery {
     found: Found,
     used: u64,
     recovered: Recovered,
+    /// For tests of tests: what cannot be read counts as not written.
+    pub errors_end_the_log: bool,
 }
 
 impl Recovery {
@@ -186,11 +208,24 @@ impl Recovery {
             epoch: 0,
             commits: 0,
             dropped: 0,
+            unreadable: 0,
             repairs: Vec::new(),
         };
         let (state, found) = (State::Header, Found::default());
         let (copy, used) = (0, 0);
-        Ok(Recovery { log, block_bytes, ring_blocks, copies, copy, state, found, used, recovered })
+        let errors_end_the_log = false;
+        Ok(Recovery {
+            log,
+            block_bytes,
+            ring_blocks,
+            copies,
+            copy,
+            state,
+            found,
+            used,
+            recovered,
+            errors_end_the_log,
+        })
     }
 
     /// What to read next; `None` when done.
@@ -202,10 +237,11 @@ impl Recovery {
         match self.state {
             State::Header => want(head, 1),
             State::Commit(claim) => want(head, claim.read_blocks(self.block_bytes)),
-            State::Search { offset } => {
+            State::Search { offset, singly } => {
                 let block = (head + offset) % self.ring_blocks;
                 let rest = self.recovered.space.free_blocks() - offset;
-                want(block, SEARCH_BLOCKS.min(rest).min(self.ring_blocks - block))
+                let most = if singly > 0 { 1 } else { SEARCH_BLOCKS };
+                want(block, most.min(rest).min(self.ring_blocks - block))
             }
             State::Candidate { claim, block, .. } => {
                 want(block, claim.descriptor_blocks(self.block_bytes))
@@ -219,6 +255,7 @@ impl Recovery {
     /// # Errors
     /// The log is damaged.
     pub fn give(&mut self, bytes: Option<&[u8]>) -> Result<(), RecoverError> {
+        self.found.readable += usize::from(self.looks_at_commit() && bytes.is_some());
         match (self.state, bytes) {
             (State::Header, Some(bytes)) => match Claim::read(bytes, self.block_bytes) {
                 Some(claim) if self.may_follow(&claim) => {
@@ -232,12 +269,23 @@ impl Recovery {
                 _ => self.next_copy(true),
             },
             (State::Commit(_), Some(bytes)) => self.commit(bytes),
-            (State::Header | State::Commit(_), None) => self.next_copy(true),
-            (State::Search { offset }, bytes) => {
+            (State::Header, None) => self.next_copy(true),
+            (State::Commit(_), None) => {
+                // The header could be read; the rest could not.
+                self.found.readable -= 1;
+                self.next_copy(true)
+            }
+            (State::Search { offset, .. }, bytes) => {
                 let blocks = self.want().map_or(0, |want| want.blocks);
                 match bytes {
                     Some(bytes) => self.search(bytes, offset, blocks),
+                    // Block by block: one that cannot be read hides no other.
+                    None if blocks > 1 => {
+                        self.state = State::Search { offset, singly: blocks };
+                        Ok(())
+                    }
                     None => {
+                        self.recovered.unreadable += 1;
                         self.search_on(offset + blocks);
                         Ok(())
                     }
@@ -262,6 +310,10 @@ impl Recovery {
     pub fn finish(self) -> Recovered {
         assert!(matches!(self.state, State::Done), "recovery is not done");
         self.recovered
+    }
+
+    fn looks_at_commit(&self) -> bool {
+        matches!(self.state, State::Header)
     }
 
     fn may_follow(&self, claim: &Claim) -> bool {
@@ -290,6 +342,9 @@ impl Recovery {
         }
         let newer = |(found, _): &(Claim, Vec<Record>)| claim.header.epoch > found.header.epoch;
         match &self.found.commit {
+            Some(found) if found.0 != claim && found.0.header.epoch == claim.header.epoch => {
+                return Err(self.error(Damage::Diverged));
+            }
             Some(found) if found.0 != claim && !newer(found) => return self.next_copy(true),
             Some(found) if found.0 == claim => {}
             _ => {
@@ -337,6 +392,10 @@ impl Recovery {
         match found.commit {
             Some((claim, records)) if found.whole.iter().all(|whole| *whole) => {
                 self.accept(&claim, &records, &found.bad_copies)
+            }
+            // A read error is not a torn write: whether a commit was here is not known (D9).
+            _ if found.readable == 0 && !self.errors_end_the_log => {
+                Err(self.error(Damage::Unreadable))
             }
             _ => self.end(),
         }
@@ -386,7 +445,7 @@ impl Recovery {
         if durable || self.recovered.commits == 0 {
             return Err(self.error(Damage::Missing(Witness::Anchor)));
         }
-        self.state = State::Search { offset: 0 };
+        self.state = State::Search { offset: 0, singly: 0 };
         Ok(())
     }
 
@@ -421,10 +480,14 @@ impl Recovery {
     }
 
     fn search_on(&mut self, offset: u64) {
-        self.state = State::Search { offset };
+        let singly = match self.state {
+            State::Search { offset: from, singly } => singly.saturating_sub(offset - from),
+            _ => 0,
+        };
+        self.state = State::Search { offset, singly };
         if offset >= self.recovered.space.free_blocks() {
             self.copy += 1;
-            self.state = State::Search { offset: 0 };
+            self.state = State::Search { offset: 0, singly: 0 };
             if self.copy == self.copies {
                 self.state = State::Done;
             }

@@ -117,6 +117,8 @@ impl TrackController {
             | Event::Regenerated(_)
             | Event::Tick
             | Event::Intended(_)
+            | Event::NotComputable(_)
+            | Event::TryKept
             | Event::Flushed(..)
             | Event::ScrubStart
             | Event::ScrubAllow(_)

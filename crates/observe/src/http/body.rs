@@ -17,6 +17,13 @@ pub enum Reply {
     Events(mpsc::Receiver<Bytes>),
 }
 
+impl Reply {
+    /// It has no end.
+    pub fn is_stream(&self) -> bool {
+        matches!(self, Reply::Events(_))
+    }
+}
+
 impl Body for Reply {
     type Data = Bytes;
     type Error = Infallible;

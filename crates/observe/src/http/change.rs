@@ -1,5 +1,6 @@
 //! Changes: handed to the control socket as `destage set` and the others do.
 
+use destage_server::array::Request;
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -10,6 +11,8 @@ use tokio::net::UnixStream;
 /// Commands that may be given here. The control socket says which of them it knows.
 const COMMANDS: [&str; 8] =
     ["set", "flush", "fail", "replace", "replace-nvs", "spare", "scrub", "scrub-stop"];
+/// Changes nothing: the page asks whether a token is right.
+const UNLOCK: &str = "unlock";
 /// How long the answer is waited for; what was begun goes on.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer.
@@ -18,19 +21,33 @@ const ANSWER_BYTES: u64 = 1 << 20;
 /// Asks for a change.
 pub async fn change(control: &Path, command: &str, body: &[u8]) -> (StatusCode, Value) {
     let error = |status, text: &str| (status, json!({ "error": text }));
-    if !COMMANDS.contains(&command) {
+    if command != UNLOCK && !COMMANDS.contains(&command) {
         return error(StatusCode::NOT_FOUND, "there is no such command");
     }
     let arguments: Map<String, Value> = match serde_json::from_slice(body) {
         Ok(Value::Object(arguments)) => arguments,
         _ => return error(StatusCode::BAD_REQUEST, "send a JSON object"),
     };
-    let mut request = Map::new();
+    if command == UNLOCK {
+        // The token was right, or this would not be asked.
+        return match arguments.is_empty() {
+            true => (StatusCode::OK, json!({ "ok": true })),
+            false => error(StatusCode::BAD_REQUEST, "send {}: unlock takes no arguments"),
+        };
+    }
+    if arguments.contains_key("command") {
+        let text = "leave out \"command\": the path names it";
+        return error(StatusCode::BAD_REQUEST, text);
+    }
+    let mut request = arguments;
     request.insert("command".to_string(), Value::from(command));
-    request.extend(arguments.into_iter().filter(|(name, _)| name != "command"));
-    let line = format!("{}\n", Value::Object(request));
+    let request = Value::Object(request);
+    let line = format!("{request}\n");
+    if let Err(text) = Request::from_json(request) {
+        return error(StatusCode::BAD_REQUEST, &text);
+    }
     match tokio::time::timeout(PATIENCE, asked(control, &line)).await {
-        Err(_) => (StatusCode::ACCEPTED, json!({ "ok": true, "note": "it goes on" })),
+        Err(_) => (StatusCode::ACCEPTED, json!({ "ok": true, "note": "still running" })),
         Ok(Ok(())) => (StatusCode::OK, json!({ "ok": true })),
         Ok(Err(text)) => error(StatusCode::CONFLICT, &text),
     }

@@ -19,8 +19,10 @@ pub enum Denied {
     Origin,
     /// The body is not JSON.
     Type,
-    /// No token, or a wrong one.
-    Token,
+    /// There is no token.
+    NoToken,
+    /// The token is not the server's.
+    WrongToken,
 }
 
 /// The rules.
@@ -73,8 +75,9 @@ impl Guard {
             return Err(Denied::Type);
         }
         let given = text(&AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-        let right = given.is_some_and(|given| same(given.as_bytes(), self.token.as_bytes()));
-        right.then_some(()).ok_or(Denied::Token)
+        let given = given.filter(|given| !given.is_empty()).ok_or(Denied::NoToken)?;
+        let right = same(given.as_bytes(), self.token.as_bytes());
+        right.then_some(()).ok_or(Denied::WrongToken)
     }
 }
 
@@ -177,9 +180,9 @@ mod tests {
             let denied = guard.change(&headers(&with(name, value)));
             assert_eq!(denied, Err(Denied::Origin), "{name}: {value}");
         }
-        assert_eq!(guard.change(&headers(&right[..2])), Err(Denied::Token));
+        assert_eq!(guard.change(&headers(&right[..2])), Err(Denied::NoToken));
         let wrong = [right[0], right[1], ("authorization", "Bearer 0123456789abcdeg")];
-        assert_eq!(guard.change(&headers(&wrong)), Err(Denied::Token));
+        assert_eq!(guard.change(&headers(&wrong)), Err(Denied::WrongToken));
         let form = [right[0], ("content-type", "text/plain"), right[2]];
         assert_eq!(guard.change(&headers(&form)), Err(Denied::Type));
     }

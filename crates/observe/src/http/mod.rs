@@ -6,6 +6,7 @@ mod body;
 mod change;
 mod files;
 mod guard;
+mod places;
 mod routes;
 
 pub use guard::{Denied, Guard, new_token, read_token};
@@ -13,13 +14,13 @@ pub use guard::{Denied, Guard, new_token, read_token};
 use crate::watch::Watch;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use places::Places;
 use routes::Routes;
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// What is served, and its bounds.
 pub struct Settings {
@@ -31,7 +32,7 @@ pub struct Settings {
     pub guard: Guard,
     /// The control socket, to which changes go.
     pub control: PathBuf,
-    /// Most connections at a time.
+    /// Most connections at a time; a new one takes the place of one that asks nothing.
     pub connections: usize,
     /// Time for a request to come whole.
     pub request_time: Duration,
@@ -103,7 +104,7 @@ pub fn serve(settings: Settings, watch: Watch) -> Result<SocketAddr, HttpError> 
     let thread = std::thread::Builder::new().name("http".to_string());
     let run = move || {
         if let Err(error) = runtime.block_on(accept(listener, settings, watch)) {
-            tracing::error!(target: "destage::http", "the page is served no longer: {error}");
+            tracing::error!(target: "destage::http", "HTTP server stopped: {error}");
         }
     };
     thread.spawn(run).map_err(failed)?;
@@ -115,7 +116,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = Arc::new(Semaphore::new(settings.connections));
+    let places = Places::new(settings.connections);
     let settings = Arc::new(settings);
     let routes = Arc::new(Routes::new(settings.clone(), watch));
     loop {
@@ -127,17 +128,27 @@ async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std:
                 continue;
             }
         };
-        // Too many: closed at once.
-        let Ok(place) = places.clone().try_acquire_owned() else { continue };
+        // All are being answered: closed at once.
+        let Some(place) = places.take() else { continue };
         let _ = stream.set_nodelay(true);
         // Also when the client's window is closed: it takes nothing.
         let most = settings.answer_time.as_millis() as u32;
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, most);
         let (routes, settings) = (routes.clone(), settings.clone());
-        tokio::spawn(async move {
+        let held = place.clone();
+        let task = tokio::spawn(async move {
+            let place = held.clone();
             let service = service_fn(move |request| {
-                let routes = routes.clone();
-                async move { routes.answer(request).await }
+                let (routes, place) = (routes.clone(), place.clone());
+                async move {
+                    place.asks();
+                    let answer = routes.answer(request).await;
+                    // A stream goes on; its number has a limit of its own.
+                    if !answer.as_ref().is_ok_and(|answer| answer.body().is_stream()) {
+                        place.rests();
+                    }
+                    answer
+                }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -149,7 +160,8 @@ async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std:
             if let Ok(Err(error)) = ended {
                 tracing::debug!(target: "destage::http", "connection: {error}");
             }
-            drop(place);
+            drop(held);
         });
+        place.served_by(task.abort_handle());
     }
 }

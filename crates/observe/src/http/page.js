@@ -34,7 +34,8 @@
     );
     put("says", sample.says);
     const failed = s.devices.some((d) => d.state === "failed");
-    byId("says").classList.toggle("alarm", s.state === "stopped" || failed);
+    const bad = ["stopped", "no-nvs", "inconsistent"].includes(s.state);
+    byId("says").classList.toggle("alarm", bad || failed);
     byId("says").classList.toggle("warning", sample.says.startsWith("Cache full"));
   }
 
@@ -154,7 +155,7 @@
     const list = [];
     if (s.scrub && s.scrub.state === "running") {
       const wrong = s.scrub.inconsistent_rows + s.scrub.unreadable_rows + s.scrub.lost_rows;
-      const note = wrong ? count(wrong) + " rows do not fit" : "all rows fit so far";
+      const note = wrong ? count(wrong) + " inconsistent rows" : "all rows consistent so far";
       list.push(["Scrub", s.scrub.rows_done, s.scrub.rows, s.scrub.seconds_to_go, note]);
     }
     if (s.mirror) {
@@ -288,7 +289,7 @@
       const said = await response.json();
       if (response.status === 401) lock();
       if (!response.ok) throw new Error(said.error || response.statusText);
-      box.textContent = said.note ? "Begun: " + said.note + "." : "Done.";
+      box.textContent = said.note ? "Started (" + said.note + ")." : "Done.";
     } catch (error) {
       box.classList.add("error");
       box.textContent = "Not done: " + error.message;
@@ -301,14 +302,26 @@
     if (last) devices(last);
   }
 
+  // The server says whether the token is right before anything is offered.
+  async function unlock() {
+    token = byId("token").value.trim();
+    byId("token").value = "";
+    if (!token) {
+      lock();
+      put("answer", "Enter the token.");
+      return;
+    }
+    await post("unlock", {});
+    if (byId("answer").classList.contains("error")) return lock();
+    put("answer", "Changes are unlocked on this page.");
+    byId("changes").disabled = false;
+    if (last) devices(last);
+  }
+
   function changes() {
     byId("unlock").addEventListener("submit", (event) => {
       event.preventDefault();
-      token = byId("token").value.trim();
-      byId("token").value = "";
-      byId("changes").disabled = !token;
-      put("answer", token ? "Changes are unlocked on this page." : "Enter the token.");
-      if (last) devices(last);
+      unlock();
     });
     for (const id of ["policy", "rate"]) {
       byId(id).addEventListener("input", () => (byId(id).dataset.touched = "yes"));

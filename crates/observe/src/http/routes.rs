@@ -68,7 +68,9 @@ impl Routes {
             // Alive: this thread answers. Ready: the data thread does, and serves.
             "/healthz" => fresh(words(ok, "ok")),
             "/readyz" => fresh(match self.watch.state().as_deref() {
-                Some(state @ ("clean" | "degraded" | "rebuilding")) => words(ok, state),
+                Some(state @ ("clean" | "degraded" | "rebuilding" | "no-nvs" | "inconsistent")) => {
+                    words(ok, state)
+                }
                 Some(state) => words(StatusCode::SERVICE_UNAVAILABLE, state),
                 None => {
                     let text = "the data thread has not answered for 5 s";
@@ -76,7 +78,7 @@ impl Routes {
                 }
             }),
             path => files::file(path, request.headers())
-                .unwrap_or_else(|| words(StatusCode::NOT_FOUND, "there is nothing of that name")),
+                .unwrap_or_else(|| words(StatusCode::NOT_FOUND, "not found")),
         }
     }
 
@@ -106,7 +108,12 @@ impl Routes {
         let body = match tokio::time::timeout(self.settings.request_time, body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(_)) => return words(StatusCode::PAYLOAD_TOO_LARGE, "at most 16 KiB"),
-            Err(_) => return words(StatusCode::REQUEST_TIMEOUT, "the request did not come whole"),
+            Err(_) => {
+                return words(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "request timed out before it was complete",
+                );
+            }
         };
         let (status, value) = change::change(&self.settings.control, command, &body).await;
         tracing::info!(target: "destage::http", command, %status, "asked over HTTP");
@@ -144,7 +151,8 @@ fn denied(why: &Denied) -> Response<Reply> {
         }
         Denied::Origin => (StatusCode::FORBIDDEN, "a page of another site may not change this"),
         Denied::Type => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json"),
-        Denied::Token => (StatusCode::UNAUTHORIZED, "the token is missing or wrong"),
+        Denied::NoToken => (StatusCode::UNAUTHORIZED, "the token is missing"),
+        Denied::WrongToken => (StatusCode::UNAUTHORIZED, "the token is wrong"),
     };
     let mut response = json(status, &serde_json::json!({ "error": text }));
     if status == StatusCode::UNAUTHORIZED {

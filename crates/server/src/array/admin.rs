@@ -1,21 +1,23 @@
 //! The control socket: one line of JSON asks, lines of JSON answer. Its file permissions decide
 //! who may ask.
 
+use super::alarms::Ends;
 use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
 use super::members::{NewMember, Place, Spare};
 use super::mirror::{NewMirror, Slot};
 use super::observe::Observation;
 use super::readcache::ReadCacheChange;
-use super::watch::Watched;
+use super::reconnect::Attempt;
+use super::watch::{Trouble, Watch, Watched};
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::Superblock;
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "kebab-case")]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// How it stands.
     Status,
@@ -34,6 +36,9 @@ pub enum Request {
     Stop {
         /// Destage everything first.
         drain: bool,
+        /// Even if deleted files, which only the server still has, are lost by it.
+        #[serde(default)]
+        force: bool,
     },
     /// Go on with another policy, rate or both.
     Set {
@@ -91,8 +96,38 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// A request from JSON. A key that is not known is refused, since what it meant would not be
+    /// done; and so is a change of nothing.
+    ///
+    /// # Errors
+    /// In words, for the client.
+    pub fn from_json(value: serde_json::Value) -> Result<Request, String> {
+        let serde_json::Value::Object(object) = &value else {
+            return Err("send a JSON object".to_string());
+        };
+        let other = object.keys().find(|key| *key != "command").cloned();
+        let request: Request =
+            serde_json::from_value(value).map_err(|error| format!("not understood: {error}"))?;
+        match (&request, other) {
+            (
+                Request::Status | Request::Flush | Request::ScrubStop | Request::WhatIf,
+                Some(key),
+            ) => Err(format!("not understood: unknown field `{key}`, expected none")),
+            (Request::Set { policy: None, rate: None, rebuild: None }, _) => {
+                Err("nothing to set: give policy, rate or rebuild".to_string())
+            }
+            (Request::ReadCache { change }, _) if change.is_empty() => {
+                Err("nothing to set: give policy, bytes, vdf or writes".to_string())
+            }
+            _ => Ok(request),
+        }
+    }
+}
+
 /// What to record, and where to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RecordRequest {
     /// The file, as the server is to name it.
     pub out: std::path::PathBuf,
@@ -161,11 +196,19 @@ pub enum Admin {
     /// Spares may be taken again.
     TakeSpares,
     /// What the array is, its spares, and where the configuration is.
-    Spares(Sender<SparesAsked>),
+    Spares(Sender<Box<SparesAsked>>),
     /// Give the array a spare, or take it away.
     Spare(String, Option<Box<Spare>>, Sender<Result<(), String>>),
-    /// A file was deleted.
-    Deleted(Watched),
+    /// Something is wrong with a device.
+    Trouble(Watched, Trouble),
+    /// An attempt to reach a member's server again.
+    Attempt(Attempt),
+    /// The devices that are looked at.
+    Watch(Sender<WatchAsked>),
+    /// Why the server is not to end.
+    RefusesEnd(Sender<Option<String>>),
+    /// End though files are lost by it.
+    ForceEnd,
     /// Compare all rows, with repair or not, at a rate; `None`: end it.
     Scrub(Option<(bool, u64)>, Sender<Result<(), String>>),
     /// Which NVS device a new one takes the place of.
@@ -175,7 +218,19 @@ pub enum Admin {
 }
 
 /// What the array is, its spares, and where the configuration is.
-pub type SparesAsked = Box<(Superblock, Vec<String>, Option<PathBuf>)>;
+pub struct SparesAsked {
+    /// What the array is.
+    pub array: Superblock,
+    /// The spares at hand.
+    pub names: Vec<String>,
+    /// Those that the configuration names and that cannot be used.
+    pub missing: Vec<String>,
+    /// Where the configuration is.
+    pub config: Option<PathBuf>,
+}
+
+/// The devices that are looked at.
+pub struct WatchAsked(Watch);
 
 /// Why an array cannot be asked.
 #[derive(Debug)]
@@ -212,10 +267,30 @@ pub fn ask(
     request: &Request,
     progress: impl FnMut(u64),
 ) -> Result<Option<ArrayStatus>, AdminError> {
-    match ask_line(socket, name, request, progress)? {
+    match ask_line(socket, name, request, progress)?.0 {
         Line::Status(status) => Ok(Some(*status)),
         _ => Ok(None),
     }
+}
+
+/// Has a server end, and waits until it has; `false`: it has not within this time. `progress` hears
+/// of dirty pages that are left.
+///
+/// # Errors
+/// See [`AdminError`].
+pub fn ask_to_end(
+    socket: &Path,
+    name: &str,
+    [drain, force]: [bool; 2],
+    most: Duration,
+    progress: impl FnMut(u64),
+) -> Result<bool, AdminError> {
+    let request = Request::Stop { drain, force };
+    let (_, mut stream) = ask_line(socket, name, &request, progress)?;
+    stream.set_read_timeout(Some(most)).map_err(AdminError::Io)?;
+    // The connection ends with the process, and so do its locks on the devices.
+    Ok(!matches!(std::io::Read::read(&mut stream, &mut [0]), Err(error)
+        if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)))
 }
 
 /// Asks what is answered by [`Extras`].
@@ -228,7 +303,7 @@ pub fn ask_extra(
     request: &Request,
     progress: impl FnMut(u64),
 ) -> Result<serde_json::Value, AdminError> {
-    match ask_line(socket, name, request, progress)? {
+    match ask_line(socket, name, request, progress)?.0 {
         Line::Told(value) => Ok(value),
         _ => Err(AdminError::Io(std::io::ErrorKind::InvalidData.into())),
     }
@@ -239,24 +314,40 @@ fn ask_line(
     name: &str,
     request: &Request,
     mut progress: impl FnMut(u64),
-) -> Result<Line, AdminError> {
+) -> Result<(Line, UnixStream), AdminError> {
     let mut stream =
         UnixStream::connect(socket).map_err(|_| AdminError::NotServed(name.to_string()))?;
     let mut line = serde_json::to_string(request).map_err(|e| AdminError::Io(e.into()))?;
     line.push('\n');
     stream.write_all(line.as_bytes()).map_err(AdminError::Io)?;
-    for line in BufReader::new(stream).lines() {
+    let input = stream.try_clone().map_err(AdminError::Io)?;
+    for line in BufReader::new(input).lines() {
         let line = line.map_err(AdminError::Io)?;
         match serde_json::from_str(&line).map_err(|e| AdminError::Io(e.into()))? {
             Line::Progress(left) => progress(left),
-            line @ (Line::Status(_) | Line::Told(_) | Line::Done) => return Ok(line),
+            line @ (Line::Status(_) | Line::Told(_) | Line::Done) => return Ok((line, stream)),
             Line::Error(text) => return Err(AdminError::Refused(text)),
         }
     }
     match request {
         // The server is gone, which is what was asked.
-        Request::Stop { .. } => Ok(Line::Done),
+        Request::Stop { .. } => Ok((Line::Done, stream)),
         _ => Err(AdminError::Io(std::io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// A control socket that is listened on.
+pub struct Control {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl Control {
+    /// Removes the socket, if it is still this one: another server may have its own there.
+    pub fn remove(self) {
+        if std::fs::metadata(&self.path).is_ok_and(|about| about.ino() == self.inode) {
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -264,44 +355,98 @@ fn ask_line(
 /// thread has no part in.
 ///
 /// # Errors
-/// If the socket cannot be made.
-pub fn listen(socket: &Path, remote: Remote, extras: Arc<dyn Extras>) -> std::io::Result<()> {
+/// If the socket cannot be made, or another server answers there.
+pub fn listen(socket: &Path, remote: Remote, extras: Arc<dyn Extras>) -> std::io::Result<Control> {
     if let Some(folder) = socket.parent() {
         std::fs::create_dir_all(folder)?;
+    }
+    // One that is ending still has it for a moment.
+    let answers = || UnixStream::connect(socket).is_ok();
+    let mut tries = 0;
+    while answers() && tries < 60 {
+        std::thread::sleep(Duration::from_millis(50));
+        tries += 1;
+    }
+    if tries == 60 {
+        let text = "another server of this array answers there: stop it first (`destage stop`)";
+        return Err(std::io::Error::new(ErrorKind::AddrInUse, text));
     }
     let _ = std::fs::remove_file(socket);
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
+    let clients = Arc::new(());
+    let inode = std::fs::metadata(socket)?.ino();
     std::thread::Builder::new().name("admin".to_string()).spawn(move || {
-        for stream in listener.incoming().flatten() {
+        for mut stream in listener.incoming().flatten() {
             let (remote, extras) = (remote.clone(), extras.clone());
+            let client = clients.clone();
+            // The count of this thread, and of this client.
+            if Arc::strong_count(&clients) > CLIENTS_MAX + 1 {
+                refuse(&mut stream);
+                continue;
+            }
             // A client that asks nothing keeps only itself waiting.
-            let _ = std::thread::Builder::new()
-                .name("admin client".to_string())
-                .spawn(move || serve(stream, &remote, &*extras));
+            let _ = std::thread::Builder::new().name("admin client".to_string()).spawn(move || {
+                serve(stream, &remote, &*extras);
+                drop(client);
+            });
         }
     })?;
-    Ok(())
+    Ok(Control { path: socket.to_path_buf(), inode })
 }
 
+/// Most clients at a time.
+const CLIENTS_MAX: usize = 64;
+/// Time for a request to come, and for a client to take a line of an answer.
+const CLIENT_TIME: Duration = Duration::from_secs(10);
 /// Longest line that is listened to.
-const LINE_BYTES_MAX: u64 = 64 << 10;
+const LINE_BYTES_MAX: usize = 64 << 10;
 
-fn serve(stream: UnixStream, remote: &Remote, extras: &dyn Extras) {
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
-    let Ok(mut out) = stream.try_clone() else { return };
-    let mut line = String::new();
-    let mut input = BufReader::new(std::io::Read::take(stream, LINE_BYTES_MAX));
-    if input.read_line(&mut line).is_err() {
-        return;
+fn refuse(stream: &mut UnixStream) {
+    // The thread that accepts waits for nobody.
+    let _ = stream.set_nonblocking(true);
+    let text = format!(
+        "{CLIENTS_MAX} commands for this array are running, which is the most: try again when one \
+         has ended"
+    );
+    say(stream, &Line::Error(text));
+}
+
+/// The line that a client sends, if it comes in time.
+fn request_line(stream: &mut UnixStream) -> Option<String> {
+    let end = std::time::Instant::now() + CLIENT_TIME;
+    let (mut line, mut part) = (Vec::new(), [0; 4096]);
+    while !line.contains(&b'\n') && line.len() < LINE_BYTES_MAX {
+        let left = end.checked_duration_since(std::time::Instant::now())?;
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1)))).ok()?;
+        match std::io::Read::read(stream, &mut part).ok()? {
+            0 => break,
+            count => line.extend_from_slice(&part[..count]),
+        }
     }
-    let answer = match serde_json::from_str(&line) {
-        Ok(request) => answer(&request, remote, extras, &mut out),
-        Err(error) => Line::Error(format!("not understood: {error}")),
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    String::from_utf8(line.to_vec()).ok()
+}
+
+fn serve(mut out: UnixStream, remote: &Remote, extras: &dyn Extras) {
+    let _ = out.set_write_timeout(Some(CLIENT_TIME));
+    let Some(line) = request_line(&mut out) else { return };
+    let value = serde_json::from_str(&line).map_err(|error| format!("not understood: {error}"));
+    let request = value.and_then(Request::from_json);
+    let answer = match &request {
+        Ok(request) => answer(request, remote, extras, &mut out),
+        Err(error) => Line::Error(error.clone()),
     };
-    say(&mut out, &answer);
-    if matches!(serde_json::from_str(&line), Ok(Request::Stop { .. })) && answer == Line::Done {
+    let ends = matches!(request, Ok(Request::Stop { .. }));
+    if ends && answer == Line::Done {
         remote.stop();
+    }
+    say(&mut out, &answer);
+    if ends && answer == Line::Done {
+        // Whoever asked waits for the end of this connection, which is that of the process.
+        loop {
+            std::thread::park();
+        }
     }
 }
 
@@ -321,8 +466,8 @@ fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut Uni
             Some(status) => Line::Status(status),
             None => gone(),
         },
-        Request::Flush | Request::Stop { drain: true } => drained(remote, out),
-        Request::Stop { drain: false } => Line::Done,
+        Request::Flush => drained(remote, out),
+        Request::Stop { drain, force } => agrees_to_end(remote, out, *drain, *force),
         Request::Set { policy, rate, rebuild } => {
             let all = [policy.clone(), rate.clone(), rebuild.clone()];
             simple_ask(remote, |sender| Admin::Set(all, sender))
@@ -371,6 +516,31 @@ fn status(remote: &Remote) -> Option<Box<ArrayStatus>> {
     let mut status = answer.recv().ok()?;
     status.connections = remote.connections();
     Some(status)
+}
+
+/// Whether the server may end. What has become of the devices is looked at now.
+fn agrees_to_end(remote: &Remote, out: &mut UnixStream, drain: bool, force: bool) -> Line {
+    let refuses = || {
+        let (sender, answer) = channel();
+        remote.send(Box::new(Admin::Watch(sender)));
+        let WatchAsked(watch) = answer.recv().ok()?;
+        watch.look_now(remote);
+        let (sender, answer) = channel();
+        remote.send(Box::new(Admin::RefusesEnd(sender)));
+        answer.recv().ok()?.map(Line::Error)
+    };
+    if force {
+        remote.send(Box::new(Admin::ForceEnd));
+    } else if let Some(refusal) = refuses() {
+        return refusal;
+    }
+    if !drain {
+        return Line::Done;
+    }
+    match drained(remote, out) {
+        Line::Done if !force => refuses().unwrap_or(Line::Done),
+        other => other,
+    }
 }
 
 /// Waits until nothing is dirty, and says how much is left.
@@ -447,13 +617,25 @@ impl ArrayBackend {
             Admin::SpareNotTaken(text) => self.spare_not_taken(text),
             Admin::TakeSpares => self.take_spares(),
             Admin::Spares(sender) => {
-                let (array, names) = (self.volume.superblock(), self.spare_names());
-                let _ = sender.send(Box::new((array, names, self.config_path.clone())));
+                let _ = sender.send(Box::new(SparesAsked {
+                    array: self.volume.superblock(),
+                    names: self.spare_names(),
+                    missing: self.missing_spares.clone(),
+                    config: self.config_path.clone(),
+                }));
             }
             Admin::Spare(name, spare, sender) => {
                 let _ = sender.send(self.change_spare(&name, spare));
             }
-            Admin::Deleted(whose) => self.deleted(port, &whose),
+            Admin::Trouble(whose, trouble) => self.trouble(port, &whose, trouble),
+            Admin::Attempt(attempt) => self.attempted(port, attempt),
+            Admin::Watch(sender) => {
+                let _ = sender.send(WatchAsked(self.watch.clone()));
+            }
+            Admin::RefusesEnd(sender) => {
+                let _ = sender.send(self.refuses_end());
+            }
+            Admin::ForceEnd => self.force_end(),
         }
     }
 
@@ -483,14 +665,6 @@ impl ArrayBackend {
         let status = self.volume.status();
         let config = self.config();
         let counters = &status.counters;
-        let whole = status.failed.is_empty() && status.rebuilds.is_empty();
-        let state = match (status.stopped, self.volume.ready(), whole) {
-            (true, ..) => "stopped",
-            _ if !status.rebuilds.is_empty() => "rebuilding",
-            (_, false, _) => "recovering",
-            (.., false) => "degraded",
-            (.., true) => "clean",
-        };
         let waiting_for = match (&status.waiting_for, status.writes_waiting) {
             (_, waiting) if waiting > 0 => format!("NVS space, for {waiting} writes"),
             (Some((device, since)), _) => format!("{device}, {:.1} ms", *since as f64 / 1e6),
@@ -499,7 +673,7 @@ impl ArrayBackend {
         ArrayStatus {
             version: LIVE_VERSION,
             name: self.name().to_string(),
-            state: state.to_string(),
+            state: self.state(&status).to_string(),
             waiting_for,
             level: self.volume.controller().geometry().level.entry().entry.name.to_string(),
             volume_bytes: self.volume.bytes(),
@@ -536,7 +710,24 @@ impl ArrayBackend {
             read_cache: self.read_cache_told(&status),
             mirror: self.mirror_told(),
             scrub: self.scrub_told(port.now()),
+            scrub_mismatches: self.mismatches(),
+            scrub_completed_unix_s: self.found.completed_unix_s,
             alarms: self.alarms.texts(),
+        }
+    }
+
+    /// The worst that is so, in a word (docs/operations.md, "States").
+    fn state(&self, status: &destage_volume::Status) -> &'static str {
+        let named = !self.config().nvs.is_empty();
+        match () {
+            () if status.stopped => "stopped",
+            () if !status.rebuilds.is_empty() => "rebuilding",
+            () if !self.volume.ready() => "recovering",
+            () if !status.failed.is_empty() => "degraded",
+            () if self.found.left => "inconsistent",
+            () if named && status.nvs_devices.is_empty() => "no-nvs",
+            () if self.alarms.waits_for(&Ends::NvsMirrored) => "degraded",
+            () => "clean",
         }
     }
 
@@ -558,8 +749,10 @@ impl ArrayBackend {
         for rebuild in self.volume.rebuild_status() {
             all[usize::from(rebuild.member)].state = "rebuilding".to_string();
         }
-        for (number, device) in (0..).zip(self.spare_names()) {
-            let (kind, state) = ("spare".to_string(), "ready".to_string());
+        let ready = self.spare_names().into_iter().map(|name| (name, "ready"));
+        let missing = self.missing_spares.iter().map(|name| (name.clone(), "missing"));
+        for (number, (device, state)) in (0..).zip(ready.chain(missing)) {
+            let (kind, state) = ("spare".to_string(), state.to_string());
             all.push(DeviceStatus { kind, number, device, state });
         }
         for device in all.iter_mut().filter(|device| device.kind == "nvs") {

@@ -1,19 +1,29 @@
 //! Alarms that stand: what was told, and what ends it.
 
-use destage_volume::Alarm;
+use destage_volume::{Alarm, Device};
 
 /// Alarms that are kept.
 const KEPT: usize = 100;
 
 /// What ends an alarm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     /// This member is whole again.
     MemberRebuilt(u16),
     /// There are two NVS devices again.
     NvsMirrored,
+    /// Operations on this device succeed again.
+    DeviceAnswers(Device),
+    /// The pages of this group are on the disks.
+    PagesDestaged(u64),
+    /// What is told next of this member's connection.
+    Reconnected(u16),
     /// A spare has taken a member's place.
     SpareTaken,
+    /// The spare of this name is given or taken away.
+    SpareChanged(String),
+    /// A complete scrub finds nothing wrong, or has repaired it.
+    Scrubbed,
     /// Nothing while the array is served.
     Never,
 }
@@ -21,8 +31,12 @@ pub(super) enum Ends {
 /// What ends a volume's alarm.
 pub(super) fn ends(alarm: &Alarm) -> Ends {
     match alarm {
-        Alarm::MemberFailed(member) | Alarm::RebuildStopped(member) => Ends::MemberRebuilt(*member),
-        Alarm::NvsMirrorLost(_) | Alarm::MirrorFailed(_) => Ends::NvsMirrored,
+        Alarm::MemberFailed(member, _) | Alarm::RebuildStopped(member, _) => {
+            Ends::MemberRebuilt(*member)
+        }
+        Alarm::NvsMirrorLost(..) | Alarm::MirrorFailed(_) => Ends::NvsMirrored,
+        Alarm::PagesKept { first_page, .. } => Ends::PagesDestaged(*first_page),
+        Alarm::DeviceWaits(device, _) => Ends::DeviceAnswers(*device),
         _ => Ends::Never,
     }
 }
@@ -36,6 +50,11 @@ impl Alarms {
         self.0.iter().map(|(text, _)| text.clone()).collect()
     }
 
+    /// Whether one is active that this would end.
+    pub(super) fn waits_for(&self, end: &Ends) -> bool {
+        self.0.iter().any(|(_, ends)| ends == end)
+    }
+
     pub(super) fn has(&self, text: &str) -> bool {
         self.0.iter().any(|(known, _)| known == text)
     }
@@ -46,36 +65,37 @@ impl Alarms {
         self.0.drain(..over);
     }
 
-    pub(super) fn end(&mut self, by: Ends) {
-        self.0.retain(|(_, ends)| *ends != by);
+    pub(super) fn end(&mut self, by: &Ends) {
+        self.0.retain(|(_, ends)| ends != by);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_volume::Cause;
 
     #[test]
     fn what_ends_an_alarm_ends_it_alone() {
         let mut alarms = Alarms::default();
         let volume = [
-            Alarm::MemberFailed(1),
-            Alarm::MemberFailed(11),
-            Alarm::RebuildStopped(1),
-            Alarm::NvsMirrorLost(0),
+            Alarm::MemberFailed(1, Cause::Asked),
+            Alarm::MemberFailed(11, Cause::Asked),
+            Alarm::RebuildStopped(1, Cause::Asked),
+            Alarm::NvsMirrorLost(0, Cause::Asked),
             Alarm::MirrorFailed(0),
-            Alarm::NvsLost(7),
+            Alarm::NvsLost { copy: 0, pages: 7, cause: Cause::Asked },
         ];
         for alarm in &volume {
             alarms.add(alarm.name().to_string(), ends(alarm));
         }
         alarms.add("file-deleted".to_string(), Ends::MemberRebuilt(1));
         alarms.add("spare-not-taken".to_string(), Ends::SpareTaken);
-        alarms.end(Ends::MemberRebuilt(1));
+        alarms.end(&Ends::MemberRebuilt(1));
         let left = ["member-failed", "nvs-mirror-lost", "nvs-mirror-failed", "nvs-lost"];
         assert_eq!(alarms.texts(), [&left[..], &["spare-not-taken"]].concat());
-        alarms.end(Ends::NvsMirrored);
-        alarms.end(Ends::SpareTaken);
+        alarms.end(&Ends::NvsMirrored);
+        alarms.end(&Ends::SpareTaken);
         assert_eq!(alarms.texts(), ["member-failed", "nvs-lost"]);
         (0..KEPT).for_each(|number| alarms.add(number.to_string(), Ends::Never));
         assert!(alarms.texts().len() == KEPT && alarms.has("99") && !alarms.has("nvs-lost"));

@@ -4,12 +4,14 @@ use super::admin::Admin;
 use super::alarms::{self, Alarms, Ends};
 use super::config::ArrayConfig;
 use super::devices::{Async, Devices, Opened};
+use super::ending::Ending;
 use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::members::Spare;
 use super::remote::{Ended, Keys, Remote};
 use super::watch::{Watch, Watched};
 use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
+use destage_engine::nvs::journal::superblock::{Superblock, Uuid};
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_nbd::handshake::Export;
 use destage_nbd::reply::Extent;
@@ -17,6 +19,7 @@ use destage_nbd::request::Command as Ask;
 use destage_nbd::wire;
 use destage_volume::{
     Alarm, Answer as Brought, Command, Device, Op, OpId, OpKind, Refusal, Reply, Slab, Volume,
+    member_bytes,
 };
 use hdrhistogram::Histogram;
 use std::any::Any;
@@ -36,16 +39,6 @@ pub(super) enum Disk {
     Mapped(Mapped, #[expect(dead_code, reason = "holds the lock")] std::fs::File),
     Remote(Box<Remote>),
     None,
-}
-
-/// How far a stop has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stop {
-    No,
-    /// What is under way ends; nothing new is begun.
-    Ending,
-    /// The log's last commit is confirmed.
-    Confirming,
 }
 
 #[derive(Clone, Copy)]
@@ -74,12 +67,16 @@ impl Times {
 /// The served array.
 pub struct ArrayBackend {
     name: String,
-    config: ArrayConfig,
+    pub(super) config: ArrayConfig,
     pub(crate) volume: Volume,
-    members: Vec<Disk>,
-    /// By member: how many devices were attached before this one.
-    attached: Vec<u64>,
+    pub(super) members: Vec<Disk>,
+    /// By member: how many devices and connections were attached before this one.
+    pub(super) attached: Vec<u64>,
+    /// By member: the UUIDs of devices that other servers serve.
+    identities: Vec<Option<Uuid>>,
     pub(super) spares: Vec<Spare>,
+    /// Names of spares that the configuration has and that cannot be used.
+    pub(super) missing_spares: Vec<String>,
     pub(super) watch: Watch,
     pub(super) remote: Option<crate::Remote>,
     /// A spare is on its way into a member's place.
@@ -90,13 +87,14 @@ pub struct ArrayBackend {
     waiting: Slab<Waiting>,
     pub(crate) times: Times,
     pub(crate) pace: super::scrub::Pace,
-    stop: Stop,
+    pub(super) found: super::mismatch::Found,
+    pub(super) ending: Ending,
     pub(crate) alarms: Alarms,
     /// Answers to be given when nothing is dirty any more.
     pub(crate) drains: Vec<std::sync::mpsc::Sender<Result<(), String>>>,
     ops: Vec<Op>,
     replies: Vec<Reply>,
-    ended: Vec<Ended>,
+    pub(super) ended: Vec<Ended>,
     /// For members on tmpfs.
     backlog: Backlog,
     pub(super) watched: super::observe::Counted,
@@ -114,14 +112,21 @@ pub fn export(name: &str, description: &str, volume: &Volume) -> Export {
 impl ArrayBackend {
     /// A volume on its devices.
     #[must_use]
-    pub fn new(name: &str, config: ArrayConfig, volume: Volume, devices: Devices) -> ArrayBackend {
+    pub fn new(
+        name: &str,
+        config: ArrayConfig,
+        volume: Volume,
+        mut devices: Devices,
+    ) -> ArrayBackend {
         ArrayBackend {
+            identities: super::reconnect::identities(&mut devices),
             name: name.to_string(),
             config,
             volume,
             members: Vec::new(),
             attached: Vec::new(),
             spares: Vec::new(),
+            missing_spares: Vec::new(),
             watch: Watch::default(),
             remote: None,
             taking: false,
@@ -131,7 +136,8 @@ impl ArrayBackend {
             waiting: Slab::default(),
             times: Times::new(),
             pace: super::scrub::Pace::default(),
-            stop: Stop::No,
+            found: super::mismatch::Found::default(),
+            ending: Ending::default(),
             alarms: Alarms::default(),
             drains: Vec::new(),
             ops: Vec::new(),
@@ -142,10 +148,12 @@ impl ArrayBackend {
         }
     }
 
-    /// Destages everything once it runs; the receiver hears when nothing is dirty.
+    /// Destages everything once it runs; the receiver hears when nothing is dirty, or when that
+    /// comes no further.
     pub fn drained(&mut self) -> std::sync::mpsc::Receiver<Result<(), String>> {
         let (sender, receiver) = std::sync::mpsc::channel();
         self.drains.push(sender);
+        self.ending.bounded = true;
         receiver
     }
 
@@ -170,6 +178,7 @@ impl ArrayBackend {
     /// Hands the volume's operations to the devices, and its answers to the clients, until there
     /// are no more.
     fn carry_out(&mut self, port: &mut Port) {
+        self.look_at_remotes(port);
         loop {
             let mut ops = core::mem::take(&mut self.ops);
             self.volume.take_ops(&mut ops);
@@ -197,6 +206,7 @@ impl ArrayBackend {
                 remote.turn(port, &keys_of(number, self.attached[number]));
             }
         }
+        self.tell_of_remotes();
     }
 
     fn submit(&mut self, port: &mut Port, id: OpId, device: Device, kind: OpKind) {
@@ -207,8 +217,8 @@ impl ArrayBackend {
         };
         match disk {
             Disk::Memory(file) => self.backlog.push(id, Arc::clone(file), kind),
-            Disk::None => ended.push((id, Err(destage_volume::IoError::Gone))),
-            Disk::Remote(remote) => remote.submit(id, kind, &mut ended),
+            Disk::None => ended.push((id, Err(destage_volume::IoError::GONE))),
+            Disk::Remote(remote) => remote.submit(port.lately(), id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
             Disk::File(handle) => {
                 let io = io_of(port, *handle, kind);
@@ -237,17 +247,20 @@ impl ArrayBackend {
         }
         self.replies = replies;
         for alarm in self.volume.take_alarms() {
-            // Two are no alarms, but the ends of some.
+            // Some are no alarms, but the ends of others.
             let over = match alarm {
                 Alarm::NvsMirrored(_) => Ends::NvsMirrored,
                 Alarm::MemberRebuilt(member) => Ends::MemberRebuilt(member),
+                Alarm::PagesDestaged { first_page } => Ends::PagesDestaged(first_page),
+                Alarm::DeviceAnswers(device) => Ends::DeviceAnswers(device),
                 _ => {
-                    self.told(format!("{}: {alarm}", alarm.name()), alarms::ends(&alarm));
+                    self.told(self.alarm_words(&alarm), alarms::ends(&alarm));
                     continue;
                 }
             };
-            tracing::info!(target: "destage", array = self.name, "{alarm}");
-            self.alarms.end(over);
+            let text = self.end_words(&alarm);
+            tracing::info!(target: "destage", array = self.name, "{text}");
+            self.alarms.end(&over);
         }
     }
 
@@ -321,18 +334,24 @@ impl ArrayBackend {
                 self.drains.drain(..).for_each(|drain| {
                     let _ = drain.send(Err("the array has stopped".to_string()));
                 });
-            } else if status.dirty_pages == 0 {
+            } else if status.dirty_pages == 0 || status.kept_pages > 0 && self.volume.drained() {
+                let result = match status.dirty_pages {
+                    0 => Ok(()),
+                    pages => Err(format!(
+                        "{pages} dirty pages cannot be destaged, since members cannot read what \
+                         their parity is computed from. They stay in the NVS, and nothing is \
+                         lost: see the alarm pages-kept in `destage status {}`",
+                        self.name()
+                    )),
+                };
                 self.drains.drain(..).for_each(|drain| {
-                    let _ = drain.send(Ok(()));
+                    let _ = drain.send(result.clone());
                 });
             } else {
                 self.volume.flush_cache(port.now());
             }
         }
-        if self.stop == Stop::Ending && self.volume.idle() {
-            self.volume.confirm(port.now());
-            self.stop = Stop::Confirming;
-        }
+        self.look_at_end(port);
         self.carry_out(port);
     }
 }
@@ -352,6 +371,11 @@ pub(super) fn hand_over(port: &mut Port, opened: Opened) -> Disk {
 fn keys_of(member: usize, attached: u64) -> Keys {
     let base = SOCKET_KEY | attached << 16 | (member as u64) << 1;
     Keys { send: base, receive: base | 1 }
+}
+
+/// Bytes that an NVS device takes.
+pub(super) fn nvs_bytes(superblock: &Superblock) -> u64 {
+    (1 << 20) + superblock.ring_blocks * u64::from(superblock.block_bytes)
 }
 
 fn io_of(port: &mut Port, device: Handle, kind: OpKind) -> Io {
@@ -390,15 +414,29 @@ impl Backend for ArrayBackend {
         let mut taken =
             |opened: Option<Opened>| opened.map_or(Disk::None, |opened| hand_over(port, opened));
         let Devices { members, nvs } = devices;
+        let length = |opened: &Option<Opened>| opened.as_ref()?.bytes().ok();
+        let bytes: Vec<Option<u64>> = members.iter().map(length).collect();
+        let superblock = self.volume.superblock();
         for (number, opened) in (0..).zip(&members) {
             if let Some(opened) = opened {
-                self.watch.add(Watched::Member(number), opened);
+                let needs = member_bytes(&superblock.geometry);
+                self.watch.add(Watched::Member(number), opened, needs);
+            }
+        }
+        for (number, opened) in (0..).zip(&nvs) {
+            if let Some(opened) = opened {
+                self.watch.add(Watched::Nvs(number), opened, nvs_bytes(&superblock));
             }
         }
         self.attached = vec![0; members.len()];
         let members = members.into_iter().map(&mut taken).collect();
         let nvs = nvs.into_iter().map(&mut taken).collect();
         (self.members, self.nvs) = (members, nvs);
+        for (number, bytes) in (0..).zip(bytes) {
+            let place = usize::from(number);
+            let name = self.config.disks[place].clone();
+            self.identify(number, &name, self.identities[place], bytes);
+        }
         // What the last run left open is redone before anything is asked.
         self.volume.turn(port.now());
         self.carry_out(port);
@@ -455,9 +493,9 @@ impl Backend for ArrayBackend {
         let mut ended = core::mem::take(&mut self.ended);
         if let Disk::Remote(remote) = &mut self.members[member] {
             if key & 1 == 0 {
-                remote.sent(result, &mut ended);
+                remote.sent(result);
             } else {
-                remote.received(result, buffer, &mut ended);
+                remote.received(result, buffer, port.lately(), &mut ended);
             }
         }
         self.ended = ended;
@@ -478,7 +516,13 @@ impl Backend for ArrayBackend {
         if !self.backlog.is_empty() {
             return Some(Instant(0));
         }
-        [self.volume.deadline(), self.scrub_deadline()].into_iter().flatten().min()
+        let ending = self.ending.deadline();
+        let remotes = self.members.iter().filter_map(|disk| match disk {
+            Disk::Remote(remote) => remote.deadline(),
+            _ => None,
+        });
+        let others = [self.volume.deadline(), self.scrub_deadline(), ending, remotes.min()];
+        others.into_iter().flatten().min()
     }
 
     fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {
@@ -488,15 +532,15 @@ impl Backend for ArrayBackend {
     }
 
     fn stop(&mut self, port: &mut Port) {
-        self.stop = Stop::Ending;
-        self.volume.pause(true);
-        self.volume.stop_scrub(port.now());
-        self.volume.end_mirror(port.now());
+        self.begin_end(port);
         self.look(port);
     }
 
+    fn hurry(&mut self, _: &mut Port) {
+        self.end_now();
+    }
+
     fn stopped(&self) -> bool {
-        let over = self.stop == Stop::Confirming && self.volume.idle();
-        over || self.stop != Stop::No && self.volume.status().stopped
+        self.ending.is_over()
     }
 }

@@ -6,6 +6,8 @@ use destage_engine::units::Duration;
 use destage_volume::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// An array's configuration.
@@ -36,12 +38,20 @@ pub struct ArrayConfig {
     pub window: u32,
     /// Seconds after which a device that does not answer has failed.
     pub stall_seconds: u32,
+    /// Seconds that a server which is told to end waits for deleted files to be saved.
+    #[serde(default = "save_seconds")]
+    pub save_seconds: u32,
     /// Limits of rebuilds: `share=50,min=20`.
     #[serde(default)]
     pub rebuild: String,
     /// The read cache.
     #[serde(default)]
     pub read_cache: ReadCacheConfig,
+}
+
+/// By default.
+fn save_seconds() -> u32 {
+    300
 }
 
 /// Why there is no configuration to go by.
@@ -157,11 +167,11 @@ impl Places {
         Ok(config)
     }
 
-    /// Writes the configuration of a new array.
+    /// Writes the configuration of a new array beside its place.
     ///
     /// # Errors
     /// See [`ConfigFileError`].
-    pub fn write(&self, name: &str, config: &ArrayConfig) -> Result<PathBuf, ConfigFileError> {
+    pub fn prepare(&self, name: &str, config: &ArrayConfig) -> Result<Prepared, ConfigFileError> {
         let path = self.config_of(name)?;
         let fail = |error| ConfigFileError::Io(path.clone(), error);
         if path.exists() {
@@ -170,8 +180,47 @@ impl Places {
         std::fs::create_dir_all(&self.config).map_err(fail)?;
         let text = toml::to_string(config)
             .map_err(|error| ConfigFileError::Form(path.clone(), error.to_string()))?;
-        std::fs::write(&path, text).map_err(fail)?;
-        Ok(path)
+        let new = path.with_extension("toml.new");
+        let prepared = Prepared { new: Some(new.clone()), path: path.clone() };
+        let mut file = private(&new).map_err(fail)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(fail)?;
+        Ok(prepared)
+    }
+}
+
+/// A file for its owner alone, empty.
+pub(super) fn private(path: &Path) -> std::io::Result<std::fs::File> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// The configuration of a new array, to be put in its place when the array is there. It goes if
+/// this is dropped.
+pub struct Prepared {
+    new: Option<PathBuf>,
+    path: PathBuf,
+}
+
+impl Prepared {
+    /// Puts it in its place.
+    ///
+    /// # Errors
+    /// See [`ConfigFileError`].
+    pub fn commit(mut self) -> Result<PathBuf, ConfigFileError> {
+        let fail = |error| ConfigFileError::Io(self.path.clone(), error);
+        if let Some(new) = &self.new {
+            std::fs::rename(new, &self.path).map_err(fail)?;
+        }
+        self.new = None;
+        Ok(self.path.clone())
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        if let Some(new) = &self.new {
+            let _ = std::fs::remove_file(new);
+        }
     }
 }
 
@@ -215,6 +264,9 @@ impl ArrayConfig {
             if !(1..=100_000).contains(&value) {
                 return Err(bad(name, &"1 to 100000"));
             }
+        }
+        if self.save_seconds > 100_000 {
+            return Err(bad("save_seconds", &"0 to 100000"));
         }
         settings.rebuild =
             destage_volume::parse_limits(&self.rebuild).map_err(|error| bad("rebuild", &error))?;

@@ -96,8 +96,25 @@ pub fn create(
     }
     let creation = shape(options, &mut devices)?;
     let spares = empty_spares(options, &creation)?;
+    let mut spares = spares;
+    let result = write(options, &creation, &mut devices, &mut spares, progress);
+    if result.is_err() {
+        // They were empty before: the corrected command is to find them so.
+        let all = devices.members.iter_mut().chain(&mut devices.nvs).flatten();
+        all.chain(spares.iter_mut()).for_each(blank);
+    }
+    result.map(|()| creation)
+}
+
+fn write(
+    options: &CreateOptions,
+    creation: &Creation,
+    devices: &mut Devices,
+    spares: &mut Vec<Opened>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), CreateError> {
     if !options.assume_clean {
-        zero_members(options, &creation, &mut devices, progress)?;
+        zero_members(options, creation, devices, progress)?;
     }
     for (opened, spec) in devices.nvs.iter_mut().zip(&options.nvs) {
         if let Some(opened) = opened {
@@ -106,29 +123,47 @@ pub fn create(
             fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
         }
     }
-    destage_volume::create(&mut devices, &creation)
+    destage_volume::create(devices, creation)
         .map_err(|(device, error)| CreateError::Io(spec_of(options, device).clone(), error))?;
-    for ((opened, _), spec) in spares.into_iter().zip(&options.spares) {
+    for spec in &options.spares {
         let fail = |error| CreateError::Io(spec.clone(), error);
-        let array = read_superblock(&mut devices, Device::Member(0));
-        let array = array.map_err(|_| fail(IoError::Gone))?;
+        let array = read_superblock(devices, Device::Member(0));
+        let array = array.map_err(|_| fail(IoError::GONE))?;
         let uuid = Uuids::new().map_err(CreateError::Random)?.next()?;
-        let mut alone = Devices::of(vec![Some(opened)]);
-        prepare_spare(&mut alone, Device::Member(0), &array, uuid).map_err(fail)?;
+        let mut alone = Devices::of(vec![Some(spares.remove(0))]);
+        let prepared = prepare_spare(&mut alone, Device::Member(0), &array.superblock, uuid);
+        spares.extend(alone.members.into_iter().flatten());
+        prepared.map_err(fail)?;
     }
-    Ok(creation)
+    Ok(())
+}
+
+/// Clears what was written at the beginning of a device that was empty.
+pub(super) fn blank(opened: &mut Opened) {
+    // A device that fails here keeps what it has, and is refused next time with what to do.
+    let _ = opened.write(0, &Buffer::zeroed(AREA as usize)).and_then(|()| opened.flush());
+}
+
+/// Clears the devices of an array that was created and is not to be.
+pub fn undo(options: &CreateOptions, creation: &Creation) {
+    let open = |spec: &DeviceSpec| Opened::new(spec, false).ok();
+    let all = options.disks.iter().chain(&options.nvs).chain(&options.spares);
+    for opened in all.filter_map(open) {
+        let mut alone = Devices::of(vec![Some(opened)]);
+        let said = read_superblock(&mut alone, Device::Member(0));
+        if said.is_ok_and(|said| said.superblock.array == creation.array) {
+            alone.members.iter_mut().flatten().for_each(blank);
+        }
+    }
 }
 
 /// The spares, opened; nothing is written yet.
-fn empty_spares(
-    options: &CreateOptions,
-    creation: &Creation,
-) -> Result<Vec<(Opened, u64)>, CreateError> {
+fn empty_spares(options: &CreateOptions, creation: &Creation) -> Result<Vec<Opened>, CreateError> {
     let needs = AREA + creation.geometry.disk_pages * 4096;
     let open = |spec: &DeviceSpec| {
         let (opened, bytes) = empty_device(spec)?;
         let large = bytes >= needs;
-        large.then_some((opened, bytes)).ok_or_else(|| CreateError::TooSmall(spec.clone(), bytes))
+        large.then_some(opened).ok_or_else(|| CreateError::TooSmall(spec.clone(), bytes))
     };
     options.spares.iter().map(open).collect()
 }
@@ -171,14 +206,16 @@ fn look_for_contents(
 ) -> Result<(), CreateError> {
     let fail = |error| CreateError::Io(spec.clone(), error);
     let opened = devices.get(device).expect("all are open");
-    let bytes = opened.bytes().map_err(|_| fail(IoError::Gone))?;
+    let bytes = opened.bytes().map_err(|_| fail(IoError::GONE))?;
     if bytes < 2 * AREA {
         return Err(CreateError::TooSmall(spec.clone(), bytes));
     }
     let mut first = Buffer::zeroed(AREA as usize);
     opened.read(0, &mut first).map_err(fail)?;
     let what = match read_superblock(devices, device) {
-        Ok(found) => format!("a member, NVS or spare of the array {}", uuid_text(&found.array)),
+        Ok(found) => {
+            format!("a member, NVS or spare of the array {}", uuid_text(&found.superblock.array))
+        }
         Err(NoSuperblock::Bytes(
             destage_engine::nvs::journal::superblock::SuperblockError::Foreign,
         )) if first.iter().all(|byte| *byte == 0) => {
@@ -276,8 +313,16 @@ fn zero_members(
     let bytes = AREA + creation.geometry.disk_pages * 4096;
     for (opened, spec) in devices.members.iter_mut().zip(&options.disks) {
         let opened = opened.as_mut().expect("all are open");
-        if !opened.is_sparse() {
-            fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
+        let fail = |error| CreateError::Io(spec.clone(), error);
+        match opened.written() {
+            None => fill(opened, bytes, progress).map_err(fail)?,
+            // The rest reads zeros.
+            Some(parts) => {
+                for part in parts {
+                    fill_part(opened, part, bytes, progress).map_err(fail)?;
+                }
+                opened.flush().map_err(fail)?;
+            }
         }
     }
     Ok(())
@@ -288,10 +333,23 @@ fn fill(
     bytes: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), IoError> {
+    fill_part(opened, 0..bytes, bytes, progress)?;
+    opened.flush()
+}
+
+/// Zeros over a part of a device of this many bytes; not flushed.
+fn fill_part(
+    opened: &mut Opened,
+    part: std::ops::Range<u64>,
+    bytes: u64,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), IoError> {
     let zeros = Buffer::zeroed(1 << 20);
-    let mut at = 0;
-    while at < bytes {
-        let part = (bytes - at).min(zeros.len() as u64) / 512 * 512;
+    let block = u64::from(opened.block_bytes());
+    let mut at = part.start / block * block;
+    let end = part.end.next_multiple_of(block).min(bytes);
+    while at < end {
+        let part = (end - at).min(zeros.len() as u64) / block * block;
         if part == 0 {
             break;
         }
@@ -299,5 +357,5 @@ fn fill(
         at += part;
         progress(at, bytes);
     }
-    opened.flush()
+    Ok(())
 }

@@ -64,6 +64,8 @@ pub enum DeviceError {
     Remote(DeviceSpec, String),
     /// The disk's server cannot make anything durable.
     NoFlush(DeviceSpec),
+    /// An NVS that another machine or process serves.
+    RemoteNvs(DeviceSpec),
 }
 
 impl fmt::Display for DeviceError {
@@ -84,11 +86,31 @@ impl fmt::Display for DeviceError {
                 f,
                 "{spec}: its server does not offer FLUSH, so nothing there can be made durable"
             ),
+            DeviceError::RemoteNvs(spec) => write!(
+                f,
+                "{spec}: an NVS device must be on this machine: give a file or a block device"
+            ),
         }
     }
 }
 
 impl std::error::Error for DeviceError {}
+
+impl DeviceError {
+    /// The cause alone, for a sentence that names the device.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        let text = match self {
+            DeviceError::Uri(_, error) | DeviceError::Remote(_, error) => error.clone(),
+            DeviceError::Open(_, error) => error.to_string(),
+            DeviceError::InUse(_) => "another destage or another program uses it".to_string(),
+            DeviceError::Kind(_) => "it is neither a file nor a block device".to_string(),
+            DeviceError::NoFlush(_) => "its server does not offer FLUSH".to_string(),
+            DeviceError::RemoteNvs(_) => "an NVS device must be of this machine".to_string(),
+        };
+        text.split(" (os error").next().unwrap_or_default().to_string()
+    }
+}
 
 /// An opened device.
 pub(crate) enum Opened {
@@ -103,10 +125,12 @@ pub(crate) enum Opened {
 }
 
 impl Opened {
-    /// Opens and locks a device. `mapped`: map it where that is durable enough (tmpfs, DAX).
+    /// Opens and locks a device. `mapped`: it is an NVS, and mapped where that is durable enough
+    /// (tmpfs, DAX).
     pub(crate) fn new(spec: &DeviceSpec, mapped: bool) -> Result<Opened, DeviceError> {
         let path = match spec {
             DeviceSpec::Path(path) => path,
+            DeviceSpec::Nbd(_) if mapped => return Err(DeviceError::RemoteNvs(spec.clone())),
             DeviceSpec::Nbd(uri) => return Opened::remote(spec, uri),
         };
         let fail = |error| DeviceError::Open(spec.clone(), error);
@@ -164,11 +188,7 @@ impl Opened {
     pub(crate) fn bytes(&self) -> io::Result<u64> {
         match self {
             Opened::Remote(client) => Ok(client.session().size),
-            Opened::File(file) | Opened::Memory(file) | Opened::Mapped(_, file) => {
-                let mut file: &File = file;
-                // Of a block device, the metadata has no length.
-                io::Seek::seek(&mut file, io::SeekFrom::End(0))
-            }
+            Opened::File(file) | Opened::Memory(file) | Opened::Mapped(_, file) => length(file),
         }
     }
 
@@ -180,21 +200,31 @@ impl Opened {
         }
     }
 
-    /// Whether it is a file of which nothing was ever written: it reads zeros throughout.
-    pub(crate) fn is_sparse(&self) -> bool {
-        use std::os::unix::fs::MetadataExt;
-        match self {
-            Opened::File(file) | Opened::Memory(file) | Opened::Mapped(_, file) => {
-                file.metadata().is_ok_and(|about| about.is_file() && about.blocks() == 0)
-            }
-            Opened::Remote(..) => false,
+    /// The parts of a file that were ever written, where its file system says so: the rest reads
+    /// zeros.
+    pub(crate) fn written(&self) -> Option<Vec<std::ops::Range<u64>>> {
+        use rustix::fs::{SeekFrom, seek};
+        let file = self.file()?;
+        let bytes = file.metadata().ok().filter(std::fs::Metadata::is_file)?.len();
+        let (mut parts, mut at) = (Vec::new(), 0);
+        while at < bytes {
+            let from = match seek(file, SeekFrom::Data(at)) {
+                Err(rustix::io::Errno::NXIO) => break,
+                from => from.ok()?,
+            };
+            at = seek(file, SeekFrom::Hole(from)).ok()?;
+            parts.push(from..at);
         }
+        Some(parts)
     }
 
     /// Smallest part that can be read or written alone.
     pub(crate) fn block_bytes(&self) -> u32 {
         match self {
-            Opened::File(file) => rustix::fs::ioctl_blksszget(file).unwrap_or(512),
+            Opened::File(file) => match rustix::fs::ioctl_blksszget(file) {
+                Ok(bytes) => bytes,
+                Err(_) => direct_block_bytes(file),
+            },
             Opened::Remote(client) => client.session().block.minimum.max(512),
             Opened::Memory(_) | Opened::Mapped(..) => 512,
         }
@@ -203,13 +233,13 @@ impl Opened {
     pub(crate) fn read(&mut self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         match self {
             Opened::File(file) | Opened::Memory(file) => {
-                file.read_exact_at(into, offset).map_err(|e| io_error(&e))
+                file.read_exact_at(into, offset).map_err(|e| IoError::from_std(&e))
             }
             Opened::Mapped(map, _) => map.read(offset, into),
             Opened::Remote(client) => {
                 let length = into.len() as u32;
                 let command = Command::Read { offset, length, dont_fragment: false };
-                let bytes = client.call(command, &[]).map_err(|_| IoError::Gone)?;
+                let bytes = client.call(command, &[]).map_err(|_| IoError::GONE)?;
                 into.copy_from_slice(&bytes);
                 Ok(())
             }
@@ -219,23 +249,25 @@ impl Opened {
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         match self {
             Opened::File(file) | Opened::Memory(file) => {
-                file.write_all_at(bytes, offset).map_err(|e| io_error(&e))
+                file.write_all_at(bytes, offset).map_err(|e| IoError::from_std(&e))
             }
             Opened::Mapped(map, _) => map.write(offset, bytes, false),
             Opened::Remote(client) => {
                 let length = bytes.len() as u32;
                 let command = Command::Write { offset, length, fua: false };
-                client.call(command, bytes).map(|_| ()).map_err(|_| IoError::Gone)
+                client.call(command, bytes).map(|_| ()).map_err(|_| IoError::GONE)
             }
         }
     }
 
     pub(crate) fn flush(&mut self) -> Result<(), IoError> {
         match self {
-            Opened::File(file) | Opened::Memory(file) => file.sync_data().map_err(|e| io_error(&e)),
+            Opened::File(file) | Opened::Memory(file) => {
+                file.sync_data().map_err(|e| IoError::from_std(&e))
+            }
             Opened::Mapped(map, _) => map.flush(),
             Opened::Remote(client) => {
-                client.call(Command::Flush, &[]).map(|_| ()).map_err(|_| IoError::Gone)
+                client.call(Command::Flush, &[]).map(|_| ()).map_err(|_| IoError::GONE)
             }
         }
     }
@@ -251,6 +283,44 @@ impl Opened {
                 Async::Remote(socket, session)
             }
         }
+    }
+}
+
+/// Bytes of a file or a block device, whose metadata has no length.
+pub(super) fn length(mut file: &File) -> io::Result<u64> {
+    io::Seek::seek(&mut file, io::SeekFrom::End(0))
+}
+
+/// Gives a new file its size and all of its space.
+///
+/// # Errors
+/// `Unsupported` where its file system cannot; `StorageFull` where it has no room.
+pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    loop {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Err(rustix::io::Errno::INTR) => {}
+            result => return result.map_err(io::Error::from),
+        }
+    }
+}
+
+/// Smallest part of a file that can be read or written alone with direct I/O.
+fn direct_block_bytes(file: &File) -> u32 {
+    use rustix::fs::{AtFlags, StatxFlags, fcntl_getfl, statx};
+    if fcntl_getfl(file).is_ok_and(|flags| !flags.contains(OFlags::DIRECT)) {
+        return 512;
+    }
+    if let Ok(about) = statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        && about.stx_mask & StatxFlags::DIOALIGN.bits() != 0
+        && about.stx_dio_offset_align > 0
+    {
+        return about.stx_dio_offset_align.max(512);
+    }
+    // Kernels before 6.1 do not say: a read of 512 bytes does.
+    let mut buffer = destage_volume::Buffer::zeroed(512);
+    match file.read_at(&mut buffer, 512) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => 4096,
+        _ => 512,
     }
 }
 
@@ -294,13 +364,6 @@ fn connect(uri: &str) -> Result<Client, String> {
     Client::connect(&uri, Mode::Structured).map_err(|error| error.to_string())
 }
 
-pub(super) fn io_error(error: &io::Error) -> IoError {
-    match error.raw_os_error() {
-        Some(libc::EIO | libc::EILSEQ | libc::ENODATA | libc::EREMOTEIO) => IoError::Medium,
-        _ => IoError::Gone,
-    }
-}
-
 /// All devices of an array, by their places.
 pub struct Devices {
     pub(crate) members: Vec<Option<Opened>>,
@@ -331,7 +394,9 @@ impl Devices {
         let mut missing = Vec::new();
         let mut open = |spec, device, mapped| match Opened::new(spec, mapped) {
             Ok(opened) => Ok(Some(opened)),
-            Err(error @ (DeviceError::InUse(_) | DeviceError::Kind(_))) => Err(error),
+            Err(
+                error @ (DeviceError::InUse(_) | DeviceError::Kind(_) | DeviceError::RemoteNvs(_)),
+            ) => Err(error),
             Err(error) => {
                 missing.push((device, error));
                 Ok(None)
@@ -362,15 +427,20 @@ impl Devices {
 }
 
 impl Media for Devices {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        let opened = self.get(device).ok_or(IoError::GONE)?;
+        opened.bytes().map_err(|error| IoError::from_std(&error))
+    }
+
     fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
-        self.get(device).ok_or(IoError::Gone)?.read(offset, into)
+        self.get(device).ok_or(IoError::GONE)?.read(offset, into)
     }
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        self.get(device).ok_or(IoError::Gone)?.write(offset, bytes)
+        self.get(device).ok_or(IoError::GONE)?.write(offset, bytes)
     }
 
     fn flush(&mut self, device: Device) -> Result<(), IoError> {
-        self.get(device).ok_or(IoError::Gone)?.flush()
+        self.get(device).ok_or(IoError::GONE)?.flush()
     }
 }

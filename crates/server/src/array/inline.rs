@@ -1,7 +1,6 @@
 //! Members on tmpfs: their operations wait for no device, so they are done here, a few in each
 //! turn, after the answers of that turn. Over the ring each would take a thread of the kernel's.
 
-use super::devices::io_error;
 use super::remote::Ended;
 use destage_volume::{Buffer, IoError, OpId, OpKind};
 use std::collections::VecDeque;
@@ -69,7 +68,7 @@ fn carry_out(file: &File, kind: OpKind) -> Result<Option<Buffer>, IoError> {
         // What is written there is as durable as it can be.
         OpKind::Flush => Ok(None),
     };
-    done.map_err(|error| io_error(&error))
+    done.map_err(|error| IoError::from_std(&error))
 }
 
 #[cfg(test)]
@@ -105,6 +104,6 @@ mod tests {
         let read = carry_out(&file, OpKind::Read { offset: 512, bytes: 512 });
         assert_eq!(read.unwrap().unwrap()[..], [7; 512]);
         let past = carry_out(&file, OpKind::Read { offset: 768, bytes: 512 });
-        assert_eq!(past.map(|_| ()), Err(IoError::Gone));
+        assert_eq!(past.map(|_| ()), Err(IoError::SHORT));
     }
 }

@@ -2,17 +2,17 @@
 //! open devices and keep the configuration true; the data thread attaches them and has them
 //! rebuilt.
 
-use super::admin::Admin;
+use super::admin::{Admin, SparesAsked};
 use super::alarms::Ends;
 use super::backend::{ArrayBackend, Disk, hand_over};
-use super::config::ArrayConfig;
-use super::create::{Uuids, empty_device};
+use super::config::{ArrayConfig, private};
+use super::create::{Uuids, blank, empty_device};
 use super::devices::{DeviceSpec, Devices, Opened};
-use super::watch::Watched;
+use super::watch::{Trouble, Watched};
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
 use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
-use destage_volume::{Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
+use destage_volume::{Cause, Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -69,31 +69,33 @@ fn new_spare(name: &str, array: &Superblock) -> Result<Spare, String> {
     Ok(Spare { name: name.to_string(), opened, bytes, uuid })
 }
 
-/// Opens the spares of a configuration; those that are none are told and left out.
+/// Opens the spares of a configuration; and the names of those that cannot be used, with the cause.
 #[must_use]
-pub fn open_spares(names: &[String], array: &Superblock) -> Vec<Spare> {
-    let open = |name: &String| -> Result<Spare, String> {
-        let spec: DeviceSpec =
-            name.parse().map_err(|error: super::devices::DeviceError| error.to_string())?;
-        let opened = Opened::new(&spec, false).map_err(|error| error.to_string())?;
-        let bytes = opened.bytes().map_err(|error| format!("{spec}: {error}"))?;
-        let mut alone = Devices::of(vec![Some(opened)]);
-        let said = read_superblock(&mut alone, Device::Member(0));
-        let said = said.map_err(|error| format!("{spec}: {error}"))?;
-        if said.role != Role::Spare || said.array != array.array {
-            return Err(format!("{spec} is no spare of this array"));
+pub fn open_spares(names: &[String], array: &Superblock) -> (Vec<Spare>, Vec<(String, String)>) {
+    let (mut spares, mut missing) = (Vec::new(), Vec::new());
+    for name in names {
+        match known_spare(name, array) {
+            Ok(spare) => spares.push(spare),
+            Err(why) => missing.push((name.clone(), why)),
         }
-        let opened = alone.members.remove(0).expect("just opened");
-        Ok(Spare { name: name.clone(), opened, bytes, uuid: said.device })
-    };
-    let told = |result: Result<Spare, String>| match result {
-        Ok(spare) => Some(spare),
-        Err(error) => {
-            eprintln!("destage: spare left out: {error}");
-            None
-        }
-    };
-    names.iter().map(open).filter_map(told).collect()
+    }
+    (spares, missing)
+}
+
+/// Opens a device that is a spare of the array already; the cause without the name.
+fn known_spare(name: &str, array: &Superblock) -> Result<Spare, String> {
+    let spec: DeviceSpec =
+        name.parse().map_err(|error: super::devices::DeviceError| error.to_string())?;
+    let opened = Opened::new(&spec, false).map_err(|error| error.cause())?;
+    let bytes = opened.bytes().map_err(|error| error.to_string())?;
+    let mut alone = Devices::of(vec![Some(opened)]);
+    let said = read_superblock(&mut alone, Device::Member(0)).map_err(|why| why.to_string())?;
+    let said = said.superblock;
+    if said.role != Role::Spare || said.array != array.array {
+        return Err("it is not a spare of this array".to_string());
+    }
+    let opened = alone.members.remove(0).expect("just opened");
+    Ok(Spare { name: name.to_string(), opened, bytes, uuid: said.device })
 }
 
 /// Puts a device into a failed member's place and has it rebuilt.
@@ -113,6 +115,7 @@ pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), Strin
         }
     };
     let Place { member, array, config, spare } = place;
+    let known = spare.is_some();
     let device = match spare {
         Some(spare) => spare,
         None => {
@@ -122,12 +125,28 @@ pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), Strin
         }
     };
     let (sender, answer) = channel();
+    let before = config.as_deref().and_then(|path| named(path, member));
     let new = Box::new(NewMember { member, device, answer: Some(sender) });
-    if let Err((new, error)) = install(remote, config.as_deref(), new) {
-        remote.send(Box::new(Admin::SpareBack(Box::new(new.device))));
+    if let Err((mut new, error)) = install(remote, config.as_deref(), new) {
+        if known {
+            remote.send(Box::new(Admin::SpareBack(Box::new(new.device))));
+        } else {
+            blank(&mut new.device.opened);
+        }
         return Err(error);
     }
-    answer.recv().map_err(gone)?
+    let result = answer.recv().map_err(gone)?;
+    if let (Err(_), Some(path), Some(before)) = (&result, &config, before) {
+        // It has not become the member: the next start is not to look for it there.
+        let _ = edit(path, |config| put(config, member, &before));
+    }
+    result
+}
+
+/// A member as a configuration file names it.
+fn named(path: &Path, member: u16) -> Option<String> {
+    let config: ArrayConfig = toml::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
+    config.disks.get(usize::from(member)).cloned()
 }
 
 /// Names a device in the configuration, so that the next start finds it, and hands it over. If the
@@ -180,8 +199,9 @@ pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut ArrayConfig)) -> Result
         change(&mut config);
         let text = toml::to_string(&config).map_err(|error| other(&error))?;
         let new = path.with_extension("toml.new");
-        let mut file = std::fs::File::create(&new)?;
+        let mut file = private(&new)?;
         file.write_all(text.as_bytes())?;
+        file.set_permissions(std::fs::metadata(path)?.permissions())?;
         file.sync_all()?;
         std::fs::rename(&new, path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -194,19 +214,28 @@ pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut ArrayConfig)) -> Result
 pub(crate) fn spare(remote: &Remote, name: &str, add: bool) -> Result<(), String> {
     let (sender, answer) = channel();
     remote.send(Box::new(Admin::Spares(sender)));
-    let (array, names, config) = *answer.recv().map_err(gone)?;
+    let SparesAsked { array, names, missing, config } = *answer.recv().map_err(gone)?;
     let known = names.iter().any(|known| known == name);
-    if known == add {
+    let returns = missing.iter().any(|missing| missing == name);
+    if known == add && !returns {
         let what = if add { "is a spare of this array already" } else { "is no spare of it" };
         return Err(format!("{name} {what}"));
     }
     config.as_deref().map_or(Ok(()), |path| edit(path, |_| ()))?;
-    let spare = if add { Some(new_spare(name, &array)?) } else { None };
-    if let Some(path) = &config {
-        edit(path, |config| match add {
+    let mut spare = match (add, returns) {
+        (false, _) => None,
+        (true, false) => Some(new_spare(name, &array)?),
+        (true, true) => Some(known_spare(name, &array).map_err(|why| format!("{name}: {why}"))?),
+    };
+    if let Some(path) = config.as_ref().filter(|_| !(add && returns)) {
+        let written = edit(path, |config| match add {
             true => config.spares.push(name.to_string()),
             false => config.spares.retain(|spare| spare != name),
-        })?;
+        });
+        if let Err(error) = written {
+            spare.iter_mut().for_each(|spare| blank(&mut spare.opened));
+            return Err(error);
+        }
     }
     let (sender, answer) = channel();
     remote.send(Box::new(Admin::Spare(name.to_string(), spare.map(Box::new), sender)));
@@ -248,7 +277,7 @@ impl ArrayBackend {
                  has failed first"
             ));
         }
-        self.volume.give_up_member(member);
+        self.volume.give_up_member(member, Cause::Asked);
         Ok(())
     }
 
@@ -284,17 +313,21 @@ impl ArrayBackend {
         let NewMember { member, device, answer } = new;
         let Spare { name, opened, bytes, uuid } = device;
         self.taking = false;
-        self.alarms.end(Ends::SpareTaken);
+        self.alarms.end(&Ends::SpareTaken);
         let mut config = self.config().clone();
         put(&mut config, member, &name);
-        self.set_config(config);
         let result = self.volume.may_replace(member, bytes).map(|()| {
-            self.watch.add(Watched::Member(member), &opened);
+            let needs = member_bytes(&self.volume.superblock().geometry);
+            self.watch.add(Watched::Member(member), &opened, needs);
             let disk = hand_over(port, opened);
             self.attach(port, member, disk);
+            self.identify(member, &name, Some(uuid), Some(bytes));
             eprintln!("destage: member {member} is rebuilt onto {name}");
         });
         let result = result.and_then(|()| self.volume.replace(port.now(), member, uuid, bytes));
+        if result.is_ok() || answer.is_none() {
+            self.set_config(config);
+        }
         let result = result.map_err(|refusal| refusal.to_string());
         match answer {
             // Whoever asked may be gone.
@@ -345,7 +378,7 @@ impl ArrayBackend {
 
     /// A spare that was to become a member is one still.
     pub(crate) fn spare_back(&mut self, spare: Spare) {
-        self.watch.add(Watched::Spare(spare.name.clone()), &spare.opened);
+        self.watch.add(Watched::Spare(spare.name.clone()), &spare.opened, 0);
         self.spares.push(spare);
     }
 
@@ -362,34 +395,73 @@ impl ArrayBackend {
         self.look_for_spares();
     }
 
+    /// Something is wrong with a device.
+    pub(crate) fn trouble(&mut self, port: &mut Port, whose: &Watched, trouble: Trouble) {
+        match trouble {
+            Trouble::Deleted => self.deleted(port, whose),
+            Trouble::Shrunk { bytes, needs } => {
+                // Given up even if the array stops by it: it would serve zeros.
+                let cause = Cause::Shrunk { bytes, needs };
+                self.give_up_watched(port, whose, cause);
+            }
+        }
+        self.volume.turn(port.now());
+    }
+
+    fn give_up_watched(&mut self, port: &mut Port, whose: &Watched, cause: Cause) {
+        self.watch.remove(whose);
+        self.ending.forget(whose);
+        match whose {
+            Watched::Member(member) => self.volume.give_up_member(*member, cause),
+            Watched::Nvs(copy) => self.volume.give_up_nvs(port.now(), *copy, cause),
+            Watched::Spare(_) => {}
+        }
+    }
+
     /// A file is not there any more.
-    pub(crate) fn deleted(&mut self, port: &mut Port, whose: &Watched) {
+    fn deleted(&mut self, port: &mut Port, whose: &Watched) {
+        let others = |copy: u16| self.volume.status().nvs_devices.iter().any(|used| *used != copy);
         match whose {
             Watched::Member(member) if self.volume.survives_without(*member) => {
                 let name = &self.config().disks[usize::from(*member)];
                 let text = format!("file-deleted: {name} was deleted: member {member} is given up");
-                self.watch.remove(whose);
                 self.told(text, Ends::MemberRebuilt(*member));
-                self.volume.give_up_member(*member);
+                self.give_up_watched(port, whose, Cause::Deleted);
             }
-            // Open it works on: to give it up would end what can still be read.
-            Watched::Member(member) => {
-                let name = &self.config().disks[usize::from(*member)];
+            Watched::Nvs(copy) if others(*copy) => {
+                self.give_up_watched(port, whose, Cause::Deleted);
+            }
+            Watched::Nvs(copy) if !self.volume.status().nvs_devices.contains(copy) => {
+                // It is lost already, or was being filled.
+                self.give_up_watched(port, whose, Cause::Deleted);
+            }
+            // Open they work on: to give one up would end what can still be read.
+            Watched::Nvs(copy) if self.ending.note(whose) => {
+                let (array, name) = (self.name(), &self.config().nvs[usize::from(*copy)]);
+                let text = format!(
+                    "file-deleted: {name}, the only NVS device, was deleted. The open file works \
+                     until the server ends; then its dirty pages are lost. Give the array another \
+                     one now: destage replace-nvs {array} NEW"
+                );
+                self.told(text, Ends::NvsMirrored);
+            }
+            Watched::Member(member) if self.ending.note(whose) => {
+                let (array, name) = (self.name(), &self.config().disks[usize::from(*member)]);
                 let text = format!(
                     "file-deleted: {name} was deleted, and data would be lost without member \
-                     {member}: it is gone when the server ends, so save what you need before that"
+                     {member}. The open file works until the server ends; then it is lost. Copy \
+                     the data off, let a rebuild end, or end the server with SIGTERM, which says \
+                     how to save the file. `destage stop {array}` refuses"
                 );
-                if !self.alarms.has(&text) {
-                    self.told(text, Ends::Never);
-                }
+                self.told(text, Ends::MemberRebuilt(*member));
             }
+            Watched::Member(_) | Watched::Nvs(_) => {}
             Watched::Spare(name) => {
                 self.take_spare(|spare| spare.name == *name);
                 let text = format!("file-deleted: {name} was deleted: it was a spare");
                 self.told(text, Ends::Never);
             }
         }
-        self.volume.turn(port.now());
     }
 
     /// A spare is given or taken away.
@@ -400,6 +472,8 @@ impl ArrayBackend {
     ) -> Result<(), String> {
         let mut config = self.config().clone();
         config.spares.retain(|known| known != name);
+        self.missing_spares.retain(|missing| missing != name);
+        self.alarms.end(&Ends::SpareChanged(name.to_string()));
         if let Some(spare) = spare {
             config.spares.push(name.to_string());
             self.spare_back(*spare);

@@ -6,9 +6,11 @@ use super::backend::{ArrayBackend, Disk};
 use super::create::{Uuids, empty_nvs};
 use super::devices::{DeviceSpec, Opened};
 use super::members::edit;
+use super::watch::Watched;
 use crate::{Port, Remote};
 use destage_engine::nvs::journal::superblock::Uuid;
 use destage_report::live::MirrorStatus;
+use destage_volume::MirrorRefusal;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
@@ -16,6 +18,10 @@ use std::sync::mpsc::channel;
 #[derive(Clone, Debug)]
 pub struct Slot {
     number: u16,
+    /// Bytes that the device must have.
+    needs: u64,
+    /// Bytes of the log's blocks.
+    block_bytes: u32,
     /// Where the configuration is.
     config: Option<PathBuf>,
 }
@@ -40,17 +46,34 @@ pub(crate) fn replace(remote: &Remote, old: Option<&str>, new: &str) -> Result<(
     if matches!(spec, DeviceSpec::Nbd(_)) {
         return Err(format!("{spec}: an NVS device is a file or a block device"));
     }
+    // What cannot be written down is refused before the device is touched.
+    slot.config.as_deref().map_or(Ok(()), |path| edit(path, |_| ()))?;
     let (opened, bytes) = empty_nvs(&spec).map_err(|error| error.to_string())?;
+    if bytes < slot.needs {
+        // Before the one that it replaces is given up.
+        return Err(format!("{spec}: {}", MirrorRefusal::TooSmall(slot.needs)));
+    }
+    if opened.block_bytes() > slot.block_bytes {
+        return Err(format!("{spec}: {}", MirrorRefusal::Blocks(slot.block_bytes)));
+    }
     let mut ids = Uuids::new().map_err(|error| format!("/dev/urandom: {error}"))?;
     let uuid = ids.next().map_err(|error| error.to_string())?;
     // Before the superblocks name it: the next start must find it.
+    let mut before = Vec::new();
     if let Some(path) = &slot.config {
-        edit(path, |config| put(&mut config.nvs, slot.number, new))?;
+        edit(path, |config| {
+            before.clone_from(&config.nvs);
+            put(&mut config.nvs, slot.number, new);
+        })?;
     }
     let mirror = NewMirror { slot: slot.number, name: new.to_string(), opened, bytes, uuid };
     let (sender, answer) = channel();
     remote.send(Box::new(Admin::Mirror(Box::new(mirror), sender)));
-    answer.recv().map_err(gone)?
+    let result = answer.recv().map_err(gone)?;
+    if let (Err(_), Some(path)) = (&result, &slot.config) {
+        let _ = edit(path, |config| config.nvs = before);
+    }
+    result
 }
 
 fn put(names: &mut Vec<String>, slot: u16, name: &str) {
@@ -97,17 +120,22 @@ impl ArrayBackend {
         if !used.contains(&number) {
             self.put_nvs(port, number, Disk::None);
         }
-        Ok(Slot { number, config: self.config_path.clone() })
+        let superblock = self.volume.superblock();
+        let needs = super::backend::nvs_bytes(&superblock);
+        let (block_bytes, config) = (superblock.block_bytes, self.config_path.clone());
+        Ok(Slot { number, needs, block_bytes, config })
     }
 
     /// Begins to fill a device.
     pub(crate) fn mirror(&mut self, port: &mut Port, new: NewMirror) -> Result<(), String> {
         let NewMirror { slot, name, opened, bytes, uuid } = new;
         if self.volume.status().nvs_devices.len() > 1 {
-            self.volume.give_up_nvs(port.now(), slot);
+            self.volume.give_up_nvs(port.now(), slot, destage_volume::Cause::Asked);
         }
         let block_bytes = opened.block_bytes();
         self.put_nvs(port, slot, Disk::None);
+        let needs = super::backend::nvs_bytes(&self.volume.superblock());
+        self.watch.add(Watched::Nvs(slot), &opened, needs);
         let disk = super::backend::hand_over(port, opened);
         self.put_nvs(port, slot, disk);
         let mut config = self.config().clone();
@@ -121,6 +149,10 @@ impl ArrayBackend {
     }
 
     fn put_nvs(&mut self, port: &mut Port, slot: u16, disk: Disk) {
+        if matches!(disk, Disk::None) {
+            self.watch.remove(&Watched::Nvs(slot));
+            self.ending.forget(&Watched::Nvs(slot));
+        }
         let slot = usize::from(slot);
         while self.nvs.len() <= slot {
             self.nvs.push(Disk::None);

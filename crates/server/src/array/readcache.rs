@@ -37,6 +37,7 @@ impl Default for ReadCacheConfig {
 
 /// What is to be another than it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReadCacheChange {
     /// Policy.
     pub policy: Option<String>,

@@ -1,24 +1,68 @@
 //! A member that another process serves over NBD, on the data thread: requests go out and
-//! replies come in through the ring.
+//! replies come in through the ring. When the connection breaks, operations wait for the next one
+//! (`reconnect.rs`); then what the server may have lost is sent again, and then they.
 
+use super::kept::Kept;
+use super::reconnect::Identity;
 use crate::{Handle, Io, Port, SendPart};
+use destage_engine::units::{Duration, Instant};
 use destage_nbd::Session;
 use destage_nbd::client::request::Encoder;
 use destage_nbd::client::{Reply, ReplyDecoder};
 use destage_nbd::request::{Command, Request};
 use destage_volume::{Buffer, IoError, OpId, OpKind};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const INPUT: usize = 256 << 10;
-const EIO: u32 = 5;
+/// Cookies of requests that are no operation of the volume's: a flush, or a write sent again.
+const OWN: u64 = 1 << 62;
+const OWN_FLUSH: u64 = OWN | 1 << 61;
 
+/// An operation without a result.
 struct Pending {
+    kind: OpKind,
+    since: Instant,
+    /// Of a read.
     buffer: Option<Buffer>,
-    offset: u64,
+    /// A flush has been sent, when this was the last write that was kept.
+    flush: Option<u64>,
 }
 
 /// What came of an operation.
 pub(crate) type Ended = (OpId, Result<Option<Buffer>, IoError>);
+
+/// What has happened to the connection.
+pub(super) enum Event {
+    /// It broke.
+    Lost(IoError),
+    /// There is another, after this time; this many writes were sent again.
+    Back { away: Duration, again: usize },
+    /// There will be none, and why.
+    GaveUp(String),
+}
+
+enum State {
+    Up,
+    /// The connection broke; nobody has begun to connect again.
+    Cut(IoError),
+    Waits {
+        since: Instant,
+        until: Instant,
+        last: IoError,
+        /// Ends the thread that connects.
+        ended: Arc<AtomicBool>,
+    },
+    /// Writes that were kept are sent again: up to this number, without this many replies.
+    Resends {
+        since: Instant,
+        through: u64,
+        left: usize,
+        again: usize,
+    },
+    Dead(IoError),
+}
 
 /// A remote member.
 pub(crate) struct Remote {
@@ -29,11 +73,17 @@ pub(crate) struct Remote {
     sending: bool,
     receiving: bool,
     input: Option<Buffer>,
-    pending: HashMap<u64, Pending>,
-    broken: bool,
+    /// By number, so in the order in which they were asked for.
+    pending: BTreeMap<u64, Pending>,
+    kept: Kept,
+    /// Its own flush is under way, sent when this was the last write that was kept.
+    flush: Option<u64>,
+    state: State,
     fua: bool,
-    /// Writes that are flushed when they are done, since the server has no FUA.
-    flush_after: HashMap<u64, u64>,
+    identity: Option<Identity>,
+    events: Vec<Event>,
+    /// When the connection broke first, if it came back and broke again before it was of use.
+    away_since: Option<Instant>,
 }
 
 /// Keys of the two operations of a remote: send and receive.
@@ -52,10 +102,14 @@ impl Remote {
             sending: false,
             receiving: false,
             input: Some(Buffer::zeroed(INPUT)),
-            pending: HashMap::new(),
-            broken: false,
+            pending: BTreeMap::new(),
+            kept: Kept::default(),
+            flush: None,
+            state: State::Up,
             fua: session.has(destage_nbd::wire::NBD_FLAG_SEND_FUA),
-            flush_after: HashMap::new(),
+            identity: None,
+            events: Vec::new(),
+            away_since: None,
         }
     }
 
@@ -64,29 +118,54 @@ impl Remote {
         self.handle
     }
 
+    /// What it is known by when its server comes back.
+    pub(super) fn identify(&mut self, identity: Identity) {
+        self.identity = Some(identity);
+    }
+
+    pub(super) fn take_events(&mut self) -> Vec<Event> {
+        core::mem::take(&mut self.events)
+    }
+
     /// Puts an operation among what is to be sent.
-    pub(crate) fn submit(&mut self, id: OpId, kind: OpKind, ended: &mut Vec<Ended>) {
-        let (command, buffer, offset, payload) = match kind {
-            OpKind::Read { offset, bytes } => {
-                let command = Command::Read { offset, length: bytes as u32, dont_fragment: false };
-                (command, Some(Buffer::zeroed(bytes)), offset, None)
-            }
-            OpKind::Write { offset, buffer, durable } => {
-                let fua = durable && self.fua;
-                if durable && !self.fua {
-                    self.flush_after.insert(id.0, id.0);
-                }
-                let command = Command::Write { offset, length: buffer.len() as u32, fua };
-                (command, None, offset, Some(buffer))
-            }
-            OpKind::Flush => (Command::Flush, None, 0, None),
-        };
-        if self.broken || !self.put(id.0, command) {
-            ended.push((id, Err(IoError::Gone)));
+    pub(crate) fn submit(&mut self, now: Instant, id: OpId, kind: OpKind, ended: &mut Vec<Ended>) {
+        if let State::Dead(error) = self.state {
+            ended.push((id, Err(error)));
             return;
         }
-        self.out.extend(payload.map(SendPart::Shared));
-        self.pending.insert(id.0, Pending { buffer, offset });
+        let pending = Pending { kind, since: now, buffer: None, flush: None };
+        self.pending.insert(id.0, pending);
+        if matches!(self.state, State::Up) {
+            self.ask(id.0, ended);
+        }
+    }
+
+    /// Asks for a pending operation.
+    fn ask(&mut self, id: u64, ended: &mut Vec<Ended>) {
+        let Some(pending) = self.pending.get_mut(&id) else { return };
+        pending.flush = None;
+        let (command, payload) = match &pending.kind {
+            OpKind::Read { offset, bytes } => {
+                pending.buffer = Some(Buffer::zeroed(*bytes));
+                let (offset, length) = (*offset, *bytes as u32);
+                (Command::Read { offset, length, dont_fragment: false }, None)
+            }
+            OpKind::Write { offset, buffer, durable } => {
+                let (offset, length) = (*offset, buffer.len() as u32);
+                let fua = *durable && self.fua;
+                (Command::Write { offset, length, fua }, Some(Arc::clone(buffer)))
+            }
+            OpKind::Flush => {
+                pending.flush = Some(self.kept.last());
+                (Command::Flush, None)
+            }
+        };
+        if self.put(id, command) {
+            self.out.extend(payload.map(SendPart::Shared));
+        } else {
+            self.pending.remove(&id);
+            ended.push((OpId(id), Err(IoError::GONE)));
+        }
     }
 
     fn put(&mut self, cookie: u64, command: Command) -> bool {
@@ -100,12 +179,23 @@ impl Remote {
 
     /// Sends what there is and listens for replies.
     pub(crate) fn turn(&mut self, port: &mut Port, keys: &Keys) {
-        if !self.sending && !self.out.is_empty() && !self.broken {
+        if !matches!(self.state, State::Up | State::Resends { .. }) {
+            return;
+        }
+        if matches!(self.state, State::Up)
+            && self.flush.is_none()
+            && self.kept.wants_flush()
+            && self.put(OWN_FLUSH, Command::Flush)
+        {
+            self.flush = Some(self.kept.last());
+        }
+        if !self.sending && !self.out.is_empty() {
             self.sending = true;
             let bytes = core::mem::take(&mut self.out);
             port.submit(keys.send, Io::Send { device: self.handle, bytes });
         }
-        if !self.receiving && !self.pending.is_empty() && !self.broken {
+        let own = self.flush.is_some() || matches!(self.state, State::Resends { .. });
+        if !self.receiving && (own || !self.pending.is_empty()) {
             self.receiving = true;
             let mut buffer = self.input.take().unwrap_or_else(|| Buffer::zeroed(INPUT));
             buffer.set_len(INPUT);
@@ -114,10 +204,10 @@ impl Remote {
     }
 
     /// A send is over.
-    pub(crate) fn sent(&mut self, result: Result<(), IoError>, ended: &mut Vec<Ended>) {
+    pub(crate) fn sent(&mut self, result: Result<(), IoError>) {
         self.sending = false;
-        if result.is_err() {
-            self.give_up(ended);
+        if let Err(error) = result {
+            self.cut(error);
         }
     }
 
@@ -126,12 +216,21 @@ impl Remote {
         &mut self,
         result: Result<(), IoError>,
         buffer: Option<Buffer>,
+        now: Instant,
         ended: &mut Vec<Ended>,
     ) {
         self.receiving = false;
-        let (Ok(()), Some(buffer)) = (result, buffer) else {
-            self.give_up(ended);
-            return;
+        let buffer = match (result, buffer) {
+            (Ok(()), Some(buffer)) => buffer,
+            // The server has closed the connection.
+            (Err(IoError::SHORT), _) | (Ok(()), None) => {
+                self.cut(IoError::from_errno(libc::ECONNRESET));
+                return;
+            }
+            (Err(error), _) => {
+                self.cut(error);
+                return;
+            }
         };
         let mut at = 0;
         loop {
@@ -140,8 +239,11 @@ impl Remote {
                 Reply::NeedMore => break,
                 Reply::Data { cookie, offset, range } => {
                     let bytes = &buffer[at + range.start..at + range.end];
-                    if let Some(Pending { buffer: Some(into), offset: from }) =
-                        self.pending.get_mut(&cookie)
+                    if let Some(Pending {
+                        kind: OpKind::Read { offset: from, .. },
+                        buffer: Some(into),
+                        ..
+                    }) = self.pending.get_mut(&cookie)
                     {
                         let to = (offset - *from) as usize;
                         into[to..to + bytes.len()].copy_from_slice(bytes);
@@ -149,9 +251,12 @@ impl Remote {
                 }
                 // The buffer is zeros already.
                 Reply::Hole { .. } | Reply::Extents { .. } | Reply::Error { .. } => {}
+                Reply::Done { cookie, errno } if cookie & OWN != 0 => {
+                    self.own_done(cookie, errno, now, ended);
+                }
                 Reply::Done { cookie, errno } => self.finish(cookie, errno, ended),
                 Reply::HangUp(_) => {
-                    self.give_up(ended);
+                    self.die(Some("its server broke the protocol".to_string()), ended);
                     return;
                 }
             }
@@ -160,28 +265,197 @@ impl Remote {
         self.input = Some(buffer);
     }
 
-    fn finish(&mut self, cookie: u64, errno: Option<u32>, ended: &mut Vec<Ended>) {
-        let Some(pending) = self.pending.remove(&cookie) else { return };
-        if errno.is_none() && self.flush_after.remove(&cookie).is_some() {
-            if self.put(cookie, Command::Flush) {
-                self.pending.insert(cookie, Pending { buffer: None, offset: 0 });
-                return;
-            }
-            ended.push((OpId(cookie), Err(IoError::Gone)));
+    /// The reply to an operation.
+    fn finish(&mut self, id: u64, errno: Option<u32>, ended: &mut Vec<Ended>) {
+        let Some(mut pending) = self.pending.remove(&id) else { return };
+        if let Some(errno) = errno {
+            ended.push((OpId(id), Err(IoError::from_errno(errno as i32))));
             return;
         }
-        let result = match errno {
-            None => Ok(pending.buffer),
-            Some(EIO) => Err(IoError::Medium),
-            Some(_) => Err(IoError::Gone),
-        };
-        ended.push((OpId(cookie), result));
+        if let Some(mark) = pending.flush {
+            self.kept.flushed(mark);
+        } else if let OpKind::Write { offset, buffer, durable } = &pending.kind {
+            let flush = *durable && !self.fua;
+            if flush || !*durable || !self.kept.is_empty() {
+                self.kept.add(*offset, Arc::clone(buffer));
+            }
+            if flush {
+                pending.flush = Some(self.kept.last());
+                if self.put(id, Command::Flush) {
+                    self.pending.insert(id, pending);
+                } else {
+                    ended.push((OpId(id), Err(IoError::GONE)));
+                }
+                return;
+            }
+        }
+        ended.push((OpId(id), Ok(pending.buffer)));
     }
 
-    fn give_up(&mut self, ended: &mut Vec<Ended>) {
-        self.broken = true;
-        let mut ids: Vec<u64> = self.pending.drain().map(|(id, _)| id).collect();
-        ids.sort_unstable();
-        ended.extend(ids.into_iter().map(|id| (OpId(id), Err(IoError::Gone))));
+    /// The reply to a request of its own.
+    fn own_done(&mut self, cookie: u64, errno: Option<u32>, now: Instant, ended: &mut Vec<Ended>) {
+        if let Some(errno) = errno {
+            let error = IoError::from_errno(errno as i32);
+            self.die(Some(format!("a write or flush that was repeated failed: {error}")), ended);
+            return;
+        }
+        if cookie == OWN_FLUSH {
+            if let Some(mark) = self.flush.take() {
+                self.kept.flushed(mark);
+            }
+            return;
+        }
+        if let State::Resends { left, .. } = &mut self.state {
+            *left -= 1;
+            if *left == 0 {
+                self.resend(now, ended);
+            }
+        }
+    }
+
+    /// The connection broke.
+    fn cut(&mut self, error: IoError) {
+        match self.state {
+            State::Up => {
+                self.away_since = None;
+                self.events.push(Event::Lost(error));
+            }
+            // It had come back, and was not of use yet.
+            State::Resends { since, .. } => self.away_since = Some(since),
+            _ => return,
+        }
+        self.state = State::Cut(error);
+    }
+
+    /// The connection broke, and nobody has begun to connect again.
+    pub(super) fn is_cut(&self) -> bool {
+        matches!(self.state, State::Cut(_))
+    }
+
+    /// Whether it waits for a connection.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.state, State::Waits { .. })
+    }
+
+    /// Waits for a connection from now on, for this many nanoseconds from the oldest operation on:
+    /// what to connect to, and what ends the attempts. `None` if it cannot be used again.
+    pub(super) fn begin_wait(
+        &mut self,
+        now: Instant,
+        limit: u64,
+    ) -> Option<(Identity, Arc<AtomicBool>)> {
+        let State::Cut(last) = self.state else { return None };
+        if self.kept.has_let_go() {
+            let text = "more writes than are kept had not been flushed when the connection broke";
+            self.events.push(Event::GaveUp(text.to_string()));
+            return None;
+        }
+        let identity = self.identity.clone()?;
+        let since = self.away_since.take().unwrap_or(now);
+        let oldest = self.pending.values().map(|pending| pending.since).min();
+        let until = oldest.unwrap_or(since).min(since) + Duration(limit);
+        let ended = Arc::new(AtomicBool::new(false));
+        self.state = State::Waits { since, until, last, ended: Arc::clone(&ended) };
+        Some((identity, ended))
+    }
+
+    /// When it is given up.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Waits { until, .. } => Some(*until),
+            _ => None,
+        }
+    }
+
+    /// Gives it up if it has waited too long.
+    pub(super) fn expire(&mut self, now: Instant, ended: &mut Vec<Ended>) {
+        if let State::Waits { since, until, last, .. } = &self.state
+            && now >= *until
+        {
+            let seconds = now.since(*since).0 as f64 / 1e9;
+            let text = format!("its server could not be reached for {seconds:.1} s: {last}");
+            self.die(Some(text), ended);
+        }
+    }
+
+    /// An attempt to connect failed.
+    pub(super) fn failed_again(&mut self, error: IoError) {
+        if let State::Waits { last, .. } = &mut self.state {
+            *last = error;
+        }
+    }
+
+    /// The disk that is served there is another one.
+    pub(super) fn refuse(&mut self, why: &str, ended: &mut Vec<Ended>) {
+        if let State::Waits { last, .. } = &mut self.state {
+            *last = IoError::from_errno(libc::ENODEV);
+            self.die(Some(format!("its server came back with another disk: {why}")), ended);
+        }
+    }
+
+    /// There is a connection again: first what the server may have lost.
+    pub(super) fn back(
+        &mut self,
+        handle: Handle,
+        session: &Session,
+        now: Instant,
+        ended: &mut Vec<Ended>,
+    ) {
+        let State::Waits { since, .. } = self.state else { return };
+        self.handle = handle;
+        (self.encoder, self.decoder) = (Encoder::new(session), ReplyDecoder::new(session));
+        self.fua = session.has(destage_nbd::wire::NBD_FLAG_SEND_FUA);
+        self.out.clear();
+        (self.sending, self.receiving, self.flush) = (false, false, None);
+        let again = self.kept.len();
+        self.state = State::Resends { since, through: 0, left: 0, again };
+        self.resend(now, ended);
+    }
+
+    /// Sends the next of the writes that were kept; after the last, what is pending.
+    fn resend(&mut self, now: Instant, ended: &mut Vec<Ended>) {
+        let State::Resends { since, through, again, .. } = self.state else { return };
+        let batch = self.kept.batch(through);
+        if let Some((last, ..)) = batch.last() {
+            let (through, left) = (*last, batch.len());
+            self.state = State::Resends { since, through, left, again };
+            for (number, offset, buffer) in batch {
+                let length = buffer.len() as u32;
+                if !self.put(OWN | number, Command::Write { offset, length, fua: false }) {
+                    let text = "its server takes no such writes any more";
+                    return self.die(Some(text.to_string()), ended);
+                }
+                self.out.push(SendPart::Shared(buffer));
+            }
+            return;
+        }
+        self.state = State::Up;
+        self.events.push(Event::Back { away: now.since(since), again });
+        let ids: Vec<u64> = self.pending.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.ask(id, ended));
+    }
+
+    /// It is not used any further: all that is pending fails.
+    pub(super) fn die(&mut self, why: Option<String>, ended: &mut Vec<Ended>) {
+        let error = match &self.state {
+            State::Cut(error) | State::Dead(error) => *error,
+            State::Waits { last, ended, .. } => {
+                ended.store(true, Ordering::Relaxed);
+                *last
+            }
+            State::Up | State::Resends { .. } => IoError::GONE,
+        };
+        self.events.extend(why.map(Event::GaveUp));
+        self.state = State::Dead(error);
+        let pending = core::mem::take(&mut self.pending);
+        ended.extend(pending.into_keys().map(|id| (OpId(id), Err(error))));
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let State::Waits { ended, .. } = &self.state {
+            ended.store(true, Ordering::Relaxed);
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! has the clock.
 
 use super::backend::ArrayBackend;
+use super::mismatch::affected;
 use destage_engine::units::{Duration, Instant};
 use destage_report::scrub::{ScrubRange as Range, ScrubStatus as Told};
 use destage_volume::{ScrubRange, Wrong};
@@ -15,6 +16,8 @@ pub const SCRUB_RATE_MIN: u64 = 1 << 20;
 const TICK: Duration = Duration::from_millis(10);
 /// What it did not use for longer than this is forgotten.
 const BURST: Duration = Duration::from_millis(100);
+/// How often what was found so far is looked at.
+const LOOK: Duration = Duration::from_secs(60);
 /// First byte of the data of a member.
 const DATA: u64 = 1 << 20;
 const PAGE: u64 = 4096;
@@ -26,6 +29,10 @@ pub(crate) struct Pace {
     /// It was allowed what is due up to then.
     fed: Instant,
     running: bool,
+    /// When what was found so far is looked at.
+    look: Instant,
+    /// It was told as an alarm already.
+    pub(super) alarmed: bool,
     ended: Option<SystemTime>,
 }
 
@@ -36,7 +43,8 @@ impl ArrayBackend {
             return Err(format!("a scrub reads at least {SCRUB_RATE_MIN} bytes a second"));
         }
         self.volume.start_scrub(now, repair).map_err(|refusal| refusal.to_string())?;
-        self.pace = Pace { rate, fed: now, running: true, ended: None };
+        self.pace =
+            Pace { rate, fed: now, running: true, look: now + LOOK, alarmed: false, ended: None };
         Ok(())
     }
 
@@ -56,11 +64,16 @@ impl ArrayBackend {
         }
         if !self.volume.scrub_running() {
             (self.pace.running, self.pace.ended) = (false, Some(SystemTime::now()));
-            if let Some(told) = self.scrub_told(now) {
+            if let (Some(told), Some(scrub)) = (self.scrub_told(now), self.volume.scrub_status()) {
                 let array = self.name();
                 tracing::info!(target: "destage", array, "scrub: {}", told.line());
+                self.scrub_over(&scrub, told.ended_unix_s);
             }
             return;
+        }
+        if !self.pace.alarmed && now >= self.pace.look {
+            self.pace.look = now + LOOK;
+            self.scrub_looks();
         }
         if !self.volume.scrub_waits() {
             return;
@@ -108,28 +121,32 @@ impl ArrayBackend {
             lost_rows: scrub.lost_rows,
             repaired_rows: scrub.repaired_rows,
             rows_left: scrub.rows_left(),
-            ranges: scrub.ranges.iter().map(range).collect(),
+            ranges: scrub.ranges.iter().map(|found| self.range(found)).collect(),
             rows_elsewhere: scrub.rows_elsewhere,
             ended_unix_s: ended
                 .and_then(|ended| ended.duration_since(UNIX_EPOCH).ok())
                 .map(|since| since.as_secs()),
         })
     }
-}
 
-fn range(range: &ScrubRange) -> Range {
-    let ScrubRange { member, members, first, pages, wrong } = *range;
-    let what = match wrong {
-        Wrong::Parity => "parity does not fit the data".to_string(),
-        Wrong::Copies => "the copies differ".to_string(),
-        Wrong::Member(member) => format!("member {member} is wrong"),
-        Wrong::Unreadable(member) => format!("member {member} could not read it"),
-        Wrong::Lost => "too little of it can be read".to_string(),
-    };
-    Range {
-        members: (member, member + members - 1),
-        first_byte: DATA + first * PAGE,
-        bytes: pages * PAGE,
-        what,
+    fn range(&self, range: &ScrubRange) -> Range {
+        let ScrubRange { member, members, first, pages, wrong } = *range;
+        let what = match wrong {
+            Wrong::Parity => "parity does not fit the data".to_string(),
+            Wrong::Copies => "the copies differ".to_string(),
+            Wrong::Member(member) => format!("member {member} is wrong"),
+            Wrong::Unreadable(member) => format!("member {member} could not read it"),
+            Wrong::Lost => "too little of it can be read".to_string(),
+        };
+        let found = affected(self.volume.controller().geometry(), range);
+        let bytes = |(first, pages): &(u64, u64)| (first * PAGE, pages * PAGE);
+        Range {
+            members: (member, member + members - 1),
+            first_byte: DATA + first * PAGE,
+            bytes: pages * PAGE,
+            what,
+            volume: found.runs.iter().map(bytes).collect(),
+            volume_bytes: found.pages * PAGE,
+        }
     }
 }

@@ -26,6 +26,8 @@ pub struct Wanted {
     pub rebuilds: bool,
     /// A read cache, or none.
     pub read_cache: Option<bool>,
+    /// Devices are away, restored from older copies, cut short, full or unreadable (`mishaps.rs`).
+    pub mishaps: bool,
 }
 
 /// A case.
@@ -49,6 +51,8 @@ pub struct Case {
     pub rebuilds: bool,
     /// Devices fail and media have errors.
     pub faults: bool,
+    /// Devices are away, restored, cut short, full or unreadable.
+    pub mishaps: bool,
     /// Steps between two faults, about.
     pub fault_steps: u64,
     /// Most requests under way.
@@ -109,6 +113,7 @@ impl Case {
             scrubs: wanted.scrubs,
             rebuilds: wanted.rebuilds,
             faults: rng.below(3) > 0,
+            mishaps: wanted.mishaps,
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),
             reads: 10 + rng.below(40),

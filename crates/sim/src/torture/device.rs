@@ -1,6 +1,7 @@
 //! A simulated device with contents: what is durable, what a volatile cache still holds, and
 //! which sectors of that a power failure leaves.
 
+use destage_volume::IoError;
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
 
@@ -40,14 +41,24 @@ pub struct Device {
     pub gone: bool,
     /// What is asked of it from now on is never answered.
     pub hangs: bool,
+    /// There is no space for what is written.
+    pub full: bool,
+    /// It ends here; `None`: it has room for whatever is written.
+    len: Option<u64>,
 }
 
 impl Device {
-    /// Reads; `false`: a sector cannot be read.
-    pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+    /// Reads.
+    ///
+    /// # Errors
+    /// A sector cannot be read, or the device ends before it.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        if offset + into.len() as u64 > self.bytes() {
+            return Err(IoError::SHORT);
+        }
         let (first, count) = (offset / SECTOR as u64, (into.len() / SECTOR) as u64);
         if self.bad.iter().any(|bad| (first..first + count).contains(bad)) {
-            return false;
+            return Err(IoError::MEDIUM);
         }
         for (sector, into) in (first..).zip(into.chunks_exact_mut(SECTOR)) {
             let at = (sector % SECTORS) as usize * SECTOR;
@@ -61,12 +72,43 @@ impl Device {
             let newest = cached.last().expect("no empty lists");
             into[at..at + SECTOR].copy_from_slice(&newest.bytes);
         }
-        true
+        Ok(())
+    }
+
+    /// The sectors of pages that were ever written.
+    pub fn written(&self) -> Vec<u64> {
+        let sectors = |page: &u64| page * SECTORS..(page + 1) * SECTORS;
+        self.durable.keys().flat_map(sectors).collect()
+    }
+
+    /// Bytes that it has.
+    pub fn bytes(&self) -> u64 {
+        self.len.unwrap_or(u64::MAX)
+    }
+
+    /// Cuts off what is behind this byte, as `truncate` does with a file.
+    pub fn truncate(&mut self, len: u64) {
+        self.len = Some(len);
+        let first = len / SECTOR as u64;
+        self.cache.split_off(&first);
+        self.durable.split_off(&first.div_ceil(SECTORS));
+        let zeros = [0; SECTOR];
+        for sector in first..first.next_multiple_of(SECTORS) {
+            if self.durable.contains_key(&(sector / SECTORS)) {
+                self.keep(sector, &zeros);
+            }
+        }
+    }
+
+    /// A file grows when something is written behind its end, with a hole between.
+    fn grow(&mut self, end: u64) {
+        self.len = self.len.map(|len| len.max(end));
     }
 
     /// Puts sectors into the cache; `done` as in [`Device::flush`], `u64::MAX` if the write is
     /// not done by this.
     pub fn write(&mut self, offset: u64, bytes: &[u8], done: u64) {
+        self.grow(offset + bytes.len() as u64);
         let first = offset / SECTOR as u64;
         for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             let bytes = bytes.try_into().expect("a sector");
@@ -77,6 +119,7 @@ impl Device {
 
     /// Writes past the cache.
     pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
+        self.grow(offset + bytes.len() as u64);
         let first = offset / SECTOR as u64;
         for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             self.cache.remove(&sector);

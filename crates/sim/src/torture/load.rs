@@ -48,6 +48,14 @@ impl Run {
     /// What went wrong, in words.
     pub fn fill(&mut self) -> Result<(), String> {
         self.open()?;
+        self.fill_open()
+    }
+
+    /// The same of an array that has started.
+    ///
+    /// # Errors
+    /// What went wrong, in words.
+    pub fn fill_open(&mut self) -> Result<(), String> {
         let bytes = 8 * PAGE_BYTES;
         for offset in (0..self.bytes()).step_by(bytes as usize) {
             self.submit(Request::write(offset, bytes))?;

@@ -61,12 +61,12 @@ impl Run {
         let members = (0..self.case.geometry.disks).map(Device::Member);
         for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
             let said = match self.world.device(device).gone {
-                true => Err(NoSuperblock::Io(destage_volume::IoError::Gone)),
+                true => Err(NoSuperblock::Io(destage_volume::IoError::GONE)),
                 false => destage_volume::read_superblock(&mut self.world, device),
             };
             found.push((device, said));
         }
-        let assembly = destage_volume::assemble(&found, false);
+        let assembly = destage_volume::assemble(&found, &destage_volume::Allow::default());
         assembly.map(|_| ()).map_err(|error| format!("assemble: {error}"))
     }
 }

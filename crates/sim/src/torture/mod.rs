@@ -4,9 +4,11 @@
 
 mod audit;
 pub mod case;
+mod counts;
 mod device;
 pub mod load;
 mod mirror;
+mod mishaps;
 mod model;
 mod readcache;
 mod rebuild;
@@ -63,6 +65,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
 
 fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
     let mut rng = Seeded::new(run.case.seed, "torture-lives");
+    let mut rng_of_stops = Seeded::new(run.case.seed, "torture-stops");
     let mut left = crashes;
     loop {
         if left > 0 {
@@ -81,9 +84,21 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
             end = run.read_all()?;
         }
         if end == End::Done {
-            end = run.load(if left > 0 { 10_000 } else { 200 })?;
+            // A load that ends before the power fails ends in a clean stop.
+            let short = run.case.mishaps && left > 0 && rng_of_stops.below(4) == 0;
+            end = run.load(match left {
+                _ if short => 30,
+                0 => 200,
+                _ => 10_000,
+            })?;
         }
-        if end == End::Done && run.settle_or_stop()? == End::Done {
+        if end == End::Done && run.case.mishaps && left > 0 {
+            run.stop_cleanly()?;
+        } else if end == End::Done && run.settle_or_stop()? == End::Done {
+            return Ok(());
+        }
+        if left == 0 && run.may_lack_rows() {
+            // Pages of lost rows fill the NVS, and nothing will drain it.
             return Ok(());
         }
         run.note_counts();
@@ -99,6 +114,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
             run.rot();
         }
         run.maybe_bring_back();
+        run.maybe_mishap();
     }
 }
 

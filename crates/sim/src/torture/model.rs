@@ -45,6 +45,7 @@ struct Segment {
 }
 
 /// The model.
+#[derive(Clone)]
 pub struct Model {
     segments: BTreeMap<u64, Segment>,
     writes: Vec<Write>,

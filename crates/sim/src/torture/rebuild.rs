@@ -118,7 +118,7 @@ impl Run {
     /// # Errors
     /// A check failed.
     pub fn give_up(&mut self, member: u16) -> Result<(), String> {
-        self.volume_mut().give_up_member(member);
+        self.volume_mut().give_up_member(member, destage_volume::Cause::Asked);
         self.collect()
     }
 

@@ -3,8 +3,10 @@
 
 use super::audit;
 use super::case::Case;
+pub use super::counts::Counts;
 use super::device::{Device as Disk, Survivors};
 use super::load::{self, Request};
+use super::mishaps::Mishaps;
 use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
@@ -12,8 +14,8 @@ use destage_engine::array::geometry::Level;
 use destage_engine::clean::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_volume::{
-    Ack, Alarm, Answer, Command, Device, Found, IoError, NoSuperblock, OnNvsLoss, Refusal, Reply,
-    Status, Volume,
+    Ack, Alarm, Allow, Answer, Cause, Command, Defect, Device, Found, IoError, NoSuperblock,
+    OnNvsLoss, Refusal, Reply, Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -21,77 +23,6 @@ use std::ops::Range;
 
 /// Steps without an answer after which the volume is stuck.
 const STEPS_MAX: u64 = 200_000;
-
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Counts {
-    /// Power failures.
-    pub crashes: u64,
-    /// Recoveries that were carried through.
-    pub recoveries: u64,
-    /// Requests whose answers were checked.
-    pub requests: u64,
-    /// Pages destaged.
-    pub destaged: u64,
-    /// Destages that a crash interrupted and recovery redid.
-    pub redone: u64,
-    /// Members that failed.
-    pub members_failed: u64,
-    /// NVS devices that failed.
-    pub nvs_failed: u64,
-    /// Read errors repaired from redundancy.
-    pub repairs: u64,
-    /// Records moved to the head of the log.
-    pub moved: u64,
-    /// Bits that rotted in a mirrored log.
-    pub rotten: u64,
-    /// Scrubs.
-    pub scrubs: u64,
-    /// Rows that they compared.
-    pub rows_scrubbed: u64,
-    /// NVS mirrors put in place of lost ones.
-    pub mirrors_begun: u64,
-    /// Those that were filled.
-    pub mirrors: u64,
-    /// Spares put in the place of failed members.
-    pub replaced: u64,
-    /// Rebuilds that went on after a crash.
-    pub resumed: u64,
-    /// Members that were rebuilt.
-    pub rebuilt: u64,
-    /// Spares that failed while they were filled.
-    pub spares_failed: u64,
-    /// Requests refused because of media that cannot be read.
-    pub unreadable: u64,
-    /// Pages read from the read cache.
-    pub cached: u64,
-}
-
-impl Counts {
-    /// Adds another run's counts.
-    pub fn add(&mut self, other: &Counts) {
-        self.crashes += other.crashes;
-        self.recoveries += other.recoveries;
-        self.requests += other.requests;
-        self.destaged += other.destaged;
-        self.redone += other.redone;
-        self.members_failed += other.members_failed;
-        self.nvs_failed += other.nvs_failed;
-        self.repairs += other.repairs;
-        self.moved += other.moved;
-        self.rotten += other.rotten;
-        self.scrubs += other.scrubs;
-        self.rows_scrubbed += other.rows_scrubbed;
-        self.mirrors_begun += other.mirrors_begun;
-        self.mirrors += other.mirrors;
-        self.replaced += other.replaced;
-        self.resumed += other.resumed;
-        self.rebuilt += other.rebuilt;
-        self.spares_failed += other.spares_failed;
-        self.unreadable += other.unreadable;
-        self.cached += other.cached;
-    }
-}
 
 /// A request under way.
 struct Pending {
@@ -125,10 +56,21 @@ pub struct Run {
     pub retired: Vec<(u16, Disk)>,
     /// Pages that could not be computed: those of the volume at its end.
     pub(super) lost_pages: Vec<(u16, u64)>,
+    /// A rebuild has said that it could not compute a page.
+    pub(super) rows_lost: bool,
+    /// In this life some destage could not be computed.
+    rows_kept: bool,
+    /// In this life sectors could not be read while a member had failed.
+    pub(super) many_bad: bool,
+    /// Pages that could not be destaged: those of the volume at its end.
+    pub(super) kept: Vec<u64>,
     /// Ranges that a rebuild said are lost: first page of the volume, pages.
     pub told_lost: Vec<(u64, u64)>,
     /// Likewise.
     pub(super) cache_rng: Seeded,
+    /// Likewise.
+    pub(super) mishap_rng: Seeded,
+    pub(super) mishaps: Mishaps,
     /// The last scrub's result was looked at.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -136,6 +78,8 @@ pub struct Run {
     pending: BTreeMap<u64, Pending>,
     next_ticket: u64,
     pub(super) now: Instant,
+    /// Pages that the alarm of a lost NVS said a crash would lose.
+    pub said_at_risk: Option<u64>,
     /// Pages that were dirty when the last NVS device failed.
     at_risk: Vec<(u64, u64)>,
     nvs_lost: bool,
@@ -164,12 +108,14 @@ impl Run {
     pub fn new(case: Case) -> Result<Run, String> {
         let seed = case.seed;
         let mut world = World::new(case.geometry.disks, case.nvs, seed);
+        world.sizes_unknown = case.settings.defect == Defect::IgnoresSizes;
         destage_volume::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
         Ok(Run {
             model: Model::new(bytes, case.settings.ack == Ack::Flush),
             nvs_lost: case.nvs == 0,
+            said_at_risk: None,
             case,
             world,
             counts: Counts::default(),
@@ -182,7 +128,13 @@ impl Run {
             retired: Vec::new(),
             lost_pages: Vec::new(),
             told_lost: Vec::new(),
+            rows_lost: false,
+            rows_kept: false,
+            many_bad: false,
+            kept: Vec::new(),
             cache_rng: Seeded::new(seed, "torture-read-caches"),
+            mishap_rng: Seeded::new(seed, "torture-mishaps"),
+            mishaps: Mishaps::default(),
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
@@ -201,16 +153,29 @@ impl Run {
         self.case.geometry.volume_pages().0 * PAGE_BYTES
     }
 
-    /// Assembles and opens the array.
+    /// Assembles and opens the array. A start that is refused is tried again without what befell
+    /// the devices.
     ///
     /// # Errors
     /// It cannot be, though nothing happened that would forbid it.
     pub fn open(&mut self) -> Result<End, String> {
+        let mut end = self.try_open();
+        if end.is_err() && self.undo_mishaps() {
+            self.volume = None;
+            end = self.try_open();
+        }
+        if end == Ok(End::Done) {
+            self.mishaps_over()?;
+        }
+        end
+    }
+
+    fn try_open(&mut self) -> Result<End, String> {
         let mut found: Vec<Found> = Vec::new();
         let members = (0..self.case.geometry.disks).map(Device::Member);
         for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
             let said = match self.world.device(device).gone {
-                true => Err(NoSuperblock::Io(IoError::Gone)),
+                true => Err(NoSuperblock::Io(IoError::GONE)),
                 false => destage_volume::read_superblock(&mut self.world, device),
             };
             found.push((device, said));
@@ -218,14 +183,21 @@ impl Run {
         if self.world.crashed {
             return Ok(End::Crash);
         }
-        let assembly =
-            destage_volume::assemble(&found, true).map_err(|error| format!("assemble: {error}"))?;
+        let allow = Allow { defect: self.case.settings.defect, ..Allow::degraded() };
+        let assembly = destage_volume::assemble(&found, &allow)
+            .map_err(|error| format!("assemble: {error}"))?;
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
+        self.mirrored &= assembly.copies.len() == 2;
         match destage_volume::open(&mut self.world, &assembly, self.case.settings.clone()) {
             Ok(volume) => self.volume = Some(volume),
-            Err(_) if self.world.crashed => return Ok(End::Crash),
+            Err(_) if self.world.crashed => {
+                // Devices may be marked: they are not what they were any more.
+                self.mishaps.accepted();
+                return Ok(End::Crash);
+            }
             Err(error) => return Err(format!("open: {error}")),
         }
+        self.mishaps.accepted();
         self.nvs_lost = assembly.copies.is_empty();
         self.counts.redone += u64::from(self.volume().status().redoing);
         self.counts.resumed += assembly.rebuilds.len() as u64;
@@ -268,6 +240,10 @@ impl Run {
                 // An array that has stopped is switched off.
                 return Ok(End::Crash);
             }
+        }
+        if self.may_lack_rows() {
+            // Pages of lost rows fill the NVS: it is switched off.
+            return Ok(End::Crash);
         }
         Err(format!(
             "stuck: {} requests unanswered, {:?}",
@@ -318,17 +294,18 @@ impl Run {
 
     fn alarm(&mut self, alarm: &Alarm) -> Result<(), String> {
         match alarm {
-            Alarm::MemberFailed(member) => {
+            Alarm::MemberFailed(member, _) => {
                 self.counts.members_failed += 1;
                 self.failed.insert(DiskId(*member));
                 // What is given up is not written any more.
                 self.world.members[usize::from(*member)].gone = true;
             }
-            Alarm::NvsMirrorLost(_) => {
+            Alarm::NvsMirrorLost(..) => {
                 self.counts.nvs_failed += 1;
                 self.mirrored = false;
             }
-            Alarm::NvsLost(_) => {
+            Alarm::NvsLost { pages, .. } => {
+                self.said_at_risk = Some(*pages);
                 self.mirrored = false;
                 self.stopped |= self.case.settings.on_nvs_loss == OnNvsLoss::Stop;
                 self.counts.nvs_failed += 1;
@@ -339,19 +316,28 @@ impl Run {
                 self.counts.mirrors += 1;
                 self.mirrored = true;
             }
-            Alarm::MirrorFailed(_) => {}
+            Alarm::MirrorFailed(_) | Alarm::DeviceWaits(..) | Alarm::DeviceAnswers(_) => {}
             Alarm::Repaired { .. } => self.counts.repairs += 1,
             Alarm::MemberRebuilt(member) => {
                 self.counts.rebuilt += 1;
                 self.failed.remove(DiskId(*member));
             }
-            Alarm::RebuildStopped(member) => {
+            Alarm::RebuildStopped(member, _) => {
                 self.counts.spares_failed += 1;
                 self.world.members[usize::from(*member)].gone = true;
             }
-            Alarm::PagesLost { ranges, .. } if self.bad_media => self.told_lost.extend(ranges),
+            Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
+                self.told_lost.extend(ranges);
+                self.rows_lost = true;
+            }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
-            Alarm::ArrayStopped(_) | Alarm::RowUnrecoverable { .. } | Alarm::PagesLost { .. } => {
+            Alarm::PagesKept { .. } if self.bad_media || self.may_lack_rows() => {
+                self.counts.kept += 1;
+                // Without NVS what waits for them is refused.
+                self.rows_kept = true;
+            }
+            Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
+            Alarm::ArrayStopped(_) | Alarm::PagesKept { .. } | Alarm::PagesLost { .. } => {
                 let status = self.volume().status();
                 return Err(format!("alarm: {alarm} {status:?}"));
             }
@@ -443,8 +429,20 @@ impl Run {
     /// Whether a request may fail because of media that cannot be read.
     fn may_be_unreadable(&self) -> bool {
         let level = self.case.geometry.level;
-        let bare = matches!(level, Level::Single | Level::Raid0) || !self.failed.is_empty();
-        self.bad_media && bare || !self.told_lost.is_empty()
+        let bare = matches!(level, Level::Single | Level::Raid0) || !self.failing().is_empty();
+        self.bad_media && bare || self.may_lack_rows()
+    }
+
+    /// Whether rows may have too little left: more than one member cannot read something, or a
+    /// rebuild has said so.
+    pub(super) fn may_lack_rows(&self) -> bool {
+        let lost = |volume: &Volume| !volume.lost_pages().is_empty();
+        let bad = self.world.members.iter().filter(|disk| disk.has_bad()).count();
+        bad > 1
+            || self.many_bad
+            || self.rows_lost
+            || self.rows_kept && self.writes_through()
+            || self.volume.as_ref().is_some_and(lost)
     }
 
     /// A load of so many requests, with faults if the case has them.
@@ -474,6 +472,8 @@ impl Run {
             self.maybe_mirror()?;
             self.maybe_replace()?;
             self.maybe_exchange_cache()?;
+            self.maybe_fill_up();
+            self.maybe_spoil_degraded();
             if self.rng.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -481,10 +481,12 @@ impl Run {
             self.collect()?;
             self.step()?;
         }
-        if left > 0 && !self.world.crashed {
+        let full = self.may_lack_rows();
+        if left > 0 && !self.world.crashed && !full {
             return Err(format!("stuck under load: {:?}", self.volume().status()));
         }
-        Ok(if self.world.crashed { End::Crash } else { End::Done })
+        // Pages of lost rows may fill the NVS: then nothing goes on, and it is switched off.
+        Ok(if self.world.crashed || left > 0 { End::Crash } else { End::Done })
     }
 
     /// A device fails, or a medium.
@@ -500,7 +502,7 @@ impl Run {
             0 if bears && !self.bad_media => self.world.members[usize::from(member)].gone = true,
             1 if bears && !self.bad_media => self.world.members[usize::from(member)].hangs = true,
             2 if bears && !self.bad_media => {
-                self.volume_mut().give_up_member(member);
+                self.volume_mut().give_up_member(member, Cause::Asked);
             }
             3..=6 => {
                 let redundant = !matches!(geometry.level, Level::Single | Level::Raid0);
@@ -558,6 +560,7 @@ impl Run {
         self.volume = None;
         self.pending.clear();
         self.world.crash(survivors);
+        self.make_space();
         self.model.crashed();
         self.counts.crashes += 1;
         if self.nvs_lost {
@@ -566,6 +569,7 @@ impl Run {
         // NVS devices are back; whether they count is for the superblocks to say.
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
+        (self.rows_kept, self.many_bad) = (false, false);
         self.members_return();
         if self.bad_media {
             self.world.members.iter_mut().for_each(Disk::heal);
@@ -602,7 +606,8 @@ impl Run {
         let mut groups: Vec<u64> = pages.iter().map(|page| page / per_group).collect();
         groups.dedup();
         for group in groups {
-            if !self.failing().is_empty() {
+            // Pages that a rebuild could not compute are as those of a failed member.
+            if !self.failing().is_empty() || self.rows_lost {
                 let first = group * per_group * PAGE_BYTES;
                 self.model.wild(&(first..first + per_group * PAGE_BYTES));
             }
@@ -627,10 +632,13 @@ impl Run {
 
     /// A bit rots on one of two NVS devices that both have the log.
     pub fn rot(&mut self) {
-        if !core::mem::take(&mut self.mirrored) {
+        // One fault of the log at a time.
+        let bad = self.world.nvs.iter().any(Disk::has_bad);
+        if bad || self.mishaps.pending() || !core::mem::take(&mut self.mirrored) {
             return;
         }
         let copy = self.rng.below(2) as usize;
+        self.mishaps.rotten_log = true;
         for _ in 0..1 + self.rng.below(20) {
             let ring = destage_volume::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
             let (sector, bit) = self.place_in_log(ring * u64::from(self.case.block_bytes));
@@ -638,19 +646,22 @@ impl Run {
         }
     }
 
+    fn writes_through(&self) -> bool {
+        self.nvs_lost || self.case.settings.cache_off
+    }
+
+    /// Whether the array has no NVS in use.
+    pub(super) fn nvs_lost(&self) -> bool {
+        self.nvs_lost
+    }
+
+    pub(super) fn set_nvs_state(&mut self, lost: bool, mirrored: bool) {
+        (self.nvs_lost, self.mirrored) = (lost, mirrored);
+    }
+
     /// Whether two NVS devices have the log whole.
     pub fn is_mirrored(&self) -> bool {
         self.mirrored
-    }
-
-    /// Bytes of the ring in use.
-    pub fn log_bytes_used(&self) -> u64 {
-        self.volume().status().log_bytes_used
-    }
-
-    /// Any sector of the first bytes of the ring, and any bit of it.
-    pub fn place_in_log(&mut self, bytes: u64) -> (u64, u64) {
-        ((1 << 20) / 512 + self.rng.below(bytes / 512), self.rng.below(4096))
     }
 
     /// Waits for all answers.
@@ -689,7 +700,12 @@ impl Run {
     /// A check failed.
     pub fn drained(&mut self) -> Result<End, String> {
         self.flush_cache()?;
-        self.drive_until(&|run| run.volume().idle() && run.volume().controller().occupancy().0 == 0)
+        self.drive_until(&|run| {
+            let volume = run.volume();
+            // Pages of rows that are lost stay in NVS.
+            let all = volume.drained() && (volume.status().kept_pages == 0 || run.may_lack_rows());
+            volume.idle() && all
+        })
     }
 
     /// Reads the whole volume and checks it.
@@ -724,6 +740,7 @@ impl Run {
     /// A check failed.
     pub fn settle_or_stop(&mut self) -> Result<End, String> {
         self.world.members.iter_mut().for_each(Disk::heal);
+        self.make_space();
         let phases = [
             Run::answered,
             Run::make_whole_if_asked,
@@ -747,6 +764,7 @@ impl Run {
         self.note_counts();
         self.world.crash(Survivors::None);
         self.lost_pages = self.volume().lost_pages();
+        self.kept = self.dirty_pages();
         self.volume = None;
         audit::disks(self)?;
         Ok(End::Done)

@@ -117,12 +117,15 @@ impl Run {
     fn judge(&self, scrub: &ScrubStatus) -> Result<(), String> {
         let explained = |range: &ScrubRange| {
             let mut pages = range.first..range.first + range.pages;
-            matches!(range.wrong, Wrong::Unreadable(_))
+            // Lost to media that could not be read while a member had failed.
+            let lost = matches!(range.wrong, Wrong::Lost) && self.may_lack_rows();
+            lost || matches!(range.wrong, Wrong::Unreadable(_))
                 || pages.all(|page| self.holes.contains(&self.group_of(range.member, page)))
         };
         let wrong = scrub.ranges.iter().find(|range| !explained(range));
         let elsewhere = scrub.rows_elsewhere > 0 && self.holes.is_empty();
-        if wrong.is_some() || elsewhere && scrub.inconsistent_rows + scrub.lost_rows > 0 {
+        let lost_rows = if self.may_lack_rows() { 0 } else { scrub.lost_rows };
+        if wrong.is_some() || elsewhere && scrub.inconsistent_rows + lost_rows > 0 {
             return Err(format!("a scrub found what should not be: {wrong:?} of {scrub:?}"));
         }
         Ok(())
@@ -158,7 +161,7 @@ impl Run {
         let disk = &mut self.world.members[usize::from(member)];
         let mut sector = vec![0; 512];
         let from = offset / 512 * 512;
-        disk.read(from, &mut sector);
+        disk.read(from, &mut sector).expect("a sector that can be read");
         sector[(offset - from) as usize] ^= 1 << (bit % 8);
         disk.write_durably(from, &sector);
         let first = match self.case.geometry.level {

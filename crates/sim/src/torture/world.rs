@@ -37,6 +37,8 @@ pub struct World {
     pub crashed: bool,
     /// Hash of all that happened.
     pub digest: u64,
+    /// For tests of tests: nobody is told how large the devices are.
+    pub sizes_unknown: bool,
 }
 
 impl World {
@@ -53,6 +55,7 @@ impl World {
             crash_at: None,
             crashed: false,
             digest: 0xcbf2_9ce4_8422_2325,
+            sizes_unknown: false,
         }
     }
 
@@ -137,14 +140,15 @@ impl World {
         let clock = self.clock;
         let disk = self.device(op.device);
         if disk.gone {
-            return Err(IoError::Gone);
+            return Err(IoError::GONE);
+        }
+        if disk.full && matches!(op.kind, OpKind::Write { .. }) {
+            return Err(IoError::FULL);
         }
         match &op.kind {
             OpKind::Read { offset, bytes } => {
                 let mut buffer = Buffer::zeroed(*bytes);
-                if !disk.read(*offset, &mut buffer) {
-                    return Err(IoError::Medium);
-                }
+                disk.read(*offset, &mut buffer)?;
                 Ok(Some(buffer))
             }
             OpKind::Write { offset, buffer, durable: true } => {
@@ -167,7 +171,7 @@ impl World {
         let Flight { op, seen, .. } = &self.flights[flight];
         let (device, OpKind::Read { offset, bytes }) = (op.device, &op.kind) else { return };
         let (offset, mut buffer) = (*offset, Buffer::zeroed(*bytes));
-        if seen.is_none() && self.device(device).read(offset, &mut buffer) {
+        if seen.is_none() && self.device(device).read(offset, &mut buffer).is_ok() {
             self.flights[flight].seen = Some(buffer);
         }
     }
@@ -231,11 +235,18 @@ impl World {
 }
 
 impl Media for World {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        if self.device(device).gone {
+            return Err(IoError::GONE);
+        }
+        Ok(if self.sizes_unknown { u64::MAX } else { self.device(device).bytes() })
+    }
+
     fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         if self.count() || self.device(device).gone {
-            return Err(IoError::Gone);
+            return Err(IoError::GONE);
         }
-        if self.device(device).read(offset, into) { Ok(()) } else { Err(IoError::Medium) }
+        self.device(device).read(offset, into)
     }
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
@@ -250,10 +261,10 @@ impl Media for World {
                     }
                 }
             }
-            return Err(IoError::Gone);
+            return Err(IoError::GONE);
         }
         if gone {
-            return Err(IoError::Gone);
+            return Err(IoError::GONE);
         }
         let clock = self.clock;
         self.device(device).write(offset, bytes, clock);
@@ -262,7 +273,7 @@ impl Media for World {
 
     fn flush(&mut self, device: Device) -> Result<(), IoError> {
         if self.count() || self.device(device).gone {
-            return Err(IoError::Gone);
+            return Err(IoError::GONE);
         }
         let clock = self.clock;
         self.device(device).flush(clock);

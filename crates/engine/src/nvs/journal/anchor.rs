@@ -49,7 +49,8 @@ impl Anchor {
             durable_through: u64_at(bytes, 40),
         };
         let reserved = u32_at(bytes, 12) == 0 && bytes[USED_BYTES..].iter().all(|b| *b == 0);
-        (reserved && anchor.durable_through < NUMBER_MAX).then_some(anchor)
+        let numbers = [anchor.number, anchor.tail_sequence, anchor.durable_through];
+        (reserved && numbers.iter().all(|number| *number < NUMBER_MAX)).then_some(anchor)
     }
 
     /// The one of the copies read (two a device) that counts.

@@ -85,6 +85,7 @@ impl Claim {
             kind,
         };
         let numbers_fit = header.sequence < NUMBER_MAX
+            && header.epoch < u32::MAX
             && header.last_version < NUMBER_MAX
             && header.durable_through < header.sequence;
         let (records, crc) = (u32_at(bytes, 40), u32_at(bytes, 8));

@@ -2,13 +2,19 @@
 
 use super::crc::crc32c;
 use super::{
-    LogId, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SLOT_BYTES, field, put, u16_at, u32_at, u64_at,
+    LogId, NUMBER_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SLOT_BYTES, field, put, u16_at, u32_at,
+    u64_at,
 };
 use crate::array::geometry::{Geometry, GeometryError, Level};
 
 const MAGIC: &[u8; 8] = b"DSTGSUPR";
-/// The format version that this program writes; it reads version 1 too, which has no rebuilds.
-pub const FORMAT_VERSION: u32 = 2;
+/// The format version, the only one that is read: those before it were never released.
+pub const FORMAT_VERSION: u32 = 3;
+/// Features that this program knows, bit by bit. One that it does not know may mean that the
+/// bytes elsewhere are not what they seem, so the device is refused.
+pub const FEATURES: u64 = 0;
+/// Most NVS devices in use.
+pub const NVS_MAX: usize = 2;
 /// Most members of an array.
 pub const MEMBERS_MAX: u16 = 1024;
 /// Most members that are rebuilt at once.
@@ -17,7 +23,13 @@ const FLAGS: usize = 108;
 const LOST_PAGES: u32 = 1;
 const REBUILDS: usize = 256;
 const REBUILD_BYTES: usize = 24;
-const RESERVED_FROM: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
+const NVS_SET: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
+const FEATURE_MASK: usize = NVS_SET + NVS_MAX * 16;
+const BASE: usize = FEATURE_MASK + 8;
+const RESERVED_FROM: usize = BASE + 8;
+
+/// First byte of the data of a member, and of the ring of an NVS device.
+const AREA: u64 = 1 << 20;
 
 /// A UUID.
 pub type Uuid = [u8; 16];
@@ -36,8 +48,10 @@ pub enum Role {
 /// What a superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Raised with each change of the set of devices.
+    /// Raised with each start, each clean stop and each change of the set of devices.
     pub generation: u64,
+    /// The last generation that all devices in use had when this one was begun.
+    pub base: u64,
     /// UUID of the array.
     pub array: Uuid,
     /// UUID of the device.
@@ -48,8 +62,8 @@ pub struct Superblock {
     pub role: Role,
     /// The array, checked.
     pub geometry: Geometry,
-    /// NVS devices in use: 0, 1 or 2.
-    pub nvs_devices: u16,
+    /// The NVS devices in use, by their places: exactly these have the log.
+    pub nvs: [Option<Uuid>; NVS_MAX],
     /// Bytes in a log block: 512 or 4,096.
     pub block_bytes: u32,
     /// Blocks in the ring.
@@ -73,6 +87,10 @@ pub enum SuperblockError {
     Damaged,
     /// Of a newer format.
     Newer(u32),
+    /// Of a format from before the first release.
+    Older(u32),
+    /// It uses features that this program does not know: their bits.
+    Features(u64),
     /// A field is out of limits: which.
     Field(&'static str),
     /// The sizes make no array.
@@ -82,11 +100,23 @@ pub enum SuperblockError {
 impl core::fmt::Display for SuperblockError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            SuperblockError::Foreign => write!(f, "there is no destage superblock"),
-            SuperblockError::Damaged => write!(f, "the superblock is damaged"),
+            SuperblockError::Foreign => write!(f, "the device has no destage superblock"),
+            SuperblockError::Damaged => write!(f, "both copies of the superblock are damaged"),
             SuperblockError::Newer(version) => write!(
                 f,
-                "the superblock has format version {version}; this program knows {FORMAT_VERSION}"
+                "the superblock has format version {version}; this program knows only \
+                 {FORMAT_VERSION}. Use a newer destage"
+            ),
+            SuperblockError::Older(version) => write!(
+                f,
+                "the superblock has format version {version}, from before the first release; this \
+                 program reads only version {FORMAT_VERSION}. Copy the data with the program that \
+                 wrote it, and create the array again"
+            ),
+            SuperblockError::Features(bits) => write!(
+                f,
+                "the superblock uses features that this program does not know (mask {bits:#x}). \
+                 Use a newer destage"
             ),
             SuperblockError::Field(name) => write!(f, "the superblock's {name} is out of limits"),
             SuperblockError::Geometry(error) => error.fmt(f),
@@ -130,7 +160,6 @@ impl Superblock {
         put(to, 72, &[kind, level_code(self.geometry.level)]);
         put(to, 74, &number.to_le_bytes());
         put(to, 76, &self.geometry.disks.to_le_bytes());
-        put(to, 78, &self.nvs_devices.to_le_bytes());
         put(to, 80, &self.geometry.strip_pages.to_le_bytes());
         put(to, 88, &self.geometry.group_stripes.to_le_bytes());
         put(to, 96, &self.geometry.disk_pages.to_le_bytes());
@@ -145,6 +174,11 @@ impl Superblock {
             put(to, REBUILDS + i * REBUILD_BYTES, &(member + 1).to_le_bytes());
             put(to, REBUILDS + i * REBUILD_BYTES + 8, &device);
         }
+        for (place, device) in self.nvs.iter().enumerate() {
+            put(to, NVS_SET + place * 16, &device.unwrap_or_default());
+        }
+        put(to, FEATURE_MASK, &FEATURES.to_le_bytes());
+        put(to, BASE, &self.base.to_le_bytes());
         let crc = crc32c(&to[12..]);
         put(to, 8, &crc.to_le_bytes());
         bytes
@@ -162,17 +196,22 @@ impl Superblock {
         if u32_at(bytes, 8) != crc32c(&bytes[12..]) {
             return Err(SuperblockError::Damaged);
         }
-        let version = match u32_at(bytes, 12) {
+        match u32_at(bytes, 12) {
             0 => return Err(SuperblockError::Field("format version")),
-            known @ 1..=FORMAT_VERSION => known,
+            FORMAT_VERSION => {}
+            older if older < FORMAT_VERSION => return Err(SuperblockError::Older(older)),
             newer => return Err(SuperblockError::Newer(newer)),
-        };
+        }
+        match u64_at(bytes, FEATURE_MASK) & !FEATURES {
+            0 => {}
+            unknown => return Err(SuperblockError::Features(unknown)),
+        }
         let geometry = decode_geometry(bytes)?;
         let number = u16_at(bytes, 74);
         let role = match bytes[72] {
             1 if number < geometry.disks => Role::Member(number),
             2 if number < 2 => Role::Nvs(number),
-            3 if number == 0 && version > 1 => Role::Spare,
+            3 if number == 0 => Role::Spare,
             _ => return Err(SuperblockError::Field("role")),
         };
         let superblock = Superblock {
@@ -182,7 +221,8 @@ impl Superblock {
             log: LogId(field(bytes, 56)),
             role,
             geometry,
-            nvs_devices: u16_at(bytes, 78),
+            base: u64_at(bytes, BASE),
+            nvs: decode_nvs(bytes),
             block_bytes: u32_at(bytes, 104),
             ring_blocks: u64_at(bytes, 112),
             dirty_pages_max: u64_at(bytes, 120),
@@ -192,10 +232,9 @@ impl Superblock {
         };
         superblock.check()?;
         let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        let reserved = match version {
-            1 => none(&bytes[FLAGS..FLAGS + 4]) && none(&bytes[REBUILDS..]),
-            _ => u32_at(bytes, FLAGS) <= LOST_PAGES && none(&bytes[RESERVED_FROM..]),
-        };
+        let reserved = u32_at(bytes, FLAGS) <= LOST_PAGES
+            && none(&bytes[78..80])
+            && none(&bytes[RESERVED_FROM..]);
         if reserved { Ok(superblock) } else { Err(SuperblockError::Field("reserved bytes")) }
     }
 
@@ -203,6 +242,28 @@ impl Superblock {
     #[must_use]
     pub fn has_failed(&self, member: u16) -> bool {
         self.failed[usize::from(member / 8)] >> (member % 8) & 1 == 1
+    }
+
+    /// NVS devices in use: 0, 1 or 2.
+    #[must_use]
+    pub fn nvs_devices(&self) -> u16 {
+        self.nvs.iter().flatten().count() as u16
+    }
+
+    /// Whether another superblock says the same of the array, whatever device it is on.
+    #[must_use]
+    pub fn agrees(&self, other: &Superblock) -> bool {
+        Superblock { role: other.role, device: other.device, ..*self } == *other
+    }
+
+    /// Bytes that its device must have.
+    #[must_use]
+    pub fn device_bytes(&self) -> u64 {
+        let area = match self.role {
+            Role::Nvs(_) => self.ring_blocks * u64::from(self.block_bytes),
+            Role::Member(_) | Role::Spare => self.geometry.disk_pages * crate::units::PAGE_BYTES,
+        };
+        AREA + area
     }
 
     /// Marks a member as failed, or as whole.
@@ -233,7 +294,8 @@ impl Superblock {
         let ring = (RING_BLOCKS_MIN..=RING_BLOCKS_MAX).contains(&self.ring_blocks);
         let dirty = (1..u64::from(u32::MAX)).contains(&self.dirty_pages_max);
         for (fits, name) in [
-            (self.nvs_devices <= 2, "number of NVS devices"),
+            (self.generation < NUMBER_MAX, "generation"),
+            (self.base <= self.generation, "base"),
             (matches!(self.block_bytes, 512 | 4096), "log block"),
             (ring, "ring"),
             (dirty, "number of dirty pages"),
@@ -250,16 +312,56 @@ impl Superblock {
     ///
     /// # Errors
     /// See [`SuperblockError`].
-    pub fn choose(first: &[u8], second: &[u8]) -> Result<Superblock, SuperblockError> {
-        match (Superblock::decode(first), Superblock::decode(second)) {
-            (Ok(a), Ok(b)) => Ok(if b.generation > a.generation { b } else { a }),
-            // A copy of a newer format counts even if the other is ours: the newer wrote last.
-            (Err(SuperblockError::Newer(version)), _)
-            | (_, Err(SuperblockError::Newer(version))) => Err(SuperblockError::Newer(version)),
-            (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(one),
-            (Err(SuperblockError::Foreign), Err(error)) | (Err(error), Err(_)) => Err(error),
+    pub fn choose(first: &[u8], second: &[u8]) -> Result<Chosen, SuperblockError> {
+        let copies = [Superblock::decode(first), Superblock::decode(second)];
+        let unknown = |copy: &Result<Superblock, SuperblockError>| match copy {
+            Err(error @ (SuperblockError::Newer(_) | SuperblockError::Features(_))) => Some(*error),
+            _ => None,
+        };
+        // A copy of a newer format counts even if the other is ours: the newer wrote last.
+        if let Some(error) = copies.iter().find_map(unknown) {
+            return Err(error);
         }
+        let superblock = match copies {
+            [Ok(a), Ok(b)] => {
+                if b.generation > a.generation {
+                    b
+                } else {
+                    a
+                }
+            }
+            [Ok(one), Err(_)] | [Err(_), Ok(one)] => one,
+            [Err(SuperblockError::Foreign), Err(error)] | [Err(error), Err(_)] => {
+                return Err(error);
+            }
+        };
+        // A new device has its first copy before its second.
+        let never = second.iter().take(SLOT_BYTES).all(|byte| *byte == 0);
+        let damaged = [copies[0].is_err(), copies[1].is_err() && !never];
+        // Second copies are written when all devices have the first. One that is damaged may have
+        // been of this generation.
+        let confirmed =
+            copies[1].map_or(!never, |second| second.generation == superblock.generation);
+        Ok(Chosen { superblock, confirmed, damaged })
     }
+}
+
+/// What the two copies of a device's superblock say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The copy that counts.
+    pub superblock: Superblock,
+    /// Both copies have it, or it cannot be ruled out: then all devices in use had the first.
+    pub confirmed: bool,
+    /// By copy: it cannot be read or is not whole.
+    pub damaged: [bool; 2],
+}
+
+fn decode_nvs(bytes: &[u8]) -> [Option<Uuid>; NVS_MAX] {
+    core::array::from_fn(|place| {
+        let device: Uuid = field(bytes, NVS_SET + place * 16);
+        (device != [0; 16]).then_some(device)
+    })
 }
 
 fn decode_rebuilds(

@@ -1,0 +1,93 @@
+//! Devices that are used though they are out of date: which an operator names, and what that loses.
+
+use super::text;
+use crate::failure::Failure;
+use clap::ArgMatches;
+use destage_server::array::{ArrayConfig, Devices};
+use destage_volume::{Allow, Assembly, Device, inspect};
+use std::fmt::Write;
+
+/// What the arguments allow a start to do without.
+pub fn allowed(matches: &ArgMatches, config: &ArrayConfig) -> Result<Allow, Failure> {
+    let mut stale = Vec::new();
+    for (argument, devices, of) in [
+        ("use-nvs", &config.nvs, Device::Nvs as fn(u16) -> Device),
+        ("use-disk", &config.disks, Device::Member as fn(u16) -> Device),
+    ] {
+        let Some(given) = text(matches, argument) else { continue };
+        let absolute = std::path::absolute(given).map(|path| path.display().to_string());
+        let same =
+            |name: &String| name == given || absolute.as_ref().is_ok_and(|path| path == name);
+        let Some(place) = devices.iter().position(same) else {
+            return Err(Failure::usage(format!(
+                "--{argument} {given}: the configuration does not name this device; it names {}",
+                devices.join(", ")
+            )));
+        };
+        stale.push(of(place as u16));
+    }
+    if stale.is_empty() && matches.get_flag("accept-loss") {
+        return Err(Failure::usage(
+            "--accept-loss goes with --use-nvs PATH or --use-disk PATH, the device that is used as \
+             it is",
+        ));
+    }
+    Ok(Allow { degraded: matches.get_flag("degraded"), stale, ..Allow::default() })
+}
+
+/// Says what is lost with the devices that are used though they are out of date; refuses without
+/// `--accept-loss`.
+pub fn accepted(
+    matches: &ArgMatches,
+    config: &ArrayConfig,
+    devices: &mut Devices,
+    assembly: &Assembly,
+) -> Result<(), Failure> {
+    if assembly.stale.is_empty() {
+        return Ok(());
+    }
+    let mut lost = String::new();
+    for device in &assembly.stale {
+        match device {
+            Device::Nvs(number) => {
+                let path = &config.nvs[usize::from(*number)];
+                let held = inspect(devices, assembly);
+                let _ = write!(
+                    lost,
+                    "{path} (NVS device {number}) is used as it is. Lost: every acknowledged write \
+                     that only the right NVS device held. Its own {} dirty pages may be older than \
+                     what the disks have, and replace it at {}. ",
+                    held.dirty_pages,
+                    ranges(&held.ranges)
+                );
+            }
+            Device::Member(number) => {
+                let path = &config.disks[usize::from(*number)];
+                let bytes = assembly.superblock.geometry.disk_pages * 4096;
+                let _ = write!(
+                    lost,
+                    "{path} (member {number}) is used as it is. Lost: what was written to it \
+                     since, anywhere in its {bytes} bytes; parity and copies no longer match: run \
+                     `destage scrub --repair`. "
+                );
+            }
+        }
+    }
+    if matches.get_flag("accept-loss") {
+        eprintln!("destage: {}", lost.trim_end());
+        return Ok(());
+    }
+    Err(Failure::failed(format!("{lost}Nothing was changed. To do so: add --accept-loss")))
+}
+
+fn ranges(ranges: &[(u64, u64)]) -> String {
+    const MOST: usize = 64;
+    let one =
+        |(first, pages): &(u64, u64)| format!("{} to {}", first * 4096, (first + pages) * 4096 - 1);
+    let listed: Vec<String> = ranges.iter().take(MOST).map(one).collect();
+    match ranges.len() {
+        0 => "no byte of the volume".to_string(),
+        n if n > MOST => format!("bytes {} and {} more ranges", listed.join(", "), n - MOST),
+        _ => format!("bytes {}", listed.join(", ")),
+    }
+}

@@ -1,0 +1,226 @@
+//! Members that other servers serve over NBD: servers that are killed and come back, without what
+//! they had not flushed, as another disk, or not at all.
+
+mod common;
+
+use common::array::{Array, status};
+use common::succeeds;
+use destage_engine::units;
+use destage_nbd::request::Command as Ask;
+use destage_nbd::wire;
+use destage_server::{Answer, Backend, Payload, Port, Remote, Server, Settings, Token};
+use std::collections::VecDeque;
+use std::process::{Child, Command};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const BYTES: usize = 32 << 20;
+
+/// A disk with a volatile cache: what was written since the last flush is lost when it is killed.
+/// A flush takes its time, so that a kill mostly comes before its end.
+struct Disk {
+    durable: Arc<Mutex<Vec<u8>>>,
+    cache: Vec<u8>,
+    dirty: Vec<std::ops::Range<usize>>,
+    flushes: VecDeque<(units::Instant, Token)>,
+}
+
+const FLUSH: units::Duration = units::Duration(30_000_000);
+
+impl Backend for Disk {
+    fn request(&mut self, port: &mut Port, token: Token, command: Ask, payload: Payload<'_>) {
+        match command {
+            Ask::Read { offset, length, .. } => {
+                let part = offset as usize..offset as usize + length as usize;
+                port.reply(token, Answer::Bytes(&self.cache[part]));
+                return;
+            }
+            Ask::Write { offset, .. } => {
+                let at = offset as usize;
+                let part = at..at + payload.bytes().len();
+                self.cache[part.clone()].copy_from_slice(payload.bytes());
+                self.dirty.push(part);
+            }
+            _ => {
+                self.flushes.push_back((port.now() + FLUSH, token));
+                return;
+            }
+        }
+        port.reply(token, Answer::Done);
+    }
+
+    fn deadline(&self) -> Option<units::Instant> {
+        self.flushes.front().map(|(at, _)| *at)
+    }
+
+    fn timer(&mut self, port: &mut Port) {
+        let mut durable = self.durable.lock().expect("whole");
+        for part in self.dirty.drain(..) {
+            durable[part.clone()].copy_from_slice(&self.cache[part]);
+        }
+        while self.flushes.front().is_some_and(|(at, _)| *at <= port.now()) {
+            let (_, token) = self.flushes.pop_front().expect("looked at");
+            port.reply(token, Answer::Done);
+        }
+    }
+}
+
+/// A server of such a disk, in this process.
+struct Nbd {
+    listen: String,
+    durable: Arc<Mutex<Vec<u8>>>,
+    running: Option<(Remote, JoinHandle<()>)>,
+}
+
+impl Nbd {
+    fn new(array: &Array, name: &str) -> Nbd {
+        let durable = Arc::new(Mutex::new(vec![0; BYTES]));
+        let mut nbd = Nbd { listen: array.path(name), durable, running: None };
+        nbd.start();
+        nbd
+    }
+
+    fn uri(&self) -> String {
+        format!("nbd+unix:///?socket={}", self.listen)
+    }
+
+    fn start(&mut self) {
+        let mut export = destage_server::backends::export("", "", BYTES as u64);
+        export.flags &= !(wire::NBD_FLAG_SEND_FUA
+            | wire::NBD_FLAG_SEND_TRIM
+            | wire::NBD_FLAG_SEND_WRITE_ZEROES
+            | wire::NBD_FLAG_SEND_CACHE);
+        let listen = format!("unix:{}", self.listen).parse().expect("an address");
+        let server = Server::bind(Settings::new(export, vec![listen])).expect("bound");
+        let (remote, durable) = (server.remote(), Arc::clone(&self.durable));
+        let cache = durable.lock().expect("whole").clone();
+        let run = move || {
+            let flushes = VecDeque::new();
+            let mut disk = Disk { durable, cache, dirty: Vec::new(), flushes };
+            server.run(&mut disk).expect("served");
+        };
+        self.running = Some((remote, std::thread::spawn(run)));
+    }
+
+    /// Ends it at once: what was not flushed is lost, and what was asked is not answered.
+    fn kill(&mut self) {
+        let Some((remote, thread)) = self.running.take() else { return };
+        remote.hurry();
+        thread.join().expect("ended");
+    }
+}
+
+impl Drop for Nbd {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// An array over such disks, served.
+fn over(stall_seconds: u32) -> (Array, Vec<Nbd>) {
+    let mut array = Array::empty();
+    let disks: Vec<Nbd> = (0..3).map(|n| Nbd::new(&array, &format!("disk{n}.sock"))).collect();
+    let (folder, nvs) = (array.path(""), format!("{},size=4M", array.path("nvs")));
+    let uris: Vec<String> = disks.iter().map(Nbd::uri).collect();
+    let mut words = vec!["create", "tank", "--assume-clean", "--config-dir", &folder];
+    words.extend(["--nvs", &nvs, "--policy", "cscan", "--rate", "linear:40/20"]);
+    uris.iter().for_each(|uri| words.extend(["--disk", uri]));
+    succeeds(&words);
+    array.edit("stall_seconds = 30", &format!("stall_seconds = {stall_seconds}"));
+    array.serve(&[]);
+    (array, disks)
+}
+
+fn load(array: &Array, log: &str, seconds: u32) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["bench", &array.uri(), "--time", &format!("{seconds}s"), "--depth", "8"])
+        .args(["--log", log])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("destage runs")
+}
+
+fn has_alarm(array: &Array, text: &str) -> serde_json::Value {
+    let began = Instant::now();
+    loop {
+        let now = status(array);
+        if now["alarms"].to_string().contains(text) {
+            return now;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "never {text}: {}", now["alarms"]);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_without_what_it_had_not_flushed_is_used_again() {
+    let (mut array, mut disks) = over(20);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, 4);
+    for round in 0..6 {
+        std::thread::sleep(Duration::from_millis(350));
+        let disk = &mut disks[round % 2];
+        disk.kill();
+        std::thread::sleep(Duration::from_millis(100));
+        disk.start();
+    }
+    assert!(bench.wait().expect("ended").success());
+    array.asks(&["flush", "tank"]);
+    let now = has_alarm(&array, "member-reconnected");
+    let alarms = now["alarms"].to_string();
+    assert!(alarms.contains("disk0.sock") && !alarms.contains("failed"), "{alarms}");
+    assert!(!alarms.contains("member-disconnected"), "{alarms}");
+    assert_eq!(now["state"], "clean");
+    let uri = array.uri();
+    succeeds(&["bench", &uri, "--check", &log]);
+    // Whatever else was lost would show as parity that does not fit.
+    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    // And on the disks, after they lose what they have not flushed.
+    array.stop();
+    for disk in &mut disks {
+        disk.kill();
+        disk.start();
+    }
+    array.serve(&[]);
+    succeeds(&["bench", &uri, "--check", &log]);
+    array.stop();
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_disk_is_refused() {
+    let (mut array, mut disks) = over(20);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, 3);
+    std::thread::sleep(Duration::from_millis(500));
+    disks[1].kill();
+    disks[1].durable.lock().expect("whole").fill(0);
+    disks[1].start();
+    let now = has_alarm(&array, "member-failed");
+    let alarms = now["alarms"].to_string();
+    assert!(alarms.contains("disk1.sock") && alarms.contains("another disk"), "{alarms}");
+    assert_eq!(now["state"], "degraded");
+    assert!(bench.wait().expect("ended").success());
+    succeeds(&["bench", &array.uri(), "--check", &log]);
+    assert!(disks[1].durable.lock().expect("whole").iter().all(|byte| *byte == 0), "written");
+    array.stop();
+}
+
+#[test]
+fn a_server_that_stays_away_fails_the_member_with_its_cause() {
+    let (mut array, mut disks) = over(3);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, 6);
+    std::thread::sleep(Duration::from_millis(500));
+    disks[2].kill();
+    let killed = Instant::now();
+    has_alarm(&array, "member-disconnected");
+    let now = has_alarm(&array, "member-failed");
+    assert!(killed.elapsed() > Duration::from_secs(1), "{:?}", killed.elapsed());
+    let alarms = now["alarms"].to_string();
+    assert!(alarms.contains("disk2.sock"), "{alarms}");
+    assert!(alarms.contains("ECONNREFUSED") || alarms.contains("No such file"), "{alarms}");
+    assert!(bench.wait().expect("ended").success());
+    succeeds(&["bench", &array.uri(), "--check", &log]);
+    array.stop();
+}

@@ -1,0 +1,236 @@
+//! Rows that a scrub found wrong: which bytes of the volume they hold, and the alarm about them.
+
+use super::alarm_words::byte_ranges;
+use super::alarms::Ends;
+use super::backend::ArrayBackend;
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::layout::Place;
+use destage_engine::units::DiskId;
+use destage_volume::{ScrubRange, ScrubStatus, Wrong};
+
+/// Runs of the volume that one range of rows is told as; the others are only counted.
+const RUNS_MAX: usize = 64;
+
+/// What rows hold of the volume.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Affected {
+    /// The first runs: first page, pages.
+    pub(super) runs: Vec<(u64, u64)>,
+    /// Pages in all.
+    pub(super) pages: u64,
+}
+
+/// The pages of the volume that are in these rows. Of a row in which one member is wrong, only that
+/// member's.
+pub(super) fn affected(geometry: &Geometry, range: &ScrubRange) -> Affected {
+    let disks = match (range.wrong, geometry.level) {
+        (Wrong::Member(member) | Wrong::Unreadable(member), level) if level != Level::Raid10 => {
+            member..member + 1
+        }
+        (_, Level::Raid10) => range.member..range.member + 1,
+        _ => range.member..range.member + range.members,
+    };
+    let (strip, end) = (geometry.strip_pages, range.first + range.pages);
+    let of = |at: u64, length: u64| {
+        let place = move |disk| Place { disk: DiskId(disk), page: at };
+        let pages = disks.clone().filter_map(move |disk| geometry.page_at(place(disk)));
+        pages.map(move |page| (page.0, length))
+    };
+    let mut pages: Vec<(u64, u64)> = Vec::new();
+    let (mut at, mut count) = (range.first, 0);
+    // Which disks have parity comes round after as many stripes as there are disks: what is only
+    // counted is counted by such rounds, since a range may be a whole disk.
+    let round = strip * u64::from(geometry.disks);
+    while at < end {
+        let rounds = (end - at) / round;
+        if pages.len() >= RUNS_MAX && at.is_multiple_of(strip) && rounds > 0 {
+            let stripes = (0..u64::from(geometry.disks)).map(|stripe| at + stripe * strip);
+            count += rounds * stripes.flat_map(|at| of(at, strip)).map(|(_, n)| n).sum::<u64>();
+            at += rounds * round;
+            continue;
+        }
+        let length = (strip - at % strip).min(end - at);
+        for run in of(at, length) {
+            count += length;
+            pages.push(run);
+        }
+        at += length;
+    }
+    pages.truncate(RUNS_MAX);
+    pages.sort_unstable();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (first, length) in pages {
+        match runs.last_mut() {
+            Some((from, pages)) if *from + *pages == first => *pages += length,
+            _ => runs.push((first, length)),
+        }
+    }
+    Affected { runs, pages: count }
+}
+
+/// What the last scrubs found.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Rows that did not fit or were lost, of all scrubs that have ended.
+    pub(super) rows: u64,
+    /// When the last complete scrub ended, in seconds since 1970.
+    pub(super) completed_unix_s: Option<u64>,
+    /// Rows are wrong that no scrub has repaired since.
+    pub(super) left: bool,
+}
+
+fn mismatched(scrub: &ScrubStatus) -> u64 {
+    scrub.inconsistent_rows + scrub.lost_rows
+}
+
+impl ArrayBackend {
+    /// Rows found that did not fit or were lost, since the start.
+    pub(crate) fn mismatches(&self) -> u64 {
+        let running = self.volume.scrub_status().filter(|_| self.volume.scrub_running());
+        self.found.rows + running.as_ref().map_or(0, mismatched)
+    }
+
+    /// What a scrub has found so far is an alarm after a minute: it may take days.
+    pub(crate) fn scrub_looks(&mut self) {
+        let Some(scrub) = self.volume.scrub_status() else { return };
+        if mismatched(&scrub) > 0 && !scrub.repair {
+            self.found.left = true;
+            self.alarms.end(&Ends::Scrubbed);
+            self.told(self.mismatch_words(&scrub), Ends::Scrubbed);
+            self.pace.alarmed = true;
+        }
+    }
+
+    /// A scrub has ended: what it found is an alarm, or the end of one.
+    pub(crate) fn scrub_over(&mut self, scrub: &ScrubStatus, ended_unix_s: Option<u64>) {
+        self.found.rows += mismatched(scrub);
+        let wrong = mismatched(scrub) > 0;
+        let known = self.alarms.waits_for(&Ends::Scrubbed);
+        let left = scrub.rows_left() > 0;
+        if scrub.whole {
+            self.found.completed_unix_s = ended_unix_s;
+            self.alarms.end(&Ends::Scrubbed);
+        }
+        self.found.left = left || self.found.left && !scrub.whole;
+        // What was found before is repaired now, and nothing more is to be said of it.
+        let repaired = known && scrub.whole && !left;
+        if wrong && !repaired {
+            self.alarms.end(&Ends::Scrubbed);
+            self.told(self.mismatch_words(scrub), Ends::Scrubbed);
+        }
+    }
+
+    fn mismatch_words(&self, scrub: &ScrubStatus) -> String {
+        let geometry = self.volume.controller().geometry();
+        let wrong =
+            scrub.ranges.iter().filter(|range| !matches!(range.wrong, Wrong::Unreadable(_)));
+        let (mut places, mut runs, mut pages) = (Vec::new(), Vec::new(), 0);
+        for range in wrong {
+            let ScrubRange { member, members, first, pages: rows, .. } = range;
+            let last = member + members - 1;
+            places.push(format!("{rows} from page {first} on of members {member} to {last}"));
+            let found = affected(geometry, range);
+            pages += found.pages;
+            runs.extend(found.runs);
+        }
+        let listed = places.len();
+        places.truncate(4);
+        let mut more = String::new();
+        if listed > places.len() || scrub.rows_elsewhere > 0 {
+            more = ", and more (destage status lists them)".to_string();
+        }
+        runs.sort_unstable();
+        let bytes = match pages {
+            0 => "only parity is affected".to_string(),
+            _ => format!("affected are {}", byte_ranges(&runs)),
+        };
+        let lost = match scrub.lost_rows {
+            0 => String::new(),
+            rows => format!(", {rows} of them cannot be read at all"),
+        };
+        format!(
+            "scrub-mismatch: A scrub found {} rows that are wrong{lost} (rows: {}{more}); {bytes}. \
+             {}",
+            mismatched(scrub),
+            places.join("; "),
+            self.mismatch_advice(scrub)
+        )
+    }
+
+    fn mismatch_advice(&self, scrub: &ScrubStatus) -> String {
+        let (level, name) = (self.volume.controller().geometry().level, self.name());
+        let check = "Compare these bytes with a backup, or with the checksums of the file system";
+        if scrub.rows_left() == 0 {
+            let how = match level {
+                Level::Raid10 => "the first copy was written over the second",
+                Level::Raid6 => "a strip that P and Q name was computed again, else P and Q were",
+                _ => "parity was computed from the data",
+            };
+            return format!(
+                "They are repaired: {how}. If it was the other side that was right, the data is \
+                 wrong now. {check}. The next scrub without a mismatch ends this alarm: destage \
+                 scrub {name}."
+            );
+        }
+        let meaning = match level {
+            Level::Raid10 => {
+                "The copies differ, and which one is right is unknown: reads may return either"
+            }
+            Level::Raid6 => {
+                "Where P and Q do not name one member, it is unknown which strip is wrong; if a \
+                 member fails, its bytes there may be reconstructed wrongly"
+            }
+            _ => {
+                "Parity does not fit the data, and which of them is wrong is unknown; if a member \
+                 fails, its bytes there are reconstructed wrongly"
+            }
+        };
+        format!(
+            "They are not repaired. {meaning}. {check}, restore what is wrong, then: destage scrub \
+             {name} --repair."
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(level: Level, disks: u16) -> Geometry {
+        let (strip_pages, group_stripes, disk_pages) = (16, 1, 1600);
+        Geometry { level, disks, strip_pages, group_stripes, disk_pages }
+    }
+
+    #[test]
+    fn rows_are_bytes_of_the_volume_and_parity_is_none() {
+        let row = ScrubRange { member: 0, members: 3, first: 9, pages: 1, wrong: Wrong::Parity };
+        let five = geometry(Level::Raid5, 3);
+        assert_eq!(affected(&five, &row), Affected { runs: vec![(9, 1), (25, 1)], pages: 2 });
+        // Whole stripes are one run.
+        let stripes = ScrubRange { first: 16, pages: 48, ..row };
+        assert_eq!(affected(&five, &stripes), Affected { runs: vec![(32, 96)], pages: 96 });
+        let one = |wrong| affected(&five, &ScrubRange { wrong, ..row });
+        assert_eq!(one(Wrong::Member(1)), Affected { runs: vec![(25, 1)], pages: 1 });
+        // The parity of the first stripe.
+        assert_eq!(one(Wrong::Member(2)), Affected::default());
+        let ten = geometry(Level::Raid10, 4);
+        let pair = ScrubRange { member: 2, members: 2, wrong: Wrong::Copies, ..row };
+        assert_eq!(affected(&ten, &pair), Affected { runs: vec![(25, 1)], pages: 1 });
+    }
+
+    #[test]
+    fn a_range_of_all_rows_is_counted_and_its_runs_are_bounded() {
+        let ten = geometry(Level::Raid10, 4);
+        let all = ScrubRange { member: 0, members: 2, first: 0, pages: 1600, wrong: Wrong::Copies };
+        let found = affected(&ten, &all);
+        assert_eq!((found.runs.len(), found.pages), (RUNS_MAX, 1600));
+        // A whole disk of 16 TB is counted as soon.
+        let pages = 1 << 32;
+        let six = Geometry { disk_pages: pages, ..geometry(Level::Raid6, 4) };
+        let wrong = Wrong::Member(1);
+        let all = ScrubRange { member: 0, members: 4, first: 5, pages: pages - 5, wrong };
+        let found = affected(&six, &all);
+        assert!(found.pages.abs_diff(pages / 2) < 64, "half of it is parity: {}", found.pages);
+        assert!(found.runs.len() <= RUNS_MAX);
+    }
+}

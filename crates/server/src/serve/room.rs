@@ -1,0 +1,101 @@
+//! Who gives way when there are too many connections, or they hold too much.
+
+use super::Loop;
+use crate::backend::Backend;
+use destage_engine::units::{Duration, Instant};
+
+/// How often refused connections are said in the log.
+const SAID: Duration = Duration::from_secs(60);
+
+fn ns(time: std::time::Duration) -> Duration {
+    Duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl<B: Backend + ?Sized> Loop<'_, B> {
+    /// Ends a connection that is not used, so that a new one finds room: first one that has not
+    /// opened the export, then one that never made a request, then one that made none for long.
+    /// False if all are used.
+    pub(super) fn make_room(&mut self) -> bool {
+        let found = self.oldest_handshake().or_else(|| self.longest_unused());
+        let Some(slot) = found else {
+            let now = self.port.now();
+            if self.refused.is_none_or(|at| now >= at + SAID) {
+                self.refused = Some(now);
+                tracing::warn!(
+                    target: "destage",
+                    "All {} connections are in use: new ones are closed. Allow more with \
+                     --connections, or end clients.",
+                    self.server.settings.connections_max
+                );
+            }
+            return false;
+        };
+        tracing::info!(target: "destage", "An unused connection is closed for a new one.");
+        self.close(slot);
+        true
+    }
+
+    fn oldest_handshake(&self) -> Option<u32> {
+        let current = |(_, slot, generation): &(Instant, u32, u32)| {
+            let same = self.port.outputs[*slot as usize].generation == *generation;
+            let input = self.inputs[*slot as usize].as_ref();
+            (same && input.is_some_and(|input| input.shaking() && !input.closed)).then_some(*slot)
+        };
+        self.shaking.iter().find_map(current)
+    }
+
+    fn longest_unused(&self) -> Option<u32> {
+        let (now, settings) = (self.port.now(), &self.server.settings);
+        let rests = self.inputs.iter().zip(0u32..).filter_map(|(input, slot)| {
+            let input = input.as_ref().filter(|input| !input.closed && input.rests())?;
+            let most = if input.asked { settings.idle_time } else { settings.unused_time };
+            let long = now.since(input.heard) >= ns(most);
+            (long && self.port.outputs[slot as usize].idle()).then_some((
+                input.asked,
+                input.heard,
+                slot,
+            ))
+        });
+        rests.min().map(|(.., slot)| slot)
+    }
+
+    /// Begins requests that waited for room in the total.
+    pub(super) fn admit_waiting(&mut self) {
+        for (_, slot) in self.port.total.take_waiting() {
+            let Some(input) = &mut self.inputs[slot as usize] else { continue };
+            if !input.receiving && !input.broken {
+                input.resume(&mut self.port, self.backend);
+                self.port.touch(slot);
+            }
+        }
+    }
+
+    /// While the total is reached: sends away clients that take nothing of their replies.
+    pub(super) fn look_for_stalled(&mut self, now: Instant) {
+        if !self.port.total.exhausted() {
+            self.look_at = None;
+            return;
+        }
+        let most = ns(self.server.settings.reply_time);
+        let every = Duration((most.0 / 4).clamp(10_000_000, 1_000_000_000));
+        if self.look_at.is_some_and(|at| now < at) {
+            return;
+        }
+        self.look_at = Some(now + every);
+        for slot in 0..self.inputs.len() {
+            let output = &self.port.outputs[slot];
+            let stalled = output.sending && now.since(output.taken) >= most;
+            let Some(input) = self.inputs[slot].as_mut().filter(|_| stalled) else { continue };
+            if !input.broken {
+                input.broken = true;
+                tracing::warn!(
+                    target: "destage",
+                    "A client has taken none of its replies for {} s, and those of all clients \
+                     reach the limit (--reply-memory): its connection is closed.",
+                    most.0 / 1_000_000_000
+                );
+                self.port.touch(slot as u32);
+            }
+        }
+    }
+}

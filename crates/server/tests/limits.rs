@@ -1,0 +1,147 @@
+//! Many clients at once: what they hold has one limit, and none of them locks the others out.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{eventually, read, serve, write};
+use destage_nbd::Mode;
+use destage_server::backends::Ram;
+use destage_server::client::Client;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const SIZE: u64 = 64 << 20;
+/// The memory of the process is measured: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("read");
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
+}
+
+/// A client in the transmission phase, simple replies.
+fn opened(path: &Path) -> std::io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(path)?;
+    let mut bytes = 3u32.to_be_bytes().to_vec();
+    bytes.extend_from_slice(b"IHAVEOPT");
+    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 4]);
+    bytes.extend_from_slice(b"disk");
+    stream.write_all(&bytes)?;
+    let mut answer = [0; 18 + 10];
+    stream.read_exact(&mut answer)?;
+    Ok(stream)
+}
+
+/// Asks for much and reads nothing.
+fn glutton(path: &Path, bytes: u32) -> UnixStream {
+    let mut stream = opened(path).expect("opened");
+    stream.set_write_timeout(Some(Duration::from_millis(50))).expect("set");
+    for cookie in 0..500u64 {
+        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+        request.extend_from_slice(&[0, 0, 0, 0]);
+        request.extend_from_slice(&cookie.to_be_bytes());
+        request.extend_from_slice(&0u64.to_be_bytes());
+        request.extend_from_slice(&bytes.to_be_bytes());
+        if stream.write_all(&request).is_err() {
+            break;
+        }
+    }
+    stream
+}
+
+/// Works until it is told to end; the longest time of a request, and how many there were.
+fn good(mut client: Client, end: Arc<AtomicBool>) -> std::thread::JoinHandle<(Duration, u64)> {
+    std::thread::spawn(move || {
+        let (mut longest, mut count) = (Duration::ZERO, 0);
+        let part = vec![7; 64 << 10];
+        while !end.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            let offset = (count % 512) * (64 << 10);
+            client.call(write(offset, part.len()), &part).expect("WRITE");
+            // And one that is much larger than what is left.
+            let length = if count % 20 == 0 { 8 << 20 } else { 4096 };
+            let got = client.call(read(0, length), &[]).expect("READ");
+            assert_eq!(got.len(), length as usize);
+            longest = longest.max(began.elapsed());
+            count += 1;
+        }
+        (longest, count)
+    })
+}
+
+#[test]
+fn clients_that_never_read_share_one_limit_and_a_good_one_goes_on() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let change = |settings: &mut destage_server::Settings| {
+        settings.total_bytes = 32 << 20;
+        settings.connections_max = 400;
+        settings.reply_time = Duration::from_secs(2);
+    };
+    let server = serve(SIZE, change, Ram::default);
+    let path = server.socket();
+    let mut client = Client::connect(&server.uri(), Mode::Structured).expect("connects");
+    let part = vec![1; 16 << 20];
+    (0..SIZE >> 24).for_each(|at| drop(client.call(write(at << 24, part.len()), &part)));
+    drop(part);
+    let memory = resident_bytes();
+    let end = Arc::new(AtomicBool::new(false));
+    let worker = good(client, end.clone());
+    // Large requests, and small ones of which each holds little; without a limit, 19 GB.
+    let mut bad: Vec<UnixStream> = (0..24).map(|_| glutton(&path, 16 << 20)).collect();
+    bad.extend((0..276).map(|_| glutton(&path, 256 << 10)));
+    // The total, one request over it, 300 receive buffers and a little of each, buffers kept.
+    let most = memory + (32 << 20) + (16 << 20) + 300 * (192 << 10) + (64 << 20);
+    let now = resident_bytes();
+    assert!(now < most, "{} MiB of {} MiB", now >> 20, most >> 20);
+    // A new one is served beside all of them.
+    let mut new = Client::connect(&server.uri(), Mode::Structured).expect("connects");
+    let began = Instant::now();
+    (0..40).for_each(|_| assert_eq!(new.call(read(0, 65_536), &[]).expect("READ").len(), 65_536));
+    // It reads, so that it may ask for more.
+    assert_eq!(new.call(read(0, 8 << 20), &[]).expect("READ").len(), 8 << 20);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // Those who take nothing are sent away while the limit is reached.
+    eventually("room", || server.remote.connections() < 290);
+    std::thread::sleep(Duration::from_millis(500));
+    end.store(true, Ordering::Relaxed);
+    let (longest, count) = worker.join().expect("the good client was served well");
+    assert!(longest < Duration::from_secs(3) && count > 50, "{longest:?}, {count}");
+    assert!(resident_bytes() < most);
+    drop(bad);
+}
+
+#[test]
+fn connections_that_are_not_used_lock_nobody_out() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let change = |settings: &mut destage_server::Settings| {
+        settings.connections_max = 40;
+        settings.unused_time = Duration::from_millis(300);
+    };
+    let server = serve(SIZE, change, Ram::default);
+    let path = server.socket();
+    let mut client = Client::connect(&server.uri(), Mode::Structured).expect("connects");
+    client.call(read(0, 4096), &[]).expect("READ");
+    // Half open: each new one takes the place of the oldest.
+    let half: Vec<UnixStream> =
+        (0..300).map(|_| UnixStream::connect(&path).expect("connects")).collect();
+    eventually("the limit", || server.remote.connections() == 40);
+    let mut second = Client::connect(&server.uri(), Mode::Structured).expect("beside half-open");
+    second.call(read(0, 4096), &[]).expect("READ");
+    drop(half);
+    eventually("they are gone", || server.remote.connections() == 2);
+    // Open and never used.
+    let unused: Vec<UnixStream> = (0..38).map(|_| opened(&path).expect("opened")).collect();
+    assert_eq!(server.remote.connections(), 40);
+    std::thread::sleep(Duration::from_millis(400));
+    let mut third = Client::connect(&server.uri(), Mode::Structured).expect("beside unused ones");
+    third.call(read(0, 4096), &[]).expect("READ");
+    // Those who work keep their place.
+    for client in [&mut client, &mut second] {
+        client.call(read(0, 4096), &[]).expect("READ");
+    }
+    drop(unused);
+}

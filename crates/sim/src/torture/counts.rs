@@ -1,0 +1,84 @@
+//! What a run of torture has counted.
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Power failures.
+    pub crashes: u64,
+    /// Recoveries that were carried through.
+    pub recoveries: u64,
+    /// Requests whose answers were checked.
+    pub requests: u64,
+    /// Pages destaged.
+    pub destaged: u64,
+    /// Destages that a crash interrupted and recovery redid.
+    pub redone: u64,
+    /// Members that failed.
+    pub members_failed: u64,
+    /// NVS devices that failed.
+    pub nvs_failed: u64,
+    /// Read errors repaired from redundancy.
+    pub repairs: u64,
+    /// Records moved to the head of the log.
+    pub moved: u64,
+    /// Bits that rotted in a mirrored log.
+    pub rotten: u64,
+    /// Scrubs.
+    pub scrubs: u64,
+    /// Rows that they compared.
+    pub rows_scrubbed: u64,
+    /// NVS mirrors put in place of lost ones.
+    pub mirrors_begun: u64,
+    /// Those that were filled.
+    pub mirrors: u64,
+    /// Spares put in the place of failed members.
+    pub replaced: u64,
+    /// Rebuilds that went on after a crash.
+    pub resumed: u64,
+    /// Members that were rebuilt.
+    pub rebuilt: u64,
+    /// Spares that failed while they were filled.
+    pub spares_failed: u64,
+    /// Requests refused because of media that cannot be read.
+    pub unreadable: u64,
+    /// Pages read from the read cache.
+    pub cached: u64,
+    /// Devices that were away, restored, cut short, full, unreadable or rotten.
+    pub mishaps: u64,
+    /// Starts that were refused for that.
+    pub refused: u64,
+    /// Destages that could not be computed for a while.
+    pub kept: u64,
+    /// Clean stops.
+    pub stops: u64,
+}
+
+impl Counts {
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Counts) {
+        self.crashes += other.crashes;
+        self.recoveries += other.recoveries;
+        self.requests += other.requests;
+        self.destaged += other.destaged;
+        self.redone += other.redone;
+        self.members_failed += other.members_failed;
+        self.nvs_failed += other.nvs_failed;
+        self.repairs += other.repairs;
+        self.moved += other.moved;
+        self.rotten += other.rotten;
+        self.scrubs += other.scrubs;
+        self.rows_scrubbed += other.rows_scrubbed;
+        self.mirrors_begun += other.mirrors_begun;
+        self.mirrors += other.mirrors;
+        self.replaced += other.replaced;
+        self.resumed += other.resumed;
+        self.rebuilt += other.rebuilt;
+        self.spares_failed += other.spares_failed;
+        self.unreadable += other.unreadable;
+        self.cached += other.cached;
+        self.mishaps += other.mishaps;
+        self.refused += other.refused;
+        self.kept += other.kept;
+        self.stops += other.stops;
+    }
+}
