@@ -13,7 +13,6 @@
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
-use destage_engine::array::erasure::parities;
 use destage_engine::array::geometry::Level;
 use destage_engine::heads::NoHeads;
 use destage_engine::nvs::directory::Directory;
@@ -25,6 +24,7 @@ use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Instant as SimInstant, Page, PageCount};
 use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
+use destage_parity::erasure::parities;
 use destage_sim::compare::run_one;
 use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;

@@ -4,7 +4,7 @@ mod common;
 
 use common::array::{Array, status};
 use common::http::{address, get, until};
-use destage_engine::nvs::journal::superblock::Superblock;
+use destage_nvslog::superblock::Superblock;
 use std::os::unix::fs::FileExt;
 
 /// The text of the alarm with this name; empty if it is not active.

@@ -106,14 +106,22 @@ fn crates_use_only_what_architecture_allows() {
         ("disk", &["engine"]),
         ("workload", &["engine"]),
         ("report", &["engine"]),
-        ("volume", &["engine"]),
-        ("sim", &["volume", "disk", "workload", "report", "engine"]),
-        ("server", &["volume", "nbd", "disk", "report", "engine"]),
-        ("observe", &["server", "volume", "workload", "report", "engine"]),
+        ("parity", &[]),
+        ("nvslog", &["engine"]),
+        ("served", &["nvslog", "parity", "engine"]),
+        ("torture", &["served", "nvslog", "parity", "workload", "engine"]),
+        ("sim", &["disk", "workload", "report", "engine"]),
+        ("client", &["nbd"]),
+        ("load", &["client", "nbd", "engine"]),
+        ("server", &["served", "nvslog", "client", "nbd", "disk", "report", "engine"]),
+        ("observe", &["server", "served", "workload", "report", "engine"]),
         ("python", &["sim", "disk", "workload", "report", "engine"]),
         (
             "cli",
-            &["sim", "observe", "server", "volume", "nbd", "disk", "workload", "report", "engine"],
+            &[
+                "torture", "sim", "observe", "server", "served", "nvslog", "load", "client", "nbd",
+                "disk", "workload", "report", "engine",
+            ],
         ),
     ];
     for (name, uses) in allowed {
@@ -124,7 +132,7 @@ fn crates_use_only_what_architecture_allows() {
         for dependency in dependencies.keys().filter_map(|k| k.strip_prefix("destage-")) {
             assert!(uses.contains(&dependency), "{name} must not use {dependency}");
         }
-        if *name == "engine" || *name == "nbd" {
+        if ["engine", "nbd", "parity"].contains(name) {
             assert!(dependencies.is_empty(), "{name} depends on nothing");
         }
     }

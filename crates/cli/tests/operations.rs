@@ -33,7 +33,7 @@ fn is_name(word: &str) -> bool {
 /// The names of alarms in the sources: those of `Alarm::name`, and what begins a text that the
 /// server tells, up to its colon.
 fn alarms() -> BTreeSet<String> {
-    let request = top().join("crates/volume/src/request.rs");
+    let request = top().join("crates/served/src/request.rs");
     let request = std::fs::read_to_string(request).expect("read");
     let (_, names) = request.split_once("pub const fn name(&self)").expect("Alarm::name");
     let (names, _) = names.split_once("impl").expect("what follows");

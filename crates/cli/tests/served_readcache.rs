@@ -5,10 +5,10 @@ mod common;
 
 use common::array::{Array, status};
 use common::fails;
+use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::request::Command;
 use destage_server::array::{Request, ask};
-use destage_server::client::Client;
 
 const PAGE: usize = 4096;
 

@@ -18,6 +18,7 @@ pub mod destager;
 pub mod discards;
 pub mod dispatch;
 pub mod heads;
+pub mod limits;
 pub mod mix;
 pub mod nvs;
 pub mod policy;

@@ -15,42 +15,10 @@ use crate::array::plan::DiskRun;
 use crate::controller::{Action, Controller};
 use crate::dispatch::{DiskCommand, Owner};
 use crate::heads::NoHeads;
+use crate::limits::Limits;
 use crate::units::{DiskId, Duration, GroupId, Instant, Page};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-
-/// How fast a rebuild may go. The least bandwidth wins over the other two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Pages of the disk read and written at once.
-    pub window_pages: u64,
-    /// Windows under way at once, where neither share nor reads limit it.
-    pub depth: usize,
-    /// Most of the time that it may be at work, in thousandths.
-    pub share_permille: u64,
-    /// Pages a second that it may always have.
-    pub least_pages_per_s: u64,
-    /// Mean response time of host reads from disk above which it gives way.
-    pub reads_under: Option<Duration>,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            window_pages: 128,
-            depth: 2,
-            share_permille: 1000,
-            least_pages_per_s: 0,
-            reads_under: None,
-        }
-    }
-}
-
-impl Limits {
-    fn is_limited(&self) -> bool {
-        self.share_permille < 1000 || self.reads_under.is_some()
-    }
-}
 
 /// How far a rebuild is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::array::layout::Place;
-use destage_engine::array::parity::{q_into, xor_into};
 use destage_engine::array::plan::{DiskRun, Plan, Planner, RowMethod};
 use destage_engine::units::{DiskId, GroupId, Page, StripeId};
+use destage_parity::field::{q_into, xor_into};
 use std::collections::BTreeMap;
 
 /// Bytes kept of each page: enough to tell pages apart.

@@ -66,7 +66,7 @@ fn devices(before: &Observation, now: &Observation) -> Vec<DeviceRate> {
     let seconds = ns as f64 / 1e9;
     let known = now.status.devices.iter().zip(&now.loads).enumerate();
     let one = |(at, (device, load)): (usize, (&destage_report::live::DeviceStatus, _))| {
-        let load: &destage_volume::DeviceLoad = load;
+        let load: &destage_served::DeviceLoad = load;
         let earlier = before.loads.get(at).copied().unwrap_or_default();
         let rate = |now: u64, before: u64| {
             if ns > 0 { tenths(now.saturating_sub(before) as f64 / seconds) } else { 0.0 }

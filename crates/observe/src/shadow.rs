@@ -15,8 +15,8 @@ use destage_engine::sequential::{Classified, Detector, DetectorKind};
 use destage_engine::units::{PAGE_BYTES, Page, PageCount};
 use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
 use destage_report::watch::WhatIfRow;
+use destage_served::part_pages;
 use destage_server::array::{Seen, SeenOp};
-use destage_volume::part_pages;
 
 /// Policies that are shadowed.
 pub const SHADOWED: [&str; 4] = ["lrw", "cscan", "wow", "stow"];

@@ -4,7 +4,7 @@ use crate::port::Port;
 use destage_engine::units::Instant;
 use destage_nbd::reply::Extent;
 use destage_nbd::request::Command;
-use destage_volume::{Buffer, IoError};
+use destage_served::{Buffer, IoError};
 use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;

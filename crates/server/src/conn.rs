@@ -6,7 +6,7 @@ use crate::total::SMALL;
 use destage_engine::units::Instant;
 use destage_nbd::handshake::{self, Server};
 use destage_nbd::request::{Command, Decoder, Request, Step};
-use destage_volume::Buffer;
+use destage_served::Buffer;
 use rustix::net::RecvFlags;
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{Read, Write};

@@ -7,8 +7,6 @@ mod allocator;
 pub mod array;
 mod backend;
 pub mod backends;
-pub mod bench;
-pub mod client;
 mod conn;
 mod listen;
 mod port;

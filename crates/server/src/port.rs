@@ -6,7 +6,7 @@ use crate::total::{Share, Total};
 use destage_engine::units::Instant;
 use destage_nbd::Mode;
 use destage_nbd::reply::{Encoder, Tag};
-use destage_volume::{Buffer, IoError};
+use destage_served::{Buffer, IoError};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::cell::Cell;

@@ -5,7 +5,7 @@
 //! the kernel's use of them; and a ring that is dropped waits for the kernel, or leaks the table.
 #![allow(unsafe_code)]
 
-use destage_volume::Buffer;
+use destage_served::Buffer;
 use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -4,12 +4,12 @@
 mod common;
 
 use common::{Forgetful, Running, ram, serve};
-use destage_nbd::request::Command;
-use destage_server::backends::Ram;
-use destage_server::bench::{
+use destage_load::{
     self, Arrivals, Ask, BenchError, FLUSH, Feed, Lap, Load, Measured, Pace, Pattern, READ, Target,
     Told, WRITE,
 };
+use destage_nbd::request::Command;
+use destage_server::backends::Ram;
 use destage_server::{Answer, Backend, Payload, Port, Token};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -262,7 +262,7 @@ fn a_feed_is_verified() {
     let flushes = measured.tally.kinds[FLUSH].latency_ns.len();
     let writes = measured.tally.kinds[WRITE].latency_ns.len();
     assert_eq!((flushes, measured.errors()), (writes / 100, 0));
-    let checked = bench::check(&server.uri(), &log).expect("reads");
+    let checked = destage_load::check(&server.uri(), &log).expect("reads");
     assert_eq!((checked.lost, checked.first), (0, None));
     assert!(checked.writes >= writes, "{} of {writes}", checked.writes);
     let server = serve(16 << 20, |_| {}, Forgetful::default);

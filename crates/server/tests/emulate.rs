@@ -4,11 +4,11 @@
 mod common;
 
 use common::{Rng, read, serve, write};
+use destage_client::Heard;
 use destage_disk::{Disk, DiskOp, find};
 use destage_engine::units::Instant;
 use destage_nbd::request::Request;
 use destage_server::backends::{Ask, Emulated, Emulator};
-use destage_server::client::Heard;
 
 /// When each of some reads and writes of 4 KiB is done, from the disk alone: when they are asked,
 /// their address in units of 512 bytes, and whether they write.

@@ -4,11 +4,11 @@
 mod common;
 
 use common::{Forgetful, Rng, eventually, ram, read, serve, write};
+use destage_client::{Client, ClientError, Heard};
+use destage_load::{Arrivals, BenchError, FLUSH, Load, Pace, Pattern};
 use destage_nbd::Mode;
 use destage_nbd::request::{Command, Request};
 use destage_server::backends::{Ram, export};
-use destage_server::bench::{self, Arrivals, BenchError, FLUSH, Load, Pace, Pattern};
-use destage_server::client::{Client, ClientError, Heard};
 use destage_server::{
     Answer, Backend, Handle, Io, Listen, ListenError, Outcome, Payload, Port, Server, Settings,
     Token,
@@ -181,7 +181,7 @@ impl Backend for InFile {
         let device = self.device.expect("started");
         let io = match command {
             Command::Read { offset, length, .. } => {
-                let buffer = destage_volume::Buffer::zeroed(length as usize);
+                let buffer = destage_served::Buffer::zeroed(length as usize);
                 Io::Read { device, offset, buffer }
             }
             Command::Write { offset, .. } => {
@@ -288,11 +288,11 @@ fn a_load_is_verified_and_what_is_lost_is_found() {
     let log = server.folder.path().join("acknowledged");
     let mut load = load(70);
     load.log = Some(log.clone());
-    let measured = bench::run(&server.uri(), &load, &|_, _| {}).expect("runs");
+    let measured = destage_load::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     assert!(measured.requests() > 100 && measured.verified > 50);
     assert!(measured.errors() == 0);
     assert!(!measured.tally.kinds[FLUSH].latency_ns.is_empty(), "there were flushes");
-    let checked = bench::check(&server.uri(), &log).expect("reads");
+    let checked = destage_load::check(&server.uri(), &log).expect("reads");
     assert_eq!((checked.lost, checked.newer, checked.first), (0, 0, None));
     assert_eq!(checked.blocks, measured.verified);
     // One sector of one block goes back in time.
@@ -301,17 +301,17 @@ fn a_load_is_verified_and_what_is_lost_is_found() {
     std::os::unix::fs::FileExt::read_exact_at(&file, &mut first, 16).expect("a record");
     let offset = u64::from_le_bytes(first) + 1_024;
     server.client().call(write(offset, 512), &[0; 512]).expect("WRITE");
-    let checked = bench::check(&server.uri(), &log).expect("reads");
+    let checked = destage_load::check(&server.uri(), &log).expect("reads");
     assert_eq!((checked.lost, checked.first.map(|first| first.0)), (1, Some(offset)));
     let text = server.folder.path().join("text");
     std::fs::write(&text, "no log of writes").expect("a file");
-    assert!(matches!(bench::check(&server.uri(), &text), Err(BenchError::NoLog(_))));
+    assert!(matches!(destage_load::check(&server.uri(), &text), Err(BenchError::NoLog(_))));
 }
 
 #[test]
 fn a_server_that_forgets_is_found_out() {
     let server = serve(16 << 20, |_| {}, Forgetful::default);
-    let wrong = bench::run(&server.uri(), &load(50), &|_, _| {}).expect_err("wrong data");
+    let wrong = destage_load::run(&server.uri(), &load(50), &|_, _| {}).expect_err("wrong data");
     assert!(matches!(wrong, BenchError::Wrong(..)), "{wrong}");
     eventually("connections end", || server.remote.connections() == 0);
 }
@@ -322,7 +322,7 @@ fn a_rate_is_kept() {
     let mut load = load(100);
     load.pace = Pace::Scheduled { rate: 1_000.0, arrivals: Arrivals::Even };
     (load.time, load.flush_every) = (Some(Duration::from_secs(1)), 0);
-    let measured = bench::run(&server.uri(), &load, &|_, _| {}).expect("runs");
+    let measured = destage_load::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     let requests = measured.requests();
     assert!((900..=1_010).contains(&requests), "{requests}");
 }

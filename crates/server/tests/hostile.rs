@@ -5,10 +5,10 @@
 mod common;
 
 use common::{Rng, eventually, read, serve, write};
+use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::request::Request;
 use destage_server::backends::Ram;
-use destage_server::client::Client;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -4,9 +4,9 @@
 mod common;
 
 use common::{eventually, read, serve, write};
+use destage_client::Client;
 use destage_nbd::Mode;
 use destage_server::backends::Ram;
-use destage_server::client::Client;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -4,9 +4,9 @@ use crate::options::{OptionError, RunOptions};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::clean::{CleanConfig, OnWrite};
+use destage_engine::limits::Limits;
 use destage_engine::readcache::penalty::Penalties;
 use destage_engine::readcache::{Vdf, choose};
-use destage_engine::rebuild::Limits;
 use destage_engine::request::PageRange;
 use destage_engine::units::{DiskId, Duration, Instant};
 use destage_report::model::{FaultUse, WritePenalty};
@@ -140,7 +140,7 @@ fn rebuild(
 fn set(plan: &mut RebuildPlan, name: &str, value: &str) -> Option<()> {
     match name {
         "at" => plan.at = instant(value)?,
-        _ => destage_volume::set_limit(&mut plan.limits, name, value)?,
+        _ => destage_engine::limits::set_limit(&mut plan.limits, name, value)?,
     }
     Some(())
 }

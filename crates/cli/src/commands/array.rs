@@ -10,15 +10,15 @@ use destage_engine::array::geometry::{LEVELS, Level};
 use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
+use destage_served::{
+    Assembly, Device, Found, Inspection, assemble, inspect, open, read_superblock,
+};
 use destage_server::array::{
     Absent, AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
     ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array, export,
     listen, open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
-use destage_volume::{
-    Assembly, Device, Found, Inspection, assemble, inspect, open, read_superblock,
-};
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Why devices make no array, in a sentence: which device by its path, the cause that the system
 //! gave, and a way out that works.
 
-use destage_engine::nvs::journal::superblock::{Role, SuperblockError};
+use destage_nvslog::superblock::{Role, SuperblockError};
+use destage_served::{Allow, AssembleError, Device, Found, NoSuperblock, assemble};
 use destage_server::array::{ArrayConfig, DeviceError, uuid_text};
-use destage_volume::{Allow, AssembleError, Device, Found, NoSuperblock, assemble};
 
 /// A device as the configuration names it.
 fn path(config: &ArrayConfig, device: Device) -> &str {

@@ -7,11 +7,11 @@ use crate::failure::Failure;
 use crate::output::check_writable;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use destage_nbd::client::Uri;
-use destage_report::{Cell, Table};
-use destage_server::bench::{
+use destage_load::{
     self, Arrivals, BenchError, FLUSH, Load, Measured, Pace, Pattern, Target, Told,
 };
+use destage_nbd::client::Uri;
+use destage_report::{Cell, Table};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ pub(super) fn seconds(name: &str, text: &str) -> Result<Duration, Failure> {
 }
 
 fn check(matches: &ArgMatches, uri: &Uri, path: &Path) -> Result<String, Failure> {
-    let found = bench::check(uri, path).map_err(|error| match error {
+    let found = destage_load::check(uri, path).map_err(|error| match error {
         BenchError::Client(error) => Failure::failed(format!("{uri}: {error}")),
         error => Failure::failed(error),
     })?;

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::ArgMatches;
 use destage_engine::request::Direction;
 use destage_engine::units::{Instant, PAGE_BYTES};
-use destage_server::bench::{Ask, Feed, Target};
+use destage_load::{Ask, Feed, Target};
 use destage_sim::options::RunOptions;
 use destage_workload::generator;
 use destage_workload::source::Source;

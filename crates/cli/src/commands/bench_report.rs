@@ -1,8 +1,8 @@
 //! What came of a load, as tables, JSON and the files of HdrHistogram plotters.
 
 use crate::failure::Failure;
+use destage_load::{FLUSH, Kind, Lap, Load, Measured, Tally, percentiles};
 use destage_report::{Cell, Format, Table};
-use destage_server::bench::{FLUSH, Kind, Lap, Load, Measured, Tally, percentiles};
 use std::path::{Path, PathBuf};
 
 /// Names of the kinds, in their order.

@@ -3,8 +3,8 @@
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
+use destage_served::{Allow, Assembly, Device, inspect};
 use destage_server::array::{ArrayConfig, Devices};
-use destage_volume::{Allow, Assembly, Device, inspect};
 use std::fmt::Write;
 
 /// What the arguments allow a start to do without.

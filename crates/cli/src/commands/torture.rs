@@ -6,10 +6,11 @@ use crate::progress;
 use clap::ArgMatches;
 use destage_engine::array::geometry::LEVELS;
 use destage_report::{Cell, Table};
-use destage_sim::torture::case::Wanted;
-use destage_sim::torture::run::Counts;
-use destage_sim::torture::{Outcome, torture_all};
-use destage_volume::Ack;
+use destage_served::Ack;
+use destage_sim::parallel::in_parallel;
+use destage_torture::case::Wanted;
+use destage_torture::run::Counts;
+use destage_torture::{Outcome, torture};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Power failures of a case.
@@ -35,7 +36,9 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         let batch = CASES.min(cases - done);
         let seeds: Vec<u64> = (seed + done..seed + done + batch).collect();
         let progress = |_| bar.inc(1);
-        let outcomes = torture_all(&seeds, CRASHES, &wanted, threads(matches), &progress);
+        let work = |seed: &u64| torture(*seed, CRASHES, &wanted);
+        let failed = |outcome: &Outcome| outcome.failure.is_some();
+        let outcomes = in_parallel(&seeds, threads(matches), &work, failed, &progress);
         for outcome in &outcomes {
             counts.add(&outcome.counts);
         }

@@ -4,9 +4,11 @@
 //! the caller knows the group of a slot. Growth is by half, up to what the NVS can ever need,
 //! so that a full index of a full NVS costs 5 bytes a group.
 
-use super::index::EMPTY;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// No slot.
+pub const EMPTY: u32 = u32::MAX;
 
 /// Group number to slot number.
 #[derive(Clone)]

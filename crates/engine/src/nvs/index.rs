@@ -1,12 +1,9 @@
 //! Which slot a group is in: a plain table over all groups of the volume where that is small
 //! beside the NVS, else a hash index of 5 bytes a group held.
 
-use super::hash::HashIndex;
+use super::hash::{EMPTY, HashIndex};
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// No slot.
-pub const EMPTY: u32 = u32::MAX;
 
 /// A plain table may take this much, or [`TABLE_BYTES_PER_PAGE`] a page of NVS if that is more.
 const TABLE_BYTES_MIN: u64 = 1 << 20;

@@ -1,7 +1,5 @@
-//! The non-volatile store: what is held, the bytes of its log, and their recovery.
+//! The non-volatile store: what is held, by write group.
 
 pub mod directory;
-mod hash;
+pub mod hash;
 mod index;
-pub mod journal;
-pub mod recover;

@@ -2,7 +2,6 @@
 //! the read cache. Everything completes in random order; every read is held against the history of
 //! its pages.
 
-use destage_engine::array::erasure::{missing_strips, parities};
 use destage_engine::array::layout::Place;
 use destage_engine::array::safe::{RowAt, is_set};
 use destage_engine::clean::{Bytes, CleanConfig};
@@ -10,6 +9,7 @@ use destage_engine::controller::{Action, Config, Controller, Event};
 use destage_engine::dispatch::{DiskCommand, Owner};
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
 use destage_engine::units::{DiskId, GroupId, Instant, Page};
+use destage_parity::erasure::{missing_strips, parities};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub type Block = [u8; 4];

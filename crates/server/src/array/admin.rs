@@ -11,7 +11,7 @@ use super::readcache::ReadCacheChange;
 use super::reconnect::Attempt;
 use super::watch::{Trouble, Watch, Watched};
 use crate::{Port, Remote};
-use destage_engine::nvs::journal::superblock::Superblock;
+use destage_nvslog::superblock::Superblock;
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -717,7 +717,7 @@ impl ArrayBackend {
     }
 
     /// The worst that is so, in a word (docs/operations.md, "States").
-    fn state(&self, status: &destage_volume::Status) -> &'static str {
+    fn state(&self, status: &destage_served::Status) -> &'static str {
         let named = !self.config().nvs.is_empty();
         match () {
             () if status.stopped => "stopped",

@@ -5,7 +5,7 @@ use super::alarms::Ends;
 use super::backend::ArrayBackend;
 use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_volume::{Alarm, Cause, Device, Lost};
+use destage_served::{Alarm, Cause, Device, Lost};
 
 /// Ranges of the volume that an alarm names.
 pub(super) const RANGES_NAMED: usize = 8;

@@ -1,6 +1,6 @@
 //! Alarms that stand: what was told, and what ends it.
 
-use destage_volume::{Alarm, Device};
+use destage_served::{Alarm, Device};
 
 /// Alarms that are kept.
 const KEPT: usize = 100;
@@ -73,7 +73,7 @@ impl Alarms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_volume::Cause;
+    use destage_served::Cause;
 
     #[test]
     fn what_ends_an_alarm_ends_it_alone() {

@@ -11,13 +11,13 @@ use super::members::Spare;
 use super::remote::{Ended, Keys, Remote};
 use super::watch::{Watch, Watched};
 use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
-use destage_engine::nvs::journal::superblock::{Superblock, Uuid};
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_nbd::handshake::Export;
 use destage_nbd::reply::Extent;
 use destage_nbd::request::Command as Ask;
 use destage_nbd::wire;
-use destage_volume::{
+use destage_nvslog::superblock::{Superblock, Uuid};
+use destage_served::{
     Alarm, Answer as Brought, Command, Device, Op, OpId, OpKind, Refusal, Reply, Slab, Volume,
     member_bytes,
 };
@@ -217,7 +217,7 @@ impl ArrayBackend {
         };
         match disk {
             Disk::Memory(file) => self.backlog.push(id, Arc::clone(file), kind),
-            Disk::None => ended.push((id, Err(destage_volume::IoError::GONE))),
+            Disk::None => ended.push((id, Err(destage_served::IoError::GONE))),
             Disk::Remote(remote) => remote.submit(port.lately(), id, kind, &mut ended),
             Disk::Mapped(map, _) => ended.push((id, mapped(map, kind))),
             Disk::File(handle) => {
@@ -389,10 +389,10 @@ fn io_of(port: &mut Port, device: Handle, kind: OpKind) -> Io {
 fn mapped(
     map: &mut Mapped,
     kind: OpKind,
-) -> Result<Option<destage_volume::Buffer>, destage_volume::IoError> {
+) -> Result<Option<destage_served::Buffer>, destage_served::IoError> {
     match kind {
         OpKind::Read { offset, bytes } => {
-            let mut buffer = destage_volume::Buffer::zeroed(bytes);
+            let mut buffer = destage_served::Buffer::zeroed(bytes);
             map.read(offset, &mut buffer)?;
             Ok(Some(buffer))
         }

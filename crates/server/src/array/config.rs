@@ -3,7 +3,7 @@
 
 use super::readcache::ReadCacheConfig;
 use destage_engine::units::Duration;
-use destage_volume::{Ack, OnNvsLoss, Settings};
+use destage_served::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::Write;
@@ -268,8 +268,8 @@ impl ArrayConfig {
         if self.save_seconds > 100_000 {
             return Err(bad("save_seconds", &"0 to 100000"));
         }
-        settings.rebuild =
-            destage_volume::parse_limits(&self.rebuild).map_err(|error| bad("rebuild", &error))?;
+        settings.rebuild = destage_engine::limits::parse_limits(&self.rebuild)
+            .map_err(|error| bad("rebuild", &error))?;
         settings.read_cache = self.read_cache.choice()?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;

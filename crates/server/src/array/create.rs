@@ -2,8 +2,8 @@
 
 use super::devices::{DeviceError, DeviceSpec, Devices, Opened};
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
-use destage_engine::nvs::journal::superblock::Uuid;
-use destage_volume::{
+use destage_nvslog::superblock::Uuid;
+use destage_served::{
     Buffer, Creation, Device, IoError, NoSuperblock, dirty_pages_of, prepare_spare, read_superblock,
 };
 use std::fmt;
@@ -123,7 +123,7 @@ fn write(
             fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
         }
     }
-    destage_volume::create(devices, creation)
+    destage_served::create(devices, creation)
         .map_err(|(device, error)| CreateError::Io(spec_of(options, device).clone(), error))?;
     for spec in &options.spares {
         let fail = |error| CreateError::Io(spec.clone(), error);
@@ -216,14 +216,14 @@ fn look_for_contents(
         Ok(found) => {
             format!("a member, NVS or spare of the array {}", uuid_text(&found.superblock.array))
         }
-        Err(NoSuperblock::Bytes(
-            destage_engine::nvs::journal::superblock::SuperblockError::Foreign,
-        )) if first.iter().all(|byte| *byte == 0) => {
+        Err(NoSuperblock::Bytes(destage_nvslog::superblock::SuperblockError::Foreign))
+            if first.iter().all(|byte| *byte == 0) =>
+        {
             return Ok(());
         }
-        Err(NoSuperblock::Bytes(
-            destage_engine::nvs::journal::superblock::SuperblockError::Foreign,
-        )) => "data that is not destage's".to_string(),
+        Err(NoSuperblock::Bytes(destage_nvslog::superblock::SuperblockError::Foreign)) => {
+            "data that is not destage's".to_string()
+        }
         Err(why) => format!("something of destage's ({why})"),
     };
     Err(CreateError::NotEmpty(spec.clone(), what))

@@ -2,11 +2,11 @@
 //! operation at a time before the array is served.
 
 use super::mapped::Mapped;
-use crate::client::Client;
+use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::client::Uri;
 use destage_nbd::request::Command;
-use destage_volume::{Device, IoError, Media};
+use destage_served::{Device, IoError, Media};
 use rustix::fs::{FlockOperation, OFlags};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -317,7 +317,7 @@ fn direct_block_bytes(file: &File) -> u32 {
         return about.stx_dio_offset_align.max(512);
     }
     // Kernels before 6.1 do not say: a read of 512 bytes does.
-    let mut buffer = destage_volume::Buffer::zeroed(512);
+    let mut buffer = destage_served::Buffer::zeroed(512);
     match file.read_at(&mut buffer, 512) {
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => 4096,
         _ => 512,

@@ -6,7 +6,7 @@ use super::backend::ArrayBackend;
 use super::watch::Watched;
 use crate::Port;
 use destage_engine::units::{Duration, Instant};
-use destage_volume::Cause;
+use destage_served::Cause;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;

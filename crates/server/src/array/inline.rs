@@ -2,7 +2,7 @@
 //! turn, after the answers of that turn. Over the ring each would take a thread of the kernel's.
 
 use super::remote::Ended;
-use destage_volume::{Buffer, IoError, OpId, OpKind};
+use destage_served::{Buffer, IoError, OpId, OpKind};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! Writes that a remote member's server has answered and not flushed yet. A server that is started
 //! again may have lost them: they are sent again, in their order, before anything else.
 
-use destage_volume::Buffer;
+use destage_served::Buffer;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 
 use super::pages::{PageCopy, settle, stores};
 use super::sigbus::Guard;
-use destage_volume::IoError;
+use destage_served::IoError;
 use memmap2::{MmapMut, MmapOptions};
 use std::fs::File;
 

@@ -10,9 +10,9 @@ use super::create::{Uuids, blank, empty_device};
 use super::devices::{DeviceSpec, Devices, Opened};
 use super::watch::{Trouble, Watched};
 use crate::{Port, Remote};
-use destage_engine::nvs::journal::superblock::{Role, Superblock, Uuid};
+use destage_nvslog::superblock::{Role, Superblock, Uuid};
 use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
-use destage_volume::{Cause, Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
+use destage_served::{Cause, Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -493,7 +493,7 @@ impl ArrayBackend {
     /// The rebuilds, as they are told.
     pub(crate) fn rebuilds_told(&self) -> Vec<RebuildStatus> {
         let seconds = |time: destage_engine::units::Duration| time.0 as f64 / 1e9;
-        let of = |rebuild: destage_volume::RebuildStatus| {
+        let of = |rebuild: destage_served::RebuildStatus| {
             let progress = rebuild.progress;
             RebuildStatus {
                 member: rebuild.member,

@@ -8,9 +8,9 @@ use super::devices::{DeviceSpec, Opened};
 use super::members::edit;
 use super::watch::Watched;
 use crate::{Port, Remote};
-use destage_engine::nvs::journal::superblock::Uuid;
+use destage_nvslog::superblock::Uuid;
 use destage_report::live::MirrorStatus;
-use destage_volume::MirrorRefusal;
+use destage_served::MirrorRefusal;
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
@@ -109,10 +109,10 @@ impl ArrayBackend {
             })?,
         };
         if used.is_empty() {
-            return Err(destage_volume::MirrorRefusal::NoLog.to_string());
+            return Err(destage_served::MirrorRefusal::NoLog.to_string());
         }
         if self.volume.mirror_status().is_some() || self.volume.mirror_joins_now() {
-            return Err(destage_volume::MirrorRefusal::Running.to_string());
+            return Err(destage_served::MirrorRefusal::Running.to_string());
         }
         if used == [number] {
             return Err("it is the only NVS device in use: add a second one first".to_string());
@@ -130,7 +130,7 @@ impl ArrayBackend {
     pub(crate) fn mirror(&mut self, port: &mut Port, new: NewMirror) -> Result<(), String> {
         let NewMirror { slot, name, opened, bytes, uuid } = new;
         if self.volume.status().nvs_devices.len() > 1 {
-            self.volume.give_up_nvs(port.now(), slot, destage_volume::Cause::Asked);
+            self.volume.give_up_nvs(port.now(), slot, destage_served::Cause::Asked);
         }
         let block_bytes = opened.block_bytes();
         self.put_nvs(port, slot, Disk::None);
@@ -164,7 +164,7 @@ impl ArrayBackend {
 
     /// How far the device is that is being filled.
     pub(crate) fn mirror_told(&self) -> Option<MirrorStatus> {
-        let of = |mirror: destage_volume::MirrorStatus| MirrorStatus {
+        let of = |mirror: destage_served::MirrorStatus| MirrorStatus {
             number: mirror.copy,
             bytes_copied: mirror.bytes,
             bytes: mirror.of,

@@ -6,7 +6,7 @@ use super::backend::ArrayBackend;
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::array::layout::Place;
 use destage_engine::units::DiskId;
-use destage_volume::{ScrubRange, ScrubStatus, Wrong};
+use destage_served::{ScrubRange, ScrubStatus, Wrong};
 
 /// Runs of the volume that one range of rows is told as; the others are only counted.
 const RUNS_MAX: usize = 64;

@@ -10,7 +10,7 @@ use destage_engine::rate::Thresholds;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
-use destage_volume::{Command, Device, DeviceLoad, Volume};
+use destage_served::{Command, Device, DeviceLoad, Volume};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

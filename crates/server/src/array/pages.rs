@@ -2,7 +2,7 @@
 //! copied past the processor's caches, which a page that is destaged much later only fills.
 #![allow(unsafe_code)]
 
-use destage_volume::{Chunk, PageMemory};
+use destage_served::{Chunk, PageMemory};
 use memmap2::{Advice, MmapMut};
 
 /// Memory for the pages of a served array.

@@ -7,7 +7,7 @@ use destage_engine::counters::Counters;
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::PAGE_BYTES;
 use destage_report::live::{PagesRead, ReadCacheStatus};
-use destage_volume::Status;
+use destage_served::Status;
 use serde::{Deserialize, Serialize};
 
 /// A read cache as the configuration has it.

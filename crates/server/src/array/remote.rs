@@ -10,7 +10,7 @@ use destage_nbd::Session;
 use destage_nbd::client::request::Encoder;
 use destage_nbd::client::{Reply, ReplyDecoder};
 use destage_nbd::request::{Command, Request};
-use destage_volume::{Buffer, IoError, OpId, OpKind};
+use destage_served::{Buffer, IoError, OpId, OpKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use super::backend::ArrayBackend;
 use super::mismatch::affected;
 use destage_engine::units::{Duration, Instant};
 use destage_report::scrub::{ScrubRange as Range, ScrubStatus as Told};
-use destage_volume::{ScrubRange, Wrong};
+use destage_served::{ScrubRange, Wrong};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of the members that a scrub reads in a second, unless told otherwise.

@@ -7,7 +7,7 @@ use destage_engine::units::Instant;
 use destage_nbd::handshake::Export;
 use destage_nbd::request::Command;
 use destage_nbd::wire;
-use destage_volume::Buffer;
+use destage_served::Buffer;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,11 +1,11 @@
 //! A server on a thread of its own, in a temporary folder.
 #![allow(dead_code, missing_docs, reason = "each test file uses its own part")]
 
+use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::client::{Address, Uri};
 use destage_nbd::request::Command;
 use destage_server::backends::{Ram, export};
-use destage_server::client::Client;
 use destage_server::{Answer, Backend, Listen, Payload, Port, Remote, Server, Settings, Token};
 use std::path::PathBuf;
 use std::thread::JoinHandle;

@@ -1,0 +1,402 @@
+//! Superblocks: what a device is, in two copies.
+
+use super::crc::crc32c;
+use super::{
+    LogId, NUMBER_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SLOT_BYTES, field, put, u16_at, u32_at,
+    u64_at,
+};
+use destage_engine::array::geometry::{Geometry, GeometryError, Level};
+
+const MAGIC: &[u8; 8] = b"DSTGSUPR";
+/// The format version, the only one that is read: those before it were never released.
+pub const FORMAT_VERSION: u32 = 3;
+/// Features that this program knows, bit by bit. One that it does not know may mean that the
+/// bytes elsewhere are not what they seem, so the device is refused.
+pub const FEATURES: u64 = 0;
+/// Most NVS devices in use.
+pub const NVS_MAX: usize = 2;
+/// Most members of an array.
+pub const MEMBERS_MAX: u16 = 1024;
+/// Most members that are rebuilt at once.
+pub const REBUILDS_MAX: usize = 8;
+const FLAGS: usize = 108;
+const LOST_PAGES: u32 = 1;
+const REBUILDS: usize = 256;
+const REBUILD_BYTES: usize = 24;
+const NVS_SET: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
+const FEATURE_MASK: usize = NVS_SET + NVS_MAX * 16;
+const BASE: usize = FEATURE_MASK + 8;
+const RESERVED_FROM: usize = BASE + 8;
+
+/// First byte of the data of a member, and of the ring of an NVS device.
+const AREA: u64 = 1 << 20;
+
+/// A UUID.
+pub type Uuid = [u8; 16];
+
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Member disk of this number.
+    Member(u16),
+    /// NVS device of this number, 0 or 1.
+    Nvs(u16),
+    /// To become a member when one fails.
+    Spare,
+}
+
+/// What a superblock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Raised with each start, each clean stop and each change of the set of devices.
+    pub generation: u64,
+    /// The last generation that all devices in use had when this one was begun.
+    pub base: u64,
+    /// UUID of the array.
+    pub array: Uuid,
+    /// UUID of the device.
+    pub device: Uuid,
+    /// UUID of the log.
+    pub log: LogId,
+    /// Member or NVS, and which.
+    pub role: Role,
+    /// The array, checked.
+    pub geometry: Geometry,
+    /// The NVS devices in use, by their places: exactly these have the log.
+    pub nvs: [Option<Uuid>; NVS_MAX],
+    /// Bytes in a log block: 512 or 4,096.
+    pub block_bytes: u32,
+    /// Blocks in the ring.
+    pub ring_blocks: u64,
+    /// Most dirty pages.
+    pub dirty_pages_max: u64,
+    /// Failed members, bit i of byte i / 8; those being rebuilt included.
+    pub failed: [u8; 128],
+    /// Members being rebuilt, and the devices that become them.
+    pub rebuilds: [Option<(u16, Uuid)>; REBUILDS_MAX],
+    /// Some member's record has lost pages.
+    pub lost_pages: bool,
+}
+
+/// Why bytes are no superblock that this program can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuperblockError {
+    /// Not ours at all.
+    Foreign,
+    /// Ours, but torn or damaged: look at the other copy.
+    Damaged,
+    /// Of a newer format.
+    Newer(u32),
+    /// Of a format from before the first release.
+    Older(u32),
+    /// It uses features that this program does not know: their bits.
+    Features(u64),
+    /// A field is out of limits: which.
+    Field(&'static str),
+    /// The sizes make no array.
+    Geometry(GeometryError),
+}
+
+impl core::fmt::Display for SuperblockError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            SuperblockError::Foreign => write!(f, "the device has no destage superblock"),
+            SuperblockError::Damaged => write!(f, "both copies of the superblock are damaged"),
+            SuperblockError::Newer(version) => write!(
+                f,
+                "the superblock has format version {version}; this program knows only \
+                 {FORMAT_VERSION}. Use a newer destage"
+            ),
+            SuperblockError::Older(version) => write!(
+                f,
+                "the superblock has format version {version}, from before the first release; this \
+                 program reads only version {FORMAT_VERSION}. Copy the data with the program that \
+                 wrote it, and create the array again"
+            ),
+            SuperblockError::Features(bits) => write!(
+                f,
+                "the superblock uses features that this program does not know (mask {bits:#x}). \
+                 Use a newer destage"
+            ),
+            SuperblockError::Field(name) => write!(f, "the superblock's {name} is out of limits"),
+            SuperblockError::Geometry(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SuperblockError {}
+
+const fn level_code(level: Level) -> u8 {
+    match level {
+        Level::Single => 1,
+        Level::Raid0 => 2,
+        Level::Raid10 => 3,
+        Level::Raid4 => 4,
+        Level::Raid5 => 5,
+        Level::Raid6 => 6,
+    }
+}
+
+const LEVELS_BY_CODE: [Level; 6] =
+    [Level::Single, Level::Raid0, Level::Raid10, Level::Raid4, Level::Raid5, Level::Raid6];
+
+impl Superblock {
+    /// The superblock's bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; SLOT_BYTES] {
+        let mut bytes = [0; SLOT_BYTES];
+        let to = &mut bytes[..];
+        let (kind, number) = match self.role {
+            Role::Member(number) => (1, number),
+            Role::Nvs(number) => (2, number),
+            Role::Spare => (3, 0),
+        };
+        put(to, 0, MAGIC);
+        put(to, 12, &FORMAT_VERSION.to_le_bytes());
+        put(to, 16, &self.generation.to_le_bytes());
+        put(to, 24, &self.array);
+        put(to, 40, &self.device);
+        put(to, 56, &self.log.0);
+        put(to, 72, &[kind, level_code(self.geometry.level)]);
+        put(to, 74, &number.to_le_bytes());
+        put(to, 76, &self.geometry.disks.to_le_bytes());
+        put(to, 80, &self.geometry.strip_pages.to_le_bytes());
+        put(to, 88, &self.geometry.group_stripes.to_le_bytes());
+        put(to, 96, &self.geometry.disk_pages.to_le_bytes());
+        put(to, 104, &self.block_bytes.to_le_bytes());
+        put(to, 112, &self.ring_blocks.to_le_bytes());
+        put(to, 120, &self.dirty_pages_max.to_le_bytes());
+        put(to, 128, &self.failed);
+        put(to, FLAGS, &(u32::from(self.lost_pages) * LOST_PAGES).to_le_bytes());
+        for (i, (member, device)) in
+            self.rebuilds.iter().enumerate().filter_map(|(i, r)| r.map(|r| (i, r)))
+        {
+            put(to, REBUILDS + i * REBUILD_BYTES, &(member + 1).to_le_bytes());
+            put(to, REBUILDS + i * REBUILD_BYTES + 8, &device);
+        }
+        for (place, device) in self.nvs.iter().enumerate() {
+            put(to, NVS_SET + place * 16, &device.unwrap_or_default());
+        }
+        put(to, FEATURE_MASK, &FEATURES.to_le_bytes());
+        put(to, BASE, &self.base.to_le_bytes());
+        let crc = crc32c(&to[12..]);
+        put(to, 8, &crc.to_le_bytes());
+        bytes
+    }
+
+    /// The superblock in these bytes.
+    ///
+    /// # Errors
+    /// See [`SuperblockError`].
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let bytes = bytes.get(..SLOT_BYTES).ok_or(SuperblockError::Foreign)?;
+        if bytes[..8] != *MAGIC {
+            return Err(SuperblockError::Foreign);
+        }
+        if u32_at(bytes, 8) != crc32c(&bytes[12..]) {
+            return Err(SuperblockError::Damaged);
+        }
+        match u32_at(bytes, 12) {
+            0 => return Err(SuperblockError::Field("format version")),
+            FORMAT_VERSION => {}
+            older if older < FORMAT_VERSION => return Err(SuperblockError::Older(older)),
+            newer => return Err(SuperblockError::Newer(newer)),
+        }
+        match u64_at(bytes, FEATURE_MASK) & !FEATURES {
+            0 => {}
+            unknown => return Err(SuperblockError::Features(unknown)),
+        }
+        let geometry = decode_geometry(bytes)?;
+        let number = u16_at(bytes, 74);
+        let role = match bytes[72] {
+            1 if number < geometry.disks => Role::Member(number),
+            2 if number < 2 => Role::Nvs(number),
+            3 if number == 0 => Role::Spare,
+            _ => return Err(SuperblockError::Field("role")),
+        };
+        let superblock = Superblock {
+            generation: u64_at(bytes, 16),
+            array: field(bytes, 24),
+            device: field(bytes, 40),
+            log: LogId(field(bytes, 56)),
+            role,
+            geometry,
+            base: u64_at(bytes, BASE),
+            nvs: decode_nvs(bytes),
+            block_bytes: u32_at(bytes, 104),
+            ring_blocks: u64_at(bytes, 112),
+            dirty_pages_max: u64_at(bytes, 120),
+            failed: field(bytes, 128),
+            rebuilds: decode_rebuilds(bytes, geometry.disks)?,
+            lost_pages: u32_at(bytes, FLAGS) == LOST_PAGES,
+        };
+        superblock.check()?;
+        let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        let reserved = u32_at(bytes, FLAGS) <= LOST_PAGES
+            && none(&bytes[78..80])
+            && none(&bytes[RESERVED_FROM..]);
+        if reserved { Ok(superblock) } else { Err(SuperblockError::Field("reserved bytes")) }
+    }
+
+    /// Whether a member is marked as failed.
+    #[must_use]
+    pub fn has_failed(&self, member: u16) -> bool {
+        self.failed[usize::from(member / 8)] >> (member % 8) & 1 == 1
+    }
+
+    /// NVS devices in use: 0, 1 or 2.
+    #[must_use]
+    pub fn nvs_devices(&self) -> u16 {
+        self.nvs.iter().flatten().count() as u16
+    }
+
+    /// Whether another superblock says the same of the array, whatever device it is on.
+    #[must_use]
+    pub fn agrees(&self, other: &Superblock) -> bool {
+        Superblock { role: other.role, device: other.device, ..*self } == *other
+    }
+
+    /// Bytes that its device must have.
+    #[must_use]
+    pub fn device_bytes(&self) -> u64 {
+        let area = match self.role {
+            Role::Nvs(_) => self.ring_blocks * u64::from(self.block_bytes),
+            Role::Member(_) | Role::Spare => {
+                self.geometry.disk_pages * destage_engine::units::PAGE_BYTES
+            }
+        };
+        AREA + area
+    }
+
+    /// Marks a member as failed, or as whole.
+    pub fn mark(&mut self, member: u16, failed: bool) {
+        let (byte, bit) = (&mut self.failed[usize::from(member / 8)], 1 << (member % 8));
+        *byte = if failed { *byte | bit } else { *byte & !bit };
+    }
+
+    /// The device that becomes a member that is being rebuilt.
+    #[must_use]
+    pub fn rebuilt_onto(&self, member: u16) -> Option<Uuid> {
+        self.rebuilds.iter().flatten().find(|(of, _)| *of == member).map(|(_, device)| *device)
+    }
+
+    /// Names the rebuild of a member, or that there is none; whether there is room.
+    pub fn set_rebuild(&mut self, member: u16, onto: Option<Uuid>) -> bool {
+        for entry in &mut self.rebuilds {
+            if entry.is_some_and(|(of, _)| of == member) {
+                *entry = None;
+            }
+        }
+        let Some(device) = onto else { return true };
+        let free = self.rebuilds.iter_mut().find(|entry| entry.is_none());
+        free.map(|entry| *entry = Some((member, device))).is_some()
+    }
+
+    fn check(&self) -> Result<(), SuperblockError> {
+        let ring = (RING_BLOCKS_MIN..=RING_BLOCKS_MAX).contains(&self.ring_blocks);
+        let dirty = (1..u64::from(u32::MAX)).contains(&self.dirty_pages_max);
+        for (fits, name) in [
+            (self.generation < NUMBER_MAX, "generation"),
+            (self.base <= self.generation, "base"),
+            (matches!(self.block_bytes, 512 | 4096), "log block"),
+            (ring, "ring"),
+            (dirty, "number of dirty pages"),
+        ] {
+            if !fits {
+                return Err(SuperblockError::Field(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The one of a device's two copies that counts: the higher generation, else why there is
+    /// none.
+    ///
+    /// # Errors
+    /// See [`SuperblockError`].
+    pub fn choose(first: &[u8], second: &[u8]) -> Result<Chosen, SuperblockError> {
+        let copies = [Superblock::decode(first), Superblock::decode(second)];
+        let unknown = |copy: &Result<Superblock, SuperblockError>| match copy {
+            Err(error @ (SuperblockError::Newer(_) | SuperblockError::Features(_))) => Some(*error),
+            _ => None,
+        };
+        // A copy of a newer format counts even if the other is ours: the newer wrote last.
+        if let Some(error) = copies.iter().find_map(unknown) {
+            return Err(error);
+        }
+        let superblock = match copies {
+            [Ok(a), Ok(b)] => {
+                if b.generation > a.generation {
+                    b
+                } else {
+                    a
+                }
+            }
+            [Ok(one), Err(_)] | [Err(_), Ok(one)] => one,
+            [Err(SuperblockError::Foreign), Err(error)] | [Err(error), Err(_)] => {
+                return Err(error);
+            }
+        };
+        // A new device has its first copy before its second.
+        let never = second.iter().take(SLOT_BYTES).all(|byte| *byte == 0);
+        let damaged = [copies[0].is_err(), copies[1].is_err() && !never];
+        // Second copies are written when all devices have the first. One that is damaged may have
+        // been of this generation.
+        let confirmed =
+            copies[1].map_or(!never, |second| second.generation == superblock.generation);
+        Ok(Chosen { superblock, confirmed, damaged })
+    }
+}
+
+/// What the two copies of a device's superblock say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The copy that counts.
+    pub superblock: Superblock,
+    /// Both copies have it, or it cannot be ruled out: then all devices in use had the first.
+    pub confirmed: bool,
+    /// By copy: it cannot be read or is not whole.
+    pub damaged: [bool; 2],
+}
+
+fn decode_nvs(bytes: &[u8]) -> [Option<Uuid>; NVS_MAX] {
+    core::array::from_fn(|place| {
+        let device: Uuid = field(bytes, NVS_SET + place * 16);
+        (device != [0; 16]).then_some(device)
+    })
+}
+
+fn decode_rebuilds(
+    bytes: &[u8],
+    disks: u16,
+) -> Result<[Option<(u16, Uuid)>; REBUILDS_MAX], SuperblockError> {
+    let mut rebuilds = [None; REBUILDS_MAX];
+    for (i, entry) in rebuilds.iter_mut().enumerate() {
+        let at = REBUILDS + i * REBUILD_BYTES;
+        let (number, device) = (u16_at(bytes, at), field(bytes, at + 8));
+        let reserved = bytes[at + 2..at + 8].iter().all(|byte| *byte == 0);
+        match number.checked_sub(1) {
+            None if reserved && device == [0; 16] => {}
+            Some(member) if reserved && member < disks => *entry = Some((member, device)),
+            _ => return Err(SuperblockError::Field("rebuild")),
+        }
+    }
+    Ok(rebuilds)
+}
+
+fn decode_geometry(bytes: &[u8]) -> Result<Geometry, SuperblockError> {
+    let code = usize::from(bytes[73]);
+    let level = code.checked_sub(1).and_then(|index| LEVELS_BY_CODE.get(index));
+    let disks = u16_at(bytes, 76);
+    let (strip_pages, group_stripes) = (u64_at(bytes, 80), u64_at(bytes, 88));
+    let disk_pages = u64_at(bytes, 96);
+    // Bounds under which the geometry's own check cannot overflow.
+    let small = strip_pages <= 1 << 16 && group_stripes <= 1 << 16 && disk_pages <= 1 << 40;
+    let Some(level) = level.copied() else { return Err(SuperblockError::Field("level")) };
+    if disks > MEMBERS_MAX || !small {
+        return Err(SuperblockError::Field("geometry"));
+    }
+    let stored = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
+    let checked = stored.checked().map_err(SuperblockError::Geometry)?;
+    if checked == stored { Ok(stored) } else { Err(SuperblockError::Field("disk size")) }
+}

@@ -1,0 +1,582 @@
+//! Superblocks read, and devices put together to an array, or refused with the reason.
+
+use crate::Buffer;
+use crate::faults::SUPERBLOCKS;
+use crate::io::{Device, IoError, Media};
+use crate::log::Defect;
+use crate::memory::PAGE;
+use destage_engine::array::disks::DiskSet;
+use destage_engine::units::DiskId;
+use destage_nvslog::superblock::{Chosen, Role, Superblock, SuperblockError, Uuid};
+
+/// Why a device has no superblock to go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoSuperblock {
+    /// It could not be read.
+    Io(IoError),
+    /// There is none, or not one that this program can use.
+    Bytes(SuperblockError),
+    /// The device is shorter than its superblock says.
+    Short {
+        /// Bytes that it has.
+        bytes: u64,
+        /// Bytes that the array needs.
+        needs: u64,
+    },
+}
+
+impl core::fmt::Display for NoSuperblock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            NoSuperblock::Io(error) => error.fmt(f),
+            NoSuperblock::Bytes(error) => error.fmt(f),
+            NoSuperblock::Short { bytes, needs } => write!(
+                f,
+                "the device has {bytes} bytes, and its superblock says {needs}: it was cut short, \
+                 and what was behind its end is lost"
+            ),
+        }
+    }
+}
+
+/// What a device says it is.
+pub type Found = (Device, Result<Chosen, NoSuperblock>);
+
+/// Reads a device's superblock, and compares the device's size with it.
+///
+/// # Errors
+/// See [`NoSuperblock`].
+pub fn read_superblock(media: &mut dyn Media, device: Device) -> Result<Chosen, NoSuperblock> {
+    let chosen = read_chosen(media, device)?;
+    let bytes = media.bytes(device).map_err(NoSuperblock::Io)?;
+    let needs = chosen.superblock.device_bytes();
+    if bytes < needs {
+        return Err(NoSuperblock::Short { bytes, needs });
+    }
+    Ok(chosen)
+}
+
+/// The same, whatever the device's size.
+pub(crate) fn read_chosen(media: &mut dyn Media, device: Device) -> Result<Chosen, NoSuperblock> {
+    let mut copies = [Buffer::zeroed(PAGE), Buffer::zeroed(PAGE)];
+    let mut error = None;
+    for (copy, at) in copies.iter_mut().zip(SUPERBLOCKS) {
+        if let Err(failed) = media.read(device, at, copy) {
+            error = Some(failed);
+            // Not as one that was never written.
+            copy.fill(0xff);
+        }
+    }
+    let [first, second] = copies;
+    Superblock::choose(&first, &second)
+        .map_err(|why| error.map_or(NoSuperblock::Bytes(why), NoSuperblock::Io))
+}
+
+/// What an operator allows a start to do without.
+#[derive(Clone, Debug, Default)]
+pub struct Allow {
+    /// Members, spares and NVS mirrors that are missing or out of date, where redundancy is left.
+    pub degraded: bool,
+    /// Devices that are used though they are out of date, or though an NVS mirror differs: what
+    /// was written in between is lost.
+    pub stale: Vec<Device>,
+    /// A deliberate fault, for the tests that show that it is caught.
+    #[doc(hidden)]
+    pub defect: Defect,
+}
+
+impl Allow {
+    /// Without what is missing, where redundancy is left.
+    #[must_use]
+    pub fn degraded() -> Allow {
+        Allow { degraded: true, ..Allow::default() }
+    }
+}
+
+/// Why devices make no array. Each names the device by its place; the caller knows its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssembleError {
+    /// No member has a superblock.
+    NoArray(NoSuperblock),
+    /// A device without a superblock that counts.
+    Superblock(Device, NoSuperblock),
+    /// A device of another array.
+    OtherArray(Device),
+    /// A device in the wrong place: what it is.
+    WrongPlace(Device, Role),
+    /// A device that is older than the others: it was away, or restored from a copy.
+    Stale {
+        /// The device.
+        device: Device,
+        /// Its generation.
+        has: u64,
+        /// That of the others.
+        newest: u64,
+    },
+    /// A device whose superblock contradicts others of the same generation.
+    Disagrees(Device),
+    /// An NVS device whose log the members do not name.
+    OtherLog(Device),
+    /// Members or NVS devices were given that the array does not have, or too few.
+    Count {
+        /// Members of the array.
+        members: u16,
+        /// NVS devices in use.
+        nvs: u16,
+    },
+    /// A member cannot be used; the level would bear it, if that is wanted.
+    Degraded(Device, NoSuperblock),
+    /// More members are missing than the level bears.
+    TooManyMissing,
+    /// An NVS device cannot be used, and what it holds may be the only copy.
+    NvsMissing(Device, NoSuperblock),
+}
+
+impl core::fmt::Display for AssembleError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            AssembleError::NoArray(why) => write!(f, "no member has a superblock: {why}"),
+            AssembleError::Superblock(device, why) => write!(f, "{device}: {why}"),
+            AssembleError::OtherArray(device) => {
+                write!(f, "{device} belongs to another array: give the right device")
+            }
+            AssembleError::WrongPlace(device, Role::Member(is)) => {
+                write!(f, "{device} is member {is} of this array: give the devices in their order")
+            }
+            AssembleError::WrongPlace(device, Role::Spare) => write!(
+                f,
+                "{device} is a spare of this array: give the member that belongs there, or, if \
+                 it has failed, leave it out (--degraded)"
+            ),
+            AssembleError::WrongPlace(device, Role::Nvs(is)) => {
+                write!(f, "{device} is NVS device {is} of this array: give the devices in order")
+            }
+            AssembleError::Stale { device, has, newest } => write!(
+                f,
+                "{device} is out of date: it is of generation {has}, the array of {newest}. It was \
+                 away, or restored from an older copy, and lacks what was written since. Attach \
+                 the right device; or start without it (--degraded) where redundancy is left; or \
+                 use it as it is and lose what it lacks ({} PATH --accept-loss)",
+                match device {
+                    Device::Nvs(_) => "--use-nvs",
+                    Device::Member(_) => "--use-disk",
+                }
+            ),
+            AssembleError::Disagrees(device) => write!(
+                f,
+                "{device} contradicts the other devices, though it is of the same generation: it \
+                 was used apart from them. Attach the right device, or start without it \
+                 (--degraded)"
+            ),
+            AssembleError::OtherLog(device) => {
+                write!(f, "{device} holds another log than the members name: give the right NVS")
+            }
+            AssembleError::Count { members, nvs } => {
+                write!(f, "the array has {members} members and {nvs} NVS devices: give all of them")
+            }
+            AssembleError::Degraded(device, why) => write!(
+                f,
+                "{device} cannot be used ({why}): bring it back, or start without it (--degraded)"
+            ),
+            AssembleError::TooManyMissing => {
+                write!(f, "more members are missing than the level bears")
+            }
+            AssembleError::NvsMissing(device, why) => write!(
+                f,
+                "{device} cannot be used ({why}), and it may hold writes that the disks do not \
+                 have: bring it back"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AssembleError {}
+
+impl AssembleError {
+    /// The device it is about.
+    #[must_use]
+    pub fn device(&self) -> Option<Device> {
+        match self {
+            AssembleError::NoArray(_)
+            | AssembleError::Count { .. }
+            | AssembleError::TooManyMissing => None,
+            AssembleError::Superblock(device, _)
+            | AssembleError::OtherArray(device)
+            | AssembleError::WrongPlace(device, _)
+            | AssembleError::Stale { device, .. }
+            | AssembleError::Disagrees(device)
+            | AssembleError::OtherLog(device)
+            | AssembleError::Degraded(device, _)
+            | AssembleError::NvsMissing(device, _) => Some(*device),
+        }
+    }
+}
+
+impl core::fmt::Display for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Device::Member(number) => write!(f, "member {number}"),
+            Device::Nvs(number) => write!(f, "NVS device {number}"),
+        }
+    }
+}
+
+/// Devices that make an array.
+#[derive(Clone, Debug)]
+pub struct Assembly {
+    /// What they agree on.
+    pub superblock: Superblock,
+    /// UUIDs of the members; zeros where one is missing.
+    pub(crate) members: Vec<Uuid>,
+    pub(crate) nvs: Vec<Uuid>,
+    /// Members that are not used.
+    pub failed: Vec<u16>,
+    /// Members that were not known to have failed.
+    pub newly_failed: Vec<u16>,
+    /// NVS devices in use.
+    pub copies: Vec<u16>,
+    /// Members whose rebuild goes on.
+    pub rebuilds: Vec<u16>,
+    /// Failed members in whose place a spare is that no superblock names yet.
+    pub spares: Vec<(u16, Uuid)>,
+    /// Copies of superblocks that were damaged: the device, 0 for the first or 1, and what the
+    /// other says.
+    pub damaged: Vec<(Device, usize, Superblock)>,
+    /// Devices that are used though they are out of date.
+    pub stale: Vec<Device>,
+    /// The highest generation of any device.
+    pub(crate) highest: u64,
+    /// Something may have been built on what they agree on.
+    pub(crate) built: bool,
+    /// A member that is left out because it is out of date.
+    left_out: Option<AssembleError>,
+    defect: Defect,
+}
+
+/// How a device stands to the newest generation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It has it.
+    Current,
+    /// It has another, and nothing was built since: a crash interrupted the change.
+    Late,
+    /// It is older.
+    Stale,
+}
+
+/// Puts an array together from what its devices say they are.
+///
+/// # Errors
+/// See [`AssembleError`].
+pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleError> {
+    let members = || found.iter().filter(|(device, _)| matches!(device, Device::Member(_)));
+    // Most devices decide which array it is; the newest generation how it is.
+    let Some(first) = members().find_map(|(_, s)| s.ok()) else {
+        let why = members().find_map(|(_, s)| s.err());
+        let none = NoSuperblock::Bytes(SuperblockError::Foreign);
+        return Err(AssembleError::NoArray(why.unwrap_or(none)));
+    };
+    let array = majority_array(found);
+    for (device, said) in found {
+        if said.is_ok_and(|s| Some(s.superblock.array) != array) {
+            return Err(AssembleError::OtherArray(*device));
+        }
+    }
+    let superblock = newest(found).unwrap_or(first.superblock);
+    let (disks, nvs) = (superblock.geometry.disks, superblock.nvs_devices());
+    if members().count() != usize::from(disks) {
+        return Err(AssembleError::Count { members: disks, nvs });
+    }
+    let mut assembly = Assembly {
+        superblock,
+        members: vec![[0; 16]; usize::from(disks)],
+        nvs: vec![[0; 16]; 2],
+        failed: Vec::new(),
+        newly_failed: Vec::new(),
+        copies: Vec::new(),
+        rebuilds: Vec::new(),
+        spares: Vec::new(),
+        damaged: Vec::new(),
+        stale: Vec::new(),
+        highest: found
+            .iter()
+            .filter_map(|(_, s)| s.ok())
+            .map(|s| s.superblock.generation)
+            .max()
+            .unwrap_or(0),
+        built: is_built_on(found, &superblock),
+        left_out: None,
+        defect: allow.defect,
+    };
+    for (device, said) in found {
+        if let Device::Member(number) = device {
+            assembly.member(*number, said, allow)?;
+        }
+    }
+    assembly.nvs_devices(found, allow)?;
+    assembly.note_damage(found);
+    let failed: DiskSet = assembly.failed.iter().map(|m| DiskId(*m)).collect();
+    if !superblock.geometry.survives(&failed) {
+        return Err(assembly.left_out.unwrap_or(AssembleError::TooManyMissing));
+    }
+    Ok(assembly)
+}
+
+/// Whether something may have been built on what a superblock says: that begins only when all
+/// devices in use have it in their second copies, too.
+fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
+    let said = found.iter().filter_map(|(_, s)| s.ok());
+    let has_it = |s: &Chosen| {
+        s.superblock.generation == superblock.generation && s.superblock.agrees(superblock)
+    };
+    let (having, others): (Vec<Chosen>, Vec<Chosen>) = said.partition(has_it);
+    let used = |s: &&Chosen| match s.superblock.role {
+        Role::Member(number) => !superblock.has_failed(number),
+        Role::Nvs(_) => superblock.nvs.contains(&Some(s.superblock.device)),
+        Role::Spare => false,
+    };
+    let others: Vec<Superblock> = others.iter().filter(used).map(|s| s.superblock).collect();
+    // Those that went on from an older one had not seen that all had this one.
+    let overtaken =
+        |s: &Superblock| s.generation > superblock.generation && s.base < superblock.generation;
+    // Rot in the second copies of the few that have it says less than that the others do not.
+    let older = others.iter().filter(|s| s.generation < superblock.generation).count();
+    let doubtful = having.iter().all(|s| s.damaged[1]) && older > 1;
+    having.iter().all(|s| s.confirmed) && !others.iter().any(overtaken) && !doubtful
+}
+
+/// The superblock that counts: the newest, unless it is a try on which nothing was built and there
+/// is one on which something was, since the try was begun. Of the same generation an NVS device's
+/// counts, then one of a member that does not say itself that it has failed.
+fn newest(found: &[Found]) -> Option<Superblock> {
+    let weight = |s: &Superblock| match s.role {
+        Role::Nvs(_) => 2,
+        Role::Member(number) => u8::from(!s.has_failed(number)),
+        Role::Spare => 0,
+    };
+    let said = || {
+        let said = found.iter().filter_map(|(_, s)| s.ok().map(|s| s.superblock));
+        said.filter(|s| s.role != Role::Spare)
+    };
+    let key = |s: &Superblock| (s.generation, is_built_on(found, s), s.base, weight(s));
+    let newest = said().max_by_key(key)?;
+    if is_built_on(found, &newest) {
+        return Some(newest);
+    }
+    let built = said().filter(|s| s.generation >= newest.base && is_built_on(found, s));
+    Some(built.max_by_key(key).unwrap_or(newest))
+}
+
+/// The array that most of the devices belong to. Of as many, the one that more NVS devices name,
+/// since they hold what the disks do not have; then the one that is found first.
+fn majority_array(found: &[Found]) -> Option<Uuid> {
+    let said =
+        || found.iter().filter_map(|(device, said)| said.ok().map(|own| (*device, own.superblock)));
+    let votes = |array: Uuid| {
+        let of = || said().filter(move |(_, own)| own.array == array);
+        (of().count(), of().filter(|(device, _)| matches!(device, Device::Nvs(_))).count())
+    };
+    // The last of the greatest counts: so the other way round.
+    let arrays: Vec<Uuid> = said().map(|(_, own)| own.array).collect();
+    arrays.into_iter().rev().max_by_key(|array| votes(*array))
+}
+
+impl Assembly {
+    /// How a device stands to the superblock that counts (docs/durability.md, "Marks").
+    fn standing(&self, device: Device, own: &Chosen) -> Result<Standing, AssembleError> {
+        let newest = &self.superblock;
+        let (base, said) =
+            (if self.built { newest.generation } else { newest.base }, own.superblock);
+        if said.generation == newest.generation && said.agrees(newest) {
+            return Ok(Standing::Current);
+        }
+        if said.generation == newest.generation && self.built && own.confirmed {
+            return Err(AssembleError::Disagrees(device));
+        }
+        // A try on top of what was built, or that itself.
+        let late = said.base >= base || said.generation == base && own.confirmed;
+        Ok(if late { Standing::Late } else { Standing::Stale })
+    }
+
+    fn is_stale(&self, device: Device, own: &Chosen) -> AssembleError {
+        let (has, newest) = (own.superblock.generation, self.superblock.generation);
+        AssembleError::Stale { device, has, newest }
+    }
+
+    fn member(
+        &mut self,
+        number: u16,
+        said: &Result<Chosen, NoSuperblock>,
+        allow: &Allow,
+    ) -> Result<(), AssembleError> {
+        let device = Device::Member(number);
+        let known = self.superblock.has_failed(number);
+        match said {
+            Ok(own) if own.superblock.role == Role::Spare && known => {
+                self.spare(number, &own.superblock);
+            }
+            // In the place of one whose failure was not written down.
+            Ok(own) if own.superblock.role == Role::Spare && allow.degraded => {}
+            Ok(own) if own.superblock.role != Role::Member(number) => {
+                return Err(AssembleError::WrongPlace(device, own.superblock.role));
+            }
+            Ok(own) if known => self.failed_member(number, own),
+            Ok(own) => {
+                let standing = match self.standing(device, own) {
+                    Err(_) if allow.degraded => Standing::Stale,
+                    standing => standing?,
+                };
+                let accepted = standing == Standing::Stale && allow.stale.contains(&device);
+                if accepted {
+                    self.stale.push(device);
+                }
+                if accepted || standing != Standing::Stale {
+                    self.members[usize::from(number)] = own.superblock.device;
+                    return Ok(());
+                }
+                let stale = self.is_stale(device, own);
+                if !allow.degraded {
+                    return Err(stale);
+                }
+                self.left_out = self.left_out.or(Some(stale));
+            }
+            Err(why) if !known && !allow.degraded => {
+                return Err(AssembleError::Degraded(device, *why));
+            }
+            Err(_) => {}
+        }
+        self.failed.push(number);
+        if !known {
+            self.newly_failed.push(number);
+        }
+        Ok(())
+    }
+
+    /// A device in the place of a member that has failed: perhaps what it is rebuilt onto.
+    fn failed_member(&mut self, number: u16, own: &Chosen) {
+        // Had it been away, its entry would be gone, or newer changes be without it.
+        let there = self.standing(Device::Member(number), own);
+        let there = there.is_ok_and(|standing| standing != Standing::Stale);
+        if there && self.superblock.rebuilt_onto(number) == Some(own.superblock.device) {
+            self.goes_on(number, own.superblock.device);
+        }
+    }
+
+    /// A spare in a failed member's place.
+    fn spare(&mut self, number: u16, own: &Superblock) {
+        if self.superblock.rebuilt_onto(number) == Some(own.device) {
+            // The change that names it had not come to it.
+            self.goes_on(number, own.device);
+        } else {
+            self.spares.push((number, own.device));
+        }
+    }
+
+    fn goes_on(&mut self, number: u16, device: Uuid) {
+        self.members[usize::from(number)] = device;
+        self.rebuilds.push(number);
+    }
+
+    /// The devices that the superblock names are in use. Where nothing was built on it, those of
+    /// the set before are as good.
+    fn nvs_devices(&mut self, found: &[Found], allow: &Allow) -> Result<(), AssembleError> {
+        let (mut before, mut lacking) = (Vec::new(), None);
+        for (device, said) in found {
+            let Device::Nvs(number) = *device else { continue };
+            let wanted = self.superblock.nvs.get(usize::from(number)).copied().flatten();
+            let own = match said {
+                Ok(own) => own,
+                Err(why) => {
+                    let error = wanted.map(|_| (*device, Err(*why)));
+                    lacking = lacking.or(error);
+                    continue;
+                }
+            };
+            if own.superblock.role != Role::Nvs(number) {
+                return Err(AssembleError::WrongPlace(*device, own.superblock.role));
+            }
+            if own.superblock.log != self.superblock.log {
+                return Err(AssembleError::OtherLog(*device));
+            }
+            let standing = match self.standing(*device, own) {
+                Err(_) if allow.degraded || !allow.stale.is_empty() => Standing::Stale,
+                standing => standing?,
+            };
+            let uuid = own.superblock.device;
+            let careless = self.defect == Defect::IgnoresNvsSet
+                && own.superblock.generation + 1 >= self.superblock.generation;
+            let standing = if careless { Standing::Late } else { standing };
+            let named = wanted == Some(uuid) || careless;
+            match standing {
+                _ if allow.stale.contains(device) => {
+                    self.stale.push(*device);
+                    self.use_nvs(number, uuid);
+                }
+                Standing::Current | Standing::Late if named => {
+                    self.use_nvs(number, uuid);
+                }
+                Standing::Late
+                    if own.superblock.nvs.get(usize::from(number)) == Some(&Some(uuid)) =>
+                {
+                    before.push((number, uuid));
+                }
+                Standing::Stale if named => lacking = lacking.or(Some((*device, Ok(*own)))),
+                // Given up before: the array does not need it.
+                _ => {}
+            }
+        }
+        if allow.stale.iter().any(|device| matches!(device, Device::Nvs(_))) {
+            // Only that one: others may differ from it.
+            self.copies.retain(|copy| allow.stale.contains(&Device::Nvs(*copy)));
+            return Ok(());
+        }
+        if self.copies.is_empty() && !before.is_empty() {
+            before.into_iter().for_each(|(number, device)| self.use_nvs(number, device));
+        }
+        self.copies.sort_unstable();
+        self.enough_nvs(lacking, allow)
+    }
+
+    /// Whether the NVS devices that are there will do. `lacking`: one that is not.
+    fn enough_nvs(
+        &self,
+        lacking: Option<(Device, Result<Chosen, NoSuperblock>)>,
+        allow: &Allow,
+    ) -> Result<(), AssembleError> {
+        let wanted = self.superblock.nvs_devices();
+        if self.copies.len() >= usize::from(wanted) {
+            return Ok(());
+        }
+        // The other has all that this one had.
+        let enough = allow.degraded && !self.copies.is_empty();
+        match lacking {
+            _ if enough => Ok(()),
+            None => {
+                Err(AssembleError::Count { members: self.superblock.geometry.disks, nvs: wanted })
+            }
+            Some((device, Ok(own))) => Err(self.is_stale(device, &own)),
+            Some((device, Err(why))) if self.copies.is_empty() => {
+                Err(AssembleError::NvsMissing(device, why))
+            }
+            Some((device, Err(why))) => Err(AssembleError::Degraded(device, why)),
+        }
+    }
+
+    fn use_nvs(&mut self, number: u16, device: Uuid) {
+        self.nvs[usize::from(number)] = device;
+        self.copies.push(number);
+    }
+
+    /// Copies of superblocks of devices in use that are not whole.
+    fn note_damage(&mut self, found: &[Found]) {
+        for (device, said) in found {
+            let used = match device {
+                Device::Nvs(number) => self.copies.contains(number),
+                Device::Member(number) => !self.failed.contains(number),
+            };
+            let Ok(Chosen { superblock, damaged, .. }) = said else { continue };
+            let copies = (0..damaged.len()).filter(|copy| used && damaged[*copy]);
+            self.damaged.extend(copies.map(|copy| (*device, copy, *superblock)));
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Rows of the array from what was read of them: pages of lost or unreadable disks from the
+//! others (docs/durability.md, the write hole's proof).
+
+use crate::Buffer;
+use crate::crc::crc32c;
+use crate::memory::PAGE;
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::layout::Place;
+use destage_engine::array::safe::RowAt;
+use destage_engine::units::{DiskId, Page};
+use destage_nvslog::contents::ParityRow;
+use destage_parity::erasure::{missing_strips, parities};
+use destage_parity::field::{q_into, xor_into};
+
+/// Runs read from disks.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    runs: Vec<(DiskId, u64, Buffer)>,
+    /// From which run on what was read of these pages of the disks belongs together.
+    rows: Vec<(u64, u32, usize)>,
+}
+
+impl Pieces {
+    pub(crate) fn add(&mut self, disk: DiskId, first: u64, bytes: Buffer) {
+        self.runs.push((disk, first, bytes));
+    }
+
+    /// All that was read, if it is so many runs, each of another disk and of exactly this place.
+    pub(crate) fn take_whole(
+        &mut self,
+        count: usize,
+        first: u64,
+        bytes: usize,
+    ) -> Option<Vec<Buffer>> {
+        let mut disks: Vec<DiskId> = self.runs.iter().map(|(disk, ..)| *disk).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        let fits = |(_, at, run): &(DiskId, u64, Buffer)| *at == first && run.len() == bytes;
+        let whole = self.runs.len() == count && disks.len() == count;
+        (whole && self.runs.iter().all(fits))
+            .then(|| self.runs.drain(..).map(|(.., run)| run).collect())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.runs.clear();
+    }
+
+    /// Nothing writes these pages of the disks from now on.
+    pub(crate) fn rows_hold(&mut self, first: u64, pages: u32) {
+        self.rows.push((first, pages, self.runs.len()));
+    }
+
+    /// A page of a disk, if it belongs together with the others of its row.
+    fn of_row(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
+        let covers =
+            |rows: &&(u64, u32, usize)| (rows.0..rows.0 + u64::from(rows.1)).contains(&page);
+        let from = self.rows.iter().find(covers).map_or(0, |rows| rows.2);
+        find(&self.runs[from..], disk, page)
+    }
+
+    /// A page of a disk as it was read.
+    pub(crate) fn read(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
+        find(&self.runs, disk, page)
+    }
+
+    /// A page of a disk, by its row if it was not read.
+    pub(crate) fn page(&self, geometry: &Geometry, disk: DiskId, page: u64) -> Option<Vec<u8>> {
+        if let Some(bytes) = self.read(disk, page) {
+            return Some(bytes.to_vec());
+        }
+        match geometry.level {
+            Level::Single | Level::Raid0 => None,
+            Level::Raid10 => self.read(DiskId(disk.0 ^ 1), page).map(<[u8]>::to_vec),
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+                let (_, at) = geometry.row_of_disk_page(page);
+                let row = self.whole_row(geometry, &at)?;
+                let strips = 0..geometry.data_strips() as u16;
+                for strip in strips {
+                    if geometry.data_disk(at.stripe, strip) == disk {
+                        return Some(row[usize::from(strip)].clone());
+                    }
+                }
+                let data: Vec<&[u8]> = row.iter().map(Vec::as_slice).collect();
+                let (p, q) = parities(&data, geometry.level.parities() > 1);
+                if geometry.parity_disk(at.stripe) == disk { Some(p) } else { q }
+            }
+        }
+    }
+
+    /// A page of the volume where it was read itself.
+    pub(crate) fn as_it_lies(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
+        let Place { disk, page } = geometry.place(page);
+        let mirrored = geometry.level == Level::Raid10;
+        let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
+        self.read(disk, page).or_else(mirror)
+    }
+
+    /// A page of the volume.
+    pub(crate) fn of_volume(&self, geometry: &Geometry, page: Page) -> Option<Vec<u8>> {
+        let Place { disk, page } = geometry.place(page);
+        self.page(geometry, disk, page)
+    }
+
+    /// All data of a row that is consistent on the disks.
+    pub(crate) fn whole_row(&self, geometry: &Geometry, at: &RowAt) -> Option<Vec<Vec<u8>>> {
+        let data = self.data_of(geometry, at);
+        let [p, q] = self.parities_of(geometry, at);
+        let missing = missing_strips(&data, p, q)?;
+        Some(fill_in(&data, missing))
+    }
+
+    /// The data strips of a row, as far as they were read.
+    pub(crate) fn data_of(&self, geometry: &Geometry, at: &RowAt) -> Vec<Option<&[u8]>> {
+        let strips = 0..geometry.data_strips() as u16;
+        strips.map(|strip| self.of_row(geometry.data_disk(at.stripe, strip), at.page)).collect()
+    }
+
+    /// P and Q of a row, as far as they were read.
+    pub(crate) fn parities_of(&self, geometry: &Geometry, at: &RowAt) -> [Option<&[u8]>; 2] {
+        let mut found = [None; 2];
+        for (parity, disk) in geometry.parity_disks(at.stripe).enumerate() {
+            found[parity] = self.of_row(disk, at.page);
+        }
+        found
+    }
+}
+
+/// A page among runs; what was read last counts.
+fn find(runs: &[(DiskId, u64, Buffer)], disk: DiskId, page: u64) -> Option<&[u8]> {
+    runs.iter().rev().find_map(|(of, first, bytes)| {
+        let at = page.checked_sub(*first)? as usize * PAGE;
+        if *of == disk { bytes.get(at..at + PAGE) } else { None }
+    })
+}
+
+fn fill_in(data: &[Option<&[u8]>], missing: Vec<(u16, Vec<u8>)>) -> Vec<Vec<u8>> {
+    let mut row: Vec<Vec<u8>> =
+        data.iter().map(|strip| strip.map(<[u8]>::to_vec).unwrap_or_default()).collect();
+    for (strip, bytes) in missing {
+        row[usize::from(strip)] = bytes;
+    }
+    row
+}
+
+/// New parity by read-modify-write; `None` where a parity was not read.
+pub(crate) fn modified(
+    old: &[Option<&[u8]>],
+    new: &[Option<&[u8]>],
+    parities: [Option<&[u8]>; 2],
+) -> Option<[Option<Vec<u8>>; 2]> {
+    let mut changed = [parities[0].map(<[u8]>::to_vec), parities[1].map(<[u8]>::to_vec)];
+    for (strip, (old, new)) in old.iter().zip(new).enumerate() {
+        let Some(new) = new else { continue };
+        let mut difference = (*old)?.to_vec();
+        xor_into(&mut difference, new);
+        if let Some(p) = &mut changed[0] {
+            xor_into(p, &difference);
+        }
+        if let Some(q) = &mut changed[1] {
+            q_into(q, strip as u16, &difference);
+        }
+    }
+    Some(changed)
+}
+
+const SECTOR: usize = 512;
+
+/// The data of a row of which an interrupted destage may have written parts: `new` is what it
+/// writes, `disks` and `parities` what the disks hold now, `logged` the checksums of the parity
+/// that it was to write (docs/durability.md, the proof, by its cases). `None`: too little is left.
+pub(crate) fn interrupted_row(
+    new: &[Option<&[u8]>],
+    disks: &[Option<&[u8]>],
+    parities: [Option<&[u8]>; 2],
+    logged: Option<&ParityRow>,
+) -> Option<Vec<Vec<u8>>> {
+    let width = new.len();
+    let lost_clean = |strip: usize| new[strip].is_none() && disks[strip].is_none();
+    let mut row: Vec<Vec<u8>> = (0..width)
+        .map(|strip| new[strip].or(disks[strip]).map(<[u8]>::to_vec).unwrap_or_default())
+        .collect();
+    if !(0..width).any(lost_clean) {
+        return Some(row);
+    }
+    for strip in (0..width).filter(|strip| lost_clean(*strip)) {
+        row[strip] = vec![0; PAGE];
+    }
+    for sector in 0..PAGE / SECTOR {
+        let part = sector * SECTOR..(sector + 1) * SECTOR;
+        let cut = |of: Option<&[u8]>| of.map(|bytes| bytes[part.clone()].to_vec());
+        let sums = [logged.map(|row| row.p[sector]), logged.and_then(|r| r.q).map(|q| q[sector])];
+        let there = [cut(parities[0]), cut(parities[1])];
+        let is_new = |parity: usize| {
+            let bytes = there[parity].as_deref();
+            bytes.is_some_and(|bytes| sums[parity] == Some(crc32c(bytes)))
+        };
+        let known = |of: &[Option<&[u8]>]| -> Vec<Option<Vec<u8>>> {
+            of.iter().map(|strip| cut(*strip)).collect()
+        };
+        let after: Vec<Option<Vec<u8>>> =
+            known(new).into_iter().zip(known(disks)).map(|(new, clean)| new.or(clean)).collect();
+        let fresh = [is_new(0), is_new(1)];
+        let found = solve_sector(&after, &known(disks), new, &there, fresh)?;
+        for (strip, bytes) in found {
+            if lost_clean(usize::from(strip)) {
+                row[usize::from(strip)][part.clone()].copy_from_slice(&bytes);
+            }
+        }
+    }
+    Some(row)
+}
+
+/// Unknown strips of one sector. `after`: the data with what is being written; `before`: as the
+/// disks have it.
+fn solve_sector(
+    after: &[Option<Vec<u8>>],
+    before: &[Option<Vec<u8>>],
+    new: &[Option<&[u8]>],
+    parities: &[Option<Vec<u8>>; 2],
+    fresh: [bool; 2],
+) -> Option<Vec<(u16, Vec<u8>)>> {
+    let solve = |data: &[Option<Vec<u8>>], p: Option<&[u8]>, q: Option<&[u8]>| {
+        let data: Vec<Option<&[u8]>> = data.iter().map(|strip| strip.as_deref()).collect();
+        missing_strips(&data, p, q)
+    };
+    let [p, q] = [parities[0].as_deref(), parities[1].as_deref()];
+    // Parities that are new go with the new data.
+    let new_p = p.filter(|_| fresh[0]);
+    let new_q = q.filter(|_| fresh[1]);
+    if let Some(found) = solve(after, new_p, new_q) {
+        return Some(found);
+    }
+    if !fresh[0] && !fresh[1] {
+        return solve(before, p, q);
+    }
+    // One is new, one old: no data was written, so the old one is brought up to date.
+    let mut adjusted = [p.map(<[u8]>::to_vec), q.map(<[u8]>::to_vec)];
+    for strip in 0..after.len() {
+        if new[strip].is_none() {
+            continue;
+        }
+        let mut difference = before[strip].clone()?;
+        xor_into(&mut difference, after[strip].as_deref()?);
+        if let (false, Some(p)) = (fresh[0], &mut adjusted[0]) {
+            xor_into(p, &difference);
+        }
+        if let (false, Some(q)) = (fresh[1], &mut adjusted[1]) {
+            q_into(q, strip as u16, &difference);
+        }
+    }
+    solve(after, adjusted[0].as_deref(), adjusted[1].as_deref())
+}

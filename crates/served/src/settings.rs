@@ -1,0 +1,116 @@
+//! How a volume runs: what may be chosen anew at each start.
+
+use crate::log::Defect;
+use destage_engine::clean::CleanConfig;
+use destage_engine::limits::Limits;
+use destage_engine::policy::PolicyChoice;
+use destage_engine::rate::RateChoice;
+use destage_engine::units::Duration;
+
+/// When a write is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ack {
+    /// When it is durable in NVS.
+    #[default]
+    Nvs,
+    /// When it is in memory; durable at FLUSH or FUA, as a disk with a volatile cache.
+    Flush,
+}
+
+/// What happens when the last NVS device fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum OnNvsLoss {
+    /// Writes go through to the disks.
+    #[default]
+    WriteThrough,
+    /// Nothing is answered any more; what is dirty is destaged from memory.
+    Stop,
+}
+
+/// Memory that pages lie in.
+pub type Chunk = Box<dyn core::ops::DerefMut<Target = [u8]> + Send>;
+
+/// How pages are kept in memory: the driver may know better ways than the plain one.
+#[derive(Clone, Copy)]
+pub struct PageMemory {
+    /// Takes so many bytes; what is in them is never read before it is written.
+    pub take: fn(usize) -> Chunk,
+    /// Copies a page, or more, that is not read again soon: not before `settle` was called, nor
+    /// written.
+    pub copy: fn(&mut [u8], &[u8]),
+    /// What was copied may be read and written.
+    pub settle: fn(),
+}
+
+impl Default for PageMemory {
+    fn default() -> PageMemory {
+        PageMemory {
+            take: |bytes| Box::new(vec![0; bytes]),
+            copy: |to, from| to.copy_from_slice(from),
+            settle: || {},
+        }
+    }
+}
+
+impl core::fmt::Debug for PageMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("PageMemory")
+    }
+}
+
+/// Choices for a run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What to destage.
+    pub policy: PolicyChoice,
+    /// When to destage.
+    pub rate: RateChoice,
+    /// Greatest number of destage writes in flight.
+    pub queue_depth: u32,
+    /// Commands a member sees at once.
+    pub window: u32,
+    /// When a write is acknowledged.
+    pub ack: Ack,
+    /// What happens when the last NVS device fails.
+    pub on_nvs_loss: OnNvsLoss,
+    /// Write-through from the start: the array without its cache, to compare with.
+    pub cache_off: bool,
+    /// A device that does not answer for so long has failed.
+    pub stall_limit: Duration,
+    /// Reads that could not be read at a member before it is given up.
+    pub read_errors_max: u32,
+    /// How fast rebuilds go.
+    pub rebuild: Limits,
+    /// A rebuild writes checkpoints at this distance of time, if it has come on.
+    pub checkpoint_every: Duration,
+    /// How pages are kept.
+    pub pages: PageMemory,
+    /// The read cache; none.
+    pub read_cache: Option<CleanConfig>,
+    /// A deliberate fault, for the tests that show that it is caught.
+    #[doc(hidden)]
+    pub defect: Defect,
+}
+
+impl Settings {
+    /// The defaults with a policy and a rate.
+    #[must_use]
+    pub fn new(policy: PolicyChoice, rate: RateChoice) -> Settings {
+        Settings {
+            policy,
+            rate,
+            queue_depth: 128,
+            window: 32,
+            ack: Ack::default(),
+            on_nvs_loss: OnNvsLoss::default(),
+            cache_off: false,
+            stall_limit: Duration::from_secs(30),
+            read_errors_max: 100,
+            rebuild: Limits::default(),
+            checkpoint_every: Duration::from_secs(5),
+            pages: PageMemory::default(),
+            read_cache: None,
+            defect: Defect::None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! One case: an array, its settings, its load and its faults, all drawn from a seed.
+
+use destage_engine::array::geometry::{Geometry, LEVELS, Level};
+use destage_engine::policy::{POLICIES, PolicyChoice};
+use destage_engine::units::Duration;
+use destage_engine::{policy, rate};
+use destage_served::{Ack, Creation, Defect, OnNvsLoss, Settings};
+use destage_workload::random::Seeded;
+
+/// What is asked of the cases; what is not said is drawn from the seed.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// RAID level.
+    pub level: Option<Level>,
+    /// Destage policy.
+    pub policy: Option<PolicyChoice>,
+    /// When a write is acknowledged.
+    pub ack: Option<Ack>,
+    /// NVS devices.
+    pub nvs: Option<u16>,
+    /// A deliberate fault of the volume.
+    pub defect: Defect,
+    /// Scrubs after each recovery and under load.
+    pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
+    /// A read cache, or none.
+    pub read_cache: Option<bool>,
+    /// Devices are away, restored from older copies, cut short, full or unreadable (`mishaps.rs`).
+    pub mishaps: bool,
+}
+
+/// A case.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its seed.
+    pub seed: u64,
+    /// The array.
+    pub geometry: Geometry,
+    /// Bytes in a log block.
+    pub block_bytes: u32,
+    /// Most dirty pages.
+    pub nvs_pages: u64,
+    /// NVS devices.
+    pub nvs: u16,
+    /// How the volume runs.
+    pub settings: Settings,
+    /// Scrubs after each recovery and under load.
+    pub scrubs: bool,
+    /// Failed members are replaced and rebuilt.
+    pub rebuilds: bool,
+    /// Devices fail and media have errors.
+    pub faults: bool,
+    /// Devices are away, restored, cut short, full or unreadable.
+    pub mishaps: bool,
+    /// Steps between two faults, about.
+    pub fault_steps: u64,
+    /// Most requests under way.
+    pub depth: u64,
+    /// Reads of a hundred requests.
+    pub reads: u64,
+    /// Requests to a small part of the volume, of a hundred.
+    pub hot: u64,
+}
+
+const RATES: &[&str] =
+    &["linear:90/80", "linear:50/20", "quick", "fixed:1", "adaptive:90/80", "write-behind"];
+
+impl Case {
+    /// The case of a seed.
+    ///
+    /// # Panics
+    /// If the sizes drawn make no array: a bug here.
+    pub fn draw(seed: u64, wanted: &Wanted) -> Case {
+        let mut rng = Seeded::new(seed, "torture-case");
+        let drawn = LEVELS[rng.below(LEVELS.len() as u64) as usize].level;
+        let level = wanted.level.unwrap_or(drawn);
+        let geometry = draw_geometry(level, &mut rng);
+        let volume = geometry.volume_pages().0;
+        let nvs_pages = (16 + rng.below(185) * rng.below(2)).min(volume / 2).max(4);
+        let drawn = POLICIES[rng.below(POLICIES.len() as u64) as usize].entry.name;
+        let policy = policy::choose(drawn).expect("of the table");
+        let policy = wanted.policy.clone().unwrap_or(policy);
+        let mut rate = rate::choose(RATES[rng.below(RATES.len() as u64) as usize]);
+        if rate.is_err() {
+            rate = rate::choose("quick");
+        }
+        let mut settings = Settings::new(policy, rate.expect("of the table"));
+        settings.queue_depth = 1 + rng.below(8) as u32;
+        settings.window = 1 + rng.below(8) as u32;
+        let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
+        settings.ack = wanted.ack.unwrap_or(drawn);
+        settings.stall_limit = Duration::from_secs(2);
+        settings.checkpoint_every = Duration(5_000_000);
+        settings.defect = wanted.defect;
+        settings.cache_off = rng.below(16) == 0;
+        if rng.below(4) == 0 {
+            settings.on_nvs_loss = OnNvsLoss::Stop;
+        }
+        let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
+        // A generator of its own: the other draws are as they were before there were read caches.
+        let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
+        let cached = cache_rng.below(2) == 0;
+        settings.read_cache =
+            wanted.read_cache.unwrap_or(cached).then(|| super::readcache::draw(&mut cache_rng));
+        Case {
+            seed,
+            geometry,
+            block_bytes: if rng.below(4) == 0 { 4096 } else { 512 },
+            nvs_pages,
+            nvs: wanted.nvs.unwrap_or(drawn),
+            settings,
+            scrubs: wanted.scrubs,
+            rebuilds: wanted.rebuilds,
+            faults: rng.below(3) > 0,
+            mishaps: wanted.mishaps,
+            fault_steps: [20, 100, 400][rng.below(3) as usize],
+            depth: 1 + rng.below(16),
+            reads: 10 + rng.below(40),
+            hot: rng.below(100),
+        }
+    }
+
+    /// What creates its array.
+    pub fn creation(&self) -> Creation {
+        let uuid = |kind: u8, number: u16| {
+            let mut uuid = [kind; 16];
+            uuid[8..].copy_from_slice(&(self.seed ^ u64::from(number) << 48).to_le_bytes());
+            uuid
+        };
+        Creation {
+            geometry: self.geometry,
+            block_bytes: self.block_bytes,
+            dirty_pages_max: self.nvs_pages,
+            array: uuid(1, 0),
+            log: uuid(2, 0),
+            members: (0..self.geometry.disks).map(|member| uuid(3, member)).collect(),
+            nvs: (0..self.nvs).map(|copy| uuid(4, copy)).collect(),
+        }
+    }
+
+    /// The case in one line.
+    pub fn describe(&self) -> String {
+        let Case { geometry, settings, .. } = self;
+        format!(
+            "level {} of {} disks, strips of {} pages, groups of {}, {} pages a disk; {} NVS \
+             devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
+            geometry.level.entry().entry.name,
+            geometry.disks,
+            geometry.strip_pages,
+            geometry.group_stripes,
+            geometry.disk_pages,
+            self.nvs,
+            self.nvs_pages,
+            self.block_bytes,
+            settings.policy.choice.describe(),
+            settings.rate.choice.describe(),
+            settings.ack,
+            settings.queue_depth,
+            settings.window,
+            match (settings.cache_off, self.faults) {
+                (false, false) => "",
+                (false, true) => ", with failing devices",
+                (true, false) => ", cache off",
+                (true, true) => ", cache off, with failing devices",
+            },
+            settings.read_cache.as_ref().map_or(String::new(), |cache| {
+                let (name, pages) = (cache.policy.describe(), cache.pages);
+                format!(", read cache {name} of {pages} pages, {:?}", cache.on_write)
+            }),
+        )
+    }
+}
+
+fn draw_geometry(level: Level, rng: &mut Seeded) -> Geometry {
+    let disks = match level {
+        Level::Single => 1,
+        Level::Raid0 => 2 + rng.below(3) as u16,
+        Level::Raid10 => 2 + 2 * rng.below(3) as u16,
+        Level::Raid4 | Level::Raid5 => 3 + rng.below(4) as u16,
+        Level::Raid6 => 4 + rng.below(4) as u16,
+    };
+    let strip_pages = 1 << rng.below(5);
+    let group_stripes = 1 + rng.below(3);
+    let unit = strip_pages * group_stripes;
+    let disk_pages = unit * (1 + rng.below(6)) + 64 / u64::from(disks);
+    let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
+    geometry.checked().expect("sizes that make an array")
+}

@@ -1,0 +1,189 @@
+//! A simulated device with contents: what is durable, what a volatile cache still holds, and
+//! which sectors of that a power failure leaves.
+
+use destage_served::IoError;
+use destage_workload::random::Seeded;
+use std::collections::BTreeMap;
+
+/// Bytes that are written whole or not at all.
+pub const SECTOR: usize = 512;
+const PAGE: usize = 4096;
+const SECTORS: u64 = (PAGE / SECTOR) as u64;
+
+/// Which unflushed sectors a crash leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survivors {
+    /// None.
+    None,
+    /// All.
+    All,
+    /// Any subset, in any order.
+    Random,
+}
+
+/// A sector in the cache.
+#[derive(Clone)]
+struct Cached {
+    bytes: [u8; SECTOR],
+    /// When its write was done; `u64::MAX`: it is still under way.
+    done: u64,
+}
+
+/// A device.
+#[derive(Clone, Default)]
+pub struct Device {
+    durable: BTreeMap<u64, Box<[u8; PAGE]>>,
+    /// Writes of each sector since it was durable, oldest first.
+    cache: BTreeMap<u64, Vec<Cached>>,
+    /// Sectors that cannot be read until they are written.
+    bad: Vec<u64>,
+    /// It answers nothing any more but errors.
+    pub gone: bool,
+    /// What is asked of it from now on is never answered.
+    pub hangs: bool,
+    /// There is no space for what is written.
+    pub full: bool,
+    /// It ends here; `None`: it has room for whatever is written.
+    len: Option<u64>,
+}
+
+impl Device {
+    /// Reads.
+    ///
+    /// # Errors
+    /// A sector cannot be read, or the device ends before it.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        if offset + into.len() as u64 > self.bytes() {
+            return Err(IoError::SHORT);
+        }
+        let (first, count) = (offset / SECTOR as u64, (into.len() / SECTOR) as u64);
+        if self.bad.iter().any(|bad| (first..first + count).contains(bad)) {
+            return Err(IoError::MEDIUM);
+        }
+        for (sector, into) in (first..).zip(into.chunks_exact_mut(SECTOR)) {
+            let at = (sector % SECTORS) as usize * SECTOR;
+            match self.durable.get(&(sector / SECTORS)) {
+                Some(page) => into.copy_from_slice(&page[at..at + SECTOR]),
+                None => into.fill(0),
+            }
+        }
+        for (sector, cached) in self.cache.range(first..first + count) {
+            let at = (sector - first) as usize * SECTOR;
+            let newest = cached.last().expect("no empty lists");
+            into[at..at + SECTOR].copy_from_slice(&newest.bytes);
+        }
+        Ok(())
+    }
+
+    /// The sectors of pages that were ever written.
+    pub fn written(&self) -> Vec<u64> {
+        let sectors = |page: &u64| page * SECTORS..(page + 1) * SECTORS;
+        self.durable.keys().flat_map(sectors).collect()
+    }
+
+    /// Bytes that it has.
+    pub fn bytes(&self) -> u64 {
+        self.len.unwrap_or(u64::MAX)
+    }
+
+    /// Cuts off what is behind this byte, as `truncate` does with a file.
+    pub fn truncate(&mut self, len: u64) {
+        self.len = Some(len);
+        let first = len / SECTOR as u64;
+        self.cache.split_off(&first);
+        self.durable.split_off(&first.div_ceil(SECTORS));
+        let zeros = [0; SECTOR];
+        for sector in first..first.next_multiple_of(SECTORS) {
+            if self.durable.contains_key(&(sector / SECTORS)) {
+                self.keep(sector, &zeros);
+            }
+        }
+    }
+
+    /// A file grows when something is written behind its end, with a hole between.
+    fn grow(&mut self, end: u64) {
+        self.len = self.len.map(|len| len.max(end));
+    }
+
+    /// Puts sectors into the cache; `done` as in [`Device::flush`], `u64::MAX` if the write is
+    /// not done by this.
+    pub fn write(&mut self, offset: u64, bytes: &[u8], done: u64) {
+        self.grow(offset + bytes.len() as u64);
+        let first = offset / SECTOR as u64;
+        for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
+            let bytes = bytes.try_into().expect("a sector");
+            self.cache.entry(sector).or_default().push(Cached { bytes, done });
+            self.bad.retain(|bad| *bad != sector);
+        }
+    }
+
+    /// Writes past the cache.
+    pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
+        self.grow(offset + bytes.len() as u64);
+        let first = offset / SECTOR as u64;
+        for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
+            self.cache.remove(&sector);
+            self.keep(sector, bytes);
+            self.bad.retain(|bad| *bad != sector);
+        }
+    }
+
+    /// Makes durable what was done by `asked`.
+    pub fn flush(&mut self, asked: u64) {
+        let cache = core::mem::take(&mut self.cache);
+        for (sector, mut cached) in cache {
+            if let Some(last) = cached.iter().rposition(|c| c.done <= asked) {
+                let bytes = cached[last].bytes;
+                self.keep(sector, &bytes);
+                cached.drain(..=last);
+            }
+            if !cached.is_empty() {
+                self.cache.insert(sector, cached);
+            }
+        }
+    }
+
+    fn keep(&mut self, sector: u64, bytes: &[u8]) {
+        let page = self.durable.entry(sector / SECTORS).or_insert_with(|| Box::new([0; PAGE]));
+        let at = (sector % SECTORS) as usize * SECTOR;
+        page[at..at + SECTOR].copy_from_slice(bytes);
+    }
+
+    /// The power fails.
+    pub fn crash(&mut self, survivors: Survivors, rng: &mut Seeded) {
+        for (sector, cached) in core::mem::take(&mut self.cache) {
+            let kept = match survivors {
+                Survivors::None => 0,
+                Survivors::All => cached.len(),
+                Survivors::Random => rng.below(cached.len() as u64 + 1) as usize,
+            };
+            if kept > 0 {
+                self.keep(sector, &cached[kept - 1].bytes);
+            }
+        }
+        self.hangs = false;
+    }
+
+    /// A sector cannot be read from now on.
+    pub fn spoil(&mut self, sector: u64) {
+        self.bad.push(sector);
+    }
+
+    /// Whether any sector cannot be read.
+    pub fn has_bad(&self) -> bool {
+        !self.bad.is_empty()
+    }
+
+    /// All sectors can be read again.
+    pub fn heal(&mut self) {
+        self.bad.clear();
+    }
+
+    /// A bit rots in a sector that was written; whether there was one.
+    pub fn rot(&mut self, sector: u64, bit: u64) -> bool {
+        let Some(page) = self.durable.get_mut(&(sector / SECTORS)) else { return false };
+        let at = (sector % SECTORS) as usize * SECTOR + (bit / 8 % SECTOR as u64) as usize;
+        page[at] ^= 1 << (bit % 8);
+        true
+    }
+}

@@ -1,0 +1,72 @@
+//! NVS mirrors that are replaced while the array is tortured.
+
+use super::device::Device as Disk;
+use super::run::Run;
+use destage_served::{Device, MirrorStatus, NoSuperblock};
+
+impl Run {
+    /// Puts an empty device in the place of an NVS device that is lost, now and then.
+    ///
+    /// # Errors
+    /// It is refused for no reason.
+    pub(super) fn maybe_mirror(&mut self) -> Result<(), String> {
+        if !self.case.scrubs || self.case.nvs == 0 || self.scrub_rng.below(20) > 0 {
+            return Ok(());
+        }
+        let status = self.volume().status();
+        if status.nvs_devices.len() != 1 || status.stopped || self.mirror_status().is_some() {
+            return Ok(());
+        }
+        if self.volume().mirror_joins_now() {
+            return Ok(());
+        }
+        self.replace_nvs(1 - status.nvs_devices[0])
+    }
+
+    /// Puts an empty device in the place of an NVS device, to be filled.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn replace_nvs(&mut self, copy: u16) -> Result<(), String> {
+        let place = usize::from(copy);
+        if place == self.world.nvs.len() {
+            self.world.nvs.push(Disk::default());
+        }
+        self.world.replace_nvs(copy);
+        self.counts.mirrors_begun += 1;
+        let uuid = [0x40 + self.counts.mirrors_begun as u8; 16];
+        let now = self.now();
+        let added = self.volume_mut().add_mirror(now, copy, uuid, u64::MAX, 512);
+        added.map_err(|why| format!("no mirror: {why}"))?;
+        self.collect()
+    }
+
+    /// The NVS device that is being filled.
+    pub fn mirror_status(&self) -> Option<MirrorStatus> {
+        self.volume().mirror_status()
+    }
+
+    /// NVS devices in use.
+    pub fn nvs_in_use(&self) -> Vec<u16> {
+        self.volume().status().nvs_devices
+    }
+
+    /// Whether the devices make an array without being told to do without any, as a start does
+    /// not say.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn assembles(&mut self) -> Result<(), String> {
+        let mut found = Vec::new();
+        let members = (0..self.case.geometry.disks).map(Device::Member);
+        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
+            let said = match self.world.device(device).gone {
+                true => Err(NoSuperblock::Io(destage_served::IoError::GONE)),
+                false => destage_served::read_superblock(&mut self.world, device),
+            };
+            found.push((device, said));
+        }
+        let assembly = destage_served::assemble(&found, &destage_served::Allow::default());
+        assembly.map(|_| ()).map_err(|error| format!("assemble: {error}"))
+    }
+}

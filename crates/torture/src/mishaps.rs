@@ -1,0 +1,411 @@
+//! What befalls devices while the array is down: they are away and come back later, are restored
+//! from an older copy, are cut short, cannot read some sectors, or have a bit rotten in a
+//! superblock. A start must either get along without the device or refuse; after a refusal the
+//! mishap is undone, and the array must start. Nothing here knows the format of the log.
+
+use super::device::Device as Disk;
+use super::model::Model;
+use super::run::{End, Run};
+use destage_engine::array::disks::DiskSet;
+use destage_served::{Device, Volume, member_bytes};
+
+/// Everything as it was at one moment with the power off.
+pub(super) struct Snapshot {
+    members: Vec<Disk>,
+    nvs: Vec<Disk>,
+    model: Model,
+    failed: DiskSet,
+    holes: Vec<u64>,
+    told_lost: Vec<(u64, u64)>,
+    rows_lost: bool,
+    retired: Vec<(u16, Disk)>,
+    nvs_lost: bool,
+    mirrored: bool,
+    /// Starts that were carried through since.
+    starts: u64,
+}
+
+/// What a mishap has changed, to be undone after a refusal.
+#[derive(Default)]
+pub(super) struct Mishaps {
+    /// Devices as they were before.
+    undo: Vec<(Device, Disk)>,
+    /// Devices that are away.
+    away: Vec<Device>,
+    /// Bits of a mirrored log have rotted: it has no other copy of them.
+    pub(super) rotten_log: bool,
+    /// A superblock of this device has a rotten bit: its sector, the bit, and the bytes with it.
+    rotten: Vec<(Device, u64, u64, [u8; 512])>,
+    snapshot: Option<Box<Snapshot>>,
+}
+
+impl Mishaps {
+    /// Whether something befell them that no start has taken as it is.
+    pub(super) fn pending(&self) -> bool {
+        !self.undo.is_empty() || !self.away.is_empty()
+    }
+
+    /// A start has taken the devices as they are: what they were before cannot be brought back.
+    pub(super) fn accepted(&mut self) {
+        self.undo.clear();
+    }
+}
+
+impl Run {
+    /// Something befalls the devices while the power is off, now and then.
+    pub(super) fn maybe_mishap(&mut self) {
+        if !self.case.mishaps {
+            return;
+        }
+        self.come_back();
+        // What befell them before must have been survived: it cannot be undone in a copy.
+        let over = self.mishaps.undo.is_empty()
+            && self.mishaps.rotten.is_empty()
+            && !self.mishaps.rotten_log
+            && !self.world.nvs.iter().any(Disk::has_bad);
+        if over && self.mishap_rng.below(4) == 0 {
+            self.take_snapshot();
+        }
+        if self.mishap_rng.below(2) == 0 {
+            return;
+        }
+        let which = self.mishap_rng.below(12);
+        // One fault of the log at a time.
+        let which = if self.mishaps.rotten_log { 10 } else { which };
+        match which {
+            0..=2 => self.nvs_away(),
+            3 | 4 => self.nvs_unreadable(),
+            5 | 6 => self.cut_short(),
+            7 | 8 => self.restore_one(),
+            9 => self.restore_all(),
+            _ => self.rot_superblock(),
+        }
+    }
+
+    /// A start was carried through: what befell the devices is part of the array now.
+    pub(super) fn mishaps_over(&mut self) -> Result<(), String> {
+        if let Some(snapshot) = &mut self.mishaps.snapshot {
+            snapshot.starts += 1;
+        }
+        self.mishaps.undo.clear();
+        self.mishaps.rotten_log = false;
+        for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
+            self.superblocks_repaired(device)?;
+        }
+        if self.case.nvs < 2 {
+            self.world.nvs.iter_mut().for_each(Disk::heal);
+        }
+        Ok(())
+    }
+
+    /// Undoes what befell the devices after a start was refused; whether there was anything.
+    pub(super) fn undo_mishaps(&mut self) -> bool {
+        let away = self.come_back();
+        let undo = core::mem::take(&mut self.mishaps.undo);
+        let mut undone = !undo.is_empty();
+        for (device, sector, bit, bytes) in core::mem::take(&mut self.mishaps.rotten) {
+            let disk = self.world.device(device);
+            let mut now = [0; 512];
+            if disk.read(sector * 512, &mut now).is_ok() && now == bytes {
+                undone |= disk.rot(sector, bit);
+            }
+        }
+        for (device, disk) in undo.into_iter().rev() {
+            *self.world.device(device) = disk;
+        }
+        let healed = self.world.nvs.iter().any(Disk::has_bad);
+        self.world.nvs.iter_mut().for_each(Disk::heal);
+        let any = away || healed || undone;
+        self.counts.refused += u64::from(any);
+        any
+    }
+
+    fn come_back(&mut self) -> bool {
+        let away = core::mem::take(&mut self.mishaps.away);
+        for device in &away {
+            self.world.device(*device).gone = false;
+        }
+        !away.is_empty()
+    }
+
+    /// One NVS device or both are away.
+    fn nvs_away(&mut self) {
+        let which = self.mishap_rng.below(4);
+        for copy in 0..self.world.nvs.len() as u64 {
+            if which == copy || which == 3 && self.mishap_rng.below(2) == 0 {
+                let device = Device::Nvs(copy as u16);
+                self.world.device(device).gone = true;
+                self.mishaps.away.push(device);
+                self.counts.mishaps += 1;
+            }
+        }
+    }
+
+    /// Sectors of an NVS device cannot be read.
+    fn nvs_unreadable(&mut self) {
+        let Some(copy) = self.any_nvs() else { return };
+        if copy > 0 && self.world.nvs[0].has_bad() {
+            return;
+        }
+        let written = self.world.nvs[copy].written();
+        let Some(first) = (match self.mishap_rng.below(8) {
+            0 => Some(self.mishap_rng.below(32)),
+            _ => written.get(self.mishap_rng.below(written.len().max(1) as u64) as usize).copied(),
+        }) else {
+            return;
+        };
+        for sector in first..first + 1 + self.mishap_rng.below(3) {
+            self.world.nvs[copy].spoil(sector);
+        }
+        self.counts.mishaps += 1;
+    }
+
+    fn any_nvs(&mut self) -> Option<usize> {
+        let devices = self.world.nvs.len() as u64;
+        (devices > 0).then(|| self.mishap_rng.below(devices) as usize)
+    }
+
+    /// Sectors of an NVS device behind its first MiB.
+    fn nvs_sectors(&self) -> u64 {
+        let blocks = destage_served::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
+        blocks * u64::from(self.case.block_bytes) / 512
+    }
+
+    /// A device is shorter than it was.
+    fn cut_short(&mut self) {
+        let Some(device) = self.any_device() else { return };
+        let start = 1 << 20;
+        let end = match device {
+            Device::Member(_) => member_bytes(&self.case.geometry),
+            Device::Nvs(_) => start + self.nvs_sectors() * 512,
+        };
+        let len = start + self.mishap_rng.below((end - start) / 512) * 512;
+        self.keep_for_undo(device);
+        self.world.device(device).truncate(len);
+        self.counts.mishaps += 1;
+    }
+
+    /// Any device whose loss the checks can bear.
+    fn any_device(&mut self) -> Option<Device> {
+        let members = u64::from(self.case.geometry.disks);
+        let all = members + self.world.nvs.len() as u64;
+        let which = self.mishap_rng.below(all);
+        if which >= members {
+            return Some(Device::Nvs((which - members) as u16));
+        }
+        let bears = !self.nvs_lost() && self.holes.is_empty();
+        bears.then_some(Device::Member(which as u16))
+    }
+
+    fn keep_for_undo(&mut self, device: Device) {
+        let disk = self.world.device(device).clone();
+        self.mishaps.undo.push((device, disk));
+    }
+
+    fn take_snapshot(&mut self) {
+        self.mishaps.snapshot = Some(Box::new(Snapshot {
+            members: self.world.members.clone(),
+            nvs: self.world.nvs.clone(),
+            model: self.model.clone(),
+            failed: self.failed.clone(),
+            holes: self.holes.clone(),
+            told_lost: self.told_lost.clone(),
+            rows_lost: self.rows_lost,
+            retired: self.retired.clone(),
+            nvs_lost: self.nvs_lost(),
+            mirrored: self.is_mirrored(),
+            starts: 0,
+        }));
+    }
+
+    /// One device is as it was some starts ago.
+    fn restore_one(&mut self) {
+        let Some(device) = self.any_device() else { return };
+        let Some(snapshot) = &self.mishaps.snapshot else { return };
+        let old = match device {
+            Device::Member(number) => snapshot.members.get(usize::from(number)),
+            Device::Nvs(number) => snapshot.nvs.get(usize::from(number)),
+        };
+        let Some(old) = old.filter(|disk| snapshot.starts > 0 && !disk.gone).cloned() else {
+            return;
+        };
+        if let Device::Member(number) = device {
+            // A disk that is failed or new in its place is not the one that was copied.
+            let replaced = self.retired.iter().any(|(place, _)| *place == number);
+            if replaced || snapshot.failed.contains(destage_engine::units::DiskId(number)) {
+                return;
+            }
+        }
+        self.keep_for_undo(device);
+        *self.world.device(device) = old;
+        self.counts.mishaps += 1;
+    }
+
+    /// All devices are as they were: the array is as it was then.
+    fn restore_all(&mut self) {
+        let Some(snapshot) = self.mishaps.snapshot.take() else { return };
+        let Snapshot {
+            members,
+            nvs,
+            model,
+            failed,
+            holes,
+            told_lost,
+            rows_lost,
+            retired,
+            nvs_lost,
+            mirrored,
+            ..
+        } = *snapshot;
+        (self.world.members, self.world.nvs) = (members, nvs);
+        (self.model, self.failed, self.holes) = (model, failed, holes);
+        (self.told_lost, self.rows_lost, self.retired) = (told_lost, rows_lost, retired);
+        self.set_nvs_state(nvs_lost, mirrored);
+        self.mishaps = Mishaps::default();
+        self.counts.mishaps += 1;
+    }
+
+    /// A bit rots in one copy of a superblock.
+    fn rot_superblock(&mut self) {
+        let Some(device) = self.any_device() else { return };
+        let sector = [0, 24][self.mishap_rng.below(2) as usize];
+        let bit = self.mishap_rng.below(4096);
+        if self.mishaps.rotten.is_empty() && self.world.device(device).rot(sector, bit) {
+            // With a crash in a mark it may look like a device that was restored, and is refused.
+            let mut bytes = [0; 512];
+            if self.world.device(device).read(sector * 512, &mut bytes).is_ok() {
+                self.mishaps.rotten.push((device, sector, bit, bytes));
+            }
+            self.counts.mishaps += 1;
+        }
+    }
+
+    /// After a start, no device in use has a damaged copy of its superblock.
+    fn superblocks_repaired(&mut self, device: Device) -> Result<(), String> {
+        let used = match device {
+            Device::Nvs(copy) => self.nvs_in_use().contains(&copy),
+            Device::Member(member) => !self.failed.contains(destage_engine::units::DiskId(member)),
+        };
+        let changing = self.volume().is_changing();
+        let disk = self.world.device(device);
+        if !used || disk.gone || disk.hangs || changing {
+            return Ok(());
+        }
+        let mut copies = [[0; 512]; 2];
+        for (copy, at) in copies.iter_mut().zip([0, 12_288]) {
+            disk.read(at, copy).map_err(|error| format!("{device}: superblock: {error}"))?;
+        }
+        if copies[0] != copies[1] {
+            return Err(format!("{device}: a damaged superblock copy was not repaired"));
+        }
+        Ok(())
+    }
+
+    /// A device has no space for a while.
+    pub(super) fn maybe_fill_up(&mut self) {
+        if !self.case.mishaps {
+            return;
+        }
+        let devices = || self.world.members.iter().chain(&self.world.nvs);
+        let (full, all) = (devices().any(|disk| disk.full), devices().count());
+        if full && self.mishap_rng.below(20) == 0 {
+            self.make_space();
+        } else if !full && self.mishap_rng.below(300) == 0 {
+            let which = self.mishap_rng.below(all as u64) as usize;
+            let (members, nvs) = (&mut self.world.members, &mut self.world.nvs);
+            members.iter_mut().chain(nvs).nth(which).expect("one of them").full = true;
+            self.counts.mishaps += 1;
+        }
+    }
+
+    /// The server is told to end: what is under way ends, the log is confirmed, and all devices
+    /// are marked. It must come to an end, whatever the devices do.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn stop_cleanly(&mut self) -> Result<End, String> {
+        self.make_space();
+        let now = self.now();
+        let volume = self.volume_mut();
+        volume.pause(true);
+        volume.stop_scrub(now);
+        volume.end_mirror(now);
+        self.collect()?;
+        // Writes that wait for space are never answered: nothing is destaged any more.
+        let idle = |run: &Run| run.volume().quiet();
+        for step in [Volume::confirm, Volume::mark_stop] {
+            if self.drive_until(&idle)? == End::Crash {
+                return Ok(End::Crash);
+            }
+            let now = self.now();
+            step(self.volume_mut(), now);
+            self.collect()?;
+        }
+        let end = self.drive_until(&idle)?;
+        self.counts.stops += u64::from(end == End::Done);
+        Ok(end)
+    }
+
+    /// There is space on all devices again.
+    pub(super) fn make_space(&mut self) {
+        self.world.members.iter_mut().chain(&mut self.world.nvs).for_each(|disk| disk.full = false);
+    }
+
+    /// Another member cannot read some sectors while one has failed already: what is in these rows
+    /// may be lost until it can read them again.
+    pub(super) fn maybe_spoil_degraded(&mut self) {
+        if !self.case.mishaps || self.mishap_rng.below(60) > 0 {
+            return;
+        }
+        if self.bad_media && self.mishap_rng.below(4) == 0 {
+            // The errors pass.
+            self.world.members.iter_mut().for_each(Disk::heal);
+            return;
+        }
+        let geometry = self.case.geometry;
+        if geometry.level.parities() == 0 || self.failed.is_empty() || !self.holes.is_empty() {
+            return;
+        }
+        if self.world.members.iter().filter(|disk| disk.has_bad()).count() > 1 {
+            return;
+        }
+        self.bad_media = true;
+        let member = self.mishap_rng.below(u64::from(geometry.disks)) as usize;
+        // Mostly in a row that is about to be destaged.
+        let dirty = self.dirty_pages();
+        let page = match dirty.len() as u64 {
+            0 => self.mishap_rng.below(geometry.disk_pages),
+            pages => {
+                let page = dirty[self.mishap_rng.below(pages) as usize];
+                geometry.place(destage_engine::units::Page(page)).page
+            }
+        };
+        let first = (1 << 20) / 512 + page * 8 + self.mishap_rng.below(8);
+        for sector in first..first + 1 + self.mishap_rng.below(8) {
+            self.world.members[member].spoil(sector);
+        }
+        self.many_bad = true;
+        self.counts.mishaps += 1;
+    }
+
+    /// The member and the page of it where a page of the volume is.
+    pub fn place_of(&self, page: u64) -> (u16, u64) {
+        let place = self.case.geometry.place(destage_engine::units::Page(page));
+        (place.disk.0, place.page)
+    }
+
+    /// The member where a page of the volume is.
+    pub fn disk_of(&self, page: u64) -> u16 {
+        self.place_of(page).0
+    }
+
+    /// Bytes of the ring in use.
+    pub fn log_bytes_used(&self) -> u64 {
+        self.volume().status().log_bytes_used
+    }
+
+    /// Any sector of the first bytes of the ring, and any bit of it.
+    pub fn place_in_log(&mut self, bytes: u64) -> (u64, u64) {
+        ((1 << 20) / 512 + self.rng.below(bytes / 512), self.rng.below(4096))
+    }
+}

@@ -1,0 +1,188 @@
+//! Members that are replaced and rebuilt while the array is tortured, spares that fail, and old
+//! disks that come back in the place of their successors.
+
+use super::device::Survivors;
+use super::run::{End, Run};
+use destage_engine::limits::Limits;
+use destage_engine::units::{DiskId, PAGE_BYTES};
+use destage_served::{Device, Lost, RebuildStatus};
+
+/// Steps within which a rebuild must end when nothing fails any more.
+const SETTLED: &str = "a member is not rebuilt though nothing fails any more";
+
+impl Run {
+    /// Puts an empty device in the place of a failed member, now and then.
+    ///
+    /// # Errors
+    /// It is refused for no reason.
+    pub(super) fn maybe_replace(&mut self) -> Result<(), String> {
+        if !self.case.rebuilds || self.rebuild_rng.below(10) > 0 {
+            return Ok(());
+        }
+        match self.volume().wants_spare() {
+            Some(member) => self.replace_member(member),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a spare in the place of a failed member, to be rebuilt.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub fn replace_member(&mut self, member: u16) -> Result<(), String> {
+        let settled = |run: &Run| !run.volume().is_changing();
+        if self.drive_until(&settled)? == End::Crash {
+            return Ok(());
+        }
+        let old = self.world.replace_member(member);
+        self.retired.push((member, old));
+        self.counts.replaced += 1;
+        let mut uuid = [0x80; 16];
+        uuid[..8].copy_from_slice(&self.counts.replaced.to_le_bytes());
+        let array = self.volume().superblock();
+        let device = Device::Member(member);
+        match destage_served::prepare_spare(&mut self.world, device, &array, uuid) {
+            Err(_) if self.world.crashed => return Ok(()),
+            prepared => prepared.map_err(|error| format!("no spare: {error}"))?,
+        }
+        self.begin_rebuild(member, uuid)
+    }
+
+    pub(super) fn begin_rebuild(&mut self, member: u16, uuid: [u8; 16]) -> Result<(), String> {
+        let now = self.now();
+        let replaced = self.volume_mut().replace(now, member, uuid, u64::MAX);
+        replaced.map_err(|why| format!("member {member} is not replaced: {why}"))?;
+        self.collect()
+    }
+
+    /// An old disk is put back in its place while the power is off, where the level bears it.
+    pub(super) fn maybe_bring_back(&mut self) {
+        if !self.case.rebuilds || self.retired.is_empty() || self.rebuild_rng.below(4) > 0 {
+            return;
+        }
+        let at = self.rebuild_rng.below(self.retired.len() as u64) as usize;
+        if self.may_be_away(self.retired[at].0) {
+            self.bring_back(at);
+        }
+    }
+
+    /// Puts a disk that was replaced back in its place.
+    pub fn bring_back(&mut self, at: usize) {
+        let (member, old) = &mut self.retired[at];
+        let place = &mut self.world.members[usize::from(*member)];
+        core::mem::swap(place, old);
+        place.gone = false;
+        // Another start may fail before it is seen that this place has a stale disk.
+        self.failed.insert(DiskId(*member));
+    }
+
+    /// The rebuilds under way.
+    pub fn rebuilds(&self) -> Vec<RebuildStatus> {
+        self.volume().rebuild_status()
+    }
+
+    /// Whether no member has failed, and none is being rebuilt.
+    pub fn is_whole(&self) -> bool {
+        self.rebuilds().is_empty() && self.volume().controller().failed().is_empty()
+    }
+
+    /// Replaces all failed members and waits until they are whole.
+    ///
+    /// # Errors
+    /// It does not come to be so.
+    pub fn make_whole(&mut self) -> Result<End, String> {
+        let mut end = End::Done;
+        while end == End::Done && !self.is_whole() {
+            if let Some(member) = self.volume().wants_spare() {
+                self.replace_member(member)?;
+            }
+            let goes_on = |run: &Run| run.is_whole() || run.volume().wants_spare().is_some();
+            end = self.drive_until(&goes_on).map_err(|why| format!("{SETTLED}: {why}"))?;
+        }
+        if end == End::Done && self.failed.iter().next().is_some() {
+            return Err(format!("{SETTLED}: {:?}", self.failed));
+        }
+        Ok(end)
+    }
+
+    /// The same, in cases with rebuilds.
+    ///
+    /// # Errors
+    /// As [`Run::make_whole`].
+    pub(super) fn make_whole_if_asked(&mut self) -> Result<End, String> {
+        if self.case.rebuilds { self.make_whole() } else { Ok(End::Done) }
+    }
+
+    /// Gives up a member, by an operator's word.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn give_up(&mut self, member: u16) -> Result<(), String> {
+        self.volume_mut().give_up_member(member, destage_served::Cause::Asked);
+        self.collect()
+    }
+
+    /// More members are made to fail than the level bears.
+    pub fn fail_beyond(&mut self, member: u16) {
+        self.stopping = true;
+        self.world.members[usize::from(member)].gone = true;
+    }
+
+    /// Windows of so many pages, one at a time.
+    pub fn limit_rebuilds(&mut self, window_pages: u64) {
+        let limits = Limits { window_pages, ..Limits::default() };
+        self.volume_mut().set_rebuild_limits(limits);
+    }
+
+    /// The failed member that a spare may become.
+    pub fn wants_spare(&self) -> Option<u16> {
+        self.volume().wants_spare()
+    }
+
+    /// A page of a member cannot be read from now on.
+    pub fn spoil(&mut self, member: u16, page: u64) {
+        self.bad_media = true;
+        let first = ((1 << 20) + page * PAGE_BYTES) / 512;
+        for sector in first..first + PAGE_BYTES / 512 {
+            self.world.members[usize::from(member)].spoil(sector);
+        }
+    }
+
+    /// What is lost while members stay away.
+    pub fn lost(&self) -> Lost {
+        self.volume().lost()
+    }
+
+    /// Pages that the NVS has.
+    pub fn dirty_pages(&self) -> Vec<u64> {
+        let runs = self.volume().dirty_in(0, u64::MAX);
+        runs.into_iter().flat_map(|(first, pages)| first..first + pages).collect()
+    }
+
+    /// Pages of members that could not be computed.
+    pub fn lost_pages_now(&self) -> Vec<(u16, u64)> {
+        self.volume().lost_pages()
+    }
+
+    /// The same, when the run was settled.
+    pub fn lost_at_end(&self) -> &[(u16, u64)] {
+        &self.lost_pages
+    }
+
+    /// Reads that were refused.
+    pub fn unreadable_reads(&self) -> u64 {
+        self.counts.unreadable
+    }
+
+    /// The power fails, and what cannot be read stays so.
+    pub fn crash_keeping_bad(&mut self, survivors: Survivors) {
+        let bad = core::mem::take(&mut self.bad_media);
+        self.crash(survivors);
+        self.bad_media = bad;
+    }
+
+    /// Whether a page of a member could not be computed when it was rebuilt.
+    pub(super) fn is_lost(&self, disk: DiskId, page: u64) -> bool {
+        self.lost_pages.contains(&(disk.0, page))
+    }
+}

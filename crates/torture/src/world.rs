@@ -1,0 +1,282 @@
+//! All devices of an array: operations under way, done in any order, and the power failing at
+//! any of them.
+
+use super::device::{Device as Disk, SECTOR, Survivors};
+use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
+use destage_workload::random::Seeded;
+
+/// An operation under way.
+struct Flight {
+    op: Op,
+    /// When it was asked for.
+    asked: u64,
+    hangs: bool,
+    /// What a read has seen already, though it is not done.
+    seen: Option<Buffer>,
+}
+
+/// What the volume is told of an operation.
+pub type Done = (OpId, Result<Option<Buffer>, IoError>);
+
+/// The devices.
+pub struct World {
+    /// The members.
+    pub members: Vec<Disk>,
+    /// The NVS devices.
+    pub nvs: Vec<Disk>,
+    flights: Vec<Flight>,
+    clock: u64,
+    rng: Seeded,
+    /// For reads that look early: what else is drawn does not shift.
+    early: Seeded,
+    /// Operations that were carried out.
+    pub operations: u64,
+    /// The power fails before the operation of this number.
+    pub crash_at: Option<u64>,
+    /// The power has failed.
+    pub crashed: bool,
+    /// Hash of all that happened.
+    pub digest: u64,
+    /// For tests of tests: nobody is told how large the devices are.
+    pub sizes_unknown: bool,
+}
+
+impl World {
+    /// Devices full of zeros.
+    pub fn new(members: u16, nvs: u16, seed: u64) -> World {
+        World {
+            members: vec![Disk::default(); usize::from(members)],
+            nvs: vec![Disk::default(); usize::from(nvs)],
+            flights: Vec::new(),
+            clock: 1,
+            rng: Seeded::new(seed, "torture-devices"),
+            early: Seeded::new(seed, "torture-early-reads"),
+            operations: 0,
+            crash_at: None,
+            crashed: false,
+            digest: 0xcbf2_9ce4_8422_2325,
+            sizes_unknown: false,
+        }
+    }
+
+    /// Takes something into the digest.
+    pub fn note(&mut self, what: u64) {
+        self.digest = (self.digest ^ what).wrapping_mul(0x0000_0100_0000_01b3);
+        self.digest ^= self.digest >> 29;
+    }
+
+    /// A device.
+    pub fn device(&mut self, device: Device) -> &mut Disk {
+        match device {
+            Device::Member(number) => &mut self.members[usize::from(number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+        }
+    }
+
+    /// Puts an empty device in the place of an NVS device: what was asked of that is gone.
+    pub fn replace_nvs(&mut self, copy: u16) {
+        self.flights.retain(|flight| flight.op.device != Device::Nvs(copy));
+        self.nvs[usize::from(copy)] = Disk::default();
+    }
+
+    /// Puts an empty device in the place of a member; the old one.
+    pub fn replace_member(&mut self, member: u16) -> Disk {
+        self.flights.retain(|flight| flight.op.device != Device::Member(member));
+        core::mem::take(&mut self.members[usize::from(member)])
+    }
+
+    /// Takes operations.
+    pub fn take(&mut self, ops: &mut Vec<Op>) {
+        for op in ops.drain(..) {
+            let hangs = self.device(op.device).hangs;
+            self.clock += 1;
+            self.flights.push(Flight { op, asked: self.clock, hangs, seen: None });
+        }
+    }
+
+    /// Whether an operation can be done.
+    pub fn can_finish(&self) -> bool {
+        self.flights.iter().any(|flight| !flight.hangs)
+    }
+
+    /// One more operation; whether the power fails before it.
+    fn count(&mut self) -> bool {
+        if self.crash_at == Some(self.operations) {
+            self.crashed = true;
+        }
+        self.operations += 1;
+        self.clock += 1;
+        self.crashed
+    }
+
+    /// Carries out one of the operations under way, any of them; now and then only a part of a
+    /// write.
+    pub fn finish_one(&mut self) -> Option<Done> {
+        let able: Vec<usize> =
+            (0..self.flights.len()).filter(|i| !self.flights[*i].hangs).collect();
+        if able.is_empty() {
+            return None;
+        }
+        let looks = self.early.below(self.flights.len() as u64) as usize;
+        self.look(looks);
+        let chosen = able[self.rng.below(able.len() as u64) as usize];
+        if self.rng.below(16) == 0 {
+            self.write_in_part(chosen);
+            return None;
+        }
+        if self.count() {
+            return None;
+        }
+        let Flight { op, asked, seen, .. } = self.flights.swap_remove(chosen);
+        let result = match self.carry_out(&op, asked) {
+            Ok(Some(read)) => Ok(Some(seen.unwrap_or(read))),
+            other => other,
+        };
+        self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
+        Some((op.id, result))
+    }
+
+    fn carry_out(&mut self, op: &Op, asked: u64) -> Result<Option<Buffer>, IoError> {
+        let clock = self.clock;
+        let disk = self.device(op.device);
+        if disk.gone {
+            return Err(IoError::GONE);
+        }
+        if disk.full && matches!(op.kind, OpKind::Write { .. }) {
+            return Err(IoError::FULL);
+        }
+        match &op.kind {
+            OpKind::Read { offset, bytes } => {
+                let mut buffer = Buffer::zeroed(*bytes);
+                disk.read(*offset, &mut buffer)?;
+                Ok(Some(buffer))
+            }
+            OpKind::Write { offset, buffer, durable: true } => {
+                disk.write_durably(*offset, buffer);
+                Ok(None)
+            }
+            OpKind::Write { offset, buffer, .. } => {
+                disk.write(*offset, buffer, clock);
+                Ok(None)
+            }
+            OpKind::Flush => {
+                disk.flush(asked);
+                Ok(None)
+            }
+        }
+    }
+
+    /// A read looks at its device, but is done only later: it may bring what was there before.
+    fn look(&mut self, flight: usize) {
+        let Flight { op, seen, .. } = &self.flights[flight];
+        let (device, OpKind::Read { offset, bytes }) = (op.device, &op.kind) else { return };
+        let (offset, mut buffer) = (*offset, Buffer::zeroed(*bytes));
+        if seen.is_none() && self.device(device).read(offset, &mut buffer).is_ok() {
+            self.flights[flight].seen = Some(buffer);
+        }
+    }
+
+    /// Reads under way look now; nothing that is under way is done until [`World::let_go`].
+    pub fn hold(&mut self) {
+        for flight in 0..self.flights.len() {
+            self.look(flight);
+            self.flights[flight].hangs = true;
+        }
+    }
+
+    /// What was held may be done.
+    pub fn let_go(&mut self) {
+        self.flights.iter_mut().for_each(|flight| flight.hangs = false);
+    }
+
+    /// Some sectors of a write get to the device before it is done.
+    fn write_in_part(&mut self, flight: usize) {
+        let Op { device, kind, .. } = &self.flights[flight].op;
+        let OpKind::Write { offset, buffer, .. } = kind else { return };
+        let disk = match device {
+            Device::Member(number) => &mut self.members[usize::from(*number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
+        };
+        if disk.gone {
+            return;
+        }
+        for (i, bytes) in buffer.chunks_exact(SECTOR).enumerate() {
+            if self.rng.below(2) == 0 {
+                disk.write(offset + (i * SECTOR) as u64, bytes, u64::MAX);
+            }
+        }
+    }
+
+    /// The power fails: operations under way are torn, caches lost but for the survivors.
+    pub fn crash(&mut self, survivors: Survivors) {
+        for flight in 0..self.flights.len() {
+            match survivors {
+                Survivors::None => {}
+                Survivors::Random => self.write_in_part(flight),
+                Survivors::All => {
+                    let Op { device, kind, .. } = &self.flights[flight].op;
+                    let disk = match device {
+                        Device::Member(number) => &mut self.members[usize::from(*number)],
+                        Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
+                    };
+                    if let (OpKind::Write { offset, buffer, .. }, false) = (kind, disk.gone) {
+                        disk.write(*offset, buffer, u64::MAX);
+                    }
+                }
+            }
+        }
+        self.flights.clear();
+        for disk in self.members.iter_mut().chain(&mut self.nvs) {
+            disk.crash(survivors, &mut self.rng);
+        }
+        self.note(0xC0A5);
+        (self.crash_at, self.crashed) = (None, false);
+    }
+}
+
+impl Media for World {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        if self.device(device).gone {
+            return Err(IoError::GONE);
+        }
+        Ok(if self.sizes_unknown { u64::MAX } else { self.device(device).bytes() })
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        if self.count() || self.device(device).gone {
+            return Err(IoError::GONE);
+        }
+        self.device(device).read(offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        let gone = self.device(device).gone;
+        if self.count() {
+            // The failing power may leave parts of it.
+            if !gone && self.operations == self.crash_at.unwrap_or(0) + 1 {
+                for (i, sector) in bytes.chunks_exact(SECTOR).enumerate() {
+                    if self.rng.below(2) == 0 {
+                        let at = offset + (i * SECTOR) as u64;
+                        self.device(device).write(at, sector, u64::MAX);
+                    }
+                }
+            }
+            return Err(IoError::GONE);
+        }
+        if gone {
+            return Err(IoError::GONE);
+        }
+        let clock = self.clock;
+        self.device(device).write(offset, bytes, clock);
+        Ok(())
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        if self.count() || self.device(device).gone {
+            return Err(IoError::GONE);
+        }
+        let clock = self.clock;
+        self.device(device).flush(clock);
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! What befalls devices while the array is down (docs/durability.md, "Marks"; torture's
+//! `mishaps.rs`): random cases, the scenarios in which it was first seen, and volumes with a
+//! deliberate fault, which random torture must catch within 5,000 crashes.
+
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::units::PAGE_BYTES;
+use destage_served::{Ack, Defect};
+use destage_torture::case::{Case, Wanted};
+use destage_torture::load::Request;
+use destage_torture::run::{Counts, End, Run};
+use destage_torture::{Survivors, torture};
+
+/// A number from the environment: to try more than the test does.
+fn number(name: &str, or: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+}
+
+fn wanted() -> Wanted {
+    Wanted { scrubs: true, rebuilds: true, mishaps: true, ..Wanted::default() }
+}
+
+#[test]
+fn random_cases_with_mishaps() {
+    let (from, cases) = (number("TORTURE_SEED", 1), number("TORTURE_CASES", 120));
+    let mut counts = Counts::default();
+    for seed in from..from + cases {
+        let outcome = torture(seed, 8, &wanted());
+        assert_eq!(outcome.failure, None, "seed {seed}: {}", outcome.case);
+        counts.add(&outcome.counts);
+    }
+    println!("{counts:?}");
+    assert!(counts.mishaps > 4 * cases && counts.refused > 0, "{counts:?}");
+    assert!(counts.stops > 0 && counts.kept > 0, "{counts:?}");
+}
+
+/// A repaired second copy of a superblock made a try look as if something were built on it.
+#[test]
+fn a_repaired_superblock_makes_no_try_complete() {
+    let outcome = torture(301_717, 8, &wanted());
+    assert_eq!(outcome.failure, None, "{}", outcome.case);
+}
+
+#[test]
+fn the_same_mishaps_befall_it_twice() {
+    for seed in 1..12 {
+        let [first, second] = [1, 2].map(|_| torture(seed, 4, &wanted()));
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+    }
+}
+
+/// Crashes until random torture finds a deliberate fault; `None`: it does not within 5,000.
+fn caught(defect: Defect) -> Option<(u64, String)> {
+    let wanted = Wanted { defect, ..wanted() };
+    let mut crashes = 0;
+    let mut seed = 1;
+    while crashes < 5000 {
+        let outcome = torture(seed, 8, &wanted);
+        crashes += outcome.counts.crashes.max(1);
+        if let Some(why) = outcome.failure {
+            return Some((crashes, why));
+        }
+        seed += 1;
+    }
+    None
+}
+
+#[test]
+fn random_torture_catches_each_fault() {
+    for defect in [
+        Defect::IgnoresNvsSet,
+        Defect::EndsLogAtErrors,
+        Defect::DestagesUncomputableRows,
+        Defect::IgnoresSizes,
+        Defect::IgnoresMarks,
+        Defect::FailsFullDevices,
+        Defect::KeepsDamagedSuperblocks,
+    ] {
+        let caught = caught(defect);
+        println!("{defect:?}: {caught:?}");
+        assert!(caught.is_some(), "{defect:?} is not caught within 5,000 crashes");
+    }
+}
+
+/// An array of four disks that nothing befalls by itself.
+fn quiet(level: Level, nvs: u16) -> Run {
+    let wanted = Wanted {
+        level: Some(level),
+        nvs: Some(nvs),
+        ack: Some(Ack::Nvs),
+        read_cache: Some(false),
+        ..Wanted::default()
+    };
+    let mut case = Case::draw(1, &wanted);
+    let disks = if level == Level::Single { 1 } else { 4 };
+    let geometry = Geometry { level, disks, strip_pages: 4, group_stripes: 1, disk_pages: 32 };
+    case.geometry = geometry.checked().expect("an array");
+    (case.faults, case.mishaps, case.scrubs) = (false, false, false);
+    (case.settings.cache_off, case.nvs_pages) = (false, 24);
+    case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
+    let mut run = Run::new(case).expect("created");
+    assert_eq!(run.open(), Ok(End::Done));
+    run
+}
+
+fn write(run: &mut Run, page: u64) {
+    run.submit(Request::write(page * PAGE_BYTES, PAGE_BYTES)).expect("submitted");
+    assert_eq!(run.answered(), Ok(End::Done));
+}
+
+#[test]
+fn a_lost_nvs_mirror_that_comes_back_alone_is_refused() {
+    let mut run = quiet(Level::Raid5, 2);
+    write(&mut run, 0);
+    run.crash(Survivors::None);
+    run.world.nvs[1].gone = true;
+    assert_eq!(run.open(), Ok(End::Done), "with one of two");
+    write(&mut run, 0);
+    run.drained().expect("drained");
+    run.crash(Survivors::None);
+    run.world.nvs[0].gone = true;
+    let refused = run.open().expect_err("the other one is out of date");
+    assert!(refused.contains("NVS device 0"), "{refused}");
+    // With both there, the one that was away is not used.
+    run.world.nvs[0].gone = false;
+    assert_eq!(run.open(), Ok(End::Done));
+    assert_eq!(run.nvs_in_use(), [0]);
+    assert_eq!(run.read_all(), Ok(End::Done));
+}
+
+#[test]
+fn a_sector_of_the_only_nvs_that_cannot_be_read_is_no_end_of_the_log() {
+    let mut run = quiet(Level::Raid5, 1);
+    (0..8).for_each(|page| write(&mut run, page));
+    run.quiet().expect("confirmed");
+    run.crash(Survivors::None);
+    for sector in run.world.nvs[0].written() {
+        run.world.nvs[0].spoil(sector);
+        // After a refusal the sector can be read again, and the array must start.
+        assert_eq!(run.open(), Ok(End::Done), "sector {sector}");
+        assert_eq!(run.read_all(), Ok(End::Done), "sector {sector}");
+        run.crash(Survivors::None);
+    }
+    assert!(run.counts.refused >= 8, "{:?}", run.counts);
+}
+
+#[test]
+fn a_row_that_cannot_be_computed_keeps_its_pages() {
+    let mut run = quiet(Level::Raid5, 1);
+    run.fill_open().expect("filled");
+    run.give_up(0).expect("given up");
+    let page = (0..48).find(|page| run.disk_of(*page) == 1).expect("a page of member 1");
+    write(&mut run, page);
+    let (member, disk_page) = run.place_of(page);
+    run.spoil(member, disk_page);
+    run.flush_cache().expect("begun");
+    for _ in 0..20_000 {
+        run.step().expect("no check failed");
+    }
+    assert_eq!(run.dirty_pages(), [page], "it stays in NVS");
+    assert_eq!(run.read_all(), Ok(End::Done), "it reads right, and so does what can be read");
+    run.world.members[usize::from(member)].heal();
+    assert_eq!(run.drained(), Ok(End::Done), "tried again");
+    assert_eq!(run.read_all(), Ok(End::Done));
+    assert_eq!(run.settle(), Ok(()));
+}
+
+#[test]
+fn a_device_that_was_cut_short_is_not_used() {
+    let mut run = quiet(Level::Raid5, 1);
+    run.fill_open().expect("filled");
+    run.crash(Survivors::None);
+    run.world.members[2].truncate((1 << 20) + 16 * PAGE_BYTES);
+    assert_eq!(run.open(), Ok(End::Done), "degraded");
+    assert!(run.status().failed.contains(&2));
+    assert_eq!(run.read_all(), Ok(End::Done));
+    run.crash(Survivors::None);
+    let whole = run.world.nvs[0].clone();
+    run.world.nvs[0].truncate((1 << 20) + 8192);
+    let refused = run.open().expect_err("it may hold what the disks do not have");
+    assert!(refused.contains("cut short"), "{refused}");
+    run.world.nvs[0] = whole;
+    assert_eq!(run.open(), Ok(End::Done));
+    assert_eq!(run.read_all(), Ok(End::Done));
+}
+
+#[test]
+fn devices_that_went_back_in_time_are_refused_and_all_together_are_not() {
+    for level in [Level::Single, Level::Raid5] {
+        let mut run = quiet(level, 1);
+        write(&mut run, 3);
+        run.crash(Survivors::None);
+        let (members, nvs) = (run.world.members.clone(), run.world.nvs.clone());
+        assert_eq!(run.open(), Ok(End::Done));
+        write(&mut run, 3);
+        run.drained().expect("drained");
+        run.crash(Survivors::None);
+        let (now, model) = (run.world.nvs[0].clone(), run.model.clone());
+        run.world.nvs[0] = nvs[0].clone();
+        let refused = run.open().expect_err("its dirty page is old");
+        assert!(refused.contains("NVS device 0 is out of date"), "{refused}");
+        assert!(refused.contains("--use-nvs PATH --accept-loss"), "{refused}");
+        run.world.nvs[0] = now;
+        assert_eq!(run.open(), Ok(End::Done));
+        run.crash(Survivors::None);
+        run.world.members[0] = members[0].clone();
+        match level {
+            Level::Single => {
+                let refused = run.open().expect_err("there is no other member");
+                assert!(refused.contains("member 0 is out of date"), "{refused}");
+            }
+            _ => {
+                assert_eq!(run.open(), Ok(End::Done), "degraded");
+                assert!(run.status().failed.contains(&0));
+                assert_eq!(run.read_all(), Ok(End::Done));
+                run.crash(Survivors::None);
+            }
+        }
+        // All as they were: the array as it was, which nothing contradicts.
+        (run.world.members, run.world.nvs, run.model) = (members, nvs, model);
+        assert_eq!(run.open(), Ok(End::Done), "{level:?}");
+    }
+}
+
+#[test]
+fn a_damaged_superblock_copy_is_repaired_at_each_start() {
+    let mut run = quiet(Level::Raid5, 2);
+    for round in 0..6 {
+        run.crash(Survivors::None);
+        for disk in run.world.members.iter_mut().chain(&mut run.world.nvs) {
+            // One copy after the other: without repair the second would be the end.
+            assert!(disk.rot([0, 24][round % 2], 800));
+        }
+        assert_eq!(run.open(), Ok(End::Done), "round {round}");
+        assert!(run.status().failed.is_empty() && run.nvs_in_use() == [0, 1]);
+    }
+}

@@ -1,0 +1,53 @@
+//! What the alarm of a lost NVS says of the pages that a crash would lose.
+
+use destage_engine::units::PAGE_BYTES;
+use destage_served::{Ack, OnNvsLoss};
+use destage_torture::case::{Case, Wanted};
+use destage_torture::load::{Kind, Request};
+use destage_torture::run::Run;
+
+/// An array with one NVS device and nothing dirty.
+fn drained() -> Run {
+    let level = Some(destage_engine::array::geometry::Level::Raid5);
+    let wanted = Wanted { level, ack: Some(Ack::Nvs), nvs: Some(1), ..Wanted::default() };
+    let mut case = Case::draw(3, &wanted);
+    (case.nvs_pages, case.block_bytes, case.faults) = (128, 512, false);
+    case.settings.on_nvs_loss = OnNvsLoss::WriteThrough;
+    let mut run = Run::new(case).expect("created");
+    run.open().expect("opened");
+    (0..20).for_each(|n| write(&mut run, n));
+    run.answered().expect("answered");
+    run.drained().expect("drained");
+    run
+}
+
+fn write(run: &mut Run, n: u64) {
+    let offset = n * PAGE_BYTES;
+    let request = Request { kind: Kind::Write, offset, bytes: PAGE_BYTES, fua: false };
+    run.submit(request).expect("submitted");
+}
+
+#[test]
+fn writes_that_were_not_acknowledged_are_not_counted_as_lost() {
+    let mut run = drained();
+    run.world.nvs[0].gone = true;
+    // Of these nobody has heard that they are durable.
+    (0..30).for_each(|n| write(&mut run, n));
+    run.answered().expect("answered");
+    assert_eq!(run.said_at_risk, Some(0));
+}
+
+#[test]
+fn writes_that_were_acknowledged_are_counted_once() {
+    let mut run = drained();
+    (0..10).for_each(|n| write(&mut run, n));
+    run.answered().expect("answered");
+    let dirty = run.status().dirty_pages;
+    assert!(dirty > 0, "the cache holds them");
+    run.world.nvs[0].gone = true;
+    (5..30).for_each(|n| write(&mut run, n));
+    run.answered().expect("answered");
+    // A page that is written again while its older copy is dirty is one page still.
+    let said = run.said_at_risk.expect("an alarm");
+    assert!((1..=dirty).contains(&said), "{said} of {dirty}");
+}
