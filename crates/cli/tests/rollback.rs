@@ -137,3 +137,90 @@ fn a_damaged_superblock_copy_is_reported_and_repaired() {
     }
     assert!(!array.asks(&["recover", "tank", "--inspect"]).contains("damaged superblock"));
 }
+
+#[test]
+fn an_nvs_that_cannot_be_used_is_not_left_out_by_naming_it() {
+    let mut array = Array::create(&["n0", "n1"]);
+    array.serve(&[]);
+    write(&array);
+    array.kill();
+    copy(&array, "n0", "n0.whole");
+    let n0 = array.path("n0");
+    let file = std::fs::OpenOptions::new().write(true).open(&n0).expect("opened");
+    file.set_len(1 << 20).expect("cut");
+    for more in [&["--use-nvs", &n0][..], &["--use-nvs", &n0, "--accept-loss", "--degraded"]] {
+        let text = refusal(&array, more);
+        assert!(text.contains(&n0) && text.contains("cut short"), "{text}");
+    }
+    copy(&array, "n0.whole", "n0");
+    array.serve(&[]);
+    assert_eq!(status(&array)["state"], "clean");
+    // Nor is one that needs no such word taken as if it did.
+    array.stop();
+    let text = refusal(&array, &["--use-nvs", &n0]);
+    assert!(text.contains("Lost: every acknowledged write"), "{text}");
+    let disk = array.path("d0");
+    let text = refusal(&array, &["--use-disk", &disk]);
+    assert!(text.contains(&disk) && text.contains("in sync"), "{text}");
+}
+
+#[test]
+fn what_is_left_of_a_damaged_log_is_used_when_the_loss_is_accepted() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    write(&array);
+    array.kill();
+    // The first commits.
+    for block in 0..4 {
+        flip(array.path("nvs"), (1 << 20) + 512 * (20 + block) + 7);
+    }
+    let nvs = array.path("nvs");
+    let text = array.refuses_to_serve();
+    assert!(text.contains("--use-nvs PATH --accept-loss"), "{text}");
+    let text = refusal(&array, &["--use-nvs", &nvs]);
+    assert!(text.contains("Lost: every acknowledged write"), "{text}");
+    array.serve(&["--use-nvs", &nvs, "--accept-loss"]);
+    array.stop();
+    array.serve(&[]);
+    array.stop();
+}
+
+#[test]
+fn a_member_given_up_is_used_again_when_too_many_others_are_lost() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    array.asks(&["fail", "tank", &array.path("d0")]);
+    array.stop();
+    std::fs::rename(array.path("d1"), array.path("d1.dead")).expect("moved");
+    let disk = array.path("d0");
+    let text = refusal(&array, &["--degraded"]);
+    assert!(text.contains(&array.path("d1")), "{text}");
+    let text = refusal(&array, &["--degraded", "--use-disk", &disk]);
+    assert!(text.contains("Lost: what was written to it since"), "{text}");
+    array.serve(&["--degraded", "--use-disk", &disk, "--accept-loss"]);
+    let devices = status(&array)["devices"].to_string();
+    assert!(devices.matches("in use").count() == 3, "two members and the NVS: {devices}");
+    array.stop();
+}
+
+#[test]
+fn halves_that_were_used_apart_are_refused() {
+    let mut array = Array::of_level("10", 2, &[]);
+    array.serve(&[]);
+    array.stop();
+    let (away, back) = (array.path("d0.away"), array.path("d1.away"));
+    let [first, second] = ["d0", "d1"].map(|name| array.path(name));
+    let rename = |from: &str, to: &str| std::fs::rename(from, to).expect("moved");
+    rename(&second, &back);
+    array.serve(&["--degraded"]);
+    write(&array);
+    array.stop();
+    rename(&first, &away);
+    rename(&back, &second);
+    array.serve(&["--degraded"]);
+    write(&array);
+    array.stop();
+    rename(&away, &first);
+    let text = array.refuses_to_serve();
+    assert!(text.contains("used apart"), "{text}");
+}

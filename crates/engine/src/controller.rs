@@ -142,6 +142,11 @@ pub enum Event {
     DiskError(DiskCommand),
     /// A disk is given up: nothing more is asked of it.
     DiskFailed(DiskId),
+    /// The disk cannot carry out a command now (it is full): the driver tries it again later, and
+    /// meanwhile it takes no place in the disk's window.
+    DiskWaits(DiskId),
+    /// Such a command is tried again.
+    DiskTriesAgain(DiskId),
     /// A spare stands in for a failed disk, under its number: rebuild it. What it has below page
     /// `from`, a checkpoint, is whole. All commands to the disk before it must have come back.
     Rebuild {
@@ -453,6 +458,8 @@ impl Controller {
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
             Event::DiskFailed(disk) => self.disk_failed(disk, actions),
+            Event::DiskWaits(disk) => self.dispatch.done(disk, actions),
+            Event::DiskTriesAgain(disk) => self.dispatch.again(disk),
             Event::Rebuild { disk, from } => self.begin_rebuild(disk, from),
             Event::Repaired(disk) => self.repaired(disk),
             Event::Regenerated(window) => self.regenerated(window, actions),
@@ -726,11 +733,18 @@ impl Controller {
     }
 
     /// Before anything else: pages of a group whose destage the last run left open. It is
-    /// redone now; [`Action::Begin`] comes first.
-    pub fn redo(&mut self, group: GroupId, mask: &[u64], actions: &mut Vec<Action>) {
+    /// redone now; [`Action::Begin`] comes first. `doubt`: its pages of rows that may have been
+    /// written in part.
+    pub fn redo(
+        &mut self,
+        group: GroupId,
+        mask: &[u64],
+        doubt: Vec<u64>,
+        actions: &mut Vec<Action>,
+    ) {
         self.cache.directory.put_in_flight(group, mask);
         self.destager.on_occupancy(self.cache.directory.occupancy());
-        self.with_destager(&NoHeads, actions, |d, around| d.adopt(group, mask, around));
+        self.with_destager(&NoHeads, actions, |d, around| d.adopt(group, mask, doubt, around));
     }
 
     /// The pages of a destage under way, bit i = page i of the group.
@@ -767,6 +781,12 @@ impl Controller {
     #[must_use]
     pub fn kept_pages(&self) -> u64 {
         self.destager.kept().map(|group| self.cache.directory.pages_of(group)).sum()
+    }
+
+    /// Whether the destage of this group cannot be computed.
+    #[must_use]
+    pub fn is_kept(&self, group: GroupId) -> bool {
+        self.destager.keeps(group)
     }
 
     /// Writes waiting for space.

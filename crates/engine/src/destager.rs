@@ -67,6 +67,8 @@ pub struct Destager {
     pub(crate) in_flight: u32,
     pub(crate) destages: Vec<Destage>,
     idle: Vec<u32>,
+    /// Where to look for kept destages next.
+    pub(crate) next_kept: usize,
     planner: Planner,
     plan: Plan,
     last_sequential: bool,
@@ -118,6 +120,7 @@ impl Destager {
             in_flight: 0,
             destages: Vec::new(),
             idle: Vec::new(),
+            next_kept: 0,
             planner: Planner::default(),
             plan: Plan::default(),
             last_sequential: false,
@@ -333,7 +336,9 @@ impl Destager {
     }
 
     pub(crate) fn finish(&mut self, index: u32) {
-        self.in_flight -= core::mem::take(&mut self.destages[index as usize].counted);
+        let destage = &mut self.destages[index as usize];
+        destage.safe.nothing_written();
+        self.in_flight -= core::mem::take(&mut destage.counted);
         self.idle.push(index);
         self.rate.on_destaged();
     }

@@ -92,6 +92,11 @@ impl Dispatch {
         }
     }
 
+    /// A command that was put back is with the disk again, though its window may be full.
+    pub fn again(&mut self, disk: DiskId) {
+        self.queues[usize::from(disk.0)].outstanding += 1;
+    }
+
     /// Commands queued and outstanding at a disk.
     #[must_use]
     pub fn length(&self, disk: DiskId) -> usize {

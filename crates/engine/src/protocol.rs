@@ -23,6 +23,9 @@ pub enum Protocol {
     Safe,
 }
 
+/// Most kept destages that are tried again at once.
+const KEPT_AT_ONCE: usize = 8;
+
 /// Where a safe destage stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) enum Phase {
@@ -60,6 +63,8 @@ pub(crate) struct Safe {
     plan: SafePlan,
     /// The disks may hold parts of an earlier try.
     redo: bool,
+    /// Pages of the rows of which they may; `None`: of any.
+    doubt: Option<Vec<u64>>,
     /// A disk failed under it.
     spoiled: bool,
     /// Single pages that disks could not read.
@@ -70,6 +75,11 @@ impl Safe {
     /// Whether a disk failed under it; it is as if none had.
     pub(crate) fn take_spoiled(&mut self) -> bool {
         core::mem::take(&mut self.spoiled)
+    }
+
+    /// It is over: nothing is in doubt.
+    pub(crate) fn nothing_written(&mut self) {
+        self.doubt = None;
     }
 
     /// Whether rows of the group may be inconsistent on the disks now.
@@ -90,18 +100,26 @@ impl Destage {
 }
 
 impl Destager {
-    /// Destages of pages whose intent an earlier run left open. Their pages are in flight
-    /// already.
-    pub(crate) fn adopt(&mut self, group: GroupId, mask: &[u64], around: &mut Surroundings<'_>) {
+    /// A destage of pages whose intent an earlier run left open. Its pages are in flight already.
+    /// `doubt`: those of the rows that may have been written in part.
+    pub(crate) fn adopt(
+        &mut self,
+        group: GroupId,
+        mask: &[u64],
+        doubt: Vec<u64>,
+        around: &mut Surroundings<'_>,
+    ) {
         let per_group = around.geometry.pages_per_group();
         let index = self.take_idle();
         let counted = runs(mask, 0, per_group).count() as u32;
         let destage = &mut self.destages[index as usize];
         (destage.group, destage.counted) = (group, counted);
         destage.mask = mask.to_vec();
+        let redo = doubt.iter().any(|word| *word != 0);
+        destage.safe.doubt = Some(doubt);
         self.in_flight += counted;
         around.actions.push(Action::Begin { index, group });
-        self.plan_safely(index, true, around);
+        self.plan_safely(index, redo, around);
     }
 
     /// Plans a destage, or plans it anew, and issues its reads.
@@ -156,6 +174,7 @@ impl Destager {
                     safe.phase = Phase::Locked;
                     return false;
                 }
+                safe.doubt = None;
                 let mut writes = core::mem::take(&mut safe.plan.parity);
                 safe.phase = Phase::Parity;
                 if !safe.plan.parity_first || writes.is_empty() {
@@ -256,9 +275,13 @@ impl Destager {
         self.in_flight -= destage.counted;
     }
 
-    /// Tries again what is kept, where nothing else has its rows.
+    /// Tries some of what is kept again, in turn, where nothing else has its rows. Reads that fail
+    /// take a disk long, so few are made at once.
     pub(crate) fn try_kept(&mut self, around: &mut Surroundings<'_>) {
-        for index in 0..self.destages.len() {
+        let count = self.destages.len();
+        let mut tried = 0;
+        let from = self.next_kept;
+        for index in (0..count).map(|step| (from + step) % count) {
             let destage = &self.destages[index];
             let group = destage.group;
             let busy = Controller::holds_back(around.rebuilds, around.geometry, group)
@@ -267,6 +290,11 @@ impl Destager {
                 self.in_flight += destage.counted;
                 let redo = destage.safe.redo;
                 self.plan_safely(index as u32, redo, around);
+                tried += 1;
+                if tried == KEPT_AT_ONCE {
+                    self.next_kept = index + 1;
+                    return;
+                }
             }
         }
     }
@@ -278,6 +306,11 @@ impl Destager {
         self.destages.iter().any(|d| d.counted > 0 && d.group == group && works(d))
     }
 
+    /// Whether the destage of a group is kept.
+    pub(crate) fn keeps(&self, group: GroupId) -> bool {
+        self.destages.iter().any(|d| d.is_kept() && d.group == group)
+    }
+
     /// Whether any destage is kept.
     pub(crate) fn keeps_any(&self) -> bool {
         self.destages.iter().any(Destage::is_kept)
@@ -286,8 +319,11 @@ impl Destager {
     /// Whether a destage that is kept may have written parts of this row.
     pub(crate) fn is_row_in_doubt(&self, geometry: &Geometry, group: GroupId, at: &RowAt) -> bool {
         let strips = 0..geometry.data_strips() as u16;
-        let dirty = |d: &Destage| strips.clone().any(|s| is_set(&d.mask, geometry.bit_of(at, s)));
-        self.destages.iter().any(|d| d.is_kept() && d.group == group && d.safe.redo && dirty(d))
+        let written = |d: &Destage| {
+            let pages = d.safe.doubt.as_ref().unwrap_or(&d.mask);
+            strips.clone().any(|strip| is_set(pages, geometry.bit_of(at, strip)))
+        };
+        self.destages.iter().any(|d| d.is_kept() && d.group == group && d.safe.redo && written(d))
     }
 
     /// Groups of destages that are kept.

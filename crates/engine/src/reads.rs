@@ -141,7 +141,7 @@ impl Controller {
     /// Reads the row's other disks in the stead of one.
     fn read_around(&mut self, index: u32, run: DiskRun, actions: &mut Vec<Action>) {
         let mut peers = self.geometry.peers(run, &self.faults.at(run.first));
-        if self.groups_of(run).any(|group| self.destager.is_kept_unsettled(GroupId(group))) {
+        if (run.first..run.first + u64::from(run.pages)).any(|page| self.is_in_doubt(page)) {
             // The row may be written in part: what it implies may be wrong.
             peers.clear();
         }

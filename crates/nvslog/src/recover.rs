@@ -183,6 +183,9 @@ pub struct Recovery {
     recovered: Recovered,
     /// For tests of tests: what cannot be read counts as not written.
     pub errors_end_the_log: bool,
+    /// An operator accepts the loss: the log ends where it cannot be read or is damaged, and what
+    /// is behind that is not looked for.
+    pub takes_what_is_left: bool,
 }
 
 impl Recovery {
@@ -225,6 +228,7 @@ impl Recovery {
             used,
             recovered,
             errors_end_the_log,
+            takes_what_is_left: false,
         })
     }
 
@@ -392,6 +396,10 @@ impl Recovery {
         match found.commit {
             Some((claim, records)) if found.whole.iter().all(|whole| *whole) => {
                 self.accept(&claim, &records, &found.bad_copies)
+            }
+            _ if self.takes_what_is_left => {
+                self.state = State::Done;
+                Ok(())
             }
             // A read error is not a torn write: whether a commit was here is not known (D9).
             _ if found.readable == 0 && !self.errors_end_the_log => {

@@ -26,7 +26,11 @@ const REBUILD_BYTES: usize = 24;
 const NVS_SET: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
 const FEATURE_MASK: usize = NVS_SET + NVS_MAX * 16;
 const BASE: usize = FEATURE_MASK + 8;
-const RESERVED_FROM: usize = BASE + 8;
+const JOINED: usize = BASE + 8;
+const RESERVED_FROM: usize = JOINED + 8;
+
+/// Of a device that is not in use yet: [`Superblock::joined`].
+pub const NOT_JOINED: u64 = u64::MAX;
 
 /// First byte of the data of a member, and of the ring of an NVS device.
 const AREA: u64 = 1 << 20;
@@ -52,6 +56,9 @@ pub struct Superblock {
     pub generation: u64,
     /// The last generation that all devices in use had when this one was begun.
     pub base: u64,
+    /// The generation with which this device came into use, or [`NOT_JOINED`]. Since then every
+    /// generation names it.
+    pub joined: u64,
     /// UUID of the array.
     pub array: Uuid,
     /// UUID of the device.
@@ -179,6 +186,7 @@ impl Superblock {
         }
         put(to, FEATURE_MASK, &FEATURES.to_le_bytes());
         put(to, BASE, &self.base.to_le_bytes());
+        put(to, JOINED, &self.joined.to_le_bytes());
         let crc = crc32c(&to[12..]);
         put(to, 8, &crc.to_le_bytes());
         bytes
@@ -222,6 +230,7 @@ impl Superblock {
             role,
             geometry,
             base: u64_at(bytes, BASE),
+            joined: u64_at(bytes, JOINED),
             nvs: decode_nvs(bytes),
             block_bytes: u32_at(bytes, 104),
             ring_blocks: u64_at(bytes, 112),
@@ -253,7 +262,8 @@ impl Superblock {
     /// Whether another superblock says the same of the array, whatever device it is on.
     #[must_use]
     pub fn agrees(&self, other: &Superblock) -> bool {
-        Superblock { role: other.role, device: other.device, ..*self } == *other
+        let Superblock { role, device, joined, .. } = *other;
+        Superblock { role, device, joined, ..*self } == *other
     }
 
     /// Bytes that its device must have.

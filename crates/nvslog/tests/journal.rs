@@ -203,6 +203,7 @@ fn superblock(role: Role) -> Superblock {
     Superblock {
         generation: 5,
         base: 4,
+        joined: 3,
         array: [1; 16],
         device: [2; 16],
         log: LOG,
@@ -267,7 +268,8 @@ fn superblocks() {
     assert_eq!(with(74, 6), Some(SuperblockError::Field("role")), "member 6 of 6");
     assert_eq!(with(73, 9), Some(SuperblockError::Field("level")));
     assert_eq!(with(78, 1), Some(SuperblockError::Field("reserved bytes")));
-    assert_eq!(with(496, 1), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(496, 1), None, "the generation with which it came into use");
+    assert_eq!(with(504, 1), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(96, 1), Some(SuperblockError::Field("disk size")));
     assert!(matches!(with(80, 0), Some(SuperblockError::Geometry(_))));
     assert_eq!(Superblock::decode(&[0; 512]), Err(SuperblockError::Foreign));

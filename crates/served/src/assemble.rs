@@ -1,13 +1,13 @@
 //! Superblocks read, and devices put together to an array, or refused with the reason.
 
 use crate::Buffer;
-use crate::faults::SUPERBLOCKS;
+use crate::faults::{SUPERBLOCKS, Since};
 use crate::io::{Device, IoError, Media};
 use crate::log::Defect;
 use crate::memory::PAGE;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
-use destage_nvslog::superblock::{Chosen, Role, Superblock, SuperblockError, Uuid};
+use destage_nvslog::superblock::{Chosen, NOT_JOINED, Role, Superblock, SuperblockError, Uuid};
 
 /// Why a device has no superblock to go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,8 +164,8 @@ impl core::fmt::Display for AssembleError {
             ),
             AssembleError::Disagrees(device) => write!(
                 f,
-                "{device} contradicts the other devices, though it is of the same generation: it \
-                 was used apart from them. Attach the right device, or start without it \
+                "{device} was used apart from the other devices: each has writes that the other \
+                 lacks. Attach the right device; or start without it and lose what only it has \
                  (--degraded)"
             ),
             AssembleError::OtherLog(device) => {
@@ -229,6 +229,8 @@ pub struct Assembly {
     /// UUIDs of the members; zeros where one is missing.
     pub(crate) members: Vec<Uuid>,
     pub(crate) nvs: Vec<Uuid>,
+    /// With which generations the devices in use came into use.
+    pub(crate) since: Since,
     /// Members that are not used.
     pub failed: Vec<u16>,
     /// Members that were not known to have failed.
@@ -244,6 +246,8 @@ pub struct Assembly {
     pub damaged: Vec<(Device, usize, Superblock)>,
     /// Devices that are used though they are out of date.
     pub stale: Vec<Device>,
+    /// Members that were recorded as failed and are used again.
+    revived: Vec<u16>,
     /// The highest generation of any device.
     pub(crate) highest: u64,
     /// Something may have been built on what they agree on.
@@ -291,6 +295,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         superblock,
         members: vec![[0; 16]; usize::from(disks)],
         nvs: vec![[0; 16]; 2],
+        since: Since { members: vec![NOT_JOINED; usize::from(disks)], nvs: vec![NOT_JOINED; 2] },
         failed: Vec::new(),
         newly_failed: Vec::new(),
         copies: Vec::new(),
@@ -298,6 +303,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         spares: Vec::new(),
         damaged: Vec::new(),
         stale: Vec::new(),
+        revived: Vec::new(),
         highest: found
             .iter()
             .filter_map(|(_, s)| s.ok())
@@ -314,7 +320,16 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         }
     }
     assembly.nvs_devices(found, allow)?;
+    if !allow.degraded && allow.stale.is_empty() {
+        assembly.used_apart(found)?;
+    }
+    assembly.note_since(found);
     assembly.note_damage(found);
+    // Only now: what the devices say was compared with what was recorded.
+    for member in core::mem::take(&mut assembly.revived) {
+        assembly.superblock.mark(member, false);
+        assembly.superblock.set_rebuild(member, None);
+    }
     let failed: DiskSet = assembly.failed.iter().map(|m| DiskId(*m)).collect();
     if !superblock.geometry.survives(&failed) {
         return Err(assembly.left_out.unwrap_or(AssembleError::TooManyMissing));
@@ -420,6 +435,17 @@ impl Assembly {
             Ok(own) if own.superblock.role != Role::Member(number) => {
                 return Err(AssembleError::WrongPlace(device, own.superblock.role));
             }
+            Ok(own)
+                if known
+                    && allow.stale.contains(&device)
+                    && self.superblock.rebuilt_onto(number) != Some(own.superblock.device) =>
+            {
+                // It was given up, and is as good as any that is out of date.
+                self.revived.push(number);
+                self.stale.push(device);
+                self.members[usize::from(number)] = own.superblock.device;
+                return Ok(());
+            }
             Ok(own) if known => self.failed_member(number, own),
             Ok(own) => {
                 let standing = match self.standing(device, own) {
@@ -440,7 +466,7 @@ impl Assembly {
                 }
                 self.left_out = self.left_out.or(Some(stale));
             }
-            Err(why) if !known && !allow.degraded => {
+            Err(why) if !known && !allow.degraded || allow.stale.contains(&device) => {
                 return Err(AssembleError::Degraded(device, *why));
             }
             Err(_) => {}
@@ -486,6 +512,9 @@ impl Assembly {
             let wanted = self.superblock.nvs.get(usize::from(number)).copied().flatten();
             let own = match said {
                 Ok(own) => own,
+                Err(why) if allow.stale.contains(device) => {
+                    return Err(AssembleError::NvsMissing(*device, *why));
+                }
                 Err(why) => {
                     let error = wanted.map(|_| (*device, Err(*why)));
                     lacking = lacking.or(error);
@@ -567,13 +596,68 @@ impl Assembly {
         self.copies.push(number);
     }
 
+    /// Whether the log is used as far as it can be read, since its loss was accepted.
+    pub(crate) fn takes_what_is_left(&self) -> bool {
+        self.stale.iter().any(|device| matches!(device, Device::Nvs(_)))
+    }
+
+    /// Whether a device takes part.
+    fn uses(&self, device: Device) -> bool {
+        match device {
+            Device::Nvs(number) => self.copies.contains(&number),
+            Device::Member(number) => !self.failed.contains(&number),
+        }
+    }
+
+    /// With which generations the devices that take part came into use: one that is out of date
+    /// does with the next.
+    fn note_since(&mut self, found: &[Found]) {
+        for (device, said) in found {
+            let Ok(own) = said else { continue };
+            if self.uses(*device) && !self.stale.contains(device) {
+                let since = match *device {
+                    Device::Member(number) => &mut self.since.members[usize::from(number)],
+                    Device::Nvs(number) => &mut self.since.nvs[usize::from(number)],
+                };
+                *since = own.superblock.joined;
+            }
+        }
+    }
+
+    /// Refuses a device that is not used and that was used without one that is, since that one
+    /// came into use: each has writes that the other lacks.
+    fn used_apart(&self, found: &[Found]) -> Result<(), AssembleError> {
+        let said = || found.iter().filter_map(|(device, said)| Some((*device, said.ok()?)));
+        let apart = |own: &Superblock| {
+            let mut used = said().filter(|(device, _)| self.uses(*device));
+            used.any(|(_, other)| {
+                let other = other.superblock;
+                let without = match other.role {
+                    Role::Member(number) => own.has_failed(number),
+                    Role::Nvs(number) => own.nvs[usize::from(number)] != Some(other.device),
+                    Role::Spare => false,
+                };
+                without && other.joined <= own.generation
+            })
+        };
+        let rebuilt = |device| match device {
+            Device::Member(number) => self.rebuilds.contains(&number),
+            Device::Nvs(_) => false,
+        };
+        let mut others = said().filter(|(device, own)| {
+            let spare = own.superblock.role == Role::Spare;
+            !self.uses(*device) && !rebuilt(*device) && !spare && own.confirmed
+        });
+        match others.find(|(_, own)| apart(&own.superblock)) {
+            Some((device, _)) => Err(AssembleError::Disagrees(device)),
+            None => Ok(()),
+        }
+    }
+
     /// Copies of superblocks of devices in use that are not whole.
     fn note_damage(&mut self, found: &[Found]) {
         for (device, said) in found {
-            let used = match device {
-                Device::Nvs(number) => self.copies.contains(number),
-                Device::Member(number) => !self.failed.contains(number),
-            };
+            let used = self.uses(*device);
             let Ok(Chosen { superblock, damaged, .. }) = said else { continue };
             let copies = (0..damaged.len()).filter(|copy| used && damaged[*copy]);
             self.damaged.extend(copies.map(|copy| (*device, copy, *superblock)));

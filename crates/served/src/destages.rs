@@ -232,14 +232,30 @@ impl Volume {
     /// Without NVS, requests that wait for pages which cannot be destaged are answered with an
     /// error: only memory has these pages.
     fn refuse_kept(&mut self, destage: &Destage) {
-        let first = self.pages_of_group(destage.group).first.0;
-        let kept = |page: u64| {
-            let bit = page.checked_sub(first).filter(|bit| *bit / 64 < destage.mask.len() as u64);
-            bit.is_some_and(|bit| is_set(&destage.mask, bit))
-        };
-        let refused = self.through.extract_if(.., |t| t.waits.iter().any(|(page, _)| kept(*page)));
-        let refused: Vec<u64> = refused.map(|through| through.whole).collect();
-        refused.into_iter().for_each(|whole| self.part_done(whole, Some(Refusal::Unreadable)));
+        self.answer_kept(&[destage.group]);
+    }
+
+    /// Answers the requests that wait for pages of groups whose destage is kept: later writes to
+    /// such a group wait for it, too. With a log they are durable as they are.
+    fn answer_kept(&mut self, groups: &[GroupId]) {
+        let per_group = self.controller.geometry().pages_per_group();
+        let kept = |page: u64| groups.contains(&GroupId(page / per_group));
+        let waits = self.through.extract_if(.., |t| t.waits.iter().any(|(page, _)| kept(*page)));
+        let waits: Vec<u64> = waits.map(|through| through.whole).collect();
+        let refusal = self.log.lost().then_some(Refusal::Unreadable);
+        waits.into_iter().for_each(|whole| self.part_done(whole, refusal));
+    }
+
+    /// The same for a request that has just begun to wait for these pages.
+    pub(crate) fn look_for_kept(&mut self, pages: &[u64]) {
+        if self.try_kept_at.is_none() {
+            return;
+        }
+        let per_group = self.controller.geometry().pages_per_group();
+        let mut groups: Vec<GroupId> = pages.iter().map(|page| GroupId(page / per_group)).collect();
+        groups.dedup();
+        groups.retain(|group| self.controller.is_kept(*group));
+        self.answer_kept(&groups);
     }
 
     /// Tries again what could not be computed, when it is time.
@@ -377,6 +393,8 @@ impl Volume {
         let pages = self.pages_of_group(group);
         if destage.kept {
             self.alarm(Alarm::PagesDestaged { first_page: pages.first.0 });
+            // What could not be read can be: the others perhaps too.
+            self.try_kept_at = self.try_kept_at.map(|_| self.ops.now());
         }
         self.log.release(pages, destage.through);
         let per_group = u64::from(pages.count);

@@ -11,7 +11,7 @@ use crate::settings::OnNvsLoss;
 use crate::volume::{Volume, Whole};
 use destage_engine::controller::Event;
 use destage_engine::units::{DiskId, Duration, Instant};
-use destage_nvslog::superblock::{Role, Superblock, Uuid};
+use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
 use std::sync::Arc;
 
 /// First bytes of the two copies of a superblock.
@@ -22,6 +22,13 @@ pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
 pub(crate) struct Flushes {
     pub(crate) now: Vec<u32>,
     pub(crate) next: Vec<u32>,
+}
+
+/// With which generations the devices in use came into use; [`NOT_JOINED`]: not in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Since {
+    pub(crate) members: Vec<u64>,
+    pub(crate) nvs: Vec<u64>,
 }
 
 /// A change of the set of devices that is being written to all of them: first copies on the NVS
@@ -53,6 +60,8 @@ pub(crate) struct Faults {
     pub(crate) superblock: Superblock,
     pub(crate) members: Vec<Uuid>,
     pub(crate) nvs: Vec<Uuid>,
+    /// With which generations they came into use.
+    pub(crate) since: Since,
     pub(crate) flushes: Vec<Flushes>,
     /// Destages flushed while a change is under way.
     pub(crate) held: Vec<(u32, bool)>,
@@ -85,6 +94,7 @@ impl Faults {
             flushes: members.iter().map(|_| Flushes::default()).collect(),
             read_errors: vec![0; members.len()],
             waiting: Vec::new(),
+            since: Since { members: vec![0; members.len()], nvs: vec![0; nvs.len()] },
             members,
             nvs,
             held: Vec::new(),
@@ -112,23 +122,55 @@ impl Faults {
     }
 
     fn on_device(&self, superblock: Superblock, device: Device) -> Superblock {
-        let (role, device) = match device {
-            Device::Member(number) => (Role::Member(number), self.members[usize::from(number)]),
-            Device::Nvs(number) => (Role::Nvs(number), self.nvs[usize::from(number)]),
+        let (role, device, joined) = match device {
+            Device::Member(number) => {
+                let place = usize::from(number);
+                (Role::Member(number), self.members[place], self.since.members[place])
+            }
+            Device::Nvs(number) => {
+                let place = usize::from(number);
+                (Role::Nvs(number), self.nvs[place], self.since.nvs[place])
+            }
         };
-        Superblock { role, device, ..superblock }
+        Superblock { role, device, joined, ..superblock }
+    }
+
+    /// Devices that the next generation is the first to use came into use with it.
+    pub(crate) fn note_joined(&mut self) {
+        let superblock = &self.superblock;
+        let members = (0..).zip(&mut self.since.members);
+        let members = members.map(|(member, since)| (!superblock.has_failed(member), since));
+        let nvs = superblock.nvs.iter().zip(&mut self.since.nvs);
+        let nvs = nvs.map(|(device, since)| (device.is_some(), since));
+        for (used, since) in members.chain(nvs) {
+            match (used, *since) {
+                (false, _) => *since = NOT_JOINED,
+                (true, NOT_JOINED) => *since = superblock.generation,
+                (true, _) => {}
+            }
+        }
     }
 }
 
 impl Volume {
     /// An operation failed.
     pub(crate) fn failed(&mut self, finished: Finished, error: IoError) {
-        if error.passes() && self.log.defect != Defect::FailsFullDevices {
+        // A flush that failed may have dropped what it did not write: a second one proves nothing.
+        let again = error.passes() && !matches!(finished.kind, OpKind::Flush);
+        if again && self.log.defect != Defect::FailsFullDevices {
             if !self.faults.waiting.contains(&finished.device) {
                 self.faults.waiting.push(finished.device);
                 self.alarm(Alarm::DeviceWaits(finished.device, error));
             }
+            let command = match &finished.purpose {
+                Purpose::Command(command) => Some(*command),
+                _ => None,
+            };
             self.ops.try_later(finished);
+            if let Some(command) = command {
+                // Others of this disk, which it may do, take its place.
+                self.step(Event::DiskWaits(command.disk));
+            }
             return;
         }
         let Finished { device, purpose, kind } = finished;
@@ -268,6 +310,7 @@ impl Volume {
             self.mirror_failed();
         } else if self.log.copies.contains(&copy) {
             self.log.copies.retain(|other| *other != copy);
+            self.faults.since.nvs[usize::from(copy)] = NOT_JOINED;
             self.name_nvs();
             self.change_devices();
             if self.log.lost() {
@@ -333,6 +376,7 @@ impl Volume {
         }
         self.faults.superblock.generation += 1;
         self.faults.superblock.base = self.faults.complete;
+        self.faults.note_joined();
         self.faults.superblock.lost_pages = self.records.iter().any(|record| record.lost() > 0);
         self.faults.changes += 1;
         let superblock = self.faults.superblock;

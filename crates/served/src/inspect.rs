@@ -51,6 +51,7 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
             return found;
         }
     };
+    recovery.takes_what_is_left = assembly.takes_what_is_left();
     while let Some(want) = recovery.want() {
         let mut bytes = Buffer::zeroed(want.blocks as usize * block_bytes as usize);
         let offset = RING + want.block * u64::from(block_bytes);

@@ -10,7 +10,7 @@ use crate::ops::Purpose;
 use crate::request::{Alarm, Cause};
 use crate::volume::Volume;
 use destage_engine::units::Instant;
-use destage_nvslog::superblock::Uuid;
+use destage_nvslog::superblock::{NOT_JOINED, Uuid};
 use std::sync::Arc;
 
 /// Bytes copied at once.
@@ -289,6 +289,7 @@ impl Volume {
     fn mirror_joins(&mut self) {
         let Some(mirror) = self.mirror.take() else { return };
         self.faults.nvs[usize::from(mirror.copy)] = mirror.device;
+        self.faults.since.nvs[usize::from(mirror.copy)] = NOT_JOINED;
         self.log.copies.push(mirror.copy);
         self.log.copies.sort_unstable();
         (self.log.joining, self.log.keep) = (None, None);

@@ -14,6 +14,7 @@ use crate::request::Alarm;
 use crate::settings::Settings;
 use crate::volume::Volume;
 use destage_engine::array::geometry::Geometry;
+use destage_engine::array::safe::is_set;
 use destage_engine::controller::{Config, ConfigError, Controller, Event};
 use destage_engine::destager::{Count, Issue};
 use destage_engine::dispatch::Order;
@@ -28,7 +29,7 @@ use destage_nvslog::contents::{Contents, Fragment};
 use destage_nvslog::record::Record;
 use destage_nvslog::recover::{RecoverError, Recovered, Recovery, Repair};
 use destage_nvslog::space::{LogSpace, Purpose};
-use destage_nvslog::superblock::{NVS_MAX, REBUILDS_MAX, Role, Superblock, Uuid};
+use destage_nvslog::superblock::{NOT_JOINED, NVS_MAX, REBUILDS_MAX, Role, Superblock, Uuid};
 
 /// Blocks of the ring for so many dirty pages (docs/nvs-format.md, "Bytes written per byte").
 #[must_use]
@@ -76,6 +77,7 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
     let superblock = Superblock {
         generation: 1,
         base: 0,
+        joined: 0,
         array: creation.array,
         device: creation.array,
         log,
@@ -181,9 +183,11 @@ impl core::fmt::Display for OpenError {
                 "no anchor of the NVS log is whole: see `destage recover --inspect` before \
                  anything else"
             ),
-            OpenError::Log(error) => {
-                write!(f, "{error}; nothing was changed: see `destage recover --inspect`")
-            }
+            OpenError::Log(error) => write!(
+                f,
+                "{error}. Nothing was changed. `destage recover --inspect` shows what can be read; \
+                 to use that and lose the rest: destage serve ... --use-nvs PATH --accept-loss"
+            ),
             OpenError::Contents(what) => write!(f, "the NVS log holds {what}"),
             OpenError::Config(error) => error.fmt(f),
             OpenError::ReadCache(error) => error.fmt(f),
@@ -210,6 +214,7 @@ pub fn open(
         false => recover(media, assembly, &settings)?,
     };
     let mut faults = Faults::new(superblock, assembly.members.clone(), assembly.nvs.clone());
+    faults.since = assembly.since.clone();
     for member in &assembly.failed {
         faults.superblock.mark(*member, true);
     }
@@ -245,6 +250,7 @@ pub fn prepare_spare(
 ) -> Result<(), IoError> {
     let spare = Superblock {
         generation: 0,
+        joined: NOT_JOINED,
         base: 0,
         nvs: [None; NVS_MAX],
         device: uuid,
@@ -304,6 +310,7 @@ fn recover(
     let mut recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor)
         .map_err(OpenError::Log)?;
     recovery.errors_end_the_log = settings.defect == Defect::EndsLogAtErrors;
+    recovery.takes_what_is_left = assembly.takes_what_is_left();
     let ahead = copies.iter().map(|_| None).collect();
     let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead };
     while let Some(want) = recovery.want() {
@@ -549,6 +556,7 @@ impl Volume {
             }
             // A number that a crash left on some device is not used again.
             superblock.generation = assembly.highest + 1;
+            self.faults.note_joined();
             self.write_devices(media, assembly)?;
         }
         self.faults.complete = self.faults.superblock.generation;
@@ -639,6 +647,27 @@ impl Volume {
         Ok(())
     }
 
+    /// The pages of an open intent whose rows may have been written: those whose parity was logged,
+    /// and full stripes, which need no log. Where there is no parity, all.
+    fn maybe_written(&self, group: GroupId, mask: &[u64]) -> Vec<u64> {
+        let geometry = self.controller.geometry();
+        if geometry.level.parities() == 0 {
+            return mask.to_vec();
+        }
+        let first = Page(group.0 * geometry.pages_per_group());
+        let mut written = vec![0; mask.len()];
+        for at in geometry.rows(group, mask) {
+            let strips = 0..geometry.data_strips() as u16;
+            let bits: Vec<u64> = strips.map(|strip| geometry.bit_of(&at, strip)).collect();
+            let full = bits.iter().all(|bit| is_set(mask, *bit));
+            if full || self.log.contents.parity(first, at.row).is_some() {
+                let dirty = bits.into_iter().filter(|bit| is_set(mask, *bit));
+                dirty.for_each(|bit| written[(bit / 64) as usize] |= 1 << (bit % 64));
+            }
+        }
+        written
+    }
+
     /// Holds the pages of the last run again, and redoes the destages that it left open.
     fn take_over(&mut self, pages: &[u64]) -> Result<(), OpenError> {
         let held = pages.len() + self.memory.pages_flying();
@@ -664,7 +693,8 @@ impl Volume {
             self.adopted.insert(group.0, intent.through);
             self.redoing += 1;
             let mut actions = Vec::new();
-            self.controller.redo(group, &mask, &mut actions);
+            let doubt = self.maybe_written(group, &mask);
+            self.controller.redo(group, &mask, doubt, &mut actions);
             actions.into_iter().for_each(|action| self.act(action, crate::volume::NO_BYTES));
         }
         Ok(())

@@ -96,15 +96,20 @@ impl Ops {
         self.later.push((self.now + RETRY_AFTER, finished));
     }
 
-    /// Asks again for what is due.
-    pub(crate) fn try_again(&mut self) {
+    /// Asks again for what is due; the members' commands among it.
+    pub(crate) fn try_again(&mut self) -> Vec<DiskCommand> {
         let now = self.now;
         let (due, later) = core::mem::take(&mut self.later).into_iter().partition(|l| l.0 <= now);
         self.later = later;
         let due: Vec<(Instant, Finished)> = due;
+        let mut commands = Vec::new();
         for (_, Finished { device, purpose, kind }) in due {
+            if let Purpose::Command(command) = &purpose {
+                commands.push(*command);
+            }
             self.push(device, purpose, kind);
         }
+        commands
     }
 
     /// When the next operation is tried again.

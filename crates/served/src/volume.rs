@@ -271,7 +271,9 @@ impl Volume {
     pub fn turn(&mut self, now: Instant) {
         self.ops.set_now(now);
         self.look_for_stalls();
-        self.ops.try_again();
+        for command in self.ops.try_again() {
+            self.step(Event::DiskTriesAgain(command.disk));
+        }
         self.kept_turn();
         self.mirror_turn();
         self.rebuild_turn();

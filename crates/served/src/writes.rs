@@ -314,10 +314,12 @@ impl Volume {
     pub(crate) fn answer_when_on_disk(&mut self, whole: u64, pages: core::ops::Range<u64>) {
         let held = self.memory.held_in(&pages).into_iter();
         let newest = |page| self.memory.newest_copy(page).map(|held| (page, held.version));
-        let waits = held.filter_map(newest).collect();
+        let waits: Vec<(u64, u64)> = held.filter_map(newest).collect();
+        let pages: Vec<u64> = waits.iter().map(|(page, _)| *page).collect();
         self.through.push(Through { whole, waits });
         self.step(Event::Flush);
         self.look_through();
+        self.look_for_kept(&pages);
     }
 
     /// A page is on the disks as the write of this version left it, or needs not to be.

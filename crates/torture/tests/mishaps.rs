@@ -6,7 +6,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_served::{Ack, Defect};
 use destage_torture::case::{Case, Wanted};
-use destage_torture::load::Request;
+use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
 use destage_torture::{Survivors, torture};
 
@@ -83,6 +83,11 @@ fn random_torture_catches_each_fault() {
 
 /// An array of four disks that nothing befalls by itself.
 fn quiet(level: Level, nvs: u16) -> Run {
+    quiet_with(level, nvs, 32)
+}
+
+/// The same, with this many commands at a disk at once.
+fn quiet_with(level: Level, nvs: u16, window: u32) -> Run {
     let wanted = Wanted {
         level: Some(level),
         nvs: Some(nvs),
@@ -96,6 +101,7 @@ fn quiet(level: Level, nvs: u16) -> Run {
     case.geometry = geometry.checked().expect("an array");
     (case.faults, case.mishaps, case.scrubs) = (false, false, false);
     (case.settings.cache_off, case.nvs_pages) = (false, 24);
+    case.settings.window = window;
     case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
     let mut run = Run::new(case).expect("created");
     assert_eq!(run.open(), Ok(End::Done));
@@ -162,6 +168,86 @@ fn a_row_that_cannot_be_computed_keeps_its_pages() {
     assert_eq!(run.drained(), Ok(End::Done), "tried again");
     assert_eq!(run.read_all(), Ok(End::Done));
     assert_eq!(run.settle(), Ok(()));
+}
+
+/// A degraded array with two dirty rows in a group, of which one cannot be computed, and the page
+/// of the failed member in the row of the other.
+fn with_a_kept_group() -> (Run, u64, u64) {
+    let mut run = quiet(Level::Raid5, 1);
+    run.fill_open().expect("filled");
+    run.give_up(0).expect("given up");
+    let page_at = |run: &Run, member: u16, row: u64| {
+        (0..12).find(|page| run.place_of(*page) == (member, row)).expect("a page of the group")
+    };
+    let first = (0..2).find(|row| (0..12).any(|page| run.place_of(page) == (1, *row)));
+    let row = first.expect("a data page of member 1 in the first rows");
+    let (lost, fine) = (page_at(&run, 1, row), page_at(&run, 1, row + 1));
+    let clean = page_at(&run, 0, row + 1);
+    write(&mut run, lost);
+    write(&mut run, fine);
+    run.spoil(1, row);
+    (run, clean, row)
+}
+
+#[test]
+fn a_restart_makes_no_row_doubtful_that_was_not_written() {
+    let (mut run, clean, row) = with_a_kept_group();
+    run.flush_cache().expect("begun");
+    let kept = |run: &Run| run.status().kept_pages == 2;
+    assert_eq!(run.drive_until(&kept), Ok(End::Done), "both rows");
+    // With this commit the intent is durable.
+    write(&mut run, 90);
+    run.crash(Survivors::All);
+    run.spoil(1, row);
+    assert_eq!(run.open(), Ok(End::Done));
+    assert_eq!(run.drive_until(&kept), Ok(End::Done), "redone, and kept again");
+    let before = run.counts.unreadable;
+    let read =
+        Request { kind: Kind::Read, offset: clean * PAGE_BYTES, bytes: PAGE_BYTES, fua: false };
+    run.submit(read).expect("submitted");
+    assert_eq!(run.answered(), Ok(End::Done));
+    assert_eq!(run.counts.unreadable, before, "a row that was not written reads right");
+    run.replace_member(0).expect("a spare");
+    for _ in 0..20_000 {
+        run.step().expect("no check failed");
+    }
+    let lost = run.lost_pages_now();
+    assert!(!lost.contains(&run.place_of(clean)), "only what nothing implies is lost: {lost:?}");
+}
+
+#[test]
+fn writes_to_a_group_that_is_kept_are_answered_without_a_log() {
+    let (mut run, clean, _) = with_a_kept_group();
+    run.world.nvs[0].gone = true;
+    // The log is lost with this write, and the destages of all that is dirty begin.
+    run.submit(Request::write(90 * PAGE_BYTES, PAGE_BYTES)).expect("submitted");
+    for _ in 0..20_000 {
+        run.step().expect("no check failed");
+    }
+    run.submit(Request::write(clean * PAGE_BYTES, PAGE_BYTES)).expect("submitted");
+    assert_eq!(run.answered(), Ok(End::Done), "with an error, not never");
+}
+
+#[test]
+fn a_full_member_is_still_read() {
+    let mut run = quiet_with(Level::Raid5, 1, 2);
+    run.fill_open().expect("filled");
+    run.world.members[1].full = true;
+    for page in (0..96).step_by(5) {
+        write(&mut run, page);
+    }
+    run.flush_cache().expect("begun");
+    for _ in 0..5000 {
+        run.step().expect("no check failed");
+    }
+    let dirty = run.dirty_pages();
+    let clean = (0..96).find(|page| run.disk_of(*page) == 1 && !dirty.contains(page));
+    let offset = clean.expect("a page that only the member has") * PAGE_BYTES;
+    run.submit(Request { kind: Kind::Read, offset, bytes: PAGE_BYTES, fua: false }).expect("asked");
+    assert_eq!(run.answered(), Ok(End::Done));
+    run.world.members[1].full = false;
+    assert_eq!(run.drained(), Ok(End::Done));
+    assert_eq!(run.read_all(), Ok(End::Done));
 }
 
 #[test]

@@ -10,21 +10,15 @@ use std::fmt::Write;
 /// What the arguments allow a start to do without.
 pub fn allowed(matches: &ArgMatches, config: &ArrayConfig) -> Result<Allow, Failure> {
     let mut stale = Vec::new();
-    for (argument, devices, of) in [
-        ("use-nvs", &config.nvs, Device::Nvs as fn(u16) -> Device),
-        ("use-disk", &config.disks, Device::Member as fn(u16) -> Device),
-    ] {
+    for (argument, devices, of) in named(config) {
         let Some(given) = text(matches, argument) else { continue };
-        let absolute = std::path::absolute(given).map(|path| path.display().to_string());
-        let same =
-            |name: &String| name == given || absolute.as_ref().is_ok_and(|path| path == name);
-        let Some(place) = devices.iter().position(same) else {
+        let Some(place) = place_of(given, devices) else {
             return Err(Failure::usage(format!(
                 "--{argument} {given}: the configuration does not name this device; it names {}",
                 devices.join(", ")
             )));
         };
-        stale.push(of(place as u16));
+        stale.push(of(place));
     }
     if stale.is_empty() && matches.get_flag("accept-loss") {
         return Err(Failure::usage(
@@ -35,6 +29,20 @@ pub fn allowed(matches: &ArgMatches, config: &ArrayConfig) -> Result<Allow, Fail
     Ok(Allow { degraded: matches.get_flag("degraded"), stale, ..Allow::default() })
 }
 
+/// The options that name such a device, the paths that they may name, and what these are.
+fn named(config: &ArrayConfig) -> [(&'static str, &[String], fn(u16) -> Device); 2] {
+    [
+        ("use-nvs", &config.nvs, Device::Nvs as fn(u16) -> Device),
+        ("use-disk", &config.disks, Device::Member as fn(u16) -> Device),
+    ]
+}
+
+fn place_of(given: &str, names: &[String]) -> Option<u16> {
+    let absolute = std::path::absolute(given).map(|path| path.display().to_string());
+    let same = |name: &String| name == given || absolute.as_ref().is_ok_and(|path| path == name);
+    names.iter().position(same).map(|place| place as u16)
+}
+
 /// Says what is lost with the devices that are used though they are out of date; refuses without
 /// `--accept-loss`.
 pub fn accepted(
@@ -43,6 +51,18 @@ pub fn accepted(
     devices: &mut Devices,
     assembly: &Assembly,
 ) -> Result<(), Failure> {
+    for (argument, names, of) in named(config) {
+        let Some(place) = text(matches, argument).and_then(|given| place_of(given, names)) else {
+            continue;
+        };
+        if !assembly.stale.contains(&of(place)) {
+            return Err(Failure::failed(format!(
+                "{}: --{argument} is for a device that is out of date, and this one is in sync or \
+                 being rebuilt: start without --{argument}",
+                names[usize::from(place)]
+            )));
+        }
+    }
     if assembly.stale.is_empty() {
         return Ok(());
     }

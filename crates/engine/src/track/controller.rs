@@ -112,6 +112,8 @@ impl TrackController {
             Event::Discard(..)
             | Event::DiskError(_)
             | Event::DiskFailed(_)
+            | Event::DiskWaits(_)
+            | Event::DiskTriesAgain(_)
             | Event::Rebuild { .. }
             | Event::Repaired(_)
             | Event::Regenerated(_)
