@@ -29,12 +29,12 @@ pub fn allowed(matches: &ArgMatches, config: &ArrayConfig) -> Result<Allow, Fail
     Ok(Allow { degraded: matches.get_flag("degraded"), stale, ..Allow::default() })
 }
 
+/// An option, the paths that it may name, and what the device in such a place is.
+type Named<'a> = (&'static str, &'a [String], fn(u16) -> Device);
+
 /// The options that name such a device, the paths that they may name, and what these are.
-fn named(config: &ArrayConfig) -> [(&'static str, &[String], fn(u16) -> Device); 2] {
-    [
-        ("use-nvs", &config.nvs, Device::Nvs as fn(u16) -> Device),
-        ("use-disk", &config.disks, Device::Member as fn(u16) -> Device),
-    ]
+fn named(config: &ArrayConfig) -> [Named<'_>; 2] {
+    [("use-nvs", &config.nvs, Device::Nvs), ("use-disk", &config.disks, Device::Member)]
 }
 
 fn place_of(given: &str, names: &[String]) -> Option<u16> {
