@@ -248,6 +248,10 @@ impl Volume {
     pub(crate) fn fail_member(&mut self, member: u16, purpose: Option<Purpose>, cause: Cause) {
         let mut purposes: Vec<Purpose> = purpose.into_iter().collect();
         let device = Device::Member(member);
+        // They fail as those that are with the disk.
+        for _ in 0..self.ops.waiting_commands(device) {
+            self.step(Event::DiskTriesAgain(DiskId(member)));
+        }
         purposes.extend(self.ops.abandon(device));
         self.faults.waiting.retain(|other| *other != device);
         if !self.controller.failed().contains(DiskId(member)) {

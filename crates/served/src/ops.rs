@@ -122,6 +122,12 @@ impl Ops {
         self.later.iter().any(|(_, finished)| finished.device == device)
     }
 
+    /// Commands of the engine that wait to be tried again on a device.
+    pub(crate) fn waiting_commands(&self, device: Device) -> usize {
+        let is_command = |purpose: &Purpose| matches!(purpose, Purpose::Command(_));
+        self.later.iter().filter(|(_, f)| f.device == device && is_command(&f.purpose)).count()
+    }
+
     /// Forgets what is under way on a device: its purposes are returned, its answers ignored.
     pub(crate) fn abandon(&mut self, device: Device) -> Vec<Purpose> {
         let of_device = |op: &UnderWay| op.device == device;
