@@ -230,7 +230,7 @@ pub struct SparesAsked {
 }
 
 /// The devices that are looked at.
-pub struct WatchAsked(Watch);
+pub struct WatchAsked(pub(super) Watch);
 
 /// Why an array cannot be asked.
 #[derive(Debug)]

@@ -22,6 +22,8 @@ mod reconnect;
 mod remote;
 mod scrub;
 mod sigbus;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use admin::{

@@ -1,0 +1,160 @@
+//! A served array in this process: what is found or prepared while the array changes, and arrives
+//! when it is no longer right.
+
+use super::*;
+use crate::{Remote, Server, Settings};
+use admin::WatchAsked;
+use destage_engine::array::geometry::Level;
+use destage_report::live::ArrayStatus;
+use destage_served::{Allow, Found, assemble, open, read_superblock};
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+
+fn spec(path: &str) -> DeviceSpec {
+    path.parse().expect("a path")
+}
+
+/// A file of zeros.
+fn file(folder: &Path, name: &str, bytes: u64) -> String {
+    let path = folder.join(name);
+    std::fs::File::create(&path).expect("made").set_len(bytes).expect("long");
+    path.to_str().expect("text").to_string()
+}
+
+/// Level 5 over three files, with two NVS devices.
+fn config(folder: &Path) -> ArrayConfig {
+    ArrayConfig {
+        version: 1,
+        disks: (0..3).map(|n| file(folder, &format!("d{n}"), 4 << 20)).collect(),
+        nvs: (0..2).map(|n| file(folder, &format!("nvs{n}"), 3 << 20)).collect(),
+        spares: Vec::new(),
+        policy: "cscan".to_string(),
+        rate: "linear:40/20".to_string(),
+        ack: "nvs".to_string(),
+        on_nvs_loss: "write-through".to_string(),
+        queue_depth: 16,
+        window: 8,
+        stall_seconds: 30,
+        save_seconds: 1,
+        rebuild: String::new(),
+        read_cache: ReadCacheConfig::default(),
+    }
+}
+
+/// Ends the server, however its client ends.
+struct Ends(Remote);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.hurry();
+    }
+}
+
+/// The server's side as a client's thread sees it.
+struct Client {
+    remote: Remote,
+    folder: tempfile::TempDir,
+}
+
+impl Client {
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("text").to_string()
+    }
+
+    fn asks<T>(&self, ask: impl FnOnce(Sender<T>) -> Admin) -> T {
+        let (sender, answer) = channel();
+        self.remote.send(Box::new(ask(sender)));
+        answer.recv().expect("an answer")
+    }
+
+    fn status(&self) -> ArrayStatus {
+        *self.asks(Admin::Status)
+    }
+
+    /// The state of a device, by its kind and number.
+    fn state_of(&self, kind: &str, number: u16) -> String {
+        let of = |device: &destage_report::live::DeviceStatus| {
+            device.kind == kind && device.number == number
+        };
+        self.status().devices.into_iter().find(of).expect("a device").state
+    }
+
+    /// Deletes a file of the array, and has the server see it.
+    fn delete(&self, name: &str) {
+        std::fs::remove_file(self.path(name)).expect("removed");
+        let WatchAsked(watch) = self.asks(Admin::Watch);
+        watch.look_now(&self.remote);
+    }
+}
+
+/// Serves an array while a client asks. Nothing looks at its files but the client.
+fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path());
+    let specs = |paths: &[String]| paths.iter().map(|path| spec(path)).collect::<Vec<_>>();
+    let (disks, nvs) = (specs(&config.disks), specs(&config.nvs));
+    let options = CreateOptions {
+        level: Level::Raid5,
+        disks: disks.clone(),
+        nvs: nvs.clone(),
+        strip_pages: 4,
+        group_stripes: 1,
+        spares: Vec::new(),
+        assume_clean: false,
+    };
+    create(&options, &mut |_, _| {}).expect("created");
+    let (mut devices, _) = Devices::open(&disks, &nvs).expect("opened");
+    let places: Vec<_> = devices.places().collect();
+    let read = |device| (device, read_superblock(&mut devices, device));
+    let found: Vec<Found> = places.into_iter().map(read).collect();
+    let assembly = assemble(&found, &Allow::default()).expect("an array");
+    let settings = config.settings().expect("settings");
+    let volume = open(&mut devices, &assembly, settings).expect("a volume");
+    let settings = Settings::new(export("tank", "", &volume), Vec::new());
+    let server = Server::bind(settings).expect("bound");
+    let mut backend = ArrayBackend::new("tank", config, volume, devices);
+    let client = Client { remote: server.remote(), folder };
+    let ends = Ends(server.remote());
+    let thread = std::thread::spawn(move || {
+        let _ends = ends;
+        asks(&client);
+    });
+    server.run(&mut backend).expect("served");
+    thread.join().expect("what was asked is as expected");
+}
+
+#[test]
+fn a_new_nvs_device_does_not_take_the_place_of_the_last_one() {
+    with_array(|client| {
+        let new = file(client.folder.path(), "new", 3 << 20);
+        let old = client.path("nvs1");
+        let (slot, ready) = mirror::prepared(&client.remote, Some(&old), &new).expect("ready");
+        client.delete("nvs0");
+        assert_eq!(client.state_of("nvs", 0), "failed");
+        let refused = mirror::install(&client.remote, &slot, ready).expect_err("refused");
+        assert!(refused.contains("the only NVS device in use"), "{refused}");
+        let now = client.status();
+        assert!(!now.alarms.iter().any(|alarm| alarm.starts_with("nvs-lost")), "{:?}", now.alarms);
+        assert_eq!(now.devices.iter().filter(|d| d.device == old).count(), 1, "{:?}", now.devices);
+        assert_eq!(client.state_of("nvs", 1), "in use");
+        // Destages need no NVS device that is closed.
+        client.asks(Admin::Drain).expect("nothing is dirty");
+        assert_eq!(client.state_of("nvs", 1), "in use");
+    });
+}
+
+#[test]
+fn two_nvs_devices_are_not_replaced_at_once() {
+    with_array(|client| {
+        let ask = |old: &str, new: &str| {
+            let new = file(client.folder.path(), new, 3 << 20);
+            mirror::prepared(&client.remote, Some(&client.path(old)), &new)
+        };
+        let first = ask("nvs0", "a").expect("ready");
+        let refused = ask("nvs1", "b").err().expect("refused");
+        assert!(refused.contains("is being filled"), "{refused}");
+        drop(first);
+        // It was given up before it was handed over.
+        ask("nvs1", "c").expect("ready");
+    });
+}
