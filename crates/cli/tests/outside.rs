@@ -6,6 +6,7 @@ mod common;
 use common::array::{Array, status};
 use common::{destage, succeeds};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,40 @@ fn a_server_waits_for_files_to_be_saved_as_long_as_configured_or_not_when_forced
     has_alarm(&array, "was deleted");
     array.asks(&["stop", "tank", "--force"]);
     end(&mut array, Duration::from_secs(5));
+}
+
+/// What the service manager hears next, with the time that it is to give.
+fn time_asked(manager: &UnixDatagram) -> Duration {
+    let mut bytes = [0; 256];
+    let count = manager.recv(&mut bytes).expect("a message");
+    let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+    let time = text.trim().strip_prefix("EXTEND_TIMEOUT_USEC=").expect(&text);
+    Duration::from_micros(time.parse().expect("a number"))
+}
+
+#[test]
+fn a_server_that_ends_asks_the_service_manager_for_the_time_it_needs() {
+    let mut array = Array::of_level("0", 2, &["nvs"]);
+    array.edit("save_seconds = 300", "save_seconds = 900");
+    let path = array.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("bound");
+    manager.set_read_timeout(Some(LONG)).expect("set");
+    array.serve_with(&[], &[("NOTIFY_SOCKET", &path)]);
+    let mut ready = [0; 256];
+    let count = manager.recv(&mut ready).expect("a message");
+    assert_eq!(String::from_utf8_lossy(&ready[..count]).trim(), "READY=1");
+    written(&array);
+    std::fs::remove_file(array.path("d1")).expect("removed");
+    has_alarm(&array, "was deleted");
+    signal(&array);
+    // First what is in flight ends, which may take stall_seconds (30).
+    assert!(time_asked(&manager) > Duration::from_secs(30));
+    save_commands(&array);
+    wait("time to save", LONG, || time_asked(&manager) >= Duration::from_secs(890));
+    // Again while it waits.
+    assert!(time_asked(&manager) >= Duration::from_secs(880));
+    signal(&array);
+    assert_eq!(end(&mut array, Duration::from_secs(5)).code(), Some(1));
 }
 
 #[test]

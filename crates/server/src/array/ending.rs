@@ -18,6 +18,14 @@ const LOOK: Duration = Duration(100_000_000);
 /// What is added to the stall limit before an ending server gives up: by then the volume has given
 /// up the device, and continues without it.
 const GRACE: Duration = Duration(2_000_000_000);
+/// What an ending server asks for beyond the time that a step may take: clients are given 5 s for
+/// their replies, and devices are closed.
+const MARGIN: Duration = Duration(30_000_000_000);
+/// How often it asks for time at most.
+const ASK: Duration = Duration(1_000_000_000);
+
+/// Hears how much more time the end may take.
+type AskForTime = Box<dyn FnMut(std::time::Duration) + Send>;
 
 /// How far a stop has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,6 +62,10 @@ pub(super) struct Ending {
     stuck: bool,
     /// Files that were not saved.
     unsaved: Vec<String>,
+    /// Whoever ends a server that takes too long is asked for time here.
+    ask_for_time: Option<AskForTime>,
+    /// When it was last asked: in which step, and how far that had come.
+    asked: Option<(Instant, Stop, Instant)>,
 }
 
 impl Ending {
@@ -140,6 +152,33 @@ impl ArrayBackend {
         self.ending.forced = true;
     }
 
+    /// Says whom to ask for time when the end takes long: it hears how long the step may take that
+    /// is being done, again and again as long as that comes nearer to its end.
+    pub fn set_ask_for_time(&mut self, ask: impl FnMut(std::time::Duration) + Send + 'static) {
+        self.ending.ask_for_time = Some(Box::new(ask));
+    }
+
+    /// Asks for the time that the step of the end may take which is being done.
+    fn ask_for_time(&mut self, now: Instant) {
+        let (stop, far) = (self.ending.stop, self.ending.progress.0);
+        let (left, goes_on) = match stop {
+            Stop::No | Stop::Over => return,
+            Stop::Saving(until, _) => (until.since(now), true),
+            _ => {
+                let asked = self.ending.asked;
+                (self.patience(), asked.is_none_or(|(_, _, asked_far)| asked_far != far))
+            }
+        };
+        let due = match self.ending.asked {
+            Some((at, asked, _)) if asked == stop => now.since(at) >= ASK && goes_on,
+            _ => true,
+        };
+        if due && let Some(ask) = &mut self.ending.ask_for_time {
+            ask(std::time::Duration::from_nanos(left.0 + MARGIN.0));
+            self.ending.asked = Some((now, stop, far));
+        }
+    }
+
     /// The files that exist only as long as this server runs, and that the array needs.
     fn only_copies(&self) -> Vec<Open> {
         let of = |whose: &Watched| {
@@ -175,6 +214,11 @@ impl ArrayBackend {
     pub(super) fn look_at_end(&mut self, port: &mut Port) {
         let now = port.now();
         self.ending.looked = now;
+        self.next_step(now);
+        self.ask_for_time(now);
+    }
+
+    fn next_step(&mut self, now: Instant) {
         match self.ending.stop {
             Stop::No if self.ending.bounded => self.look_at_drain(now),
             Stop::No | Stop::Over => {}
@@ -254,10 +298,15 @@ impl ArrayBackend {
         if far != self.ending.progress.1 {
             self.ending.progress = (now, far);
         }
+        now.since(self.ending.progress.0) > self.patience()
+    }
+
+    /// How long it may come no further before it is given up.
+    fn patience(&self) -> Duration {
         let config = self.config();
-        let lost = status.dirty_pages > 0 && self.only_in_memory();
+        let lost = self.volume.status().dirty_pages > 0 && self.only_in_memory();
         let seconds = config.stall_seconds.max(if lost { config.save_seconds } else { 0 });
-        now.since(self.ending.progress.0) > Duration::from_secs(u64::from(seconds)) + GRACE
+        Duration::from_secs(u64::from(seconds)) + GRACE
     }
 
     /// Nothing is in flight any more: what is left is to save files.
