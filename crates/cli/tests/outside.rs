@@ -184,6 +184,27 @@ fn a_server_that_ends_asks_the_service_manager_for_the_time_it_needs() {
 }
 
 #[test]
+fn a_stop_with_drain_leaves_nothing_dirty_though_clients_write_on() {
+    let mut array = Array::create(&["nvs"]);
+    for _ in 0..6 {
+        array.serve(&[]);
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_destage"))
+            .args(["bench", &array.uri(), "--time", "60s", "--depth", "8", "--rate", "700"])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("runs");
+        wait("written", LONG, || status(&array)["pages_written"].as_u64() > Some(50));
+        let said = array.asks(&["stop", "tank", "--drain"]);
+        assert!(said.contains("stopped"), "{said}");
+        assert!(end(&mut array, LONG).success(), "{}", self::said(&array));
+        bench.wait().expect("ended");
+        let found = array.asks(&["recover", "tank", "--inspect", "--format", "csv"]);
+        assert!(found.lines().any(|line| line == "dirty pages,0"), "{found}");
+    }
+}
+
+#[test]
 fn a_deleted_nvs_file_is_seen_kept_in_use_and_replaced() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);

@@ -12,6 +12,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 /// How often an ending server looks how far it is.
 const LOOK: Duration = Duration(100_000_000);
@@ -53,6 +54,8 @@ pub(super) struct Ending {
     deleted: BTreeSet<Watched>,
     /// An operator wants the end though files are lost by it.
     forced: bool,
+    /// Everything is destaged before the end: who hears whether it was.
+    drains: Vec<Sender<Result<(), String>>>,
     /// A wait for all to be destaged ends, too, when it comes no further.
     pub(super) bounded: bool,
     /// When it was last seen to come nearer to its end, and how far it was.
@@ -150,6 +153,11 @@ impl ArrayBackend {
     /// An operator wants the end though files are lost by it.
     pub(crate) fn force_end(&mut self) {
         self.ending.forced = true;
+    }
+
+    /// Destages everything before the end; the sender then hears whether that was done.
+    pub(crate) fn drain_at_end(&mut self, hears: Sender<Result<(), String>>) {
+        self.ending.drains.push(hears);
     }
 
     /// Says whom to ask for time when the end takes long: it hears how long the step may take that
@@ -255,7 +263,10 @@ impl ArrayBackend {
         let idle = self.volume.idle();
         if self.ending.stuck {
             self.quiet(now);
-        } else if self.only_in_memory() || self.volume.status().writes_waiting > 0 {
+        } else if self.only_in_memory()
+            || self.is_to_drain()
+            || self.volume.status().writes_waiting > 0
+        {
             // Writes that wait for NVS space are taken by destages alone.
             self.volume.pause(false);
             self.volume.flush_cache(now);
@@ -282,6 +293,13 @@ impl ArrayBackend {
         let enough = || status.nvs_devices.is_empty() && self.volume.lost().members.is_empty();
         let can = !status.stopped || enough();
         lost && can && status.dirty_pages > 0 && !self.ending.forced
+    }
+
+    /// Whether pages are dirty that are to be destaged before the end, and can be.
+    fn is_to_drain(&self) -> bool {
+        let status = self.volume.status();
+        let kept = status.kept_pages > 0 && self.volume.drained();
+        !self.ending.drains.is_empty() && status.dirty_pages > 0 && !status.stopped && !kept
     }
 
     /// Whether it has come no further for longer than a device may take. What would be lost by an
@@ -355,6 +373,15 @@ impl ArrayBackend {
         let unsaved = self.only_copies().into_iter().filter(|open| !saved(open));
         self.ending.unsaved = unsaved.map(|open| open.path).collect();
         self.ending.stop = Stop::Over;
+        let result = match (self.ended(true), self.dirty_pages()) {
+            (Ok(()), dirty @ 1..) => {
+                Err(format!("{}: {dirty} dirty pages were not destaged", self.name()))
+            }
+            (result, _) => result,
+        };
+        for hears in &self.ending.drains {
+            let _ = hears.send(result.clone());
+        }
     }
 
     /// After the server has ended: what it leaves undone, for an error.
@@ -387,13 +414,15 @@ impl ArrayBackend {
                 ),
             });
         }
-        if !self.ending.stuck && !all {
+        if !self.ending.stuck && !all && self.ending.drains.is_empty() {
             return Ok(());
         }
         let why = if status.stopped {
             "the array has stopped"
         } else if self.ending.stuck {
             "the disks took no writes in time"
+        } else if status.kept_pages > 0 {
+            "members cannot read what their parity is computed from"
         } else {
             "the server was told to end"
         };

@@ -22,6 +22,7 @@ mod reconnect;
 mod remote;
 mod scrub;
 mod sigbus;
+mod stop;
 #[cfg(test)]
 mod tests;
 mod watch;

@@ -158,3 +158,29 @@ fn two_nvs_devices_are_not_replaced_at_once() {
         ask("nvs1", "c").expect("ready");
     });
 }
+
+/// What a stop says where the server hangs up after it has said how many pages are dirty.
+fn stop_that_ends_early(drain: bool) -> Result<bool, AdminError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("tank.control");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+    let server = std::thread::spawn(move || {
+        use std::io::{BufRead, BufReader, Write};
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("a request");
+        stream.write_all(b"{\"progress\":7}\n").expect("said");
+    });
+    let most = std::time::Duration::from_secs(10);
+    let ended = ask_to_end(&socket, "tank", [drain, false], most, |_| ());
+    server.join().expect("it hung up");
+    ended
+}
+
+#[test]
+fn a_drain_that_the_server_did_not_confirm_is_an_error() {
+    let error = stop_that_ends_early(true).expect_err("not confirmed").to_string();
+    assert!(error.contains("tank") && error.contains("NVS"), "{error}");
+    // Without a drain it is as was asked.
+    assert!(stop_that_ends_early(false).expect("ended"));
+}
