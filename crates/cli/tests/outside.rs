@@ -184,6 +184,28 @@ fn a_server_that_ends_asks_the_service_manager_for_the_time_it_needs() {
 }
 
 #[test]
+fn a_stop_that_is_only_checked_changes_nothing() {
+    let mut array = Array::of_level("0", 2, &["nvs"]);
+    array.serve(&[]);
+    let log = written(&array);
+    assert!(array.asks(&["stop", "tank", "--check"]).contains("would stop"));
+    assert!(runs(&mut array));
+    kept(&array, &log);
+    std::fs::remove_file(array.path("d1")).expect("removed");
+    let refused = array.refused(&["stop", "tank", "--check"]);
+    assert!(refused.contains("/d1") && refused.contains("--force"), "{refused}");
+    assert!(runs(&mut array));
+    kept(&array, &log);
+    let folder = array.path("");
+    for other in ["--drain", "--force"] {
+        let words = ["stop", "tank", "--check", other, "--config-dir", &folder];
+        assert_eq!(destage(&words).status.code(), Some(2));
+    }
+    array.kill();
+    assert!(array.refused(&["stop", "tank", "--check"]).contains("is not being served"));
+}
+
+#[test]
 fn a_stop_with_drain_leaves_nothing_dirty_though_clients_write_on() {
     let mut array = Array::create(&["nvs"]);
     for _ in 0..6 {

@@ -278,6 +278,10 @@ const END_MOST: Duration = Duration::from_secs(600);
 /// `destage stop`.
 pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
+    if matches.get_flag("check") {
+        asked(matches, &Request::CheckStop)?;
+        return Ok(format!("{name}: it would stop\n"));
+    }
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
     let how = ["drain", "force"].map(|flag| matches.get_flag(flag));
     let bar = progress::bar("dirty pages destaged");

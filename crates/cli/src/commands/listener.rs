@@ -47,7 +47,9 @@ pub fn time_from_systemd() -> impl FnMut(Duration) + Send + 'static {
     };
     // Without the thread the time is what the unit says.
     let _ = std::thread::Builder::new().name("notify".to_string()).spawn(ask);
-    move |time| drop(sender.send(time))
+    move |time| {
+        let _ = sender.send(time);
+    }
 }
 
 /// What the clients may take.

@@ -41,6 +41,8 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Say whether a stop would be refused, and why.
+    CheckStop,
     /// Go on with another policy, rate or both.
     Set {
         /// Policy with parameters; absent: the same.
@@ -112,7 +114,11 @@ impl Request {
             serde_json::from_value(value).map_err(|error| format!("not understood: {error}"))?;
         match (&request, other) {
             (
-                Request::Status | Request::Flush | Request::ScrubStop | Request::WhatIf,
+                Request::Status
+                | Request::Flush
+                | Request::CheckStop
+                | Request::ScrubStop
+                | Request::WhatIf,
                 Some(key),
             ) => Err(format!("not understood: unknown field `{key}`, expected none")),
             (Request::Set { policy: None, rate: None, rebuild: None }, _) => {
@@ -490,6 +496,7 @@ fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut Uni
         },
         Request::Flush => stop::drained(remote, out),
         Request::Stop { drain, force } => stop::agrees_to_end(remote, out, *drain, *force),
+        Request::CheckStop => stop::refusal(remote).unwrap_or(Line::Done),
         Request::Set { policy, rate, rebuild } => {
             let all = [policy.clone(), rate.clone(), rebuild.clone()];
             simple_ask(remote, |sender| Admin::Set(all, sender))

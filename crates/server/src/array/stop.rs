@@ -38,7 +38,7 @@ impl Drop for Says {
 }
 
 /// Why the server is not to end, if it is not. What has become of the devices is looked at now.
-fn refusal(remote: &Remote) -> Option<Line> {
+pub(super) fn refusal(remote: &Remote) -> Option<Line> {
     let (sender, answer) = channel();
     remote.send(Box::new(Admin::Watch(sender)));
     let WatchAsked(watch) = answer.recv().ok()?;
