@@ -1,7 +1,6 @@
 //! The control socket: one line of JSON asks, lines of JSON answer. Its file permissions decide
 //! who may ask.
 
-use super::alarms::Ends;
 use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
 use super::members::{NewMember, Place, Spare};
@@ -715,7 +714,8 @@ impl ArrayBackend {
             () if !status.failed.is_empty() => "degraded",
             () if self.found.left => "inconsistent",
             () if named && status.nvs_devices.is_empty() => "no-nvs",
-            () if self.alarms.waits_for(&Ends::NvsMirrored) => "degraded",
+            () if status.nvs_devices.len() < self.config().nvs.len() => "degraded",
+            () if self.ending.has_deleted() => "degraded",
             () => "clean",
         }
     }

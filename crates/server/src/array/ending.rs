@@ -91,6 +91,11 @@ impl Ending {
         self.deleted.insert(whose.clone())
     }
 
+    /// Whether files were deleted that the array cannot do without.
+    pub(super) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
     pub(super) fn forget(&mut self, whose: &Watched) {
         self.deleted.remove(whose);
     }

@@ -159,6 +159,31 @@ fn two_nvs_devices_are_not_replaced_at_once() {
     });
 }
 
+#[test]
+fn an_array_is_degraded_however_many_alarms_came_after_the_one_of_its_nvs() {
+    with_array(|client| {
+        client.delete("nvs1");
+        assert_eq!(client.status().state, "degraded");
+        for number in 0..150 {
+            let text = format!("spare-not-taken: for the cause {number}");
+            client.remote.send(Box::new(Admin::SpareNotTaken(text)));
+        }
+        assert_eq!(client.status().state, "degraded");
+        assert!(client.status().alarms.len() <= 100);
+    });
+}
+
+#[test]
+fn an_array_whose_only_nvs_file_was_deleted_is_degraded() {
+    with_array(|client| {
+        client.delete("nvs1");
+        client.delete("nvs0");
+        let now = client.status();
+        assert!(now.alarms.iter().any(|alarm| alarm.contains("the only NVS")), "{:?}", now.alarms);
+        assert_eq!(now.state, "degraded");
+    });
+}
+
 /// What a stop says where the server hangs up after it has said how many pages are dirty.
 fn stop_that_ends_early(drain: bool) -> Result<bool, AdminError> {
     let folder = tempfile::tempdir().expect("a folder");
