@@ -9,7 +9,7 @@ use super::observe::Observation;
 use super::readcache::ReadCacheChange;
 use super::reconnect::Attempt;
 use super::stop::{self, Saying};
-use super::watch::{Trouble, Watch, Watched};
+use super::watch::{Found, Watch};
 use crate::{Port, Remote};
 use destage_nvslog::superblock::Superblock;
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
@@ -208,7 +208,7 @@ pub enum Admin {
     /// Give the array a spare, or take it away.
     Spare(String, Option<Box<Spare>>, Sender<Result<(), String>>),
     /// Something is wrong with a device.
-    Trouble(Watched, Trouble),
+    Trouble(Found),
     /// An attempt to reach a member's server again.
     Attempt(Attempt),
     /// The devices that are looked at.
@@ -615,7 +615,7 @@ impl ArrayBackend {
             Admin::Spare(name, spare, sender) => {
                 let _ = sender.send(self.change_spare(&name, spare));
             }
-            Admin::Trouble(whose, trouble) => self.trouble(port, &whose, trouble),
+            Admin::Trouble(found) => self.trouble(port, &found),
             Admin::Attempt(attempt) => self.attempted(port, attempt),
             Admin::Watch(sender) => {
                 let _ = sender.send(WatchAsked(self.watch.clone()));

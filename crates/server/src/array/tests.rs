@@ -184,6 +184,31 @@ fn an_array_whose_only_nvs_file_was_deleted_is_degraded() {
     });
 }
 
+#[test]
+fn trouble_of_a_device_that_was_replaced_does_not_give_up_its_successor() {
+    with_array(|client| {
+        let WatchAsked(watch) = client.asks(Admin::Watch);
+        std::fs::remove_file(client.path("d1")).expect("removed");
+        let late = watch.look();
+        assert_eq!(late.len(), 1);
+        client.asks(|sender| Admin::Fail("1".to_string(), sender)).expect("given up");
+        let new = file(client.folder.path(), "new", 4 << 20);
+        members::replace(&client.remote, "1", &new).expect("replaced");
+        for found in late {
+            client.remote.send(Box::new(Admin::Trouble(found)));
+        }
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while client.status().state != "clean" {
+            assert!(std::time::Instant::now() < until, "{:?}", client.status().alarms);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(client.state_of("member", 1), "in use");
+        // And of the new one it counts.
+        client.delete("new");
+        assert_eq!(client.state_of("member", 1), "failed");
+    });
+}
+
 /// What a stop says where the server hangs up after it has said how many pages are dirty.
 fn stop_that_ends_early(drain: bool) -> Result<bool, AdminError> {
     let folder = tempfile::tempdir().expect("a folder");
