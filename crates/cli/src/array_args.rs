@@ -213,12 +213,17 @@ pub fn stop() -> Command {
         .after_help(
             "Without --drain what is dirty stays in NVS, safe; the next start continues with it. \
              The server refuses to end while it has the only copy of a member or NVS whose file \
-             was deleted: SIGTERM then says how to save it, --force loses it.\n\
+             was deleted: SIGTERM then says how to save it, --force loses it. --check exits with 1 \
+             and the reason if the server would refuse, and changes nothing.\n\
              Example: destage stop tank --drain",
         )
         .arg(name())
         .arg(flag("drain", "Destage everything first"))
         .arg(flag("force", "End even if deleted files, which only the server has, are lost by it"))
+        .arg(
+            flag("check", "Only say whether the server would refuse to end")
+                .conflicts_with_all(["drain", "force"]),
+        )
         .args(places())
 }
 

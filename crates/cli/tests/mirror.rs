@@ -82,3 +82,19 @@ fn one_that_is_in_use_is_replaced_and_a_first_mirror_is_added() {
     succeeds(&["bench", &uri, "--check", &log]);
     assert!(!status(&array)["devices"].to_string().contains("failed"));
 }
+
+#[test]
+fn a_new_nvs_device_that_is_too_small_is_not_written_to() {
+    let mut array = Array::create(&["nvs0", "nvs1"]);
+    array.serve(&[]);
+    let small = array.path("small");
+    // Only its first MiB is looked at before it is used.
+    let contents = [vec![0; 1 << 20], vec![7; 3 << 20]].concat();
+    std::fs::write(&small, &contents).expect("written");
+    let old = array.path("nvs1");
+    let refused = array.refused(&["replace-nvs", "tank", "--old", &old, &small]);
+    assert!(refused.contains("too small"), "{refused}");
+    assert!(std::fs::read(&small).expect("read") == contents, "written to");
+    assert!(!status(&array)["devices"].to_string().contains("failed"));
+    array.stop();
+}

@@ -6,6 +6,7 @@ mod common;
 use common::array::{Array, status};
 use common::{destage, succeeds};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -146,6 +147,83 @@ fn a_server_waits_for_files_to_be_saved_as_long_as_configured_or_not_when_forced
     has_alarm(&array, "was deleted");
     array.asks(&["stop", "tank", "--force"]);
     end(&mut array, Duration::from_secs(5));
+}
+
+/// What the service manager hears next, with the time that it is to give.
+fn time_asked(manager: &UnixDatagram) -> Duration {
+    let mut bytes = [0; 256];
+    let count = manager.recv(&mut bytes).expect("a message");
+    let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+    let time = text.trim().strip_prefix("EXTEND_TIMEOUT_USEC=").expect(&text);
+    Duration::from_micros(time.parse().expect("a number"))
+}
+
+#[test]
+fn a_server_that_ends_asks_the_service_manager_for_the_time_it_needs() {
+    let mut array = Array::of_level("0", 2, &["nvs"]);
+    array.edit("save_seconds = 300", "save_seconds = 900");
+    let path = array.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("bound");
+    manager.set_read_timeout(Some(LONG)).expect("set");
+    array.serve_with(&[], &[("NOTIFY_SOCKET", &path)]);
+    let mut ready = [0; 256];
+    let count = manager.recv(&mut ready).expect("a message");
+    assert_eq!(String::from_utf8_lossy(&ready[..count]).trim(), "READY=1");
+    written(&array);
+    std::fs::remove_file(array.path("d1")).expect("removed");
+    has_alarm(&array, "was deleted");
+    signal(&array);
+    // First what is in flight ends, which may take stall_seconds (30).
+    assert!(time_asked(&manager) > Duration::from_secs(30));
+    save_commands(&array);
+    wait("time to save", LONG, || time_asked(&manager) >= Duration::from_secs(890));
+    // Again while it waits.
+    assert!(time_asked(&manager) >= Duration::from_secs(880));
+    signal(&array);
+    assert_eq!(end(&mut array, Duration::from_secs(5)).code(), Some(1));
+}
+
+#[test]
+fn a_stop_that_is_only_checked_changes_nothing() {
+    let mut array = Array::of_level("0", 2, &["nvs"]);
+    array.serve(&[]);
+    let log = written(&array);
+    assert!(array.asks(&["stop", "tank", "--check"]).contains("would stop"));
+    assert!(runs(&mut array));
+    kept(&array, &log);
+    std::fs::remove_file(array.path("d1")).expect("removed");
+    let refused = array.refused(&["stop", "tank", "--check"]);
+    assert!(refused.contains("/d1") && refused.contains("--force"), "{refused}");
+    assert!(runs(&mut array));
+    kept(&array, &log);
+    let folder = array.path("");
+    for other in ["--drain", "--force"] {
+        let words = ["stop", "tank", "--check", other, "--config-dir", &folder];
+        assert_eq!(destage(&words).status.code(), Some(2));
+    }
+    array.kill();
+    assert!(array.refused(&["stop", "tank", "--check"]).contains("is not being served"));
+}
+
+#[test]
+fn a_stop_with_drain_leaves_nothing_dirty_though_clients_write_on() {
+    let mut array = Array::create(&["nvs"]);
+    for _ in 0..6 {
+        array.serve(&[]);
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_destage"))
+            .args(["bench", &array.uri(), "--time", "60s", "--depth", "8", "--rate", "700"])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("runs");
+        wait("written", LONG, || status(&array)["pages_written"].as_u64() > Some(50));
+        let said = array.asks(&["stop", "tank", "--drain"]);
+        assert!(said.contains("stopped"), "{said}");
+        assert!(end(&mut array, LONG).success(), "{}", self::said(&array));
+        bench.wait().expect("ended");
+        let found = array.asks(&["recover", "tank", "--inspect", "--format", "csv"]);
+        assert!(found.lines().any(|line| line == "dirty pages,0"), "{found}");
+    }
 }
 
 #[test]

@@ -186,33 +186,62 @@ fn the_package_has_the_programs_version() {
     assert!(text.starts_with(&format!("destage ({version}-")), "packaging/debian/changelog");
 }
 
-/// Runs the package's `prerm remove` on a folder of control sockets, with a `destage` that does
-/// what this script says.
-fn removal(script: &str) -> std::process::Output {
+/// Runs the package's `prerm remove` on a folder of control sockets, with a `destage` and a
+/// `systemctl` that do what these scripts say; and the commands that it ran.
+fn removal(destage: &str, systemctl: &str) -> (std::process::Output, Vec<String>) {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
-    let _socket = std::os::unix::net::UnixListener::bind(path("tank.control")).expect("bound");
+    let listen = |name: &str| std::os::unix::net::UnixListener::bind(path(name)).expect("bound");
+    let _sockets = ["tank.control", "zfs.control"].map(listen);
     let text = std::fs::read_to_string(top().join("packaging/debian/prerm")).expect("prerm");
-    let text = text.replace("/run/destage", &path("")).replace("/run/systemd/system", "/none");
-    let program = path("destage");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("written");
-    let mode = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).expect("changed");
+    let text = text.replace("/run/destage", &path("")).replace("/run/systemd/system", &path(""));
+    for (program, script) in [("destage", destage), ("systemctl", systemctl)] {
+        let log = path("log");
+        let script = format!("#!/bin/sh\necho {program} $* >> {log}\n{script}\n");
+        std::fs::write(path(program), script).expect("written");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(path(program), mode).expect("changed");
+    }
     let search = format!("{}:{}", path(""), std::env::var("PATH").unwrap_or_default());
     let words = ["-c", &text, "prerm", "remove"];
-    Command::new("sh").args(words).env("PATH", search).output().expect("sh runs")
+    let output = Command::new("sh").args(words).env("PATH", search).output().expect("sh runs");
+    let ran = std::fs::read_to_string(path("log")).expect("a log");
+    (output, ran.lines().map(str::to_string).collect())
 }
 
 #[test]
 fn the_removal_fails_where_an_array_refuses_to_stop() {
-    let refuses = removal("[ $1 = status ] && exit 0; echo 'tank: d1 was deleted' >&2; exit 1");
+    let script = "[ $1 = status ] && exit 0; [ $3 = tank ] && exit 0\n\
+        echo 'zfs: d1 was deleted' >&2; exit 1";
+    let (refuses, ran) = removal(script, "exit 0");
     let said = String::from_utf8_lossy(&refuses.stderr).into_owned();
     assert!(!refuses.status.success() && said.contains("d1 was deleted"), "{said}");
     assert!(said.contains("--force"), "{said}");
-    assert!(removal("exit 0").status.success());
+    // None was stopped, the others neither.
+    let asks = |ran: &String| ran.contains(" status ") || ran.contains(" --check ");
+    assert!(ran.iter().all(asks), "{ran:?}");
+    assert!(removal("exit 0", "exit 0").0.status.success());
     // A socket that a killed server left.
-    assert!(removal("exit 1").status.success());
+    assert!(removal("exit 1", "exit 0").0.status.success());
+    // A unit that does not end.
+    assert!(!removal("exit 0", "exit 1").0.status.success());
+}
+
+#[test]
+fn the_removal_has_systemd_stop_what_depends_on_arrays_first() {
+    // What systemd stops is served no longer; the other was started by hand.
+    let script = "case \"$*\" in 'status tank') [ ! -e $0.stopped ];; esac";
+    let (output, ran) = removal(script, "touch ${0%systemctl}destage.stopped");
+    assert!(output.status.success(), "{output:?}");
+    let stops: Vec<&String> = ran.iter().filter(|ran| ran.contains(" stop ")).collect();
+    let expected = [
+        "destage stop --check tank",
+        "destage stop --check zfs",
+        "systemctl stop destage@*.service",
+        "destage stop zfs",
+    ];
+    assert_eq!(stops, expected, "{ran:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use destage_nbd::wire;
 use destage_server::{Answer, Backend, Payload, Port, Remote, Server, Settings, Token};
 use std::collections::VecDeque;
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,12 +25,19 @@ struct Disk {
     cache: Vec<u8>,
     dirty: Vec<std::ops::Range<usize>>,
     flushes: VecDeque<(units::Instant, Token)>,
+    /// It answers every request with ESHUTDOWN.
+    refuses: Arc<AtomicBool>,
 }
 
 const FLUSH: units::Duration = units::Duration(30_000_000);
 
 impl Backend for Disk {
     fn request(&mut self, port: &mut Port, token: Token, command: Ask, payload: Payload<'_>) {
+        if self.refuses.load(Ordering::Relaxed) {
+            let errno = wire::NBD_ESHUTDOWN;
+            port.reply(token, Answer::Error { errno, text: "the server is ending" });
+            return;
+        }
         match command {
             Ask::Read { offset, length, .. } => {
                 let part = offset as usize..offset as usize + length as usize;
@@ -70,13 +78,15 @@ impl Backend for Disk {
 struct Nbd {
     listen: String,
     durable: Arc<Mutex<Vec<u8>>>,
+    refuses: Arc<AtomicBool>,
     running: Option<(Remote, JoinHandle<()>)>,
 }
 
 impl Nbd {
     fn new(array: &Array, name: &str) -> Nbd {
         let durable = Arc::new(Mutex::new(vec![0; BYTES]));
-        let mut nbd = Nbd { listen: array.path(name), durable, running: None };
+        let refuses = Arc::default();
+        let mut nbd = Nbd { listen: array.path(name), durable, refuses, running: None };
         nbd.start();
         nbd
     }
@@ -94,10 +104,11 @@ impl Nbd {
         let listen = format!("unix:{}", self.listen).parse().expect("an address");
         let server = Server::bind(Settings::new(export, vec![listen])).expect("bound");
         let (remote, durable) = (server.remote(), Arc::clone(&self.durable));
+        let refuses = Arc::clone(&self.refuses);
         let cache = durable.lock().expect("whole").clone();
         let run = move || {
             let flushes = VecDeque::new();
-            let mut disk = Disk { durable, cache, dirty: Vec::new(), flushes };
+            let mut disk = Disk { durable, cache, dirty: Vec::new(), flushes, refuses };
             server.run(&mut disk).expect("served");
         };
         self.running = Some((remote, std::thread::spawn(run)));
@@ -107,6 +118,13 @@ impl Nbd {
     fn kill(&mut self) {
         let Some((remote, thread)) = self.running.take() else { return };
         remote.hurry();
+        thread.join().expect("ended");
+    }
+
+    /// Ends it as an operator does: what was asked completely is answered.
+    fn stop(&mut self) {
+        let Some((remote, thread)) = self.running.take() else { return };
+        remote.stop();
         thread.join().expect("ended");
     }
 }
@@ -119,12 +137,17 @@ impl Drop for Nbd {
 
 /// An array over such disks, served.
 fn over(stall_seconds: u32) -> (Array, Vec<Nbd>) {
+    over_strips(stall_seconds, "64K", "4M")
+}
+
+/// The same with strips and an NVS of this size.
+fn over_strips(stall_seconds: u32, strip: &str, nvs: &str) -> (Array, Vec<Nbd>) {
     let mut array = Array::empty();
     let disks: Vec<Nbd> = (0..3).map(|n| Nbd::new(&array, &format!("disk{n}.sock"))).collect();
-    let (folder, nvs) = (array.path(""), format!("{},size=4M", array.path("nvs")));
+    let (folder, nvs) = (array.path(""), format!("{},size={nvs}", array.path("nvs")));
     let uris: Vec<String> = disks.iter().map(Nbd::uri).collect();
     let mut words = vec!["create", "tank", "--assume-clean", "--config-dir", &folder];
-    words.extend(["--nvs", &nvs, "--policy", "cscan", "--rate", "linear:40/20"]);
+    words.extend(["--strip", strip, "--nvs", &nvs, "--policy", "cscan", "--rate", "linear:40/20"]);
     uris.iter().for_each(|uri| words.extend(["--disk", uri]));
     succeeds(&words);
     array.edit("stall_seconds = 30", &format!("stall_seconds = {stall_seconds}"));
@@ -222,5 +245,54 @@ fn a_server_that_stays_away_fails_the_member_with_its_cause() {
     assert!(alarms.contains("ECONNREFUSED") || alarms.contains("No such file"), "{alarms}");
     assert!(bench.wait().expect("ended").success());
     succeeds(&["bench", &array.uri(), "--check", &log]);
+    array.stop();
+}
+
+#[test]
+fn a_server_that_is_stopped_in_the_midst_of_large_writes_is_used_again() {
+    let (mut array, mut disks) = over_strips(20, "256K", "16M");
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["bench", &array.uri(), "--time", "3s", "--depth", "8"])
+        .args(["--rw", "write", "--bs", "512K"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("destage runs");
+    for round in 0..8 {
+        std::thread::sleep(Duration::from_millis(300));
+        let disk = &mut disks[round % 3];
+        disk.stop();
+        disk.start();
+    }
+    assert!(bench.wait().expect("ended").success());
+    array.asks(&["flush", "tank"]);
+    let now = status(&array);
+    let alarms = now["alarms"].to_string();
+    assert!(alarms.contains("member-reconnected") && !alarms.contains("failed"), "{alarms}");
+    assert_eq!(now["state"], "clean");
+    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.stop();
+}
+
+#[test]
+fn a_server_that_says_it_is_ending_is_waited_for() {
+    let (mut array, mut disks) = over(20);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, 3);
+    for disk in &mut disks[..2] {
+        std::thread::sleep(Duration::from_millis(400));
+        disk.refuses.store(true, Ordering::Relaxed);
+        has_alarm(&array, "member-disconnected");
+        disk.stop();
+        disk.refuses.store(false, Ordering::Relaxed);
+        disk.start();
+    }
+    assert!(bench.wait().expect("ended").success());
+    array.asks(&["flush", "tank"]);
+    let now = status(&array);
+    let alarms = now["alarms"].to_string();
+    assert!(alarms.contains("member-reconnected") && !alarms.contains("failed"), "{alarms}");
+    assert_eq!(now["state"], "clean");
+    succeeds(&["bench", &array.uri(), "--check", &log]);
+    array.asks(&["scrub", "tank", "--rate", "1G"]);
     array.stop();
 }

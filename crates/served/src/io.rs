@@ -97,6 +97,7 @@ const ERRNOS: &[(i32, IoClass, &str)] = &[
     (84, IoClass::Medium, "EILSEQ"),
     (104, IoClass::Gone, "ECONNRESET"),
     (107, IoClass::Gone, "ENOTCONN"),
+    (108, IoClass::Gone, "ESHUTDOWN"),
     (110, IoClass::Gone, "ETIMEDOUT"),
     (111, IoClass::Gone, "ECONNREFUSED"),
     (121, IoClass::Medium, "EREMOTEIO"),

@@ -434,13 +434,13 @@ impl Input {
         }
     }
 
-    /// Nothing more comes: a request that is not complete never will be.
+    /// Nothing more comes: a request that is not complete never will be. It gets no reply. The
+    /// client sees that the connection ends and asks again elsewhere; an error would tell it that
+    /// the disk failed.
     pub(crate) fn drop_incomplete(&mut self, port: &mut Port) {
         self.parked = None;
         if let Some(Assembling { token, .. }) = self.assembling.take() {
-            let text = "the connection ended within the request";
-            let errno = destage_nbd::wire::NBD_EINVAL;
-            port.reply(token, crate::Answer::Error { errno, text });
+            port.forget(&token);
         }
     }
 

@@ -334,20 +334,29 @@ impl Port {
         end(result, 0, buffer_of(work))
     }
 
-    /// Answers a request. Sent at the end of the turn.
-    ///
-    /// # Panics
-    /// If the answer is of another kind than the request, or of another length.
-    pub fn reply(&mut self, token: Token, answer: Answer<'_>) {
+    /// Ends a request without an answer; false if its connection is gone.
+    pub(crate) fn forget(&mut self, token: &Token) -> bool {
         let output = &mut self.outputs[token.slot as usize];
         if output.generation != token.generation {
-            return;
+            return false;
         }
         output.requests -= 1;
         output.requests_bytes -= token.charge as usize;
         if token.kind == Kind::Plain {
             output.share.moved(token.charge.saturating_sub(REQUEST_CHARGE) as usize);
         }
+        true
+    }
+
+    /// Answers a request. Sent at the end of the turn.
+    ///
+    /// # Panics
+    /// If the answer is of another kind than the request, or of another length.
+    pub fn reply(&mut self, token: Token, answer: Answer<'_>) {
+        if !self.forget(&token) {
+            return;
+        }
+        let output = &mut self.outputs[token.slot as usize];
         let tag = Tag { cookie: token.cookie, offset: token.offset };
         let length = token.length as usize;
         let fits = |kind: Kind, bytes: usize| {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Forgetful, Rng, eventually, ram, read, serve, write};
+use common::{Forgetful, Rng, eventually, opened, ram, read, request, serve, write};
 use destage_client::{Client, ClientError, Heard};
 use destage_load::{Arrivals, BenchError, FLUSH, Load, Pace, Pattern};
 use destage_nbd::Mode;
@@ -15,6 +15,7 @@ use destage_server::{
 };
 use std::any::Any;
 use std::collections::HashMap;
+use std::io::{Read, Write};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -325,4 +326,24 @@ fn a_rate_is_kept() {
     let measured = destage_load::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     let requests = measured.requests();
     assert!((900..=1_010).contains(&requests), "{requests}");
+}
+
+#[test]
+fn a_write_that_came_in_part_is_not_answered_when_the_server_ends() {
+    let mut server = ram(4 << 20);
+    for part in [100_000, 1_000] {
+        let mut client = opened(&server.socket());
+        client.write_all(&request(1, 7, 0, 256 << 10)).expect("sent");
+        client.write_all(&vec![1; part]).expect("sent");
+        // The server has seen the request when it answers another client.
+        for _ in 0..3 {
+            server.client().call(read(0, 4096), &[]).expect("READ");
+        }
+        server.stop();
+        let mut answer = Vec::new();
+        // A reset is an end, too.
+        let _ = client.read_to_end(&mut answer);
+        assert!(answer.is_empty(), "{answer:?}");
+        server = ram(4 << 20);
+    }
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Rng, eventually, read, serve, write};
+use common::{Rng, eventually, opened, read, request, serve, write};
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::request::Request;
@@ -25,29 +25,6 @@ fn descriptors() -> usize {
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("read");
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
-}
-
-/// The bytes of a handshake up to the transmission phase, simple replies.
-fn opened(path: &Path) -> UnixStream {
-    let mut stream = UnixStream::connect(path).expect("connects");
-    let mut bytes = 3u32.to_be_bytes().to_vec();
-    bytes.extend_from_slice(b"IHAVEOPT");
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 4]);
-    bytes.extend_from_slice(b"disk");
-    stream.write_all(&bytes).expect("sent");
-    let mut answer = [0; 18 + 10];
-    stream.read_exact(&mut answer).expect("greeting and export");
-    stream
-}
-
-fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
-    let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
-    bytes.extend_from_slice(&0u16.to_be_bytes());
-    bytes.extend_from_slice(&kind.to_be_bytes());
-    bytes.extend_from_slice(&cookie.to_be_bytes());
-    bytes.extend_from_slice(&offset.to_be_bytes());
-    bytes.extend_from_slice(&length.to_be_bytes());
-    bytes
 }
 
 /// Sends what it can: the server may hang up at any byte.

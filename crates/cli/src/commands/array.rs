@@ -196,6 +196,7 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     super::watch::http(matches, &control, watch)?;
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
+    backend.set_ask_for_time(listener::time_from_systemd());
     backend.report_absent(Absent { devices: unusable, spares: missing_spares });
     let result = listener::run(server, &mut backend);
     if text(matches, "http").is_some() && text(matches, "http-token-file").is_none() {
@@ -277,6 +278,10 @@ const END_MOST: Duration = Duration::from_secs(600);
 /// `destage stop`.
 pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
+    if matches.get_flag("check") {
+        asked(matches, &Request::CheckStop)?;
+        return Ok(format!("{name}: it would stop\n"));
+    }
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
     let how = ["drain", "force"].map(|flag| matches.get_flag(flag));
     let bar = progress::bar("dirty pages destaged");

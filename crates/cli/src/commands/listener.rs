@@ -8,6 +8,7 @@ use clap::ArgMatches;
 use destage_nbd::handshake::Export;
 use destage_server::{Backend, Listen, Server, Settings, tls_config};
 use std::path::Path;
+use std::time::Duration;
 
 /// Fewest bytes of --reply-memory.
 const REPLY_MEMORY_MIN: u64 = 1 << 20;
@@ -32,6 +33,23 @@ pub fn run<B: Backend>(server: Server, backend: &mut B) -> Result<String, Failur
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     server.run(backend).map_err(|error| Failure::failed(format!("io_uring: {error}")))?;
     Ok(String::new())
+}
+
+/// Asks systemd for time, where it has started this process. The thread that asks waits for systemd
+/// in place of the data thread, which waits for nobody.
+pub fn time_from_systemd() -> impl FnMut(Duration) + Send + 'static {
+    let (sender, times) = std::sync::mpsc::channel::<Duration>();
+    let ask = move || {
+        for time in times {
+            let us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+            let _ = sd_notify::notify(&[sd_notify::NotifyState::ExtendTimeoutUsec(us)]);
+        }
+    };
+    // Without the thread the time is what the unit says.
+    let _ = std::thread::Builder::new().name("notify".to_string()).spawn(ask);
+    move |time| {
+        let _ = sender.send(time);
+    }
 }
 
 /// What the clients may take.
@@ -65,7 +83,7 @@ pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
     }
     settings.tls_required = matches.get_flag("tls-required");
     if let Some(us) = matches.get_one::<u64>("busy-poll") {
-        settings.busy_poll = std::time::Duration::from_micros(*us);
+        settings.busy_poll = Duration::from_micros(*us);
     }
     limits(matches, &mut settings)?;
     settings.plain_tcp = matches.get_flag("allow-plain-tcp");

@@ -64,10 +64,16 @@ impl Array {
     }
 
     pub fn serve(&mut self, more: &[&str]) {
+        self.serve_with(more, &[]);
+    }
+
+    /// Serves it with these variables in the environment.
+    pub fn serve_with(&mut self, more: &[&str], variables: &[(&str, &str)]) {
         let listen = format!("unix:{}", self.path("nbd.sock"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
             .args(["serve", "tank", "--nbd", &listen, "--config-dir", &self.path("")])
             .args(more)
+            .envs(variables.iter().copied())
             .stderr(Stdio::piped())
             .spawn()
             .expect("destage runs");

@@ -1,7 +1,6 @@
 //! The control socket: one line of JSON asks, lines of JSON answer. Its file permissions decide
 //! who may ask.
 
-use super::alarms::Ends;
 use super::backend::ArrayBackend;
 use super::config::ArrayConfig;
 use super::members::{NewMember, Place, Spare};
@@ -9,7 +8,8 @@ use super::mirror::{NewMirror, Slot};
 use super::observe::Observation;
 use super::readcache::ReadCacheChange;
 use super::reconnect::Attempt;
-use super::watch::{Trouble, Watch, Watched};
+use super::stop::{self, Saying};
+use super::watch::{Found, Watch};
 use crate::{Port, Remote};
 use destage_nvslog::superblock::Superblock;
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
@@ -21,7 +21,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// What is asked.
@@ -40,6 +40,8 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Say whether a stop would be refused, and why.
+    CheckStop,
     /// Go on with another policy, rate or both.
     Set {
         /// Policy with parameters; absent: the same.
@@ -111,7 +113,11 @@ impl Request {
             serde_json::from_value(value).map_err(|error| format!("not understood: {error}"))?;
         match (&request, other) {
             (
-                Request::Status | Request::Flush | Request::ScrubStop | Request::WhatIf,
+                Request::Status
+                | Request::Flush
+                | Request::CheckStop
+                | Request::ScrubStop
+                | Request::WhatIf,
                 Some(key),
             ) => Err(format!("not understood: unknown field `{key}`, expected none")),
             (Request::Set { policy: None, rate: None, rebuild: None }, _) => {
@@ -161,7 +167,7 @@ pub trait Extras: Send + Sync {
 /// A line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Line {
+pub(super) enum Line {
     Status(Box<ArrayStatus>),
     /// What [`Extras`] say.
     Told(serde_json::Value),
@@ -179,6 +185,8 @@ pub enum Admin {
     Observe(Sender<Box<Observation>>),
     /// Destage everything.
     Drain(Sender<Result<(), String>>),
+    /// At the end destage everything, and say whether that was done.
+    DrainAtEnd(Sender<Result<(), String>>),
     /// Another policy, rate or limits of rebuilds.
     Set([Option<String>; 3], Sender<Result<(), String>>),
     /// Another read cache.
@@ -200,7 +208,7 @@ pub enum Admin {
     /// Give the array a spare, or take it away.
     Spare(String, Option<Box<Spare>>, Sender<Result<(), String>>),
     /// Something is wrong with a device.
-    Trouble(Watched, Trouble),
+    Trouble(Found),
     /// An attempt to reach a member's server again.
     Attempt(Attempt),
     /// The devices that are looked at.
@@ -230,7 +238,7 @@ pub struct SparesAsked {
 }
 
 /// The devices that are looked at.
-pub struct WatchAsked(Watch);
+pub struct WatchAsked(pub(super) Watch);
 
 /// Why an array cannot be asked.
 #[derive(Debug)]
@@ -331,7 +339,11 @@ fn ask_line(
     }
     match request {
         // The server is gone, which is what was asked.
-        Request::Stop { .. } => Ok((Line::Done, stream)),
+        Request::Stop { drain: false, .. } => Ok((Line::Done, stream)),
+        Request::Stop { drain: true, .. } => Err(AdminError::Refused(format!(
+            "{name}: the server ended before it said that everything was destaged. Dirty pages are \
+             still in the NVS: see `destage recover {name} --inspect`"
+        ))),
         _ => Err(AdminError::Io(std::io::ErrorKind::UnexpectedEof.into())),
     }
 }
@@ -340,11 +352,14 @@ fn ask_line(
 pub struct Control {
     path: PathBuf,
     inode: u64,
+    saying: Saying,
 }
 
 impl Control {
-    /// Removes the socket, if it is still this one: another server may have its own there.
+    /// Waits until those who are told how the server ended have heard it, and removes the socket, if
+    /// it is still this one: another server may have its own there.
     pub fn remove(self) {
+        self.saying.wait(CLIENT_TIME);
         if std::fs::metadata(&self.path).is_ok_and(|about| about.ino() == self.inode) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -376,9 +391,11 @@ pub fn listen(socket: &Path, remote: Remote, extras: Arc<dyn Extras>) -> std::io
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
     let clients = Arc::new(());
     let inode = std::fs::metadata(socket)?.ino();
+    let saying = Saying::default();
+    let says = saying.clone();
     std::thread::Builder::new().name("admin".to_string()).spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            let (remote, extras) = (remote.clone(), extras.clone());
+            let (remote, extras, says) = (remote.clone(), extras.clone(), says.clone());
             let client = clients.clone();
             // The count of this thread, and of this client.
             if Arc::strong_count(&clients) > CLIENTS_MAX + 1 {
@@ -387,12 +404,12 @@ pub fn listen(socket: &Path, remote: Remote, extras: Arc<dyn Extras>) -> std::io
             }
             // A client that asks nothing keeps only itself waiting.
             let _ = std::thread::Builder::new().name("admin client".to_string()).spawn(move || {
-                serve(stream, &remote, &*extras);
+                serve(stream, &remote, &*extras, &says);
                 drop(client);
             });
         }
     })?;
-    Ok(Control { path: socket.to_path_buf(), inode })
+    Ok(Control { path: socket.to_path_buf(), inode, saying })
 }
 
 /// Most clients at a time.
@@ -428,7 +445,7 @@ fn request_line(stream: &mut UnixStream) -> Option<String> {
     String::from_utf8(line.to_vec()).ok()
 }
 
-fn serve(mut out: UnixStream, remote: &Remote, extras: &dyn Extras) {
+fn serve(mut out: UnixStream, remote: &Remote, extras: &dyn Extras, saying: &Saying) {
     let _ = out.set_write_timeout(Some(CLIENT_TIME));
     let Some(line) = request_line(&mut out) else { return };
     let value = serde_json::from_str(&line).map_err(|error| format!("not understood: {error}"));
@@ -437,12 +454,22 @@ fn serve(mut out: UnixStream, remote: &Remote, extras: &dyn Extras) {
         Ok(request) => answer(request, remote, extras, &mut out),
         Err(error) => Line::Error(error.clone()),
     };
-    let ends = matches!(request, Ok(Request::Stop { .. }));
-    if ends && answer == Line::Done {
-        remote.stop();
+    let (ends, drains) = match request {
+        Ok(Request::Stop { drain, .. }) if answer == Line::Done => (true, drain),
+        _ => (false, false),
+    };
+    if drains {
+        // The answer is known when the server is about to end, and it waits until that is said.
+        let _says = saying.begin();
+        let answer = stop::drained_end(remote, &mut out);
+        say(&mut out, &answer);
+    } else {
+        if ends {
+            remote.stop();
+        }
+        say(&mut out, &answer);
     }
-    say(&mut out, &answer);
-    if ends && answer == Line::Done {
+    if ends {
         // Whoever asked waits for the end of this connection, which is that of the process.
         loop {
             std::thread::park();
@@ -451,7 +478,7 @@ fn serve(mut out: UnixStream, remote: &Remote, extras: &dyn Extras) {
 }
 
 /// Whether who asked is still there.
-fn say(out: &mut UnixStream, line: &Line) -> bool {
+pub(super) fn say(out: &mut UnixStream, line: &Line) -> bool {
     serde_json::to_string(line).is_ok_and(|text| writeln!(out, "{text}").is_ok())
 }
 
@@ -466,8 +493,9 @@ fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut Uni
             Some(status) => Line::Status(status),
             None => gone(),
         },
-        Request::Flush => drained(remote, out),
-        Request::Stop { drain, force } => agrees_to_end(remote, out, *drain, *force),
+        Request::Flush => stop::drained(remote, out),
+        Request::Stop { drain, force } => stop::agrees_to_end(remote, out, *drain, *force),
+        Request::CheckStop => stop::refusal(remote).unwrap_or(Line::Done),
         Request::Set { policy, rate, rebuild } => {
             let all = [policy.clone(), rate.clone(), rebuild.clone()];
             simple_ask(remote, |sender| Admin::Set(all, sender))
@@ -492,7 +520,7 @@ fn answer(request: &Request, remote: &Remote, extras: &dyn Extras, out: &mut Uni
     }
 }
 
-fn gone() -> Line {
+pub(super) fn gone() -> Line {
     Line::Error("the server is ending".to_string())
 }
 
@@ -502,7 +530,7 @@ fn simple_ask(remote: &Remote, ask: impl FnOnce(Sender<Result<(), String>>) -> A
     simple(answer.recv())
 }
 
-fn simple<E>(answer: Result<Result<(), String>, E>) -> Line {
+pub(super) fn simple<E>(answer: Result<Result<(), String>, E>) -> Line {
     match answer {
         Ok(Ok(())) => Line::Done,
         Ok(Err(error)) => Line::Error(error),
@@ -510,53 +538,12 @@ fn simple<E>(answer: Result<Result<(), String>, E>) -> Line {
     }
 }
 
-fn status(remote: &Remote) -> Option<Box<ArrayStatus>> {
+pub(super) fn status(remote: &Remote) -> Option<Box<ArrayStatus>> {
     let (sender, answer) = channel();
     remote.send(Box::new(Admin::Status(sender)));
     let mut status = answer.recv().ok()?;
     status.connections = remote.connections();
     Some(status)
-}
-
-/// Whether the server may end. What has become of the devices is looked at now.
-fn agrees_to_end(remote: &Remote, out: &mut UnixStream, drain: bool, force: bool) -> Line {
-    let refuses = || {
-        let (sender, answer) = channel();
-        remote.send(Box::new(Admin::Watch(sender)));
-        let WatchAsked(watch) = answer.recv().ok()?;
-        watch.look_now(remote);
-        let (sender, answer) = channel();
-        remote.send(Box::new(Admin::RefusesEnd(sender)));
-        answer.recv().ok()?.map(Line::Error)
-    };
-    if force {
-        remote.send(Box::new(Admin::ForceEnd));
-    } else if let Some(refusal) = refuses() {
-        return refusal;
-    }
-    if !drain {
-        return Line::Done;
-    }
-    match drained(remote, out) {
-        Line::Done if !force => refuses().unwrap_or(Line::Done),
-        other => other,
-    }
-}
-
-/// Waits until nothing is dirty, and says how much is left.
-fn drained(remote: &Remote, out: &mut UnixStream) -> Line {
-    let (sender, answer) = channel();
-    remote.send(Box::new(Admin::Drain(sender)));
-    loop {
-        match answer.recv_timeout(Duration::from_millis(500)) {
-            Ok(result) => return simple(Ok::<_, ()>(result)),
-            Err(RecvTimeoutError::Disconnected) => return gone(),
-            Err(RecvTimeoutError::Timeout) => {
-                let Some(status) = status(remote) else { return gone() };
-                say(out, &Line::Progress(status.dirty_pages));
-            }
-        }
-    }
 }
 
 fn times(of: &Histogram<u64>) -> LatencyStatus {
@@ -587,6 +574,7 @@ impl ArrayBackend {
                 let _ = sender.send(Box::new(self.observe(now, self.standing(port))));
             }
             Admin::Drain(sender) => self.drains.push(sender),
+            Admin::DrainAtEnd(sender) => self.drain_at_end(sender),
             Admin::Set(all, sender) => {
                 let _ = sender.send(self.set(all));
             }
@@ -627,7 +615,7 @@ impl ArrayBackend {
             Admin::Spare(name, spare, sender) => {
                 let _ = sender.send(self.change_spare(&name, spare));
             }
-            Admin::Trouble(whose, trouble) => self.trouble(port, &whose, trouble),
+            Admin::Trouble(found) => self.trouble(port, &found),
             Admin::Attempt(attempt) => self.attempted(port, attempt),
             Admin::Watch(sender) => {
                 let _ = sender.send(WatchAsked(self.watch.clone()));
@@ -726,7 +714,8 @@ impl ArrayBackend {
             () if !status.failed.is_empty() => "degraded",
             () if self.found.left => "inconsistent",
             () if named && status.nvs_devices.is_empty() => "no-nvs",
-            () if self.alarms.waits_for(&Ends::NvsMirrored) => "degraded",
+            () if status.nvs_devices.len() < self.config().nvs.len() => "degraded",
+            () if self.ending.has_deleted() => "degraded",
             () => "clean",
         }
     }

@@ -59,10 +59,14 @@ impl Alarms {
         self.0.iter().any(|(known, _)| known == text)
     }
 
+    /// Adds one. If there are too many, the oldest that never ends gives way; without any, the
+    /// oldest.
     pub(super) fn add(&mut self, text: String, ends: Ends) {
+        if self.0.len() >= KEPT {
+            let never = |(_, ends): &(String, Ends)| *ends == Ends::Never;
+            self.0.remove(self.0.iter().position(never).unwrap_or(0));
+        }
         self.0.push((text, ends));
-        let over = self.0.len().saturating_sub(KEPT);
-        self.0.drain(..over);
     }
 
     pub(super) fn end(&mut self, by: &Ends) {
@@ -99,5 +103,16 @@ mod tests {
         assert_eq!(alarms.texts(), ["member-failed", "nvs-lost"]);
         (0..KEPT).for_each(|number| alarms.add(number.to_string(), Ends::Never));
         assert!(alarms.texts().len() == KEPT && alarms.has("99") && !alarms.has("nvs-lost"));
+    }
+    #[test]
+    fn alarms_that_never_end_give_way_first() {
+        let mut alarms = Alarms::default();
+        alarms.add("nvs-mirror-lost".to_string(), Ends::NvsMirrored);
+        (0..KEPT).for_each(|number| alarms.add(number.to_string(), Ends::Never));
+        assert!(alarms.has("nvs-mirror-lost") && !alarms.has("0") && alarms.has("1"));
+        // Those that end fill the list; the newest one is kept, whatever it is.
+        (0..KEPT).for_each(|n| alarms.add(format!("spare {n}"), Ends::SpareTaken));
+        alarms.add("last".to_string(), Ends::Never);
+        assert!(alarms.texts().len() == KEPT && alarms.has("last") && !alarms.has("spare 0"));
     }
 }

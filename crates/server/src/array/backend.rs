@@ -82,6 +82,8 @@ pub struct ArrayBackend {
     /// A spare is on its way into a member's place.
     pub(super) taking: bool,
     pub(super) nvs: Vec<Disk>,
+    /// Shared with the command that replaces an NVS device, if there is one.
+    pub(super) replacing_nvs: Arc<()>,
     pub(super) config_path: Option<std::path::PathBuf>,
     opening: Option<Devices>,
     waiting: Slab<Waiting>,
@@ -131,6 +133,7 @@ impl ArrayBackend {
             remote: None,
             taking: false,
             nvs: Vec::new(),
+            replacing_nvs: Arc::default(),
             config_path: None,
             opening: Some(devices),
             waiting: Slab::default(),

@@ -178,17 +178,25 @@ pub(super) fn empty_device(spec: &DeviceSpec) -> Result<(Opened, u64), CreateErr
     Ok((opened, bytes))
 }
 
-/// An empty device for a new NVS mirror, written once throughout; its bytes.
+/// An empty device for a new NVS mirror, not written to yet; its bytes.
 pub(super) fn empty_nvs(spec: &DeviceSpec) -> Result<(Opened, u64), CreateError> {
     let opened = Opened::new(spec, true).map_err(CreateError::Device)?;
     let (members, nvs) = (Vec::new(), vec![Some(opened)]);
     let mut devices = Devices { members, nvs };
     look_for_contents(&mut devices, Device::Nvs(0), spec)?;
-    let mut opened = devices.nvs.remove(0).expect("just opened");
+    let opened = devices.nvs.remove(0).expect("just opened");
     let bytes = opened.bytes().unwrap_or(0);
-    fill(&mut opened, bytes, &mut |_, _| {})
-        .map_err(|error| CreateError::Io(spec.clone(), error))?;
     Ok((opened, bytes))
+}
+
+/// Writes zeros to this many bytes of a device: a block written for the first time costs the file
+/// system much more than later.
+pub(super) fn fill_nvs(
+    spec: &DeviceSpec,
+    opened: &mut Opened,
+    bytes: u64,
+) -> Result<(), CreateError> {
+    fill(opened, bytes, &mut |_, _| {}).map_err(|error| CreateError::Io(spec.clone(), error))
 }
 
 fn spec_of(options: &CreateOptions, device: Device) -> &DeviceSpec {

@@ -12,12 +12,21 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 /// How often an ending server looks how far it is.
 const LOOK: Duration = Duration(100_000_000);
 /// What is added to the stall limit before an ending server gives up: by then the volume has given
 /// up the device, and continues without it.
 const GRACE: Duration = Duration(2_000_000_000);
+/// What an ending server asks for beyond the time that a step may take: clients are given 5 s for
+/// their replies, and devices are closed.
+const MARGIN: Duration = Duration(30_000_000_000);
+/// How often it asks for time at most.
+const ASK: Duration = Duration(1_000_000_000);
+
+/// Hears how much more time the end may take.
+type AskForTime = Box<dyn FnMut(std::time::Duration) + Send>;
 
 /// How far a stop has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -45,6 +54,8 @@ pub(super) struct Ending {
     deleted: BTreeSet<Watched>,
     /// An operator wants the end though files are lost by it.
     forced: bool,
+    /// Everything is destaged before the end: who hears whether it was.
+    drains: Vec<Sender<Result<(), String>>>,
     /// A wait for all to be destaged ends, too, when it comes no further.
     pub(super) bounded: bool,
     /// When it was last seen to come nearer to its end, and how far it was.
@@ -54,6 +65,10 @@ pub(super) struct Ending {
     stuck: bool,
     /// Files that were not saved.
     unsaved: Vec<String>,
+    /// Whoever ends a server that takes too long is asked for time here.
+    ask_for_time: Option<AskForTime>,
+    /// When it was last asked: in which step, and how far that had come.
+    asked: Option<(Instant, Stop, Instant)>,
 }
 
 impl Ending {
@@ -74,6 +89,11 @@ impl Ending {
     /// Notes a deleted file that the array cannot do without; whether it is new.
     pub(super) fn note(&mut self, whose: &Watched) -> bool {
         self.deleted.insert(whose.clone())
+    }
+
+    /// Whether files were deleted that the array cannot do without.
+    pub(super) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
     }
 
     pub(super) fn forget(&mut self, whose: &Watched) {
@@ -140,6 +160,38 @@ impl ArrayBackend {
         self.ending.forced = true;
     }
 
+    /// Destages everything before the end; the sender then hears whether that was done.
+    pub(crate) fn drain_at_end(&mut self, hears: Sender<Result<(), String>>) {
+        self.ending.drains.push(hears);
+    }
+
+    /// Says whom to ask for time when the end takes long: it hears how long the step may take that
+    /// is being done, again and again as long as that comes nearer to its end.
+    pub fn set_ask_for_time(&mut self, ask: impl FnMut(std::time::Duration) + Send + 'static) {
+        self.ending.ask_for_time = Some(Box::new(ask));
+    }
+
+    /// Asks for the time that the step of the end may take which is being done.
+    fn ask_for_time(&mut self, now: Instant) {
+        let (stop, far) = (self.ending.stop, self.ending.progress.0);
+        let (left, goes_on) = match stop {
+            Stop::No | Stop::Over => return,
+            Stop::Saving(until, _) => (until.since(now), true),
+            _ => {
+                let asked = self.ending.asked;
+                (self.patience(), asked.is_none_or(|(_, _, asked_far)| asked_far != far))
+            }
+        };
+        let due = match self.ending.asked {
+            Some((at, asked, _)) if asked == stop => now.since(at) >= ASK && goes_on,
+            _ => true,
+        };
+        if due && let Some(ask) = &mut self.ending.ask_for_time {
+            ask(std::time::Duration::from_nanos(left.0 + MARGIN.0));
+            self.ending.asked = Some((now, stop, far));
+        }
+    }
+
     /// The files that exist only as long as this server runs, and that the array needs.
     fn only_copies(&self) -> Vec<Open> {
         let of = |whose: &Watched| {
@@ -175,6 +227,11 @@ impl ArrayBackend {
     pub(super) fn look_at_end(&mut self, port: &mut Port) {
         let now = port.now();
         self.ending.looked = now;
+        self.next_step(now);
+        self.ask_for_time(now);
+    }
+
+    fn next_step(&mut self, now: Instant) {
         match self.ending.stop {
             Stop::No if self.ending.bounded => self.look_at_drain(now),
             Stop::No | Stop::Over => {}
@@ -211,7 +268,10 @@ impl ArrayBackend {
         let idle = self.volume.idle();
         if self.ending.stuck {
             self.quiet(now);
-        } else if self.only_in_memory() || self.volume.status().writes_waiting > 0 {
+        } else if self.only_in_memory()
+            || self.is_to_drain()
+            || self.volume.status().writes_waiting > 0
+        {
             // Writes that wait for NVS space are taken by destages alone.
             self.volume.pause(false);
             self.volume.flush_cache(now);
@@ -240,6 +300,13 @@ impl ArrayBackend {
         lost && can && status.dirty_pages > 0 && !self.ending.forced
     }
 
+    /// Whether pages are dirty that are to be destaged before the end, and can be.
+    fn is_to_drain(&self) -> bool {
+        let status = self.volume.status();
+        let kept = status.kept_pages > 0 && self.volume.drained();
+        !self.ending.drains.is_empty() && status.dirty_pages > 0 && !status.stopped && !kept
+    }
+
     /// Whether it has come no further for longer than a device may take. What would be lost by an
     /// end is waited for as long as files that are to be saved.
     fn is_stuck(&mut self, now: Instant) -> bool {
@@ -254,10 +321,15 @@ impl ArrayBackend {
         if far != self.ending.progress.1 {
             self.ending.progress = (now, far);
         }
+        now.since(self.ending.progress.0) > self.patience()
+    }
+
+    /// How long it may come no further before it is given up.
+    fn patience(&self) -> Duration {
         let config = self.config();
-        let lost = status.dirty_pages > 0 && self.only_in_memory();
+        let lost = self.volume.status().dirty_pages > 0 && self.only_in_memory();
         let seconds = config.stall_seconds.max(if lost { config.save_seconds } else { 0 });
-        now.since(self.ending.progress.0) > Duration::from_secs(u64::from(seconds)) + GRACE
+        Duration::from_secs(u64::from(seconds)) + GRACE
     }
 
     /// Nothing is in flight any more: what is left is to save files.
@@ -306,6 +378,15 @@ impl ArrayBackend {
         let unsaved = self.only_copies().into_iter().filter(|open| !saved(open));
         self.ending.unsaved = unsaved.map(|open| open.path).collect();
         self.ending.stop = Stop::Over;
+        let result = match (self.ended(true), self.dirty_pages()) {
+            (Ok(()), dirty @ 1..) => {
+                Err(format!("{}: {dirty} dirty pages were not destaged", self.name()))
+            }
+            (result, _) => result,
+        };
+        for hears in &self.ending.drains {
+            let _ = hears.send(result.clone());
+        }
     }
 
     /// After the server has ended: what it leaves undone, for an error.
@@ -338,13 +419,15 @@ impl ArrayBackend {
                 ),
             });
         }
-        if !self.ending.stuck && !all {
+        if !self.ending.stuck && !all && self.ending.drains.is_empty() {
             return Ok(());
         }
         let why = if status.stopped {
             "the array has stopped"
         } else if self.ending.stuck {
             "the disks took no writes in time"
+        } else if status.kept_pages > 0 {
+            "members cannot read what their parity is computed from"
         } else {
             "the server was told to end"
         };

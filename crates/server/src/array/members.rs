@@ -8,7 +8,7 @@ use super::backend::{ArrayBackend, Disk, hand_over};
 use super::config::{ArrayConfig, private};
 use super::create::{Uuids, blank, empty_device};
 use super::devices::{DeviceSpec, Devices, Opened};
-use super::watch::{Trouble, Watched};
+use super::watch::{Found, Trouble, Watched};
 use crate::{Port, Remote};
 use destage_nvslog::superblock::{Role, Superblock, Uuid};
 use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
@@ -395,9 +395,13 @@ impl ArrayBackend {
         self.look_for_spares();
     }
 
-    /// Something is wrong with a device.
-    pub(crate) fn trouble(&mut self, port: &mut Port, whose: &Watched, trouble: Trouble) {
-        match trouble {
+    /// Something is wrong with a device, or was with the one before it.
+    pub(crate) fn trouble(&mut self, port: &mut Port, found: &Found) {
+        if !self.watch.is_current(found) {
+            return;
+        }
+        let whose = &found.whose;
+        match found.trouble {
             Trouble::Deleted => self.deleted(port, whose),
             Trouble::Shrunk { bytes, needs } => {
                 // Given up even if the array stops by it: it would serve zeros.

@@ -22,6 +22,9 @@ mod reconnect;
 mod remote;
 mod scrub;
 mod sigbus;
+mod stop;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use admin::{
@@ -39,4 +42,4 @@ pub use observe::{Observation, Raised, Seen, SeenOp, Tap, TapReader, tap};
 pub use readcache::{ReadCacheChange, ReadCacheConfig};
 pub use reconnect::{Attempt, Tried};
 pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
-pub use watch::{Trouble, Watched};
+pub use watch::{Found, Trouble, Watched};

@@ -10,6 +10,7 @@ use destage_nbd::Session;
 use destage_nbd::client::request::Encoder;
 use destage_nbd::client::{Reply, ReplyDecoder};
 use destage_nbd::request::{Command, Request};
+use destage_nbd::wire;
 use destage_served::{Buffer, IoError, OpId, OpKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,7 +107,7 @@ impl Remote {
             kept: Kept::default(),
             flush: None,
             state: State::Up,
-            fua: session.has(destage_nbd::wire::NBD_FLAG_SEND_FUA),
+            fua: session.has(wire::NBD_FLAG_SEND_FUA),
             identity: None,
             events: Vec::new(),
             away_since: None,
@@ -267,6 +268,10 @@ impl Remote {
 
     /// The reply to an operation.
     fn finish(&mut self, id: u64, errno: Option<u32>, ended: &mut Vec<Ended>) {
+        if errno == Some(wire::NBD_ESHUTDOWN) {
+            // Its server ends. The operation is still pending, and is sent to the next one.
+            return self.cut(IoError::from_errno(libc::ESHUTDOWN));
+        }
         let Some(mut pending) = self.pending.remove(&id) else { return };
         if let Some(errno) = errno {
             ended.push((OpId(id), Err(IoError::from_errno(errno as i32))));
@@ -294,6 +299,9 @@ impl Remote {
 
     /// The reply to a request of its own.
     fn own_done(&mut self, cookie: u64, errno: Option<u32>, now: Instant, ended: &mut Vec<Ended>) {
+        if errno == Some(wire::NBD_ESHUTDOWN) {
+            return self.cut(IoError::from_errno(libc::ESHUTDOWN));
+        }
         if let Some(errno) = errno {
             let error = IoError::from_errno(errno as i32);
             self.die(Some(format!("a write or flush that was repeated failed: {error}")), ended);
@@ -404,7 +412,7 @@ impl Remote {
         let State::Waits { since, .. } = self.state else { return };
         self.handle = handle;
         (self.encoder, self.decoder) = (Encoder::new(session), ReplyDecoder::new(session));
-        self.fua = session.has(destage_nbd::wire::NBD_FLAG_SEND_FUA);
+        self.fua = session.has(wire::NBD_FLAG_SEND_FUA);
         self.out.clear();
         (self.sending, self.receiving, self.flush) = (false, false, None);
         let again = self.kept.len();

@@ -9,6 +9,7 @@ use crate::Remote;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -43,9 +44,19 @@ pub enum Trouble {
     },
 }
 
+/// What a look has found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub(super) whose: Watched,
+    pub(super) trouble: Trouble,
+    /// Which device it was: another one may have its place by now.
+    number: u64,
+}
+
 /// A device that is looked at.
 #[derive(Clone)]
 struct Known {
+    number: u64,
     file: Arc<File>,
     needs: u64,
 }
@@ -69,6 +80,8 @@ impl Known {
 #[derive(Clone, Default)]
 pub(crate) struct Watch {
     devices: Arc<Mutex<BTreeMap<Watched, Known>>>,
+    /// How many devices there have been.
+    added: Arc<AtomicU64>,
 }
 
 impl Watch {
@@ -77,9 +90,19 @@ impl Watch {
     }
 
     /// What is wrong now.
-    fn look(&self) -> Vec<(Watched, Trouble)> {
+    pub(super) fn look(&self) -> Vec<Found> {
         let now = self.known().clone();
-        now.into_iter().filter_map(|(whose, known)| Some((whose, known.trouble()?))).collect()
+        let found = |(whose, known): (Watched, Known)| {
+            let trouble = known.trouble()?;
+            Some(Found { whose, trouble, number: known.number })
+        };
+        now.into_iter().filter_map(found).collect()
+    }
+
+    /// Whether what was found is of a device that is still looked at. A look takes its time, and the
+    /// device may have been replaced in between.
+    pub(super) fn is_current(&self, found: &Found) -> bool {
+        self.known().get(&found.whose).is_some_and(|known| known.number == found.number)
     }
 
     /// Begins to look, and says what is wrong until it is removed; it ends when the
@@ -89,8 +112,8 @@ impl Watch {
         let looks = move || {
             loop {
                 std::thread::sleep(EVERY);
-                for (whose, trouble) in watch.look() {
-                    if !remote.send(Box::new(Admin::Trouble(whose, trouble))) {
+                for found in watch.look() {
+                    if !remote.send(Box::new(Admin::Trouble(found))) {
                         return;
                     }
                 }
@@ -109,8 +132,8 @@ impl Watch {
         if thread.is_ok()
             && let Ok(found) = found.recv_timeout(LOOK)
         {
-            for (whose, trouble) in found {
-                remote.send(Box::new(Admin::Trouble(whose, trouble)));
+            for found in found {
+                remote.send(Box::new(Admin::Trouble(found)));
             }
         }
     }
@@ -118,7 +141,8 @@ impl Watch {
     /// Looks at a device from now on, if it is of this machine; it must have this many bytes.
     pub(crate) fn add(&self, whose: Watched, opened: &Opened, needs: u64) {
         if let Some(file) = opened.file().and_then(|file| file.try_clone().ok()) {
-            self.known().insert(whose, Known { file: Arc::new(file), needs });
+            let number = self.added.fetch_add(1, Ordering::Relaxed);
+            self.known().insert(whose, Known { number, file: Arc::new(file), needs });
         }
     }
 

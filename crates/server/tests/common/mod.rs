@@ -7,7 +7,9 @@ use destage_nbd::client::{Address, Uri};
 use destage_nbd::request::Command;
 use destage_server::backends::{Ram, export};
 use destage_server::{Answer, Backend, Listen, Payload, Port, Remote, Server, Settings, Token};
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -113,4 +115,28 @@ impl Rng {
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.below(256) as u8).collect()
     }
+}
+
+/// The bytes of a handshake up to the transmission phase, simple replies.
+pub fn opened(path: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(path).expect("connects");
+    let mut bytes = 3u32.to_be_bytes().to_vec();
+    bytes.extend_from_slice(b"IHAVEOPT");
+    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 4]);
+    bytes.extend_from_slice(b"disk");
+    stream.write_all(&bytes).expect("sent");
+    let mut answer = [0; 18 + 10];
+    stream.read_exact(&mut answer).expect("greeting and export");
+    stream
+}
+
+/// A request's header.
+pub fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
+    bytes.extend_from_slice(&0u16.to_be_bytes());
+    bytes.extend_from_slice(&kind.to_be_bytes());
+    bytes.extend_from_slice(&cookie.to_be_bytes());
+    bytes.extend_from_slice(&offset.to_be_bytes());
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes
 }

@@ -1,0 +1,236 @@
+//! A served array in this process: what is found or prepared while the array changes, and arrives
+//! when it is no longer right.
+
+use super::*;
+use crate::{Remote, Server, Settings};
+use admin::WatchAsked;
+use destage_engine::array::geometry::Level;
+use destage_report::live::ArrayStatus;
+use destage_served::{Allow, Found, assemble, open, read_superblock};
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+
+fn spec(path: &str) -> DeviceSpec {
+    path.parse().expect("a path")
+}
+
+/// A file of zeros.
+fn file(folder: &Path, name: &str, bytes: u64) -> String {
+    let path = folder.join(name);
+    std::fs::File::create(&path).expect("made").set_len(bytes).expect("long");
+    path.to_str().expect("text").to_string()
+}
+
+/// Level 5 over three files, with two NVS devices.
+fn config(folder: &Path) -> ArrayConfig {
+    ArrayConfig {
+        version: 1,
+        disks: (0..3).map(|n| file(folder, &format!("d{n}"), 4 << 20)).collect(),
+        nvs: (0..2).map(|n| file(folder, &format!("nvs{n}"), 3 << 20)).collect(),
+        spares: Vec::new(),
+        policy: "cscan".to_string(),
+        rate: "linear:40/20".to_string(),
+        ack: "nvs".to_string(),
+        on_nvs_loss: "write-through".to_string(),
+        queue_depth: 16,
+        window: 8,
+        stall_seconds: 30,
+        save_seconds: 1,
+        rebuild: String::new(),
+        read_cache: ReadCacheConfig::default(),
+    }
+}
+
+/// Ends the server, however its client ends.
+struct Ends(Remote);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.hurry();
+    }
+}
+
+/// The server's side as a client's thread sees it.
+struct Client {
+    remote: Remote,
+    folder: tempfile::TempDir,
+}
+
+impl Client {
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().expect("text").to_string()
+    }
+
+    fn asks<T>(&self, ask: impl FnOnce(Sender<T>) -> Admin) -> T {
+        let (sender, answer) = channel();
+        self.remote.send(Box::new(ask(sender)));
+        answer.recv().expect("an answer")
+    }
+
+    fn status(&self) -> ArrayStatus {
+        *self.asks(Admin::Status)
+    }
+
+    /// The state of a device, by its kind and number.
+    fn state_of(&self, kind: &str, number: u16) -> String {
+        let of = |device: &destage_report::live::DeviceStatus| {
+            device.kind == kind && device.number == number
+        };
+        self.status().devices.into_iter().find(of).expect("a device").state
+    }
+
+    /// Deletes a file of the array, and has the server see it.
+    fn delete(&self, name: &str) {
+        std::fs::remove_file(self.path(name)).expect("removed");
+        let WatchAsked(watch) = self.asks(Admin::Watch);
+        watch.look_now(&self.remote);
+    }
+}
+
+/// Serves an array while a client asks. Nothing looks at its files but the client.
+fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path());
+    let specs = |paths: &[String]| paths.iter().map(|path| spec(path)).collect::<Vec<_>>();
+    let (disks, nvs) = (specs(&config.disks), specs(&config.nvs));
+    let options = CreateOptions {
+        level: Level::Raid5,
+        disks: disks.clone(),
+        nvs: nvs.clone(),
+        strip_pages: 4,
+        group_stripes: 1,
+        spares: Vec::new(),
+        assume_clean: false,
+    };
+    create(&options, &mut |_, _| {}).expect("created");
+    let (mut devices, _) = Devices::open(&disks, &nvs).expect("opened");
+    let places: Vec<_> = devices.places().collect();
+    let read = |device| (device, read_superblock(&mut devices, device));
+    let found: Vec<Found> = places.into_iter().map(read).collect();
+    let assembly = assemble(&found, &Allow::default()).expect("an array");
+    let settings = config.settings().expect("settings");
+    let volume = open(&mut devices, &assembly, settings).expect("a volume");
+    let settings = Settings::new(export("tank", "", &volume), Vec::new());
+    let server = Server::bind(settings).expect("bound");
+    let mut backend = ArrayBackend::new("tank", config, volume, devices);
+    let client = Client { remote: server.remote(), folder };
+    let ends = Ends(server.remote());
+    let thread = std::thread::spawn(move || {
+        let _ends = ends;
+        asks(&client);
+    });
+    server.run(&mut backend).expect("served");
+    thread.join().expect("what was asked is as expected");
+}
+
+#[test]
+fn a_new_nvs_device_does_not_take_the_place_of_the_last_one() {
+    with_array(|client| {
+        let new = file(client.folder.path(), "new", 3 << 20);
+        let old = client.path("nvs1");
+        let (slot, ready) = mirror::prepared(&client.remote, Some(&old), &new).expect("ready");
+        client.delete("nvs0");
+        assert_eq!(client.state_of("nvs", 0), "failed");
+        let refused = mirror::install(&client.remote, &slot, ready).expect_err("refused");
+        assert!(refused.contains("the only NVS device in use"), "{refused}");
+        let now = client.status();
+        assert!(!now.alarms.iter().any(|alarm| alarm.starts_with("nvs-lost")), "{:?}", now.alarms);
+        assert_eq!(now.devices.iter().filter(|d| d.device == old).count(), 1, "{:?}", now.devices);
+        assert_eq!(client.state_of("nvs", 1), "in use");
+        // Destages need no NVS device that is closed.
+        client.asks(Admin::Drain).expect("nothing is dirty");
+        assert_eq!(client.state_of("nvs", 1), "in use");
+    });
+}
+
+#[test]
+fn two_nvs_devices_are_not_replaced_at_once() {
+    with_array(|client| {
+        let ask = |old: &str, new: &str| {
+            let new = file(client.folder.path(), new, 3 << 20);
+            mirror::prepared(&client.remote, Some(&client.path(old)), &new)
+        };
+        let first = ask("nvs0", "a").expect("ready");
+        let refused = ask("nvs1", "b").err().expect("refused");
+        assert!(refused.contains("is being filled"), "{refused}");
+        drop(first);
+        // It was given up before it was handed over.
+        ask("nvs1", "c").expect("ready");
+    });
+}
+
+#[test]
+fn an_array_is_degraded_however_many_alarms_came_after_the_one_of_its_nvs() {
+    with_array(|client| {
+        client.delete("nvs1");
+        assert_eq!(client.status().state, "degraded");
+        for number in 0..150 {
+            let text = format!("spare-not-taken: for the cause {number}");
+            client.remote.send(Box::new(Admin::SpareNotTaken(text)));
+        }
+        assert_eq!(client.status().state, "degraded");
+        assert!(client.status().alarms.len() <= 100);
+    });
+}
+
+#[test]
+fn an_array_whose_only_nvs_file_was_deleted_is_degraded() {
+    with_array(|client| {
+        client.delete("nvs1");
+        client.delete("nvs0");
+        let now = client.status();
+        assert!(now.alarms.iter().any(|alarm| alarm.contains("the only NVS")), "{:?}", now.alarms);
+        assert_eq!(now.state, "degraded");
+    });
+}
+
+#[test]
+fn trouble_of_a_device_that_was_replaced_does_not_give_up_its_successor() {
+    with_array(|client| {
+        let WatchAsked(watch) = client.asks(Admin::Watch);
+        std::fs::remove_file(client.path("d1")).expect("removed");
+        let late = watch.look();
+        assert_eq!(late.len(), 1);
+        client.asks(|sender| Admin::Fail("1".to_string(), sender)).expect("given up");
+        let new = file(client.folder.path(), "new", 4 << 20);
+        members::replace(&client.remote, "1", &new).expect("replaced");
+        for found in late {
+            client.remote.send(Box::new(Admin::Trouble(found)));
+        }
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+        while client.status().state != "clean" {
+            assert!(std::time::Instant::now() < until, "{:?}", client.status().alarms);
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert_eq!(client.state_of("member", 1), "in use");
+        // And of the new one it counts.
+        client.delete("new");
+        assert_eq!(client.state_of("member", 1), "failed");
+    });
+}
+
+/// What a stop says where the server hangs up after it has said how many pages are dirty.
+fn stop_that_ends_early(drain: bool) -> Result<bool, AdminError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("tank.control");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
+    let server = std::thread::spawn(move || {
+        use std::io::{BufRead, BufReader, Write};
+        let (mut stream, _) = listener.accept().expect("a client");
+        let mut line = String::new();
+        BufReader::new(&stream).read_line(&mut line).expect("a request");
+        stream.write_all(b"{\"progress\":7}\n").expect("said");
+    });
+    let most = std::time::Duration::from_secs(10);
+    let ended = ask_to_end(&socket, "tank", [drain, false], most, |_| ());
+    server.join().expect("it hung up");
+    ended
+}
+
+#[test]
+fn a_drain_that_the_server_did_not_confirm_is_an_error() {
+    let error = stop_that_ends_early(true).expect_err("not confirmed").to_string();
+    assert!(error.contains("tank") && error.contains("NVS"), "{error}");
+    // Without a drain it is as was asked.
+    assert!(stop_that_ends_early(false).expect("ended"));
+}
