@@ -11,7 +11,7 @@ use destage_nbd::client::request::Encoder;
 use destage_nbd::client::{Reply, ReplyDecoder};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::wire;
-use destage_served::{Buffer, IoError, OpId, OpKind};
+use destage_served::{Buffer, IoClass, IoError, OpId, OpKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -274,7 +274,12 @@ impl Remote {
         }
         let Some(mut pending) = self.pending.remove(&id) else { return };
         if let Some(errno) = errno {
-            ended.push((OpId(id), Err(IoError::from_errno(errno as i32))));
+            let mut error = IoError::from_errno(errno as i32);
+            if pending.flush.is_some() {
+                // The server may have dropped writes: another flush that succeeds proves nothing.
+                error.class = IoClass::Gone;
+            }
+            ended.push((OpId(id), Err(error)));
             return;
         }
         if let Some(mark) = pending.flush {
