@@ -16,6 +16,8 @@ pub enum NoSuperblock {
     Io(IoError),
     /// There is none, or not one that this program can use.
     Bytes(SuperblockError),
+    /// There is one, but the start could not write the device ([`crate::OpenError::Unwritable`]).
+    Unwritable(IoError),
     /// The device is shorter than its superblock says.
     Short {
         /// Bytes that it has.
@@ -30,6 +32,7 @@ impl core::fmt::Display for NoSuperblock {
         match self {
             NoSuperblock::Io(error) => error.fmt(f),
             NoSuperblock::Bytes(error) => error.fmt(f),
+            NoSuperblock::Unwritable(error) => write!(f, "it cannot be written: {error}"),
             NoSuperblock::Short { bytes, needs } => write!(
                 f,
                 "the device has {bytes} bytes, and its superblock says {needs}: it was cut short, \

@@ -158,8 +158,9 @@ fn open_epoch(
 /// Why an assembled array cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// A device failed.
-    Io(Device, IoError),
+    /// A device cannot be written. Nothing was served: assemble again with this device unusable
+    /// ([`crate::NoSuperblock::Unwritable`]), from superblocks that are read again.
+    Unwritable(Device, IoError),
     /// No anchor of the log is whole.
     NoAnchor,
     /// The log is damaged: not what a crash leaves.
@@ -175,7 +176,9 @@ pub enum OpenError {
 impl core::fmt::Display for OpenError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            OpenError::Io(device, error) => write!(f, "{device}: {error}"),
+            OpenError::Unwritable(device, error) => {
+                write!(f, "{device} cannot be written: {error}")
+            }
             OpenError::NoAnchor => write!(
                 f,
                 "no anchor of the NVS log is whole: see `destage recover --inspect` before \
@@ -197,7 +200,8 @@ impl std::error::Error for OpenError {}
 /// its first operations: serve it when [`Volume::ready`].
 ///
 /// # Errors
-/// See [`OpenError`]; nothing is changed by one, but for repairs from a whole NVS device.
+/// See [`OpenError`]. Nothing is changed by one but for repairs from an intact NVS device; with
+/// [`OpenError::Unwritable`] the others may have what a crash in a start leaves.
 pub fn open(
     media: &mut dyn Media,
     assembly: &Assembly,
@@ -384,14 +388,14 @@ impl Ring<'_> {
         for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
             self.media
                 .write(device, offset, &bytes)
-                .map_err(|error| OpenError::Io(device, error))?;
+                .map_err(|error| OpenError::Unwritable(device, error))?;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), OpenError> {
         for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
-            self.media.flush(device).map_err(|error| OpenError::Io(device, error))?;
+            self.media.flush(device).map_err(|error| OpenError::Unwritable(device, error))?;
         }
         Ok(())
     }
@@ -406,7 +410,7 @@ impl Ring<'_> {
                     continue;
                 }
                 write_padded(self.media, device, at, &anchor.encode(self.log))
-                    .map_err(|error| OpenError::Io(device, error))?;
+                    .map_err(|error| OpenError::Unwritable(device, error))?;
             }
             self.flush()?;
         }
@@ -494,7 +498,7 @@ impl Ring<'_> {
         let device = Device::Nvs(self.copies[repair.copy]);
         self.media
             .write(device, self.offset(repair.block), &bytes[..read as usize])
-            .map_err(|error| OpenError::Io(device, error))
+            .map_err(|error| OpenError::Unwritable(device, error))
     }
 
     /// Loads a page into memory; its version, if the log has it.
@@ -574,7 +578,7 @@ impl Volume {
             }
             write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
                 .and_then(|()| media.flush(*device))
-                .map_err(|error| OpenError::Io(*device, error))?;
+                .map_err(|error| OpenError::Unwritable(*device, error))?;
             self.alarms.push(Alarm::SuperblockRepaired { device: *device, copy: *copy });
         }
         Ok(())
@@ -633,7 +637,7 @@ impl Volume {
                 let bytes = self.faults.superblock_of(device).encode();
                 write_padded(media, device, at, &bytes)
                     .and_then(|()| media.flush(device))
-                    .map_err(|error| OpenError::Io(device, error))?;
+                    .map_err(|error| OpenError::Unwritable(device, error))?;
             }
         }
         Ok(())

@@ -43,6 +43,8 @@ pub struct Device {
     pub hangs: bool,
     /// There is no space for what is written.
     pub full: bool,
+    /// It can be read and not written: an SSD at the end of its life.
+    pub unwritable: bool,
     /// It ends here; `None`: it has room for whatever is written.
     len: Option<u64>,
 }

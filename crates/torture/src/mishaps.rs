@@ -1,7 +1,8 @@
-//! What befalls devices while the array is down: they are away and come back later, are restored
-//! from an older copy, are cut short, cannot read some sectors, or have a bit rotten in a
-//! superblock. A start must either get along without the device or refuse; after a refusal the
-//! mishap is undone, and the array must start. Nothing here knows the format of the log.
+//! What befalls devices while the array is down: they are away and come back later, can be read
+//! and not written, are restored from an older copy, are cut short, cannot read some sectors, or
+//! have a bit rotten in a superblock. A start must either get along without the device or refuse;
+//! after a refusal the mishap is undone, and the array must start. Nothing here knows the format
+//! of the log.
 
 use super::device::Device as Disk;
 use super::model::Model;
@@ -30,7 +31,7 @@ pub(super) struct Snapshot {
 pub(super) struct Mishaps {
     /// Devices as they were before.
     undo: Vec<(Device, Disk)>,
-    /// Devices that are away.
+    /// Devices that are away, or cannot be written.
     away: Vec<Device>,
     /// Bits of a mirrored log have rotted: it has no other copy of them.
     pub(super) rotten_log: bool,
@@ -65,6 +66,10 @@ impl Run {
             && !self.world.nvs.iter().any(Disk::has_bad);
         if over && self.mishap_rng.below(4) == 0 {
             self.take_snapshot();
+        }
+        if over && !self.mishaps.pending() && self.unwritable_rng.below(8) == 0 {
+            self.make_unwritable();
+            return;
         }
         if self.mishap_rng.below(2) == 0 {
             return;
@@ -123,9 +128,26 @@ impl Run {
     fn come_back(&mut self) -> bool {
         let away = core::mem::take(&mut self.mishaps.away);
         for device in &away {
-            self.world.device(*device).gone = false;
+            let disk = self.world.device(*device);
+            (disk.gone, disk.unwritable) = (false, false);
         }
         !away.is_empty()
+    }
+
+    /// A device can be read and not written until the start after the next.
+    fn make_unwritable(&mut self) {
+        let members = u64::from(self.case.geometry.disks);
+        let which = self.unwritable_rng.below(members + self.world.nvs.len() as u64);
+        let device = match which.checked_sub(members) {
+            Some(copy) => Device::Nvs(copy as u16),
+            None if self.may_be_away(which as u16) => Device::Member(which as u16),
+            None => return,
+        };
+        if !self.world.device(device).gone {
+            self.world.device(device).unwritable = true;
+            self.mishaps.away.push(device);
+            self.counts.mishaps += 1;
+        }
     }
 
     /// One NVS device or both are away.

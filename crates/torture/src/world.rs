@@ -142,6 +142,9 @@ impl World {
         if disk.gone {
             return Err(IoError::GONE);
         }
+        if disk.unwritable && matches!(op.kind, OpKind::Write { .. }) {
+            return Err(IoError::MEDIUM);
+        }
         if disk.full && matches!(op.kind, OpKind::Write { .. }) {
             return Err(IoError::FULL);
         }
@@ -197,7 +200,7 @@ impl World {
             Device::Member(number) => &mut self.members[usize::from(*number)],
             Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
         };
-        if disk.gone {
+        if disk.gone || disk.unwritable {
             return;
         }
         for (i, bytes) in buffer.chunks_exact(SECTOR).enumerate() {
@@ -219,7 +222,8 @@ impl World {
                         Device::Member(number) => &mut self.members[usize::from(*number)],
                         Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
                     };
-                    if let (OpKind::Write { offset, buffer, .. }, false) = (kind, disk.gone) {
+                    let lost = disk.gone || disk.unwritable;
+                    if let (OpKind::Write { offset, buffer, .. }, false) = (kind, lost) {
                         disk.write(*offset, buffer, u64::MAX);
                     }
                 }
@@ -251,9 +255,10 @@ impl Media for World {
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         let gone = self.device(device).gone;
+        let taken = !gone && !self.device(device).unwritable;
         if self.count() {
             // The failing power may leave parts of it.
-            if !gone && self.operations == self.crash_at.unwrap_or(0) + 1 {
+            if taken && self.operations == self.crash_at.unwrap_or(0) + 1 {
                 for (i, sector) in bytes.chunks_exact(SECTOR).enumerate() {
                     if self.rng.below(2) == 0 {
                         let at = offset + (i * SECTOR) as u64;
@@ -265,6 +270,9 @@ impl Media for World {
         }
         if gone {
             return Err(IoError::GONE);
+        }
+        if self.device(device).unwritable {
+            return Err(IoError::MEDIUM);
         }
         let clock = self.clock;
         self.device(device).write(offset, bytes, clock);
