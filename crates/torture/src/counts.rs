@@ -51,6 +51,10 @@ pub struct Counts {
     pub kept: u64,
     /// Clean stops.
     pub stops: u64,
+    /// Devices that were reported as full or busy.
+    pub waits: u64,
+    /// Those that were reported to take writes again.
+    pub waits_ended: u64,
 }
 
 impl Counts {
@@ -80,5 +84,7 @@ impl Counts {
         self.refused += other.refused;
         self.kept += other.kept;
         self.stops += other.stops;
+        self.waits += other.waits;
+        self.waits_ended += other.waits_ended;
     }
 }

@@ -166,7 +166,7 @@ impl Run {
         self.volume.as_mut().expect("an open volume")
     }
 
-    pub(super) fn now(&self) -> Instant {
+    pub fn now(&self) -> Instant {
         self.now
     }
 
@@ -260,7 +260,9 @@ impl Run {
                 self.counts.mirrors += 1;
                 self.mirrored = true;
             }
-            Alarm::MirrorFailed(_) | Alarm::DeviceWaits(..) | Alarm::DeviceAnswers(_) => {}
+            Alarm::MirrorFailed(_) => {}
+            Alarm::DeviceWaits(..) => self.counts.waits += 1,
+            Alarm::DeviceAnswers(_) => self.counts.waits_ended += 1,
             Alarm::Repaired { .. } => self.counts.repairs += 1,
             Alarm::MemberRebuilt(member) => {
                 self.counts.rebuilt += 1;

@@ -284,3 +284,22 @@ fn a_device_that_cannot_be_written_and_is_needed_refuses_the_start() {
         assert_eq!(run.read_all(), Ok(End::Done), "{device}");
     }
 }
+
+#[test]
+fn a_full_device_is_reported_once_until_it_takes_writes() {
+    let mut run = quiet(Level::Raid5, 1);
+    run.fill_open().expect("filled");
+    run.world.members[2].full = true;
+    (0..16).for_each(|page| write(&mut run, page));
+    run.flush_cache().expect("begun");
+    let began = run.now();
+    while run.now().since(began).0 < 20_000_000_000 {
+        // The device answers reads in the meantime.
+        run.step().expect("no check failed");
+        assert_eq!(run.read_all(), Ok(End::Done));
+    }
+    assert_eq!((run.counts.waits, run.counts.waits_ended), (1, 0));
+    run.world.members[2].full = false;
+    assert_eq!(run.drained(), Ok(End::Done));
+    assert_eq!((run.counts.waits, run.counts.waits_ended), (1, 1));
+}
