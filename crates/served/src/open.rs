@@ -309,7 +309,8 @@ fn recover(
         .map_err(OpenError::Log)?;
     recovery.errors_end_the_log = settings.defect == Defect::EndsLogAtErrors;
     let ahead = copies.iter().map(|_| None).collect();
-    let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead };
+    let bad = vec![0..0; copies.len()];
+    let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead, bad };
     while let Some(want) = recovery.want() {
         let bytes = ring.look(want.copy, want.block, want.blocks);
         recovery.give(bytes).map_err(OpenError::Log)?;
@@ -371,6 +372,9 @@ struct Ring<'a> {
     log: LogId,
     /// By device: blocks read ahead, and the first of them.
     ahead: Vec<Option<(u64, Buffer)>>,
+    /// By device: blocks that could not be read ahead. No more of them are read at once than are
+    /// asked for: each try may take the device seconds.
+    bad: Vec<core::ops::Range<u64>>,
 }
 
 /// Bytes read at once.
@@ -436,19 +440,32 @@ impl Ring<'_> {
         if place(&self.ahead[copy]).is_none() {
             let used = self.ahead[copy].take().map(|(_, chunk)| chunk.whole());
             let mut chunk = used.unwrap_or_else(|| Buffer::zeroed(0));
-            let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(self.ring_blocks - block);
+            let bad = &self.bad[copy];
+            let end = match block {
+                _ if bad.contains(&block) => block,
+                _ if block < bad.start => bad.start,
+                _ => self.ring_blocks,
+            };
+            let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(end - block);
             // Where not all of it can be read, what is wanted perhaps can.
             let offset = self.offset(block);
-            let lengths = [many, blocks].into_iter().filter(|length| *length >= blocks);
-            let read = lengths.map(bytes).find(|length| {
-                if chunk.capacity() < *length {
-                    chunk = Buffer::zeroed(*length);
+            let device = Device::Nvs(self.copies[copy]);
+            let mut read = |length: u64| {
+                let length = bytes(length);
+                if chunk.capacity() < length {
+                    chunk = Buffer::zeroed(length);
                 }
-                chunk.set_len(*length);
-                let device = Device::Nvs(self.copies[copy]);
+                chunk.set_len(length);
                 self.media.read(device, offset, &mut chunk).is_ok()
-            });
-            read?;
+            };
+            if many <= blocks || !read(many) {
+                if many > blocks {
+                    self.bad[copy] = block..block + many;
+                }
+                if !read(blocks) {
+                    return None;
+                }
+            }
             self.ahead[copy] = Some((block, chunk));
         }
         let at = place(&self.ahead[copy])?;

@@ -172,6 +172,8 @@ impl Run {
         let written = self.world.nvs[copy].written();
         let Some(first) = (match self.mishap_rng.below(8) {
             0 => Some(self.mishap_rng.below(32)),
+            // The newest commit: no later one says that it was durable.
+            1..=4 => Some(self.world.nvs[copy].last_durable()),
             _ => written.get(self.mishap_rng.below(written.len().max(1) as u64) as usize).copied(),
         }) else {
             return;

@@ -37,6 +37,8 @@ pub struct World {
     pub crashed: bool,
     /// Hash of all that happened.
     pub digest: u64,
+    /// Reads before the array is served that failed.
+    pub failed_reads: u64,
     /// For tests of tests: nobody is told how large the devices are.
     pub sizes_unknown: bool,
 }
@@ -55,6 +57,7 @@ impl World {
             crash_at: None,
             crashed: false,
             digest: 0xcbf2_9ce4_8422_2325,
+            failed_reads: 0,
             sizes_unknown: false,
         }
     }
@@ -250,7 +253,9 @@ impl Media for World {
         if self.count() || self.device(device).gone {
             return Err(IoError::GONE);
         }
-        self.device(device).read(offset, into)
+        let read = self.device(device).read(offset, into);
+        self.failed_reads += u64::from(read.is_err());
+        read
     }
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {

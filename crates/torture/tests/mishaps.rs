@@ -303,3 +303,18 @@ fn a_full_device_is_reported_once_until_it_takes_writes() {
     assert_eq!(run.drained(), Ok(End::Done));
     assert_eq!((run.counts.waits, run.counts.waits_ended), (1, 1));
 }
+
+#[test]
+fn a_bad_sector_of_the_nvs_costs_a_start_few_reads() {
+    let mut run = quiet(Level::Raid5, 1);
+    write(&mut run, 0);
+    run.quiet().expect("confirmed");
+    let used = run.log_bytes_used() / 512;
+    run.crash(Survivors::None);
+    // Behind the end of the log, where a start looks for commits that were durable.
+    run.world.nvs[0].spoil((1 << 20) / 512 + used + 200);
+    let before = run.world.failed_reads;
+    assert_eq!(run.open(), Ok(End::Done));
+    let failed = run.world.failed_reads - before;
+    assert!((1..8).contains(&failed), "{failed} reads failed");
+}
