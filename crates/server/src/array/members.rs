@@ -16,6 +16,7 @@ use destage_served::{Cause, Device, ReplaceRefusal, member_bytes, prepare_spare,
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
@@ -190,8 +191,12 @@ fn put(config: &mut ArrayConfig, member: u16, name: &str) {
     }
 }
 
+/// One change of a configuration file at a time: each is read, changed and replaced.
+static EDITS: Mutex<()> = Mutex::new(());
+
 /// Changes a configuration file, which is replaced as a whole.
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut ArrayConfig)) -> Result<(), String> {
+    let _alone = EDITS.lock().unwrap_or_else(PoisonError::into_inner);
     let other = |error: &dyn std::fmt::Display| std::io::Error::other(error.to_string());
     let work = || -> std::io::Result<()> {
         let text = std::fs::read_to_string(path)?;
@@ -520,5 +525,34 @@ impl ArrayBackend {
             ranges: lost.ranges.iter().map(|(first, pages)| (first * PAGE, pages * PAGE)).collect(),
             more: lost.more,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_a_configuration_at_once_all_get_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tank.toml");
+        let text = "version = 1\ndisks = ['/dev/a']\npolicy = 'stow'\nrate = 'linear'\n\
+                    ack = 'nvs'\non_nvs_loss = 'stop'\nqueue_depth = 128\nwindow = 32\n\
+                    stall_seconds = 30\n";
+        std::fs::write(&path, text).expect("written");
+        let (path, name) = (&path, |thread, n| format!("/dev/{thread}-{n}"));
+        let add = |thread| {
+            let one = |n| edit(path, |config| config.spares.push(name(thread, n)));
+            (0..20).try_for_each(one)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || add(thread))).collect();
+            for thread in threads {
+                assert_eq!(thread.join().expect("no panic"), Ok(()));
+            }
+        });
+        let text = std::fs::read_to_string(path).expect("read");
+        let config: ArrayConfig = toml::from_str(&text).expect("not torn");
+        assert_eq!(config.spares.len(), 80, "{text}");
     }
 }
