@@ -101,8 +101,6 @@ impl Allow {
 pub enum AssembleError {
     /// No member has a superblock.
     NoArray(NoSuperblock),
-    /// A device without a superblock that counts.
-    Superblock(Device, NoSuperblock),
     /// A device of another array.
     OtherArray(Device),
     /// A device in the wrong place: what it is.
@@ -139,7 +137,6 @@ impl core::fmt::Display for AssembleError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             AssembleError::NoArray(why) => write!(f, "no member has a superblock: {why}"),
-            AssembleError::Superblock(device, why) => write!(f, "{device}: {why}"),
             AssembleError::OtherArray(device) => {
                 write!(f, "{device} belongs to another array: give the right device")
             }
@@ -203,8 +200,7 @@ impl AssembleError {
             AssembleError::NoArray(_)
             | AssembleError::Count { .. }
             | AssembleError::TooManyMissing => None,
-            AssembleError::Superblock(device, _)
-            | AssembleError::OtherArray(device)
+            AssembleError::OtherArray(device)
             | AssembleError::WrongPlace(device, _)
             | AssembleError::Stale { device, .. }
             | AssembleError::Disagrees(device)

@@ -422,6 +422,7 @@ fn inspected(found: &Inspection, assembly: &Assembly) -> Table {
     );
     row("commits", format!("{}, the last is {}", found.commits, found.last_sequence));
     row("unfinished commits behind the end", found.dropped.to_string());
+    row("unreadable blocks behind the end", found.unreadable_behind.to_string());
     row("commits that one mirror lacks", found.repairs.to_string());
     row("dirty pages", found.dirty_pages.to_string());
     for (device, copy, _) in &assembly.damaged {

@@ -84,7 +84,7 @@ impl Words<'_> {
                  configuration",
                 self.list(false)
             ),
-            AssembleError::Superblock(device, why) | AssembleError::Degraded(device, why) => {
+            AssembleError::Degraded(device, why) => {
                 format!("{}: {}: bring it back", path(device), self.cause(*device, *why))
             }
             AssembleError::Stale { device, has, newest } => format!(
