@@ -166,6 +166,7 @@ impl Run {
         self.volume.as_mut().expect("an open volume")
     }
 
+    /// The time of the run.
     pub fn now(&self) -> Instant {
         self.now
     }
