@@ -31,6 +31,8 @@ pub(super) struct Snapshot {
 pub(super) struct Mishaps {
     /// Devices as they were before.
     undo: Vec<(Device, Disk)>,
+    /// A device is not as it was, and no start has recorded it.
+    changed: bool,
     /// Devices that are away, or cannot be written.
     away: Vec<Device>,
     /// Bits of a mirrored log have rotted: it has no other copy of them.
@@ -44,6 +46,11 @@ impl Mishaps {
     /// Whether something befell them that no start has taken as it is.
     pub(super) fn pending(&self) -> bool {
         !self.undo.is_empty() || !self.away.is_empty()
+    }
+
+    /// Whether anything befell them that a start has not repaired.
+    pub(super) fn any(&self) -> bool {
+        self.pending() || self.changed || self.rotten_log || !self.rotten.is_empty()
     }
 
     /// A start has taken the devices as they are: what they were before cannot be brought back.
@@ -93,6 +100,7 @@ impl Run {
             snapshot.starts += 1;
         }
         self.mishaps.undo.clear();
+        self.mishaps.changed = false;
         self.mishaps.rotten_log = false;
         for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
             self.superblocks_repaired(device)?;
@@ -224,6 +232,7 @@ impl Run {
     fn keep_for_undo(&mut self, device: Device) {
         let disk = self.world.device(device).clone();
         self.mishaps.undo.push((device, disk));
+        self.mishaps.changed = true;
     }
 
     fn take_snapshot(&mut self) {

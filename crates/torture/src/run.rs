@@ -70,6 +70,8 @@ pub struct Run {
     /// Likewise.
     pub(super) mishap_rng: Seeded,
     /// Likewise.
+    pub(super) plain_rng: Seeded,
+    /// Likewise.
     pub(super) unwritable_rng: Seeded,
     pub(super) mishaps: Mishaps,
     /// The last scrub's result was looked at.
@@ -137,6 +139,7 @@ impl Run {
             kept: Vec::new(),
             cache_rng: Seeded::new(seed, "torture-read-caches"),
             mishap_rng: Seeded::new(seed, "torture-mishaps"),
+            plain_rng: Seeded::new(seed, "torture-plain-starts"),
             unwritable_rng: Seeded::new(seed, "torture-unwritable"),
             mishaps: Mishaps::default(),
             scrub_seen: true,

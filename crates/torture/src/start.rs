@@ -11,22 +11,33 @@ impl Run {
     /// # Errors
     /// It cannot be, though nothing happened that would forbid it.
     pub fn open(&mut self) -> Result<End, String> {
-        let mut end = self.try_open();
+        // Where nothing is missing, `--degraded` is not needed.
+        let plain = self.plain || self.nothing_missing() && self.plain_rng.below(2) == 0;
+        let mut end = self.try_open(plain);
         if end.is_err() && self.undo_mishaps() {
             self.volume = None;
-            end = self.try_open();
+            end = self.try_open(self.plain);
         }
+        self.counts.plain_starts += u64::from(plain && end == Ok(End::Done));
         if end == Ok(End::Done) {
             self.mishaps_over()?;
         }
         end
     }
 
+    /// Whether all devices are there and as the array left them: a start that is refused then is a
+    /// failure.
+    fn nothing_missing(&self) -> bool {
+        let mut disks = self.world.members.iter().chain(&self.world.nvs);
+        let there = disks.all(|disk| !disk.gone && !disk.unwritable && !disk.has_bad());
+        there && self.retired.is_empty() && !self.mishaps.any()
+    }
+
     /// A device that cannot be written is left out, where the start may do without it.
-    fn try_open(&mut self) -> Result<End, String> {
+    fn try_open(&mut self, plain: bool) -> Result<End, String> {
         let mut unwritable = Vec::new();
         loop {
-            match self.try_open_without(&unwritable)? {
+            match self.try_open_without(&unwritable, plain)? {
                 Ok(end) => return Ok(end),
                 Err(device) => unwritable.push(device),
             }
@@ -37,6 +48,7 @@ impl Run {
     fn try_open_without(
         &mut self,
         unwritable: &[(Device, IoError)],
+        plain: bool,
     ) -> Result<Result<End, (Device, IoError)>, String> {
         let mut found: Vec<Found> = Vec::new();
         let members = (0..self.case.geometry.disks).map(Device::Member);
@@ -53,7 +65,7 @@ impl Run {
             return Ok(Ok(End::Crash));
         }
         let allow =
-            Allow { degraded: !self.plain, defect: self.case.settings.defect, ..Allow::default() };
+            Allow { degraded: !plain, defect: self.case.settings.defect, ..Allow::default() };
         let assembly = destage_served::assemble(&found, &allow)
             .map_err(|error| format!("assemble: {error}"))?;
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();

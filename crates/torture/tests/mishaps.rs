@@ -30,7 +30,7 @@ fn random_cases_with_mishaps() {
     }
     println!("{counts:?}");
     assert!(counts.mishaps > 4 * cases && counts.refused > 0, "{counts:?}");
-    assert!(counts.stops > 0 && counts.kept > 0, "{counts:?}");
+    assert!(counts.stops > 0 && counts.kept > 0 && counts.plain_starts > cases, "{counts:?}");
 }
 
 /// A repaired second copy of a superblock made a try look as if something were built on it.
