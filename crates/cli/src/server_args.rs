@@ -48,8 +48,8 @@ pub fn listen_args() -> [Arg; 10] {
         option(
             "reply-timeout",
             "TIME",
-            "Send clients away that take no reply for this long while --reply-memory is reached \
-             [default: 60s]",
+            "Send clients away that take no reply, or send nothing of a WRITE, for this long while \
+             --reply-memory is reached [default: 60s]",
         ),
     ]
 }

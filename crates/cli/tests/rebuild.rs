@@ -4,6 +4,8 @@ mod common;
 
 use common::array::{Array, status};
 use common::{fails, succeeds};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -179,4 +181,39 @@ fn spares_are_given_at_creation_and_known_at_the_next_start() {
     assert!(succeeds(&words).contains("created"));
     let config = std::fs::read_to_string(array.path("third.toml")).expect("read");
     assert!(config.contains("spares = [") && config.contains("/e3\""), "{config}");
+}
+
+#[test]
+fn devices_that_come_too_late_for_a_members_place_are_as_they_were() {
+    let mut array = Array::of_level("5", 4, &["nvs"]);
+    array.serve(&[]);
+    array.asks(&["fail", "tank", "1"]);
+    let new: Vec<String> = (0..16).map(|n| array.path(&format!("n{n}"))).collect();
+    // All are connected before any asks: they find the place free at the same time.
+    let connect = |path: &String| {
+        let file = std::fs::File::create_new(path).expect("created");
+        file.set_len(32 << 20).expect("of the size");
+        UnixStream::connect(array.path("tank.control")).expect("connected")
+    };
+    let mut asked: Vec<UnixStream> = new.iter().map(connect).collect();
+    for (stream, path) in asked.iter_mut().zip(&new) {
+        writeln!(stream, "{{\"command\":\"replace\",\"old\":\"1\",\"new\":\"{path}\"}}")
+            .expect("sent");
+    }
+    let answer = |stream| {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).expect("an answer");
+        !line.starts_with("{\"error\"")
+    };
+    let ended: Vec<bool> = asked.into_iter().map(answer).collect();
+    assert_eq!(ended.iter().filter(|won| **won).count(), 1, "{ended:?}");
+    let config = std::fs::read_to_string(array.path("tank.toml")).expect("read");
+    for (path, won) in new.iter().zip(ended) {
+        assert_eq!(config.contains(&format!("{path}\"")), won, "{path}: {config}");
+        if !won {
+            let bytes = std::fs::read(path).expect("read");
+            assert!(bytes[..1 << 20].iter().all(|byte| *byte == 0), "{path} is not empty");
+        }
+    }
+    until(&array, "clean", is_clean);
 }

@@ -193,3 +193,23 @@ fn what_a_repair_found_first_is_an_alarm_until_a_scrub_finds_nothing() {
     assert_eq!(scrub(&array, &[]).0, 0);
     assert_eq!(mismatch(&array), None);
 }
+
+#[test]
+fn a_repair_of_other_rows_than_those_named_is_an_alarm() {
+    let mut array = Array::of_level("5", 3, &["nvs"]);
+    flip(array.path("d0"), (1 << 20) + 40_000);
+    array.serve(&[]);
+    assert_eq!(scrub(&array, &["--check"]).0, 1);
+    assert!(mismatch(&array).expect("an alarm").contains("36864 to 40959"));
+    // Another row goes wrong after that: nothing has named it yet.
+    flip(array.path("d0"), (1 << 20) + 400_000);
+    let (code, mended) = scrub(&array, &["--repair"]);
+    assert_eq!((code, &mended["repaired_rows"]), (0, &2.into()), "{mended}");
+    let text = mismatch(&array).expect("an alarm of what was repaired elsewhere");
+    assert!(text.contains("repaired: parity was computed from the data"), "{text}");
+    assert!(text.contains("1 rows"), "{text}");
+    assert!(!text.contains("36864 to 40959"), "{text}");
+    assert_eq!(status(&array)["state"], "clean");
+    assert_eq!(scrub(&array, &[]).0, 0);
+    assert_eq!(mismatch(&array), None);
+}

@@ -16,6 +16,8 @@ pub enum NoSuperblock {
     Io(IoError),
     /// There is none, or not one that this program can use.
     Bytes(SuperblockError),
+    /// There is one, but the start could not write the device ([`crate::OpenError::Unwritable`]).
+    Unwritable(IoError),
     /// The device is shorter than its superblock says.
     Short {
         /// Bytes that it has.
@@ -30,6 +32,7 @@ impl core::fmt::Display for NoSuperblock {
         match self {
             NoSuperblock::Io(error) => error.fmt(f),
             NoSuperblock::Bytes(error) => error.fmt(f),
+            NoSuperblock::Unwritable(error) => write!(f, "it cannot be written: {error}"),
             NoSuperblock::Short { bytes, needs } => write!(
                 f,
                 "the device has {bytes} bytes, and its superblock says {needs}: it was cut short, \
@@ -98,8 +101,6 @@ impl Allow {
 pub enum AssembleError {
     /// No member has a superblock.
     NoArray(NoSuperblock),
-    /// A device without a superblock that counts.
-    Superblock(Device, NoSuperblock),
     /// A device of another array.
     OtherArray(Device),
     /// A device in the wrong place: what it is.
@@ -136,7 +137,6 @@ impl core::fmt::Display for AssembleError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             AssembleError::NoArray(why) => write!(f, "no member has a superblock: {why}"),
-            AssembleError::Superblock(device, why) => write!(f, "{device}: {why}"),
             AssembleError::OtherArray(device) => {
                 write!(f, "{device} belongs to another array: give the right device")
             }
@@ -200,8 +200,7 @@ impl AssembleError {
             AssembleError::NoArray(_)
             | AssembleError::Count { .. }
             | AssembleError::TooManyMissing => None,
-            AssembleError::Superblock(device, _)
-            | AssembleError::OtherArray(device)
+            AssembleError::OtherArray(device)
             | AssembleError::WrongPlace(device, _)
             | AssembleError::Stale { device, .. }
             | AssembleError::Disagrees(device)

@@ -173,7 +173,7 @@ impl Volume {
             }
             return;
         }
-        let Finished { device, purpose, kind } = finished;
+        let Finished { device, purpose, kind, .. } = finished;
         let cause = Cause::of(&kind, error);
         match (device, purpose) {
             (Device::Member(member), Purpose::Command(command))
@@ -227,7 +227,8 @@ impl Volume {
         Some(over.min(self.faults.looked + Duration(limit.0 / 8)))
     }
 
-    /// An operation on a device succeeded: those that waited for it are no alarm any more.
+    /// An operation on a device succeeded that shows that it takes writes again: a write, or what
+    /// was tried again. When nothing waits for the device any more, that is the end of the alarm.
     pub(crate) fn answers(&mut self, device: Device) {
         if !self.faults.waiting.is_empty()
             && self.faults.waiting.contains(&device)

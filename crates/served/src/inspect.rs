@@ -33,6 +33,8 @@ pub struct Inspection {
     pub damage: Option<RecoverError>,
     /// NVS devices that could not be read somewhere.
     pub unreadable: Vec<u16>,
+    /// Blocks behind the end that a device could not read.
+    pub unreadable_behind: u64,
 }
 
 /// Reads the log of an assembled array.
@@ -69,6 +71,7 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
     found.commits = recovered.commits;
     found.last_sequence = recovered.space.next_sequence() - 1;
     found.dropped = recovered.dropped;
+    found.unreadable_behind = recovered.unreadable;
     found.repairs = recovered.repairs.len();
     let frozen: u64 = recovered
         .contents

@@ -160,8 +160,9 @@ fn open_epoch(
 /// Why an assembled array cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// A device failed.
-    Io(Device, IoError),
+    /// A device cannot be written. Nothing was served: assemble again with this device unusable
+    /// ([`crate::NoSuperblock::Unwritable`]), from superblocks that are read again.
+    Unwritable(Device, IoError),
     /// No anchor of the log is whole.
     NoAnchor,
     /// The log is damaged: not what a crash leaves.
@@ -177,7 +178,9 @@ pub enum OpenError {
 impl core::fmt::Display for OpenError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            OpenError::Io(device, error) => write!(f, "{device}: {error}"),
+            OpenError::Unwritable(device, error) => {
+                write!(f, "{device} cannot be written: {error}")
+            }
             OpenError::NoAnchor => write!(
                 f,
                 "no anchor of the NVS log is whole: see `destage recover --inspect` before \
@@ -201,7 +204,8 @@ impl std::error::Error for OpenError {}
 /// its first operations: serve it when [`Volume::ready`].
 ///
 /// # Errors
-/// See [`OpenError`]; nothing is changed by one, but for repairs from a whole NVS device.
+/// See [`OpenError`]. Nothing is changed by one but for repairs from an intact NVS device; with
+/// [`OpenError::Unwritable`] the others may have what a crash in a start leaves.
 pub fn open(
     media: &mut dyn Media,
     assembly: &Assembly,
@@ -312,7 +316,8 @@ fn recover(
     recovery.errors_end_the_log = settings.defect == Defect::EndsLogAtErrors;
     recovery.takes_what_is_left = assembly.takes_what_is_left();
     let ahead = copies.iter().map(|_| None).collect();
-    let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead };
+    let bad = vec![0..0; copies.len()];
+    let mut ring = Ring { media, copies, block_bytes, ring_blocks, log, ahead, bad };
     while let Some(want) = recovery.want() {
         let bytes = ring.look(want.copy, want.block, want.blocks);
         recovery.give(bytes).map_err(OpenError::Log)?;
@@ -374,6 +379,9 @@ struct Ring<'a> {
     log: LogId,
     /// By device: blocks read ahead, and the first of them.
     ahead: Vec<Option<(u64, Buffer)>>,
+    /// By device: blocks that could not be read ahead. No more of them are read at once than are
+    /// asked for: each try may take the device seconds.
+    bad: Vec<core::ops::Range<u64>>,
 }
 
 /// Bytes read at once.
@@ -391,14 +399,14 @@ impl Ring<'_> {
         for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
             self.media
                 .write(device, offset, &bytes)
-                .map_err(|error| OpenError::Io(device, error))?;
+                .map_err(|error| OpenError::Unwritable(device, error))?;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), OpenError> {
         for device in self.copies.iter().map(|copy| Device::Nvs(*copy)) {
-            self.media.flush(device).map_err(|error| OpenError::Io(device, error))?;
+            self.media.flush(device).map_err(|error| OpenError::Unwritable(device, error))?;
         }
         Ok(())
     }
@@ -413,7 +421,7 @@ impl Ring<'_> {
                     continue;
                 }
                 write_padded(self.media, device, at, &anchor.encode(self.log))
-                    .map_err(|error| OpenError::Io(device, error))?;
+                    .map_err(|error| OpenError::Unwritable(device, error))?;
             }
             self.flush()?;
         }
@@ -439,19 +447,32 @@ impl Ring<'_> {
         if place(&self.ahead[copy]).is_none() {
             let used = self.ahead[copy].take().map(|(_, chunk)| chunk.whole());
             let mut chunk = used.unwrap_or_else(|| Buffer::zeroed(0));
-            let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(self.ring_blocks - block);
+            let bad = &self.bad[copy];
+            let end = match block {
+                _ if bad.contains(&block) => block,
+                _ if block < bad.start => bad.start,
+                _ => self.ring_blocks,
+            };
+            let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(end - block);
             // Where not all of it can be read, what is wanted perhaps can.
             let offset = self.offset(block);
-            let lengths = [many, blocks].into_iter().filter(|length| *length >= blocks);
-            let read = lengths.map(bytes).find(|length| {
-                if chunk.capacity() < *length {
-                    chunk = Buffer::zeroed(*length);
+            let device = Device::Nvs(self.copies[copy]);
+            let mut read = |length: u64| {
+                let length = bytes(length);
+                if chunk.capacity() < length {
+                    chunk = Buffer::zeroed(length);
                 }
-                chunk.set_len(*length);
-                let device = Device::Nvs(self.copies[copy]);
+                chunk.set_len(length);
                 self.media.read(device, offset, &mut chunk).is_ok()
-            });
-            read?;
+            };
+            if many <= blocks || !read(many) {
+                if many > blocks {
+                    self.bad[copy] = block..block + many;
+                }
+                if !read(blocks) {
+                    return None;
+                }
+            }
             self.ahead[copy] = Some((block, chunk));
         }
         let at = place(&self.ahead[copy])?;
@@ -501,7 +522,7 @@ impl Ring<'_> {
         let device = Device::Nvs(self.copies[repair.copy]);
         self.media
             .write(device, self.offset(repair.block), &bytes[..read as usize])
-            .map_err(|error| OpenError::Io(device, error))
+            .map_err(|error| OpenError::Unwritable(device, error))
     }
 
     /// Loads a page into memory; its version, if the log has it.
@@ -582,7 +603,7 @@ impl Volume {
             }
             write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
                 .and_then(|()| media.flush(*device))
-                .map_err(|error| OpenError::Io(*device, error))?;
+                .map_err(|error| OpenError::Unwritable(*device, error))?;
             self.alarms.push(Alarm::SuperblockRepaired { device: *device, copy: *copy });
         }
         Ok(())
@@ -641,7 +662,7 @@ impl Volume {
                 let bytes = self.faults.superblock_of(device).encode();
                 write_padded(media, device, at, &bytes)
                     .and_then(|()| media.flush(device))
-                    .map_err(|error| OpenError::Io(device, error))?;
+                    .map_err(|error| OpenError::Unwritable(device, error))?;
             }
         }
         Ok(())

@@ -36,6 +36,8 @@ struct UnderWay {
     since: Instant,
     /// To ask for it again.
     kind: OpKind,
+    /// The device was full or busy when it was asked for before.
+    again: bool,
 }
 
 /// A finished operation.
@@ -43,6 +45,8 @@ pub(crate) struct Finished {
     pub(crate) device: Device,
     pub(crate) purpose: Purpose,
     pub(crate) kind: OpKind,
+    /// The device was full or busy when it was asked for before.
+    pub(crate) again: bool,
 }
 
 /// After this long an operation is tried again that found the device full or busy.
@@ -76,19 +80,23 @@ impl Ops {
     }
 
     pub(crate) fn push(&mut self, device: Device, purpose: Purpose, kind: OpKind) {
+        self.push_as(device, purpose, kind, false);
+    }
+
+    fn push_as(&mut self, device: Device, purpose: Purpose, kind: OpKind, again: bool) {
         let id = self.next;
         self.next += 1;
         self.loads.begin(device, &kind, self.now);
-        let under_way = UnderWay { device, purpose, since: self.now, kind: kind.clone() };
+        let under_way = UnderWay { device, purpose, since: self.now, kind: kind.clone(), again };
         self.under_way.insert(id, under_way);
         self.out.push(Op { id: OpId(id), device, kind });
     }
 
     /// What a finished operation was for; `None` if nobody waits for it any more.
     pub(crate) fn finish(&mut self, id: OpId) -> Option<Finished> {
-        let UnderWay { device, purpose, kind, .. } = self.under_way.remove(&id.0)?;
+        let UnderWay { device, purpose, kind, again, .. } = self.under_way.remove(&id.0)?;
         self.loads.end(device, 1, self.now);
-        Some(Finished { device, purpose, kind })
+        Some(Finished { device, purpose, kind, again })
     }
 
     /// The device is full or busy: the operation is tried again later.
@@ -103,11 +111,11 @@ impl Ops {
         self.later = later;
         let due: Vec<(Instant, Finished)> = due;
         let mut commands = Vec::new();
-        for (_, Finished { device, purpose, kind }) in due {
+        for (_, Finished { device, purpose, kind, .. }) in due {
             if let Purpose::Command(command) = &purpose {
                 commands.push(*command);
             }
-            self.push(device, purpose, kind);
+            self.push_as(device, purpose, kind, true);
         }
         commands
     }
@@ -117,9 +125,10 @@ impl Ops {
         self.later.iter().map(|(due, _)| *due).min()
     }
 
-    /// Whether operations on this device wait to be tried again.
+    /// Whether operations on this device wait to be tried again, or are being tried again.
     pub(crate) fn waits(&self, device: Device) -> bool {
         self.later.iter().any(|(_, finished)| finished.device == device)
+            || self.under_way.values().any(|op| op.again && op.device == device)
     }
 
     /// Commands of the engine that wait to be tried again on a device.

@@ -239,8 +239,10 @@ impl Volume {
                 return;
             }
         };
-        let Finished { device, purpose, kind } = finished;
-        self.answers(device);
+        let Finished { device, purpose, kind, again } = finished;
+        if again || matches!(kind, OpKind::Write { .. }) {
+            self.answers(device);
+        }
         if let OpKind::Write { buffer, .. } = kind
             && let Some(buffer) = Arc::into_inner(buffer)
         {

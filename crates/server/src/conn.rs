@@ -118,6 +118,11 @@ impl Input {
         waits && !self.receiving && !self.broken && !self.congested(port)
     }
 
+    /// The payload of a WRITE is still to come.
+    pub(crate) fn assembles(&self) -> bool {
+        self.assembling.is_some()
+    }
+
     /// Nothing of a request is here that is not carried out.
     pub(crate) fn rests(&self) -> bool {
         self.assembling.is_none() && self.parked.is_none() && self.held.is_none()

@@ -293,7 +293,9 @@ impl Port {
             Ok(count) => count,
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(0);
-                if matches!(errno, libc::EINTR | libc::EAGAIN) {
+                // A device that is busy is for the volume to ask again, after a while.
+                let socket = matches!(work, Work::Send { .. } | Work::Receive { .. });
+                if errno == libc::EINTR || errno == libc::EAGAIN && socket {
                     self.push(owner, work);
                     return None;
                 }
@@ -508,5 +510,41 @@ fn close_last(mut device: Arc<OwnedFd>) {
             Err(shared) => shared,
         };
         std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_served::IoClass;
+
+    fn done(port: &mut Port, work: Work, errno: i32) -> Option<Result<(), IoError>> {
+        let result = Err(io::Error::from_raw_os_error(errno));
+        let completion = Completion { tag: Owner::Device(1), result, work, accepted: None };
+        port.device_done(completion).map(|(_, outcome)| outcome.result)
+    }
+
+    #[test]
+    fn a_busy_device_is_reported_and_a_socket_asked_again() {
+        let mut port = Port::new(1 << 20).expect("a ring");
+        let file = || Arc::new(OwnedFd::from(tempfile::tempfile().expect("a file")));
+        let buffer = || Buffer::zeroed(4096);
+        let read = || Work::Read { device: file(), offset: 0, buffer: buffer(), from: 0 };
+        let write = || {
+            let buffer = Arc::new(buffer());
+            Work::Write { device: file(), offset: 0, buffer, from: 0, durable: true }
+        };
+        for work in [read(), write(), Work::Sync { device: file() }] {
+            let busy = done(&mut port, work, libc::EAGAIN).expect("reported").expect_err("busy");
+            assert_eq!((busy.class, busy.errno), (IoClass::Busy, libc::EAGAIN));
+        }
+        // The operation was interrupted, and not begun.
+        assert_eq!(done(&mut port, read(), libc::EINTR), None);
+        for errno in [libc::EAGAIN, libc::EINTR] {
+            let receive = Work::Receive { socket: file(), buffer: buffer(), from: 0 };
+            let send = Work::Send { socket: file(), pieces: Vec::new(), from: 0 };
+            assert_eq!(done(&mut port, receive, errno), None);
+            assert_eq!(done(&mut port, send, errno), None);
+        }
     }
 }

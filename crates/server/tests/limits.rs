@@ -145,3 +145,50 @@ fn connections_that_are_not_used_lock_nobody_out() {
     }
     drop(unused);
 }
+
+/// Announces a WRITE of this many bytes, and sends only a little of it.
+fn half_a_write(path: &Path, bytes: u32) -> UnixStream {
+    let mut stream = opened(path).expect("opened");
+    let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+    request.extend_from_slice(&[0, 0, 0, 1]);
+    request.extend_from_slice(&7u64.to_be_bytes());
+    request.extend_from_slice(&0u64.to_be_bytes());
+    request.extend_from_slice(&bytes.to_be_bytes());
+    request.extend_from_slice(&[1; 1000]);
+    stream.write_all(&request).expect("sent");
+    stream
+}
+
+#[test]
+fn a_client_that_stops_in_a_write_keeps_nobody_waiting_for_ever() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let change = |settings: &mut destage_server::Settings| {
+        settings.total_bytes = 8 << 20;
+        settings.reply_time = Duration::from_millis(300);
+    };
+    let server = serve(SIZE, change, Ram::default);
+    let mut bad = half_a_write(&server.socket(), 32 << 20);
+    let mut client = Client::connect(&server.uri(), Mode::Structured).expect("connects");
+    client.call(read(0, 4096), &[]).expect("a small READ is served in any case");
+    let (sender, answer) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let got = client.call(read(0, 1 << 20), &[]).map(|bytes| bytes.len());
+        let _ = sender.send(got.map_err(|error| error.to_string()));
+    });
+    let got = answer.recv_timeout(Duration::from_secs(20)).expect("the READ is answered");
+    assert_eq!(got, Ok(1 << 20));
+    // The one that stopped was sent away.
+    bad.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    assert_eq!(bad.read(&mut [0; 16]).unwrap_or(0), 0);
+    // One that sends slowly, and something all the time, is not.
+    let mut slow = half_a_write(&server.socket(), 2 << 20);
+    let mut other = half_a_write(&server.socket(), 32 << 20);
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(50));
+        slow.write_all(&[2; 1000]).expect("sent");
+    }
+    slow.write_all(&vec![2; (2 << 20) - 21_000]).expect("sent");
+    slow.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    slow.read_exact(&mut [0; 16]).expect("the WRITE is answered");
+    let _ = other.read(&mut [0; 16]);
+}

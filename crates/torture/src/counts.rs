@@ -51,6 +51,12 @@ pub struct Counts {
     pub kept: u64,
     /// Clean stops.
     pub stops: u64,
+    /// Devices that were reported as full or busy.
+    pub waits: u64,
+    /// Starts without `--degraded`.
+    pub plain_starts: u64,
+    /// Those that were reported to take writes again.
+    pub waits_ended: u64,
 }
 
 impl Counts {
@@ -80,5 +86,8 @@ impl Counts {
         self.refused += other.refused;
         self.kept += other.kept;
         self.stops += other.stops;
+        self.waits += other.waits;
+        self.plain_starts += other.plain_starts;
+        self.waits_ended += other.waits_ended;
     }
 }

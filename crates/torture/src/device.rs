@@ -43,6 +43,10 @@ pub struct Device {
     pub hangs: bool,
     /// There is no space for what is written.
     pub full: bool,
+    /// It can be read and not written: an SSD at the end of its life.
+    pub unwritable: bool,
+    /// The last sector of what was written past the cache behind its first MiB.
+    last: u64,
     /// It ends here; `None`: it has room for whatever is written.
     len: Option<u64>,
 }
@@ -100,6 +104,11 @@ impl Device {
         }
     }
 
+    /// The last sector of the newest commit, on an NVS device.
+    pub fn last_durable(&self) -> u64 {
+        self.last
+    }
+
     /// A file grows when something is written behind its end, with a hole between.
     fn grow(&mut self, end: u64) {
         self.len = self.len.map(|len| len.max(end));
@@ -119,7 +128,11 @@ impl Device {
 
     /// Writes past the cache.
     pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
-        self.grow(offset + bytes.len() as u64);
+        let end = offset + bytes.len() as u64;
+        self.grow(end);
+        if end > 1 << 20 {
+            self.last = end / SECTOR as u64 - 1;
+        }
         let first = offset / SECTOR as u64;
         for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             self.cache.remove(&sector);

@@ -14,6 +14,7 @@ mod readcache;
 mod rebuild;
 pub mod run;
 mod scrub;
+mod start;
 pub mod sweep;
 mod world;
 

@@ -1,7 +1,8 @@
-//! What befalls devices while the array is down: they are away and come back later, are restored
-//! from an older copy, are cut short, cannot read some sectors, or have a bit rotten in a
-//! superblock. A start must either get along without the device or refuse; after a refusal the
-//! mishap is undone, and the array must start. Nothing here knows the format of the log.
+//! What befalls devices while the array is down: they are away and come back later, can be read
+//! and not written, are restored from an older copy, are cut short, cannot read some sectors, or
+//! have a bit rotten in a superblock. A start must either get along without the device or refuse;
+//! after a refusal the mishap is undone, and the array must start. Nothing here knows the format
+//! of the log.
 
 use super::device::Device as Disk;
 use super::model::Model;
@@ -30,7 +31,9 @@ pub(super) struct Snapshot {
 pub(super) struct Mishaps {
     /// Devices as they were before.
     undo: Vec<(Device, Disk)>,
-    /// Devices that are away.
+    /// A device is not as it was, and no start has recorded it.
+    changed: bool,
+    /// Devices that are away, or cannot be written.
     away: Vec<Device>,
     /// Bits of a mirrored log have rotted: it has no other copy of them.
     pub(super) rotten_log: bool,
@@ -43,6 +46,11 @@ impl Mishaps {
     /// Whether something befell them that no start has taken as it is.
     pub(super) fn pending(&self) -> bool {
         !self.undo.is_empty() || !self.away.is_empty()
+    }
+
+    /// Whether anything befell them that a start has not repaired.
+    pub(super) fn any(&self) -> bool {
+        self.pending() || self.changed || self.rotten_log || !self.rotten.is_empty()
     }
 
     /// A start has taken the devices as they are: what they were before cannot be brought back.
@@ -66,6 +74,10 @@ impl Run {
         if over && self.mishap_rng.below(4) == 0 {
             self.take_snapshot();
         }
+        if over && !self.mishaps.pending() && self.unwritable_rng.below(8) == 0 {
+            self.make_unwritable();
+            return;
+        }
         if self.mishap_rng.below(2) == 0 {
             return;
         }
@@ -88,6 +100,7 @@ impl Run {
             snapshot.starts += 1;
         }
         self.mishaps.undo.clear();
+        self.mishaps.changed = false;
         self.mishaps.rotten_log = false;
         for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
             self.superblocks_repaired(device)?;
@@ -123,9 +136,26 @@ impl Run {
     fn come_back(&mut self) -> bool {
         let away = core::mem::take(&mut self.mishaps.away);
         for device in &away {
-            self.world.device(*device).gone = false;
+            let disk = self.world.device(*device);
+            (disk.gone, disk.unwritable) = (false, false);
         }
         !away.is_empty()
+    }
+
+    /// A device can be read and not written until the start after the next.
+    fn make_unwritable(&mut self) {
+        let members = u64::from(self.case.geometry.disks);
+        let which = self.unwritable_rng.below(members + self.world.nvs.len() as u64);
+        let device = match which.checked_sub(members) {
+            Some(copy) => Device::Nvs(copy as u16),
+            None if self.may_be_away(which as u16) => Device::Member(which as u16),
+            None => return,
+        };
+        if !self.world.device(device).gone {
+            self.world.device(device).unwritable = true;
+            self.mishaps.away.push(device);
+            self.counts.mishaps += 1;
+        }
     }
 
     /// One NVS device or both are away.
@@ -150,6 +180,8 @@ impl Run {
         let written = self.world.nvs[copy].written();
         let Some(first) = (match self.mishap_rng.below(8) {
             0 => Some(self.mishap_rng.below(32)),
+            // The newest commit: no later one says that it was durable.
+            1..=4 => Some(self.world.nvs[copy].last_durable()),
             _ => written.get(self.mishap_rng.below(written.len().max(1) as u64) as usize).copied(),
         }) else {
             return;
@@ -200,6 +232,7 @@ impl Run {
     fn keep_for_undo(&mut self, device: Device) {
         let disk = self.world.device(device).clone();
         self.mishaps.undo.push((device, disk));
+        self.mishaps.changed = true;
     }
 
     fn take_snapshot(&mut self) {

@@ -14,8 +14,7 @@ use destage_engine::array::geometry::Level;
 use destage_engine::clean::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_served::{
-    Ack, Alarm, Allow, Answer, Cause, Command, Defect, Device, Found, IoError, NoSuperblock,
-    OnNvsLoss, Refusal, Reply, Status, Volume,
+    Ack, Alarm, Answer, Cause, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -70,6 +69,10 @@ pub struct Run {
     pub(super) cache_rng: Seeded,
     /// Likewise.
     pub(super) mishap_rng: Seeded,
+    /// Likewise.
+    pub(super) plain_rng: Seeded,
+    /// Likewise.
+    pub(super) unwritable_rng: Seeded,
     pub(super) mishaps: Mishaps,
     /// The last scrub's result was looked at.
     pub(super) scrub_seen: bool,
@@ -82,13 +85,15 @@ pub struct Run {
     pub said_at_risk: Option<u64>,
     /// Pages that were dirty when the last NVS device failed.
     at_risk: Vec<(u64, u64)>,
-    nvs_lost: bool,
+    pub(super) nvs_lost: bool,
     pub(super) bad_media: bool,
     /// Two NVS devices have the log whole.
-    mirrored: bool,
+    pub(super) mirrored: bool,
     /// More members were made to fail than the level bears.
     pub(super) stopping: bool,
     stopped: bool,
+    /// The next starts are without `--degraded`.
+    pub plain: bool,
 }
 
 /// How a phase ended.
@@ -134,6 +139,8 @@ impl Run {
             kept: Vec::new(),
             cache_rng: Seeded::new(seed, "torture-read-caches"),
             mishap_rng: Seeded::new(seed, "torture-mishaps"),
+            plain_rng: Seeded::new(seed, "torture-plain-starts"),
+            unwritable_rng: Seeded::new(seed, "torture-unwritable"),
             mishaps: Mishaps::default(),
             scrub_seen: true,
             expected: Vec::new(),
@@ -145,73 +152,13 @@ impl Run {
             mirrored: false,
             stopping: false,
             stopped: false,
+            plain: false,
         })
     }
 
     /// Bytes of the volume.
     pub fn bytes(&self) -> u64 {
         self.case.geometry.volume_pages().0 * PAGE_BYTES
-    }
-
-    /// Assembles and opens the array. A start that is refused is tried again without what befell
-    /// the devices.
-    ///
-    /// # Errors
-    /// It cannot be, though nothing happened that would forbid it.
-    pub fn open(&mut self) -> Result<End, String> {
-        let mut end = self.try_open();
-        if end.is_err() && self.undo_mishaps() {
-            self.volume = None;
-            end = self.try_open();
-        }
-        if end == Ok(End::Done) {
-            self.mishaps_over()?;
-        }
-        end
-    }
-
-    fn try_open(&mut self) -> Result<End, String> {
-        let mut found: Vec<Found> = Vec::new();
-        let members = (0..self.case.geometry.disks).map(Device::Member);
-        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
-            let said = match self.world.device(device).gone {
-                true => Err(NoSuperblock::Io(IoError::GONE)),
-                false => destage_served::read_superblock(&mut self.world, device),
-            };
-            found.push((device, said));
-        }
-        if self.world.crashed {
-            return Ok(End::Crash);
-        }
-        let allow = Allow { defect: self.case.settings.defect, ..Allow::degraded() };
-        let assembly = destage_served::assemble(&found, &allow)
-            .map_err(|error| format!("assemble: {error}"))?;
-        self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
-        self.mirrored &= assembly.copies.len() == 2;
-        match destage_served::open(&mut self.world, &assembly, self.case.settings.clone()) {
-            Ok(volume) => self.volume = Some(volume),
-            Err(_) if self.world.crashed => {
-                // Devices may be marked: they are not what they were any more.
-                self.mishaps.accepted();
-                return Ok(End::Crash);
-            }
-            Err(error) => return Err(format!("open: {error}")),
-        }
-        self.mishaps.accepted();
-        self.nvs_lost = assembly.copies.is_empty();
-        self.counts.redone += u64::from(self.volume().status().redoing);
-        self.counts.resumed += assembly.rebuilds.len() as u64;
-        for (member, uuid) in &assembly.spares {
-            self.begin_rebuild(*member, *uuid)?;
-        }
-        let end = self.drive_until(&|run| run.volume().ready())?;
-        if end == End::Crash {
-            return Ok(End::Crash);
-        }
-        self.mirrored = assembly.copies.len() == 2;
-        self.model.opened();
-        self.counts.recoveries += 1;
-        Ok(End::Done)
     }
 
     pub(super) fn volume(&self) -> &Volume {
@@ -222,7 +169,8 @@ impl Run {
         self.volume.as_mut().expect("an open volume")
     }
 
-    pub(super) fn now(&self) -> Instant {
+    /// The time of the run.
+    pub fn now(&self) -> Instant {
         self.now
     }
 
@@ -316,7 +264,9 @@ impl Run {
                 self.counts.mirrors += 1;
                 self.mirrored = true;
             }
-            Alarm::MirrorFailed(_) | Alarm::DeviceWaits(..) | Alarm::DeviceAnswers(_) => {}
+            Alarm::MirrorFailed(_) => {}
+            Alarm::DeviceWaits(..) => self.counts.waits += 1,
+            Alarm::DeviceAnswers(_) => self.counts.waits_ended += 1,
             Alarm::Repaired { .. } => self.counts.repairs += 1,
             Alarm::MemberRebuilt(member) => {
                 self.counts.rebuilt += 1;

@@ -37,6 +37,8 @@ pub struct World {
     pub crashed: bool,
     /// Hash of all that happened.
     pub digest: u64,
+    /// Reads before the array is served that failed.
+    pub failed_reads: u64,
     /// For tests of tests: nobody is told how large the devices are.
     pub sizes_unknown: bool,
 }
@@ -55,6 +57,7 @@ impl World {
             crash_at: None,
             crashed: false,
             digest: 0xcbf2_9ce4_8422_2325,
+            failed_reads: 0,
             sizes_unknown: false,
         }
     }
@@ -142,6 +145,9 @@ impl World {
         if disk.gone {
             return Err(IoError::GONE);
         }
+        if disk.unwritable && matches!(op.kind, OpKind::Write { .. }) {
+            return Err(IoError::MEDIUM);
+        }
         if disk.full && matches!(op.kind, OpKind::Write { .. }) {
             return Err(IoError::FULL);
         }
@@ -197,7 +203,7 @@ impl World {
             Device::Member(number) => &mut self.members[usize::from(*number)],
             Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
         };
-        if disk.gone {
+        if disk.gone || disk.unwritable {
             return;
         }
         for (i, bytes) in buffer.chunks_exact(SECTOR).enumerate() {
@@ -219,7 +225,8 @@ impl World {
                         Device::Member(number) => &mut self.members[usize::from(*number)],
                         Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
                     };
-                    if let (OpKind::Write { offset, buffer, .. }, false) = (kind, disk.gone) {
+                    let lost = disk.gone || disk.unwritable;
+                    if let (OpKind::Write { offset, buffer, .. }, false) = (kind, lost) {
                         disk.write(*offset, buffer, u64::MAX);
                     }
                 }
@@ -246,14 +253,17 @@ impl Media for World {
         if self.count() || self.device(device).gone {
             return Err(IoError::GONE);
         }
-        self.device(device).read(offset, into)
+        let read = self.device(device).read(offset, into);
+        self.failed_reads += u64::from(read.is_err());
+        read
     }
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         let gone = self.device(device).gone;
+        let taken = !gone && !self.device(device).unwritable;
         if self.count() {
             // The failing power may leave parts of it.
-            if !gone && self.operations == self.crash_at.unwrap_or(0) + 1 {
+            if taken && self.operations == self.crash_at.unwrap_or(0) + 1 {
                 for (i, sector) in bytes.chunks_exact(SECTOR).enumerate() {
                     if self.rng.below(2) == 0 {
                         let at = offset + (i * SECTOR) as u64;
@@ -265,6 +275,9 @@ impl Media for World {
         }
         if gone {
             return Err(IoError::GONE);
+        }
+        if self.device(device).unwritable {
+            return Err(IoError::MEDIUM);
         }
         let clock = self.clock;
         self.device(device).write(offset, bytes, clock);

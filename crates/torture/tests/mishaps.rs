@@ -4,7 +4,7 @@
 
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Ack, Defect};
+use destage_served::{Ack, Defect, Device};
 use destage_torture::case::{Case, Wanted};
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
@@ -30,7 +30,7 @@ fn random_cases_with_mishaps() {
     }
     println!("{counts:?}");
     assert!(counts.mishaps > 4 * cases && counts.refused > 0, "{counts:?}");
-    assert!(counts.stops > 0 && counts.kept > 0, "{counts:?}");
+    assert!(counts.stops > 0 && counts.kept > 0 && counts.plain_starts > cases, "{counts:?}");
 }
 
 /// A repaired second copy of a superblock made a try look as if something were built on it.
@@ -319,4 +319,88 @@ fn a_damaged_superblock_copy_is_repaired_at_each_start() {
         assert_eq!(run.open(), Ok(End::Done), "round {round}");
         assert!(run.status().failed.is_empty() && run.nvs_in_use() == [0, 1]);
     }
+}
+
+#[test]
+fn a_start_leaves_out_a_device_that_can_be_read_and_not_written() {
+    for device in [Device::Member(0), Device::Member(2), Device::Nvs(0), Device::Nvs(1)] {
+        let mut run = quiet(Level::Raid5, 2);
+        run.fill_open().expect("filled");
+        write(&mut run, 3);
+        run.crash(Survivors::None);
+        run.world.device(device).unwritable = true;
+        run.plain = true;
+        let refused = run.open().expect_err("it cannot be marked");
+        let named = format!("{device} cannot be used (it cannot be written");
+        assert!(refused.contains(&named) && refused.contains("--degraded"), "{refused}");
+        // What the refused start wrote on the others is not in the way of the next one.
+        run.plain = false;
+        assert_eq!(run.open(), Ok(End::Done), "{device}");
+        match device {
+            Device::Member(member) => assert_eq!(run.status().failed, [member]),
+            Device::Nvs(copy) => assert_eq!(run.nvs_in_use(), [1 - copy]),
+        }
+        assert_eq!(run.read_all(), Ok(End::Done), "{device}");
+        write(&mut run, 4);
+        run.crash(Survivors::None);
+        // It can be written again: it lacks what was written without it.
+        run.world.device(device).unwritable = false;
+        assert_eq!(run.open(), Ok(End::Done), "{device}");
+        assert!(run.status().failed.len() == 1 || run.nvs_in_use().len() == 1);
+        assert_eq!(run.read_all(), Ok(End::Done), "{device}");
+        assert_eq!(run.settle(), Ok(()));
+    }
+}
+
+#[test]
+fn a_device_that_cannot_be_written_and_is_needed_refuses_the_start() {
+    for (level, device) in [(Level::Raid0, Device::Member(1)), (Level::Raid5, Device::Nvs(0))] {
+        let mut run = quiet(level, 1);
+        write(&mut run, 3);
+        run.crash(Survivors::None);
+        run.world.device(device).unwritable = true;
+        for plain in [true, false] {
+            run.plain = plain;
+            let refused = run.open().expect_err("it cannot be marked");
+            assert!(!refused.contains("open: "), "{refused}");
+        }
+        run.world.device(device).unwritable = false;
+        run.plain = true;
+        assert_eq!(run.open(), Ok(End::Done), "{device}");
+        assert_eq!(run.read_all(), Ok(End::Done), "{device}");
+    }
+}
+
+#[test]
+fn a_full_device_is_reported_once_until_it_takes_writes() {
+    let mut run = quiet(Level::Raid5, 1);
+    run.fill_open().expect("filled");
+    run.world.members[2].full = true;
+    (0..16).for_each(|page| write(&mut run, page));
+    run.flush_cache().expect("begun");
+    let began = run.now();
+    while run.now().since(began).0 < 20_000_000_000 {
+        // The device answers reads in the meantime.
+        run.step().expect("no check failed");
+        assert_eq!(run.read_all(), Ok(End::Done));
+    }
+    assert_eq!((run.counts.waits, run.counts.waits_ended), (1, 0));
+    run.world.members[2].full = false;
+    assert_eq!(run.drained(), Ok(End::Done));
+    assert_eq!((run.counts.waits, run.counts.waits_ended), (1, 1));
+}
+
+#[test]
+fn a_bad_sector_of_the_nvs_costs_a_start_few_reads() {
+    let mut run = quiet(Level::Raid5, 1);
+    write(&mut run, 0);
+    run.quiet().expect("confirmed");
+    let used = run.log_bytes_used() / 512;
+    run.crash(Survivors::None);
+    // Behind the end of the log, where a start looks for commits that were durable.
+    run.world.nvs[0].spoil((1 << 20) / 512 + used + 200);
+    let before = run.world.failed_reads;
+    assert_eq!(run.open(), Ok(End::Done));
+    let failed = run.world.failed_reads - before;
+    assert!((1..8).contains(&failed), "{failed} reads failed");
 }

@@ -11,12 +11,13 @@ use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
 use destage_served::{
-    Assembly, Device, Found, Inspection, assemble, inspect, open, read_superblock,
+    Assembly, Device, Found, Inspection, IoError, NoSuperblock, OpenError,
+    Settings as VolumeSettings, Volume, assemble, inspect, open, read_superblock,
 };
 use destage_server::array::{
-    Absent, AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceSpec, Devices, Places,
-    ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array, export,
-    listen, open_spares, uuid_text,
+    Absent, AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceError, DeviceSpec, Devices,
+    Places, ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array,
+    export, listen, open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
 use std::path::Path;
@@ -127,28 +128,67 @@ fn create_options(
     })
 }
 
-/// Devices of the configuration that cannot be used, and why.
-type Unusable = Vec<(Device, String)>;
-
 /// An array's devices, opened and put together; and those that cannot be used.
-fn assembled(
-    matches: &ArgMatches,
-    config: &ArrayConfig,
-) -> Result<(Devices, Assembly, Unusable), Failure> {
-    let allow = super::loss::allowed(matches, config)?;
-    let specs = |texts: &[String]| -> Result<Vec<DeviceSpec>, Failure> {
-        texts.iter().map(|text| text.parse().map_err(Failure::usage)).collect()
-    };
-    let (disks, nvs) = (specs(&config.disks)?, specs(&config.nvs)?);
-    let (mut devices, missing) = Devices::open(&disks, &nvs).map_err(Failure::failed)?;
-    let places: Vec<Device> = devices.places().collect();
-    let found: Vec<Found> =
-        places.into_iter().map(|device| (device, read_superblock(&mut devices, device))).collect();
-    let assembly = assemble(&found, &allow).map_err(|error| {
-        Failure::failed(assembly_words::refusal(&error, &found, &missing, config, &allow))
-    })?;
-    super::loss::accepted(matches, config, &mut devices, &assembly)?;
-    Ok((devices, assembly, assembly_words::unusable(&found, &missing)))
+struct Assembled<'a> {
+    matches: &'a ArgMatches,
+    config: &'a ArrayConfig,
+    devices: Devices,
+    missing: Vec<(Device, DeviceError)>,
+    assembly: Assembly,
+    unusable: Vec<(Device, String)>,
+}
+
+impl<'a> Assembled<'a> {
+    fn new(matches: &'a ArgMatches, config: &'a ArrayConfig) -> Result<Assembled<'a>, Failure> {
+        let specs = |texts: &[String]| -> Result<Vec<DeviceSpec>, Failure> {
+            texts.iter().map(|text| text.parse().map_err(Failure::usage)).collect()
+        };
+        let (disks, nvs) = (specs(&config.disks)?, specs(&config.nvs)?);
+        let (devices, missing) = Devices::open(&disks, &nvs).map_err(Failure::failed)?;
+        Assembled::without(matches, config, (devices, missing), &[])
+    }
+
+    /// Puts the devices together without those that an earlier try could not write.
+    fn without(
+        matches: &'a ArgMatches,
+        config: &'a ArrayConfig,
+        (mut devices, missing): (Devices, Vec<(Device, DeviceError)>),
+        unwritable: &[(Device, IoError)],
+    ) -> Result<Assembled<'a>, Failure> {
+        let allow = super::loss::allowed(matches, config)?;
+        let places: Vec<Device> = devices.places().collect();
+        let mut said = |device| match unwritable.iter().find(|(other, _)| *other == device) {
+            Some((_, error)) => Err(NoSuperblock::Unwritable(*error)),
+            None => read_superblock(&mut devices, device),
+        };
+        let found: Vec<Found> = places.into_iter().map(|device| (device, said(device))).collect();
+        let assembly = assemble(&found, &allow).map_err(|error| {
+            Failure::failed(assembly_words::refusal(&error, &found, &missing, config, &allow))
+        })?;
+        super::loss::accepted(matches, config, &mut devices, &assembly)?;
+        let unusable = assembly_words::unusable(&found, &missing);
+        Ok(Assembled { matches, config, devices, missing, assembly, unusable })
+    }
+
+    fn say_unusable(&self) {
+        for (device, why) in &self.unusable {
+            eprintln!("destage: {device} is not used: {why}");
+        }
+    }
+
+    /// Opens the array. A device that cannot be written counts as one that cannot be used.
+    fn open(mut self, settings: &VolumeSettings) -> Result<(Volume, Assembled<'a>), Failure> {
+        let mut unwritable = Vec::new();
+        loop {
+            match open(&mut self.devices, &self.assembly, settings.clone()) {
+                Ok(volume) => return Ok((volume, self)),
+                Err(OpenError::Unwritable(device, error)) => unwritable.push((device, error)),
+                Err(error) => return Err(Failure::failed(error)),
+            }
+            let opened = (self.devices, self.missing);
+            self = Assembled::without(self.matches, self.config, opened, &unwritable)?;
+        }
+    }
 }
 
 /// `destage serve`.
@@ -168,8 +208,8 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
         config.read_cache = config.read_cache.with(change);
         config.settings().map_err(Failure::usage)?
     };
-    let (mut devices, assembly, unusable) = assembled(matches, &config)?;
-    let mut volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
+    let (mut volume, assembled) = Assembled::new(matches, &config)?.open(&settings)?;
+    let Assembled { devices, assembly, unusable, .. } = assembled;
     let (spares, missing_spares) = open_spares(&config.spares, &volume.superblock());
     for (member, device) in assembly.spares.iter().copied() {
         // It was on its way into that place when the last run ended.
@@ -335,14 +375,13 @@ pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
 pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let config = places(matches).read(name).map_err(Failure::failed)?;
-    let (mut devices, assembly, unusable) = assembled(matches, &config)?;
-    for (device, why) in unusable {
-        eprintln!("destage: {device} is not used: {why}");
-    }
+    let mut assembled = Assembled::new(matches, &config)?;
     if matches.get_flag("inspect") {
-        let found = inspect(&mut devices, &assembly);
+        assembled.say_unusable();
+        let Assembled { devices, assembly, .. } = &mut assembled;
+        let found = inspect(devices, assembly);
         let damaged = found.damage.is_some() || found.tail.is_none();
-        let text = inspected(&found, &assembly).render(format(matches));
+        let text = inspected(&found, assembly).render(format(matches));
         return if damaged && !assembly.copies.is_empty() {
             print!("{text}");
             Err(Failure::failed("the NVS log is damaged"))
@@ -354,7 +393,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
     let mut settings = config.settings().map_err(Failure::failed)?;
     // Nobody reads.
     settings.read_cache = None;
-    let volume = open(&mut devices, &assembly, settings).map_err(Failure::failed)?;
+    let (volume, assembled) = assembled.open(&settings)?;
+    assembled.say_unusable();
+    let devices = assembled.devices;
     let (dirty, redone) = (volume.status().dirty_pages, volume.status().redoing);
     let export = export(name, "", &volume);
     let server = Server::bind(Settings::new(export, Vec::new())).map_err(Failure::failed)?;
@@ -386,6 +427,7 @@ fn inspected(found: &Inspection, assembly: &Assembly) -> Table {
     );
     row("commits", format!("{}, the last is {}", found.commits, found.last_sequence));
     row("unfinished commits behind the end", found.dropped.to_string());
+    row("unreadable blocks behind the end", found.unreadable_behind.to_string());
     row("commits that one mirror lacks", found.repairs.to_string());
     row("dirty pages", found.dirty_pages.to_string());
     for (device, copy, _) in &assembly.damaged {

@@ -67,8 +67,12 @@ impl Words<'_> {
             (AssembleError::Degraded(..), 2..) => self.list(false),
             _ => first,
         };
-        let is_stale = matches!(error, AssembleError::Stale { .. });
-        let back = if is_stale { "" } else { "bring it back, or " };
+        // A device that is there cannot be brought back.
+        let there = match error {
+            AssembleError::Degraded(_, NoSuperblock::Unwritable(_)) => self.unusable.len() == 1,
+            error => matches!(error, AssembleError::Stale { .. }),
+        };
+        let back = if there { "" } else { "bring it back, or " };
         format!("{first}: {back}start without it (--degraded), and replace it then")
     }
 
@@ -80,7 +84,7 @@ impl Words<'_> {
                  configuration",
                 self.list(false)
             ),
-            AssembleError::Superblock(device, why) | AssembleError::Degraded(device, why) => {
+            AssembleError::Degraded(device, why) => {
                 format!("{}: {}: bring it back", path(device), self.cause(*device, *why))
             }
             AssembleError::Stale { device, has, newest } => format!(

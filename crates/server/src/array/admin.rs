@@ -199,6 +199,8 @@ pub enum Admin {
     Replace(Box<NewMember>),
     /// A spare that could not be made a member.
     SpareBack(Box<Spare>),
+    /// How the configuration names a member.
+    MemberName(u16, Sender<Option<String>>),
     /// Why no spare is taken.
     SpareNotTaken(String),
     /// Spares may be taken again.
@@ -599,6 +601,9 @@ impl ArrayBackend {
             }
             Admin::MemberPlace(old, new, sender) => {
                 let _ = sender.send(self.member_place(port, &old, &new));
+            }
+            Admin::MemberName(member, sender) => {
+                let _ = sender.send(self.member_name(member));
             }
             Admin::Replace(new) => self.put_member(port, *new),
             Admin::SpareBack(spare) => self.spare_back(*spare),

@@ -16,6 +16,7 @@ use destage_served::{Cause, Device, ReplaceRefusal, member_bytes, prepare_spare,
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
@@ -44,7 +45,14 @@ pub struct Place {
 pub struct NewMember {
     member: u16,
     device: Spare,
-    answer: Option<Sender<Result<(), String>>>,
+    answer: Sender<Result<(), NotTaken>>,
+}
+
+/// A device that does not become a member.
+pub struct NotTaken {
+    /// It comes back as it was, unless the array has it open already.
+    device: Option<Box<Spare>>,
+    why: String,
 }
 
 fn gone<E>(_: E) -> String {
@@ -124,53 +132,64 @@ pub(crate) fn replace(remote: &Remote, old: &str, new: &str) -> Result<(), Strin
             new_spare(new, &array)?
         }
     };
-    let (sender, answer) = channel();
-    let before = config.as_deref().and_then(|path| named(path, member));
-    let new = Box::new(NewMember { member, device, answer: Some(sender) });
-    if let Err((mut new, error)) = install(remote, config.as_deref(), new) {
-        if known {
-            remote.send(Box::new(Admin::SpareBack(Box::new(new.device))));
-        } else {
-            blank(&mut new.device.opened);
+    let Err((device, error)) = install(remote, config.as_deref(), member, device, known) else {
+        return Ok(());
+    };
+    match device {
+        Some(device) if known => {
+            remote.send(Box::new(Admin::SpareBack(device)));
         }
-        return Err(error);
+        Some(mut device) => blank(&mut device.opened),
+        None => {}
     }
-    let result = answer.recv().map_err(gone)?;
-    if let (Err(_), Some(path), Some(before)) = (&result, &config, before) {
-        // It has not become the member: the next start is not to look for it there.
-        let _ = edit(path, |config| put(config, member, &before));
-    }
-    result
-}
-
-/// A member as a configuration file names it.
-fn named(path: &Path, member: u16) -> Option<String> {
-    let config: ArrayConfig = toml::from_str(&std::fs::read_to_string(path).ok()?).ok()?;
-    config.disks.get(usize::from(member)).cloned()
+    Err(error)
 }
 
 /// Names a device in the configuration, so that the next start finds it, and hands it over. If the
-/// file cannot be written, the device comes back.
+/// file cannot be written, or the array refuses the device, the device comes back, and the file
+/// names what the array has. `known`: it is one of the array's spares.
 fn install(
     remote: &Remote,
     config: Option<&Path>,
-    new: Box<NewMember>,
-) -> Result<(), (Box<NewMember>, String)> {
+    member: u16,
+    device: Spare,
+    known: bool,
+) -> Result<(), (Option<Box<Spare>>, String)> {
+    let name = device.name.clone();
     if let Some(path) = config
-        && let Err(error) = edit(path, |config| put(config, new.member, &new.device.name))
+        && let Err(error) = edit(path, |config| put(config, member, &name))
     {
-        return Err((new, error));
+        return Err((Some(Box::new(device)), error));
     }
-    remote.send(Box::new(Admin::Replace(new)));
-    Ok(())
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::Replace(Box::new(NewMember { member, device, answer: sender }))));
+    let NotTaken { device, why } = match answer.recv() {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(refused)) => refused,
+        Err(_) => NotTaken { device: None, why: gone(()) },
+    };
+    let (sender, answer) = channel();
+    remote.send(Box::new(Admin::MemberName(member, sender)));
+    // Another device may have become the member in the meantime.
+    if let (Some(path), Ok(Some(now))) = (config, answer.recv()) {
+        let _ = edit(path, |config| {
+            put(config, member, &now);
+            if known && now != name {
+                config.spares.push(name);
+            }
+        });
+    }
+    Err((device, why))
 }
 
 /// [`install`], for a spare that nobody waits for.
-fn install_spare(remote: &Remote, config: Option<&Path>, new: Box<NewMember>) {
-    let Err((new, error)) = install(remote, config, new) else { return };
-    let NewMember { member, device, .. } = *new;
-    let text = not_taken(&device.name, member, &error);
-    remote.send(Box::new(Admin::SpareBack(Box::new(device))));
+fn install_spare(remote: &Remote, config: Option<&Path>, member: u16, device: Spare) {
+    let name = device.name.clone();
+    let Err((device, error)) = install(remote, config, member, device, true) else { return };
+    let text = not_taken(&name, member, &error);
+    if let Some(device) = device {
+        remote.send(Box::new(Admin::SpareBack(device)));
+    }
     remote.send(Box::new(Admin::SpareNotTaken(text)));
     std::thread::sleep(TAKE_AGAIN);
     remote.send(Box::new(Admin::TakeSpares));
@@ -190,8 +209,12 @@ fn put(config: &mut ArrayConfig, member: u16, name: &str) {
     }
 }
 
+/// One change of a configuration file at a time: each is read, changed and replaced.
+static EDITS: Mutex<()> = Mutex::new(());
+
 /// Changes a configuration file, which is replaced as a whole.
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut ArrayConfig)) -> Result<(), String> {
+    let _alone = EDITS.lock().unwrap_or_else(PoisonError::into_inner);
     let other = |error: &dyn std::fmt::Display| std::io::Error::other(error.to_string());
     let work = || -> std::io::Result<()> {
         let text = std::fs::read_to_string(path)?;
@@ -311,33 +334,32 @@ impl ArrayBackend {
     /// Puts a device into a failed member's place.
     pub(crate) fn put_member(&mut self, port: &mut Port, new: NewMember) {
         let NewMember { member, device, answer } = new;
-        let Spare { name, opened, bytes, uuid } = device;
         self.taking = false;
         self.alarms.end(&Ends::SpareTaken);
+        if let Err(refusal) = self.volume.may_replace(member, device.bytes) {
+            let device = Some(Box::new(device));
+            // Whoever asked may be gone.
+            let _ = answer.send(Err(NotTaken { device, why: refusal.to_string() }));
+            return;
+        }
+        let Spare { name, opened, bytes, uuid } = device;
         let mut config = self.config().clone();
         put(&mut config, member, &name);
-        let result = self.volume.may_replace(member, bytes).map(|()| {
-            let needs = member_bytes(&self.volume.superblock().geometry);
-            self.watch.add(Watched::Member(member), &opened, needs);
-            let disk = hand_over(port, opened);
-            self.attach(port, member, disk);
-            self.identify(member, &name, Some(uuid), Some(bytes));
-            eprintln!("destage: member {member} is rebuilt onto {name}");
-        });
-        let result = result.and_then(|()| self.volume.replace(port.now(), member, uuid, bytes));
-        if result.is_ok() || answer.is_none() {
-            self.set_config(config);
-        }
-        let result = result.map_err(|refusal| refusal.to_string());
-        match answer {
-            // Whoever asked may be gone.
-            Some(answer) => drop(answer.send(result)),
-            None => {
-                if let Err(refusal) = result {
-                    eprintln!("destage: {name} does not become member {member}: {refusal}");
-                }
-            }
-        }
+        let needs = member_bytes(&self.volume.superblock().geometry);
+        self.watch.add(Watched::Member(member), &opened, needs);
+        let disk = hand_over(port, opened);
+        self.attach(port, member, disk);
+        self.identify(member, &name, Some(uuid), Some(bytes));
+        eprintln!("destage: member {member} is rebuilt onto {name}");
+        self.set_config(config);
+        let result = self.volume.replace(port.now(), member, uuid, bytes);
+        let refused = |why: ReplaceRefusal| NotTaken { device: None, why: why.to_string() };
+        let _ = answer.send(result.map_err(refused));
+    }
+
+    /// A member as the configuration names it now.
+    pub(crate) fn member_name(&self, member: u16) -> Option<String> {
+        self.config().disks.get(usize::from(member)).cloned()
     }
 
     /// Takes a spare where a member has failed.
@@ -352,25 +374,23 @@ impl ArrayBackend {
         let device = self.spares.remove(at);
         self.watch.remove(&Watched::Spare(device.name.clone()));
         let config = self.config_path.clone();
-        let new = Box::new(NewMember { member, device, answer: None });
         // The configuration is a file, and this thread waits for none. Who gets no thread to hand
         // the spare to has it still.
         let (hand, take) = channel();
         let work = move || {
-            if let Ok(new) = take.recv() {
-                install_spare(&remote, config.as_deref(), new);
+            if let Ok(device) = take.recv() {
+                install_spare(&remote, config.as_deref(), member, device);
             }
         };
         match std::thread::Builder::new().name("spare".to_string()).spawn(work) {
             Ok(_) => {
                 self.taking = true;
                 // It is there to receive.
-                let _ = hand.send(new);
+                let _ = hand.send(device);
             }
             Err(error) => {
-                let name = &new.device.name;
-                let text = not_taken(name, member, &error.to_string());
-                self.spare_back(new.device);
+                let text = not_taken(&device.name, member, &error.to_string());
+                self.spare_back(device);
                 self.spare_not_taken(text);
             }
         }
@@ -524,5 +544,34 @@ impl ArrayBackend {
             ranges: lost.ranges.iter().map(|(first, pages)| (first * PAGE, pages * PAGE)).collect(),
             more: lost.more,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_a_configuration_at_once_all_get_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tank.toml");
+        let text = "version = 1\ndisks = ['/dev/a']\npolicy = 'stow'\nrate = 'linear'\n\
+                    ack = 'nvs'\non_nvs_loss = 'stop'\nqueue_depth = 128\nwindow = 32\n\
+                    stall_seconds = 30\n";
+        std::fs::write(&path, text).expect("written");
+        let (path, name) = (&path, |thread, n| format!("/dev/{thread}-{n}"));
+        let add = |thread| {
+            let one = |n| edit(path, |config| config.spares.push(name(thread, n)));
+            (0..20).try_for_each(one)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || add(thread))).collect();
+            for thread in threads {
+                assert_eq!(thread.join().expect("no panic"), Ok(()));
+            }
+        });
+        let text = std::fs::read_to_string(path).expect("read");
+        let config: ArrayConfig = toml::from_str(&text).expect("not torn");
+        assert_eq!(config.spares.len(), 80, "{text}");
     }
 }

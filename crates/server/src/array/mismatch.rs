@@ -77,6 +77,37 @@ pub(crate) struct Found {
     pub(super) completed_unix_s: Option<u64>,
     /// Rows are wrong that no scrub has repaired since.
     pub(super) left: bool,
+    /// The rows that the alarm has named.
+    named: Vec<ScrubRange>,
+}
+
+/// Whether a scrub found these rows wrong: what a member cannot read is repaired without an alarm.
+fn is_wrong(range: &&ScrubRange) -> bool {
+    !matches!(range.wrong, Wrong::Unreadable(_))
+}
+
+/// The rows of these ranges that are in none of the ranges named.
+fn unnamed(ranges: &[ScrubRange], named: &[ScrubRange]) -> Vec<ScrubRange> {
+    let mut left: Vec<ScrubRange> = ranges.iter().filter(is_wrong).copied().collect();
+    for known in named.iter().filter(is_wrong) {
+        let (from, to) = (known.first, known.first + known.pages);
+        let without = |range: ScrubRange| {
+            let (first, end) = (range.first, range.first + range.pages);
+            let part = |first: u64, end: u64| ScrubRange {
+                first,
+                pages: end.saturating_sub(first),
+                ..range
+            };
+            let other = range.member != known.member;
+            let parts = match other {
+                true => [range, part(end, end)],
+                false => [part(first, end.min(from)), part(first.max(to), end)],
+            };
+            parts.into_iter().filter(|part| part.pages > 0)
+        };
+        left = left.into_iter().flat_map(without).collect();
+    }
+    left
 }
 
 fn mismatched(scrub: &ScrubStatus) -> u64 {
@@ -95,8 +126,7 @@ impl ArrayBackend {
         let Some(scrub) = self.volume.scrub_status() else { return };
         if mismatched(&scrub) > 0 && !scrub.repair {
             self.found.left = true;
-            self.alarms.end(&Ends::Scrubbed);
-            self.told(self.mismatch_words(&scrub), Ends::Scrubbed);
+            self.mismatch_alarm(&scrub);
             self.pace.alarmed = true;
         }
     }
@@ -110,20 +140,48 @@ impl ArrayBackend {
         if scrub.whole {
             self.found.completed_unix_s = ended_unix_s;
             self.alarms.end(&Ends::Scrubbed);
+            if !wrong {
+                self.found.named.clear();
+            }
         }
         self.found.left = left || self.found.left && !scrub.whole;
-        // What was found before is repaired now, and nothing more is to be said of it.
-        let repaired = known && scrub.whole && !left;
-        if wrong && !repaired {
-            self.alarms.end(&Ends::Scrubbed);
-            self.told(self.mismatch_words(scrub), Ends::Scrubbed);
+        if wrong && !(known && scrub.whole && !left) {
+            self.mismatch_alarm(scrub);
+        } else if wrong {
+            // What was named is repaired now, and nothing more is to be said of it.
+            let named = core::mem::take(&mut self.found.named);
+            let ranges = unnamed(&scrub.ranges, &named);
+            let rows: u64 = ranges.iter().map(|range| range.pages).sum();
+            let inconsistent_rows = rows + scrub.rows_elsewhere;
+            if inconsistent_rows > 0 {
+                let repaired_rows = inconsistent_rows + scrub.unreadable_rows;
+                let lost_rows = 0;
+                let new = ScrubStatus {
+                    ranges,
+                    inconsistent_rows,
+                    repaired_rows,
+                    lost_rows,
+                    ..scrub.clone()
+                };
+                self.mismatch_alarm(&new);
+            }
         }
+    }
+
+    /// Raises the alarm about these rows, in place of an earlier one.
+    fn mismatch_alarm(&mut self, scrub: &ScrubStatus) {
+        self.alarms.end(&Ends::Scrubbed);
+        self.told(self.mismatch_words(scrub), Ends::Scrubbed);
+        if scrub.whole && !scrub.running {
+            self.found.named.clear();
+        }
+        // One that did not read all rows says nothing against what was named before.
+        self.found.named.extend(&scrub.ranges);
     }
 
     fn mismatch_words(&self, scrub: &ScrubStatus) -> String {
         let geometry = self.volume.controller().geometry();
-        let wrong =
-            scrub.ranges.iter().filter(|range| !matches!(range.wrong, Wrong::Unreadable(_)));
+        let wrong = scrub.ranges.iter().filter(is_wrong);
         let (mut places, mut runs, mut pages) = (Vec::new(), Vec::new(), 0);
         for range in wrong {
             let ScrubRange { member, members, first, pages: rows, .. } = range;
@@ -216,6 +274,24 @@ mod tests {
         let ten = geometry(Level::Raid10, 4);
         let pair = ScrubRange { member: 2, members: 2, wrong: Wrong::Copies, ..row };
         assert_eq!(affected(&ten, &pair), Affected { runs: vec![(25, 1)], pages: 1 });
+    }
+
+    #[test]
+    fn rows_that_are_named_are_taken_from_those_found() {
+        let range = |member, first, pages| ScrubRange {
+            member,
+            members: 2,
+            first,
+            pages,
+            wrong: Wrong::Copies,
+        };
+        let named = [range(0, 10, 5), range(0, 20, 1), range(2, 0, 100)];
+        assert_eq!(unnamed(&[range(0, 11, 2), range(2, 50, 50)], &named), []);
+        let left = unnamed(&[range(0, 8, 16), range(4, 10, 1)], &named);
+        let parts = [range(0, 8, 2), range(0, 15, 5), range(0, 21, 3), range(4, 10, 1)];
+        assert_eq!(left, parts);
+        let unreadable = ScrubRange { wrong: Wrong::Unreadable(1), ..range(0, 0, 9) };
+        assert_eq!(unnamed(&[unreadable], &[]), []);
     }
 
     #[test]

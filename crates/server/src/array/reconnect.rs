@@ -100,7 +100,9 @@ fn once(identity: &Identity) -> Tried {
         }
         Ok(_) => {}
         Err(error @ NoSuperblock::Short { .. }) => return Tried::Another(error.to_string()),
-        Err(NoSuperblock::Io(error)) => return Tried::Failed(error),
+        Err(NoSuperblock::Io(error) | NoSuperblock::Unwritable(error)) => {
+            return Tried::Failed(error);
+        }
         Err(NoSuperblock::Bytes(error)) => return Tried::Another(error.to_string()),
     }
     match alone.members.remove(0).map(Opened::into_async) {

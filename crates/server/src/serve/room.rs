@@ -70,7 +70,8 @@ impl<B: Backend + ?Sized> Loop<'_, B> {
         }
     }
 
-    /// While the total is reached: sends away clients that take nothing of their replies.
+    /// While the total is reached: sends away clients that take nothing of their replies, and those
+    /// that send nothing of a payload which they announced.
     pub(super) fn look_for_stalled(&mut self, now: Instant) {
         if !self.port.total.exhausted() {
             self.look_at = None;
@@ -82,20 +83,30 @@ impl<B: Backend + ?Sized> Loop<'_, B> {
             return;
         }
         self.look_at = Some(now + every);
+        let seconds = most.0 / 1_000_000_000;
         for slot in 0..self.inputs.len() {
             let output = &self.port.outputs[slot];
-            let stalled = output.sending && now.since(output.taken) >= most;
-            let Some(input) = self.inputs[slot].as_mut().filter(|_| stalled) else { continue };
-            if !input.broken {
-                input.broken = true;
+            let Some(input) = self.inputs[slot].as_mut().filter(|input| !input.broken) else {
+                continue;
+            };
+            if output.sending && now.since(output.taken) >= most {
                 tracing::warn!(
                     target: "destage",
-                    "A client has taken none of its replies for {} s, and those of all clients \
-                     reach the limit (--reply-memory): its connection is closed.",
-                    most.0 / 1_000_000_000
+                    "A client has taken none of its replies for {seconds} s, and those of all \
+                     clients reach the limit (--reply-memory): its connection is closed."
                 );
-                self.port.touch(slot as u32);
+            } else if input.assembles() && now.since(input.heard) >= most {
+                tracing::warn!(
+                    target: "destage",
+                    "A client announced a WRITE and has sent nothing of it for {seconds} s, and \
+                     what all clients hold reaches the limit (--reply-memory): its connection is \
+                     closed."
+                );
+            } else {
+                continue;
             }
+            input.broken = true;
+            self.port.touch(slot as u32);
         }
     }
 }

@@ -1,0 +1,103 @@
+//! Starts of the array: superblocks read, devices put together, the log recovered.
+
+use super::run::{End, Run};
+use destage_engine::units::DiskId;
+use destage_served::{Allow, Device, Found, IoError, NoSuperblock, OpenError};
+
+impl Run {
+    /// Assembles and opens the array. A start that is refused is tried again without what befell
+    /// the devices.
+    ///
+    /// # Errors
+    /// It cannot be, though nothing happened that would forbid it.
+    pub fn open(&mut self) -> Result<End, String> {
+        // Where nothing is missing, `--degraded` is not needed.
+        let plain = self.plain || self.nothing_missing() && self.plain_rng.below(2) == 0;
+        let mut end = self.try_open(plain);
+        if end.is_err() && self.undo_mishaps() {
+            self.volume = None;
+            end = self.try_open(self.plain);
+        }
+        self.counts.plain_starts += u64::from(plain && end == Ok(End::Done));
+        if end == Ok(End::Done) {
+            self.mishaps_over()?;
+        }
+        end
+    }
+
+    /// Whether all devices are there and as the array left them: a start that is refused then is a
+    /// failure.
+    fn nothing_missing(&self) -> bool {
+        let mut disks = self.world.members.iter().chain(&self.world.nvs);
+        let there = disks.all(|disk| !disk.gone && !disk.unwritable && !disk.has_bad());
+        there && self.retired.is_empty() && !self.mishaps.any()
+    }
+
+    /// A device that cannot be written is left out, where the start may do without it.
+    fn try_open(&mut self, plain: bool) -> Result<End, String> {
+        let mut unwritable = Vec::new();
+        loop {
+            match self.try_open_without(&unwritable, plain)? {
+                Ok(end) => return Ok(end),
+                Err(device) => unwritable.push(device),
+            }
+        }
+    }
+
+    /// A try; the device that cannot be written, if there is one.
+    fn try_open_without(
+        &mut self,
+        unwritable: &[(Device, IoError)],
+        plain: bool,
+    ) -> Result<Result<End, (Device, IoError)>, String> {
+        let mut found: Vec<Found> = Vec::new();
+        let members = (0..self.case.geometry.disks).map(Device::Member);
+        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
+            let known = unwritable.iter().find(|(other, _)| *other == device);
+            let said = match (known, self.world.device(device).gone) {
+                (Some((_, error)), _) => Err(NoSuperblock::Unwritable(*error)),
+                (None, true) => Err(NoSuperblock::Io(IoError::GONE)),
+                (None, false) => destage_served::read_superblock(&mut self.world, device),
+            };
+            found.push((device, said));
+        }
+        if self.world.crashed {
+            return Ok(Ok(End::Crash));
+        }
+        let allow =
+            Allow { degraded: !plain, defect: self.case.settings.defect, ..Allow::default() };
+        let assembly = destage_served::assemble(&found, &allow)
+            .map_err(|error| format!("assemble: {error}"))?;
+        self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
+        self.mirrored &= assembly.copies.len() == 2;
+        match destage_served::open(&mut self.world, &assembly, self.case.settings.clone()) {
+            Ok(volume) => self.volume = Some(volume),
+            Err(_) if self.world.crashed => {
+                // Devices may be marked: they are not what they were any more.
+                self.mishaps.accepted();
+                return Ok(Ok(End::Crash));
+            }
+            Err(OpenError::Unwritable(device, error)) => {
+                // The others may be marked.
+                self.mishaps.accepted();
+                return Ok(Err((device, error)));
+            }
+            Err(error) => return Err(format!("open: {error}")),
+        }
+        self.mishaps.accepted();
+        self.nvs_lost = assembly.copies.is_empty();
+        self.counts.redone += u64::from(self.volume().status().redoing);
+        self.counts.resumed += assembly.rebuilds.len() as u64;
+        for (member, uuid) in &assembly.spares {
+            self.begin_rebuild(*member, *uuid)?;
+        }
+        let end = self.drive_until(&|run| run.volume().ready())?;
+        if end == End::Crash {
+            return Ok(Ok(End::Crash));
+        }
+        self.mirrored = assembly.copies.len() == 2;
+        self.model.opened();
+        self.counts.recoveries += 1;
+        Ok(Ok(End::Done))
+    }
+}
