@@ -1,4 +1,5 @@
-//! Limits of rebuilds, and as people write them: `window=128,depth=2,share=50,min=20,reads-under=30`.
+//! Limits of rebuilds, and as people write them:
+//! `window=128,depth=2,share=50,min=20,reads-under=30`.
 
 use crate::units::{Duration, PAGE_BYTES};
 use alloc::format;

@@ -358,8 +358,8 @@ pub struct Control {
 }
 
 impl Control {
-    /// Waits until those who are told how the server ended have heard it, and removes the socket, if
-    /// it is still this one: another server may have its own there.
+    /// Waits until those who are told how the server ended have heard it. Removes the socket, if it
+    /// is still this one: another server may have its own there.
     pub fn remove(self) {
         self.saying.wait(CLIENT_TIME);
         if std::fs::metadata(&self.path).is_ok_and(|about| about.ino() == self.inode) {

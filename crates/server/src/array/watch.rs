@@ -99,8 +99,8 @@ impl Watch {
         now.into_iter().filter_map(found).collect()
     }
 
-    /// Whether what was found is of a device that is still looked at. A look takes its time, and the
-    /// device may have been replaced in between.
+    /// Whether what was found is of a device that is still looked at. A look takes its time, and
+    /// the device may have been replaced in between.
     pub(super) fn is_current(&self, found: &Found) -> bool {
         self.known().get(&found.whose).is_some_and(|known| known.number == found.number)
     }
