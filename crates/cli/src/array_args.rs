@@ -3,7 +3,7 @@
 use crate::args::format_arg;
 use crate::server_args::{flag, listen_args, option};
 use clap::{Arg, ArgAction, Command, value_parser};
-use destage_engine::clean::OnWrite;
+use destage_engine::readcache::coherent::OnWrite;
 
 pub(crate) fn name() -> Arg {
     Arg::new("name").value_name("NAME").required(true).help("The array")

@@ -1,6 +1,7 @@
 //! One queue a disk: what enters the drive's window, in which order and when.
 
-use crate::controller::Action;
+use crate::event::Action;
+use crate::event::{DiskCommand, Owner};
 use crate::units::DiskId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,34 +17,6 @@ pub enum Order {
         /// Reads in a row that may pass.
         bound: u32,
     },
-}
-
-/// Whose command it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// A host read, by its index.
-    HostRead(u32),
-    /// A destage plan, by its index.
-    Destage(u32),
-    /// A window of a rebuild, by its number.
-    Rebuild(u32),
-    /// A chunk of a scrub, by its index.
-    Scrub(u32),
-}
-
-/// One command to a member disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DiskCommand {
-    /// The disk.
-    pub disk: DiskId,
-    /// First 4 KiB page on the disk.
-    pub first: u64,
-    /// Pages.
-    pub pages: u32,
-    /// Write or read.
-    pub write: bool,
-    /// Whose it is.
-    pub owner: Owner,
 }
 
 #[derive(Default)]

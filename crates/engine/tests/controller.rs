@@ -3,11 +3,13 @@
 //! requests keep their order. Runs for every entry of the policy, rate and level tables.
 
 use destage_engine::array::geometry::{Geometry, LEVELS};
-use destage_engine::controller::{Action, Config, Controller, Event};
-use destage_engine::destager::{Count, Issue};
-use destage_engine::dispatch::{DiskCommand, Order};
+use destage_engine::controller::{Config, Controller};
+use destage_engine::destage::phases::Protocol;
+use destage_engine::destage::{Count, Issue};
+use destage_engine::dispatch::Order;
+use destage_engine::event::DiskCommand;
+use destage_engine::event::{Action, Event};
 use destage_engine::policy::{self, POLICIES};
-use destage_engine::protocol::Protocol;
 use destage_engine::rate::{self, RATES};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use destage_engine::sequential::DetectorKind;

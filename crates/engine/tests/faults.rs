@@ -6,15 +6,16 @@
 mod driver;
 
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::clean::{CleanConfig, OnWrite};
-use destage_engine::controller::{Config, Event};
-use destage_engine::destager::{Count, Issue};
+use destage_engine::controller::Config;
+use destage_engine::destage::phases::Protocol;
+use destage_engine::destage::{Count, Issue};
 use destage_engine::dispatch::Order;
+use destage_engine::event::Event;
 use destage_engine::limits::Limits;
 use destage_engine::policy;
-use destage_engine::protocol::Protocol;
 use destage_engine::rate;
 use destage_engine::readcache;
+use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::request::Direction;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::{DiskId, Duration, Page, PageCount};

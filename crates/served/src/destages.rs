@@ -14,8 +14,8 @@ use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::array::layout::Place;
 use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
-use destage_engine::controller::Event;
-use destage_engine::dispatch::DiskCommand;
+use destage_engine::event::DiskCommand;
+use destage_engine::event::Event;
 use destage_engine::units::{DiskId, Duration, GroupId, Page};
 use destage_nvslog::contents::ParityRow;
 use destage_nvslog::record::{Pages, SectorSums};
@@ -113,16 +113,16 @@ impl Volume {
     pub(crate) fn disk_bytes(&mut self, command: &DiskCommand, bytes: Buffer) {
         let DiskCommand { disk, first, .. } = *command;
         match command.owner {
-            destage_engine::dispatch::Owner::Destage(index) => {
+            destage_engine::event::Owner::Destage(index) => {
                 self.destage(index).pieces.add(disk, first, bytes);
             }
-            destage_engine::dispatch::Owner::Rebuild(window) => {
+            destage_engine::event::Owner::Rebuild(window) => {
                 self.windows.entry(window).or_default().pieces.add(disk, first, bytes);
             }
-            destage_engine::dispatch::Owner::Scrub(index) => {
+            destage_engine::event::Owner::Scrub(index) => {
                 self.scrub_bytes(index, command, bytes);
             }
-            destage_engine::dispatch::Owner::HostRead(index) => {
+            destage_engine::event::Owner::HostRead(index) => {
                 let read = self.disk_reads.entry(u64::from(index)).or_default();
                 read.pieces.add(disk, first, bytes);
             }

@@ -9,7 +9,7 @@ use crate::ops::{Finished, Purpose};
 use crate::request::{Alarm, Cause, Refusal, Reply};
 use crate::settings::OnNvsLoss;
 use crate::volume::{Volume, Whole};
-use destage_engine::controller::Event;
+use destage_engine::event::Event;
 use destage_engine::units::{DiskId, Duration, Instant};
 use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::io::{Device, Op, OpId, OpKind};
 use crate::watch::Loads;
-use destage_engine::dispatch::DiskCommand;
+use destage_engine::event::DiskCommand;
 use destage_engine::units::{Duration, Instant};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::ops::Purpose;
 use crate::volume::Volume;
-use destage_engine::dispatch::{DiskCommand, Owner};
+use destage_engine::event::{DiskCommand, Owner};
 use destage_nvslog::member::{LOST_MAX, MemberRecord};
 use destage_nvslog::superblock::Uuid;
 use std::collections::BTreeSet;

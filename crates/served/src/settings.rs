@@ -1,10 +1,10 @@
 //! How a volume runs: what may be chosen anew at each start.
 
 use crate::log::Defect;
-use destage_engine::clean::CleanConfig;
 use destage_engine::limits::Limits;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
+use destage_engine::readcache::coherent::CleanConfig;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.

@@ -8,7 +8,7 @@ use crate::reads::For;
 use crate::request::Refusal;
 use crate::settings::Ack;
 use crate::volume::{Given, Part, Volume};
-use destage_engine::controller::Event;
+use destage_engine::event::Event;
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
 use destage_engine::units::{PAGE_BYTES, Page};
 use destage_nvslog::record::Pages;

@@ -3,8 +3,8 @@
 use crate::options::{OptionError, RunOptions};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Geometry;
-use destage_engine::clean::{CleanConfig, OnWrite};
 use destage_engine::limits::Limits;
+use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::readcache::penalty::Penalties;
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::request::PageRange;

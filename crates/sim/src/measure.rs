@@ -2,9 +2,9 @@
 
 use crate::simulator::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
-use destage_engine::clean::CleanState;
 use destage_engine::counters::Counters;
-use destage_engine::dispatch::Owner;
+use destage_engine::event::Owner;
+use destage_engine::readcache::coherent::CleanState;
 use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};

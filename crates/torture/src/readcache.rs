@@ -2,7 +2,7 @@
 //! is checked as all reads are.
 
 use super::run::Run;
-use destage_engine::clean::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
 use destage_workload::random::Seeded;
 

@@ -11,7 +11,7 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
-use destage_engine::clean::CleanConfig;
+use destage_engine::readcache::coherent::CleanConfig;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_served::{
     Ack, Alarm, Answer, Cause, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,

@@ -6,7 +6,7 @@ use super::device::Survivors;
 use super::load::{Kind, Request};
 use super::run::{Counts, End, Run};
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::clean::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::units::PAGE_BYTES;
 use destage_engine::{policy, rate, readcache};
 use destage_served::{Ack, Defect};

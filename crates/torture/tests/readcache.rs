@@ -3,8 +3,8 @@
 //! disk reads right; volumes whose cache has a deliberate fault are caught.
 
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::clean::{CleanConfig, OnWrite};
 use destage_engine::readcache::choose;
+use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::units::{PAGE_BYTES, Page};
 use destage_served::{Ack, Defect, Status};
 use destage_torture::case::{Case, Wanted};

@@ -5,6 +5,7 @@ pub mod adaptive;
 mod arc;
 mod cache;
 mod clock;
+pub mod coherent;
 mod fault;
 mod lfu;
 mod lru;

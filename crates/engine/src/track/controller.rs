@@ -8,9 +8,10 @@
 
 use super::{CleanWrites, TrackCache, TrackConfig};
 use crate::array::plan::runs;
-use crate::controller::{Action, Event};
 use crate::counters::Counters;
-use crate::dispatch::{DiskCommand, Dispatch, Order, Owner};
+use crate::dispatch::{Dispatch, Order};
+use crate::event::{Action, Event};
+use crate::event::{DiskCommand, Owner};
 use crate::heads::Heads;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use crate::sequential::Classified;

@@ -4,9 +4,11 @@
 
 use destage_engine::array::layout::Place;
 use destage_engine::array::safe::{RowAt, is_set};
-use destage_engine::clean::{Bytes, CleanConfig};
-use destage_engine::controller::{Action, Config, Controller, Event};
-use destage_engine::dispatch::{DiskCommand, Owner};
+use destage_engine::controller::{Config, Controller};
+use destage_engine::event::Bytes;
+use destage_engine::event::{Action, Event};
+use destage_engine::event::{DiskCommand, Owner};
+use destage_engine::readcache::coherent::CleanConfig;
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
 use destage_engine::units::{DiskId, GroupId, Instant, Page};
 use destage_parity::erasure::{missing_strips, parities};

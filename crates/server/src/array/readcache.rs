@@ -2,8 +2,8 @@
 
 use super::backend::ArrayBackend;
 use super::config::ConfigFileError;
-use destage_engine::clean::{CleanConfig, OnWrite};
 use destage_engine::counters::Counters;
+use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::PAGE_BYTES;
 use destage_report::live::{PagesRead, ReadCacheStatus};

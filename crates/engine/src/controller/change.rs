@@ -1,7 +1,7 @@
 //! Policy and rate changed while running.
 
+use super::{Config, Controller};
 use crate::array::geometry::{Geometry, Level};
-use crate::controller::{Config, Controller};
 use crate::policy::{DestagePolicy, Gauges, PolicyChoice, PolicyContext};
 use crate::rate::{RateChoice, RateScheme, Thresholds};
 use crate::registry::ChoiceError;

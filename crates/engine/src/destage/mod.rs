@@ -1,21 +1,27 @@
 //! Asks the rate how many, the policy which, the array how; bounds what is in flight.
 
+pub(crate) mod defer;
+pub mod discards;
+pub mod phases;
+
 use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, Plan, Planner, runs};
-use crate::clean::Clean;
-use crate::controller::{Action, Controller};
 use crate::counters::Counters;
-use crate::discards::Discards;
-use crate::dispatch::{DiskCommand, Dispatch, Owner};
+use crate::dispatch::Dispatch;
+use crate::event::Action;
+use crate::event::{DiskCommand, Owner};
+use crate::faults::Faults;
 use crate::heads::Heads;
-use crate::protocol::{Faults, Protocol, Safe};
-use crate::putoff::PutOff;
 use crate::rate::{RateScheme, RateView};
-use crate::rebuild::{Rebuild, rows_of};
+use crate::readcache::coherent::Clean;
+use crate::rebuild::{Rebuild, holds_back, rows_of};
 use crate::units::GroupId;
 use crate::writecache::{Picked, WriteCache};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use defer::PutOff;
+use discards::Discards;
+use phases::{Protocol, Safe};
 
 /// How the runs of a picked group are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -221,7 +227,7 @@ impl Destager {
     fn plan_or_hold(&mut self, index: u32, around: &mut Surroundings<'_>) {
         let destage = &mut self.destages[index as usize];
         let group = destage.group;
-        destage.held = Controller::holds_back(around.rebuilds, around.geometry, group);
+        destage.held = holds_back(around.rebuilds, around.geometry, group);
         match (destage.held, self.protocol) {
             (true, _) => destage.safe = Safe::default(),
             (false, Protocol::Safe) => self.plan_safely(index, false, around),

@@ -1,10 +1,11 @@
 //! Host reads: from the array where the NVS has not every page, from a row's other disks where
 //! one has failed or cannot read.
 
+use super::Controller;
 use crate::array::geometry::Level;
 use crate::array::plan::DiskRun;
-use crate::controller::{Action, Controller};
-use crate::dispatch::{DiskCommand, Owner};
+use crate::event::Action;
+use crate::event::{DiskCommand, Owner};
 use crate::request::{HostError, HostRequest, PageRange, RequestId};
 use crate::units::{DiskId, Duration, GroupId, Instant, Page};
 use alloc::vec::Vec;

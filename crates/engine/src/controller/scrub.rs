@@ -6,10 +6,12 @@
 //! what was there before. The driver compares the bytes, says what to write again, and gives the
 //! allowance of pages that may be read: it has the clock.
 
+use super::Controller;
 use crate::array::geometry::Level;
 use crate::array::plan::DiskRun;
-use crate::controller::{Action, Controller};
-use crate::dispatch::{DiskCommand, Owner};
+use crate::event::Action;
+use crate::event::ScrubChunk;
+use crate::event::{DiskCommand, Owner};
 use crate::units::{DiskId, GroupId, Page};
 use alloc::vec::Vec;
 
@@ -17,21 +19,6 @@ use alloc::vec::Vec;
 const CHUNK_PAGES_MAX: u64 = 32;
 /// Most chunks under way.
 const CHUNKS_MAX: usize = 4;
-
-/// Rows that are read together: the same pages of all disks of the array, or of a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct ScrubChunk {
-    /// The write group they are in.
-    pub group: GroupId,
-    /// First disk.
-    pub disk: DiskId,
-    /// Disks from there on.
-    pub disks: u16,
-    /// First page on each.
-    pub first: u64,
-    /// Pages on each: rows.
-    pub pages: u32,
-}
 
 /// A chunk under way.
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 
 use crate::array::geometry::Geometry;
 use crate::array::safe::SafePlan;
-use crate::protocol::Faults;
+use crate::faults::Faults;
 use crate::rebuild::rows_of;
 use crate::units::GroupId;
 use alloc::collections::BTreeSet;

@@ -6,31 +6,40 @@
 //! - `occupancy` never exceeds the NVS: it is asserted, not hoped.
 //! - Same events, same actions.
 
+mod change;
+mod read_cache;
+mod reads;
+mod rebuild;
+mod scrub;
+
 use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::array::plan::DiskRun;
-use crate::change::Shape;
-use crate::clean::{Bytes, Clean};
 use crate::counters::Counters;
-use crate::destager::{Count, Destager, Issue, Surroundings};
-use crate::discards::Discards;
-use crate::dispatch::{DiskCommand, Dispatch, Order, Owner};
+use crate::destage::defer::PutOff;
+use crate::destage::discards::Discards;
+use crate::destage::phases::Protocol;
+use crate::destage::{Count, Destager, Issue, Surroundings};
+use crate::dispatch::{Dispatch, Order};
+use crate::event::{Action, Event};
+use crate::event::{DiskCommand, Owner};
+use crate::faults::Faults;
 use crate::heads::{Heads, NoHeads};
 use crate::limits::Limits;
 use crate::nvs::directory::{Directory, Slot};
 use crate::policy::PolicyChoice;
-use crate::protocol::{Faults, Protocol};
-use crate::putoff::PutOff;
 use crate::rate::RateChoice;
-use crate::reads::HostRead;
+use crate::readcache::coherent::Clean;
 use crate::rebuild::Rebuild;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
-use crate::scrub::{Scrub, ScrubChunk};
 use crate::sequential::{Classified, DetectorKind};
 use crate::units::{DiskId, Duration, GroupId, Instant, Page, PageCount};
 use crate::writecache::WriteCache;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use change::Shape;
+use reads::HostRead;
+use scrub::Scrub;
 
 /// Everything that shapes a controller.
 #[derive(Clone, Debug)]
@@ -123,216 +132,6 @@ impl Config {
         }
         Ok(())
     }
-}
-
-/// What a driver tells the controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A host request arrived.
-    Host(HostRequest),
-    /// The host needs these pages no longer. An append as a write is, but without data and
-    /// without need for space; what is held of the pages is not destaged any more.
-    Discard(RequestId, PageRange),
-    /// The append of this write or discard is durable. Appends complete in the order they were
-    /// asked for.
-    NvsDone(RequestId),
-    /// A disk command completed.
-    DiskDone(DiskId, Owner),
-    /// A disk command failed. If the disk is to be given up, [`Event::DiskFailed`] comes first.
-    DiskError(DiskCommand),
-    /// A disk is given up: nothing more is asked of it.
-    DiskFailed(DiskId),
-    /// The disk cannot carry out a command now (it is full): the driver tries it again later, and
-    /// meanwhile it takes no place in the disk's window.
-    DiskWaits(DiskId),
-    /// Such a command is tried again.
-    DiskTriesAgain(DiskId),
-    /// A spare stands in for a failed disk, under its number: rebuild it. What it has below page
-    /// `from`, a checkpoint, is whole. All commands to the disk before it must have come back.
-    Rebuild {
-        /// The disk.
-        disk: DiskId,
-        /// First page that is not known to be whole.
-        from: u64,
-    },
-    /// A failed disk is whole again without having been rebuilt here.
-    Repaired(DiskId),
-    /// The pages of this window of a rebuild are computed: they may be written.
-    Regenerated(u32),
-    /// The time of [`Controller::deadline`] has come.
-    Tick,
-    /// The intent of this destage is durable, and its parity computed.
-    Intended(u32),
-    /// After `Intend`: a row of this destage cannot be computed from what can be read. Its pages
-    /// stay in NVS until `TryKept`.
-    NotComputable(u32),
-    /// Destages that could not be computed are tried again.
-    TryKept,
-    /// The disks that this destage wrote are flushed; `false`: one of them failed.
-    Flushed(u32, bool),
-    /// Destage everything at full depth, whatever the rate, until the NVS is empty or a host
-    /// write arrives.
-    Flush,
-    /// Read all rows and compare them (`scrub.rs`); only on levels with redundancy.
-    ScrubStart,
-    /// So many more pages may be read by the scrub.
-    ScrubAllow(u64),
-    /// After `ScrubCompare` of a chunk: a run of it is to be written again.
-    ScrubRepair(u32, DiskRun),
-    /// A chunk is compared.
-    ScrubCompared(u32),
-    /// No further chunk is read; `ScrubEnded` follows.
-    ScrubStop,
-}
-
-/// What the controller wants done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Make these pages durable in NVS, then tell `NvsDone`.
-    NvsAppend {
-        /// The write.
-        id: RequestId,
-        /// Its pages.
-        range: PageRange,
-    },
-    /// A destage begins ([`Protocol::Safe`]); [`Controller::destage_mask`] says of which pages.
-    Begin {
-        /// Its number, until it is released.
-        index: u32,
-        /// The group.
-        group: GroupId,
-    },
-    /// All reads of a destage are done: compute parity, make the intent durable, then tell
-    /// `Intended`.
-    Intend {
-        /// The destage.
-        index: u32,
-    },
-    /// Flush the disks that a destage has written since its last flush, then tell `Flushed`.
-    FlushDisks {
-        /// The destage.
-        index: u32,
-    },
-    /// As `NvsRelease`, under [`Protocol::Safe`].
-    Released {
-        /// The destage.
-        index: u32,
-        /// The group.
-        group: GroupId,
-        /// How many pages.
-        pages: u64,
-    },
-    /// What was read for this host read is of no use; it will be read again.
-    ReadAgain {
-        /// The read, as in its commands' owner.
-        index: u32,
-        /// The request.
-        id: RequestId,
-    },
-    /// From now on nothing writes the rows at these pages of the disks, until this host read
-    /// ends: what it reads of them from now on belongs together.
-    ReadRows {
-        /// The read, as in its commands' owner.
-        index: u32,
-        /// First page on each disk.
-        first: u64,
-        /// Pages.
-        pages: u32,
-    },
-    /// This host read, which had to wait, is made now: what is held now of its pages will not be
-    /// read from the disks, and may be on them only when it is answered.
-    ReadNow {
-        /// The request.
-        id: RequestId,
-        /// First and last of its pages that are not held; `None`: all are.
-        missing: Option<(Page, Page)>,
-    },
-    /// All of a chunk is read that can be: tell what is to be written again, then
-    /// `ScrubCompared`.
-    ScrubCompare {
-        /// The chunk's number, until it is done.
-        index: u32,
-        /// Its rows.
-        chunk: ScrubChunk,
-    },
-    /// A chunk is read, compared and written again where asked.
-    ScrubDone {
-        /// The chunk.
-        index: u32,
-        /// `false`: a disk failed under it.
-        whole: bool,
-    },
-    /// The scrub is over.
-    ScrubEnded {
-        /// All rows were read.
-        whole: bool,
-    },
-    /// Read or write a disk, then tell `DiskDone`.
-    Disk(DiskCommand),
-    /// Answer the host.
-    Reply {
-        /// The request.
-        id: RequestId,
-        /// Served, or refused.
-        result: Result<(), HostError>,
-    },
-    /// The read cache holds this page from now on, or holds these newer bytes of it.
-    Keep {
-        /// The page.
-        page: Page,
-        /// Where its bytes are.
-        bytes: Bytes,
-    },
-    /// The read cache holds this page no longer.
-    Drop {
-        /// The page.
-        page: Page,
-    },
-    /// All reads of a window of a rebuild are done: compute the disk's pages, then tell
-    /// `Regenerated`.
-    Regenerate {
-        /// The window, as in its commands' owner.
-        window: u32,
-        /// The disk being rebuilt.
-        disk: DiskId,
-        /// First page of it.
-        first: u64,
-        /// Pages.
-        pages: u32,
-    },
-    /// A rebuild has come so far. A driver that keeps checkpoints flushes the disk, then
-    /// persists this one.
-    Checkpoint {
-        /// The disk being rebuilt.
-        disk: DiskId,
-        /// Its pages below are whole.
-        below: u64,
-    },
-    /// A disk is rebuilt: it is as if it had not failed.
-    Rebuilt {
-        /// The disk.
-        disk: DiskId,
-    },
-    /// A rebuild is over without success: its disk failed, or too many others did.
-    RebuildStopped {
-        /// The disk.
-        disk: DiskId,
-    },
-    /// A page of a disk being rebuilt cannot be computed: too much of its row is unreadable. What
-    /// the rebuild writes there is not its contents.
-    Unrecoverable {
-        /// The disk being rebuilt.
-        disk: DiskId,
-        /// The page of it.
-        page: u64,
-    },
-    /// These pages of a group are on the disks: their NVS space may be used again.
-    NvsRelease {
-        /// The group.
-        group: GroupId,
-        /// How many pages.
-        pages: u64,
-    },
 }
 
 #[derive(Clone, Copy)]
