@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs bench reproduce reproduce-bands torture torture-fresh clean tools \
+.PHONY: demo build test check docs house bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools
@@ -52,6 +52,10 @@ check: tools
 ## Writes the generated pages anew.
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
+
+## What the tree looks like: crates, import circles, largest objects and files. HOUSE_TREE=PATH: of another.
+house: tools
+	$(CARGO) test --locked -p destage --test house -- --ignored --nocapture
 
 ## Every figure and table of the papers again, into reproduction/index.html; under 90 minutes.
 reproduce: build

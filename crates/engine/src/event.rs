@@ -74,7 +74,8 @@ pub enum Action {
         /// Its pages.
         range: PageRange,
     },
-    /// A destage begins ([`crate::destage::phases::Protocol::Safe`]); [`crate::controller::Controller::destage_mask`] says of which pages.
+    /// A destage begins ([`crate::destage::phases::Protocol::Safe`]);
+    /// [`crate::controller::Controller::destage_mask`] says of which pages.
     Begin {
         /// Its number, until it is released.
         index: u32,

@@ -402,7 +402,7 @@ impl Recovery {
                 Ok(())
             }
             // A read error is not a torn write: whether a commit was here is not known (D9).
-            _ if found.readable == 0 && !self.errors_end_the_log => {
+            _ if found.readable == 0 && !(cfg!(feature = "defects") && self.errors_end_the_log) => {
                 Err(self.error(Damage::Unreadable))
             }
             _ => self.end(),

@@ -1,9 +1,9 @@
 //! Superblocks read, and devices put together to an array, or refused with the reason.
 
 use crate::Buffer;
+use crate::defect::Defect;
 use crate::faults::{SUPERBLOCKS, Since};
 use crate::io::{Device, IoError, Media};
-use crate::log::Defect;
 use crate::memory::PAGE;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
@@ -531,7 +531,7 @@ impl Assembly {
                 standing => standing?,
             };
             let uuid = own.superblock.device;
-            let careless = self.defect == Defect::IgnoresNvsSet
+            let careless = self.defect.is(Defect::IgnoresNvsSet)
                 && own.superblock.generation + 1 >= self.superblock.generation;
             let standing = if careless { Standing::Late } else { standing };
             let named = wanted == Some(uuid) || careless;

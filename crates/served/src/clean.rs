@@ -1,13 +1,16 @@
 //! The bytes of the read cache: the engine says which pages are in it and where theirs come from
 //! (docs/durability.md, "The read cache").
 
-use crate::log::Defect;
+#[cfg(feature = "defects")]
+use crate::defect::Defect;
 use crate::memory::PAGE;
 use crate::settings::{Chunk, PageMemory};
 use crate::volume::{Part, Volume};
 use destage_engine::event::Bytes;
 use destage_engine::readcache::ReadPolicyError;
-use destage_engine::readcache::coherent::{Careless, CleanConfig, CleanState};
+#[cfg(feature = "defects")]
+use destage_engine::readcache::coherent::Careless;
+use destage_engine::readcache::coherent::{CleanConfig, CleanState};
 use destage_engine::request::RequestId;
 use destage_engine::units::{PAGE_BYTES, Page};
 use std::collections::HashMap;
@@ -108,11 +111,11 @@ impl Volume {
     /// No size for a cache; nothing is changed then.
     pub fn set_read_cache(&mut self, config: Option<CleanConfig>) -> Result<(), ReadPolicyError> {
         self.controller.set_read_cache(config.as_ref())?;
-        let careless = Careless {
-            loads_overtaken: self.log.defect == Defect::CachesOvertakenReads,
-            keeps_repaired: self.log.defect == Defect::CachesWhatWasRepaired,
-        };
-        self.controller.cache_carelessly(careless);
+        #[cfg(feature = "defects")]
+        self.controller.cache_carelessly(Careless {
+            loads_overtaken: self.log.defect.is(Defect::CachesOvertakenReads),
+            keeps_repaired: self.log.defect.is(Defect::CachesWhatWasRepaired),
+        });
         let pages = config.as_ref().map(|config| config.pages);
         self.clean = pages.map(|pages| Clean::new(self.settings.pages, pages));
         self.settings.read_cache = config;

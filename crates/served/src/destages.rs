@@ -2,8 +2,9 @@
 
 use crate::Buffer;
 use crate::crc::crc32c;
+use crate::defect::Defect;
 use crate::io::OpKind;
-use crate::log::{Defect, Waiter};
+use crate::log::Waiter;
 use crate::memory::PAGE;
 use crate::ops::Purpose;
 use crate::request::{Alarm, Refusal};
@@ -194,7 +195,7 @@ impl Volume {
         let first = self.pages_of_group(destage.group).first.0;
         let geometry = *self.controller.geometry();
         for (at, method, (p, q)) in rows {
-            let skip = self.log.defect == Defect::SkipsParityLog;
+            let skip = self.log.defect.is(Defect::SkipsParityLog);
             // An intent may have become durable without its checksums: then nothing was written.
             let known = destage.sums.contains_key(&at.row);
             if method != SafeMethod::FullStripe && !known && !skip {
@@ -311,7 +312,7 @@ impl Volume {
             let old = destage.pieces.whole_row(geometry, at);
             old.map(|old| with_new(&new, old))
         };
-        let careless = self.log.defect == Defect::DestagesUncomputableRows;
+        let careless = self.log.defect.is(Defect::DestagesUncomputableRows);
         let zeros =
             || careless.then(|| with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect()));
         let row = row.or_else(zeros)?;
@@ -321,7 +322,7 @@ impl Volume {
 
     /// Flushes the disks that a destage has written.
     pub(crate) fn flush_disks(&mut self, index: u32) {
-        let skip = self.log.defect == Defect::ReleasesBeforeFlush;
+        let skip = self.log.defect.is(Defect::ReleasesBeforeFlush);
         let disks = core::mem::take(&mut self.destage(index).written);
         if skip || disks.is_empty() {
             self.flushed(index, true);

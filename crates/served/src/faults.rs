@@ -2,8 +2,8 @@
 //! left before anything that builds on it is acknowledged.
 
 use crate::Buffer;
+use crate::defect::Defect;
 use crate::io::{Device, IoClass, IoError, OpKind};
-use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::ops::{Finished, Purpose};
 use crate::request::{Alarm, Cause, Refusal, Reply};
@@ -157,7 +157,7 @@ impl Volume {
     pub(crate) fn failed(&mut self, finished: Finished, error: IoError) {
         // A flush that failed may have dropped what it did not write: a second one proves nothing.
         let again = error.passes() && !matches!(finished.kind, OpKind::Flush);
-        if again && self.log.defect != Defect::FailsFullDevices {
+        if again && !self.log.defect.is(Defect::FailsFullDevices) {
             if !self.faults.waiting.contains(&finished.device) {
                 self.faults.waiting.push(finished.device);
                 self.alarm(Alarm::DeviceWaits(finished.device, error));
@@ -358,7 +358,7 @@ impl Volume {
 
     /// Writes a superblock of the next generation to all devices that are left.
     pub(crate) fn change_devices(&mut self) {
-        if self.log.defect == Defect::ForgetsLostDevices {
+        if self.log.defect.is(Defect::ForgetsLostDevices) {
             return;
         }
         self.log.hold = true;

@@ -8,6 +8,7 @@ mod assemble;
 mod buffer;
 mod clean;
 mod crc;
+mod defect;
 mod destages;
 mod faults;
 mod inspect;
@@ -36,9 +37,9 @@ pub use assemble::{
 };
 pub use buffer::Buffer;
 pub use clean::ReadCacheStatus;
+pub use defect::Defect;
 pub use inspect::{Inspection, inspect};
 pub use io::{Device, IoClass, IoError, Media, Op, OpId, OpKind};
-pub use log::Defect;
 pub use lost::Lost;
 pub use mirror::{MirrorRefusal, MirrorStatus};
 pub use open::{Creation, OpenError, create, dirty_pages_of, open, prepare_spare, ring_blocks_of};

@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use crate::crc::{crc32c, crc32c_of_both};
+use crate::defect::Defect;
 use crate::io::{Device, OpKind};
 use crate::memory::{Memory, PAGE};
 use crate::ops::{Ops, Purpose};
@@ -78,71 +79,6 @@ struct AnchorWrite {
     /// 0: A is being written, 1: B.
     copy: usize,
     pending: usize,
-}
-
-/// Deliberate faults, for the tests that show that they are caught.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Defect {
-    /// None.
-    #[default]
-    None,
-    /// Acknowledges before the commit is durable.
-    AcknowledgesEarly,
-    /// Releases before the disks are flushed.
-    ReleasesBeforeFlush,
-    /// Logs no parity checksums.
-    SkipsParityLog,
-    /// Uses space again before the anchors that free it are durable.
-    ReusesSpaceEarly,
-    /// Writes nothing down of a device that was given up.
-    ForgetsLostDevices,
-    /// Scrubs rows that are being written.
-    ScrubsCarelessly,
-    /// Writes a checkpoint of a rebuild before the spare is flushed.
-    ChecksBeforeFlush,
-    /// Takes half of a spare for whole when its rebuild begins.
-    RebuildsFromTooFar,
-    /// Caches what a read brings though the page was written meanwhile.
-    CachesOvertakenReads,
-    /// Keeps cached what a scrub has put right on the disks.
-    CachesWhatWasRepaired,
-    /// Uses NVS devices by their number, not by which they are.
-    IgnoresNvsSet,
-    /// Takes what cannot be read for the end of the log.
-    EndsLogAtErrors,
-    /// Computes parity with zeros in place of what cannot be told.
-    DestagesUncomputableRows,
-    /// Does not compare the sizes of devices with their superblocks.
-    IgnoresSizes,
-    /// Does not look whether a device is older than the others.
-    IgnoresMarks,
-    /// Gives up devices that have no space.
-    FailsFullDevices,
-    /// Leaves a damaged copy of a superblock as it is.
-    KeepsDamagedSuperblocks,
-}
-
-impl Defect {
-    /// All of them.
-    pub const ALL: &[Defect] = &[
-        Defect::AcknowledgesEarly,
-        Defect::ReleasesBeforeFlush,
-        Defect::SkipsParityLog,
-        Defect::ReusesSpaceEarly,
-        Defect::ForgetsLostDevices,
-        Defect::ScrubsCarelessly,
-        Defect::ChecksBeforeFlush,
-        Defect::RebuildsFromTooFar,
-        Defect::CachesOvertakenReads,
-        Defect::CachesWhatWasRepaired,
-        Defect::IgnoresNvsSet,
-        Defect::EndsLogAtErrors,
-        Defect::DestagesUncomputableRows,
-        Defect::IgnoresSizes,
-        Defect::IgnoresMarks,
-        Defect::FailsFullDevices,
-        Defect::KeepsDamagedSuperblocks,
-    ];
 }
 
 /// The log.
@@ -470,7 +406,7 @@ impl Log {
         let buffer = Some(buffer);
         let flight = Flight { sequence, pending, buffer, waiters, records, last_version };
         self.flights.push_back(flight);
-        if self.defect == Defect::AcknowledgesEarly {
+        if self.defect.is(Defect::AcknowledgesEarly) {
             let flight = self.flights.back_mut().expect("just pushed");
             self.resolved.append(&mut flight.waiters);
         }
@@ -530,7 +466,7 @@ impl Log {
         if let Some(anchor) = due.filter(|anchor| self.may_free(anchor)) {
             self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
             self.send_anchor(ops);
-            if self.defect == Defect::ReusesSpaceEarly {
+            if self.defect.is(Defect::ReusesSpaceEarly) {
                 self.space.anchored(anchor);
             }
         }
@@ -561,7 +497,7 @@ impl Log {
             write.copy = 1;
             self.send_anchor(ops);
         } else {
-            if self.defect != Defect::ReusesSpaceEarly {
+            if !self.defect.is(Defect::ReusesSpaceEarly) {
                 self.space.anchored(write.anchor);
             }
             self.anchor = None;

@@ -4,9 +4,10 @@
 use crate::Buffer;
 use crate::assemble::Assembly;
 use crate::crc::crc32c;
+use crate::defect::Defect;
 use crate::faults::{Faults, SUPERBLOCKS};
 use crate::io::{Device, IoError, Media};
-use crate::log::{ANCHORS, Defect, Log, RING, Start};
+use crate::log::{ANCHORS, Log, RING, Start};
 use crate::memory::{Memory, PAGE};
 use crate::rebuild::Rebuild;
 use crate::records::Record as MemberRecord;
@@ -314,7 +315,7 @@ fn recover(
     let anchor = choose_anchor(media, copies, log).ok_or(OpenError::NoAnchor)?;
     let mut recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor)
         .map_err(OpenError::Log)?;
-    recovery.errors_end_the_log = settings.defect == Defect::EndsLogAtErrors;
+    recovery.errors_end_the_log = settings.defect.is(Defect::EndsLogAtErrors);
     recovery.takes_what_is_left = assembly.takes_what_is_left();
     let ahead = copies.iter().map(|_| None).collect();
     let bad = vec![0..0; copies.len()];
@@ -571,7 +572,7 @@ impl Volume {
             self.faults.superblock.set_rebuild(*member, None);
         });
         let same = self.faults.superblock.agrees(&assembly.superblock);
-        if self.log.defect != Defect::IgnoresMarks || !same {
+        if !self.log.defect.is(Defect::IgnoresMarks) || !same {
             let superblock = &mut self.faults.superblock;
             if assembly.built {
                 superblock.base = superblock.generation;
@@ -592,7 +593,7 @@ impl Volume {
         media: &mut dyn Media,
         assembly: &Assembly,
     ) -> Result<(), OpenError> {
-        if self.log.defect == Defect::KeepsDamagedSuperblocks {
+        if self.log.defect.is(Defect::KeepsDamagedSuperblocks) {
             return Ok(());
         }
         for (device, copy, superblock) in &assembly.damaged {
@@ -656,7 +657,7 @@ impl Volume {
         let devices: Vec<Device> = nvs.chain(members.chain(rebuilt).map(Device::Member)).collect();
         for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
             for device in devices.iter().copied() {
-                let keeps = self.log.defect == Defect::KeepsDamagedSuperblocks;
+                let keeps = self.log.defect.is(Defect::KeepsDamagedSuperblocks);
                 if keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy)) {
                     continue;
                 }

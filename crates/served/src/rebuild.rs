@@ -3,7 +3,7 @@
 //! pages are computed, checkpoints written, and the set of devices changed.
 
 use crate::Buffer;
-use crate::log::Defect;
+use crate::defect::Defect;
 use crate::memory::PAGE;
 use crate::reads::DATA;
 use crate::records::Record;
@@ -337,7 +337,7 @@ impl Volume {
             }
             if phase == Phase::Naming && said.rebuilt_onto(member) == Some(device) {
                 (rebuild.phase, rebuild.since) = (Phase::Running, self.ops.now());
-                let far = self.log.defect == Defect::RebuildsFromTooFar;
+                let far = self.log.defect.is(Defect::RebuildsFromTooFar);
                 let from = if far { self.controller.geometry().disk_pages / 2 } else { 0 };
                 self.step(Event::Rebuild { disk: DiskId(member), from });
             }

@@ -2,8 +2,8 @@
 //! lost. A lost page is to everyone a sector that cannot be read, until it is written.
 
 use crate::Buffer;
+use crate::defect::Defect;
 use crate::io::{Device, Media, OpKind};
-use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::ops::Purpose;
 use crate::volume::Volume;
@@ -133,7 +133,7 @@ impl Volume {
 
     /// Begins to write a record, if that is wanted and none is being written.
     pub(crate) fn record_turn(&mut self, member: u16) {
-        let early = self.log.defect == Defect::ChecksBeforeFlush;
+        let early = self.log.defect.is(Defect::ChecksBeforeFlush);
         let record = &mut self.records[usize::from(member)];
         if record.step != Step::Idle {
             return;

@@ -2,8 +2,9 @@
 //! written again (docs/durability.md, "Scrub").
 
 use crate::Buffer;
+#[cfg(feature = "defects")]
+use crate::defect::Defect;
 use crate::io::{Device, OpKind};
-use crate::log::Defect;
 use crate::memory::PAGE;
 use crate::ops::Purpose;
 use crate::request::Alarm;
@@ -219,7 +220,8 @@ impl Volume {
         let (chunks, written) = (BTreeMap::new(), Vec::new());
         self.scrub = Some(Scrub { status, chunks, written, flushes: 0 });
         self.step(Event::ScrubStart);
-        if self.log.defect == Defect::ScrubsCarelessly {
+        #[cfg(feature = "defects")]
+        if self.log.defect.is(Defect::ScrubsCarelessly) {
             self.controller.scrub_carelessly();
         }
         Ok(())

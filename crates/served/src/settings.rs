@@ -1,6 +1,6 @@
 //! How a volume runs: what may be chosen anew at each start.
 
-use crate::log::Defect;
+use crate::defect::Defect;
 use destage_engine::limits::Limits;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;

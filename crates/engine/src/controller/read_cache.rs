@@ -39,6 +39,7 @@ impl Controller {
     }
 
     /// For tests of tests: the read cache has these faults.
+    #[cfg(feature = "defects")]
     pub fn cache_carelessly(&mut self, careless: Careless) {
         if let Some(clean) = &mut self.clean {
             clean.careless = careless;
@@ -125,7 +126,7 @@ impl Controller {
     pub(crate) fn outdate(&mut self, range: PageRange, discarded: bool, actions: &mut Vec<Action>) {
         let Some(clean) = &mut self.clean else { return };
         let gone = range.first.0..range.end().0;
-        if !clean.careless.loads_overtaken {
+        if !(cfg!(feature = "defects") && clean.careless.loads_overtaken) {
             for read in &mut self.reads {
                 read.loads.retain(|page| !gone.contains(page));
             }
@@ -142,7 +143,11 @@ impl Controller {
     /// Pages of a disk were written again with other bytes than they had: a copy of them may be
     /// what was wrong.
     pub(crate) fn outdate_run(&mut self, run: DiskRun, actions: &mut Vec<Action>) {
-        if self.clean.as_ref().is_none_or(|clean| clean.careless.keeps_repaired) {
+        if self
+            .clean
+            .as_ref()
+            .is_none_or(|clean| cfg!(feature = "defects") && clean.careless.keeps_repaired)
+        {
             return;
         }
         for page in run.first..run.first + u64::from(run.pages) {
