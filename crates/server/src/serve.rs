@@ -45,8 +45,8 @@ pub struct Settings {
     /// Bytes of requests and replies of all connections at which those who do not take their
     /// replies are not served.
     pub total_bytes: usize,
-    /// A client that takes nothing of its replies, or sends nothing of a payload, for this long while
-    /// that total is reached is sent away.
+    /// A client that takes nothing of its replies, or sends nothing of a payload, for this long
+    /// while that total is reached is sent away.
     pub reply_time: std::time::Duration,
     /// How long the data thread looks for work before it sleeps, where work comes that soon.
     pub busy_poll: std::time::Duration,
