@@ -225,7 +225,8 @@ impl Input {
 
     /// Looks at what came, as far as the client may have under way.
     pub(crate) fn resume<B: Backend + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
-        if let Some(request) = self.parked.take() {
+        // The slot of one that was sent away is the next client's, and so would be the answer.
+        if let Some(request) = self.parked.take().filter(|_| !self.broken) {
             self.begin(port, backend, request, &[]);
         }
         if self.parked.is_some() {

@@ -192,3 +192,19 @@ fn a_client_that_stops_in_a_write_keeps_nobody_waiting_for_ever() {
     slow.read_exact(&mut [0; 16]).expect("the WRITE is answered");
     let _ = other.read(&mut [0; 16]);
 }
+
+#[test]
+fn what_a_client_that_was_sent_away_had_asked_for_reaches_no_other() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let change = |settings: &mut destage_server::Settings| {
+        settings.total_bytes = 8 << 20;
+        settings.reply_time = Duration::from_millis(200);
+    };
+    let server = serve(SIZE, change, Ram::default);
+    // One reply is being sent, and the next request waits for room.
+    let bad = glutton(&server.socket(), 4 << 20);
+    eventually("it is sent away", || server.remote.connections() == 0);
+    let mut client = Client::connect(&server.uri(), Mode::Structured).expect("connects");
+    assert_eq!(client.call(read(0, 1 << 20), &[]).expect("READ").len(), 1 << 20);
+    drop(bad);
+}

@@ -72,7 +72,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
             let until = if rng.below(4) == 0 { 40 } else { 400 };
             run.world.crash_at = Some(run.world.operations + rng.below(until));
         }
-        let mut end = run.open()?;
+        let mut end = run.open_either_way()?;
         if end == End::Done && left > 0 {
             // The crash comes in recovery, in the reads after it, or under load.
             run.world.crash_at = Some(run.world.operations + rng.below(600));
