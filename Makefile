@@ -6,7 +6,7 @@ DESTAGE = target/release/destage
 .PHONY: demo build test check docs house bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
-  browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools
+  browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
 ## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
@@ -56,6 +56,16 @@ docs: build
 ## What the tree looks like: crates, import circles, largest objects and files. HOUSE_TREE=PATH: of another.
 house: tools
 	$(CARGO) test --locked -p destage --test house -- --ignored --nocapture
+
+## The documents as a searchable site, target/site/book; mdBook is built where it is missing. Links
+## are checked by the test links_lead_somewhere.
+MDBOOK = $(or $(shell command -v mdbook),target/mdbook/bin/mdbook)
+site-tools:
+	@command -v $(MDBOOK) >/dev/null || \
+	  $(CARGO) install mdbook --version '^0.5' --locked --root target/mdbook
+
+site: site-tools
+	scripts/site.sh $(MDBOOK)
 
 ## Every figure and table of the papers again, into reproduction/index.html; under 90 minutes.
 reproduce: build

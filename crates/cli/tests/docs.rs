@@ -105,6 +105,79 @@ fn tidy_files_and_functions() {
     }
 }
 
+/// The Markdown files that people read: those at the top, of docs and of the tests.
+fn markdown_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in ["", "docs", "tests/conformance"] {
+        for entry in std::fs::read_dir(top().join(folder)).expect("listed") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|e| e == "md") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// The text without code blocks (fenced or indented by four) and without `code`.
+fn prose(text: &str) -> String {
+    let (mut fenced, mut found) = (false, String::new());
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced && !line.starts_with("    ") {
+            found.push_str(&line.split('`').step_by(2).collect::<String>());
+            found.push('\n');
+        }
+    }
+    found
+}
+
+/// The anchors that a page has: each heading in small letters, hyphens for spaces, the rest of the
+/// punctuation dropped. Headings of the same name would need numbers: they are not linked to.
+fn anchors(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        fenced ^= line.starts_with("```");
+        let heading = line.trim_start_matches('#');
+        if fenced || heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
+        let name: String = heading.trim().to_lowercase().chars().filter(kept).collect();
+        found.push(name.replace(' ', "-"));
+    }
+    found
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut links = 0;
+    for page in markdown_files() {
+        let text = std::fs::read_to_string(&page).expect("read");
+        for after in prose(&text).split("](").skip(1) {
+            let (target, _) = after.split_once(')').expect("a link ends");
+            if target.contains("://") {
+                continue;
+            }
+            links += 1;
+            let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let leads = match file {
+                "" => page.clone(),
+                file => page.parent().expect("a folder").join(file),
+            };
+            assert!(leads.exists(), "{}: {target}: no such file", page.display());
+            if !anchor.is_empty() {
+                let there = anchors(&std::fs::read_to_string(&leads).expect("read"));
+                let found = there.iter().any(|name| name == anchor);
+                assert!(found, "{}: {target}: no such heading", page.display());
+            }
+        }
+    }
+    assert!(links > 50, "{links} links");
+}
+
 /// The crates of ARCHITECTURE.md's table, and what each may use; `None`: all.
 fn drawn_crates(architecture: &str) -> Vec<(String, Option<Vec<String>>)> {
     let (_, table) = architecture.split_once("| crate |").expect("the table of the crates");
