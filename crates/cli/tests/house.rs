@@ -275,8 +275,8 @@ impl Crate {
     }
 }
 
-/// The top-level modules of a crate in the order that ARCHITECTURE.md draws: each line may use those
-/// of the lines below it.
+/// The top-level modules of a crate as ARCHITECTURE.md draws them: each line may use those of the
+/// lines below it.
 fn drawn(architecture: &str, of: &str) -> Vec<Vec<String>> {
     let start = format!("```arrows {of}\n");
     let (_, drawing) = architecture.split_once(&start).expect("a drawing of its arrows");
