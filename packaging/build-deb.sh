@@ -48,6 +48,8 @@ doc=$root/usr/share/doc/destage
 install -d "$doc/examples"
 install -m 644 $from/debian/copyright "$doc/copyright"
 for page in docs/*.md; do install -m 644 "$page" "$doc/"; done
+install -d "$doc/images"
+install -m 644 docs/images/* "$doc/images/"
 for example in "$from"/examples/*; do cp -p "$example" "$doc/examples/"; done
 chmod 644 "$doc"/examples/* && chmod 755 "$doc/examples/alarm"
 gzip -9n < CHANGELOG.md > "$doc/changelog.gz"

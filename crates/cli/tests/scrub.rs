@@ -175,7 +175,8 @@ fn mismatches_raise_an_alarm_that_names_bytes_of_the_volume() {
         assert_eq!((code, mismatch(&array)), (0, None), "{level}");
         assert_eq!(status(&array)["state"], "clean");
         common::http::until(10, "the counter", || {
-            (metric(&address, "scrub_mismatched_rows_total")? == 2.0 * rows).then_some(())
+            // The one that was ended early may have come to some, too.
+            (metric(&address, "scrub_mismatched_rows_total")? >= 2.0 * rows).then_some(())
         });
     }
 }
