@@ -7,7 +7,8 @@
 //! - No destage of a group runs while a window with rows of it does: destages that come wait for
 //!   the window, the window for those under way.
 //! - `done` moves only when a window's writes are complete. A driver may persist a checkpoint
-//!   ([`crate::event::Action::Checkpoint`]) when the spare is flushed; to begin again below `done` is safe.
+//!   ([`crate::event::Action::Checkpoint`]) when the spare is flushed; to begin again below `done`
+//!   is safe.
 
 use crate::array::disks::DiskSet;
 use crate::array::geometry::{Geometry, Level};
