@@ -172,12 +172,22 @@ fn an_nvs_that_cannot_be_used_is_not_left_out_by_naming_it() {
 #[test]
 fn what_is_left_of_a_damaged_log_is_used_when_the_loss_is_accepted() {
     let mut array = Array::create(&["nvs"]);
-    array.serve(&[]);
-    write(&array);
-    array.kill();
-    // The first commits.
-    for block in 0..4 {
-        flip(array.path("nvs"), (1 << 20) + 512 * (20 + block) + 7);
+    // Several epochs, and several times round the ring: anchors say what was durable.
+    for _ in 0..3 {
+        array.serve(&[]);
+        (0..2).for_each(|_| write(&array));
+        array.kill();
+    }
+    // The first commit that is still needed, and some behind it.
+    let shown = array.asks(&["recover", "tank", "--inspect"]);
+    let number = |row: &str, before: &str| -> u64 {
+        let line = shown.lines().find(|line| line.starts_with(row)).expect("a row");
+        let (_, rest) = line.split_once(before).expect("a number");
+        rest.split_whitespace().next().expect("a word").parse().expect("a number")
+    };
+    let (tail, ring) = (number("tail", "at block "), number("ring", "ring"));
+    for block in tail + 30..tail + 90 {
+        flip(array.path("nvs"), (1 << 20) + 512 * (block % ring) + 7);
     }
     let nvs = array.path("nvs");
     let text = array.refuses_to_serve();

@@ -252,6 +252,13 @@ impl LogSpace {
         self.anchor = anchor;
     }
 
+    /// Another anchor with the same tail: what the last one said was durable is given up.
+    pub fn restated(&mut self, anchor: Anchor) {
+        assert!(anchor.number > self.anchor.number, "anchors go up");
+        assert_eq!(anchor.tail_sequence, self.anchor.tail_sequence, "the same tail");
+        self.anchor = anchor;
+    }
+
     /// The last anchor written.
     #[must_use]
     pub fn anchor(&self) -> Anchor {

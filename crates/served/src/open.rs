@@ -324,11 +324,19 @@ fn recover(
         let bytes = ring.look(want.copy, want.block, want.blocks);
         recovery.give(bytes).map_err(OpenError::Log)?;
     }
-    let Recovered { contents, mut space, epoch, repairs, .. } = recovery.finish();
+    let Recovered { contents, mut space, mut epoch, repairs, .. } = recovery.finish();
     for repair in &repairs {
         ring.repair(repair)?;
     }
     ring.flush()?;
+    let mut anchor = anchor;
+    if assembly.takes_what_is_left() {
+        // What is behind the end is given up: no later start may take it for part of the log.
+        epoch = epoch.max(ring.highest_epoch());
+        let durable_through = space.next_sequence() - 1;
+        anchor = Anchor { number: anchor.number + 1, durable_through, ..anchor };
+        space.restated(anchor);
+    }
     // A device may have an older anchor only, whose tail the next commits may overwrite.
     ring.anchor(anchor)?;
     let mut first = Vec::new();
@@ -436,6 +444,26 @@ impl Ring<'_> {
 
     fn read(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
         self.look(copy, block, blocks).map(Buffer::copy_of)
+    }
+
+    /// The highest epoch of any commit that is still in the ring, in the log or not.
+    fn highest_epoch(&mut self) -> u32 {
+        let (log, block_bytes) = (self.log, self.block_bytes);
+        let mut highest = 0;
+        for copy in 0..self.copies.len() {
+            for block in 0..self.ring_blocks {
+                let claim = self.look(copy, block, 1).and_then(|b| Claim::read(b, block_bytes));
+                let Some(claim) = claim else { continue };
+                let blocks = claim.descriptor_blocks(block_bytes);
+                let descriptor = (block + blocks <= self.ring_blocks)
+                    .then(|| self.look(copy, block, blocks))
+                    .flatten();
+                if descriptor.is_some_and(|bytes| claim.holds(bytes, log, block_bytes)) {
+                    highest = highest.max(claim.header.epoch);
+                }
+            }
+        }
+        highest
     }
 
     /// The same where it was read ahead to.
