@@ -41,7 +41,9 @@ impl Run {
     fn nothing_missing(&self) -> bool {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
         let there = disks.all(|disk| !disk.gone && !disk.unwritable && !disk.has_bad());
-        there && self.retired.is_empty() && !self.mishaps.any()
+        // A new NVS device may be in the place of one that the superblocks still name.
+        let named = self.world.nvs.iter().all(|disk| disk.written().contains(&0));
+        there && named && self.retired.is_empty() && !self.mishaps.any()
     }
 
     /// A device that cannot be written is left out, where the start may do without it.
