@@ -25,6 +25,12 @@ impl Run {
 
     fn open_as(&mut self, plain: bool) -> Result<End, String> {
         let mut end = self.try_open(plain);
+        if end.is_err() && plain && !self.plain {
+            // Something may be missing that an earlier start went without, and that no device
+            // knows yet: then an operator says that it may be.
+            self.volume = None;
+            end = self.try_open(false);
+        }
         if end.is_err() && self.undo_mishaps() {
             self.volume = None;
             end = self.try_open(self.plain);
@@ -36,8 +42,7 @@ impl Run {
         end
     }
 
-    /// Whether all devices are there and as the array left them: a start that is refused then is a
-    /// failure.
+    /// Whether all devices are there and, as far as is known here, as the array left them.
     fn nothing_missing(&self) -> bool {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
         let there = disks.all(|disk| !disk.gone && !disk.unwritable && !disk.has_bad());
