@@ -37,7 +37,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     assert {"text/html", "image/png"} <= kinds
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+@pytest.mark.parametrize("name", ["docs/python.md"])
 def test_the_examples_of_a_page_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
