@@ -43,6 +43,8 @@ pub struct Device {
     pub hangs: bool,
     /// There is no space for what is written.
     pub full: bool,
+    /// The next flush fails for lack of space, and what was not flushed before it is lost.
+    pub flush_fails: bool,
     /// It can be read and not written: an SSD at the end of its life.
     pub unwritable: bool,
     /// The last sector of what was written past the cache behind its first MiB.
@@ -154,6 +156,11 @@ impl Device {
                 self.cache.insert(sector, cached);
             }
         }
+    }
+
+    /// What was not flushed is gone, as after a write-back that failed.
+    pub fn forget_unflushed(&mut self) {
+        self.cache.clear();
     }
 
     fn keep(&mut self, sector: u64, bytes: &[u8]) {

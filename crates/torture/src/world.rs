@@ -166,6 +166,10 @@ impl World {
                 Ok(None)
             }
             OpKind::Flush => {
+                if core::mem::take(&mut disk.flush_fails) {
+                    disk.forget_unflushed();
+                    return Err(IoError::FULL);
+                }
                 disk.flush(asked);
                 Ok(None)
             }

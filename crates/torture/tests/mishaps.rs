@@ -228,6 +228,21 @@ fn writes_to_a_group_that_is_kept_are_answered_without_a_log() {
     assert_eq!(run.answered(), Ok(End::Done), "with an error, not never");
 }
 
+/// The system reports a write-back that failed once, and the next flush succeeds.
+#[test]
+fn a_flush_that_fails_for_lack_of_space_is_not_made_good_by_the_next() {
+    let mut run = quiet(Level::Raid5, 1);
+    run.fill_open().expect("filled");
+    let page = (0..96).find(|page| run.disk_of(*page) == 1).expect("a page of member 1");
+    write(&mut run, page);
+    run.world.members[1].flush_fails = true;
+    assert_eq!(run.drained(), Ok(End::Done));
+    assert_eq!(run.status().failed, [1], "what it had not written is lost");
+    run.crash(Survivors::None);
+    assert_eq!(run.open(), Ok(End::Done));
+    assert_eq!(run.read_all(), Ok(End::Done));
+}
+
 #[test]
 fn a_full_member_is_still_read() {
     let mut run = quiet_with(Level::Raid5, 1, 2);
