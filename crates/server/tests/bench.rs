@@ -4,13 +4,13 @@
 mod common;
 
 use common::{Forgetful, Running, ram, serve};
+use destage_block::{Answer, Backend, Driver, Payload, Request, RequestError};
 use destage_load::{
     self, Arrivals, Ask, BenchError, FLUSH, Feed, Lap, Load, Measured, Pace, Pattern, READ, Target,
     Told, WRITE,
 };
-use destage_nbd::request::Command;
 use destage_server::backends::Ram;
-use destage_server::{Answer, Backend, Payload, Port, Token};
+use destage_server::{Port, Token};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -84,15 +84,15 @@ type Seen = Arc<Mutex<Vec<(bool, u64, u64)>>>;
 /// Memory that tells what was asked: writes?, offset, length.
 struct Counting(Ram, Seen);
 
-impl Backend for Counting {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
-        let seen = match command {
-            Command::Read { offset, length, .. } => Some((false, offset, u64::from(length))),
-            Command::Write { offset, length, .. } => Some((true, offset, u64::from(length))),
+impl Backend<Port> for Counting {
+    fn request(&mut self, port: &mut Port, token: Token, request: Request, payload: Payload<'_>) {
+        let seen = match request {
+            Request::Read { offset, length } => Some((false, offset, u64::from(length))),
+            Request::Write { offset, length, .. } => Some((true, offset, u64::from(length))),
             _ => None,
         };
         self.1.lock().expect("whole").extend(seen);
-        self.0.request(port, token, command, payload);
+        self.0.request(port, token, request, payload);
     }
 }
 
@@ -180,10 +180,10 @@ fn a_feed_keeps_its_times() {
 /// Memory that takes so long for each request, one after the other.
 struct Slow(Ram, Duration);
 
-impl Backend for Slow {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
+impl Backend<Port> for Slow {
+    fn request(&mut self, port: &mut Port, token: Token, request: Request, payload: Payload<'_>) {
         std::thread::sleep(self.1);
-        self.0.request(port, token, command, payload);
+        self.0.request(port, token, request, payload);
     }
 }
 
@@ -273,10 +273,10 @@ fn a_feed_is_verified() {
 /// Answers nothing, or only errors.
 struct Broken(bool, Vec<Token>);
 
-impl Backend for Broken {
-    fn request(&mut self, port: &mut Port, token: Token, _: Command, _: Payload<'_>) {
+impl Backend<Port> for Broken {
+    fn request(&mut self, port: &mut Port, token: Token, _: Request, _: Payload<'_>) {
         if self.0 {
-            port.reply(token, Answer::Error { errno: 28, text: "full" });
+            port.reply(token, Answer::Error { error: RequestError::NoSpace, text: "full" });
         } else {
             self.1.push(token);
         }

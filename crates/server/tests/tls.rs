@@ -8,7 +8,7 @@ use destage_nbd::client::{Handshake, Options, Reply, ReplyDecoder, Step};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::{Session, wire};
 use destage_server::backends::Ram;
-use destage_server::{Listen, tls_config};
+use destage_server::{FrontEnd, Listen, tls_config};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -67,7 +67,7 @@ fn start(folder: &Path) -> Running {
     let tls = tls.expect("the parts fit");
     let change = |settings: &mut destage_server::Settings| {
         settings.tls = Some(tls);
-        settings.listen = vec!["tcp:127.0.0.1:0".parse().expect("an address")];
+        settings.listen = vec![(FrontEnd::Nbd, "tcp:127.0.0.1:0".parse().expect("an address"))];
     };
     serve(128 << 20, change, Ram::default)
 }

@@ -4,7 +4,8 @@
 
 use super::kept::Kept;
 use super::reconnect::Identity;
-use crate::{Handle, Io, Port, SendPart};
+use crate::Port;
+use destage_block::{Driver, Handle, Io, Piece};
 use destage_engine::units::{Duration, Instant};
 use destage_nbd::Session;
 use destage_nbd::client::request::Encoder;
@@ -70,7 +71,7 @@ pub(crate) struct Remote {
     handle: Handle,
     encoder: Encoder,
     decoder: ReplyDecoder,
-    out: Vec<SendPart>,
+    out: Vec<Piece>,
     sending: bool,
     receiving: bool,
     input: Option<Buffer>,
@@ -162,7 +163,7 @@ impl Remote {
             }
         };
         if self.put(id, command) {
-            self.out.extend(payload.map(SendPart::Shared));
+            self.out.extend(payload.map(Piece::all_of));
         } else {
             self.pending.remove(&id);
             ended.push((OpId(id), Err(IoError::GONE)));
@@ -171,10 +172,10 @@ impl Remote {
 
     fn put(&mut self, cookie: u64, command: Command) -> bool {
         let request = Request { cookie, command };
-        if !matches!(self.out.last(), Some(SendPart::Bytes(_))) {
-            self.out.push(SendPart::Bytes(Vec::new()));
+        if !matches!(self.out.last(), Some(Piece::Bytes(_))) {
+            self.out.push(Piece::Bytes(Vec::new()));
         }
-        let Some(SendPart::Bytes(bytes)) = self.out.last_mut() else { return false };
+        let Some(Piece::Bytes(bytes)) = self.out.last_mut() else { return false };
         self.encoder.encode(&request, bytes).is_ok() && self.decoder.expect(&request)
     }
 
@@ -438,7 +439,7 @@ impl Remote {
                     let text = "its server takes no such writes any more";
                     return self.die(Some(text.to_string()), ended);
                 }
-                self.out.push(SendPart::Shared(buffer));
+                self.out.push(Piece::all_of(buffer));
             }
             return;
         }
