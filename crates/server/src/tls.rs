@@ -41,7 +41,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if found.is_empty() { Err(fail(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
-/// TLS from PEM files. With `client_ca`, clients must show a certificate that this authority signed.
+/// TLS from PEM files. With `client_ca`, clients must show a certificate that this authority
+/// signed.
 ///
 /// # Errors
 /// See [`TlsError`].

@@ -8,8 +8,7 @@ use crate::Port;
 use destage_block::{Driver, Handle, Io, Piece};
 use destage_engine::units::{Duration, Instant};
 use destage_nbd::Session;
-use destage_nbd::client::request::Encoder;
-use destage_nbd::client::{Reply, ReplyDecoder};
+use destage_nbd::client::{Conversation, Reply};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::wire;
 use destage_served::{Buffer, IoClass, IoError, OpId, OpKind};
@@ -69,8 +68,7 @@ enum State {
 /// A remote member.
 pub(crate) struct Remote {
     handle: Handle,
-    encoder: Encoder,
-    decoder: ReplyDecoder,
+    conversation: Conversation,
     out: Vec<Piece>,
     sending: bool,
     receiving: bool,
@@ -98,8 +96,7 @@ impl Remote {
     pub(crate) fn new(handle: Handle, session: &Session) -> Remote {
         Remote {
             handle,
-            encoder: Encoder::new(session),
-            decoder: ReplyDecoder::new(session),
+            conversation: Conversation::new(session),
             out: Vec::new(),
             sending: false,
             receiving: false,
@@ -176,7 +173,7 @@ impl Remote {
             self.out.push(Piece::Bytes(Vec::new()));
         }
         let Some(Piece::Bytes(bytes)) = self.out.last_mut() else { return false };
-        self.encoder.encode(&request, bytes).is_ok() && self.decoder.expect(&request)
+        self.conversation.ask(&request, bytes).is_ok()
     }
 
     /// Sends what there is and listens for replies.
@@ -236,7 +233,7 @@ impl Remote {
         };
         let mut at = 0;
         loop {
-            let (taken, reply) = self.decoder.next(&buffer[at..]);
+            let (taken, reply) = self.conversation.next(&buffer[at..]);
             match reply {
                 Reply::NeedMore => break,
                 Reply::Data { cookie, offset, range } => {
@@ -417,7 +414,7 @@ impl Remote {
     ) {
         let State::Waits { since, .. } = self.state else { return };
         self.handle = handle;
-        (self.encoder, self.decoder) = (Encoder::new(session), ReplyDecoder::new(session));
+        self.conversation = Conversation::new(session);
         self.fua = session.has(wire::NBD_FLAG_SEND_FUA);
         self.out.clear();
         (self.sending, self.receiving, self.flush) = (false, false, None);

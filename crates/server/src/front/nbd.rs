@@ -236,3 +236,74 @@ impl Encode for Encoder {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_nbd::client;
+
+    /// Both sides of a connection whose client selects these contexts.
+    fn opened(contexts: &[&str]) -> (Decoder, Encoder, Session) {
+        let mut export = crate::backends::export("disk", "", 1 << 20);
+        export.maps.push(Map::Dirty);
+        let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
+        let offer = Offer { export: &export, tls: Tls::Off };
+        let mut decoder = Decoder::new(&offer, &mut to_client);
+        let mut options = client::Options::new("disk");
+        options.contexts = contexts.iter().map(|name| name.to_string()).collect();
+        let mut handshake = client::Handshake::new(options);
+        let (mut encoder, mut session) = (None, None);
+        for _ in 0..20 {
+            let (input, mut at) = (std::mem::take(&mut to_client), 0);
+            while at < input.len() && session.is_none() {
+                let (count, step) = handshake.feed(&input[at..], &mut to_server);
+                at += count;
+                if let client::Step::Transmission(agreed) = step {
+                    session = Some(agreed);
+                }
+            }
+            let (input, mut at) = (std::mem::take(&mut to_server), 0);
+            while at < input.len() {
+                let (count, opening) = decoder.open(&input[at..], &mut to_client);
+                at += count;
+                if let Opening::Open(opened) = opening {
+                    encoder = Some(opened);
+                }
+            }
+        }
+        (decoder, encoder.expect("open"), session.expect("open"))
+    }
+
+    #[test]
+    fn a_context_is_the_same_map_whichever_others_are_selected() {
+        for contexts in [&["destage:dirty"][..], &["base:allocation", "destage:dirty"]] {
+            let (mut decoder, encoder, session) = opened(contexts);
+            let all = session.context_set();
+            let command =
+                Command::BlockStatus { offset: 0, length: 8192, one: false, contexts: all };
+            let request = request::Request { cookie: 7, command };
+            let (mut conversation, mut bytes) = (client::Conversation::new(&session), Vec::new());
+            conversation.ask(&request, &mut bytes).expect("allowed");
+            let (_, Event::Request(7, Request::Status { maps, .. })) = decoder.next(&bytes) else {
+                panic!("a request");
+            };
+            assert!(maps.contains(Map::Dirty));
+            assert_eq!(maps.contains(Map::Holes), contexts.len() == 2);
+            let extents = |marked| vec![Extent { length: 8192, marked }];
+            let status = [(Map::Dirty, extents(true)), (Map::Holes, extents(false))];
+            let (mut out, mut at) = (Vec::new(), 0);
+            encoder.status(&mut out, Tag { cookie: 7, offset: 0 }, &status[..contexts.len()]);
+            let mut dirty = Vec::new();
+            while at < out.len() {
+                let (count, reply) = conversation.next(&out[at..]);
+                at += count;
+                if let client::Reply::Extents { context, extents, .. } = reply
+                    && session.contexts[context].name == "destage:dirty"
+                {
+                    dirty = extents;
+                }
+            }
+            assert_eq!(dirty, [reply::Extent { length: 8192, flags: 1 }]);
+        }
+    }
+}

@@ -31,7 +31,7 @@ impl<B: Backend<Port> + ?Sized> Loop<'_, B> {
             }
             return false;
         };
-        tracing::info!(target: "destage", "Closed an unused connection to make room for a new one.");
+        tracing::info!(target: "destage", "Closed an unused connection: a new one needs room.");
         self.close(slot);
         true
     }
