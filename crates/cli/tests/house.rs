@@ -16,7 +16,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("cli::commands::bench", "bench, emulate and listener share helpers of their commands"),
     ("cli::commands::array", "array, files and watch share helpers of their commands"),
     ("disk::cache", "the drive and its cache ask each other"),
-    ("load::laps", "what is counted names what the load is"),
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),
     ("report::plot::layout", "marks are measured to be laid out"),
     ("served::volume", "one object in twelve files: to become a coordinator over parts"),

@@ -85,7 +85,7 @@ impl<'a> Driver<'a> {
             free: (0..depth).rev().collect(),
             known: load.stamped().then(|| Known::new(shared.size)),
             records: Vec::new(),
-            laps: Laps::new(load, parts),
+            laps: Laps::new(load.warmup, load.interval, parts),
             virtual_ns: 0,
             part_bytes,
             failed_reads: 0,

@@ -1,6 +1,5 @@
 //! Counting by laps: the first is the warm-up, each other one an interval.
 
-use super::Load;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
@@ -100,9 +99,9 @@ pub(super) struct Laps {
 }
 
 impl Laps {
-    pub(super) fn new(load: &Load, parts: Sender<Part>) -> Laps {
-        let interval_ns = load.interval.map_or(u64::MAX, |interval| interval.as_nanos() as u64);
-        let warmup_ns = load.warmup.as_nanos() as u64;
+    pub(super) fn new(warmup: Duration, interval: Option<Duration>, parts: Sender<Part>) -> Laps {
+        let interval_ns = interval.map_or(u64::MAX, |interval| interval.as_nanos() as u64);
+        let warmup_ns = warmup.as_nanos() as u64;
         let (number, end_ns) = if warmup_ns > 0 { (0, warmup_ns) } else { (1, interval_ns) };
         Laps { number, end_ns, interval_ns, tally: Box::default(), parts }
     }
@@ -143,10 +142,10 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(load: &Load, workers: usize) -> Collector {
+    pub(super) fn new(warmup: Duration, workers: usize) -> Collector {
         Collector {
             workers,
-            warmup: load.warmup,
+            warmup,
             open: BTreeMap::new(),
             begin: Duration::ZERO,
             sum: Tally::default(),

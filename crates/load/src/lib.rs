@@ -315,7 +315,7 @@ impl<'a> Run<'a, '_> {
         report: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Measured, BenchError> {
         let (sender, parts) = mpsc::channel();
-        let collector = laps::Collector::new(shared.load, workers.len());
+        let collector = laps::Collector::new(shared.load.warmup, workers.len());
         let reported = shared.begin;
         let mut run = Run { shared, report, collector, parts, cpu_before: None, reported };
         let results = run.work(workers, sender);

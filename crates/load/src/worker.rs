@@ -100,7 +100,7 @@ impl<'a> Worker<'a> {
             schedule,
             patience: Patience::new(load),
             records: Vec::new(),
-            laps: Laps::new(load, parts),
+            laps: Laps::new(load.warmup, load.interval, parts),
             failed_reads: 0,
         }
     }
