@@ -226,7 +226,9 @@ impl Run {
         if which >= members {
             return Some(Device::Nvs((which - members) as u16));
         }
-        let bears = !self.nvs_lost() && self.holes.is_empty();
+        // One that is gone and comes back as another would be there after the undo as it was: gone.
+        let gone = self.world.members[which as usize].gone;
+        let bears = !gone && !self.nvs_lost() && self.holes.is_empty();
         bears.then_some(Device::Member(which as u16))
     }
 
