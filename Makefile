@@ -8,7 +8,7 @@ DESTAGE = target/release/destage
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
-## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
+## What a build needs besides Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
 	@command -v cc >/dev/null || (apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev)
 	@command -v $(CARGO) >/dev/null || (echo "Rust 1.88 or later is needed: install it by rustup" && exit 1)
@@ -49,7 +49,7 @@ check: tools
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --locked -p destage --test docs
 
-## Writes the generated pages anew.
+## Writes the generated pages.
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
 
@@ -79,7 +79,7 @@ reproduce-bands: tools
 torture: build
 	$(DESTAGE) torture --crashes 20000
 
-## The same for two minutes with fresh seeds: for CI. A failure tells the line that repeats it.
+## The same for two minutes with fresh seeds: for CI. A failure prints the line that repeats it.
 torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
@@ -99,7 +99,7 @@ ROUNDS ?= 200
 CONFORMANCE = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/conformance
 SERVED = $(if $(filter destage,$(SERVER)),build)
 
-## Public clients and hostile ones against the NBD server, after a short round beside its peers.
+## Public clients and hostile ones against the NBD server, after a short round next to its peers.
 conformance: nbd-tools $(SERVED)
 	$(if $(SERVED),$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick)
 	$(CONFORMANCE)/run.py --server $(SERVER) --destage $(DESTAGE)
@@ -111,7 +111,7 @@ crashloop: nbd-tools $(SERVED)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS) --ack flush
 
-## The NBD server's speed beside other servers'; DISK=DIR adds the log on that disk.
+## The NBD server's speed next to other servers'; DISK=DIR adds the log on that disk.
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK)) $(ARGS)
@@ -121,7 +121,7 @@ speed-emulated: build
 	$(CONFORMANCE)/emulated.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) \
 	  --policies $(or $(POLICY),stow) --loads uniform
 
-## destage beside its peers, as one page: front end and cache; under 20 minutes. OUT=FILE
+## destage next to its peers, as one page: front end and cache; under 20 minutes. OUT=FILE
 compare-peers: nbd-tools build
 	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --out $(or $(OUT),target/compare-peers.md)
 
@@ -129,7 +129,7 @@ compare-peers: nbd-tools build
 compare-peers-quick: nbd-tools build
 	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick
 
-## A rebuild at full speed beside what its members can stream; DISK=DIR, a folder on their disk.
+## A rebuild at full speed next to what its members can stream; DISK=DIR, a folder on their disk.
 speed-rebuild: nbd-tools build
 	scripts/speed-rebuild.sh $(DESTAGE) $(or $(DISK),/var/tmp)
 
@@ -157,7 +157,7 @@ python-test: python build
 python-speed: python build
 	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
 
-## The page in headless Chromium; axe-core beside our own checks where npm can be had.
+## The page in headless Chromium; axe-core next to our own checks where npm is installed.
 BROWSER_PACKAGES = chromium chromium-driver python3-selenium python3-pil prometheus
 BROWSER = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/browser/run.py --destage $(DESTAGE)
 browser-tools:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A rebuild of RAID-5 over five files at full speed, beside what these files can stream: four read
+# A rebuild of RAID-5 over five files at full speed, next to what these files can stream: four read
 # and one written at once, in order, by direct I/O in requests of the rebuild's size. In turn;
 # prints each round's rates of the rebuilt member, and the ratio of the medians.
 # Usage: scripts/speed-rebuild.sh path/to/destage [folder on the disk] [MiB a member] [rounds]
