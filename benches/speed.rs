@@ -2,12 +2,12 @@
 //!
 //! 1. Cache-only replay: one-page writes, zipf 0.99 over 1 M pages, groups of 64, a cache of a
 //!    tenth; each policy next to a plain LRU from the crate `lru` on the same requests.
-//! 2. 16 M pages held, one a group and some 16 a group: nanoseconds a write and a pick.
+//! 2. 16 M pages held, one per group and about 16 per group: ns per write and per pick.
 //! 3. Read caches on the requests of part 1, next to the crate `lru`; the fault-aware forms with a
 //!    failed disk of five, and the pass over a cache that a fault costs.
-//! 4. The full array simulation of SPC-1-like load: host requests and events a second.
+//! 4. The full array simulation of SPC-1-like load: host requests and events per second.
 //! 5. P, and P and Q, of rows of four pages by the served array's code, next to a plain copy of as
-//!    many bytes: bytes of the sources a second. The sources are larger than the processor's
+//!    many bytes: bytes of the sources per second. The sources are larger than the processor's
 //!    caches; results are new pages, as a destage makes them. `make bench ARGS=parity` is this
 //!    part alone.
 //!

@@ -95,7 +95,7 @@ def page(options, took, rounds, made, disks):
         f"{made.footprint} MiB loaded, NVS of {made.nvs_pages:,} pages of 4 KiB, measured for "
         f"{made.measured:g} s after {made.warm:g} s of load ({made.warm_no_cache:g} s without "
         f"cache).{at_speed} The SPC-1-like load is an open loop: an array that answers all that "
-        "is offered may bear more, and one that does not has a queue that grows.",
+        "is requested might answer more, and one that does not has a growing queue.",
         "",
         figures.markdown(disks, [emulated.NO_CACHE]),
     ]
