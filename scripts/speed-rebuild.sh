@@ -14,7 +14,7 @@ server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 
-# Written once throughout: what is measured is no file system's search for space.
+# Written once throughout, so that the file system's search for space is not measured.
 for file in d0 d1 d2 d3 d4 s0; do
   dd if=/dev/zero of="$file" bs=1M count="$mib" oflag=direct status=none 2>/dev/null ||
     dd if=/dev/zero of="$file" bs=1M count="$mib" status=none
