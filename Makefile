@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs house bench reproduce reproduce-bands torture torture-fresh clean tools \
+.PHONY: demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
@@ -53,16 +53,24 @@ check: tools
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
 
-## What the tree looks like: crates, import circles, largest objects and files. HOUSE_TREE=PATH: of another.
+## Figures of the tree: crates, import circles, largest objects and files, packages of the smallest
+## server. HOUSE_TREE=PATH prints those of another tree.
 house: tools
 	$(CARGO) test --locked -p destage --test house -- --ignored --nocapture
 
-## The documents as a searchable site, target/site/book; mdBook is built where it is missing. Links
-## are checked by the test links_lead_somewhere.
-MDBOOK = $(or $(shell command -v mdbook),target/mdbook/bin/mdbook)
+## Build times from nothing, in target/house-times: the workspace, then the engine's tests alone. Run
+## it on an idle machine.
+house-times: tools
+	scripts/house-times.sh $(CARGO)
+
+## The documents as a searchable site, target/site/book, with its links checked. mdBook is built once,
+## without its web server, and stays in target/mdbook.
+MDBOOK = target/mdbook/bin/mdbook
+MDBOOK_VERSION = 0.5.4
 site-tools:
-	@command -v $(MDBOOK) >/dev/null || \
-	  $(CARGO) install mdbook --version '^0.5' --locked --root target/mdbook
+	@$(MDBOOK) --version 2>/dev/null | grep -q 'v$(MDBOOK_VERSION)$$' || \
+	  $(CARGO) install mdbook --version =$(MDBOOK_VERSION) --locked --no-default-features \
+	    --features search --root target/mdbook
 
 site: site-tools
 	scripts/site.sh $(MDBOOK)
