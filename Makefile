@@ -69,7 +69,7 @@ MDBOOK = target/mdbook/bin/mdbook
 MDBOOK_VERSION = 0.5.4
 site-tools:
 	@$(MDBOOK) --version 2>/dev/null | grep -q 'v$(MDBOOK_VERSION)$$' || \
-	  $(CARGO) install mdbook --version =$(MDBOOK_VERSION) --locked --no-default-features \
+	  $(CARGO) install mdbook --version =$(MDBOOK_VERSION) --locked --debug --no-default-features \
 	    --features search --root target/mdbook
 
 site: site-tools

@@ -87,6 +87,26 @@ fn files_that_pages_name_are_there() {
     assert!(named > 50, "{named} files are named");
 }
 
+/// "`served/log.rs`: `send`": the file has the function, so a reader finds the line.
+#[test]
+fn functions_that_architecture_names_are_there() {
+    let architecture = std::fs::read_to_string(top().join("ARCHITECTURE.md")).expect("read");
+    let pieces: Vec<&str> = architecture.split('`').collect();
+    let mut named = 0;
+    for pair in pieces.windows(3).filter(|pair| pair[0].ends_with(".rs") && pair[1] == ": ") {
+        named += 1;
+        let (from_crate, inside) = pair[0].split_once('/').expect("crate/file.rs");
+        let inside = inside.trim_start_matches("src/");
+        let path = top().join(format!("crates/{from_crate}/src/{inside}"));
+        let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", pair[0]));
+        let name = pair[2].rsplit("::").next().expect("a name");
+        let ways = [format!("fn {name}("), format!("fn {name}<"), format!("const {name}:")];
+        let there = ways.iter().any(|way| text.contains(way));
+        assert!(there, "ARCHITECTURE.md names {name} in {}, which is not there", pair[0]);
+    }
+    assert!(named > 5, "{named} functions are named");
+}
+
 #[test]
 fn make_targets_that_pages_name_are_there() {
     let makefile = std::fs::read_to_string(top().join("Makefile")).expect("read");
