@@ -48,8 +48,8 @@ const HABITS: &[(&str, &str)] = &[
     ),
 ];
 
-/// How many are left, by folder; other folders have none. The test also fails if there are fewer, so
-/// that the number is lowered and stays low.
+/// How many are left, by folder; other folders have none. The test also fails if there are
+/// fewer, so that the number is lowered and stays low.
 const LEFT: &[(&str, usize)] = &[
     ("crates/cli", 157),
     ("crates/client", 4),
