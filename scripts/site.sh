@@ -17,7 +17,7 @@ for page in *.md docs/*.md; do
 done
 cp -r docs/images "$out/src/docs/"
 cp site/SUMMARY.md "$out/src/"
-cp site/book.toml "$out/"
+cp site/book.toml site/site.css "$out/"
 "$mdbook" build "$out"
 python3 scripts/site_links.py "$out/book"
 echo "open $out/book/index.html"
