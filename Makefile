@@ -45,6 +45,7 @@ test: tools
 ## Form, lints, generated docs.
 check: tools
 	$(CARGO) fmt --all --check
+	rustfmt --check --edition 2024 crates/server/src/front/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --locked -p destage --test docs

@@ -1,7 +1,7 @@
 //! The command lines of a served array: create, serve, status, flush, stop, set, recover.
 
 use crate::args::format_arg;
-use crate::server_args::{flag, listen_args, option};
+use crate::server_args::{flag, option, serves};
 use clap::{Arg, ArgAction, Command, value_parser};
 use destage_engine::readcache::coherent::OnWrite;
 
@@ -95,7 +95,7 @@ pub fn create() -> Command {
 
 /// `destage serve`.
 pub fn serve() -> Command {
-    Command::new("serve")
+    let serve = Command::new("serve")
         .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
         .after_help(
             "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty \
@@ -103,8 +103,8 @@ pub fn serve() -> Command {
              Examples:\n  destage serve tank --nbd unix:/run/tank.sock\n  \
              destage serve tank --nbd unix:/run/tank.sock --http 127.0.0.1:9090 --what-if",
         )
-        .arg(name())
-        .args(listen_args())
+        .arg(name());
+    serves(serve)
         .args(watch_args())
         .args(missing_args())
         .arg(
