@@ -14,7 +14,7 @@
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
 use destage_engine::array::geometry::Level;
-use destage_engine::heads::NoHeads;
+use destage_engine::conditions::Conditions;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
 use destage_engine::readcache;
@@ -248,7 +248,7 @@ fn large_with(how: &str, held: u64, groups: u64, stride: u64) {
         while cache.directory.free_pages() > 0 {
             let range = next();
             let classified = cache.classify(range);
-            cache.admit(range, classified);
+            cache.admit(range, classified, &Conditions::NONE);
             writes += 1;
         }
         let write_ns = start.elapsed().as_nanos() as f64 / writes as f64;
@@ -256,8 +256,9 @@ fn large_with(how: &str, held: u64, groups: u64, stride: u64) {
         let start = Instant::now();
         const PICKS: u64 = 1_000_000;
         for _ in 0..PICKS {
-            let picked =
-                cache.pick(&NoHeads, &mut |_, _| false, &mut mask).expect("something is held");
+            let picked = cache
+                .pick(&Conditions::NONE, &mut |_, _| false, &mut mask)
+                .expect("something is held");
             cache.directory.release(picked.group, &mask);
         }
         let pick_ns = start.elapsed().as_nanos() as f64 / PICKS as f64;

@@ -4,7 +4,7 @@ use crate::options::{OptionError, RunOptions};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::limits::Limits;
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::penalty::Penalties;
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::request::PageRange;
@@ -23,7 +23,7 @@ pub struct FaultPlan {
     /// Groups dear to destage while degraded are put off once.
     pub put_off: bool,
     /// The read cache.
-    pub read_cache: Option<CleanConfig>,
+    pub read_cache: Option<ReadCacheChoice>,
 }
 
 /// A rebuild to be.
@@ -62,7 +62,7 @@ pub(crate) fn plan(options: &RunOptions, geometry: &Geometry) -> Result<FaultPla
     Ok(plan)
 }
 
-fn read_cache(options: &RunOptions) -> Result<Option<CleanConfig>, OptionError> {
+fn read_cache(options: &RunOptions) -> Result<Option<ReadCacheChoice>, OptionError> {
     let name = options.get("read-cache");
     if name == "off" {
         return Ok(None);
@@ -76,7 +76,7 @@ fn read_cache(options: &RunOptions) -> Result<Option<CleanConfig>, OptionError> 
     let pages = options.pages("read-cache-size")?;
     policy.check(pages).map_err(|error| usage(&error))?;
     let on_write = options.one_of("read-cache-writes", &OnWrite::NAMES)?;
-    Ok(Some(CleanConfig { policy, pages, on_write }))
+    Ok(Some(ReadCacheChoice { policy, pages, on_write }))
 }
 
 /// Seconds of the run, to the nanosecond.
