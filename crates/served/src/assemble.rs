@@ -2,9 +2,9 @@
 
 use crate::Buffer;
 use crate::defect::Defect;
-use crate::faults::{SUPERBLOCKS, Since};
+use crate::devices::{SUPERBLOCKS, Since};
 use crate::io::{Device, IoError, Media};
-use crate::memory::PAGE;
+use crate::store::PAGE;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
 use destage_nvslog::superblock::{Chosen, NOT_JOINED, Role, Superblock, SuperblockError, Uuid};
@@ -207,15 +207,6 @@ impl AssembleError {
             | AssembleError::OtherLog(device)
             | AssembleError::Degraded(device, _)
             | AssembleError::NvsMissing(device, _) => Some(*device),
-        }
-    }
-}
-
-impl core::fmt::Display for Device {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Device::Member(number) => write!(f, "member {number}"),
-            Device::Nvs(number) => write!(f, "NVS device {number}"),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! What the volume asks of its devices.
+//! The devices of an array, operations on them, and their errors.
 
 use crate::Buffer;
+use crate::store::PAGE;
 use std::sync::Arc;
 
 /// A device of the array.
@@ -12,19 +13,28 @@ pub enum Device {
     Nvs(u16),
 }
 
-/// Name of an operation, given back when it is done.
+impl core::fmt::Display for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Device::Member(number) => write!(f, "member {number}"),
+            Device::Nvs(number) => write!(f, "NVS device {number}"),
+        }
+    }
+}
+
+/// Name of an operation, returned with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
-/// An operation on a device. Any number may be under way; none waits for another, unless the
-/// volume holds it back itself.
+/// An operation on a device. Any number may be in flight, in any order: where one has to wait for
+/// another, the volume does not hand it out before.
 #[derive(Debug)]
 pub struct Op {
     /// Echoed by [`crate::Volume::done`].
     pub id: OpId,
     /// The device.
     pub device: Device,
-    /// What to do.
+    /// What it does.
     pub kind: OpKind,
 }
 
@@ -32,7 +42,7 @@ pub struct Op {
 /// multiples of the device's block.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// Read this many bytes into a buffer to be given back.
+    /// Read this many bytes into a buffer, which is returned.
     Read {
         /// First byte.
         offset: u64,
@@ -45,20 +55,20 @@ pub enum OpKind {
         offset: u64,
         /// The bytes; shared where two NVS devices get the same.
         buffer: Arc<Buffer>,
-        /// Whether it is done only when it is durable (FUA).
+        /// It is done only when it is durable (FUA).
         durable: bool,
     },
-    /// Make everything written durable that was done before this was asked for.
+    /// Make durable every write that was done before this was handed out.
     Flush,
 }
 
-/// Why an operation failed: the class decides what the volume does (docs/durability.md, "Errors
-/// of devices"), the number is the system's own and is reported.
+/// Why an operation failed. The class decides what the volume does (docs/durability.md, "Errors of
+/// devices"); the number is the system's, and is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoError {
     /// What it means for the device.
     pub class: IoClass,
-    /// The system's error number; 0: it gave none.
+    /// The system's error number; 0: there is none.
     pub errno: i32,
 }
 
@@ -67,9 +77,9 @@ pub struct IoError {
 pub enum IoClass {
     /// These bytes cannot be read or written; others of the device may.
     Medium,
-    /// There is no space now (`ENOSPC`, `EDQUOT`): the same operation may succeed later.
+    /// There is no space (`ENOSPC`, `EDQUOT`): the same operation may succeed later.
     Full,
-    /// The device or the system is busy now (`EAGAIN`, `EBUSY`, `ENOMEM`): likewise.
+    /// The device or the system is busy (`EAGAIN`, `EBUSY`, `ENOMEM`): likewise.
     Busy,
     /// This process may not use the device (`EACCES`, `EPERM`, `EROFS`).
     Denied,
@@ -79,7 +89,7 @@ pub enum IoClass {
     Gone,
 }
 
-/// Numbers, classes and names of the errors that are told apart; all others are `Gone`.
+/// Numbers, classes and names of the errors that are distinguished; all others are `Gone`.
 const ERRNOS: &[(i32, IoClass, &str)] = &[
     (1, IoClass::Denied, "EPERM"),
     (5, IoClass::Medium, "EIO"),
@@ -107,11 +117,11 @@ const ERRNOS: &[(i32, IoClass, &str)] = &[
 impl IoError {
     /// These bytes cannot be read or written (`EIO`).
     pub const MEDIUM: IoError = IoError { class: IoClass::Medium, errno: 5 };
-    /// There is no space now (`ENOSPC`).
+    /// There is no space (`ENOSPC`).
     pub const FULL: IoError = IoError { class: IoClass::Full, errno: 28 };
     /// The device ends before these bytes.
     pub const SHORT: IoError = IoError { class: IoClass::Short, errno: 0 };
-    /// The device is gone, and no system call says why.
+    /// The device is gone, and no system call failed.
     pub const GONE: IoError = IoError { class: IoClass::Gone, errno: 0 };
 
     /// The error of a system call on a device.
@@ -156,7 +166,7 @@ impl core::fmt::Display for IoError {
 
 impl std::error::Error for IoError {}
 
-/// The devices, one operation at a time: how arrays are created, assembled and recovered before
+/// The devices, one operation at a time: for creating, assembling and recovering arrays before
 /// anything is served.
 pub trait Media {
     /// Bytes that a device has.
@@ -182,4 +192,16 @@ pub trait Media {
     /// # Errors
     /// See [`IoError`].
     fn flush(&mut self, device: Device) -> Result<(), IoError>;
+}
+
+/// Writes whole pages, the last one padded with zeros.
+pub(crate) fn write_padded(
+    media: &mut dyn Media,
+    device: Device,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), IoError> {
+    let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE));
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    media.write(device, offset, &buffer)
 }
