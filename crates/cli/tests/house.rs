@@ -19,7 +19,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("load::laps", "what is counted names what the load is"),
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),
     ("report::plot::layout", "marks are measured to be laid out"),
-    ("served::volume", "one object in twelve files: to become a coordinator over parts"),
     ("server::array::backend", "one object in fifteen files: to become a coordinator over parts"),
     ("sim::simulator", "options, measure and faults configure the simulator that they are part of"),
     ("sim::reproduce::runner", "each kind of run is in the table that it implements"),
