@@ -4,7 +4,7 @@
 use crate::pages::DirtyPages;
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::array::layout::Place;
-use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use destage_engine::units::{DiskId, Page};
 
 /// Most ranges that are reported.
 const RANGES_MAX: usize = 64;
@@ -20,33 +20,6 @@ pub struct Lost {
     pub ranges: Vec<(u64, u64)>,
     /// There are more ranges.
     pub more: bool,
-}
-
-impl core::fmt::Display for Lost {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let bytes = self.pages * PAGE_BYTES;
-        write!(f, "{bytes} bytes are unavailable while members ")?;
-        for (i, (member, from)) in self.members.iter().enumerate() {
-            let comma = if i > 0 { ", " } else { "" };
-            match from {
-                0 => write!(f, "{comma}{member}")?,
-                _ => write!(f, "{comma}{member} (rebuilt below its page {from})")?,
-            }
-        }
-        let more = if self.more { ", and more" } else { "" };
-        write!(f, " are missing: {}{more}", byte_ranges(&self.ranges))
-    }
-}
-
-/// Runs of pages as ranges of bytes.
-pub(crate) fn byte_ranges(ranges: &[(u64, u64)]) -> String {
-    let bytes = |(first, pages): &(u64, u64)| {
-        format!("{} to {}", first * PAGE_BYTES, (first + pages) * PAGE_BYTES - 1)
-    };
-    match ranges {
-        [] => "no byte of the volume".to_string(),
-        _ => format!("bytes {}", ranges.iter().map(bytes).collect::<Vec<_>>().join(", ")),
-    }
 }
 
 /// Pages in order, as runs (first page, pages).

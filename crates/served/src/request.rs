@@ -2,7 +2,7 @@
 
 use crate::Buffer;
 use crate::io::{Device, IoClass, IoError, OpKind};
-use crate::lost::{Lost, byte_ranges};
+use crate::lost::Lost;
 use destage_engine::units::Duration;
 
 /// Number of a request, chosen by the caller; echoed in the reply.
@@ -271,75 +271,6 @@ impl Alarm {
 
 impl core::fmt::Display for Alarm {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Alarm::NvsMirrorLost(copy, cause) => write!(
-                f,
-                "NVS device {copy} failed: {cause}. One NVS device is left: if it fails too, a \
-                 crash loses the dirty pages. Replace NVS device {copy}"
-            ),
-            Alarm::NvsMirrored(copy) => {
-                write!(f, "NVS device {copy} is in sync: the log is mirrored again")
-            }
-            Alarm::MirrorFailed(copy) => {
-                write!(
-                    f,
-                    "NVS device {copy}: the resync did not complete. Retry with the same device or \
-                     another one"
-                )
-            }
-            Alarm::NvsLost { copy, pages: 0, cause } => write!(
-                f,
-                "NVS device {copy} failed: {cause}. No NVS device is left. No page was dirty, so \
-                 nothing is lost"
-            ),
-            Alarm::NvsLost { copy, pages, cause } => write!(
-                f,
-                "NVS device {copy} failed: {cause}. No NVS device is left. {pages} pages are being \
-                 written to the disks: until that is done, a crash loses them"
-            ),
-            Alarm::MemberFailed(member, cause) => write!(
-                f,
-                "member {member} failed: {cause}. The array is degraded. Replace the member"
-            ),
-            Alarm::DeviceWaits(device, error) => write!(
-                f,
-                "{device}: {error}. Writes wait and are tried again every second; nothing is \
-                 lost. Make space, or replace the device"
-            ),
-            Alarm::DeviceAnswers(device) => write!(f, "{device} accepts writes again"),
-            Alarm::MemberRebuilt(member) => write!(f, "member {member}: rebuild complete"),
-            Alarm::RebuildStopped(member, cause) => {
-                write!(f, "the spare for member {member} failed: {cause}. Attach another spare")
-            }
-            Alarm::PagesLost { member, page, ranges } => write!(
-                f,
-                "page {page} of member {member} cannot be reconstructed; data lost: {}",
-                byte_ranges(ranges)
-            ),
-            Alarm::ArrayStopped(lost) => write!(
-                f,
-                "too many members have failed for the level; the array has stopped: {lost}"
-            ),
-            Alarm::PagesKept { ranges, .. } => write!(
-                f,
-                "{} cannot be destaged: members cannot read what their parity is computed from. \
-                 They stay in the NVS, and are tried again",
-                byte_ranges(ranges)
-            ),
-            Alarm::PagesDestaged { first_page } => {
-                write!(f, "the pages of the write group at page {first_page} are on the disks")
-            }
-            Alarm::SuperblockRepaired { device, copy } => write!(
-                f,
-                "{device}: the {} copy of the superblock was damaged and has been restored from \
-                 the other. If it happens again, replace the device",
-                ["first", "second"][usize::from(*copy > 0)]
-            ),
-            Alarm::Repaired { member, page, pages } => write!(
-                f,
-                "member {member} could not read {pages} pages at page {page}. They were \
-                 reconstructed from the other members and written again"
-            ),
-        }
+        f.write_str(self.name())
     }
 }

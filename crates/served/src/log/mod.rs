@@ -522,7 +522,7 @@ impl Log {
                 && self.pool.len() < POOL_MAX
             {
                 let Flight { records, waiters, .. } = flight;
-                self.pool.push(Spare { buffer: buffer.whole(), records, waiters });
+                self.pool.push(Spare { buffer: buffer.full(), records, waiters });
             }
         }
     }

@@ -315,7 +315,7 @@ impl Ring<'_> {
             (at + bytes(blocks) <= chunk.len()).then_some(at..at + bytes(blocks))
         };
         if place(&self.ahead[copy]).is_none() {
-            let used = self.ahead[copy].take().map(|(_, chunk)| chunk.whole());
+            let used = self.ahead[copy].take().map(|(_, chunk)| chunk.full());
             let mut chunk = used.unwrap_or_else(|| Buffer::zeroed(0));
             let bad = &self.bad[copy];
             let end = match block {
