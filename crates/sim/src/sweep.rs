@@ -172,7 +172,7 @@ fn behaviour() -> Result<&'static str, OptionError> {
 /// A run that fails.
 pub fn row(point: &SweepPoint, make_source: &MakeSource<'_>) -> Result<Vec<u8>, CompareError> {
     let report = run_one(point.options.get("policy"), &point.options, make_source)?;
-    destage_report::parquet_row(&point.key, &report)
+    destage_render::parquet_row(&point.key, &report)
         .map_err(|why| CompareError::Option(OptionError::input(why.to_string())))
 }
 

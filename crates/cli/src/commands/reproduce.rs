@@ -5,8 +5,9 @@ use crate::failure::Failure;
 use crate::output::check_writable;
 use crate::progress;
 use clap::ArgMatches;
+use destage_render::PlotFormat;
 use destage_report::model::SCHEMA;
-use destage_report::{Cell, Format, PlotFormat, Reproduction, Table};
+use destage_report::{Cell, Format, Reproduction, Table};
 use destage_sim::reproduce::{ITEMS, Item, find, trace_folder};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -98,7 +99,7 @@ fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure>
     let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
     for item in &report.items {
         for figure in &item.figures {
-            let bytes = destage_report::draw(&figure.plot, format).map_err(Failure::failed)?;
+            let bytes = destage_render::draw(&figure.plot, format).map_err(Failure::failed)?;
             let name = format!("{}-{}.{extension}", item.id.replace(':', "-"), figure.name);
             destage_report::write_file(&folder.join(name), &bytes)?;
         }
@@ -109,7 +110,7 @@ fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure>
         let bytes = destage_report::render_reproduction(report, format);
         destage_report::write_file(&folder.join(name), bytes.as_bytes())?;
     }
-    let page = destage_report::reproduction_html(report);
+    let page = destage_render::reproduction_html(report);
     destage_report::write_file(&folder.join("index.html"), page.as_bytes())?;
     Ok(())
 }

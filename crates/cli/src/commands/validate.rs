@@ -36,7 +36,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let validation = validate(&spec, reader, options).map_err(Failure::failed)?;
     spinner.finish_and_clear();
     if let (Some(path), Some(plot_as)) = (plot_path, plot_as) {
-        let drawn = destage_report::draw(&plot(&spec.name, &validation), plot_as);
+        let drawn = destage_render::draw(&plot(&spec.name, &validation), plot_as);
         destage_report::write_file(path, &drawn.map_err(Failure::failed)?)?;
     }
     Ok(render(&validation, format(matches)))

@@ -2,10 +2,11 @@
 
 use super::axis::{Axis, Tick};
 use super::font::Fonts;
+use super::frame::{Frame, text};
 use super::marks;
-use super::scene::{Anchor, Rgb, Scene, Spot, Stroke, Text};
-use super::style::{self, GRID, INK, MUTED};
-use super::{Marks, PlotSpec, Reference, Scale};
+use super::scene::{Anchor, Scene, Stroke};
+use super::style::{self, GRID, MUTED};
+use destage_report::plot::{Marks, PlotSpec, Reference, Scale};
 
 const WIDTH: f64 = 900.0;
 const PLOT_HEIGHT: f64 = 380.0;
@@ -15,31 +16,6 @@ const LABEL: f64 = 13.0;
 const SMALL: f64 = 12.0;
 const X_MARKS: usize = 9;
 const Y_MARKS: usize = 6;
-
-/// Where the data is drawn, and its axes.
-pub(super) struct Frame {
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-}
-
-impl Frame {
-    /// Where a point of the data is drawn; none if an axis cannot show it.
-    pub(super) fn spot(&self, (x, y): (f64, f64)) -> Option<Spot> {
-        Some((self.x_at(x)?, self.y_at(y)?))
-    }
-
-    pub(super) fn x_at(&self, value: f64) -> Option<f64> {
-        Some(self.left + self.x.place(value)? * (self.right - self.left))
-    }
-
-    pub(super) fn y_at(&self, value: f64) -> Option<f64> {
-        Some(self.bottom - self.y.place(value)? * (self.bottom - self.top))
-    }
-}
 
 /// Lays out a plot.
 pub(super) fn scene(spec: &PlotSpec, fonts: &Fonts) -> Scene {
@@ -80,35 +56,6 @@ pub(super) fn scene(spec: &PlotSpec, fonts: &Fonts) -> Scene {
     }
     scene.height = (bottom + x_height + EDGE).ceil();
     scene
-}
-
-pub(super) fn text(at: Spot, text: String, size: f64) -> Text {
-    let (bold, turned) = (false, false);
-    Text { at, text, size, bold, anchor: Anchor::Start, turned, color: INK }
-}
-
-impl Text {
-    pub(super) fn bold(self) -> Self {
-        Self { bold: true, ..self }
-    }
-
-    pub(super) fn anchor(self, anchor: Anchor) -> Self {
-        Self { anchor, ..self }
-    }
-
-    pub(super) fn color(self, color: Rgb) -> Self {
-        Self { color, ..self }
-    }
-
-    fn turned(self) -> Self {
-        Self { turned: true, ..self }
-    }
-}
-
-impl From<Text> for super::scene::Shape {
-    fn from(text: Text) -> Self {
-        Self::Text(text)
-    }
 }
 
 /// The reference lines that lie on an axis. They do not widen it.

@@ -1,7 +1,7 @@
-//! Parquet: the flat columns of [`crate::run_columns`], one row per run, and the time series.
+//! Parquet: the columns of the CSV, one row per run, and the time series.
 
 use crate::columns::{COMPARE, Get, RUN, compare_rows};
-use crate::model::{CompareReport, RunReport};
+use destage_report::model::{CompareReport, RunReport};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError as Lower;
@@ -82,7 +82,7 @@ pub fn parquet_read(file: std::fs::File) -> Result<Vec<Vec<(String, Value)>>, Pa
 pub fn parquet_compare(report: &CompareReport) -> Result<Vec<u8>, ParquetError> {
     let rows = compare_rows(report);
     let mut columns = Vec::new();
-    for (i, (name, _)) in COMPARE.into_iter().enumerate() {
+    for (i, name) in COMPARE.into_iter().enumerate() {
         let values = rows.iter().map(|(prefix, _)| prefix[i].to_owned()).collect();
         columns.push(Column { name, data: Data::Text(values) });
     }
@@ -92,25 +92,9 @@ pub fn parquet_compare(report: &CompareReport) -> Result<Vec<u8>, ParquetError> 
 }
 
 /// A file with one row per run and sample: `label`, `seed`, `time_s` (end of the interval, from
-/// the start of the warm-up), then the fields of [`crate::model::Series`].
+/// the start of the warm-up), then the fields of [`destage_report::model::Series`].
 pub fn parquet_series(runs: &[&RunReport]) -> Result<Vec<u8>, ParquetError> {
     write(&series_columns(runs))
-}
-
-/// [`parquet_series`] for each run of each point, with the columns `variant`, `axis`, `axis_unit`
-/// and `axis_value` before the others.
-pub fn parquet_compare_series(report: &CompareReport) -> Result<Vec<u8>, ParquetError> {
-    let rows = compare_rows(report);
-    let mut columns = Vec::new();
-    for (i, (name, _)) in COMPARE.into_iter().enumerate() {
-        let repeated = |(prefix, run): &([&str; 4], &RunReport)| {
-            std::iter::repeat_n(prefix[i].to_owned(), samples(run))
-        };
-        columns.push(Column { name, data: Data::Text(rows.iter().flat_map(repeated).collect()) });
-    }
-    let runs: Vec<&RunReport> = rows.iter().map(|(_, run)| *run).collect();
-    columns.extend(series_columns(&runs));
-    write(&columns)
 }
 
 fn run_columns(runs: &[&RunReport]) -> Vec<Column> {

@@ -1,6 +1,6 @@
 //! A scene as PNG, at twice its nominal size so that it stays sharp on dense screens.
 
-use super::DrawError;
+use super::error::DrawError;
 use super::font::{Fonts, advance, glyph};
 use super::scene::{Anchor, Rgb, Scene, Shape, Spot, Stroke, Text};
 use tiny_skia::{FillRule, LineJoin, Paint, Path, PathBuilder, Pixmap, StrokeDash, Transform};

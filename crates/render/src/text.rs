@@ -1,12 +1,12 @@
 //! Run and comparison reports as text for people, CSV and JSON.
 
 use crate::columns;
-use crate::format::Format;
 use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown};
-use crate::model::{
+use destage_report::Format;
+use destage_report::model::{
     AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
 };
-use crate::table::{Cell, Table};
+use destage_report::table::{Cell, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! One axis: from values to places, and round values to mark.
 
-use super::Scale;
+use destage_report::plot::Scale;
 
 /// Values from `low` to `high`, both finite, above 0 for logarithms, and `low < high`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,8 +1,9 @@
 //! One HTML file that holds every reproduced item: tables, drawings and settings.
 
-use super::{POLICY, STYLE, escape};
+use super::{POLICY, STYLE};
+use crate::escape::escape;
 use crate::plot::{PlotFormat, draw};
-use crate::reproduction::{ReproducedItem, Reproduction, Verdict, summary};
+use destage_report::reproduction::{ReproducedItem, Reproduction, Verdict, summary};
 use std::fmt::Write;
 
 /// What this page adds to the style of a comparison.

@@ -1,6 +1,7 @@
 //! A scene as SVG text, with text as text.
 
 use super::scene::{Anchor, Rgb, Scene, Shape, Spot, Stroke, Text};
+use crate::escape::escape;
 use std::fmt::Write;
 
 const FAMILY: &str = "'Noto Sans','DejaVu Sans',Helvetica,Arial,sans-serif";
@@ -90,21 +91,4 @@ fn short(value: f64) -> String {
 
 fn hex(color: Rgb) -> String {
     format!("#{:02x}{:02x}{:02x}", color.0, color.1, color.2)
-}
-
-/// Text inside an element; characters that XML forbids become U+FFFD.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\n' | '\t' | '\r' => out.push(' '),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
-    out
 }

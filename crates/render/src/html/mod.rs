@@ -7,12 +7,13 @@ mod reproduction;
 pub use reproduction::reproduction_html;
 
 use crate::charts::response_scale;
+use crate::escape::escape;
 use crate::metric::{Metric, shown};
-use crate::model::CompareReport;
-use crate::plot::Scale;
-use crate::table::{Cell, Table};
 use crate::text::{at_response_table, warnings};
 use crate::view::{View, axis_label};
+use destage_report::model::CompareReport;
+use destage_report::plot::Scale;
+use destage_report::table::{Cell, Table};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -70,23 +71,6 @@ pub fn html(report: &CompareReport) -> String {
         data::json(&view),
         plotly_js()
     );
-    out
-}
-
-/// Text inside an element or a quoted attribute.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            '\0' => out.push('\u{fffd}'),
-            c => out.push(c),
-        }
-    }
     out
 }
 
@@ -255,7 +239,7 @@ fn tables(view: &View<'_>) -> String {
     if !view.report.at_response.is_empty() {
         out += "<section>\n<h2>Throughput at a mean response time</h2>\n\
                 <p>Interpolated along the sweep; - where it is never crossed.</p>\n";
-        out += &at_response_table(&view.report.at_response).html();
+        out += &html_table(&at_response_table(&view.report.at_response));
         out += "</section>\n";
     }
     out
@@ -314,7 +298,7 @@ fn provenance(view: &View<'_>) -> String {
     if !runs.is_empty() {
         out += "<details>\n<summary>Runs, with seed and digest</summary>\n\
                 <p>The same inputs give the same digest on any machine.</p>\n";
-        out += &runs.html();
+        out += &html_table(&runs);
         out += "</details>\n";
     }
     out + "</section>\n"
@@ -344,25 +328,23 @@ fn runs_table(view: &View<'_>) -> Table {
     table
 }
 
-impl Table {
-    /// The table as an HTML element in a scrolling box.
-    fn html(&self) -> String {
-        let mut out = String::from("<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead><tr>");
-        for (name, unit) in self.heads() {
-            let (name, unit) = (escape(name), escape(unit));
-            let _ = write!(out, "<th scope=\"col\">{name}<br><small>{unit}</small></th>");
-        }
-        out += "</tr></thead>\n<tbody>\n";
-        for row in self.rows() {
-            out += "<tr>";
-            for (i, cell) in row.iter().enumerate() {
-                let text = escape(&cell.shown());
-                let (open, close) =
-                    if i == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
-                let _ = write!(out, "{open}{text}{close}");
-            }
-            out += "</tr>\n";
-        }
-        out + "</tbody>\n</table>\n</div>\n"
+/// The table as an HTML element in a scrolling box.
+fn html_table(table: &Table) -> String {
+    let mut out = String::from("<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead><tr>");
+    for (name, unit) in table.heads() {
+        let (name, unit) = (escape(name), escape(unit));
+        let _ = write!(out, "<th scope=\"col\">{name}<br><small>{unit}</small></th>");
     }
+    out += "</tr></thead>\n<tbody>\n";
+    for row in table.rows() {
+        out += "<tr>";
+        for (i, cell) in row.iter().enumerate() {
+            let text = escape(&cell.shown());
+            let (open, close) =
+                if i == 0 { ("<th scope=\"row\">", "</th>") } else { ("<td>", "</td>") };
+            let _ = write!(out, "{open}{text}{close}");
+        }
+        out += "</tr>\n";
+    }
+    out + "</tbody>\n</table>\n</div>\n"
 }

@@ -1,9 +1,9 @@
 //! The plots of a comparison.
 
 use crate::metric::{METRICS, Metric, RESPONSE, mean};
-use crate::model::{CompareReport, Point, RunReport};
-use crate::plot::{PlotSpec, Scale};
 use crate::view::{View, axis_label, occupancy, thresholds};
+use destage_report::model::{CompareReport, Point, RunReport};
+use destage_report::plot::{PlotSpec, Scale};
 
 /// Samples of a time series that a plot 850 pixels wide can show.
 const SAMPLES: usize = 800;

@@ -1,6 +1,6 @@
 //! What both the plots and the HTML report read out of a comparison.
 
-use crate::model::{Axis, CompareReport, Point, RunReport};
+use destage_report::model::{Axis, CompareReport, Point, RunReport};
 
 /// A comparison, indexed.
 pub(crate) struct View<'a> {
@@ -146,7 +146,7 @@ pub(crate) fn occupancy(run: &RunReport, limit: usize) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Estimate, Series};
+    use destage_report::model::{Estimate, Series};
 
     fn report(values: &[&str]) -> CompareReport {
         let point = |(i, value): (usize, &&str)| Point {

@@ -1,20 +1,6 @@
-//! Line and bar plots as SVG or PNG.
-//!
-//! A [`PlotSpec`] says what to draw; `layout` makes it a `scene` of shapes, which `svg` and `png`
-//! write out. Series differ in colour, marker and dash, so colour is never the only cue.
-
-mod axis;
-mod font;
-mod layout;
-mod marks;
-mod png;
-mod scene;
-mod style;
-mod svg;
+//! What a plot shows. The crate `destage-render` draws it.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::path::Path;
 
 /// How values are spread along an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,61 +208,5 @@ impl PlotSpec {
     pub fn v_line(mut self, value: f64, label: &str) -> Self {
         self.v_lines.push(Reference { value, label: label.to_owned() });
         self
-    }
-}
-
-/// File format of a plot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlotFormat {
-    /// Vector graphics.
-    Svg,
-    /// Pixels.
-    Png,
-}
-
-impl PlotFormat {
-    /// The format that the extension of a path names.
-    pub fn of_path(path: &Path) -> Result<Self, DrawError> {
-        let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
-        match extension.as_deref() {
-            Some("svg") => Ok(Self::Svg),
-            Some("png") => Ok(Self::Png),
-            _ => Err(DrawError::Extension(path.to_owned())),
-        }
-    }
-}
-
-/// Why there is no picture.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DrawError {
-    /// The path's extension names no format: the caller's mistake, exit 2.
-    Extension(std::path::PathBuf),
-    /// No memory for so many pixels: exit 1.
-    Size(u32, u32),
-    /// The PNG encoder refused: exit 1.
-    Encode(String),
-}
-
-impl fmt::Display for DrawError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Extension(path) => {
-                write!(f, "cannot tell the plot format of {path:?}: use .svg or .png")
-            }
-            Self::Size(width, height) => write!(f, "cannot draw {width} x {height} pixels"),
-            Self::Encode(reason) => write!(f, "cannot encode the PNG: {reason:?}"),
-        }
-    }
-}
-
-impl std::error::Error for DrawError {}
-
-/// Draws a plot; the result is the content of a file.
-pub fn draw(spec: &PlotSpec, format: PlotFormat) -> Result<Vec<u8>, DrawError> {
-    let fonts = font::Fonts::new();
-    let scene = layout::scene(spec, &fonts);
-    match format {
-        PlotFormat::Svg => Ok(svg::render(&scene)),
-        PlotFormat::Png => png::render(&scene, &fonts),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::charts::{DISK_TIME, HITS};
 use crate::metric::{METRICS, mean};
-use crate::model::Point;
 use crate::view::{View, axis_label, occupancy, thresholds};
+use destage_report::model::Point;
 use serde_json::{Value, json};
 
 /// Samples of a time series kept in the page.

@@ -1,7 +1,7 @@
 //! What a comparison tabulates for each point: one list for the text tables and the HTML report.
 
 use crate::columns::over_disks;
-use crate::model::{FaultUse, Latency, Point, ReadCacheUse, RunReport};
+use destage_report::model::{FaultUse, Latency, Point, ReadCacheUse, RunReport};
 
 /// Where a metric's value comes from.
 #[derive(Clone, Copy)]

@@ -1,10 +1,10 @@
 //! The data itself: lines with markers and error bars, bars, stacks.
 
 use super::font::Fonts;
-use super::layout::{Frame, text};
+use super::frame::{Frame, text};
 use super::scene::{Anchor, Scene, Spot, Stroke};
 use super::style::{self, INK};
-use super::{Bars, Marks, PlotSpec, Scale, Series};
+use destage_report::plot::{Bars, Marks, PlotSpec, Scale, Series};
 
 /// Text size of the numbers on bars.
 const NUMBER: f64 = 11.0;
