@@ -6,7 +6,7 @@
 
 use destage_engine::units::{Duration, Instant};
 
-use crate::disk::{DiskOp, Head};
+use crate::head::{DiskOp, Head};
 use crate::model::DiskModel;
 use crate::spec::{DiskSpec, ReadAhead, WriteBack};
 

@@ -2,7 +2,8 @@
 
 use destage_engine::units::{Duration, Instant};
 
-use crate::disk::{Disk, DiskOp, Service};
+use crate::disk::{Disk, Service};
+use crate::head::DiskOp;
 use crate::model::{DiskModel, zones};
 use crate::spec::DiskSpec;
 

@@ -7,8 +7,8 @@ use crate::watch::Watch;
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise as find, ladder};
 
+use destage_sim::config::SimConfig;
 use destage_sim::options::RunOptions;
-use destage_sim::simulator::SimConfig;
 use destage_sim::sweep as rows;
 use destage_sim::sweep::{Dataset, Sweep, SweepPoint};
 use pyo3::prelude::*;

@@ -1,10 +1,11 @@
 //! Several variants on identical input, along a swept option, over seeds, on all processors.
 
+use crate::config::SimConfig;
 use crate::estimate::{crossing, estimate};
 use crate::findings;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
-use crate::simulator::{SimConfig, SimError, simulate};
+use crate::simulator::{SimError, simulate};
 use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport, SCHEMA};
 use destage_workload::source::Source;
 

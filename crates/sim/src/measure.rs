@@ -1,6 +1,6 @@
 //! What is measured in a run, and how it becomes a report.
 
-use crate::simulator::{SimConfig, Warmup};
+use crate::config::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
 use destage_engine::event::Owner;

@@ -1,7 +1,7 @@
 //! The source of a run, from its options.
 
+use crate::config::SimConfig;
 use crate::options::{OptionError, RunOptions};
-use crate::simulator::SimConfig;
 use destage_engine::request::PageRange;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use destage_workload::generator;

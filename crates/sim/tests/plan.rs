@@ -47,7 +47,7 @@ fn every_option_is_part_of_the_key() {
         ("disk", "wow-ref"),
         ("strip", "32"),
         ("group-stripes", "2"),
-        ("backend", "0.5"),
+        ("disk-fraction", "0.5"),
         ("queue-depth", "10"),
         ("count", "groups"),
         ("issue", "runs"),

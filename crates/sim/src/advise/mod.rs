@@ -8,10 +8,11 @@ pub mod curve;
 pub mod goal;
 
 use crate::compare::{CompareError, MakeSource, run_one};
+use crate::config::{SimConfig, Warmup};
 use crate::estimate::estimate;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
-use crate::simulator::{SimConfig, SimError};
+use crate::simulator::SimError;
 use curve::{Shape, Writes};
 use destage_engine::array::geometry::Level;
 use destage_engine::policy::PolicyContext;
@@ -158,8 +159,8 @@ impl Search<'_> {
     ) -> Result<Vec<PageRange>, CompareError> {
         let mut source = (self.make_source)(options, config)?;
         let end = match config.warmup {
-            crate::simulator::Warmup::Time(time) => time.0.saturating_add(config.measured.0),
-            crate::simulator::Warmup::Destaged(_) => u64::MAX,
+            Warmup::Time(time) => time.0.saturating_add(config.measured.0),
+            Warmup::Destaged(_) => u64::MAX,
         };
         let mut writes = Vec::new();
         let mut requests = 0;

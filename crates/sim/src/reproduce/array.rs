@@ -2,8 +2,8 @@
 
 use super::runner::{Cell, Plan, Runner, Sample, TimeSeries};
 use crate::compare::{CompareError, Comparison};
+use crate::config::SimConfig;
 use crate::options::{OPTIONS, RunOptions};
-use crate::simulator::SimConfig;
 use crate::sources::Sources;
 use destage_report::model::{RunReport, WritePenalty};
 

@@ -1,6 +1,6 @@
 //! From the runs of an item to its drawings.
 
-use super::item::{Figure, Kind};
+use super::item::{Figure, FigureKind};
 use super::runner::{Cell, Sample, TimeSeries};
 use super::values::{PanelRuns, Panels};
 use destage_report::{PlotSpec, Scale};
@@ -24,7 +24,7 @@ pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
     if figure.log_y {
         plot = plot.y_scale(Scale::Log10);
     }
-    if figure.kind == Kind::Response {
+    if figure.kind == FigureKind::Response {
         plot = plot.h_line(20.0, "20 ms");
     }
     plot.categories(categories)
@@ -32,10 +32,10 @@ pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
 
 fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
     let (x, y) = match figure.kind {
-        Kind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
-        Kind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
-        Kind::Time => ("Time (s)".into(), figure.metric.clone()),
-        Kind::Along => {
+        FigureKind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
+        FigureKind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
+        FigureKind::Time => ("Time (s)".into(), figure.metric.clone()),
+        FigureKind::Along => {
             let sweep = shown.first().and_then(|p| Some((p.plan.sweep.as_ref()?, p.unit)));
             let x = sweep.map_or_else(String::new, |((name, _), unit)| format!("{name} ({unit})"));
             (x, figure.metric.clone())
@@ -48,7 +48,7 @@ fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
 fn categories(figure: &Figure, shown: &[&PanelRuns]) -> Vec<String> {
     let values: Vec<String> = shown.first().map(|p| p.plan.values()).unwrap_or_default();
     let numbers = values.iter().all(|v| v.parse::<f64>().is_ok());
-    if figure.kind != Kind::Along || numbers { Vec::new() } else { values }
+    if figure.kind != FigureKind::Along || numbers { Vec::new() } else { values }
 }
 
 type Line = (String, Vec<(f64, f64)>);
@@ -97,7 +97,7 @@ fn mean(cell: &Cell, get: impl Fn(&Sample) -> Option<f64>) -> f64 {
 
 fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, f64)> {
     let of = |cell: &Cell, name: &str| mean(cell, |s| s.figures.get(name).copied());
-    if figure.kind == Kind::Time {
+    if figure.kind == FigureKind::Time {
         let at = figure.at.as_deref().unwrap_or_default();
         let cell = cells.iter().find(|c| c.value == at);
         let series =
@@ -110,8 +110,8 @@ fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, 
             None => cell.value.parse().unwrap_or(f64::NAN),
         };
         let (x, y) = match figure.kind {
-            Kind::Response => (of(cell, "iops"), of(cell, "response-ms")),
-            Kind::Target => (of(cell, "iops"), written()),
+            FigureKind::Response => (of(cell, "iops"), of(cell, "response-ms")),
+            FigureKind::Target => (of(cell, "iops"), written()),
             _ => (written(), of(cell, &figure.metric)),
         };
         (x, y * figure.scale)

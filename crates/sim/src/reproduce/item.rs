@@ -1,6 +1,6 @@
 //! An item to reproduce, as its file in `specs/experiments` says it.
 
-use super::runner::RunnerKind;
+use super::kinds::RunnerKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ fn unity() -> f64 {
 /// What a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FigureKind {
     /// Mean response time by achieved throughput.
     Response,
     /// Target throughput by achieved throughput.
@@ -171,7 +171,7 @@ pub struct Figure {
     /// Heading.
     pub title: String,
     /// What it shows.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// Panels it shows.
     pub panels: Vec<String>,
     /// Variants it shows; all if empty.

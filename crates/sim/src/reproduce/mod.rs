@@ -7,6 +7,7 @@ mod array;
 mod figures;
 pub mod item;
 mod items;
+pub mod kinds;
 mod reads;
 mod rebuild;
 pub mod runner;
@@ -18,9 +19,9 @@ use crate::experiment::parse_sweep;
 use crate::options::OptionError;
 use destage_engine::registry::nearest_first;
 use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint};
-use item::{ItemFile, Kind, Options, Panel, Value};
+use item::{FigureKind, ItemFile, Options, Panel, Value};
 pub use items::ITEMS;
-use runner::{Cell, Plan, Settings};
+use runner::{Cell, OptionValues, Plan};
 use std::path::{Path, PathBuf};
 use values::{OF_SWEEPS, PanelRuns, Panels};
 
@@ -63,7 +64,7 @@ pub fn trace_folder() -> PathBuf {
     std::env::var_os("DESTAGE_TRACES").map_or_else(|| "../shared/traces".into(), PathBuf::from)
 }
 
-fn settings(options: &Options) -> Settings {
+fn settings(options: &Options) -> OptionValues {
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -72,7 +73,7 @@ fn settings(options: &Options) -> Settings {
 }
 
 /// Settings of which a later one replaces an earlier one.
-fn over(parts: &[&Options]) -> Settings {
+fn over(parts: &[&Options]) -> OptionValues {
     let mut all = Options::new();
     for part in parts {
         all.extend((*part).clone());
@@ -276,7 +277,7 @@ fn check_figures(file: &ItemFile) -> Result<(), CompareError> {
         for name in &figure.panels {
             let panel = panel_named(file, name)?;
             let figures = panel.runner.runner().figures();
-            if figure.kind == Kind::Along && !figures.contains(&figure.metric.as_str()) {
+            if figure.kind == FigureKind::Along && !figures.contains(&figure.metric.as_str()) {
                 return Err(missing(&format!("{}: metric", figure.name), &figure.metric));
             }
         }
