@@ -9,7 +9,7 @@ use std::sync::Arc;
 use destage_engine::units::{Duration, Instant};
 
 use crate::cache::Cache;
-use crate::geometry::Place;
+use crate::geometry::SectorPlace;
 use crate::head::{Approach, DiskOp, Head};
 use crate::model::DiskModel;
 use crate::spec::{DiskSpec, Scheduler};
@@ -67,7 +67,7 @@ pub(crate) struct Queued {
     media_ns: u64,
     /// The part of it on its last track: sectors, and from their first to their last.
     tail: (u32, u32),
-    end: Place,
+    end: SectorPlace,
 }
 
 impl Queued {

@@ -108,7 +108,7 @@ pub(crate) struct Zone {
 
 /// Where a sector lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SectorPlace {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
     pub(crate) sector: u32,
@@ -118,7 +118,7 @@ pub(crate) struct Place {
 impl Zone {
     /// Where an address of this zone lies.
     #[inline]
-    pub(crate) fn place(&self, lbn: u64) -> Place {
+    pub(crate) fn place(&self, lbn: u64) -> SectorPlace {
         let mut position = lbn - self.first_lbn + self.unused_front;
         if !self.plain {
             position = self.skip(position);
@@ -134,7 +134,7 @@ impl Zone {
         };
         let turn = turn as u32;
         let head = if backwards { self.heads.value as u32 - 1 - turn } else { turn };
-        Place { cylinder, head, sector: sector as u32, slot }
+        SectorPlace { cylinder, head, sector: sector as u32, slot }
     }
 
     /// The slot of a sector, from its track's skew.
@@ -184,7 +184,7 @@ impl Zone {
 
     /// Addresses from `lbn` on that follow each other on the medium without a gap, at `place`:
     /// to the end of the track or zone, or to the next stretch skipped.
-    pub(crate) fn run(&self, lbn: u64, place: Place) -> u32 {
+    pub(crate) fn run(&self, lbn: u64, place: SectorPlace) -> u32 {
         let mut run = (self.end_lbn - lbn).min(self.track.value - u64::from(place.sector));
         if !self.plain {
             let address = lbn - self.first_lbn + self.unused_front;

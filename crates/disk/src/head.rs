@@ -1,6 +1,6 @@
 //! Commands, and where the heads are when one starts.
 
-use crate::geometry::Place;
+use crate::geometry::SectorPlace;
 use crate::model::DiskModel;
 
 /// A command to a disk.
@@ -19,7 +19,7 @@ pub struct DiskOp {
 /// Where the heads are and what they did last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    pub(crate) place: Place,
+    pub(crate) place: SectorPlace,
     /// Sector after the last command's, `u64::MAX` before the first.
     pub(crate) next_lbn: u64,
     pub(crate) write: bool,

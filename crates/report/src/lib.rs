@@ -13,7 +13,7 @@ pub mod watch;
 mod format;
 mod write;
 
-pub use format::{Format, UnknownFormat};
+pub use format::{Format, UnknownFormat, thousands};
 pub use model::{CompareReport, RunReport};
 pub use plot::{PlotSpec, Scale};
 pub use reproduction::{

@@ -54,7 +54,7 @@ impl RunOptions {
     fn track(&self, spec: &DiskSpec, config: &Config) -> Result<Option<TrackConfig>, OptionError> {
         let by_track = self.one_of("group", &[("stripes", false), ("track", true)])?;
         let clean = [("span", CleanWrites::Span), ("runs", CleanWrites::Runs)];
-        let clean = self.one_of("clean", &clean)?;
+        let clean = self.one_of("track-writes", &clean)?;
         if !by_track {
             return Ok(None);
         }

@@ -3,8 +3,8 @@
 use destage_disk::DiskSpec;
 use destage_engine::registry::{Param, nearest_first};
 use destage_engine::units::{Duration, PAGE_BYTES};
-use destage_workload::trace::replay::{Pace, ReplayOptions};
-use destage_workload::trace::{Order as TraceOrder, ReadOptions};
+use destage_workload::trace::replay::{ReplayOptions, ReplayPace};
+use destage_workload::trace::{ReadOptions, TimeOrder};
 use std::collections::BTreeMap;
 
 /// A message of one line that names the option and what it takes.
@@ -50,35 +50,53 @@ const fn option(
 
 /// Every option of a run.
 pub const OPTIONS: &[Param] = &[
-    option("policy", "-", "stow", "see `destage policies`", "destage order"),
+    option("policy", "-", "stow", "see `destage policies`", "destage policy"),
     option("rate", "-", "linear:90/80", "see `destage policies`", "destage rate"),
     option(
         "thresholds",
         "% of NVS",
         "",
         "high/low",
-        "high and low thresholds of the rate, in place of its own",
+        "high and low thresholds, overriding those of the rate",
     ),
     option("nvs", "pages", "32768", "pages, or bytes with K, M, G", "NVS size"),
-    option("group", "-", "stripes", "stripes, track", "unit of destage: track is for one disk"),
-    option("clean", "-", "span", "span, runs", "what a track's destage writes"),
+    option(
+        "group",
+        "-",
+        "stripes",
+        "stripes, track",
+        "unit of destage; track is for a single disk",
+    ),
+    option("track-writes", "-", "span", "span, runs", "what a track's destage writes"),
     option("level", "-", "5", "single, 0, 10, 4, 5, 6", "RAID level"),
     option("disks", "disks", "5", "1 to 1024", "member disks"),
     option("disk", "-", "stow-ref", "a name or a .toml file", "disk model"),
-    option("strip", "pages", "16", "pages, or bytes with K, M, G", "strip on one disk"),
-    option("group-stripes", "stripes", "1", "1 to 64", "stripes in a write group (k)"),
+    option("strip", "pages", "16", "pages, or bytes with K, M, G", "strip (chunk) size per disk"),
+    option("group-stripes", "stripes", "1", "1 to 64", "stripes per write group (k)"),
     option(
         "disk-fraction",
         "fraction",
         "1",
         "above 0 to 1, or the volume's size with M, G, T",
-        "outer part of each disk used",
+        "fraction of each disk used, from the outer edge",
     ),
     option("queue-depth", "destages", "20", "1 to 100000", "destage writes in flight (Q)"),
-    option("count", "-", "runs", "runs, groups", "what counts as a destage write"),
-    option("issue", "-", "auto", "group, runs, auto", "runs of a group at once or in turn"),
+    option("count", "-", "runs", "runs, groups", "what counts as one destage write"),
+    option(
+        "issue",
+        "-",
+        "auto",
+        "group, runs, auto",
+        "issue the runs of a group at once or in turn",
+    ),
     option("detector", "-", "pages", "pages, adjacent-groups", "sequential detector"),
-    option("seq-threshold", "pages", "16", "0 to 1000000", "pages until a stream is sequential"),
+    option(
+        "seq-threshold",
+        "pages",
+        "16",
+        "0 to 1000000",
+        "pages after which a stream counts as sequential",
+    ),
     option("window", "commands", "auto", "1 to 1024, auto", "commands a drive sees at once"),
     option("scheduler", "-", "auto", "fcfs, cscan, sptf, auto", "order inside the drive"),
     option("order", "-", "arrival", "arrival, reads-first[:n]", "order into the drive's window"),
@@ -87,68 +105,93 @@ pub const OPTIONS: &[Param] = &[
         "-",
         "papers",
         "papers, safe",
-        "all writes at once, or parity durable first",
+        "write everything at once, or make parity durable first",
     ),
-    option("read-cache", "-", "off", "off, see `destage policies`", "read cache beside the NVS"),
-    option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "its size"),
+    option("read-cache", "-", "off", "off, see `destage policies`", "read cache next to the NVS"),
+    option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "read-cache size"),
     option(
         "vdf",
         "-",
         "auto",
         "off, paper, adaptive[:start=..], auto",
-        "how it heeds failed disks; auto: as its name says",
+        "failed-disk awareness (VDF); auto: as the policy's name says",
     ),
     option(
         "read-cache-writes",
         "-",
         "invalidate",
         "invalidate, update, keep",
-        "cached pages that are written: dropped, updated, or cached by their destage",
+        "cached pages that are written: drop them, refresh them on destage, or also cache newly \
+         destaged pages",
     ),
-    option("fail", "-", "", "disk=N,at=SECONDS[;...]", "disks that fail while running"),
+    option("fail", "-", "", "disk=N,at=SECONDS[;...]", "disks that fail during the run"),
     option(
         "rebuild",
         "-",
         "off",
         "off, on[:at=S,window=PAGES,depth=N,share=%,min=MB/S,reads-under=MS]",
-        "a spare stands in for the first failed disk, and how fast it is rebuilt",
+        "rebuild the first failed disk onto a spare, within these limits",
     ),
-    option("vdf-writes", "-", "off", "on, off", "put off once what is dear to destage degraded"),
+    option(
+        "vdf-writes",
+        "-",
+        "off",
+        "on, off",
+        "defer, once, groups that are expensive to destage while degraded",
+    ),
     option("nvs-latency", "us", "0", "0 to 1000000", "time until an append is durable"),
-    option("trace", "-", "", "a file; plain, gzip, zstd or xz", "replay this trace, no workload"),
-    option("trace-format", "-", "auto", "see `destage trace formats`, auto", "format of the trace"),
+    option(
+        "trace",
+        "-",
+        "",
+        "a file; plain, gzip, zstd or xz",
+        "replay this trace instead of a workload",
+    ),
+    option("trace-format", "-", "auto", "see `destage trace formats`, auto", "trace format"),
     option(
         "trace-mode",
         "-",
         "open",
         "open, closed, closed:n, rate:iops",
-        "by its times, n outstanding, or at a mean rate",
+        "open (recorded times), closed (n outstanding) or fixed mean rate",
     ),
-    option("trace-ops", "-", "all", "all, reads", "operations of the trace to replay"),
-    option("trace-repeat", "-", "off", "on, off", "begin again at the end; not with mode open"),
-    option("trace-speed", "x", "1", "above 0", "times of an open replay divided by this"),
-    option("trace-device", "-", "all", "a device number, all", "device of the trace to replay"),
-    option("trace-order", "-", "auto", "auto, strict, lift, skip, sort", "times out of order"),
-    option("skip-bad", "-", "off", "on, off", "count malformed lines of the trace and go on"),
-    option("wrap", "-", "off", "on, off", "fold trace pages beyond the volume back into it"),
-    option("workload", "-", "spc1", "see `destage trace workloads`", "load"),
-    option("iops", "I/O/s", "", "above 0", "target of the load, in place of its own"),
+    option("trace-ops", "-", "all", "all, reads", "operations to replay"),
+    option(
+        "trace-repeat",
+        "-",
+        "off",
+        "on, off",
+        "restart at the end of the trace; not with trace-mode open",
+    ),
+    option("trace-speed", "x", "1", "above 0", "speed up recorded times by this factor"),
+    option("trace-device", "-", "all", "a device number, all", "device of the trace"),
+    option(
+        "trace-order",
+        "-",
+        "auto",
+        "auto, strict, lift, skip, sort",
+        "how to treat times out of order",
+    ),
+    option("skip-bad", "-", "off", "on, off", "skip malformed lines of the trace, and count them"),
+    option("wrap", "-", "off", "on, off", "wrap pages beyond the volume back into it"),
+    option("workload", "-", "spc1", "see `destage trace workloads`", "generated load"),
+    option("iops", "I/O/s", "", "above 0", "target rate, overriding the load's own"),
     option(
         "warmup",
         "s",
         "auto",
         "seconds, nvs, fail, auto",
-        "time, until an NVS-full was destaged or a disk fails; auto 300, traces 0",
+        "time, until one NVS-full was destaged, or until a disk fails; auto 300, traces 0",
     ),
     option(
         "measure",
         "s",
         "auto",
         "seconds, requests:n, rebuild, rebuild:seconds, all, auto",
-        "measured window: its length, n requests answered, until a disk is rebuilt (or so \
+        "measured window: its length, n answered requests, or until a disk is rebuilt (at most this \
          long); auto 300, traces all",
     ),
-    option("requests", "requests", "all", "1 or more, all", "host requests at most"),
+    option("requests", "requests", "all", "1 or more, all", "maximum number of host requests"),
     option("interval", "s", "1", "above 0", "interval of the time series"),
     option("seed", "-", "1", "0 to 2^64-1", "seed of all generators"),
 ];
@@ -282,8 +325,8 @@ impl RunOptions {
             }
         };
         let order = match self.get("trace-order") {
-            "auto" => TraceOrder::default(),
-            name => TraceOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
+            "auto" => TimeOrder::default(),
+            name => TimeOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
         };
         Ok(ReadOptions { format, skip_bad: self.on("skip-bad")?, order })
     }
@@ -294,17 +337,19 @@ impl RunOptions {
     /// A mode, speed or device that is none.
     pub fn replay_options(&self) -> Result<ReplayOptions, OptionError> {
         let pace = match self.get("trace-mode") {
-            "open" => Pace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },
-            "closed" => Pace::Closed { outstanding: 1 },
+            "open" => ReplayPace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },
+            "closed" => ReplayPace::Closed { outstanding: 1 },
             mode if mode.starts_with("rate:") => {
                 let iops = mode["rate:".len()..].parse().ok().filter(|n| (1e-3..=1e9).contains(n));
                 let iops = iops.ok_or_else(|| self.bad("trace-mode"))?;
-                Pace::Rate { iops, seed: self.seed()? }
+                ReplayPace::Rate { iops, seed: self.seed()? }
             }
             mode => {
                 let outstanding = mode.strip_prefix("closed:").and_then(|n| n.parse().ok());
                 let outstanding = outstanding.filter(|n| *n > 0);
-                Pace::Closed { outstanding: outstanding.ok_or_else(|| self.bad("trace-mode"))? }
+                ReplayPace::Closed {
+                    outstanding: outstanding.ok_or_else(|| self.bad("trace-mode"))?,
+                }
             }
         };
         let device = match self.get("trace-device") {
@@ -313,7 +358,7 @@ impl RunOptions {
         };
         let reads_only = self.one_of("trace-ops", &[("all", false), ("reads", true)])?;
         let repeat = self.on("trace-repeat")?;
-        if repeat && matches!(pace, Pace::Open { .. }) {
+        if repeat && matches!(pace, ReplayPace::Open { .. }) {
             let message = "--trace-repeat takes --trace-mode closed:n or rate:iops";
             return Err(OptionError::usage(message.into()));
         }

@@ -10,7 +10,7 @@ use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::Instant;
 use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
-use destage_workload::trace::replay::{Pace, ReplayOptions, TraceInput, TraceSource};
+use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceInput, TraceSource};
 use std::path::Path;
 
 /// Disks that are failed at once, one case of a study.
@@ -127,7 +127,7 @@ pub fn reads_from(
     read: &ReadOptions,
     device: Option<u32>,
 ) -> Result<Vec<PageRange>, StudyError> {
-    let pace = Pace::Closed { outstanding: 1 };
+    let pace = ReplayPace::Closed { outstanding: 1 };
     let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
     let mut source = TraceSource::of(input, read, &replay, u64::MAX)
         .map_err(|error| StudyError::Trace(error.to_string()))?;

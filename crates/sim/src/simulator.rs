@@ -2,7 +2,7 @@
 
 use crate::config::{FaultPlan, SimConfig};
 use crate::fault_log::FaultLog;
-use crate::heads::{DiskHeads, Places};
+use crate::heads::{DiskHeads, DiskLayout};
 use crate::measure::{Measure, Outcome};
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
 use destage_engine::controller::{ConfigError, Controller};
@@ -281,10 +281,10 @@ impl<'a> Simulator<'a> {
         match &mut self.engine {
             Engine::Array(controller) => {
                 let geometry = *controller.geometry();
-                controller.step_with(now, event, &heads(Places::Array(&geometry)), actions);
+                controller.step_with(now, event, &heads(DiskLayout::Array(&geometry)), actions);
             }
             Engine::Tracks(controller) => {
-                let places = Places::Tracks(controller.sectors_per_track());
+                let places = DiskLayout::Tracks(controller.sectors_per_track());
                 controller.step_with(now, event, &heads(places), actions);
             }
         }

@@ -1,6 +1,7 @@
 //! One axis: from values to places, and round values to mark.
 
 use destage_report::plot::Scale;
+use destage_report::thousands;
 
 /// Values from `low` to `high`, both finite, above 0 for logarithms, and `low < high`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,23 +150,6 @@ fn label(value: f64, decimals: usize, step: f64) -> String {
         return format!("{value:.2e}");
     }
     thousands(&format!("{value:.decimals$}"))
-}
-
-/// Sets commas between the thousands of a plain decimal number.
-pub(super) fn thousands(plain: &str) -> String {
-    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
-    let (sign, digits) = match whole.strip_prefix('-') {
-        Some(digits) => ("-", digits),
-        None => ("", whole),
-    };
-    let mut out = String::from(sign);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out + rest
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! samples the blocks of a read cache by their hash; here whole write groups are sampled, since
 //! they are what is destaged, and the sequential detector sees every request.
 
+use crate::options::OptionError;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::plan::{Plan, Planner};
 use destage_engine::mix::mix;
@@ -37,7 +38,7 @@ pub struct Writes {
 
 /// What is the same for all points of a curve.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct CurveSetup {
     /// Disks of the array, queue depth, thresholds.
     pub context: PolicyContext,
     /// How requests are classified.
@@ -52,7 +53,7 @@ impl Writes {
     pub fn new(
         ranges: &[PageRange],
         geometry: Geometry,
-        shape: &Shape,
+        shape: &CurveSetup,
         sample_groups: u64,
     ) -> Writes {
         let per_group = geometry.pages_per_group();
@@ -82,10 +83,10 @@ impl Writes {
     pub fn point(
         &self,
         policy: &PolicyChoice,
-        shape: &Shape,
+        shape: &CurveSetup,
         nvs_pages: u64,
         check: bool,
-    ) -> Result<CurvePoint, String> {
+    ) -> Result<CurvePoint, OptionError> {
         let mut point = self.point_of(policy, shape, nvs_pages, self.one_in(nvs_pages))?;
         if check {
             let full = self.point_of(policy, shape, nvs_pages, 1)?;
@@ -97,10 +98,10 @@ impl Writes {
     fn point_of(
         &self,
         policy: &PolicyChoice,
-        shape: &Shape,
+        shape: &CurveSetup,
         nvs_pages: u64,
         one_in: u64,
-    ) -> Result<CurvePoint, String> {
+    ) -> Result<CurvePoint, OptionError> {
         let mut sums = Tally::default();
         let mut shares = Vec::new();
         let samples = (one_in / 2).clamp(1, SAMPLES);
@@ -125,15 +126,15 @@ impl Writes {
     fn replay(
         &self,
         policy: &PolicyChoice,
-        shape: &Shape,
+        shape: &CurveSetup,
         nvs_pages: u64,
         (sample, one_in): (u64, u64),
-    ) -> Result<Tally, String> {
+    ) -> Result<Tally, OptionError> {
         let per_group = self.geometry.pages_per_group();
         let capacity = nvs_pages.max(per_group);
         let groups = self.geometry.groups();
         let context = PolicyContext { nvs_pages: capacity, groups, ..shape.context };
-        let policy = policy.build(&context).map_err(|why| why.to_string())?;
+        let policy = policy.build(&context).map_err(|why| OptionError::usage(why.to_string()))?;
         let directory = Directory::new(PageCount(capacity), per_group, groups);
         // Parts are classified already.
         let mut cache = WriteCache::new(directory, Detector::Off, policy);
@@ -154,7 +155,8 @@ impl Writes {
                         > cache.directory.free_pages()
                     {
                         if !cache.destage_at_once(&mut disks) {
-                            return Err("a policy found no victim in a full NVS".into());
+                            let message = "the policy found nothing to destage in a full NVS";
+                            return Err(OptionError::input(message.into()));
                         }
                     }
                     let random = first_sequential.saturating_sub(page);

@@ -13,7 +13,7 @@ use crate::estimate::estimate;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::simulator::SimError;
-use curve::{Shape, Writes};
+use curve::{CurveSetup, Writes};
 use destage_engine::array::geometry::Level;
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
@@ -144,7 +144,7 @@ impl Search<'_> {
         (self.progress)("sampled replay");
         let work = |job: &(u64, &SimConfig)| {
             let (policy, check) = (&job.1.controller.policy, self.question.check_curve);
-            writes.point(policy, &shape, job.0, check).map_err(OptionError::input)
+            writes.point(policy, &shape, job.0, check)
         };
         let points = in_parallel(&jobs, self.threads, &work, Result::is_err, &|_| {});
         self.curve = points.into_iter().collect::<Result<_, OptionError>>()?;
@@ -580,14 +580,14 @@ fn scale_load(
     Ok(true)
 }
 
-fn shape_of(config: &SimConfig) -> Shape {
+fn shape_of(config: &SimConfig) -> CurveSetup {
     let controller = &config.controller;
     let rate = controller.rate.build(controller.nvs_pages.0);
     let (high, low) = rate.map_or((9000, 8000), |rate| {
         let thresholds = rate.thresholds();
         (thresholds.high, thresholds.low)
     });
-    Shape {
+    CurveSetup {
         context: PolicyContext {
             nvs_pages: controller.nvs_pages.0,
             groups: controller.geometry.groups(),

@@ -5,7 +5,7 @@
 
 use destage_engine::registry::{Choice, Entry, Param};
 
-use super::common::{self, Shape};
+use super::common::{self, RequestShape};
 use super::pattern::{Access, BoxedPattern, Directions, Pattern};
 use super::{Workload, WorkloadError};
 use crate::random::Seeded;
@@ -57,7 +57,7 @@ struct Zipf {
 fn pattern(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedPattern, WorkloadError> {
     let theta = choice.number("theta", 0.0, 10.0)?;
     let scramble = choice.number("scramble", 0u8, 1)? == 1;
-    let shape = Shape::of(choice, volume_pages, 1)?;
+    let shape = RequestShape::of(choice, volume_pages, 1)?;
     let slots = shape.slots();
     Ok(Box::new(Zipf {
         random: Seeded::new(seed, "zipf/ranks"),

@@ -38,9 +38,9 @@ pub mod write;
 use std::borrow::Cow;
 use std::io;
 
-pub use error::{Place, TraceError};
+pub use error::{TraceError, TracePosition};
 pub use input::Compression;
-pub use reader::{Order, ReadOptions, Reader};
+pub use reader::{ReadOptions, Reader, TimeOrder};
 
 use destage_engine::registry::{Choice, ChoiceError, Entry};
 

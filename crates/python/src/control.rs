@@ -16,16 +16,16 @@ const REQUESTS: u64 = 256;
 
 /// Shared by the runs of one call.
 #[derive(Default)]
-pub struct Watch {
+pub struct RunControl {
     stop: AtomicBool,
     raised: Mutex<Option<PyErr>>,
     progress: Option<Py<PyAny>>,
 }
 
-impl Watch {
+impl RunControl {
     /// Calls `progress(requests, virtual_seconds)` some twenty times a second, if given.
-    pub fn new(progress: Option<Py<PyAny>>) -> Arc<Watch> {
-        Arc::new(Watch { progress, ..Watch::default() })
+    pub fn new(progress: Option<Py<PyAny>>) -> Arc<RunControl> {
+        Arc::new(RunControl { progress, ..RunControl::default() })
     }
 
     /// Every run ends with this exception, or the one before it.
@@ -64,24 +64,27 @@ impl Watch {
     }
 }
 
-/// A source that a watch can end.
-pub struct Watched {
+/// A source that the control can end.
+pub struct ControlledSource {
     source: Box<dyn Source + Send>,
-    watch: Arc<Watch>,
+    control: Arc<RunControl>,
     requests: u64,
     looked: std::time::Instant,
 }
 
-impl Watched {
+impl ControlledSource {
     /// Watches a source. Signals are looked for at once: a run may be over before its first look.
-    pub fn boxed(source: Box<dyn Source + Send>, watch: &Arc<Watch>) -> Box<dyn Source + Send> {
-        watch.attempt(|py| py.check_signals());
-        let (watch, looked) = (Arc::clone(watch), std::time::Instant::now());
-        Box::new(Watched { source, watch, requests: 0, looked })
+    pub fn boxed(
+        source: Box<dyn Source + Send>,
+        control: &Arc<RunControl>,
+    ) -> Box<dyn Source + Send> {
+        control.attempt(|py| py.check_signals());
+        let (control, looked) = (Arc::clone(control), std::time::Instant::now());
+        Box::new(ControlledSource { source, control, requests: 0, looked })
     }
 }
 
-impl Source for Watched {
+impl Source for ControlledSource {
     fn next_at(&mut self) -> Option<Instant> {
         self.source.next_at()
     }
@@ -89,10 +92,10 @@ impl Source for Watched {
     fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
         self.requests += 1;
         if self.requests.is_multiple_of(REQUESTS) && self.looked.elapsed() >= EVERY {
-            self.watch.look(self.requests, now);
+            self.control.look(self.requests, now);
             self.looked = std::time::Instant::now();
         }
-        if self.watch.stopped() {
+        if self.control.stopped() {
             return Err(SourceError("the run was stopped".into()));
         }
         self.source.take(now)
