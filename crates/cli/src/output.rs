@@ -1,4 +1,5 @@
-//! Results into files, by extension; checked before the work begins, written whole or not at all.
+//! Results into files, by extension. Paths are checked before the work begins; a file is written
+//! completely or not at all.
 
 use crate::failure::Failure;
 use destage_render::PlotFormat;
@@ -42,7 +43,7 @@ impl Outputs {
         for path in &paths {
             if !known.contains(&extension(path)) {
                 return Err(Failure::usage(format!(
-                    "--out {}: the extension says the format; known: {}",
+                    "--out {}: unknown extension; use one of: {}",
                     path.display(),
                     known.join(", ")
                 )));

@@ -442,7 +442,7 @@ impl Disk {
         self.model.sector_bytes
     }
 
-    /// Where a sector lies: cylinder, head, and sector on the track.
+    /// Position of a sector: cylinder, head, and sector on the track.
     ///
     /// # Panics
     /// If the disk has no such sector.

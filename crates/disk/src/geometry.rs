@@ -1,4 +1,4 @@
-//! Where each address lies: cylinder, head and slot, without a division at run time.
+//! Position of each address: cylinder, head and slot, without a division at run time.
 //!
 //! A slot is a sector's place on its track after skew: slot k of every track of a zone passes
 //! under the head at the same angle. Angles are ns since the zone's slot 0 or the index passed.
@@ -44,7 +44,7 @@ impl Revolution {
         Revolution { ns, reciprocal_32, reciprocal_64 }
     }
 
-    /// The angle, in ns since the index, at which the platter stands after `time_ns`.
+    /// The angle, in ns since the index, of the platter after `time_ns`.
     #[inline]
     pub(crate) fn angle(self, time_ns: u64) -> u32 {
         let turns = ((u128::from(time_ns) * u128::from(self.reciprocal_64)) >> 64) as u64;
@@ -71,9 +71,9 @@ impl Revolution {
 /// A defective stretch that addresses skip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slip {
-    /// First address of the zone, counted from its start, that lies behind the stretch.
+    /// First address of the zone, counted from its start, behind the stretch.
     pub(crate) address: u64,
-    /// Unit of the zone it lies in.
+    /// Unit of its zone.
     pub(crate) unit: u64,
     /// Sectors skipped so far in that unit, with this stretch.
     pub(crate) skipped: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Zone {
     pub(crate) cylinders: u32,
     pub(crate) track: Divisor,
     pub(crate) heads: Divisor,
-    /// ns a sector takes, in 2^-32 ns, rounded up so that a whole track is a revolution.
+    /// ns a sector takes, in 2^-32 ns, rounded up so that a full track is a revolution.
     pub(crate) sector_fraction: u64,
     /// Angle of slot 0.
     pub(crate) base_ns: u32,
@@ -106,7 +106,7 @@ pub(crate) struct Zone {
     pub(crate) serpentine: u32,
 }
 
-/// Where a sector lies.
+/// Position of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SectorPlace {
     pub(crate) cylinder: u32,
@@ -116,7 +116,7 @@ pub(crate) struct SectorPlace {
 }
 
 impl Zone {
-    /// Where an address of this zone lies.
+    /// Position of an address of this zone.
     #[inline]
     pub(crate) fn place(&self, lbn: u64) -> SectorPlace {
         let mut position = lbn - self.first_lbn + self.unused_front;

@@ -284,7 +284,7 @@ impl DiskModel {
         seek.max(if from.head == head { 0 } else { self.head_switch_ns })
     }
 
-    /// One past the last address, of at most `sectors` from `end` on, that lies on the same track
+    /// One past the last address, of at most `sectors` from `end` on, on the same track
     /// or cylinder as the one before `end`.
     pub(crate) fn ahead_limit(&self, end: u64, sectors: u64, until: AheadUntil) -> u64 {
         let limit = (end + sectors).min(self.sectors);

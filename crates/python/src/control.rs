@@ -1,5 +1,5 @@
-//! What a run and Python have to say to each other while it runs: Ctrl-C and other signals,
-//! progress, an exception in a policy. A run asks when it takes its next request.
+//! How Python and a run communicate: Ctrl-C and other signals, progress, an exception in a policy.
+//! A run checks when it takes its next request.
 
 use destage_engine::units::Instant;
 use destage_workload::source::{Source, SourceError, SourceRequest};
@@ -23,7 +23,7 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    /// Calls `progress(requests, virtual_seconds)` some twenty times a second, if given.
+    /// Calls `progress(requests, virtual_seconds)` about 20 times per second, if given.
     pub fn new(progress: Option<Py<PyAny>>) -> Arc<RunControl> {
         Arc::new(RunControl { progress, ..RunControl::default() })
     }

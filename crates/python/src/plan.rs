@@ -59,7 +59,7 @@ pub fn run_point(
     outcome(py, &control, result)
 }
 
-/// Runs the points that have no row in the directory yet, on so many threads; how many rows were
+/// Runs the points that have no row in the directory yet, on this many threads; how many rows were
 /// there and how many were run.
 #[pyfunction]
 #[pyo3(signature = (points, directory, threads, traces, progress = None))]
@@ -80,14 +80,14 @@ pub fn sweep(
         let trace = traces.get(options.get("trace")).map(|trace| trace.get());
         source(options, config, trace, &control)
     };
-    let told = |done: usize, total: usize| {
+    let report_progress = |done: usize, total: usize| {
         if let Some(progress) = &progress {
             control.attempt(|py| progress.call1(py, (done, total)).map(drop));
         }
     };
     let result = py.detach(|| {
         let dataset = Dataset::open(&directory)?;
-        rows::run(&all, &dataset, threads, &make, &told)
+        rows::run(&all, &dataset, threads, &make, &report_progress)
     });
     let swept = outcome(py, &control, result)?;
     Ok((swept.found, swept.run))
@@ -131,12 +131,12 @@ pub fn advise(
     };
     let control = RunControl::new(None);
     let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &control);
-    let told = |step: &str| {
+    let report_progress = |step: &str| {
         if let Some(progress) = &progress {
             control.attempt(|py| progress.call1(py, (step,)).map(drop));
         }
     };
-    let result = py.detach(|| find(&question, threads, &make, &told));
+    let result = py.detach(|| find(&question, threads, &make, &report_progress));
     let advice = outcome(py, &control, result)?;
     let plot = serde_json::to_string(&advice.plot()).expect("a plot has no keys but text");
     Ok((advice.render(destage_report::Format::Json), plot))

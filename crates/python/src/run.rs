@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A policy of one's own: what makes it, and its name.
+/// A user's policy: what makes it, and its name.
 type OwnPolicy = (Py<PyAny>, String);
 
 /// The options of a run by name.
@@ -130,12 +130,12 @@ pub fn compare(
         let mut source = source(options, &config, trace, &control)?;
         run_built(label, options, &config, &mut *source)
     };
-    let told = |done: usize, total: usize| {
+    let report_progress = |done: usize, total: usize| {
         if let Some(progress) = &progress {
             control.attempt(|py| progress.call1(py, (done, total)).map(drop));
         }
     };
-    let result = py.detach(|| comparison.run_by(threads, &run, &told));
+    let result = py.detach(|| comparison.run_by(threads, &run, &report_progress));
     outcome(py, &control, result).map(Compared)
 }
 

@@ -50,7 +50,7 @@ impl TraceData {
         Ok(TraceData { name: name.to_string(), bytes: bytes.into() })
     }
 
-    /// The whole as the bytes of a `.dtrc` file.
+    /// The trace as the bytes of a `.dtrc` file.
     fn file_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
         PyArray1::from_slice(py, &self.bytes)
     }

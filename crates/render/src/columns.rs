@@ -98,7 +98,7 @@ pub(crate) const RUN: &[Column] = &[
     maybe("lost_pages", |r| r.fault.as_ref().map(|fault| fault.lost_pages as f64)),
 ];
 
-/// Columns that stand before those of the run where several variants are compared.
+/// Columns before those of the run, in a comparison of variants.
 pub(crate) const COMPARE: [&str; 4] = ["variant", "axis", "axis_unit", "axis_value"];
 
 /// The columns of a run with their values, as in the CSV and Parquet.

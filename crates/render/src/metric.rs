@@ -20,7 +20,7 @@ pub(crate) struct Metric {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) decimals: usize,
-    /// What it is in full, for axis labels and menus; empty for what is no chart of its own.
+    /// What it is in full, for axis labels and menus; empty if it has no chart of its own.
     pub(crate) long: &'static str,
     /// Whether values spread over orders of magnitude.
     pub(crate) log: bool,

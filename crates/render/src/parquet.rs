@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 
-/// The Parquet writer refused its input, which is a bug here, or a file is none; exit 1.
+/// The Parquet writer refused its input, which is a bug here, or a file is invalid; exit 1.
 #[derive(Debug)]
 pub struct ParquetError(Lower);
 

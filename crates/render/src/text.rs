@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// Columns at which sentences wrap.
 const WRAP: usize = 100;
 
-/// One run: sections of figures with units; one CSV row (see [`crate::run_columns`]); or the whole
-/// report as JSON. Ends in a newline.
+/// One run: sections of figures with units; one CSV row; or the complete report as
+/// JSON. Ends in a newline.
 #[must_use]
 pub fn render_run(report: &RunReport, format: Format) -> String {
     match format {
@@ -24,8 +24,8 @@ pub fn render_run(report: &RunReport, format: Format) -> String {
     }
 }
 
-/// A comparison: a row per point and what it means; a CSV row per run; or the whole report as
-/// JSON. Ends in a newline.
+/// A comparison: a row per point and what it means; a CSV row per run; or the complete report
+/// as JSON. Ends in a newline.
 #[must_use]
 pub fn render_compare(report: &CompareReport, format: Format) -> String {
     match format {
@@ -140,7 +140,7 @@ fn read_cache_table(cache: &ReadCacheUse) -> Table {
         ("pages asked for", Cell::int(cache.requests), "pages"),
         ("found in NVS", percent(cache.nvs_hits), "% of pages"),
         ("found in read cache", percent(cache.hits), "% of pages"),
-        ("RGR", Cell::num(cache.rgr, 4), "requests a page"),
+        ("RGR", Cell::num(cache.rgr, 4), "requests per page"),
         ("weight of lost pages", Cell::maybe(cache.weight, 2), "times others'"),
         ("changes of the weight", Cell::int(cache.weight_changes), ""),
     ])
@@ -155,9 +155,9 @@ fn fault_table(fault: &FaultUse) -> Table {
         ("rebuilt in", Cell::maybe(fault.rebuild_s, 1), "s"),
         ("rebuilt", percent(fault.rebuilt_share), "% of the disk"),
         ("could not be computed", Cell::int(fault.lost_pages), "pages"),
-        ("destages put off", Cell::int(fault.put_off), "groups"),
-        ("write penalty, the paper's", penalty(|p| p.paper), "requests a page"),
-        ("write penalty, exact", penalty(|p| p.exact), "requests a page"),
+        ("destages deferred", Cell::int(fault.put_off), "groups"),
+        ("write penalty, as in the paper", penalty(|p| p.paper), "requests per page"),
+        ("write penalty, exact", penalty(|p| p.exact), "requests per page"),
     ])
 }
 

@@ -1,6 +1,7 @@
 //! What both the plots and the HTML report read out of a comparison.
 
 use destage_report::model::{Axis, CompareReport, Point, RunReport};
+use destage_report::plot::thinned;
 
 /// A comparison, indexed.
 pub(crate) struct View<'a> {
@@ -121,26 +122,12 @@ pub(crate) fn thresholds(run: &RunReport) -> Vec<(&'static str, f64)> {
     found
 }
 
-/// Occupancy over time in seconds and percent, at most about `limit` samples: of neighbouring
-/// samples the least and the greatest stay.
+/// Seconds and per cent of the NVS in use, at most about `limit` points: extremes stay.
 pub(crate) fn occupancy(run: &RunReport, limit: usize) -> Vec<(f64, f64)> {
-    let list = &run.series.occupancy;
-    let at = |i: usize| ((i + 1) as f64 * run.series.interval_s, 100.0 * list[i]);
-    if list.len() <= limit.max(2) {
-        return (0..list.len()).map(at).collect();
-    }
-    let bucket = list.len().div_ceil((limit / 2).max(1));
-    let mut kept = Vec::new();
-    for start in (0..list.len()).step_by(bucket) {
-        let end = (start + bucket).min(list.len());
-        let least = (start..end).min_by(|a, b| list[*a].total_cmp(&list[*b])).unwrap_or(start);
-        let most = (start..end).max_by(|a, b| list[*a].total_cmp(&list[*b])).unwrap_or(start);
-        kept.push(at(least.min(most)));
-        if least != most {
-            kept.push(at(least.max(most)));
-        }
-    }
-    kept
+    let interval = run.series.interval_s;
+    let at = |(i, share): (usize, &f64)| ((i + 1) as f64 * interval, 100.0 * share);
+    let points: Vec<(f64, f64)> = run.series.occupancy.iter().enumerate().map(at).collect();
+    thinned(&points, limit)
 }
 
 #[cfg(test)]

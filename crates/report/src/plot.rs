@@ -50,8 +50,6 @@ pub enum Marks {
     Lines {
         /// The lines, first ones below.
         series: Vec<Series>,
-        /// Whether a value holds until the next point.
-        step: bool,
     },
     /// Bars side by side.
     Bars(Vec<Bars>),
@@ -60,7 +58,7 @@ pub enum Marks {
 }
 
 /// A plot. Made by [`PlotSpec::lines`], [`PlotSpec::bars`] or [`PlotSpec::stack`] and the methods
-/// that follow; the fields are there to be looked at.
+/// that follow; the fields are public for readers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlotSpec {
     /// Heading.
@@ -89,7 +87,7 @@ impl PlotSpec {
     /// A plot of lines; labels carry their units, as in `Response time (ms)`.
     #[must_use]
     pub fn lines(title: &str, x_label: &str, y_label: &str) -> Self {
-        Self::with(title, x_label, y_label, Marks::Lines { series: Vec::new(), step: false })
+        Self::with(title, x_label, y_label, Marks::Lines { series: Vec::new() })
     }
 
     /// A plot of bars side by side for each category.
@@ -140,7 +138,7 @@ impl PlotSpec {
         half_widths: Vec<f64>,
     ) -> Self {
         match &mut self.marks {
-            Marks::Lines { series, .. } => {
+            Marks::Lines { series } => {
                 series.push(Series { name: name.to_owned(), points, half_widths });
             }
             _ => panic!("a plot of bars has no lines"),
@@ -159,15 +157,6 @@ impl PlotSpec {
                 bars.push(Bars { name: name.to_owned(), values });
             }
             Marks::Lines { .. } => panic!("a plot of lines has no bars"),
-        }
-        self
-    }
-
-    /// Draws lines as steps: a value holds until the next point.
-    #[must_use]
-    pub fn step(mut self) -> Self {
-        if let Marks::Lines { step, .. } = &mut self.marks {
-            *step = true;
         }
         self
     }
@@ -209,4 +198,23 @@ impl PlotSpec {
         self.v_lines.push(Reference { value, label: label.to_owned() });
         self
     }
+}
+
+/// At most about `limit` points: the least and the greatest of each stretch stay.
+#[must_use]
+pub fn thinned(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
+    if points.len() <= limit.max(2) {
+        return points.to_vec();
+    }
+    let mut kept = Vec::new();
+    for chunk in points.chunks(points.len().div_ceil((limit / 2).max(1))) {
+        let order = |a: &usize, b: &usize| chunk[*a].1.total_cmp(&chunk[*b].1);
+        let least = (0..chunk.len()).min_by(order).unwrap_or(0);
+        let most = (0..chunk.len()).max_by(order).unwrap_or(0);
+        kept.push(chunk[least.min(most)]);
+        if least != most {
+            kept.push(chunk[least.max(most)]);
+        }
+    }
+    kept
 }

@@ -5,12 +5,12 @@ use destage_engine::array::geometry::Geometry;
 use destage_engine::heads::Heads;
 use destage_engine::units::{GroupId, Instant, Page, SECTORS_PER_PAGE};
 
-/// How groups lie on the disks.
+/// How groups are laid out on the disks.
 #[derive(Clone, Copy)]
 pub enum DiskLayout<'a> {
     /// Write groups of an array.
     Array(&'a Geometry),
-    /// Tracks of so many sectors on the one disk.
+    /// Tracks of this many sectors on the only disk.
     Tracks(u64),
 }
 
@@ -22,7 +22,7 @@ pub struct DiskHeads<'a> {
     pub completes: &'a [Instant],
     /// The moment.
     pub now: Instant,
-    /// How groups lie on the disks.
+    /// How groups are laid out on the disks.
     pub places: DiskLayout<'a>,
 }
 
@@ -40,7 +40,7 @@ impl DiskHeads<'_> {
             DiskLayout::Array(geometry) => {
                 let per_group = geometry.pages_per_group();
                 let first = geometry.place(Page(group.0 * per_group)).page;
-                // A group is part of one strip, or whole stripes.
+                // A group is part of one strip, or one or more stripes.
                 let pages = match per_group / geometry.stripe_pages() {
                     0 => per_group,
                     _ => per_group / geometry.data_strips(),

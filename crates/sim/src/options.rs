@@ -188,8 +188,8 @@ pub const OPTIONS: &[Param] = &[
         "s",
         "auto",
         "seconds, requests:n, rebuild, rebuild:seconds, all, auto",
-        "measured window: its length, n answered requests, or until a disk is rebuilt (at most this \
-         long); auto 300, traces all",
+        "measured window: its length, n answered requests, or until a disk is rebuilt (at most \
+         this long); auto 300, traces all",
     ),
     option("requests", "requests", "all", "1 or more, all", "maximum number of host requests"),
     option("interval", "s", "1", "above 0", "interval of the time series"),
@@ -240,7 +240,7 @@ impl RunOptions {
     /// The value as written.
     ///
     /// # Panics
-    /// If there is no such option: a bug.
+    /// If the option is unknown, which is a bug.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
@@ -334,7 +334,7 @@ impl RunOptions {
     /// How the trace is replayed.
     ///
     /// # Errors
-    /// A mode, speed or device that is none.
+    /// An invalid mode, speed or device.
     pub fn replay_options(&self) -> Result<ReplayOptions, OptionError> {
         let pace = match self.get("trace-mode") {
             "open" => ReplayPace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },

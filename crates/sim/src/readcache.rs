@@ -266,7 +266,7 @@ impl Study {
         if jobs.len() == 1 { jobs.pop() } else { None }
     }
 
-    /// Replays everything with so many threads; `progress(done, total)` is called from any of them.
+    /// Replays everything on this many threads; any of them calls `progress(done, total)`.
     ///
     /// # Errors
     /// The first array or size that cannot be, before anything runs.
@@ -319,7 +319,7 @@ pub fn plain_name(name: &str) -> Option<&str> {
     name.strip_prefix("vdf-").or_else(|| name.strip_prefix("adaptive-"))
 }
 
-/// Fills in reductions; the rows of one case, a row a policy, lie together.
+/// Fills in reductions; the rows of one case are adjacent, one row per policy.
 fn compare_with_plain(rows: &mut [Row], policies: usize) {
     for case in rows.chunks_mut(policies) {
         for at in 0..case.len() {

@@ -255,7 +255,7 @@ impl<'a> Simulator<'a> {
             match next {
                 Next::Disk(disk) => self.disk_done(now, disk),
                 Next::Append => {
-                    let (_, done) = self.appends.pop_front().expect("an append is under way");
+                    let (_, done) = self.appends.pop_front().expect("an append is pending");
                     self.step(now, done);
                 }
                 Next::Arrival => self.arrive(now)?,

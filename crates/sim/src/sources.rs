@@ -110,8 +110,8 @@ fn ways(
     Ok((read, ReplayOptions { page_bytes, ..replay }, volume_pages))
 }
 
-/// Sources of many runs over the same traces, which must not change meanwhile: each is read
-/// through only once to see where its devices lie.
+/// Sources of many runs over the same traces, which must not change while they run. Each
+/// is scanned only once to lay out its devices.
 #[derive(Default)]
 pub struct Sources(Mutex<BTreeMap<String, Layout>>);
 
@@ -130,7 +130,7 @@ impl Sources {
         if options.get("trace").is_empty() || matches!(replay.pace, ReplayPace::Open { .. }) {
             return make_source(options, config);
         }
-        // At what pace does not matter to where things lie.
+        // The layout does not depend on the pace.
         let scanned = ReplayOptions { pace: ReplayPace::Closed { outstanding: 1 }, ..replay };
         let key = format!("{} {read:?} {scanned:?}", path.display());
         let known = self.0.lock().expect("no thread panicked").get(&key).cloned();

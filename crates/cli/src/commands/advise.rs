@@ -27,8 +27,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         check_writable(path)?;
     }
     let spinner = progress::spinner("advising");
-    let told = |step: &str| spinner.set_message(step.to_string());
-    let advice = advise(&question, threads(matches), &make_source, &told)?;
+    let report_progress = |step: &str| spinner.set_message(step.to_string());
+    let advice = advise(&question, threads(matches), &make_source, &report_progress)?;
     spinner.finish_and_clear();
     for path in outputs {
         write(path, &advice)?;

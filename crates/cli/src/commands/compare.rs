@@ -23,7 +23,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let plots = text(matches, "plots").map(Path::new);
     if let Some(directory) = plots {
         std::fs::create_dir_all(directory).map_err(|error| {
-            Failure::failed(format!("{}: cannot be made: {error}", directory.display()))
+            Failure::failed(format!("{}: cannot create: {error}", directory.display()))
         })?;
         crate::output::check_writable(&directory.join("plot"))?;
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Between two lines that say how far an item is, where there is no bar.
+/// Time between two lines of progress, if there is no progress bar.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// Runs it.
@@ -25,7 +25,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let out = text(matches, "out").map(Path::new);
     if let Some(folder) = out {
         std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::failed(format!("{}: cannot be made: {error}", folder.display()))
+            Failure::failed(format!("{}: cannot create: {error}", folder.display()))
         })?;
         check_writable(&folder.join("index.html"))?;
     }
@@ -42,7 +42,7 @@ fn items(matches: &ArgMatches) -> Result<Vec<&'static Item>, Failure> {
     let all = matches.get_flag("all") || (matches.get_flag("list") && named.is_empty());
     if !all && named.is_empty() {
         return Err(Failure::usage(
-            "name what to reproduce, as stow:fig8 or wow, or --all; --list shows what there is",
+            "name what to reproduce, e.g. stow:fig8 or wow, or use --all; --list shows all items",
         ));
     }
     let mut wanted = Vec::new();

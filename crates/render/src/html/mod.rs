@@ -1,5 +1,5 @@
-//! One HTML file that holds a whole comparison: data, script and style, so it opens anywhere and
-//! asks nothing of a network. The page's parts are `page.css` and `page.js` beside this file.
+//! One HTML file that holds an entire comparison: data, script and style, so that it opens anywhere
+//! without a network. The page's parts are `page.css` and `page.js` next to this file.
 
 mod data;
 mod reproduction;
@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Forbids the page whatever would reach beyond the file.
+/// Forbids the page access to anything beyond the file.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       img-src data: blob:; font-src data:";
 
@@ -123,7 +123,7 @@ struct Figure<'a> {
     note: &'a str,
     /// HTML.
     controls: &'a str,
-    /// Whether it takes the whole width; others stand two in a row.
+    /// Whether it takes the full width; others stand two in a row.
     wide: bool,
     /// Whether it shows one value of the axis, which the script then names.
     at_value: bool,

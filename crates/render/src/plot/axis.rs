@@ -69,7 +69,7 @@ impl Axis {
         Self { scale: Scale::Log10, low, high }
     }
 
-    /// Where a value lies, 0 at the low end and 1 at the high end; none if it cannot be shown.
+    /// Position of a value, 0 at the low end and 1 at the high end; none if it cannot be shown.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() {
             return None;

@@ -40,7 +40,7 @@ impl Fonts {
         String::new()
     }
 
-    /// The text broken at spaces into lines of at most `room`; a longer word stays whole.
+    /// The text broken at spaces into lines of at most `room`; a longer word is not broken.
     pub(super) fn wrap(&self, text: &str, size: f64, bold: bool, room: f64) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for word in text.split_whitespace() {

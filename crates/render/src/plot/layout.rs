@@ -58,7 +58,7 @@ pub(super) fn scene(spec: &PlotSpec, fonts: &Fonts) -> Scene {
     scene
 }
 
-/// The reference lines that lie on an axis. They do not widen it.
+/// The reference lines within the range of an axis. They do not widen it.
 fn visible<'a>(lines: &'a [Reference], axis: &Axis) -> Vec<&'a Reference> {
     lines.iter().filter(|line| axis.covers(line.value)).collect()
 }
@@ -91,7 +91,7 @@ fn x_ticks(spec: &PlotSpec, x: &Axis) -> Vec<Tick> {
 fn legend(scene: &mut Scene, spec: &PlotSpec, fonts: &Fonts, top: f64) -> f64 {
     let names = marks::names(spec);
     let lines = match &spec.marks {
-        Marks::Lines { series, .. } => series.as_slice(),
+        Marks::Lines { series } => series.as_slice(),
         _ => &[],
     };
     let stacked = matches!(spec.marks, Marks::Stack(_));

@@ -16,7 +16,7 @@ const SPARSE: usize = 10;
 /// Names for the legend, one per series.
 pub(super) fn names(spec: &PlotSpec) -> Vec<&str> {
     match &spec.marks {
-        Marks::Lines { series, .. } => series.iter().map(|s| s.name.as_str()).collect(),
+        Marks::Lines { series } => series.iter().map(|s| s.name.as_str()).collect(),
         Marks::Bars(bars) | Marks::Stack(bars) => bars.iter().map(|b| b.name.as_str()).collect(),
     }
 }
@@ -24,7 +24,7 @@ pub(super) fn names(spec: &PlotSpec) -> Vec<&str> {
 /// The points of all lines that both axes can show.
 pub(super) fn points(spec: &PlotSpec) -> impl Iterator<Item = (f64, f64)> + '_ {
     let series = match &spec.marks {
-        Marks::Lines { series, .. } => series.as_slice(),
+        Marks::Lines { series } => series.as_slice(),
         _ => &[],
     };
     let shows =
@@ -36,7 +36,7 @@ pub(super) fn points(spec: &PlotSpec) -> impl Iterator<Item = (f64, f64)> + '_ {
 /// The y values that the axis should cover.
 pub(super) fn extent(spec: &PlotSpec) -> Vec<f64> {
     match &spec.marks {
-        Marks::Lines { series, .. } => {
+        Marks::Lines { series } => {
             let whiskers = series.iter().flat_map(|s| {
                 let ends = |((_, y), half): (&(f64, f64), &f64)| [y - half, y + half];
                 s.points.iter().zip(&s.half_widths).flat_map(ends)
@@ -59,9 +59,9 @@ fn part(bars: &Bars, category: usize) -> f64 {
 /// Draws the data; returns whether there was any.
 pub(super) fn draw(scene: &mut Scene, spec: &PlotSpec, frame: &Frame, fonts: &Fonts) -> bool {
     match &spec.marks {
-        Marks::Lines { series, step } => {
+        Marks::Lines { series } => {
             for (i, line) in series.iter().enumerate() {
-                draw_line(scene, frame, i, line, *step);
+                draw_line(scene, frame, i, line);
             }
             points(spec).next().is_some()
         }
@@ -79,7 +79,7 @@ pub(super) fn stroke(index: usize, series: &Series) -> Stroke {
     }
 }
 
-fn draw_line(scene: &mut Scene, frame: &Frame, index: usize, series: &Series, step: bool) {
+fn draw_line(scene: &mut Scene, frame: &Frame, index: usize, series: &Series) {
     let stroke = stroke(index, series);
     let mut run: Vec<Spot> = Vec::new();
     let mut shown: Vec<Spot> = Vec::new();
@@ -88,11 +88,6 @@ fn draw_line(scene: &mut Scene, frame: &Frame, index: usize, series: &Series, st
             flush(scene, &mut run, stroke);
             continue;
         };
-        if let Some(before) = run.last().copied()
-            && step
-        {
-            run.push((spot.0, before.1));
-        }
         run.push(spot);
         shown.push(spot);
         let half = series.half_widths.get(i).copied().unwrap_or(0.0);

@@ -15,7 +15,7 @@ pub(super) struct Stroke {
     pub(super) dash: &'static [f64],
 }
 
-/// Which part of a text stands at its spot.
+/// Which part of a text is at its spot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Anchor {
     Start,

@@ -7,7 +7,7 @@ pub(super) const MUTED: Rgb = Rgb(0x59, 0x59, 0x59);
 pub(super) const GRID: Rgb = Rgb(0xe3, 0xe3, 0xe3);
 pub(super) const WHITE: Rgb = Rgb(0xff, 0xff, 0xff);
 
-/// The palette of Okabe and Ito, told apart with any colour vision; yellow comes last, being pale.
+/// The palette of Okabe and Ito, distinguishable with any colour vision; pale yellow comes last.
 const PALETTE: [Rgb; 8] = [
     Rgb(0x00, 0x72, 0xb2),
     Rgb(0xd5, 0x5e, 0x00),

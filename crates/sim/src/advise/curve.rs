@@ -1,6 +1,6 @@
 //! Sampled replay: what a policy and a size would destage, from a part of the write groups and an
 //! NVS smaller in proportion, without time. After SHARDS (Waldspurger et al., FAST'15), which
-//! samples the blocks of a read cache by their hash; here whole write groups are sampled, since
+//! samples the blocks of a read cache by their hash; here write groups are sampled, since
 //! they are what is destaged, and the sequential detector sees every request.
 
 use crate::options::OptionError;
@@ -48,7 +48,7 @@ pub struct CurveSetup {
 }
 
 impl Writes {
-    /// Classifies these writes, to be sampled by so many groups at least.
+    /// Classifies these writes, for samples of at least this many groups.
     #[must_use]
     pub fn new(
         ranges: &[PageRange],
@@ -122,7 +122,7 @@ impl Writes {
         })
     }
 
-    /// Replays the groups of one sample through an NVS of so many pages.
+    /// Replays the groups of one sample through an NVS of this many pages.
     fn replay(
         &self,
         policy: &PolicyChoice,

@@ -3,7 +3,7 @@
 use super::item::{Figure, FigureKind};
 use super::runner::{Cell, Sample, TimeSeries};
 use super::values::{PanelRuns, Panels};
-use destage_report::{PlotSpec, Scale};
+use destage_report::plot::{PlotSpec, Scale, thinned};
 
 /// Samples of a series over time that are drawn.
 const SAMPLES: usize = 600;
@@ -102,7 +102,9 @@ fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, 
         let cell = cells.iter().find(|c| c.value == at);
         let series =
             cell.and_then(|c| c.samples.first()).and_then(|s| s.series.get(figure.metric.as_str()));
-        return series.map(|s| thinned(s, figure.scale)).unwrap_or_default();
+        let scaled = |(x, y): &(f64, f64)| (*x, y * figure.scale);
+        let points: TimeSeries = series.into_iter().flatten().map(scaled).collect();
+        return thinned(&points, SAMPLES);
     }
     let point = |cell: &&Cell| {
         let written = || match categories.iter().position(|c| *c == cell.value) {
@@ -119,26 +121,6 @@ fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, 
     cells.iter().map(point).filter(|(_, y)| y.is_finite()).collect()
 }
 
-/// At most about [`SAMPLES`] points: of neighbours the least and the greatest stay.
-fn thinned(series: &TimeSeries, scale: f64) -> TimeSeries {
-    let scaled = |(x, y): &(f64, f64)| (*x, y * scale);
-    if series.len() <= SAMPLES {
-        return series.iter().map(scaled).collect();
-    }
-    let mut kept = Vec::new();
-    for chunk in series.chunks(series.len().div_ceil(SAMPLES / 2)) {
-        let places = 0..chunk.len();
-        let least = places.clone().min_by(|a, b| chunk[*a].1.total_cmp(&chunk[*b].1));
-        let most = places.max_by(|a, b| chunk[*a].1.total_cmp(&chunk[*b].1));
-        let (Some(least), Some(most)) = (least, most) else { continue };
-        kept.push(scaled(&chunk[least.min(most)]));
-        if least != most {
-            kept.push(scaled(&chunk[least.max(most)]));
-        }
-    }
-    kept
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,15 +130,5 @@ mod tests {
         let mut points = vec![(0.0, 10.0), (1.0, 20.0), (2.0, 100.0), (3.0, 5.0)];
         cut(&mut points, 60.0);
         assert_eq!(points, [(0.0, 10.0), (1.0, 20.0), (1.5, 60.0)]);
-    }
-
-    #[test]
-    fn thinning_keeps_extremes() {
-        let mut series: TimeSeries = (0..5000).map(|i| (f64::from(i), 1.0)).collect();
-        series[1234].1 = 9.0;
-        series[4321].1 = -9.0;
-        let thin = thinned(&series, 2.0);
-        assert!(thin.len() <= SAMPLES + 2 && thin.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(thin.contains(&(1234.0, 18.0)) && thin.contains(&(4321.0, -18.0)));
     }
 }

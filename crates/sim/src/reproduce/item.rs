@@ -13,7 +13,7 @@ pub type Options = BTreeMap<String, toml::Value>;
 pub struct ItemFile {
     /// Heading.
     pub title: String,
-    /// Where the published values stand.
+    /// Source of the published values.
     pub source: String,
     /// What the paper leaves open, and what is taken here.
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct ItemFile {
     /// Options common to all panels.
     #[serde(default)]
     pub options: Options,
-    /// Seeds a point.
+    /// Seeds per point.
     #[serde(default = "one")]
     pub seeds: u32,
     /// What a quick run does differently.

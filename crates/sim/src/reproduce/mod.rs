@@ -100,14 +100,14 @@ impl Item {
     /// How many runs it takes.
     ///
     /// # Errors
-    /// A sweep that is none.
+    /// An invalid sweep.
     pub fn runs(&self, quick: bool) -> Result<usize, OptionError> {
         let file = self.file();
         let plans = file.panels.iter().map(|panel| plan(&file, panel, quick));
         plans.map(|plan| plan.map(|plan| plan.runs())).sum()
     }
 
-    /// Whether every run could be made, and every value and figure names what there is.
+    /// Checks that every run could be made, and that every value and figure names something known.
     ///
     /// # Errors
     /// The first that could not.
@@ -124,8 +124,8 @@ impl Item {
         check_figures(&file)
     }
 
-    /// Runs it with so many threads; `progress` is told how many runs are done. Panels whose
-    /// traces are not in the folder are skipped, and the result says so.
+    /// Runs it on this many threads; `progress` receives the number of finished runs. Panels whose
+    /// traces are missing are skipped, and the result says so.
     ///
     /// # Errors
     /// The first option that does not fit, or run that fails.

@@ -19,7 +19,7 @@ pub struct Plan {
     pub variants: Vec<(String, OptionValues)>,
     /// The swept option and its values.
     pub sweep: Option<(String, Vec<String>)>,
-    /// Seeds a point.
+    /// Seeds per point.
     pub seeds: u32,
     /// Folder of the traces that options name.
     pub traces: PathBuf,
@@ -76,12 +76,12 @@ pub trait Runner: Sync {
     /// The first option that does not fit.
     fn check(&self, plan: &Plan) -> Result<(), CompareError>;
 
-    /// What the plan needs and is not there; its runs are skipped, which is no failure.
+    /// What the plan needs and cannot find; its runs are then skipped, which is not a failure.
     fn missing(&self, _plan: &Plan) -> Option<String> {
         None
     }
 
-    /// Runs the plan on so many threads; `progress` is told how many runs are done.
+    /// Runs the plan on this many threads; `progress` receives the number of finished runs.
     ///
     /// # Errors
     /// The first option that does not fit, or run that fails.

@@ -8,10 +8,10 @@ use super::open::Open;
 use super::pattern::BoxedPattern;
 use super::{BoxedSource, WorkloadError};
 
-/// The most a rate may be, in requests a second.
+/// The most a rate may be, in requests per second.
 pub(super) const IOPS_MAX: f64 = 100_000_000.0;
 
-/// Requests a second of an open loop.
+/// Requests per second of an open loop.
 pub(super) const fn iops(default: &'static str) -> Param {
     Param {
         name: "iops",

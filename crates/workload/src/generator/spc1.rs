@@ -1,14 +1,14 @@
 //! The SPC-1-like request streams (v1): which blocks each stream asks for, without when.
 //!
 //! This is not SPC-1. A business scaling unit (BSU) is eight streams over three application storage
-//! units (ASUs) of 45 %, 45 % and 10 % of the space; ASU-3 lies first, then ASU-1, then ASU-2.
+//! units (ASUs) of 45 %, 45 % and 10 % of the space; ASU-3 comes first, then ASU-1, then ASU-2.
 //! Blocks are 4 KiB pages. What the description leaves open is decided so:
 //!
 //! - Each stream of each BSU has a generator, a walk (leaf) and a sequential run of its own.
 //! - Every leaf has one counter, shared by the BSUs: the place, 0 to 7, last read in it (0 before
-//!   the first). A read of the leaf advances it; the other half of the writes go where it stands.
+//!   the first). A read of the leaf advances it; the other half of the writes go to where it is.
 //! - A leaf is 8 blocks of the stream's region, `levels` is the tree's height in leaves, a walk
-//!   starts at a random leaf, and a tree lower than the starting `h` is drawn from as a whole.
+//!   starts at a random leaf, and a tree lower than the starting `h` is drawn from entirely.
 //! - Style classic: each stream of each BSU places its tree at a random offset in the region.
 //!   Style v2: a leaf past the region is drawn again, with `h` climbing on from where it was.
 //! - A write is repeated at most once in a row: the repeat does not decide on another.

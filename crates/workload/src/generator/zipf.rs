@@ -28,7 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
                 unit: "-",
                 default: "1",
                 range: "0|1",
-                help: "1: popular places lie scattered over the span; 0: they lie at its start",
+                help: "1: popular places are scattered over the span; 0: they are at its start",
             },
             common::iops("1000"),
             common::writes("1"),
@@ -147,7 +147,7 @@ impl Scatter {
         Scatter { count, mask, shift: bits.div_ceil(2), keys: [(); 3].map(|()| random.bits()) }
     }
 
-    /// Where `rank` lies. Each round adds a key, multiplies by an odd number and folds the upper
+    /// Position of `rank`. Each round adds a key, multiplies by an odd number and folds the upper
     /// half in; each of these can be undone, so no two ranks share a place.
     fn place(&self, rank: u64) -> u64 {
         let mut place = rank;

@@ -81,7 +81,7 @@ pub enum TraceError {
         /// What the decompressor said.
         why: String,
     },
-    /// A time stamp lies before the one that precedes it by more than its format allows.
+    /// A time stamp is earlier than the one before by more than its format allows.
     OutOfOrder {
         /// The file.
         file: String,

@@ -19,7 +19,7 @@ const SPAN_NS_MAX: u64 = 1 << 62;
 /// Records that [`TimeOrder::Sort`] holds back.
 const SORT_WINDOW: usize = 65_536;
 
-/// What to do with a time stamp that lies before its predecessors'.
+/// What to do with a time stamp earlier than its predecessors'.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeOrder {
     /// Lift it to the latest time if it is within what is normal for the format, else fail.
@@ -119,7 +119,7 @@ impl Reader {
         Reader::new(path.display().to_string(), input::open(path)?, options)
     }
 
-    /// Reads from any stream; `name` stands in messages and serves as a hint to the format.
+    /// Reads from any stream; `name` appears in messages and is a hint to the format.
     ///
     /// # Errors
     /// As [`Reader::open`].

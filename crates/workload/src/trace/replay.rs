@@ -31,7 +31,7 @@ pub enum ReplayPace {
     },
     /// In order, at random times (Poisson) of this mean rate, whatever was recorded.
     Rate {
-        /// Requests a second, above 0.
+        /// Requests per second, above 0.
         iops: f64,
         /// Seed of the times.
         seed: u64,
@@ -130,7 +130,7 @@ impl Kept {
     }
 }
 
-/// Where one device lies on the volume.
+/// Where one device is on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpan {
     /// Its number in the trace.
@@ -143,7 +143,7 @@ pub struct DeviceSpan {
     pub last_at: TracePosition,
 }
 
-/// Where every device of a trace lies, found in one pass over it.
+/// Where every device of a trace is on the volume, found in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// By number.
@@ -287,7 +287,7 @@ struct Ahead {
 }
 
 impl TraceSource {
-    /// Reads the trace once to lay out its devices, then stands ready to replay it.
+    /// Reads the trace once to lay out its devices, then is ready to replay it.
     ///
     /// # Errors
     /// Anything wrong anywhere in the trace, a device that does not fit the volume (unless
@@ -357,7 +357,7 @@ impl TraceSource {
         })
     }
 
-    /// Where the devices lie.
+    /// Where the devices are.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
