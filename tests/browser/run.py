@@ -62,7 +62,7 @@ class Page(unittest.TestCase):
         wait(lambda: dialog.get_attribute("open") is None, what="its end")
         return asked
 
-    def test_1_shows_how_it_stands(self):
+    def test_1_shows_the_state(self):
         self.assertEqual((self.text("name"), self.text("state")), ("tank", "clean"))
         self.assertIn("nothing is destaged", self.text("says"))
         rows = self.driver.find_elements(By.CSS_SELECTOR, "#devices tbody tr")

@@ -1,6 +1,6 @@
 //! The command lines of a served array: create, serve, status, flush, stop, set, recover.
 
-use crate::server_args::listen_args;
+use crate::server_args::serves;
 use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 use destage_engine::readcache::coherent::OnWrite;
@@ -95,7 +95,7 @@ pub fn create() -> Command {
 
 /// `destage serve`.
 pub fn serve() -> Command {
-    Command::new("serve")
+    let serve = Command::new("serve")
         .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
         .after_help(
             "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty \
@@ -103,8 +103,8 @@ pub fn serve() -> Command {
              Examples:\n  destage serve tank --nbd unix:/run/tank.sock\n  \
              destage serve tank --nbd unix:/run/tank.sock --http 127.0.0.1:9090 --what-if",
         )
-        .arg(name())
-        .args(listen_args())
+        .arg(name());
+    serves(serve)
         .args(watch_args())
         .args(missing_args())
         .arg(

@@ -2,7 +2,7 @@
 
 use crate::control::RunControl;
 use crate::errors;
-use destage_engine::heads::Heads;
+use destage_engine::conditions::Conditions;
 use destage_engine::nvs::directory::{Directory, Slot};
 use destage_engine::policy::{self, PolicyChoice};
 use destage_engine::registry::Entry;
@@ -223,7 +223,7 @@ impl Adapter {
 }
 
 impl policy::DestagePolicy for Adapter {
-    fn on_write(&mut self, write: policy::PageWrite) {
+    fn on_write(&mut self, write: policy::PageWrite, _now: &Conditions<'_>) {
         if !self.control.stopped() {
             self.control.attempt(|py| self.on_write.call1(py, (PageWrite(write),)).map(drop));
         }
@@ -235,7 +235,7 @@ impl policy::DestagePolicy for Adapter {
         }
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let mut chosen = None;
         if !self.control.stopped() {
             DIRECTORY.set(directory, || {
@@ -272,9 +272,9 @@ impl policy::DestagePolicy for Adapter {
 struct Unmade;
 
 impl policy::DestagePolicy for Unmade {
-    fn on_write(&mut self, _write: policy::PageWrite) {}
+    fn on_write(&mut self, _write: policy::PageWrite, _now: &Conditions<'_>) {}
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         directory.slots().find(|slot| directory.may_pick(*slot))
     }
 

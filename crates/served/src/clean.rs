@@ -10,7 +10,7 @@ use destage_engine::event::Bytes;
 use destage_engine::readcache::ReadPolicyError;
 #[cfg(feature = "defects")]
 use destage_engine::readcache::coherent::Careless;
-use destage_engine::readcache::coherent::{CleanConfig, CleanState};
+use destage_engine::readcache::coherent::{ReadCacheChoice, ReadCacheState};
 use destage_engine::request::RequestId;
 use destage_engine::units::{PAGE_BYTES, Page};
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ pub struct ReadCacheStatus {
     /// Its policy, written out.
     pub policy: String,
     /// What the engine says.
-    pub state: CleanState,
+    pub state: ReadCacheState,
     /// Bytes of memory that it takes: pages, what finds them, what the policy knows.
     pub memory_bytes: u64,
 }
@@ -109,7 +109,10 @@ impl Volume {
     ///
     /// # Errors
     /// No size for a cache; nothing is changed then.
-    pub fn set_read_cache(&mut self, config: Option<CleanConfig>) -> Result<(), ReadPolicyError> {
+    pub fn set_read_cache(
+        &mut self,
+        config: Option<ReadCacheChoice>,
+    ) -> Result<(), ReadPolicyError> {
         self.controller.set_read_cache(config.as_ref())?;
         #[cfg(feature = "defects")]
         self.controller.cache_carelessly(Careless {

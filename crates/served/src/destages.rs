@@ -13,7 +13,7 @@ use crate::settings::Ack;
 use crate::volume::Volume;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
 use destage_engine::event::DiskCommand;
 use destage_engine::event::Event;
@@ -140,7 +140,7 @@ impl Volume {
         let geometry = *self.controller.geometry();
         let destage = self.destages[index as usize].as_ref().expect("a destage under way");
         for (i, into) in bytes.chunks_exact_mut(PAGE).enumerate() {
-            let place = Place { disk: command.disk, page: command.first + i as u64 };
+            let place = DiskPage { disk: command.disk, page: command.first + i as u64 };
             match geometry.page_at(place) {
                 Some(page) => {
                     let held = self.memory.flying(page.0).expect("a page of the destage");

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
-mod buffer;
 mod clean;
 mod crc;
 mod defect;
@@ -35,9 +34,9 @@ mod writes;
 pub use assemble::{
     Allow, AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock,
 };
-pub use buffer::Buffer;
 pub use clean::ReadCacheStatus;
 pub use defect::Defect;
+pub use destage_block::Buffer;
 pub use inspect::{Inspection, inspect};
 pub use io::{Device, IoClass, IoError, Media, Op, OpId, OpKind};
 pub use lost::Lost;

@@ -4,7 +4,7 @@
 use crate::rebuild::lost_from;
 use crate::volume::Volume;
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 
 /// Most ranges that are told.
@@ -87,7 +87,7 @@ impl Segment {
 
     fn strips(&self, geometry: &Geometry, stripe: u64) -> Vec<u64> {
         let page = stripe * geometry.strip_pages;
-        let place = |disk| geometry.page_at(Place { disk, page });
+        let place = |disk| geometry.page_at(DiskPage { disk, page });
         let mut pages: Vec<u64> =
             self.data_lost(geometry).into_iter().filter_map(place).map(|page| page.0).collect();
         pages.sort_unstable();
@@ -125,7 +125,7 @@ impl Volume {
         }
         let held = self.memory.held_in(&(0..u64::MAX));
         let dirty = held.iter().filter(|page| {
-            let Place { disk, page } = geometry.place(Page(**page));
+            let DiskPage { disk, page } = geometry.place(Page(**page));
             let of = segments.iter().find(|s| (s.first..s.end).contains(&page));
             of.is_some_and(|segment| segment.data_lost(geometry).contains(&disk))
         });

@@ -18,7 +18,7 @@ use destage_engine::array::geometry::Geometry;
 use destage_engine::array::safe::is_set;
 use destage_engine::controller::{Config, ConfigError, Controller};
 use destage_engine::destage::phases::Protocol;
-use destage_engine::destage::{Count, Issue};
+use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::event::Event;
 use destage_engine::readcache::ReadPolicyError;
@@ -229,7 +229,8 @@ pub fn open(
     let mut volume = Volume::from_parts(controller, settings, log, memory, faults);
     volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
-        volume.controller.without_disk(DiskId(*member));
+        let failed = Event::DiskFailed(DiskId(*member));
+        volume.controller.step(volume.ops.now(), failed, &mut Vec::new());
     }
     volume.record_devices(media, assembly)?;
     volume.read_records(media, assembly);
@@ -279,14 +280,17 @@ fn config(superblock: &Superblock, settings: &Settings) -> Config {
         nvs_pages: PageCount(superblock.dirty_pages_max),
         policy: settings.policy.clone(),
         rate: settings.rate.clone(),
-        queue_depth: settings.queue_depth,
-        count: Count::Runs,
-        issue: Issue::Group,
+        destage: DestageConfig {
+            queue_depth: settings.queue_depth,
+            count: Count::Runs,
+            issue: Issue::Group,
+            protocol: Protocol::Safe,
+            defer: false,
+        },
         detector: DetectorKind::Pages,
         sequential_threshold: 16,
         window: settings.window,
         order: Order::ReadsFirst { bound: 8 },
-        protocol: Protocol::Safe,
     }
 }
 

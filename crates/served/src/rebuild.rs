@@ -12,7 +12,7 @@ use crate::rows::Pieces;
 use crate::volume::Volume;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::event::Event;
 use destage_engine::event::{DiskCommand, Owner};
 use destage_engine::limits::Limits;
@@ -164,7 +164,7 @@ impl Volume {
         let needs = member_bytes(geometry);
         let refusal = match () {
             () if self.faults.stopped => Some(ReplaceRefusal::Stopped),
-            () if geometry.bears_failures() == 0 => Some(ReplaceRefusal::NoRedundancy),
+            () if !geometry.level.is_redundant() => Some(ReplaceRefusal::NoRedundancy),
             () if member >= geometry.disks => Some(ReplaceRefusal::NoMember),
             () if self.rebuilds.iter().any(|r| r.member == member) => Some(ReplaceRefusal::Running),
             () if !self.controller.failed().contains(DiskId(member)) => Some(ReplaceRefusal::InUse),
@@ -430,7 +430,7 @@ impl Volume {
             };
             let unread = disks.into_iter().filter(|d| pieces.read(*d, page).is_none());
             pages.extend(
-                unread.filter_map(|disk| geometry.page_at(Place { disk, page }).map(|p| p.0)),
+                unread.filter_map(|disk| geometry.page_at(DiskPage { disk, page }).map(|p| p.0)),
             );
         }
         pages.retain(|page| self.memory.newest_copy(*page).is_none());

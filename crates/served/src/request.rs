@@ -3,6 +3,7 @@
 use crate::Buffer;
 use crate::io::{Device, IoClass, IoError, OpKind};
 use crate::lost::{Lost, ranges_told};
+use destage_block::RequestError;
 use destage_engine::units::Duration;
 
 /// Number of a request, chosen by the caller; echoed in the reply.
@@ -62,13 +63,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The errno a block device would give.
+    /// The error that a client gets.
     #[must_use]
-    pub const fn errno(self) -> u32 {
+    pub const fn error(self) -> RequestError {
         match self {
-            Refusal::BeyondEnd { writes: true } => 28,
-            Refusal::BeyondEnd { writes: false } => 22,
-            Refusal::Unreadable | Refusal::Stopped => 5,
+            Refusal::BeyondEnd { writes: true } => RequestError::NoSpace,
+            Refusal::BeyondEnd { writes: false } => RequestError::Invalid,
+            Refusal::Unreadable | Refusal::Stopped => RequestError::Io,
         }
     }
 }

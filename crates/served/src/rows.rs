@@ -5,7 +5,7 @@ use crate::Buffer;
 use crate::crc::crc32c;
 use crate::memory::PAGE;
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::RowAt;
 use destage_engine::units::{DiskId, Page};
 use destage_nvslog::contents::ParityRow;
@@ -89,7 +89,7 @@ impl Pieces {
 
     /// A page of the volume where it was read itself.
     pub(crate) fn as_it_lies(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
-        let Place { disk, page } = geometry.place(page);
+        let DiskPage { disk, page } = geometry.place(page);
         let mirrored = geometry.level == Level::Raid10;
         let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
         self.read(disk, page).or_else(mirror)
@@ -97,7 +97,7 @@ impl Pieces {
 
     /// A page of the volume.
     pub(crate) fn of_volume(&self, geometry: &Geometry, page: Page) -> Option<Vec<u8>> {
-        let Place { disk, page } = geometry.place(page);
+        let DiskPage { disk, page } = geometry.place(page);
         self.page(geometry, disk, page)
     }
 

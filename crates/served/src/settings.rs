@@ -4,7 +4,7 @@ use crate::defect::Defect;
 use destage_engine::limits::Limits;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
-use destage_engine::readcache::coherent::CleanConfig;
+use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.
@@ -86,7 +86,7 @@ pub struct Settings {
     /// How pages are kept.
     pub pages: PageMemory,
     /// The read cache; none.
-    pub read_cache: Option<CleanConfig>,
+    pub read_cache: Option<ReadCacheChoice>,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,

@@ -7,7 +7,7 @@ use destage_disk::DiskSpec;
 use destage_engine::array::geometry::{Geometry, LEVELS};
 use destage_engine::controller::Config;
 use destage_engine::destage::phases::Protocol;
-use destage_engine::destage::{Count, Issue};
+use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::policy;
 use destage_engine::rate;
@@ -109,13 +109,20 @@ impl RunOptions {
             nvs_pages: PageCount(self.pages("nvs")?),
             policy: policy::choose(self.get("policy")).map_err(text)?,
             rate: rate::choose(&self.rate_text()).map_err(text)?,
-            queue_depth: self.number("queue-depth", 1..=100_000)?,
-            count: self.one_of("count", &[("runs", Count::Runs), ("groups", Count::Groups)])?,
-            issue: match self.get("issue") {
-                _ if self.get("protocol") == "safe" => Issue::Group,
-                "auto" if spec.host.issue == destage_disk::Issue::Runs => Issue::Runs,
-                "auto" => Issue::Group,
-                _ => self.one_of("issue", &issue)?,
+            destage: DestageConfig {
+                queue_depth: self.number("queue-depth", 1..=100_000)?,
+                count: self.one_of("count", &[("runs", Count::Runs), ("groups", Count::Groups)])?,
+                issue: match self.get("issue") {
+                    _ if self.get("protocol") == "safe" => Issue::Group,
+                    "auto" if spec.host.issue == destage_disk::Issue::Runs => Issue::Runs,
+                    "auto" => Issue::Group,
+                    _ => self.one_of("issue", &issue)?,
+                },
+                protocol: self.one_of(
+                    "protocol",
+                    &[("papers", Protocol::Papers), ("safe", Protocol::Safe)],
+                )?,
+                defer: self.on("vdf-writes")?,
             },
             detector: self.one_of(
                 "detector",
@@ -126,8 +133,6 @@ impl RunOptions {
             )?,
             sequential_threshold: self.number("seq-threshold", 0..=1_000_000)?,
             window: spec.window as u32,
-            protocol: self
-                .one_of("protocol", &[("papers", Protocol::Papers), ("safe", Protocol::Safe)])?,
             order: self.order()?,
         })
     }

@@ -3,7 +3,7 @@
 use destage_disk::DiskSpec;
 use destage_engine::controller::Config;
 use destage_engine::limits::Limits;
-use destage_engine::readcache::coherent::CleanConfig;
+use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::track::TrackConfig;
 use destage_engine::units::{DiskId, Duration, Instant};
 
@@ -50,10 +50,8 @@ pub struct FaultPlan {
     pub rebuild: Option<RebuildPlan>,
     /// The run ends when the disk is rebuilt.
     pub until_rebuilt: bool,
-    /// Groups that are expensive to destage while degraded are deferred once.
-    pub put_off: bool,
     /// The read cache.
-    pub read_cache: Option<CleanConfig>,
+    pub read_cache: Option<ReadCacheChoice>,
 }
 
 /// A planned rebuild.

@@ -5,7 +5,7 @@ use crate::options::{OptionError, RunOptions};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::limits::Limits;
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::{DiskId, Instant};
 
@@ -16,7 +16,6 @@ pub(crate) fn plan(options: &RunOptions, geometry: &Geometry) -> Result<FaultPla
     let plan = FaultPlan {
         rebuild,
         until_rebuilt: options.get("measure").split(':').next() == Some("rebuild"),
-        put_off: options.on("vdf-writes")?,
         read_cache: read_cache(options)?,
         fails,
     };
@@ -28,7 +27,7 @@ pub(crate) fn plan(options: &RunOptions, geometry: &Geometry) -> Result<FaultPla
     Ok(plan)
 }
 
-fn read_cache(options: &RunOptions) -> Result<Option<CleanConfig>, OptionError> {
+fn read_cache(options: &RunOptions) -> Result<Option<ReadCacheChoice>, OptionError> {
     let name = options.get("read-cache");
     if name == "off" {
         return Ok(None);
@@ -42,7 +41,7 @@ fn read_cache(options: &RunOptions) -> Result<Option<CleanConfig>, OptionError> 
     let pages = options.pages("read-cache-size")?;
     policy.check(pages).map_err(|error| usage(&error))?;
     let on_write = options.one_of("read-cache-writes", &OnWrite::NAMES)?;
-    Ok(Some(CleanConfig { policy, pages, on_write }))
+    Ok(Some(ReadCacheChoice { policy, pages, on_write }))
 }
 
 /// Seconds of the run, to the nanosecond.

@@ -2,7 +2,7 @@
 
 use destage_disk::Disk;
 use destage_engine::array::geometry::Geometry;
-use destage_engine::heads::Heads;
+use destage_engine::conditions::Heads;
 use destage_engine::units::{GroupId, Instant, Page, SECTORS_PER_PAGE};
 
 /// How groups are laid out on the disks.

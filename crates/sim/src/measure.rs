@@ -4,7 +4,7 @@ use crate::config::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
 use destage_engine::event::Owner;
-use destage_engine::readcache::coherent::CleanState;
+use destage_engine::readcache::coherent::ReadCacheState;
 use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
@@ -115,7 +115,7 @@ pub struct Outcome {
     /// Requests not answered when the run ended.
     pub in_system: u64,
     /// The read cache at the end.
-    pub read_cache: Option<CleanState>,
+    pub read_cache: Option<ReadCacheState>,
     /// What failed.
     pub fault: Option<FaultUse>,
 }
@@ -417,7 +417,7 @@ fn hits(before: &Counters, after: &Counters) -> Hits {
     }
 }
 
-fn read_cache(state: &CleanState, before: &Counters, after: &Counters) -> ReadCacheUse {
+fn read_cache(state: &ReadCacheState, before: &Counters, after: &Counters) -> ReadCacheUse {
     let requests = after.read_pages - before.read_pages;
     ReadCacheUse {
         pages: state.pages as u64,

@@ -136,7 +136,6 @@ impl Engine {
                 controller
                     .set_read_cache(faults.read_cache.as_ref())
                     .map_err(|error| SimError::ReadCache(error.to_string()))?;
-                controller.put_off_dear(faults.put_off);
                 if let Some(rebuild) = &faults.rebuild {
                     controller.set_rebuild_limits(rebuild.limits);
                 }
@@ -475,7 +474,7 @@ impl<'a> Simulator<'a> {
         if let Some(rebuild) = controller.rebuilds().next() {
             self.log.share = rebuild.done_pages as f64 / rebuild.disk_pages as f64;
         }
-        self.log.report(controller.put_off())
+        self.log.report(controller.deferrals())
     }
 
     fn reply(&mut self, now: Instant, id: RequestId) {

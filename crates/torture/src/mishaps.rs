@@ -113,7 +113,6 @@ impl Run {
 
     /// Undoes what befell the devices after a start was refused; whether there was anything.
     pub(super) fn undo_mishaps(&mut self) -> bool {
-        let away = self.come_back();
         let undo = core::mem::take(&mut self.mishaps.undo);
         let mut undone = !undo.is_empty();
         for (device, sector, bit, bytes) in core::mem::take(&mut self.mishaps.rotten) {
@@ -126,6 +125,8 @@ impl Run {
         for (device, disk) in undo.into_iter().rev() {
             *self.world.device(device) = disk;
         }
+        // Those too that were away when something else befell them.
+        let away = self.come_back();
         let healed = self.world.nvs.iter().any(Disk::has_bad);
         self.world.nvs.iter_mut().for_each(Disk::heal);
         let any = away || healed || undone;
@@ -225,7 +226,9 @@ impl Run {
         if which >= members {
             return Some(Device::Nvs((which - members) as u16));
         }
-        let bears = !self.nvs_lost() && self.holes.is_empty();
+        // One that is gone and comes back as another would be there after the undo as it was: gone.
+        let gone = self.world.members[which as usize].gone;
+        let bears = !gone && !self.nvs_lost() && self.holes.is_empty();
         bears.then_some(Device::Member(which as u16))
     }
 

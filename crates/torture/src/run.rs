@@ -11,7 +11,7 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
-use destage_engine::readcache::coherent::CleanConfig;
+use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_served::{
     Ack, Alarm, Answer, Cause, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
@@ -726,7 +726,7 @@ impl Run {
     }
 
     /// Another read cache, or none.
-    pub fn exchange_cache(&mut self, cache: Option<CleanConfig>) {
+    pub fn exchange_cache(&mut self, cache: Option<ReadCacheChoice>) {
         self.volume_mut().set_read_cache(cache).expect("a cache of some size");
     }
 

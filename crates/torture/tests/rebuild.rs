@@ -267,7 +267,7 @@ fn lost_by_hand(run: &Run, gone: &[(u16, u64)]) -> Vec<u64> {
             _ => 0..geometry.disks,
         };
         let missing = row.filter(|disk| is_gone(DiskId(*disk), place.page)).count();
-        is_gone(place.disk, place.page) && missing > usize::from(geometry.bears_failures())
+        is_gone(place.disk, place.page) && missing > usize::from(geometry.level.tolerates())
     };
     (0..geometry.volume_pages().0).filter(lost).collect()
 }
@@ -330,7 +330,7 @@ fn unreadable_sectors_are_named_and_never_made_up() {
         let members: &[u16] =
             if level == Level::Raid6 { &[bad, failed, 4] } else { &[bad, failed] };
         let of = |member: &u16| {
-            let place = destage_engine::array::layout::Place { disk: DiskId(*member), page };
+            let place = destage_engine::array::layout::DiskPage { disk: DiskId(*member), page };
             geometry.page_at(place).map(|page| page.0)
         };
         let mut wanted: Vec<u64> = members.iter().filter_map(of).collect();

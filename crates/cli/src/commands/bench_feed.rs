@@ -6,7 +6,7 @@ use crate::run_args::set_given;
 use clap::ArgMatches;
 use destage_engine::request::Direction;
 use destage_engine::units::{Instant, PAGE_BYTES};
-use destage_load::{Ask, Feed, Target};
+use destage_load::{Ask, Feed, FeedError, Target};
 use destage_sim::options::RunOptions;
 use destage_workload::generator;
 use destage_workload::source::Source;
@@ -28,8 +28,8 @@ impl Feed for OfSource {
         self.source.next_at().map(|at| at.0)
     }
 
-    fn take(&mut self, now_ns: u64) -> Result<Ask, String> {
-        let request = self.source.take(Instant(now_ns)).map_err(|error| error.to_string())?;
+    fn take(&mut self, now_ns: u64) -> Result<Ask, FeedError> {
+        let request = self.source.take(Instant(now_ns))?;
         Ok(Ask {
             due_ns: request.arrival.0,
             tag: request.tag,

@@ -11,6 +11,7 @@ use super::reconnect::Attempt;
 use super::stop::{self, Saying};
 use super::watch::{Found, Watch};
 use crate::{Port, Remote};
+use destage_block::Driver;
 use destage_nvslog::superblock::Superblock;
 use destage_report::live::{ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus};
 use hdrhistogram::Histogram;

@@ -5,6 +5,7 @@ use super::alarms::Ends;
 use super::backend::ArrayBackend;
 use super::watch::Watched;
 use crate::Port;
+use destage_block::Driver;
 use destage_engine::units::{Duration, Instant};
 use destage_served::Cause;
 use std::collections::BTreeSet;

@@ -10,6 +10,7 @@ use super::create::{Uuids, blank, empty_device};
 use super::devices::{DeviceSpec, Devices, Opened};
 use super::watch::{Found, Trouble, Watched};
 use crate::{Port, Remote};
+use destage_block::Driver;
 use destage_nvslog::superblock::{Role, Superblock, Uuid};
 use destage_report::live::{LostStatus, MissingMember, RebuildStatus};
 use destage_served::{Cause, Device, ReplaceRefusal, member_bytes, prepare_spare, read_superblock};

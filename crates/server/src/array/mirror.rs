@@ -8,6 +8,7 @@ use super::devices::{DeviceSpec, Opened};
 use super::members::edit;
 use super::watch::Watched;
 use crate::{Port, Remote};
+use destage_block::Driver;
 use destage_nvslog::superblock::Uuid;
 use destage_report::live::MirrorStatus;
 use destage_served::MirrorRefusal;

@@ -31,7 +31,7 @@ pub use admin::{
     Admin, AdminError, Control, Extras, RecordRequest, Request, ask, ask_extra, ask_to_end, listen,
 };
 pub use alarm_words::Absent;
-pub use backend::{ArrayBackend, DIRTY_CONTEXT, export};
+pub use backend::{ArrayBackend, export};
 pub use config::{ArrayConfig, ConfigFileError, Places, Prepared};
 pub use create::{CreateError, CreateOptions, create, undo, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices, allocate};

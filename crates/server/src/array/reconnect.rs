@@ -7,6 +7,7 @@ use super::backend::{ArrayBackend, Disk};
 use super::devices::{Async, Devices, Opened};
 use super::remote::Event;
 use crate::{Port, Remote};
+use destage_block::Driver;
 use destage_client::{Client, ClientError};
 use destage_nbd::client::Uri;
 use destage_nbd::{Mode, Session};

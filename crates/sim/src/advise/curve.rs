@@ -6,6 +6,7 @@
 use crate::options::OptionError;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::plan::{Plan, Planner};
+use destage_engine::conditions::Conditions;
 use destage_engine::mix::mix;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{PolicyChoice, PolicyContext};
@@ -160,7 +161,7 @@ impl Writes {
                         }
                     }
                     let random = first_sequential.saturating_sub(page);
-                    cache.write_part(group, bit, pages, random);
+                    cache.write_part(group, bit, pages, random, &Conditions::NONE);
                     tally.written += pages;
                 }
                 page += pages;

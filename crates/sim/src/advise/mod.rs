@@ -592,7 +592,7 @@ fn shape_of(config: &SimConfig) -> CurveSetup {
             nvs_pages: controller.nvs_pages.0,
             groups: controller.geometry.groups(),
             disks: u64::from(controller.geometry.disks),
-            queue_depth: u64::from(controller.queue_depth),
+            queue_depth: u64::from(controller.destage.queue_depth),
             high,
             low,
             mirrored: controller.geometry.level == Level::Raid10,
