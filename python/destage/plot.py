@@ -107,7 +107,6 @@ def _lines(ax: Any, marks: Mapping[str, Any]) -> None:
             "label": series["name"],
             "marker": None if many else _MARKERS[index % len(_MARKERS)],
             "linestyle": _DASHES[index % len(_DASHES)],
-            "drawstyle": "steps-post" if marks["step"] else "default",
         }
         errors = series["half_widths"]
         if errors and any(errors):

@@ -12,16 +12,9 @@ use syn::visit::Visit;
 
 /// Circles of files that stay, by one of their files, and why.
 const CIRCLES: &[(&str, &str)] = &[
-    ("cli::args", "each file of arguments adds commands to the table, and uses its helpers"),
-    ("cli::commands::bench", "bench, emulate and listener share helpers of their commands"),
-    ("cli::commands::array", "array, files and watch share helpers of their commands"),
-    ("disk::cache", "the drive and its cache ask each other"),
     ("load::laps", "what is counted names what the load is"),
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),
-    ("report::plot::layout", "marks are measured to be laid out"),
     ("server::array::backend", "one object in fifteen files: to become a coordinator over parts"),
-    ("sim::simulator", "options, measure and faults configure the simulator that they are part of"),
-    ("sim::reproduce::runner", "each kind of run is in the table that it implements"),
     ("torture::run", "one object in six files: to become a harness over parts"),
 ];
 

@@ -1,6 +1,6 @@
 //! What is measured in a run, and how it becomes a report.
 
-use crate::simulator::{SimConfig, Warmup};
+use crate::config::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
 use destage_engine::event::Owner;
@@ -14,7 +14,7 @@ use destage_report::model::{
 };
 use hdrhistogram::Histogram;
 
-/// Longest response time told apart, in microseconds: an hour.
+/// Longest response time recorded, in microseconds: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
@@ -156,7 +156,7 @@ impl Measure {
         }
     }
 
-    /// Moves time to the next event at `now`. Returns whether the run goes on.
+    /// Moves time to the next event at `now`. Returns whether the run continues.
     pub fn advance(&mut self, now: Instant, counters: &Counters) -> bool {
         let now_or_end = now.min(self.end);
         while self.next_sample <= now_or_end {
