@@ -1,7 +1,7 @@
 //! The command lines of a served array: create, serve, status, flush, stop, set, recover.
 
-use crate::args::format_arg;
-use crate::server_args::{flag, option, serves};
+use crate::server_args::serves;
+use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 use destage_engine::readcache::coherent::OnWrite;
 
@@ -160,6 +160,7 @@ fn watch_args() -> [Arg; 7] {
 }
 
 /// `destage trace record`.
+#[cfg(feature = "plan")]
 pub fn record() -> Command {
     Command::new("record")
         .about("Record the load of a served array as a trace")

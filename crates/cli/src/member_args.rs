@@ -1,7 +1,7 @@
 //! The command lines of members that fail and are replaced: fail, replace, spare.
 
 use crate::array_args::{name, places, sparse};
-use crate::server_args::flag;
+use crate::shared_args::flag;
 use clap::{Arg, Command};
 
 fn positional(name: &'static str, value: &'static str, help: &'static str) -> Arg {

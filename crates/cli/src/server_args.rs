@@ -1,16 +1,10 @@
 //! The command lines of `emulate` and `bench`.
 
-use super::args::format_arg;
+#![cfg_attr(not(feature = "load"), allow(dead_code))]
+
+use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, ArgGroup, Command, value_parser};
 use destage_server::FrontEnd;
-
-pub fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help)
-}
-
-pub fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-}
 
 /// A command that serves: where it listens, for each front end; TLS, and limits of its clients.
 pub fn serves(command: Command) -> Command {

@@ -1,7 +1,8 @@
 //! `destage create | serve | status | flush | stop | set | recover`: a served array.
 
-use super::emulate::bytes;
 use super::files::{Made, absolute, devices};
+use super::quantity::bytes;
+use super::target::{name, places};
 use super::{assembly_words, format, listener, text};
 use crate::failure::Failure;
 use crate::progress;
@@ -16,23 +17,11 @@ use destage_served::{
 };
 use destage_server::array::{
     Absent, AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceError, DeviceSpec, Devices,
-    Places, ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array,
-    export, listen, open_spares, uuid_text,
+    ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array, export,
+    listen, open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
-use std::path::Path;
 use std::time::Duration;
-
-pub(super) fn places(matches: &ArgMatches) -> Places {
-    let config = text(matches, "config-dir").map(Path::new);
-    // A folder of one's own keeps its sockets too.
-    let run = text(matches, "run-dir").map(Path::new).or(config);
-    Places::new(config, run)
-}
-
-pub(super) fn name(matches: &ArgMatches) -> &str {
-    text(matches, "name").expect("required")
-}
 
 /// `destage create`.
 pub fn create(matches: &ArgMatches) -> Result<String, Failure> {

@@ -1,8 +1,8 @@
 //! Generated loads and traces as what `destage bench` asks.
 
 use super::text;
-use crate::args::set_given;
 use crate::failure::Failure;
+use crate::run_args::set_given;
 use clap::ArgMatches;
 use destage_engine::request::Direction;
 use destage_engine::units::{Instant, PAGE_BYTES};
@@ -11,7 +11,7 @@ use destage_sim::options::RunOptions;
 use destage_workload::generator;
 use destage_workload::source::Source;
 use destage_workload::trace::TraceError;
-use destage_workload::trace::replay::{Pace, ReplayOptions, TraceSource};
+use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceSource};
 use std::path::Path;
 
 /// Devices of a trace lie at least so far apart.
@@ -79,7 +79,11 @@ fn trace(matches: &ArgMatches, path: &Path, target: &Target) -> Result<Box<dyn F
     let paced = matches.get_flag("closed") || matches.contains_id("rate");
     let page_bytes = target.minimum().max(512);
     let replay = ReplayOptions {
-        pace: if paced { Pace::Closed { outstanding: u32::MAX } } else { Pace::Open { speed } },
+        pace: if paced {
+            ReplayPace::Closed { outstanding: u32::MAX }
+        } else {
+            ReplayPace::Open { speed }
+        },
         page_bytes,
         chunk_pages: APART_BYTES.div_ceil(page_bytes),
         ..options.replay_options()?

@@ -1,6 +1,6 @@
 //! Files that a command makes for an array: members, NVS, spares. They go again if it fails.
 
-use super::array::{name, places};
+use super::target::{name, places};
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -68,7 +68,7 @@ pub(super) fn devices(
         .map(|text| match text.rsplit_once(",size=") {
             None => text.parse().map_err(Failure::usage),
             Some((path, size)) => {
-                make(path, super::emulate::bytes(size)?, sparse, made)?;
+                make(path, super::quantity::bytes(size)?, sparse, made)?;
                 path.parse().map_err(Failure::usage)
             }
         })

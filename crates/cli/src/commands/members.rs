@@ -1,7 +1,8 @@
 //! `destage fail | replace | spare`: members that fail, and devices that take their place.
 
-use super::array::{asked, give, name};
+use super::array::{asked, give};
 use super::files::{Made, absolute, device};
+use super::target::name;
 use super::text;
 use crate::failure::Failure;
 use crate::progress;

@@ -1,7 +1,8 @@
 //! `destage replace-nvs`: a new NVS mirror for a served array.
 
-use super::array::{asked, give, name};
+use super::array::{asked, give};
 use super::files::{Made, absolute, device};
+use super::target::name;
 use super::text;
 use crate::failure::Failure;
 use crate::progress;

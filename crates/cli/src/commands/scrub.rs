@@ -1,7 +1,8 @@
 //! `destage scrub`: compare all rows of a served array, and put them right.
 
-use super::array::{asked, name};
-use super::emulate::bytes;
+use super::array::asked;
+use super::quantity::bytes;
+use super::target::name;
 use super::{format, text};
 use crate::failure::Failure;
 use crate::progress;

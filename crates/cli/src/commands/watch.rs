@@ -1,9 +1,10 @@
 //! Watching a served array: the page and metrics of `destage serve`, its log, `status --what-if`
 //! and `trace record`.
 
-use super::array::{name, places};
+use super::target::{name, places};
 use super::{format, text};
 use crate::failure::Failure;
+#[cfg(feature = "plan")]
 use crate::progress;
 use clap::ArgMatches;
 use destage_observe::http::{Guard, HttpError, Settings, new_token, read_token, serve};
@@ -11,7 +12,7 @@ use destage_observe::{Options, Watch};
 use destage_report::Format;
 use destage_report::watch::WhatIf;
 use destage_server::Server;
-use destage_server::array::{ArrayBackend, RecordRequest, Request, ask_extra, tap};
+use destage_server::array::{ArrayBackend, Request, ask_extra, tap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::filter::Targets;
@@ -69,6 +70,10 @@ pub fn http(matches: &ArgMatches, control: &Path, watch: Watch) -> Result<(), Fa
     let token = token.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     let guard = Guard::new(token, names);
     let mut settings = Settings::new(address, guard, control.to_path_buf());
+    #[cfg(feature = "plan")]
+    {
+        settings.charting = destage_render::plotly_js;
+    }
     settings.allow_remote = matches.get_flag("allow-remote-http");
     let address = serve(settings, watch).map_err(|error| match error {
         HttpError::Open(_) => Failure::usage(error),
@@ -113,14 +118,15 @@ pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
 }
 
 /// `destage trace record`.
+#[cfg(feature = "plan")]
 pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let control = places(matches).control_of(name).map_err(Failure::usage)?;
     let out = Path::new(text(matches, "out").expect("required"));
     crate::output::check_writable(out)?;
     let seconds =
-        text(matches, "time").map(|time| super::bench::seconds("time", time)).transpose()?;
-    let request = Request::Record(RecordRequest {
+        text(matches, "time").map(|time| super::quantity::seconds("time", time)).transpose()?;
+    let request = Request::Record(destage_server::array::RecordRequest {
         out: std::path::absolute(out).map_err(Failure::failed)?,
         seconds: seconds.map(|time| time.as_secs_f64()),
         requests: *matches.get_one("requests").expect("default"),

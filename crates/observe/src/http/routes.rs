@@ -77,7 +77,7 @@ impl Routes {
                     words(StatusCode::SERVICE_UNAVAILABLE, text)
                 }
             }),
-            path => files::file(path, request.headers())
+            path => files::file(path, request.headers(), self.settings.charting)
                 .unwrap_or_else(|| words(StatusCode::NOT_FOUND, "not found")),
         }
     }

@@ -3,7 +3,7 @@
 use super::backend::ArrayBackend;
 use super::config::ConfigFileError;
 use destage_engine::counters::Counters;
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::PAGE_BYTES;
 use destage_report::live::{PagesRead, ReadCacheStatus};
@@ -73,7 +73,7 @@ impl ReadCacheConfig {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn choice(&self) -> Result<Option<CleanConfig>, ConfigFileError> {
+    pub fn choice(&self) -> Result<Option<ReadCacheChoice>, ConfigFileError> {
         let bad = |name, error: String| ConfigFileError::Value(name, error);
         let vdf =
             match self.vdf.as_str() {
@@ -99,7 +99,7 @@ impl ReadCacheConfig {
         let pages = self.bytes / PAGE_BYTES;
         let size = |error: &dyn std::fmt::Display| bad("read-cache-size", error.to_string());
         policy.check(pages).map_err(|error| size(&error))?;
-        Ok(Some(CleanConfig { policy, pages, on_write }))
+        Ok(Some(ReadCacheChoice { policy, pages, on_write }))
     }
 }
 
