@@ -1,22 +1,28 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# `make help` lists the targets. On a fresh machine `make demo` and `make test` do everything.
 
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh clean tools \
+.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
-## What a build needs besides Rust (rustup.rs): a C compiler, for zstd and xz.
+## List the targets.
+help:
+	@awk '/^## / { if (!more) text = ""; more = 1; text = text " " substr($$0, 4); next } { more = 0 } \
+	  /^[a-z-]+:/ && !/-tools:/ && text { sub(":.*", ""); printf "%-20s%s\n", $$0, text; text = "" }' Makefile
+
+# What a build needs besides Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
 	@command -v cc >/dev/null || (apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev)
 	@command -v $(CARGO) >/dev/null || (echo "Rust 1.88 or later is needed: install it by rustup" && exit 1)
 
+## Build the program, target/release/destage.
 build: tools
 	$(CARGO) build --release --locked -p destage
 
-## The main job end to end: four policies on SPC-1-like load and on a generated trace.
+## Show the main parts: four policies on two loads, then a served array.
 demo: build
 	@mkdir -p demo
 	@echo "== Four policies, SPC-1-like load, RAID-5 4+1, 32,768 pages of NVS, thresholds 90/80 =="
@@ -38,34 +44,33 @@ demo: build
 	@echo
 	@echo "Open demo/report.html and demo/trace.html in a browser; every figure is in demo/report.csv."
 
-## Everything fast; under 10 minutes from a warm build.
+## Run every fast Rust test; under 10 minutes from a warm build.
 test: tools
 	$(CARGO) test --workspace --locked
 
-## Form, lints, generated docs.
+## Check format, lints, documentation, plain English, and what the documents claim.
 check: tools
 	$(CARGO) fmt --all --check
 	rustfmt --check --edition 2024 crates/server/src/front/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
-	$(CARGO) test --locked -p destage --test docs
+	$(CARGO) test --locked -p destage --test docs --test claims --test words --test house
 
-## Writes the generated pages.
+## Write the generated pages of docs.
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
 
-## Figures of the tree: crates, import circles, largest objects and files, packages of the smallest
+## Print figures of the tree: import circles, largest objects and files, packages of the smallest
 ## server. HOUSE_TREE=PATH prints those of another tree.
 house: tools
 	$(CARGO) test --locked -p destage --test house -- --ignored --nocapture
 
-## Build times from nothing, in target/house-times: the workspace, then the engine's tests alone. Run
-## it on an idle machine.
+## Print build times from nothing, of the workspace and of the engine's tests. Needs an idle machine.
 house-times: tools
 	scripts/house-times.sh $(CARGO)
 
-## The documents as a searchable site, target/site/book, with its links checked. mdBook is built once,
-## without its web server, and stays in target/mdbook.
+## Build the documents as a searchable site, target/site/book, and check its links. mdBook is built
+## once, without its web server, and stays in target/mdbook.
 MDBOOK = target/mdbook/bin/mdbook
 MDBOOK_VERSION = 0.5.4
 site-tools:
@@ -76,74 +81,76 @@ site-tools:
 site: site-tools
 	scripts/site.sh $(MDBOOK)
 
-## Every figure and table of the papers again, into reproduction/index.html; under 90 minutes.
+## Run every figure and table of the papers again, into reproduction/index.html; under 90 minutes.
 reproduce: build
 	$(DESTAGE) reproduce --all --out reproduction
 
-## The bands around published values, asserted on the full runs.
+## Assert the bands around published values on the full runs.
 reproduce-bands: tools
 	$(CARGO) test --locked -p destage --test reproduce -- --ignored --nocapture
 
-## The served array through 20,000 power failures on simulated devices; prints what it did.
+## Crash the served array 20,000 times on simulated devices, and check every byte.
 torture: build
 	$(DESTAGE) torture --crashes 20000
 
-## The same for two minutes with fresh seeds: for CI. A failure prints the line that repeats it.
+## Do the same for two minutes with fresh seeds, for CI. A failure prints the line that repeats it.
 torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
+## Measure speeds: replays, simulator, parity. ARGS=10: million requests.
 bench: tools
 	$(CARGO) bench --locked -p destage --bench speed -- $(ARGS)
 	$(CARGO) bench --locked -p destage-engine --bench second_stack
 
-## Public NBD clients, NBD servers to compare with, and what they need; Debian's names.
+# Public NBD clients and NBD servers to compare with, by their Debian names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin
 nbd-tools:
 	@dpkg -s $(NBD_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
 	  (apt-get update && apt-get install -y --no-install-recommends $(NBD_PACKAGES))
 
-## Which server: destage, nbdkit, nbdkit-memory, nbd-server or qemu-nbd (tests/conformance/README.md).
+# Which server: destage, nbdkit, nbdkit-memory, nbd-server or qemu-nbd (tests/conformance/README.md).
 SERVER ?= destage
 ROUNDS ?= 200
 CONFORMANCE = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/conformance
 SERVED = $(if $(filter destage,$(SERVER)),build)
 
-## Public clients and hostile ones against the NBD server, after a short round next to its peers.
+## Run public and hostile NBD clients against the server (SERVER=), after a short round of compare-peers.
 conformance: nbd-tools $(SERVED)
 	$(if $(SERVED),$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick)
 	$(CONFORMANCE)/run.py --server $(SERVER) --destage $(DESTAGE)
 
-## kill -9, restart, compare; first that the check can fail: a server that keeps nothing.
+## Kill the server with kill -9, restart it and compare, ROUNDS times. First show that the check can
+## fail, with a server that keeps nothing.
 crashloop: nbd-tools $(SERVED)
 	$(CONFORMANCE)/check_crashmodel.py
 	$(CONFORMANCE)/crashloop.py --server nbdkit-memory --rounds 2 --must-lose
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS) --ack flush
 
-## The NBD server's speed next to other servers'; DISK=DIR adds the log on that disk.
+## Measure the NBD server next to others. DISK=DIR adds the log on that disk.
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK)) $(ARGS)
 
-## The cache's gain on five emulated disks; ROUNDS of 150 s, POLICY.
+## Measure the gain of the cache on five emulated disks: ROUNDS of 150 s, POLICY.
 speed-emulated: build
 	$(CONFORMANCE)/emulated.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) \
 	  --policies $(or $(POLICY),stow) --loads uniform
 
-## destage next to its peers, as one page: front end and cache; under 20 minutes. OUT=FILE
+## Compare destage with its peers, front end and cache, as one page; under 20 minutes. OUT=FILE
 compare-peers: nbd-tools build
 	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --out $(or $(OUT),target/compare-peers.md)
 
-## One short round of that: whether it works.
+## Run one short round of that, to see that it works.
 compare-peers-quick: nbd-tools build
 	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick
 
-## A rebuild at full speed next to what its members can stream; DISK=DIR, a folder on their disk.
+## Measure a rebuild next to what its members can stream. DISK=DIR: a folder on their disk.
 speed-rebuild: nbd-tools build
 	scripts/speed-rebuild.sh $(DESTAGE) $(or $(DISK),/var/tmp)
 
-## The Python package: a wheel for CPython 3.10 and later in target/wheels, installed with all that
-## its parts use into a fresh virtual environment, target/venv.
+## Build the Python package, a wheel for CPython 3.10 and later in target/wheels, and install it with
+## all extras into a fresh virtual environment, target/venv.
 WHEEL = target/wheels/destage-*.whl
 PYTHON_TOOLS = abi3audit pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
 python: tools
@@ -152,8 +159,7 @@ python: tools
 	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --out target/wheels
 	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
 
-## Its tests, from the wheel alone: nothing beyond the stable ABI, pytest (notebooks too),
-## mypy --strict, ruff.
+## Test the wheel: stable ABI, pytest (notebooks too), mypy --strict, ruff.
 python-test: python build
 	target/venv/bin/abi3audit --strict --summary $(WHEEL)
 	cd target && venv/bin/pytest ../python/tests --timeout 300 -p no:cacheprovider
@@ -162,11 +168,11 @@ python-test: python build
 	target/venv/bin/ruff check --config python/ruff.toml --no-cache python scripts
 	target/venv/bin/ruff format --check --config python/ruff.toml --no-cache python scripts
 
-## What docs/python.md says of speed, measured: calls, traces, Python policies, a Dask cluster.
+## Measure the figures of docs/python.md: calls, traces, Python policies, a Dask cluster.
 python-speed: python build
 	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
 
-## The page in headless Chromium; axe-core next to our own checks where npm is installed.
+## Test the page in headless Chromium, with axe-core where npm is installed.
 BROWSER_PACKAGES = chromium chromium-driver python3-selenium python3-pil prometheus
 BROWSER = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/browser/run.py --destage $(DESTAGE)
 browser-tools:
@@ -179,11 +185,11 @@ browser-test: build browser-tools
 	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then $(BROWSER); \
 	  else echo "SKIPPED: no Chromium to be had (Debian: chromium chromium-driver)"; fi
 
-## The pictures of the page in docs/images, of an array on emulated disks under load.
+## Make the pictures of the page in docs/images, of an array on emulated disks under load.
 screenshots: build browser-tools
 	$(BROWSER) --screenshots docs/images
 
-## The Debian package, target/debian/destage_VERSION_ARCH.deb (docs/operations.md).
+## Build the Debian package, target/debian/destage_VERSION_ARCH.deb (docs/operations.md).
 deb-tools:
 	@dpkg -s dpkg-dev binutils >/dev/null 2>&1 || \
 	  (apt-get update && apt-get install -y --no-install-recommends dpkg-dev binutils)
@@ -191,8 +197,8 @@ deb-tools:
 deb: build deb-tools
 	packaging/build-deb.sh $(DESTAGE) target/debian
 
-## What lintian says of it; then installed, served, a disk replaced, upgraded, removed, on a copy of
-## this machine under a systemd of its own.
+## Test the Debian package: lintian; then install, serve, replace a disk, upgrade and remove it, on a
+## copy of this machine under a systemd of its own.
 DEB_TEST_PACKAGES = lintian systemd-container libnbd-bin e2fsprogs qemu-utils
 deb-test-tools:
 	@dpkg -s $(DEB_TEST_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
@@ -204,6 +210,7 @@ deb-test: deb deb-test-tools
 	  else echo "SKIPPED: lintian is not installed"; fi
 	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/package/run.py --deb target/debian/destage_*.deb
 
+## Remove everything that was built.
 clean:
 	$(CARGO) clean
 	rm -rf demo reproduction

@@ -11,6 +11,7 @@ class Page(HTMLParser):
     """The links and anchors of a page."""
 
     def __init__(self, text: str) -> None:
+        """Reads the page's HTML."""
         super().__init__()
         self.links: list[str] = []
         self.anchors: set[str] = set()

@@ -16,7 +16,7 @@ fn policies_page_is_what_the_tables_say() {
 fn commands_of(words: &[&str]) -> Vec<String> {
     let help = succeeds(&[words, &["--help"]].concat());
     let Some((_, list)) = help.split_once("\nCommands:\n") else { return Vec::new() };
-    // A name stands behind two spaces; what is further in goes on with a text.
+    // A name is behind two spaces. A line that is further in continues a text.
     let lines = list.lines().take_while(|line| line.starts_with("  "));
     let names = lines.filter_map(|line| line[2..].split_whitespace().next().map(|n| (line, n)));
     let names = names.filter(|(line, name)| !line[2..].starts_with(' ') && *name != "help");

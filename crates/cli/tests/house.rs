@@ -201,7 +201,7 @@ impl Crate {
         let mut path = path.to_vec();
         let exports: BTreeMap<&Names, &Names> =
             self.files.values().flat_map(|f| f.exports.iter().map(|(a, b)| (a, b))).collect();
-        // An export of an export at most so often.
+        // An export of an export of an export: at most this many times.
         for _ in 0..8 {
             let longest =
                 (1..=path.len()).rev().find(|n| exports.contains_key(&path[..*n].to_vec()));
@@ -219,8 +219,8 @@ impl Crate {
         path
     }
 
-    /// Which file imports which. A module holds its children: what it names of them is no import,
-    /// and neither is a table that lists them.
+    /// Which file imports which. A module holds its children: what it names of them is not an
+    /// import, and neither is a table that lists them.
     fn imports(&self) -> BTreeSet<(Names, Names)> {
         let mut arrows = BTreeSet::new();
         for (module, file) in self.files.iter().filter(|(module, _)| !module.is_empty()) {
