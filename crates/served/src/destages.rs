@@ -12,7 +12,7 @@ use crate::rows::{Pieces, interrupted_row, modified};
 use crate::settings::Ack;
 use crate::volume::Volume;
 use destage_engine::array::disks::DiskSet;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
 use destage_engine::event::DiskCommand;
@@ -57,7 +57,7 @@ impl Volume {
     }
 
     fn intends(&self) -> bool {
-        !matches!(self.controller.geometry().level, Level::Single | Level::Raid0)
+        self.controller.geometry().level.is_redundant()
     }
 
     /// The engine begins a destage: its pages are frozen as they are now.

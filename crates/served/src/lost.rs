@@ -3,7 +3,7 @@
 
 use crate::rebuild::lost_from;
 use crate::volume::Volume;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 
@@ -75,7 +75,7 @@ impl Segment {
     fn data_lost(&self, geometry: &Geometry) -> Vec<DiskId> {
         let lost = |disk: &DiskId| self.lost.contains(disk);
         match geometry.level {
-            Level::Raid10 => {
+            level if level.is_mirrored() => {
                 let pair_lost =
                     |disk: &DiskId| disk.0.is_multiple_of(2) && lost(&DiskId(disk.0 + 1));
                 self.lost.iter().copied().filter(pair_lost).collect()

@@ -11,7 +11,7 @@ use crate::request::{Alarm, Cause};
 use crate::rows::Pieces;
 use crate::volume::Volume;
 use destage_engine::array::disks::DiskSet;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::{Geometry, Redundancy};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::event::Event;
 use destage_engine::event::{DiskCommand, Owner};
@@ -424,9 +424,9 @@ impl Volume {
     ) -> Vec<(u64, u64)> {
         let mut pages: Vec<u64> = Vec::new();
         for page in lost.iter().copied() {
-            let disks: Vec<DiskId> = match geometry.level {
-                Level::Raid10 => vec![disk],
-                _ => (0..geometry.disks).map(DiskId).collect(),
+            let disks: Vec<DiskId> = match geometry.level.is_mirrored() {
+                true => vec![disk],
+                false => (0..geometry.disks).map(DiskId).collect(),
             };
             let unread = disks.into_iter().filter(|d| pieces.read(*d, page).is_none());
             pages.extend(
@@ -448,9 +448,9 @@ impl Pieces {
         first: u64,
         pages: u32,
     ) -> Option<(Buffer, Vec<Buffer>)> {
-        let others = match geometry.level {
-            Level::Raid10 => 1,
-            Level::Raid4 | Level::Raid5 => usize::from(geometry.disks) - 1,
+        let others = match geometry.level.entry().redundancy {
+            Redundancy::Mirror => 1,
+            Redundancy::Parity { strips: 1, .. } => usize::from(geometry.disks) - 1,
             _ => return None,
         };
         let mut runs = self.take_whole(others, first, pages as usize * PAGE)?;
@@ -461,7 +461,7 @@ impl Pieces {
 
     /// Computes a page of a disk from the others of its row; whether that could be done.
     fn compute(&self, geometry: &Geometry, disk: DiskId, page: u64, into: &mut [u8]) -> bool {
-        if geometry.level != Level::Raid10 && self.compute_by_xor(geometry, disk, page, into) {
+        if !geometry.level.is_mirrored() && self.compute_by_xor(geometry, disk, page, into) {
             return true;
         }
         let told = self.page(geometry, disk, page);
@@ -480,7 +480,7 @@ impl Pieces {
         into: &mut [u8],
     ) -> bool {
         let (_, at) = geometry.row_of_disk_page(page);
-        if geometry.level == Level::Raid6 && geometry.q_disk(at.stripe) == disk {
+        if geometry.level.parities() > 1 && geometry.q_disk(at.stripe) == disk {
             return false;
         }
         let strips = 0..geometry.data_strips() as u16;

@@ -4,7 +4,7 @@
 use crate::Buffer;
 use crate::crc::crc32c;
 use crate::memory::PAGE;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::{Geometry, Redundancy};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::RowAt;
 use destage_engine::units::{DiskId, Page};
@@ -68,10 +68,10 @@ impl Pieces {
         if let Some(bytes) = self.read(disk, page) {
             return Some(bytes.to_vec());
         }
-        match geometry.level {
-            Level::Single | Level::Raid0 => None,
-            Level::Raid10 => self.read(DiskId(disk.0 ^ 1), page).map(<[u8]>::to_vec),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+        match geometry.level.entry().redundancy {
+            Redundancy::None => None,
+            Redundancy::Mirror => self.read(DiskId(disk.0 ^ 1), page).map(<[u8]>::to_vec),
+            Redundancy::Parity { .. } => {
                 let (_, at) = geometry.row_of_disk_page(page);
                 let row = self.whole_row(geometry, &at)?;
                 let strips = 0..geometry.data_strips() as u16;
@@ -90,7 +90,7 @@ impl Pieces {
     /// A page of the volume where it was read itself.
     pub(crate) fn as_it_lies(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
         let DiskPage { disk, page } = geometry.place(page);
-        let mirrored = geometry.level == Level::Raid10;
+        let mirrored = geometry.level.is_mirrored();
         let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
         self.read(disk, page).or_else(mirror)
     }

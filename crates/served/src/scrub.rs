@@ -10,7 +10,7 @@ use crate::ops::Purpose;
 use crate::request::Alarm;
 use crate::rows::Pieces;
 use crate::volume::Volume;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::Geometry;
 use destage_engine::array::plan::DiskRun;
 use destage_engine::array::safe::RowAt;
 use destage_engine::event::DiskCommand;
@@ -189,7 +189,7 @@ impl Volume {
         if self.faults.stopped {
             return Err(ScrubRefusal::Stopped);
         }
-        if matches!(self.controller.geometry().level, Level::Single | Level::Raid0) {
+        if !self.controller.geometry().level.is_redundant() {
             return Err(ScrubRefusal::NothingToCompare);
         }
         if self.scrub.as_ref().is_some_and(|scrub| scrub.status.running) {
@@ -301,9 +301,9 @@ impl Volume {
         chunk.rows = u64::from(rows.pages);
         let mut unreadable: Vec<(DiskId, u64)> = Vec::new();
         for page in rows.first..rows.first + chunk.rows {
-            let finding = match geometry.level {
-                Level::Raid10 => compare_copies(&chunk.pieces, rows.disk, page),
-                _ => compare_row(&geometry, &chunk.pieces, page, locate),
+            let finding = match geometry.level.is_mirrored() {
+                true => compare_copies(&chunk.pieces, rows.disk, page),
+                false => compare_row(&geometry, &chunk.pieces, page, locate),
             };
             let Some(wrong) = finding.wrong else { continue };
             let (member, members) = (rows.disk.0, rows.disks);

@@ -13,7 +13,7 @@ use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::simulator::{SimConfig, SimError};
 use curve::{Shape, Writes};
-use destage_engine::array::geometry::Level;
+
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
 use destage_report::advice::{Advice, AdvisedRun, CurvePoint};
@@ -594,7 +594,7 @@ fn shape_of(config: &SimConfig) -> Shape {
             queue_depth: u64::from(controller.destage.queue_depth),
             high,
             low,
-            mirrored: controller.geometry.level == Level::Raid10,
+            mirrored: controller.geometry.level.is_mirrored(),
         },
         detector: controller.detector,
         threshold: controller.sequential_threshold,
