@@ -271,7 +271,7 @@ impl core::fmt::Display for GeometryError {
 impl core::error::Error for GeometryError {}
 
 impl Geometry {
-    /// Checks the sizes and cuts the disks down to whole write groups.
+    /// Checks the sizes and cuts the disks down to complete write groups.
     ///
     /// # Errors
     /// See [`GeometryError`].
