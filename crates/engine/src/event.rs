@@ -19,10 +19,10 @@ pub enum Event {
     DiskDone(DiskId, Owner),
     /// A disk command failed. If the disk has failed with it, [`Event::DiskFailed`] comes first.
     DiskError(DiskCommand),
-    /// A disk has failed: it gets no more commands. At start-up, a disk that is known to have failed.
+    /// A disk has failed: it gets no more commands. Also for disks known to have failed at start-up.
     DiskFailed(DiskId),
-    /// The disk cannot carry out a command now (it is full). The driver retries it later; until then
-    /// the command takes no place in the disk's window.
+    /// The disk cannot carry out a command now (it is full). The driver retries it later; until
+    /// then the command takes no place in the disk's window.
     DiskWaits(DiskId),
     /// Such a command is retried.
     DiskTriesAgain(DiskId),
@@ -119,8 +119,8 @@ pub enum Action {
         /// Pages.
         pages: u32,
     },
-    /// This host read, which had to wait, begins now. What is held of its pages now will not be read
-    /// from the disks: it may leave the NVS before the read is answered, so keep it.
+    /// This host read, which had to wait, begins now. What is held of its pages now will not be
+    /// read from the disks: it may leave the NVS before the read is answered, so keep it.
     ReadNow {
         /// The request.
         id: RequestId,

@@ -95,10 +95,7 @@ impl core::fmt::Display for HostError {
                 write!(f, "a write larger than the NVS ({nvs_pages} pages) can never be admitted")
             }
             HostError::Unreadable => {
-                write!(
-                    f,
-                    "the pages are unreadable, and not enough redundancy is left to reconstruct them"
-                )
+                write!(f, "the pages are unreadable, and cannot be reconstructed from what is left")
             }
         }
     }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "lrw-lst",
-        summary: "new and rewritten groups are hot, destaged by recency; the others are cold, by size",
+        summary: "hot (new and rewritten) groups are destaged by recency, cold ones first and by size",
         source: "WOW (FAST'05) section II-C, on its [32] and [33]; docs/simulator.md",
         params: &[Param {
             name: "hot",

@@ -23,7 +23,7 @@ const HYSTERESIS: Param = Param {
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "stow",
-        summary: "separate queues for random and sequential data, with adaptive sizes and hysteresis",
+        summary: "queues for random and for sequential data, with adaptive sizes and hysteresis",
         source: "STOW (USENIX ATC'09) Algorithms 1 to 3; docs/simulator.md",
         params: &[HYSTERESIS],
     },

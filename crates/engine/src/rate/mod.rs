@@ -1,7 +1,7 @@
 //! When to destage: how many destage writes may be in flight. One file a scheme.
 //!
-//! In every scheme a waiting request forces the full queue depth. The destager does that, so schemes
-//! answer only for the case that none waits (docs/simulator.md).
+//! In every scheme a waiting request forces the full queue depth. The destager does that, so
+//! schemes answer only for the case that none waits (docs/simulator.md).
 
 mod adaptive;
 mod fixed;

@@ -62,8 +62,8 @@ pub trait ReadCache: Send {
     /// Drops a block whose contents are out of date; whether it was held.
     fn forget(&mut self, block: u64) -> bool;
 
-    /// Disks failed, or were rebuilt in part or completely. From now on a fault-aware cache takes its
-    /// victims accordingly; what it holds and knows stays. It takes one pass over the
+    /// Disks failed, or were rebuilt in part or completely. From now on a fault-aware cache takes
+    /// its victims accordingly; what it holds and knows stays. It takes one pass over the
     /// blocks held. A plain cache takes no notice.
     fn set_fault(&mut self, fault: Option<Penalties>);
 

@@ -61,8 +61,8 @@ impl core::error::Error for PenaltyError {}
 const DATA_LOST: u8 = 1;
 const PARITY_LOST: u8 = 2;
 
-/// What a missed block costs with the failed disks of an array. Made once per fault; a look-up is one
-/// remainder.
+/// What a missed block costs with the failed disks of an array. Made once per fault; a look-up is
+/// one remainder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalties {
     chunk_blocks: u64,

@@ -1,14 +1,15 @@
 //! The table of expected next pages, built for one-page random writes: two look-ups per write and
 //! no data-dependent branches.
 //!
-//! The entries are a ring in the order in which they were stored, with a bitmap of those struck out
-//! since; it is packed when its end meets its start. The place of a page in the ring is found by a
-//! tag of 15 bits in a bucket of four lanes; or in a tree, the annexe, if the bucket is full. Writing the entries one after the other, and nothing at random but a bucket of 16
-//! bytes, is what this layout buys over entries in a hash table.
+//! The entries are a ring in the order in which they were stored, with a bitmap of those struck
+//! out since; it is packed when its end meets its start. The place of a page in the ring is found
+//! by a tag of 15 bits in a bucket of four lanes; or in a tree, the annexe, if the bucket is full.
+//! Writing the entries one after the other, and nothing at random but a bucket of 16 bytes, is
+//! what this layout gains over entries in a hash table.
 //!
 //! Every 64 writes the excess entries are forgotten. Until then the oldest are still in the table
-//! although they are overdue. That changes no answer: when [`PageStreams::remove`] meets a match, it
-//! forgets overdue entries first.
+//! although they are overdue. That changes no answer: when [`PageStreams::remove`] meets a match,
+//! it forgets overdue entries first.
 
 use super::{Classified, MOST_STREAMS};
 use crate::request::PageRange;
