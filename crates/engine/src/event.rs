@@ -19,7 +19,7 @@ pub enum Event {
     DiskDone(DiskId, Owner),
     /// A disk command failed. If the disk has failed with it, [`Event::DiskFailed`] comes first.
     DiskError(DiskCommand),
-    /// A disk has failed: it gets no more commands. Also for disks known to have failed at start-up.
+    /// A disk has failed: it gets no more commands. Also at a start, for each failed disk.
     DiskFailed(DiskId),
     /// The disk cannot carry out a command now (it is full). The driver retries it later; until
     /// then the command takes no place in the disk's window.

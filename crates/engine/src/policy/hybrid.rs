@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "lrw-lst",
-        summary: "hot (new and rewritten) groups are destaged by recency, cold ones first and by size",
+        summary: "hot (new or rewritten) groups go by recency, after cold ones, which go by size",
         source: "WOW (FAST'05) section II-C, on its [32] and [33]; docs/simulator.md",
         params: &[Param {
             name: "hot",
