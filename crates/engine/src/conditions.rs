@@ -55,22 +55,22 @@ impl Conditions<'_> {
 /// [`Heads::cost`] is exact; [`Heads::floor`] lets a policy search outward from a head and stop
 /// early instead of asking the cost of every group held.
 pub trait Heads {
-    /// Heads there are; 0 if the driver models none.
+    /// How many heads there are; 0 if the driver models none.
     fn count(&self) -> usize;
 
-    /// The group over which a head stands.
+    /// The group under a head.
     fn over(&self, head: usize) -> GroupId;
 
-    /// Nanoseconds that a write to this group, or to one farther from this head, costs at least
-    /// where it is this head that must move.
+    /// A lower bound, in nanoseconds, of what a write to this group or to one farther away costs if
+    /// it is this head that must move.
     fn floor(&self, head: usize, group: GroupId) -> u64;
 
-    /// Seek and rotation, in nanoseconds, to page `first_page` of the group if its write began
-    /// now, for the first disk concerned.
+    /// Seek and rotation, in nanoseconds, to page `first_page` of the group if its write began now,
+    /// on the first disk of the write.
     fn cost(&self, group: GroupId, first_page: u64) -> u64;
 }
 
-/// No model: a policy falls back to distances between addresses.
+/// No model of the heads: policies use distances between addresses instead.
 pub struct NoHeads;
 
 impl Heads for NoHeads {

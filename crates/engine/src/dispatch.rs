@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// Order in which commands enter a drive's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Order {
-    /// As they arrive: what the papers' systems did.
+    /// As they arrive, like the papers' systems.
     #[default]
     Arrival,
     /// Host reads first; after `bound` reads in a row that passed something, one of the others.

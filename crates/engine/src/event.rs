@@ -4,37 +4,37 @@ use crate::array::plan::DiskRun;
 use crate::request::{HostError, HostRequest, PageRange, RequestId};
 use crate::units::{DiskId, GroupId, Page};
 
-/// What a driver tells the controller.
+/// What a driver reports to the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A host request arrived.
     Host(HostRequest),
-    /// The host needs these pages no longer. An append as a write is, but without data and
-    /// without need for space; what is held of the pages is not destaged any more.
+    /// The host no longer needs these pages. Appended to the log like a write, but it carries no
+    /// data and needs no space. What is held of the pages is not destaged any more.
     Discard(RequestId, PageRange),
-    /// The append of this write or discard is durable. Appends complete in the order they were
-    /// asked for.
+    /// The append of this write or discard is durable. Appends complete in the order in which they
+    /// were requested.
     NvsDone(RequestId),
     /// A disk command completed.
     DiskDone(DiskId, Owner),
-    /// A disk command failed. If the disk is to be given up, [`Event::DiskFailed`] comes first.
+    /// A disk command failed. If the disk has failed with it, [`Event::DiskFailed`] comes first.
     DiskError(DiskCommand),
-    /// A disk is given up: nothing more is asked of it.
+    /// A disk has failed: it gets no more commands. Also at a start, for each failed disk.
     DiskFailed(DiskId),
-    /// The disk cannot carry out a command now (it is full): the driver tries it again later, and
-    /// meanwhile it takes no place in the disk's window.
+    /// The disk cannot carry out a command now (it is full). The driver retries it later; until
+    /// then the command takes no place in the disk's window.
     DiskWaits(DiskId),
-    /// Such a command is tried again.
+    /// Such a command is retried.
     DiskTriesAgain(DiskId),
-    /// A spare stands in for a failed disk, under its number: rebuild it. What it has below page
-    /// `from`, a checkpoint, is whole. All commands to the disk before it must have come back.
+    /// A spare replaces a failed disk, under its number: rebuild it. Its pages below `from`, a
+    /// checkpoint, are rebuilt already. All commands to the old disk must have completed.
     Rebuild {
         /// The disk.
         disk: DiskId,
-        /// First page that is not known to be whole.
+        /// First page that is not known to be rebuilt.
         from: u64,
     },
-    /// A failed disk is whole again without having been rebuilt here.
+    /// A failed disk is in sync again without having been rebuilt here.
     Repaired(DiskId),
     /// The pages of this window of a rebuild are computed: they may be written.
     Regenerated(u32),
@@ -43,9 +43,9 @@ pub enum Event {
     /// The intent of this destage is durable, and its parity computed.
     Intended(u32),
     /// After `Intend`: a row of this destage cannot be computed from what can be read. Its pages
-    /// stay in NVS until `TryKept`.
+    /// stay in the NVS until `TryKept`.
     NotComputable(u32),
-    /// Destages that could not be computed are tried again.
+    /// Retry destages that could not be computed.
     TryKept,
     /// The disks that this destage wrote are flushed; `false`: one of them failed.
     Flushed(u32, bool),
@@ -54,20 +54,20 @@ pub enum Event {
     Flush,
     /// Read all rows and compare them (`scrub.rs`); only on levels with redundancy.
     ScrubStart,
-    /// So many more pages may be read by the scrub.
+    /// Grants the scrub this many more pages.
     ScrubAllow(u64),
-    /// After `ScrubCompare` of a chunk: a run of it is to be written again.
+    /// After `ScrubCompare` of a chunk: a run of it must be rewritten.
     ScrubRepair(u32, DiskRun),
-    /// A chunk is compared.
+    /// The driver has compared a chunk.
     ScrubCompared(u32),
-    /// No further chunk is read; `ScrubEnded` follows.
+    /// Read no further chunk; `ScrubEnded` follows.
     ScrubStop,
 }
 
-/// What the controller wants done.
+/// What the driver must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Make these pages durable in NVS, then tell `NvsDone`.
+    /// Make these pages durable in the NVS, then report `NvsDone`.
     NvsAppend {
         /// The write.
         id: RequestId,
@@ -75,25 +75,25 @@ pub enum Action {
         range: PageRange,
     },
     /// A destage begins ([`crate::destage::phases::Protocol::Safe`]);
-    /// [`crate::controller::Controller::destage_mask`] says of which pages.
+    /// [`crate::controller::Controller::destage_mask`] has its pages.
     Begin {
         /// Its number, until it is released.
         index: u32,
         /// The group.
         group: GroupId,
     },
-    /// All reads of a destage are done: compute parity, make the intent durable, then tell
-    /// `Intended`.
+    /// All reads of a destage are done: compute parity, make the intent durable, then
+    /// report `Intended`.
     Intend {
         /// The destage.
         index: u32,
     },
-    /// Flush the disks that a destage has written since its last flush, then tell `Flushed`.
+    /// Flush the disks that a destage has written since its last flush, then report `Flushed`.
     FlushDisks {
         /// The destage.
         index: u32,
     },
-    /// As `NvsRelease`, under [`crate::destage::phases::Protocol::Safe`].
+    /// Like `NvsRelease`, under [`crate::destage::phases::Protocol::Safe`].
     Released {
         /// The destage.
         index: u32,
@@ -102,15 +102,15 @@ pub enum Action {
         /// How many pages.
         pages: u64,
     },
-    /// What was read for this host read is of no use; it will be read again.
+    /// What was read for this host read is not usable; it will be read again.
     ReadAgain {
         /// The read, as in its commands' owner.
         index: u32,
         /// The request.
         id: RequestId,
     },
-    /// From now on nothing writes the rows at these pages of the disks, until this host read
-    /// ends: what it reads of them from now on belongs together.
+    /// From now on nothing writes the rows at these pages of the disks, until this host read ends.
+    /// What it reads of them from now on is consistent.
     ReadRows {
         /// The read, as in its commands' owner.
         index: u32,
@@ -119,15 +119,15 @@ pub enum Action {
         /// Pages.
         pages: u32,
     },
-    /// This host read, which had to wait, is made now: what is held now of its pages will not be
-    /// read from the disks, and may be on them only when it is answered.
+    /// This host read, which had to wait, begins now. What is held of its pages now will not be
+    /// read from the disks: it may leave the NVS before the read is answered, so keep it.
     ReadNow {
         /// The request.
         id: RequestId,
         /// First and last of its pages that are not held; `None`: all are.
         missing: Option<(Page, Page)>,
     },
-    /// All of a chunk is read that can be: tell what is to be written again, then
+    /// All of a chunk that can be read is read: report what must be rewritten, then
     /// `ScrubCompared`.
     ScrubCompare {
         /// The chunk's number, until it is done.
@@ -135,11 +135,11 @@ pub enum Action {
         /// Its rows.
         chunk: ScrubChunk,
     },
-    /// A chunk is read, compared and written again where asked.
+    /// A chunk is read, compared, and rewritten where that was requested.
     ScrubDone {
         /// The chunk.
         index: u32,
-        /// `false`: a disk failed under it.
+        /// `false`: a disk failed in the meantime.
         whole: bool,
     },
     /// The scrub is over.
@@ -147,7 +147,7 @@ pub enum Action {
         /// All rows were read.
         whole: bool,
     },
-    /// Read or write a disk, then tell `DiskDone`.
+    /// Read or write a disk, then report `DiskDone`.
     Disk(DiskCommand),
     /// Answer the host.
     Reply {
@@ -163,13 +163,13 @@ pub enum Action {
         /// Where its bytes are.
         bytes: Bytes,
     },
-    /// The read cache holds this page no longer.
+    /// The read cache no longer holds this page.
     Drop {
         /// The page.
         page: Page,
     },
-    /// All reads of a window of a rebuild are done: compute the disk's pages, then tell
-    /// `Regenerated`.
+    /// All reads of a window of a rebuild are done: compute the disk's pages, then
+    /// report `Regenerated`.
     Regenerate {
         /// The window, as in its commands' owner.
         window: u32,
@@ -180,26 +180,26 @@ pub enum Action {
         /// Pages.
         pages: u32,
     },
-    /// A rebuild has come so far. A driver that keeps checkpoints flushes the disk, then
-    /// persists this one.
+    /// A rebuild has come this far. A driver that keeps checkpoints flushes the disk, then persists
+    /// this one.
     Checkpoint {
         /// The disk being rebuilt.
         disk: DiskId,
-        /// Its pages below are whole.
+        /// Its pages below are rebuilt.
         below: u64,
     },
-    /// A disk is rebuilt: it is as if it had not failed.
+    /// A disk is rebuilt: it is in sync.
     Rebuilt {
         /// The disk.
         disk: DiskId,
     },
-    /// A rebuild is over without success: its disk failed, or too many others did.
+    /// A rebuild has failed: its disk failed, or too many others did.
     RebuildStopped {
         /// The disk.
         disk: DiskId,
     },
-    /// A page of a disk being rebuilt cannot be computed: too much of its row is unreadable. What
-    /// the rebuild writes there is not its contents.
+    /// A page of a disk being rebuilt cannot be computed: too much of its row is unreadable. The
+    /// rebuild writes other bytes there.
     Unrecoverable {
         /// The disk being rebuilt.
         disk: DiskId,
@@ -215,7 +215,7 @@ pub enum Action {
     },
 }
 
-/// Whose command it is.
+/// What a disk command is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     /// A host read, by its index.
@@ -239,7 +239,7 @@ pub struct DiskCommand {
     pub pages: u32,
     /// Write or read.
     pub write: bool,
-    /// Whose it is.
+    /// What it is for.
     pub owner: Owner,
 }
 
@@ -248,7 +248,7 @@ pub struct DiskCommand {
 pub enum Bytes {
     /// They were read for this request, which is answered next.
     Read(RequestId),
-    /// They are those of this destage, which is released next.
+    /// They are part of this destage, which is released next.
     Destage(u32),
 }
 

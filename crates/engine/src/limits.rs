@@ -1,4 +1,4 @@
-//! Limits of rebuilds, and as people write them:
+//! Limits of rebuilds, and their form as text:
 //! `window=128,depth=2,share=50,min=20,reads-under=30`.
 
 use crate::units::{Duration, PAGE_BYTES};
@@ -10,13 +10,13 @@ use alloc::string::String;
 pub struct Limits {
     /// Pages of the disk read and written at once.
     pub window_pages: u64,
-    /// Windows under way at once, where neither share nor reads limit it.
+    /// Windows in flight, if neither share nor reads limit it.
     pub depth: usize,
-    /// Most of the time that it may be at work, in thousandths.
+    /// Greatest share of the time that it may work, in thousandths.
     pub share_permille: u64,
-    /// Pages a second that it may always have.
+    /// Pages per second that it may always have.
     pub least_pages_per_s: u64,
-    /// Mean response time of host reads from disk above which it gives way.
+    /// Mean response time of host reads from disk above which it slows down.
     pub reads_under: Option<Duration>,
 }
 
@@ -38,10 +38,10 @@ impl Limits {
     }
 }
 
-/// What may be said of them, for messages.
+/// The form of the text, for messages.
 pub const LIMITS_FORM: &str = "window=PAGES,depth=N,share=%,min=MB/S,reads-under=MS";
 
-/// Sets one of the limits; `None`: no such limit, or a value out of range.
+/// Sets one of the limits; `None`: an unknown limit, or a value out of range.
 pub fn set_limit(limits: &mut Limits, name: &str, value: &str) -> Option<()> {
     let number = |most: u64| value.parse::<u64>().ok().filter(|n| (1..=most).contains(n));
     let real = || value.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1e6);
@@ -56,19 +56,19 @@ pub fn set_limit(limits: &mut Limits, name: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// Windows at once of a served array, where nothing limits its rebuild: devices have queues.
+/// Windows in flight of a served array if nothing limits its rebuild: devices have queues.
 const DEPTH: usize = 8;
 
-/// Limits of a served array from their words; what is not said is as by default.
+/// Limits of a served array from text. A limit that is omitted keeps its default.
 ///
 /// # Errors
-/// The part that is not understood.
+/// The part that is not a limit.
 pub fn parse_limits(text: &str) -> Result<Limits, String> {
     let mut limits = Limits { depth: DEPTH, ..Limits::default() };
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let set = part.split_once('=');
         set.and_then(|(name, value)| set_limit(&mut limits, name.trim(), value.trim()))
-            .ok_or_else(|| format!("{part:?} is none of {LIMITS_FORM}"))?;
+            .ok_or_else(|| format!("{part:?} is not a rebuild limit; expected {LIMITS_FORM}"))?;
     }
     Ok(limits)
 }

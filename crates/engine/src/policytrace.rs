@@ -1,6 +1,7 @@
 //! Replays a text file of writes and destages through one policy, without time: the exact events
 //! of a policy, one line each, and a hash over them (docs/simulator.md).
 
+use crate::mix::{FNV_OFFSET, fnv};
 use crate::nvs::directory::Directory;
 use crate::policy::{PolicyChoice, PolicyContext};
 use crate::request::PageRange;
@@ -12,7 +13,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// What a replay is configured by; defaults as in docs/simulator.md.
+/// What a replay is made with; defaults as in docs/simulator.md.
 #[derive(Clone, Debug)]
 pub struct TraceConfig {
     /// The policy.
@@ -29,13 +30,13 @@ pub struct TraceConfig {
     pub high: u64,
     /// Low threshold in hundredths of a per cent.
     pub low: u64,
-    /// Whether the array is RAID-10.
+    /// Whether the array is mirrored.
     pub mirrored: bool,
     /// Pages after which a stream is sequential.
     pub seq_threshold: u32,
 }
 
-/// A line that is no event: its number from 1 and what was expected.
+/// A line that is not an event: its number from 1 and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
     /// Line number, from 1.
@@ -51,9 +52,6 @@ impl core::fmt::Display for LineError {
 }
 
 impl core::error::Error for LineError {}
-
-const FNV_OFFSET: u64 = 14_695_981_039_346_656_037;
-const FNV_PRIME: u64 = 1_099_511_628_211;
 
 enum Line {
     Write(PageRange),
@@ -113,10 +111,10 @@ impl ReplayEvents for Output {
     }
 }
 
-/// Replays the text and returns the whole output.
+/// Replays the text and returns all output.
 ///
 /// # Errors
-/// The first line that is no event.
+/// The first line that is not an event.
 ///
 /// # Panics
 /// If the configuration was not checked: no pages, or a policy parameter out of range.
@@ -161,9 +159,7 @@ pub fn replay(text: &str, config: &TraceConfig) -> Result<String, LineError> {
     }
     cache.replay(&writes, &mut output);
     let Output(mut output) = output;
-    let hash = output
-        .bytes()
-        .fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    let hash = fnv(FNV_OFFSET, output.as_bytes());
     let _ = writeln!(output, "H {hash:016x}");
     Ok(output)
 }

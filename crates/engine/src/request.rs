@@ -1,4 +1,4 @@
-//! What a host asks of the controller, and what it is told.
+//! What a host asks of the controller, and what it is answered.
 
 use crate::units::Page;
 
@@ -11,7 +11,7 @@ pub struct RequestId(pub u64);
 pub enum Direction {
     /// The host wants data.
     Read,
-    /// The host gives data.
+    /// The host sends data.
     Write,
 }
 
@@ -38,7 +38,7 @@ impl PageRange {
     }
 }
 
-/// One host request in whole pages.
+/// One host request in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostRequest {
     /// Echoed in the reply.
@@ -59,13 +59,13 @@ pub enum HostError {
         /// Pages in the volume.
         volume_pages: u64,
     },
-    /// A write of more pages than the whole NVS holds, so it could never be admitted. `EINVAL`.
+    /// A write of more pages than the NVS holds, so it could never be admitted. `EINVAL`.
     LargerThanNvs {
         /// Pages in the NVS.
         nvs_pages: u64,
     },
-    /// The pages are on disks that cannot be read, and there is no redundancy left to tell them
-    /// by. `EIO`.
+    /// The pages are on disks that cannot be read, and not enough redundancy is left to reconstruct
+    /// them. `EIO`.
     Unreadable,
 }
 
@@ -95,7 +95,7 @@ impl core::fmt::Display for HostError {
                 write!(f, "a write larger than the NVS ({nvs_pages} pages) can never be admitted")
             }
             HostError::Unreadable => {
-                write!(f, "the pages cannot be read, and no redundancy is left to tell them by")
+                write!(f, "the pages are unreadable, and cannot be reconstructed from what is left")
             }
         }
     }

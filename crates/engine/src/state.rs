@@ -1,5 +1,5 @@
-//! What every part of a controller works on: the array, its disks' queues and failures, the counters
-//! and the time. Each of them keeps its own state; this lends them out together.
+//! What every part of a controller works on: the array, its disks' queues and failures, counters
+//! and time. Each of them keeps its own state; this lends them out together.
 
 use crate::array::geometry::Geometry;
 use crate::array::plan::DiskRun;

@@ -12,7 +12,7 @@ use crate::units::{GroupId, Page};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What one admitted write request did.
+/// What an admitted write request did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
     /// Pages that were held.
@@ -42,7 +42,7 @@ pub trait ReplayEvents {
     fn admitted(&mut self, admitted: Admitted);
 }
 
-/// The part of a write that lies in one group.
+/// The part of a write in one group.
 struct Segment {
     group: GroupId,
     slot: Option<Slot>,
@@ -121,12 +121,12 @@ impl WriteCache {
             return (missing <= self.directory.free_pages())
                 .then(|| self.admit(range, classified, &Conditions::NONE));
         }
-        // Most requests lie in one group, which then is looked up once.
+        // Most requests are within one group, which is then looked up once.
         let slot = self.directory.find(group);
         if let (Some(slot), 1) = (slot, pages) {
             return self.try_admit_page(group, slot, bit, classified);
         }
-        // What is held is counted even where all would fit: one branch less that chance decides.
+        // What is held is counted even where all would fit: one data-dependent branch less.
         let held = slot.map_or(0, |slot| self.directory.held_in(slot, bit, pages));
         if pages - held > self.directory.free_pages() {
             return None;
@@ -308,7 +308,7 @@ impl WriteCache {
         self.policy.on_destaged(group);
     }
 
-    /// Where the policy stands.
+    /// The state of the policy.
     #[must_use]
     pub fn gauges(&self) -> crate::policy::Gauges {
         self.policy.gauges(&self.directory)

@@ -1,7 +1,7 @@
 //! The weight of lost blocks: set by hand and chosen while running.
 
 use destage_engine::array::geometry::Level;
-use destage_engine::readcache::adaptive::{Adaptive, PAPER, Settings, weight_at};
+use destage_engine::readcache::adaptive::{Adaptive, AdaptiveSettings, PAPER, weight_at};
 use destage_engine::readcache::penalty::Penalties;
 use destage_engine::readcache::replay::Tally;
 use destage_engine::readcache::{READ_POLICIES, ReadCache, Vdf, Weight, choose};
@@ -99,7 +99,7 @@ fn nothing_is_lost_when_faults_come_and_go_and_weights_change() {
 fn rgr(policy: &str, start: usize, blocks: u64, stream: &[u64]) -> (f64, Box<dyn ReadCache>) {
     let mut choice = choose(policy).unwrap();
     if let Vdf::Adaptive(settings) = choice.vdf {
-        choice = choice.with_vdf(Vdf::Adaptive(Settings { start, ..settings })).unwrap();
+        choice = choice.with_vdf(Vdf::Adaptive(AdaptiveSettings { start, ..settings })).unwrap();
     }
     let mut cache = choice.build(blocks).unwrap();
     let penalties = fault(5);
@@ -154,13 +154,13 @@ fn where_the_penalty_helps_it_is_found_from_the_plain_weight() {
 
 #[test]
 fn shadows_have_a_thousand_blocks_or_more_and_forms_are_read() {
-    let settings = Settings::default();
+    let settings = AdaptiveSettings::default();
     for blocks in [100, 4095, 4096, 8192, 100_000, 1 << 20] {
         let shadow = Adaptive::shadow_blocks(blocks, &settings);
         assert!(shadow >= blocks.min(4096) && shadow < 8192, "{blocks}: {shadow}");
     }
     assert_eq!(Vdf::parse("off"), Some(Vdf::Off));
-    let wanted = Settings { start: 1, shadow_blocks: 2000, ..settings };
+    let wanted = AdaptiveSettings { start: 1, shadow_blocks: 2000, ..settings };
     assert_eq!(Vdf::parse("adaptive:start=1/4,shadow=2000"), Some(Vdf::Adaptive(wanted)));
     for bad in ["", "on", "paper:1", "adaptive:start=3", "adaptive:shadow=1", "adaptive:x=1"] {
         assert_eq!(Vdf::parse(bad), None, "{bad}");

@@ -133,20 +133,6 @@ impl core::fmt::Display for SuperblockError {
 
 impl core::error::Error for SuperblockError {}
 
-const fn level_code(level: Level) -> u8 {
-    match level {
-        Level::Single => 1,
-        Level::Raid0 => 2,
-        Level::Raid10 => 3,
-        Level::Raid4 => 4,
-        Level::Raid5 => 5,
-        Level::Raid6 => 6,
-    }
-}
-
-const LEVELS_BY_CODE: [Level; 6] =
-    [Level::Single, Level::Raid0, Level::Raid10, Level::Raid4, Level::Raid5, Level::Raid6];
-
 impl Superblock {
     /// The superblock's bytes.
     #[must_use]
@@ -164,7 +150,7 @@ impl Superblock {
         put(to, 24, &self.array);
         put(to, 40, &self.device);
         put(to, 56, &self.log.0);
-        put(to, 72, &[kind, level_code(self.geometry.level)]);
+        put(to, 72, &[kind, self.geometry.level.entry().code]);
         put(to, 74, &number.to_le_bytes());
         put(to, 76, &self.geometry.disks.to_le_bytes());
         put(to, 80, &self.geometry.strip_pages.to_le_bytes());
@@ -395,14 +381,14 @@ fn decode_rebuilds(
 }
 
 fn decode_geometry(bytes: &[u8]) -> Result<Geometry, SuperblockError> {
-    let code = usize::from(bytes[73]);
-    let level = code.checked_sub(1).and_then(|index| LEVELS_BY_CODE.get(index));
     let disks = u16_at(bytes, 76);
     let (strip_pages, group_stripes) = (u64_at(bytes, 80), u64_at(bytes, 88));
     let disk_pages = u64_at(bytes, 96);
     // Bounds under which the geometry's own check cannot overflow.
     let small = strip_pages <= 1 << 16 && group_stripes <= 1 << 16 && disk_pages <= 1 << 40;
-    let Some(level) = level.copied() else { return Err(SuperblockError::Field("level")) };
+    let Some(level) = Level::of_code(bytes[73]) else {
+        return Err(SuperblockError::Field("level"));
+    };
     if disks > MEMBERS_MAX || !small {
         return Err(SuperblockError::Field("geometry"));
     }

@@ -2,7 +2,7 @@
 //! row has too little left, without those that the NVS has.
 
 use crate::pages::DirtyPages;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, Page};
 
@@ -47,7 +47,7 @@ impl Segment {
     fn data_lost(&self, geometry: &Geometry) -> Vec<DiskId> {
         let lost = |disk: &DiskId| self.lost.contains(disk);
         match geometry.level {
-            Level::Raid10 => {
+            level if level.is_mirrored() => {
                 let pair_lost =
                     |disk: &DiskId| disk.0.is_multiple_of(2) && lost(&DiskId(disk.0 + 1));
                 self.lost.iter().copied().filter(pair_lost).collect()

@@ -5,7 +5,7 @@ use crate::Buffer;
 use crate::crc::crc32c;
 use crate::log::RowSums;
 use crate::store::PAGE;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::{Geometry, Redundancy};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::RowAt;
 use destage_engine::units::{DiskId, Page};
@@ -63,10 +63,10 @@ impl Pieces {
         if let Some(bytes) = self.read(disk, page) {
             return Some(bytes.to_vec());
         }
-        match geometry.level {
-            Level::Single | Level::Raid0 => None,
-            Level::Raid10 => self.read(DiskId(disk.0 ^ 1), page).map(<[u8]>::to_vec),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
+        match geometry.level.entry().redundancy {
+            Redundancy::None => None,
+            Redundancy::Mirror => self.read(DiskId(disk.0 ^ 1), page).map(<[u8]>::to_vec),
+            Redundancy::Parity { .. } => {
                 let (_, at) = geometry.row_of_disk_page(page);
                 let row = self.row(geometry, &at)?;
                 let strips = 0..geometry.data_strips() as u16;
@@ -85,7 +85,7 @@ impl Pieces {
     /// A page of the volume that was read from its own disk, or the mirror of that.
     pub(crate) fn read_directly(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
         let DiskPage { disk, page } = geometry.place(page);
-        let mirrored = geometry.level == Level::Raid10;
+        let mirrored = geometry.level.is_mirrored();
         let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
         self.read(disk, page).or_else(mirror)
     }
@@ -129,9 +129,9 @@ impl Pieces {
         first: u64,
         pages: u32,
     ) -> Option<(Buffer, Vec<Buffer>)> {
-        let others = match geometry.level {
-            Level::Raid10 => 1,
-            Level::Raid4 | Level::Raid5 => usize::from(geometry.disks) - 1,
+        let others = match geometry.level.entry().redundancy {
+            Redundancy::Mirror => 1,
+            Redundancy::Parity { strips: 1, .. } => usize::from(geometry.disks) - 1,
             _ => return None,
         };
         let mut runs = self.take_all(others, first, pages as usize * PAGE)?;
@@ -148,7 +148,7 @@ impl Pieces {
         page: u64,
         into: &mut [u8],
     ) -> bool {
-        if geometry.level != Level::Raid10 && self.reconstruct_by_xor(geometry, disk, page, into) {
+        if !geometry.level.is_mirrored() && self.reconstruct_by_xor(geometry, disk, page, into) {
             return true;
         }
         let found = self.page(geometry, disk, page);
@@ -167,7 +167,7 @@ impl Pieces {
         into: &mut [u8],
     ) -> bool {
         let (_, at) = geometry.row_of_disk_page(page);
-        if geometry.level == Level::Raid6 && geometry.q_disk(at.stripe) == disk {
+        if geometry.level.parities() > 1 && geometry.q_disk(at.stripe) == disk {
             return false;
         }
         let strips = 0..geometry.data_strips() as u16;

@@ -254,9 +254,9 @@ impl Scrub {
         chunk.rows = u64::from(rows.pages);
         let mut unreadable: Vec<(DiskId, u64)> = Vec::new();
         for page in rows.first..rows.first + chunk.rows {
-            let finding = match geometry.level {
-                Level::Raid10 => compare_copies(&chunk.pieces, rows.disk, page),
-                _ => compare_row(geometry, &chunk.pieces, page, locate),
+            let finding = match geometry.level.is_mirrored() {
+                true => compare_copies(&chunk.pieces, rows.disk, page),
+                false => compare_row(geometry, &chunk.pieces, page, locate),
             };
             let Some(wrong) = finding.wrong else { continue };
             let (member, members) = (rows.disk.0, rows.disks);

@@ -2,7 +2,7 @@
 //! of every row right.
 
 use super::run::Run;
-use destage_engine::array::geometry::Level;
+
 use destage_engine::array::safe::RowAt;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page, StripeId};
 use destage_parity::erasure::{missing_strips, parities};
@@ -22,7 +22,7 @@ pub fn disks(run: &mut Run) -> Result<(), String> {
         }
         let place = geometry.place(Page(page));
         let mut copies = vec![place.disk];
-        if geometry.level == Level::Raid10 {
+        if geometry.level.is_mirrored() {
             copies.push(DiskId(place.disk.0 + 1));
         }
         copies.retain(|disk| !run.failed.contains(*disk) && !run.is_lost(*disk, place.page));

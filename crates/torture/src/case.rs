@@ -1,6 +1,6 @@
 //! One case: an array, its settings, its load and its faults, all drawn from a seed.
 
-use destage_engine::array::geometry::{Geometry, LEVELS, Level};
+use destage_engine::array::geometry::{Geometry, LEVELS, Level, Redundancy};
 use destage_engine::policy::{POLICIES, PolicyChoice};
 use destage_engine::units::Duration;
 use destage_engine::{policy, rate};
@@ -173,12 +173,12 @@ impl Case {
 }
 
 fn draw_geometry(level: Level, rng: &mut Seeded) -> Geometry {
-    let disks = match level {
-        Level::Single => 1,
-        Level::Raid0 => 2 + rng.below(3) as u16,
-        Level::Raid10 => 2 + 2 * rng.below(3) as u16,
-        Level::Raid4 | Level::Raid5 => 3 + rng.below(4) as u16,
-        Level::Raid6 => 4 + rng.below(4) as u16,
+    let least = level.entry().disks_min;
+    let disks = match level.entry().redundancy {
+        Redundancy::None if level.entry().disks_max == 1 => 1,
+        Redundancy::None => 2 + rng.below(3) as u16,
+        Redundancy::Mirror => least + 2 * rng.below(3) as u16,
+        Redundancy::Parity { .. } => least + rng.below(4) as u16,
     };
     let strip_pages = 1 << rng.below(5);
     let group_stripes = 1 + rng.below(3);

@@ -10,7 +10,7 @@ use super::mishaps::Mishaps;
 use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
-use destage_engine::array::geometry::Level;
+
 use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_served::{
@@ -378,8 +378,7 @@ impl Run {
 
     /// Whether a request may fail because of media that cannot be read.
     fn may_be_unreadable(&self) -> bool {
-        let level = self.case.geometry.level;
-        let bare = matches!(level, Level::Single | Level::Raid0) || !self.failing().is_empty();
+        let bare = !self.case.geometry.level.is_redundant() || !self.failing().is_empty();
         self.bad_media && bare || self.may_lack_rows()
     }
 
@@ -455,7 +454,7 @@ impl Run {
                 self.volume_mut().give_up_member(member, Cause::Asked);
             }
             3..=6 => {
-                let redundant = !matches!(geometry.level, Level::Single | Level::Raid0);
+                let redundant = geometry.level.is_redundant();
                 let mut others =
                     (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
                 let alone = !others.any(|(_, disk)| disk.has_bad());
@@ -550,7 +549,7 @@ impl Run {
                 self.model.wild(&(page * PAGE_BYTES..(page + 1) * PAGE_BYTES));
             }
         }
-        if self.case.geometry.level.parities() == 0 && self.case.geometry.level != Level::Raid10 {
+        if !self.case.geometry.level.is_redundant() {
             return;
         }
         let mut groups: Vec<u64> = pages.iter().map(|page| page / per_group).collect();

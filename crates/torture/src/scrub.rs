@@ -2,7 +2,7 @@
 //! wrong must have been made so: by a write-through without NVS that a crash interrupted.
 
 use super::run::{End, Run};
-use destage_engine::array::geometry::Level;
+
 use destage_engine::units::PAGE_BYTES;
 use destage_served::{ScrubRange, ScrubStatus, Wrong};
 
@@ -12,9 +12,7 @@ const DATA: u64 = 1 << 20;
 impl Run {
     /// Whether a scrub may be begun.
     fn can_scrub(&self) -> bool {
-        let level = self.case.geometry.level;
-        let redundant = !matches!(level, Level::Single | Level::Raid0);
-        redundant && self.is_whole() && self.volume().ready()
+        self.case.geometry.level.is_redundant() && self.is_whole() && self.volume().ready()
     }
 
     /// Begins a scrub now and then, or ends one.
@@ -149,7 +147,7 @@ impl Run {
     /// The write group of a page of a member.
     fn group_of(&self, member: u16, page: u64) -> u64 {
         let geometry = &self.case.geometry;
-        if geometry.level == Level::Raid10 {
+        if geometry.level.is_mirrored() {
             return page / geometry.strip_pages * geometry.data_strips() + u64::from(member / 2);
         }
         geometry.row_of_disk_page(page).0.0
@@ -164,10 +162,7 @@ impl Run {
         disk.read(from, &mut sector).expect("a sector that can be read");
         sector[(offset - from) as usize] ^= 1 << (bit % 8);
         disk.write_durably(from, &sector);
-        let first = match self.case.geometry.level {
-            Level::Raid10 => member & !1,
-            _ => 0,
-        };
+        let first = if self.case.geometry.level.is_mirrored() { member & !1 } else { 0 };
         if !self.expected.contains(&(first, page)) {
             self.expected.push((first, page));
         }

@@ -66,12 +66,8 @@ impl Sweep {
             ..Wanted::default()
         };
         let mut case = Case::draw(1, &wanted);
-        let disks = match self.level {
-            Level::Single => 1,
-            Level::Raid0 => 2,
-            Level::Raid10 | Level::Raid4 | Level::Raid5 => 4,
-            Level::Raid6 => 5,
-        };
+        let few = self.level.entry();
+        let disks = (few.disks_min + 1 + u16::from(self.level.is_mirrored())).min(few.disks_max);
         let (level, strip_pages, group_stripes) = (self.level, 2, 2);
         let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages: 32 };
         case.geometry = geometry.checked().expect("an array");

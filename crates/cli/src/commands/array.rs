@@ -7,7 +7,7 @@ use super::{assembly_words, format, listener, text};
 use crate::failure::Failure;
 use crate::progress;
 use clap::ArgMatches;
-use destage_engine::array::geometry::{LEVELS, Level};
+use destage_engine::array::geometry::Level;
 use destage_engine::units::Instant;
 use destage_report::live::ArrayStatus;
 use destage_report::{Cell, Format, Table};
@@ -101,8 +101,8 @@ fn create_options(
     if !target && width != 1 {
         return Err(Failure::usage("--width is for --level target only"));
     }
-    let level = LEVELS.iter().find(|l| l.entry.name == level_name).map(|l| l.level);
-    if !spares.is_empty() && matches!(level_name, "single" | "0" | "target") {
+    let level = Level::named(level_name);
+    if !spares.is_empty() && !level.is_some_and(Level::is_redundant) {
         return Err(Failure::usage("--spare: this level has nothing to rebuild a member from"));
     }
     Ok(CreateOptions {

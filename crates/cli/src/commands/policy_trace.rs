@@ -3,6 +3,7 @@
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
+use destage_engine::array::geometry::Level;
 use destage_engine::policytrace::{TraceConfig, replay};
 use std::io::Read;
 
@@ -52,7 +53,7 @@ fn config(matches: &ArgMatches) -> Result<TraceConfig, Failure> {
         queue_depth: number("queue-depth", 1, 1 << 32)?,
         high,
         low,
-        mirrored: text(matches, "level") == Some("10"),
+        mirrored: text(matches, "level").and_then(Level::named).is_some_and(Level::is_mirrored),
         seq_threshold: number("seq-threshold", 0, u64::from(u32::MAX))? as u32,
     })
 }

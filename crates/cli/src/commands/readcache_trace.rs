@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::Outputs;
 use crate::progress;
 use clap::ArgMatches;
-use destage_engine::array::geometry::LEVELS;
+use destage_engine::array::geometry::Level;
 use destage_engine::readcache::{ReadChoice, Vdf, choose};
 use destage_engine::request::PageRange;
 use destage_report::{Cell, Format, Table};
@@ -134,7 +134,7 @@ fn name_of(failed: &[u64]) -> String {
 
 fn study(matches: &ArgMatches) -> Result<Study, Failure> {
     let level = text(matches, "level").expect("default");
-    let level = LEVELS.iter().find(|l| l.entry.name == level).expect("clap has checked it").level;
+    let level = Level::named(level).expect("clap has checked it");
     let given = |name: &str, default: &str| text(matches, name).unwrap_or(default).to_string();
     let mut lists = [("disks", ""), ("blocks", "4096"), ("failed", "")].map(|(name, default)| {
         let values = given(name, default);

@@ -4,7 +4,7 @@ use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::progress;
 use clap::ArgMatches;
-use destage_engine::array::geometry::LEVELS;
+use destage_engine::array::geometry::Level;
 use destage_report::{Cell, Table};
 use destage_served::Ack;
 use destage_sim::parallel::in_parallel;
@@ -54,10 +54,9 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
 
 fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
     let level = text(matches, "level");
-    let entry = |name| LEVELS.iter().find(|level| level.entry.name == name);
     let policy = text(matches, "policy").map(destage_engine::policy::choose);
     Ok(Wanted {
-        level: level.and_then(entry).map(|entry| entry.level),
+        level: level.and_then(Level::named),
         policy: policy.transpose().map_err(Failure::usage)?,
         ack: text(matches, "ack").map(|ack| if ack == "nvs" { Ack::Nvs } else { Ack::Flush }),
         nvs: text(matches, "nvs").and_then(|devices| devices.parse().ok()),

@@ -147,8 +147,8 @@ impl Level {
 
     /// The level of a number in a superblock.
     #[must_use]
-    pub fn of_code(code: u64) -> Option<Level> {
-        LEVELS.iter().find(|level| u64::from(level.code) == code).map(|level| level.level)
+    pub fn of_code(code: u8) -> Option<Level> {
+        LEVELS.iter().find(|level| level.code == code).map(|level| level.level)
     }
 
     /// The name that users type.
@@ -271,7 +271,7 @@ impl core::fmt::Display for GeometryError {
 impl core::error::Error for GeometryError {}
 
 impl Geometry {
-    /// Checks the sizes and cuts the disks down to whole write groups.
+    /// Checks the sizes and cuts the disks down to complete write groups.
     ///
     /// # Errors
     /// See [`GeometryError`].
@@ -367,7 +367,7 @@ mod tests {
     fn the_table_is_in_the_order_of_the_levels_and_its_codes_differ() {
         for (index, level) in LEVELS.iter().enumerate() {
             assert_eq!(level.level as usize, index);
-            assert_eq!(Level::of_code(level.code.into()), Some(level.level));
+            assert_eq!(Level::of_code(level.code), Some(level.level));
             assert_eq!(Level::named(level.entry.name), Some(level.level));
             assert!(level.level.tolerates() < level.disks_min);
         }

@@ -1,4 +1,4 @@
-//! The array: levels, where pages lie, and how a group is written.
+//! The array: levels, where pages are, and how a group is written.
 
 pub mod disks;
 pub mod geometry;

@@ -138,8 +138,8 @@ impl HostReads {
         }
     }
 
-    /// Issues the reads of a span, strip by strip; with a read cache, without the pages at both ends
-    /// of each strip that it or the NVS has.
+    /// Issues the reads of a span, strip by strip. With a read cache, pages at both ends of a strip
+    /// that it or the NVS has are left out.
     fn read_span(
         &mut self,
         index: u32,

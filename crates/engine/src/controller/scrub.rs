@@ -188,8 +188,8 @@ impl Scrub {
         state.dispatch.submit(DiskCommand { disk, first, pages, write, owner }, actions);
     }
 
-    /// A command of a chunk failed: a run that cannot be read is read page by page; a page that
-    /// cannot be read is for the driver to compute from the others. [`Scrub::command_done`] follows.
+    /// A command of a chunk failed. A run that cannot be read is read page by page; a page that
+    /// cannot be read is computed by the driver. [`Scrub::command_done`] follows.
     pub(super) fn command_failed(
         &mut self,
         index: u32,

@@ -39,7 +39,7 @@ struct Group {
     flags: u8,
 }
 
-/// A group whose destage is under way.
+/// A group whose destage is in flight.
 #[derive(Clone, Debug)]
 struct InFlight {
     id: GroupId,
@@ -122,7 +122,7 @@ impl Directory {
         self.pages_per_group
     }
 
-    /// Pages that occupy space: held, in flight, or reserved for an append under way.
+    /// Pages that occupy space: held, in flight, or reserved for an append in flight.
     #[must_use]
     pub fn occupancy(&self) -> u64 {
         self.held_pages + self.in_flight_pages + self.reserved_pages
@@ -240,7 +240,7 @@ impl Directory {
                 hit
             }
         };
-        // Not a branch: whether a page is hit is chance.
+        // Not a branch: hits cannot be predicted.
         record.pages += u16::from(!page_hit);
         self.held_pages += u64::from(!page_hit);
         debug_assert!(self.occupancy() <= self.capacity);

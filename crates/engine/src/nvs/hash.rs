@@ -32,7 +32,7 @@ impl HashIndex {
         HashIndex { table: vec![EMPTY; most.min(1024)], used: 0, most }
     }
 
-    /// Stores a slot for a key that is not in the index, of which nobody knows how large it gets.
+    /// Stores a slot for a key that is not in the index, whose size is not known in advance.
     pub fn insert_growing(&mut self, key: u64, slot: u32, key_of: impl Fn(u32) -> u64) {
         if self.used * 5 >= self.most * 4 {
             self.most *= 2;
@@ -116,7 +116,7 @@ impl HashIndex {
         let mut at = self.next(hole);
         while self.table[at] != EMPTY {
             let home = self.home(key_of(self.table[at]));
-            // The entry may move back to the hole unless its home lies after it.
+            // The entry may move back to the hole unless its home is after it.
             if self.steps(home, at) >= self.steps(hole, at) {
                 self.table[hole] = self.table[at];
                 hole = at;

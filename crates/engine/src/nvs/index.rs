@@ -1,5 +1,5 @@
 //! Which slot a group is in: a plain table over all groups of the volume where that is small
-//! beside the NVS, else a hash index of 5 bytes a group held.
+//! compared with the NVS, else a hash index of 5 bytes per group held.
 
 use super::hash::{EMPTY, HashIndex};
 use alloc::vec;
@@ -29,7 +29,7 @@ impl SlotIndex {
         }
     }
 
-    /// The slot stored for `key`; `key_of` tells the group of a slot.
+    /// The slot stored for `key`; `key_of` gives the group of a slot.
     pub fn find(&self, key: u64, key_of: impl Fn(u32) -> u64) -> Option<u32> {
         match self {
             SlotIndex::Table(table) => {

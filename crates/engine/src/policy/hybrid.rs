@@ -14,14 +14,14 @@ use alloc::vec::Vec;
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "lrw-lst",
-        summary: "hot zone by recency over a cold zone by size: new and rewritten groups are hot",
+        summary: "hot (new or rewritten) groups go by recency, after cold ones, which go by size",
         source: "WOW (FAST'05) section II-C, on its [32] and [33]; docs/simulator.md",
         params: &[Param {
             name: "hot",
             unit: "% of NVS",
             default: "50",
             range: "0 to 100",
-            help: "size of the hot zone: 100 is lrw, 0 is lst",
+            help: "size of the hot zone: 100 is the same as lrw, 0 as lst",
         }],
     },
     make: |choice, context| {

@@ -1,4 +1,4 @@
-//! What to destage: the policy trait and the table of policies. One file a policy.
+//! What to destage: the policy trait and the table of policies. One file per policy.
 
 mod cscan;
 mod hybrid;
@@ -33,11 +33,11 @@ pub struct PolicyContext {
     pub high: u64,
     /// Low threshold in hundredths of a per cent of the NVS.
     pub low: u64,
-    /// Whether the array is RAID-10.
+    /// Whether the array is mirrored.
     pub mirrored: bool,
 }
 
-/// One page written into a group, told after the directory has it. It fits two registers.
+/// One page written into a group. The directory has it already. It fits two registers.
 #[derive(Clone, Copy, Debug)]
 pub struct PageWrite {
     /// The group.
@@ -47,7 +47,7 @@ pub struct PageWrite {
     flags: u32,
 }
 
-/// What is so of a page written.
+/// Properties of a written page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFacts {
     /// This page created the group.
@@ -63,7 +63,7 @@ pub struct PageFacts {
 }
 
 impl PageWrite {
-    /// Puts a page's facts together.
+    /// Packs the properties of a page.
     #[inline]
     #[must_use]
     pub fn new(group: GroupId, slot: Slot, facts: PageFacts) -> PageWrite {
@@ -116,13 +116,13 @@ impl PageWrite {
     }
 }
 
-/// A destage order. It keeps its own state by slot, and hears of every page written and every
+/// A destage order. It keeps its own state by slot, and is called for every page written and every
 /// group taken.
 pub trait DestagePolicy: Send {
     /// A page was written.
     fn on_write(&mut self, write: PageWrite, now: &Conditions<'_>);
 
-    /// Whether the policy asks if a page is sequential. If neither it nor the rate does, writes
+    /// Whether the policy uses [`PageWrite::sequential`]. If neither it nor the rate does, writes
     /// need no detector.
     fn needs_detector(&self) -> bool {
         true
@@ -134,35 +134,35 @@ pub trait DestagePolicy: Send {
         false
     }
 
-    /// So many random and sequential write requests were admitted since the last call, and all
-    /// their pages told. Occupancy in pages. Called before each pick.
+    /// The numbers of random and sequential write requests admitted since the last call. All their
+    /// pages were passed to `on_write`. Occupancy is in pages. Called before each pick.
     fn on_admitted(&mut self, _random: u64, _sequential: u64, _occupancy: u64) {}
 
     /// Chooses a victim, which the policy forgets at once. The directory still holds it. Only
     /// called while some group may be picked; `None` if the policy found none.
     fn pick(&mut self, directory: &Directory, now: &Conditions<'_>) -> Option<Slot>;
 
-    /// All pages of a destage of this group are on the disks. They left the policy when it picked
-    /// them, so most policies need not know.
+    /// All pages of a destage of this group are on the disks. The group left the policy when it was
+    /// picked, so most policies do nothing here.
     fn on_destaged(&mut self, _group: GroupId) {}
 
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
 
-    /// Where it stands, for people to look at.
+    /// Its state, for people to look at.
     fn gauges(&self, directory: &Directory) -> Gauges {
         let next = self.candidate(directory).map(|slot| directory.id(slot));
         Gauges { pointers: [next, None], queues: None }
     }
 }
 
-/// Where a policy stands.
+/// The state of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     /// The group that would be destaged next: of the one queue, or of the random and the
     /// sequential one.
     pub pointers: [Option<GroupId>; 2],
-    /// Of a policy with two queues: how many pages each has.
+    /// The pages of each queue, if the policy has two.
     pub queues: Option<Queues>,
 }
 
@@ -173,11 +173,11 @@ pub struct Queues {
     pub random_pages: u64,
     /// Pages in SeqQ.
     pub sequential_pages: u64,
-    /// DesiredSeqQSize, rounded; none before the low threshold was reached, or without it.
+    /// DesiredSeqQSize, rounded; `None` before the low threshold was reached, or without it.
     pub desired_pages: Option<u64>,
 }
 
-/// A policy made, or why not.
+/// A policy, or why it cannot be made.
 pub type Made = Result<Box<dyn DestagePolicy>, ChoiceError>;
 
 /// A table entry: what the policy is and how to make one.
@@ -245,7 +245,7 @@ pub struct PolicyChoice {
 }
 
 impl PolicyChoice {
-    /// A policy that is in no table: a driver's own, such as one written in Python.
+    /// A policy of the driver that is in no table, such as one written in Python.
     ///
     /// # Errors
     /// The text does not fit the entry.

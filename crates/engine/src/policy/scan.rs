@@ -1,4 +1,4 @@
-//! One ring of groups in address order with a pointer and a counter a group: what CSCAN, WOW and
+//! One ring of groups in address order with a pointer and a counter per group: what CSCAN, WOW and
 //! both queues of STOW are made of.
 //!
 //! The pointer is an address: the next candidate is the lowest group not below it, wrapping;

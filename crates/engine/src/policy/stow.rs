@@ -13,17 +13,17 @@ use alloc::vec::Vec;
 
 const HYSTERESIS: Param = Param {
     name: "hysteresis",
-    unit: "pages a disk",
+    unit: "pages per disk",
     default: "128",
     range: "1 to 1000000",
-    help: "HysteresisCount before its bound of an eighth of the threshold gap",
+    help: "HysteresisCount; it never exceeds an eighth of the gap between the thresholds",
 };
 
 /// The table entry of STOW.
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "stow",
-        summary: "random and sequential rings, hysteresis, adaptive sizes: order and rate together",
+        summary: "queues for random and for sequential data, with adaptive sizes and hysteresis",
         source: "STOW (USENIX ATC'09) Algorithms 1 to 3; docs/simulator.md",
         params: &[HYSTERESIS],
     },
@@ -37,7 +37,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
 pub const SEQRAN: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "seqran",
-        summary: "STOW's two rings, always destaging from the larger: no hysteresis, no sizes",
+        summary: "STOW's two queues, always destaging from the larger: no hysteresis, no sizes",
         source: "STOW (USENIX ATC'09) section 3.3.1, Fig. 3; docs/simulator.md",
         params: &[],
     },
@@ -81,7 +81,7 @@ struct Stow {
     stretch: Stretch,
     switching: Switching,
     hysteresis: u64,
-    /// The same, to be compared with [`Stow::gap_to_desired`].
+    /// The same as a float, to be compared with [`Stow::gap_to_desired`].
     hysteresis_gap: f64,
     low_hundredths: u64,
     disks: f64,
@@ -257,7 +257,7 @@ impl DestagePolicy for Stow {
             queues: Some(Queues {
                 random_pages: self.pages[RANDOM],
                 sequential_pages: self.pages[SEQUENTIAL],
-                // A negative size is none.
+                // A negative size is reported as 0.
                 desired_pages: adaptive.then_some((self.desired + 0.5) as u64),
             }),
         }

@@ -1,4 +1,4 @@
-//! WOW: CSCAN order, but a group written again since the pointer last passed is spared once.
+//! WOW: CSCAN order, but a group rewritten since the pointer last passed is spared once.
 
 use super::scan::Ring;
 use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 pub const ENTRY: PolicyEntry = PolicyEntry {
     entry: Entry {
         name: "wow",
-        summary: "CSCAN order with a recency bit a group: spatial and temporal locality",
+        summary: "CSCAN order with a recency bit per group: spatial and temporal locality",
         source: "WOW (FAST'05) Fig. 4, section IV-E for the options; docs/simulator.md",
         params: &[
             Param {
@@ -21,14 +21,14 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
                 unit: "-",
                 default: "0",
                 range: "0 or 1",
-                help: "recency of a new group (section III-E)",
+                help: "recency bit of a new group (section III-E)",
             },
             Param {
                 name: "frequency",
                 unit: "-",
                 default: "1",
                 range: "1 to 100",
-                help: "count hits up to this number in place of one bit; the scan counts down",
+                help: "count hits up to this number instead of one bit; the scan counts down",
             },
         ],
     },
@@ -39,7 +39,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     },
 };
 
-/// One ring with a counter a group.
+/// One ring with a counter per group.
 pub struct Wow {
     ring: Ring,
     counter: Vec<u8>,

@@ -1,5 +1,5 @@
 //! `linear`: depth grows in proportion to occupancy between two thresholds; with WOW's rule that
-//! a sequence under way is finished at a slow steady rate.
+//! a sequence that has begun is finished at a slow steady rate.
 
 use super::{
     HIGH, LOW, Made, RateEntry, RateScheme, RateView, SEQUENTIAL_DEPTH, Thresholds, linear_depth,

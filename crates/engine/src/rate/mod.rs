@@ -1,6 +1,6 @@
 //! When to destage: how many destage writes may be in flight. One file a scheme.
 //!
-//! In every scheme a waiting request forces the full queue depth; the destager sees to that, so
+//! In every scheme a waiting request forces the full queue depth. The destager does that, so
 //! schemes answer only for the case that none waits (docs/simulator.md).
 
 mod adaptive;
@@ -57,7 +57,7 @@ const HIGH: Param = Param {
     unit: "% of NVS",
     default: "90",
     range: "above low, to 100",
-    help: "at or above this occupancy destage at full depth",
+    help: "at or above this occupancy, destage at full depth",
 };
 
 const LOW: Param = Param {
@@ -65,7 +65,7 @@ const LOW: Param = Param {
     unit: "% of NVS",
     default: "80",
     range: "0 to below high",
-    help: "at or below this occupancy do not destage",
+    help: "at or below this occupancy, do not destage",
 };
 
 const SEQUENTIAL: Param = Param {
@@ -76,7 +76,7 @@ const SEQUENTIAL: Param = Param {
     help: "below low, keep 4 in flight while the last destage and the next are sequential",
 };
 
-/// What a scheme may look at.
+/// What a scheme may look at to decide.
 pub struct RateView<'a> {
     /// Pages occupied.
     pub occupancy: u64,
@@ -106,20 +106,20 @@ pub trait RateScheme: Send {
         false
     }
 
-    /// The thresholds a policy should know of; STOW's hysteresis is bounded by their gap.
+    /// The thresholds that policies see: STOW's hysteresis is bounded by their gap.
     fn thresholds(&self) -> Thresholds {
         Thresholds::DEFAULT
     }
 }
 
-/// A scheme made, or why not.
+/// A scheme, or why it cannot be made.
 pub type Made = Result<Box<dyn RateScheme>, ChoiceError>;
 
 /// A table entry.
 pub struct RateEntry {
     /// Name, summary, source, parameters.
     pub entry: Entry,
-    /// Makes the scheme for an NVS of so many pages.
+    /// Makes the scheme for an NVS of this many pages.
     pub make: fn(&Choice, u64) -> Made,
 }
 

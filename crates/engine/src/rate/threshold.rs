@@ -1,4 +1,4 @@
-//! `single` and `dual`: cleaning that starts above a threshold and goes on until below the same,
+//! `single` and `dual`: destaging that starts above a threshold and continues until below the same,
 //! or a lower one.
 
 use super::{HIGH, LOW, RateEntry, RateScheme, RateView, Thresholds, hundredths};
@@ -29,7 +29,7 @@ pub const DUAL: RateEntry = RateEntry {
         source: "Haining & Long section 2.2; docs/simulator.md",
         params: &[
             Param { range: "above low, to 100", ..START },
-            Param { default: "15", help: "go on until below this occupancy", ..LOW },
+            Param { default: "15", help: "continue until below this occupancy", ..LOW },
         ],
     },
     make: |choice, _| Ok(Box::new(Threshold::new(Thresholds::read(choice)?))),

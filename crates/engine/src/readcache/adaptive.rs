@@ -1,5 +1,5 @@
 //! The weight of a failed disk's blocks, chosen while running: small caches of the same policy, one
-//! a weight, see a sample of the addresses; the weight whose cache causes the fewest requests to
+//! per weight, see a sample of the addresses; the weight whose cache causes the fewest requests to
 //! the surviving disks is used (docs/readcache.md).
 
 use super::penalty::Penalties;
@@ -22,7 +22,7 @@ const WINDOW_MIN: usize = 8;
 
 /// How the weight is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct AdaptiveSettings {
     /// Least number of blocks of a shadow cache, if the cache has as many.
     pub shadow_blocks: usize,
     /// Which of the [`WEIGHTS`] is used from the fault on.
@@ -33,9 +33,9 @@ pub struct Settings {
     pub sure_tenths: u64,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { shadow_blocks: 4096, start: PAPER, gain_permille: 5, sure_tenths: 20 }
+impl Default for AdaptiveSettings {
+    fn default() -> AdaptiveSettings {
+        AdaptiveSettings { shadow_blocks: 4096, start: PAPER, gain_permille: 5, sure_tenths: 20 }
     }
 }
 
@@ -48,14 +48,14 @@ pub fn weight_at(place: usize, penalty: u64) -> Weight {
     }
 }
 
-/// The names of the places among the [`WEIGHTS`]: parts of the penalty.
+/// The names of the [`WEIGHTS`]: parts of the penalty.
 pub const PLACES: [&str; WEIGHTS] = ["plain", "1/4", "1/2", "1", "2", "4", "8"];
 
-impl Settings {
+impl AdaptiveSettings {
     /// Reads `start=PLACE,shadow=BLOCKS`, both optional.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Settings> {
-        let mut settings = Settings::default();
+    pub fn parse(text: &str) -> Option<AdaptiveSettings> {
+        let mut settings = AdaptiveSettings::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             match part.split_once('=')? {
                 ("start", place) => {
@@ -79,11 +79,11 @@ type Batch = [u64; WEIGHTS];
 /// A cache whose weight is chosen while running.
 pub struct Adaptive {
     cache: Box<dyn ReadCache>,
-    /// One while no disk is failed, then one a weight.
+    /// One while no disk is failed, then one per weight.
     shadows: Vec<Box<dyn ReadCache>>,
     fault: Option<Penalties>,
-    settings: Settings,
-    /// Of 2^`skip` blocks one is in the sample.
+    settings: AdaptiveSettings,
+    /// One of 2^`skip` blocks is in the sample.
     skip: u32,
     current: usize,
     batch: Batch,
@@ -93,9 +93,9 @@ pub struct Adaptive {
     changes: u64,
 }
 
-/// Of how many blocks one is in the sample, as a power of two.
+/// One of how many blocks is in the sample, as a power of two.
 #[must_use]
-pub fn sampling(blocks: usize, settings: &Settings) -> u32 {
+pub fn sampling(blocks: usize, settings: &AdaptiveSettings) -> u32 {
     (blocks / settings.shadow_blocks.max(1)).max(1).ilog2()
 }
 
@@ -106,7 +106,7 @@ impl Adaptive {
     pub fn new(
         cache: Box<dyn ReadCache>,
         shadow: Box<dyn ReadCache>,
-        settings: Settings,
+        settings: AdaptiveSettings,
     ) -> Adaptive {
         let skip = sampling(cache.blocks(), &settings);
         let batch_requests = (shadow.blocks() as u64 / 8).max(64);
@@ -125,9 +125,9 @@ impl Adaptive {
         }
     }
 
-    /// Blocks of the shadow cache beside a cache of `blocks`.
+    /// Blocks of the shadow cache next to a cache of `blocks`.
     #[must_use]
-    pub fn shadow_blocks(blocks: usize, settings: &Settings) -> usize {
+    pub fn shadow_blocks(blocks: usize, settings: &AdaptiveSettings) -> usize {
         blocks >> sampling(blocks, settings)
     }
 
@@ -270,7 +270,7 @@ impl ReadCache for Adaptive {
         self.use_weight(self.current);
     }
 
-    /// The weight is its own business.
+    /// It chooses its weight itself.
     fn set_weight(&mut self, _weight: Option<Weight>) {}
 
     fn weight(&self) -> Option<Weight> {

@@ -3,7 +3,7 @@
 
 use super::fault::{Queue, Worth};
 use super::store::{List, NONE, Store};
-use super::{Order, ReadPolicyEntry, entry};
+use super::{EvictionOrder, ReadPolicyEntry, entry};
 
 /// The table entry.
 pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
@@ -66,7 +66,7 @@ impl Arc {
     }
 }
 
-impl Order for Arc {
+impl EvictionOrder for Arc {
     fn hit(&mut self, store: &mut Store, slot: u32) {
         if store.nodes[slot as usize].list == T2 {
             return self.held[1].renew(&mut store.nodes, slot);

@@ -5,7 +5,7 @@ use super::fault::{HEAVY, LIGHT, Offer, Weight, choose};
 use super::penalty::Penalties;
 use super::replay::Tally;
 use super::store::{NONE, Store};
-use super::{Access, Made, Order, ReadCache, ReadConfig};
+use super::{Access, EvictionOrder, Made, ReadCache, ReadConfig};
 use crate::request::PageRange;
 use alloc::boxed::Box;
 
@@ -17,7 +17,7 @@ pub struct Cache<O> {
     blocks: usize,
     /// Number of the next block request (GTS).
     now: u64,
-    /// Heeds faults.
+    /// Takes failed disks into account.
     aware: bool,
     fault: Option<Penalties>,
     /// What a heavy block weighs, if not its penalty.
@@ -31,7 +31,7 @@ const INDEX_AHEAD: usize = 12;
 const NODE_AHEAD: usize = 6;
 
 /// A cache as its table entry makes it.
-pub fn boxed<O: Order + Clone + 'static>(order: O, config: &ReadConfig) -> Made {
+pub fn boxed<O: EvictionOrder + Clone + 'static>(order: O, config: &ReadConfig) -> Made {
     let (blocks, aware) = (config.blocks, config.aware);
     Ok(Box::new(Cache {
         store: Store::new(),
@@ -45,21 +45,21 @@ pub fn boxed<O: Order + Clone + 'static>(order: O, config: &ReadConfig) -> Made 
     }))
 }
 
-/// Class of a block, without a branch: which disk it is on is chance.
+/// Class of a block, without a branch: which disk it is on cannot be predicted.
 #[inline]
 fn class_under(fault: Option<&Penalties>, block: u64) -> u8 {
     fault.map_or(LIGHT, |fault| LIGHT + u8::from(fault.is_lost(block)) * (HEAVY - LIGHT))
 }
 
-impl<O: Order> Cache<O> {
+impl<O: EvictionOrder> Cache<O> {
     #[inline]
     fn class_of(&self, block: u64) -> u8 {
-        class_under(self.heeded(), block)
+        class_under(self.considered(), block)
     }
 
-    /// The fault by which blocks are told apart; none where both classes weigh the same.
+    /// The fault by which blocks are classified; `None` if both classes weigh the same.
     #[inline]
-    fn heeded(&self) -> Option<&Penalties> {
+    fn considered(&self) -> Option<&Penalties> {
         if self.weight == Some(Weight::PLAIN) { None } else { self.fault.as_ref() }
     }
 
@@ -73,7 +73,7 @@ impl<O: Order> Cache<O> {
     #[inline]
     fn victim(&mut self) -> u32 {
         let light = self.order.candidate(&mut self.store, LIGHT);
-        let Some(fault) = self.heeded() else { return light };
+        let Some(fault) = self.considered() else { return light };
         let weight = self.weight.unwrap_or(fault.weight());
         let heavy = self.order.candidate(&mut self.store, HEAVY);
         if light == NONE || heavy == NONE {
@@ -150,7 +150,7 @@ impl<O: Order> Cache<O> {
     }
 }
 
-impl<O: Order + Clone + 'static> ReadCache for Cache<O> {
+impl<O: EvictionOrder + Clone + 'static> ReadCache for Cache<O> {
     fn access(&mut self, block: u64) -> Access {
         match self.hit(block) {
             Ok(()) => Access { hit: true, evicted: None },

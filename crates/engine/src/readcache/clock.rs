@@ -6,7 +6,7 @@
 use super::fault::Worth;
 use super::place::Places;
 use super::store::{NONE, Store};
-use super::{Order, ReadPolicyEntry, entry};
+use super::{EvictionOrder, ReadPolicyEntry, entry};
 
 /// The table entry.
 pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
@@ -31,7 +31,7 @@ pub struct Clock {
     ring: Places,
 }
 
-impl Order for Clock {
+impl EvictionOrder for Clock {
     #[inline]
     fn hit(&mut self, store: &mut Store, slot: u32) {
         store.nodes[slot as usize].bits = 1;

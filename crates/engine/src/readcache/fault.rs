@@ -38,7 +38,7 @@ impl Weight {
     /// As much as a light one: the plain policy.
     pub const PLAIN: Weight = Weight(4);
 
-    /// A whole number of times, or quarters of it; never less than [`Weight::PLAIN`].
+    /// This many quarters; never less than [`Weight::PLAIN`].
     #[must_use]
     pub fn quarters(quarters: u64) -> Weight {
         Weight(quarters.max(Weight::PLAIN.0))

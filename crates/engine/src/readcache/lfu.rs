@@ -3,7 +3,7 @@
 
 use super::fault::Worth;
 use super::store::{List, NONE, Store};
-use super::{Order, ReadPolicyEntry, entry};
+use super::{EvictionOrder, ReadPolicyEntry, entry};
 use crate::registry::{ChoiceError, Param};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -141,7 +141,7 @@ impl Lfu {
     }
 }
 
-impl Order for Lfu {
+impl EvictionOrder for Lfu {
     fn hit(&mut self, store: &mut Store, slot: u32) {
         let node = store.nodes[slot as usize];
         let bucket = &mut self.buckets[node.list as usize];

@@ -2,7 +2,7 @@
 
 use super::fault::{Queue, Worth};
 use super::store::Store;
-use super::{Order, ReadPolicyEntry, entry};
+use super::{EvictionOrder, ReadPolicyEntry, entry};
 
 /// The table entry.
 pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
@@ -27,7 +27,7 @@ pub struct Lru {
     queue: Queue,
 }
 
-impl Order for Lru {
+impl EvictionOrder for Lru {
     #[inline]
     fn hit(&mut self, store: &mut Store, slot: u32) {
         self.queue.renew(&mut store.nodes, slot);

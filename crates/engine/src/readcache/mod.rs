@@ -1,5 +1,5 @@
-//! Read caches: the trait of their policies and the table. One file a policy; the fault-aware form
-//! `vdf-NAME` of every policy is `fault.rs`, once. What each decides is in docs/readcache.md.
+//! Read caches: the trait of their policies and the table. One file per policy; `fault.rs` has the
+//! fault-aware form `vdf-NAME` of all of them. What each decides is in docs/readcache.md.
 
 pub mod adaptive;
 mod arc;
@@ -62,8 +62,8 @@ pub trait ReadCache: Send {
     /// Drops a block whose contents are out of date; whether it was held.
     fn forget(&mut self, block: u64) -> bool;
 
-    /// Disks failed, were rebuilt or repaired in part or in whole. From now on a fault-aware cache
-    /// takes its victims accordingly; what it holds and knows stays. It takes one pass over the
+    /// Disks failed, or were rebuilt in part or completely. From now on a fault-aware cache takes
+    /// its victims accordingly; what it holds and knows stays. It takes one pass over the
     /// blocks held. A plain cache takes no notice.
     fn set_fault(&mut self, fault: Option<Penalties>);
 
@@ -95,7 +95,7 @@ pub trait ReadCache: Send {
 
 /// An order of eviction. The cache ([`cache::Cache`]) finds blocks, stamps each access, asks the
 /// policy for its best victim of each class and chooses between the two.
-trait Order: Send {
+trait EvictionOrder: Send {
     /// A held block was accessed; its stamp is new.
     fn hit(&mut self, store: &mut Store, slot: u32);
 
@@ -140,14 +140,14 @@ pub struct ReadConfig {
     aware: bool,
 }
 
-/// A cache made, or why not.
+/// A cache, or why it cannot be made.
 pub type Made = Result<Box<dyn ReadCache>, ChoiceError>;
 
 /// A table entry.
 pub struct ReadPolicyEntry {
     /// The policy.
     pub plain: Entry,
-    /// Its fault-aware form; none if the policy gives no order among its victims.
+    /// Its fault-aware form; `None` if the policy gives no order among its victims.
     pub aware: Option<Entry>,
     make: fn(&Choice, &ReadConfig) -> Made,
 }
@@ -172,14 +172,14 @@ pub fn entries() -> Vec<&'static Entry> {
     plain.chain(READ_POLICIES.iter().filter_map(|p| p.aware.as_ref())).collect()
 }
 
-/// Why a name makes no read cache.
+/// Why a read cache cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadPolicyError {
     /// The name or a parameter is not known.
     Choice(ChoiceError),
     /// The policy has no fault-aware form.
     NoOrder(&'static str),
-    /// A number of blocks that makes no cache.
+    /// An invalid number of blocks.
     Blocks(u64),
 }
 
@@ -201,15 +201,15 @@ impl core::fmt::Display for ReadPolicyError {
 
 impl core::error::Error for ReadPolicyError {}
 
-/// Whether and how a cache heeds failed disks.
+/// Whether and how a cache takes failed disks into account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vdf {
-    /// Not at all: the plain policy.
+    /// It does not: the plain policy.
     Off,
     /// A lost block weighs its penalty.
     Paper,
     /// What it weighs is chosen while running.
-    Adaptive(adaptive::Settings),
+    Adaptive(adaptive::AdaptiveSettings),
 }
 
 impl Vdf {
@@ -222,7 +222,7 @@ impl Vdf {
         match text.split_once(':').unwrap_or((text, "")) {
             ("off", "") => Some(Vdf::Off),
             ("paper", "") => Some(Vdf::Paper),
-            ("adaptive", rest) => adaptive::Settings::parse(rest).map(Vdf::Adaptive),
+            ("adaptive", rest) => adaptive::AdaptiveSettings::parse(rest).map(Vdf::Adaptive),
             _ => None,
         }
     }
@@ -271,7 +271,7 @@ fn choose_from(
     let vdf = match (aware, adaptive) {
         (false, _) => Vdf::Off,
         (true, false) => Vdf::Paper,
-        (true, true) => Vdf::Adaptive(adaptive::Settings::default()),
+        (true, true) => Vdf::Adaptive(adaptive::AdaptiveSettings::default()),
     };
     let chosen = ReadChoice { choice, vdf, make: row.make };
     // Values are checked now, not when the size is known.
@@ -280,7 +280,7 @@ fn choose_from(
 }
 
 impl ReadChoice {
-    /// Whether a cache can have so many blocks.
+    /// Whether a cache can have this many blocks.
     ///
     /// # Errors
     /// No blocks or too many.

@@ -9,7 +9,7 @@ use alloc::vec;
 /// Blocks of a chunk unless said otherwise.
 pub const CHUNK_BLOCKS: u64 = 16;
 
-/// Why there are no penalties.
+/// Why penalties cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PenaltyError {
     /// The level has no parity to read a lost block from.
@@ -23,7 +23,7 @@ pub enum PenaltyError {
         /// What was given.
         given: u64,
     },
-    /// There is no such disk.
+    /// The array has no such disk.
     NoSuchDisk {
         /// What was given.
         failed: u64,
@@ -61,8 +61,8 @@ impl core::error::Error for PenaltyError {}
 const DATA_LOST: u8 = 1;
 const PARITY_LOST: u8 = 2;
 
-/// The failed disks of an array, as what a missed block costs. Made once a fault; a look-up is one
-/// remainder.
+/// What a missed block costs with the failed disks of an array. Made once per fault; a look-up is
+/// one remainder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Penalties {
     chunk_blocks: u64,
@@ -182,7 +182,7 @@ impl Penalties {
     #[inline]
     #[must_use]
     pub fn of(&self, block: u64) -> u64 {
-        // Not a branch: which disk a block is on is chance.
+        // Not a branch: which disk a block is on cannot be predicted.
         1 + u64::from(self.is_lost(block)) * (self.lost - 1)
     }
 
@@ -198,7 +198,7 @@ impl Penalties {
         Weight::quarters(self.lost.saturating_mul(4))
     }
 
-    /// The share of chunks that are lost, before any is rebuilt: so many of so many.
+    /// The chunks that are lost before any is rebuilt, and all chunks, over one turn of the layout.
     #[must_use]
     pub fn lost_share(&self) -> (u64, u64) {
         let lost = self.pattern.iter().filter(|what| **what & DATA_LOST != 0).count();
@@ -206,11 +206,11 @@ impl Penalties {
     }
 
     /// Requests that a small write of the block causes, as the VDF paper counts them (section 6.5):
-    /// 4, or n where the block or its parity is lost. None on level 6, of which it does not speak.
+    /// 4, or n if the block or its parity is lost. `None` on level 6, which it does not discuss.
     #[must_use]
     pub fn write_paper(&self, block: u64) -> Option<u64> {
-        let whole = self.what_is_lost(block) == 0;
-        self.single_parity.then_some(if whole { 4 } else { u64::from(self.disks) })
+        let intact = self.what_is_lost(block) == 0;
+        self.single_parity.then_some(if intact { 4 } else { u64::from(self.disks) })
     }
 
     /// Requests that a small write of the block really causes: n-1 where the block is lost (n-2

@@ -2,10 +2,8 @@
 
 use super::penalty::Penalties;
 use super::{Access, ReadCache};
+use crate::mix::{EVENT_HASH_OFFSET, fnv};
 use crate::request::PageRange;
-
-const FNV_OFFSET: u64 = 1_469_598_103_934_665_603;
-const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// What a replay adds up to. RGR is `penalty / requests`, its warm form the same of the warm ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,16 +40,15 @@ pub struct EventHash(u64);
 
 impl Default for EventHash {
     fn default() -> EventHash {
-        EventHash(FNV_OFFSET)
+        EventHash(EVENT_HASH_OFFSET)
     }
 }
 
 impl EventHash {
     /// Adds one block request: a byte, 1 for a hit, then the evicted block or all ones.
     pub fn add(&mut self, access: Access) {
-        let byte = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
         let evicted = access.evicted.unwrap_or(u64::MAX).to_le_bytes();
-        self.0 = evicted.into_iter().fold(byte(self.0, u8::from(access.hit)), byte);
+        self.0 = fnv(fnv(self.0, &[u8::from(access.hit)]), &evicted);
     }
 
     /// The hash so far.
@@ -61,7 +58,7 @@ impl EventHash {
     }
 }
 
-/// Replays these ranges, blocks ascending, into the tally; every block request is told to `event`.
+/// Replays these ranges, blocks ascending, into the tally. `event` receives every block request.
 /// Without events, [`ReadCache::run`] does the same faster.
 pub fn replay(
     cache: &mut dyn ReadCache,

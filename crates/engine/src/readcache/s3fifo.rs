@@ -4,7 +4,7 @@
 use super::fault::{HEAVY, LIGHT, Worth};
 use super::place::Places;
 use super::store::{List, NONE, Store};
-use super::{Order, ReadPolicyEntry, entry};
+use super::{EvictionOrder, ReadPolicyEntry, entry};
 
 /// The table entry.
 pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
@@ -69,7 +69,7 @@ impl S3Fifo {
     }
 }
 
-impl Order for S3Fifo {
+impl EvictionOrder for S3Fifo {
     #[inline]
     fn hit(&mut self, store: &mut Store, slot: u32) {
         let node = &mut store.nodes[slot as usize];

@@ -4,7 +4,7 @@
 use super::fault::{HEAVY, LIGHT, Worth};
 use super::place::Places;
 use super::store::{NONE, Store};
-use super::{Order, ReadPolicyEntry, entry};
+use super::{EvictionOrder, ReadPolicyEntry, entry};
 
 /// The table entry.
 pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
@@ -29,11 +29,11 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 #[derive(Clone)]
 pub struct Sieve {
     loaded: Places,
-    /// Where each class's hand goes on; [`NONE`]: at the oldest.
+    /// Where each class's hand continues; [`NONE`]: at the oldest.
     hands: [u32; 2],
 }
 
-impl Order for Sieve {
+impl EvictionOrder for Sieve {
     #[inline]
     fn hit(&mut self, store: &mut Store, slot: u32) {
         store.nodes[slot as usize].bits = 1;

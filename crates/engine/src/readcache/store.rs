@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 pub const NONE: u32 = u32::MAX;
 
 /// A block that is held, or a ghost: one that was held and is remembered. 32
-/// bytes, and aligned so: none lies across two cache lines.
+/// bytes, and aligned so that none crosses a cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub struct Node {
@@ -116,7 +116,7 @@ impl Index {
                 break;
             }
             let home = ((entry >> 32) as u32 >> self.shift) as usize;
-            // It may move back to the hole unless its home lies after the hole.
+            // It may move back to the hole unless its home is after the hole.
             if at.wrapping_sub(home) & mask >= at.wrapping_sub(hole) & mask {
                 self.table[hole] = entry;
                 hole = at;

@@ -1,15 +1,15 @@
-//! The table of expected next pages, built for one-page random writes: two look-ups a write and
-//! no branch that chance decides.
+//! The table of expected next pages, built for one-page random writes: two look-ups per write and
+//! no data-dependent branches.
 //!
 //! The entries are a ring in the order in which they were stored, with a bitmap of those struck
-//! out since; it is packed when its end meets its start. Which place of the ring a page has,
-//! a bucket of four lanes tells, found by a tag of 15 bits; or a tree, the annexe, if the bucket
-//! is full. Writing the entries one after the other, and nothing at random but a bucket of 16
-//! bytes, is what this layout buys over entries in a hash table.
+//! out since; it is packed when its end meets its start. The place of a page in the ring is found
+//! by a tag of 15 bits in a bucket of four lanes; or in a tree, the annexe, if the bucket is full.
+//! Writing the entries one after the other, and nothing at random but a bucket of 16 bytes, is
+//! what this layout gains over entries in a hash table.
 //!
-//! Every 64 writes the ring is seen to: entries too many are forgotten. Until then the oldest
-//! stand although they are gone; what stands decides nothing before [`PageStreams::remove`] meets
-//! a match, and that forgets them first.
+//! Every 64 writes the excess entries are forgotten. Until then the oldest are still in the table
+//! although they are overdue. That changes no answer: when [`PageStreams::remove`] meets a match,
+//! it forgets overdue entries first.
 
 use super::{Classified, MOST_STREAMS};
 use crate::request::PageRange;
@@ -56,11 +56,11 @@ struct Tables {
 pub struct PageStreams {
     tables: Box<Tables>,
     threshold: u32,
-    /// Entries, with those that stand although they are gone.
+    /// Entries, including overdue ones.
     live: usize,
     /// How many of `Tables::replaced` count.
     replaced: usize,
-    /// Places before this one, counted from the first ever used, do not stand.
+    /// Places before this one, counted from the first ever used, are unused.
     oldest: u64,
     next: u64,
     /// The places of pages whose bucket was full.
@@ -166,7 +166,7 @@ impl PageStreams {
     #[inline]
     fn way_of(&self, place: usize) -> (usize, Option<usize>) {
         let (bucket, _) = home(self.tables.pages[place]);
-        // Joined to one word and searched at once: which way it is is chance.
+        // Joined to one word and searched at once: which way it is cannot be predicted.
         let lanes = self.tables.buckets[bucket].places.map(u64::from);
         let lanes = lanes[0] | lanes[1] << LANE | lanes[2] << (2 * LANE) | lanes[3] << (3 * LANE);
         let same = zero_lanes(lanes ^ (place as u64 * LOW));
@@ -213,7 +213,7 @@ impl PageStreams {
         self.live += usize::from(!found);
         self.next += 1;
         if self.next.is_multiple_of(64) {
-            self.see_to_ring();
+            self.maintain_ring();
         }
     }
 
@@ -246,13 +246,13 @@ impl PageStreams {
         self.live += 1;
         self.next += 1;
         if self.next.is_multiple_of(64) {
-            self.see_to_ring();
+            self.maintain_ring();
         }
     }
 
     /// Makes the next 64 places of the ring ready.
     #[inline(never)]
-    fn see_to_ring(&mut self) {
+    fn maintain_ring(&mut self) {
         self.forget_overdue();
         if self.next + 64 > self.oldest + RING as u64 {
             self.pack();
@@ -362,7 +362,7 @@ mod tests {
         agrees(1, |_, random| (random % 100_000, 1 + (random >> 20) as u32 % 3));
         // Met again and again: entries are refreshed, the ring is packed.
         agrees(2, |_, random| (random % 3000, 1));
-        // Streams beside noise.
+        // Streams among noise.
         agrees(3, |step, random| match step % 4 {
             0 => (random % 1_000_000, 1),
             stream => ((stream << 40) | (step / 4 * 8), 8),

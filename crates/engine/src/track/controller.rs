@@ -184,7 +184,7 @@ impl TrackController {
         }
     }
 
-    /// Puts as many parts of a write into the cache as there is room for. Returns whether all are in.
+    /// Puts as many parts of a write into the cache as there is room for. Returns whether all are.
     fn advance(&mut self, write: &mut Write, heads: &dyn Heads, actions: &mut Vec<Action>) -> bool {
         while write.next < write.range.end().0 {
             let segment = self.cache.segment(write.range, write.next);

@@ -2,7 +2,7 @@
 //!
 //! Groups are tracks and pages are sectors, so the directory, the policies and the rates are
 //! those of the array's write cache. What is new here: sectors stay as clean ones after their
-//! destage ("clean" for short) until space is needed, and a write that is short of space cleans
+//! destage (a "clean" for short) until space is needed, and a write that is short of space cleans
 //! track after track while it waits.
 //!
 //! Invariants:
@@ -172,7 +172,7 @@ impl TrackCache {
         TrackSegment { track, first, sectors: rest.min(range.end().0 - sector) }
     }
 
-    /// Makes room for a segment from clean sectors alone: its track's own go first, then whole
+    /// Makes room for a segment from clean sectors alone: its track's own go first, then complete
     /// tracks, oldest cleaned first. Whether there is enough.
     fn make_room(&mut self, segment: TrackSegment) -> bool {
         if self.clean.contains_key(&segment.track) {

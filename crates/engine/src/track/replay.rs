@@ -3,6 +3,7 @@
 
 use super::{TrackCache, TrackConfig};
 use crate::conditions::Conditions;
+use crate::mix::{EVENT_HASH_OFFSET, fnv};
 use crate::request::PageRange;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -45,10 +46,6 @@ pub struct TrackCounts {
     pub cleaned_sectors: u64,
 }
 
-/// One digit short of the standard offset basis: the event hash is defined with this one.
-const HASH_OFFSET: u64 = 1_469_598_103_934_665_603;
-const HASH_PRIME: u64 = 1_099_511_628_211;
-
 /// A replay in progress.
 pub struct TrackReplay<'a> {
     cache: TrackCache,
@@ -69,7 +66,7 @@ impl<'a> TrackReplay<'a> {
     ) -> Result<TrackReplay<'a>, String> {
         let cache = TrackCache::new(config)?;
         let counts = TrackCounts::default();
-        Ok(TrackReplay { cache, counts, hash: HASH_OFFSET, mask: Vec::new(), on_event })
+        Ok(TrackReplay { cache, counts, hash: EVENT_HASH_OFFSET, mask: Vec::new(), on_event })
     }
 
     /// A read of sectors: it changes nothing.
@@ -112,11 +109,7 @@ impl<'a> TrackReplay<'a> {
     }
 
     fn note(&mut self, event: TrackEvent) {
-        let mut add = |word: u64| {
-            for byte in word.to_le_bytes() {
-                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(HASH_PRIME);
-            }
-        };
+        let mut add = |word: u64| self.hash = fnv(self.hash, &word.to_le_bytes());
         match event {
             TrackEvent::Clean { track, sectors } => {
                 add(track);

@@ -8,7 +8,6 @@ use crate::log::{RowSums, Waiter};
 use crate::lost::runs;
 use crate::request::{Alarm, Refusal};
 use crate::settings::Ack;
-use destage_engine::array::geometry::Level;
 use destage_engine::array::safe::is_set;
 use destage_engine::event::Event;
 use destage_engine::request::PageRange;
@@ -18,7 +17,7 @@ use std::collections::BTreeMap;
 impl Volume {
     /// Whether destages log an intent: without redundancy a row cannot become inconsistent.
     fn intends(&self) -> bool {
-        !matches!(self.controller().geometry().level, Level::Single | Level::Raid0)
+        self.controller().geometry().level.is_redundant()
     }
 
     /// The engine begins a destage: its pages are frozen as they are now.

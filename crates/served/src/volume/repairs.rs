@@ -12,7 +12,6 @@ use crate::request::{Alarm, Cause};
 use crate::rows::Pieces;
 use crate::scrub::{ScrubRefusal, ScrubStatus};
 use crate::store::PAGE;
-use destage_engine::array::geometry::Level;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::array::plan::DiskRun;
 use destage_engine::event::{DiskCommand, Event, Owner, ScrubChunk};
@@ -263,9 +262,9 @@ impl Volume {
         let geometry = self.controller().geometry();
         let mut pages: Vec<u64> = Vec::new();
         for page in lost.iter().copied() {
-            let disks: Vec<DiskId> = match geometry.level {
-                Level::Raid10 => vec![disk],
-                _ => (0..geometry.disks).map(DiskId).collect(),
+            let disks: Vec<DiskId> = match geometry.level.is_mirrored() {
+                true => vec![disk],
+                false => (0..geometry.disks).map(DiskId).collect(),
             };
             let unread = disks.into_iter().filter(|d| pieces.read(*d, page).is_none());
             pages.extend(
@@ -310,7 +309,7 @@ impl Volume {
         let level = self.controller().geometry().level;
         let refusal = match () {
             () if self.devices.stopped() => Some(ScrubRefusal::Stopped),
-            () if matches!(level, Level::Single | Level::Raid0) => {
+            () if !level.is_redundant() => {
                 Some(ScrubRefusal::NothingToCompare)
             }
             () if self.scrub.running() => Some(ScrubRefusal::Running),

@@ -3,7 +3,7 @@
 
 use super::alarms::Ends;
 use super::backend::ArrayBackend;
-use destage_engine::array::geometry::Level;
+
 use destage_engine::units::PAGE_BYTES;
 use destage_served::{Alarm, Cause, Device, Lost};
 
@@ -61,8 +61,8 @@ impl ArrayBackend {
         }
         let geometry = self.volume.controller().geometry();
         match geometry.level {
-            Level::Single | Level::Raid0 => "The array cannot be served without it.".to_string(),
-            Level::Raid10 => {
+            level if !level.is_redundant() => "The array cannot be served without it.".to_string(),
+            level if level.is_mirrored() => {
                 let partner = |member: &u16| self.called_within(member ^ 1);
                 let partners: Vec<String> = status.failed.iter().map(partner).collect();
                 format!(

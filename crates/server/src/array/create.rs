@@ -315,7 +315,7 @@ fn zero_members(
     devices: &mut Devices,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), CreateError> {
-    if matches!(options.level, Level::Single | Level::Raid0) {
+    if !options.level.is_redundant() {
         return Ok(());
     }
     let bytes = AREA + creation.geometry.disk_pages * 4096;

@@ -3,7 +3,7 @@
 use super::alarm_words::byte_ranges;
 use super::alarms::Ends;
 use super::backend::ArrayBackend;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::DiskId;
 use destage_served::{ScrubRange, ScrubStatus, Wrong};
@@ -23,11 +23,9 @@ pub(super) struct Affected {
 /// The pages of the volume that are in these rows. Of a row in which one member is wrong, only that
 /// member's.
 pub(super) fn affected(geometry: &Geometry, range: &ScrubRange) -> Affected {
-    let disks = match (range.wrong, geometry.level) {
-        (Wrong::Member(member) | Wrong::Unreadable(member), level) if level != Level::Raid10 => {
-            member..member + 1
-        }
-        (_, Level::Raid10) => range.member..range.member + 1,
+    let disks = match range.wrong {
+        _ if geometry.level.is_mirrored() => range.member..range.member + 1,
+        Wrong::Member(member) | Wrong::Unreadable(member) => member..member + 1,
         _ => range.member..range.member + range.members,
     };
     let (strip, end) = (geometry.strip_pages, range.first + range.pages);
@@ -219,9 +217,9 @@ impl ArrayBackend {
         let (level, name) = (self.volume.controller().geometry().level, self.name());
         let check = "Compare these bytes with a backup, or with the checksums of the file system";
         if scrub.rows_left() == 0 {
-            let how = match level {
-                Level::Raid10 => "the first copy was written over the second",
-                Level::Raid6 => "a strip that P and Q name was computed again, else P and Q were",
+            let how = match level.parities() {
+                0 => "the first copy was written over the second",
+                2 => "a strip that P and Q name was computed again, else P and Q were",
                 _ => "parity was computed from the data",
             };
             return format!(
@@ -230,11 +228,9 @@ impl ArrayBackend {
                  scrub {name}."
             );
         }
-        let meaning = match level {
-            Level::Raid10 => {
-                "The copies differ, and which one is right is unknown: reads may return either"
-            }
-            Level::Raid6 => {
+        let meaning = match level.parities() {
+            0 => "The copies differ, and which one is right is unknown: reads may return either",
+            2 => {
                 "Where P and Q do not name one member, it is unknown which strip is wrong; if a \
                  member fails, its bytes there may be reconstructed wrongly"
             }
@@ -253,6 +249,7 @@ impl ArrayBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_engine::array::geometry::Level;
 
     fn geometry(level: Level, disks: u16) -> Geometry {
         let (strip_pages, group_stripes, disk_pages) = (16, 1, 1600);

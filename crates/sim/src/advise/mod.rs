@@ -14,7 +14,6 @@ use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::simulator::SimError;
 use curve::{CurveSetup, Writes};
-use destage_engine::array::geometry::Level;
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
 use destage_report::advice::{Advice, AdvisedRun, CurvePoint};
@@ -595,7 +594,7 @@ fn shape_of(config: &SimConfig) -> CurveSetup {
             queue_depth: u64::from(controller.destage.queue_depth),
             high,
             low,
-            mirrored: controller.geometry.level == Level::Raid10,
+            mirrored: controller.geometry.level.is_mirrored(),
         },
         detector: controller.detector,
         threshold: controller.sequential_threshold,

@@ -8,7 +8,7 @@ use super::runner::{Cell, Plan, Runner, Sample};
 use crate::compare::CompareError;
 use crate::options::{OptionError, RunOptions};
 use crate::readcache::{Failed, Row, Study, StudyError, plain_name, reads_of};
-use destage_engine::array::geometry::LEVELS;
+use destage_engine::array::geometry::Level;
 use destage_engine::readcache::choose;
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ fn run_options(plan: &Plan) -> Result<RunOptions, OptionError> {
 
 fn study(plan: &Plan) -> Result<Study, CompareError> {
     let level = plan.setting("level").unwrap_or("5");
-    let level = LEVELS.iter().find(|l| l.entry.name == level);
-    let level = level.ok_or_else(|| OptionError::usage("no such level".into()))?.level;
+    let level = Level::named(level);
+    let level = level.ok_or_else(|| OptionError::usage("no such level".into()))?;
     let disks = numbers("disks", plan.setting("disks").unwrap_or("5"))?;
     if let Some(odd) = disks.iter().find(|n| OF_DISKS.iter().all(|(known, _)| known != *n)) {
         return Err(OptionError::usage(format!("disks take 3 to 10, not `{odd}`")).into());
