@@ -23,7 +23,6 @@ const CIRCLES: &[(&str, &str)] = &[
     ("server::array::backend", "one object in fifteen files: to become a coordinator over parts"),
     ("sim::simulator", "options, measure and faults configure the simulator that they are part of"),
     ("sim::reproduce::runner", "each kind of run is in the table that it implements"),
-    ("torture::run", "one object in six files: to become a harness over parts"),
 ];
 
 /// A path inside a crate: names of modules, and perhaps of an item.
