@@ -14,7 +14,6 @@ use syn::visit::Visit;
 const CIRCLES: &[(&str, &str)] = &[
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),
     ("server::array::backend", "one object in fifteen files: to become a coordinator over parts"),
-    ("torture::run", "one object in six files: to become a harness over parts"),
 ];
 
 /// A path inside a crate: names of modules, and perhaps of an item.

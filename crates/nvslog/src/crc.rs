@@ -30,7 +30,7 @@ const fn tables() -> [[u32; 256]; 8] {
 
 static TABLES: [[u32; 256]; 8] = tables();
 
-/// A CRC-32C under way.
+/// A CRC-32C that is being computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc(u32);
 

@@ -170,7 +170,7 @@ struct Found {
     readable: usize,
 }
 
-/// Recovery under way.
+/// A recovery in progress.
 pub struct Recovery {
     log: LogId,
     block_bytes: u32,

@@ -18,7 +18,7 @@ pub enum Culprit {
     Unknown,
 }
 
-/// What is wrong in bytes of a row with so many data strips; `None`: nothing.
+/// What is wrong in bytes of a row with this many data strips; `None`: nothing.
 #[must_use]
 pub fn culprit(p: &[u8], q: Option<&[u8]>, strips: u16) -> Option<Culprit> {
     let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);

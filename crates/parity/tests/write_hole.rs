@@ -1,5 +1,5 @@
 //! The write hole's proof by cases (docs/durability.md, D4 and D5), tried out: one row, every
-//! dirty set, every crash of its writes, every set of missing disks that the level bears; the
+//! dirty set, every crash of its writes, every set of missing disks that the level tolerates; the
 //! clean pages must come back. Sectors are two bytes; what the log holds is the dirty pages' new
 //! bytes and whether a parity sector is the new one.
 

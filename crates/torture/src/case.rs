@@ -2,12 +2,14 @@
 
 use destage_engine::array::geometry::{Geometry, LEVELS, Level, Redundancy};
 use destage_engine::policy::{POLICIES, PolicyChoice};
+use destage_engine::readcache::coherent::{ReadCacheChoice, OnWrite};
+use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
 use destage_engine::units::Duration;
 use destage_engine::{policy, rate};
 use destage_served::{Ack, Creation, Defect, OnNvsLoss, Settings};
 use destage_workload::random::Seeded;
 
-/// What is asked of the cases; what is not said is drawn from the seed.
+/// What the cases must be like; the rest is drawn from the seed.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// RAID level.
@@ -26,7 +28,8 @@ pub struct Wanted {
     pub rebuilds: bool,
     /// A read cache, or none.
     pub read_cache: Option<bool>,
-    /// Devices are away, restored from older copies, cut short, full or unreadable (`mishaps.rs`).
+    /// Devices are absent, restored from older copies, cut short, full or unreadable
+    /// (`mishaps.rs`).
     pub mishaps: bool,
 }
 
@@ -51,15 +54,15 @@ pub struct Case {
     pub rebuilds: bool,
     /// Devices fail and media have errors.
     pub faults: bool,
-    /// Devices are away, restored, cut short, full or unreadable.
+    /// Devices are absent, restored, cut short, full or unreadable.
     pub mishaps: bool,
     /// Steps between two faults, about.
     pub fault_steps: u64,
-    /// Most requests under way.
+    /// Most requests in flight.
     pub depth: u64,
-    /// Reads of a hundred requests.
+    /// Reads among a hundred requests.
     pub reads: u64,
-    /// Requests to a small part of the volume, of a hundred.
+    /// Requests to a small part of the volume, among a hundred.
     pub hot: u64,
 }
 
@@ -98,11 +101,11 @@ impl Case {
             settings.on_nvs_loss = OnNvsLoss::Stop;
         }
         let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
-        // A generator of its own: the other draws are as they were before there were read caches.
+        // A generator of its own, so that the other draws do not shift.
         let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
         let cached = cache_rng.below(2) == 0;
         settings.read_cache =
-            wanted.read_cache.unwrap_or(cached).then(|| super::readcache::draw(&mut cache_rng));
+            wanted.read_cache.unwrap_or(cached).then(|| draw_read_cache(&mut cache_rng));
         Case {
             seed,
             geometry,
@@ -143,7 +146,7 @@ impl Case {
     pub fn describe(&self) -> String {
         let Case { geometry, settings, .. } = self;
         format!(
-            "level {} of {} disks, strips of {} pages, groups of {}, {} pages a disk; {} NVS \
+            "level {} of {} disks, strips of {} pages, groups of {}, {} pages per disk; {} NVS \
              devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
             geometry.level.entry().entry.name,
             geometry.disks,
@@ -186,4 +189,16 @@ fn draw_geometry(level: Level, rng: &mut Seeded) -> Geometry {
     let disk_pages = unit * (1 + rng.below(6)) + 64 / u64::from(disks);
     let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
     geometry.checked().expect("sizes that make an array")
+}
+
+/// Any read cache; mostly smaller than what is read again.
+pub(super) fn draw_read_cache(rng: &mut Seeded) -> ReadCacheChoice {
+    let name = READ_POLICIES[rng.below(READ_POLICIES.len() as u64) as usize].plain.name;
+    let form = ["off", "paper", "adaptive"][rng.below(3) as usize];
+    let vdf = Vdf::parse(form).expect("a form");
+    let policy = choose(name).and_then(|policy| policy.with_vdf(vdf)).expect("of the table");
+    let most = [4, 40, 400][rng.below(3) as usize];
+    let pages = 1 + rng.below(most);
+    let on_write = [OnWrite::Invalidate, OnWrite::Update, OnWrite::Keep][rng.below(3) as usize];
+    ReadCacheChoice { policy, pages, on_write }
 }

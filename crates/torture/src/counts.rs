@@ -5,7 +5,7 @@
 pub struct Counts {
     /// Power failures.
     pub crashes: u64,
-    /// Recoveries that were carried through.
+    /// Recoveries that were completed.
     pub recoveries: u64,
     /// Requests whose answers were checked.
     pub requests: u64,
@@ -21,7 +21,7 @@ pub struct Counts {
     pub repairs: u64,
     /// Records moved to the head of the log.
     pub moved: u64,
-    /// Bits that rotted in a mirrored log.
+    /// Bits that were flipped in a mirrored log.
     pub rotten: u64,
     /// Scrubs.
     pub scrubs: u64,
@@ -29,21 +29,21 @@ pub struct Counts {
     pub rows_scrubbed: u64,
     /// NVS mirrors put in place of lost ones.
     pub mirrors_begun: u64,
-    /// Those that were filled.
+    /// Those that became in sync.
     pub mirrors: u64,
     /// Spares put in the place of failed members.
     pub replaced: u64,
-    /// Rebuilds that went on after a crash.
+    /// Rebuilds that were resumed after a crash.
     pub resumed: u64,
     /// Members that were rebuilt.
     pub rebuilt: u64,
-    /// Spares that failed while they were filled.
+    /// Spares that failed during a rebuild.
     pub spares_failed: u64,
     /// Requests refused because of media that cannot be read.
     pub unreadable: u64,
     /// Pages read from the read cache.
     pub cached: u64,
-    /// Devices that were away, restored, cut short, full, unreadable or rotten.
+    /// Devices that were absent, restored, cut short, full, unreadable or corrupt.
     pub mishaps: u64,
     /// Starts that were refused for that.
     pub refused: u64,
@@ -55,7 +55,7 @@ pub struct Counts {
     pub waits: u64,
     /// Starts without `--degraded`.
     pub plain_starts: u64,
-    /// Those that were reported to take writes again.
+    /// Those that were reported to accept writes again.
     pub waits_ended: u64,
 }
 

@@ -5,7 +5,7 @@ use destage_served::IoError;
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
 
-/// Bytes that are written whole or not at all.
+/// Bytes that are written completely or not at all.
 pub const SECTOR: usize = 512;
 const PAGE: usize = 4096;
 const SECTORS: u64 = (PAGE / SECTOR) as u64;
@@ -25,7 +25,7 @@ pub enum Survivors {
 #[derive(Clone)]
 struct Cached {
     bytes: [u8; SECTOR],
-    /// When its write was done; `u64::MAX`: it is still under way.
+    /// When its write was done; `u64::MAX`: it is still in flight.
     done: u64,
 }
 
@@ -37,11 +37,11 @@ pub struct Device {
     cache: BTreeMap<u64, Vec<Cached>>,
     /// Sectors that cannot be read until they are written.
     bad: Vec<u64>,
-    /// It answers nothing any more but errors.
+    /// Every operation fails.
     pub gone: bool,
-    /// What is asked of it from now on is never answered.
+    /// Operations that are submitted from now on never end.
     pub hangs: bool,
-    /// There is no space for what is written.
+    /// Writes find no space.
     pub full: bool,
     /// The next flush fails for lack of space, and what was not flushed before it is lost.
     pub flush_fails: bool,
@@ -49,7 +49,7 @@ pub struct Device {
     pub unwritable: bool,
     /// The last sector of what was written past the cache behind its first MiB.
     last: u64,
-    /// It ends here; `None`: it has room for whatever is written.
+    /// It ends here; `None`: it has room for every write.
     len: Option<u64>,
 }
 
@@ -92,7 +92,7 @@ impl Device {
         self.len.unwrap_or(u64::MAX)
     }
 
-    /// Cuts off what is behind this byte, as `truncate` does with a file.
+    /// Cuts off what is behind this byte, like `truncate` of a file.
     pub fn truncate(&mut self, len: u64) {
         self.len = Some(len);
         let first = len / SECTOR as u64;
@@ -199,7 +199,7 @@ impl Device {
         self.bad.clear();
     }
 
-    /// A bit rots in a sector that was written; whether there was one.
+    /// A bit flips in a sector, if that was written; whether it was.
     pub fn rot(&mut self, sector: u64, bit: u64) -> bool {
         let Some(page) = self.durable.get_mut(&(sector / SECTORS)) else { return false };
         let at = (sector % SECTORS) as usize * SECTOR + (bit / 8 % SECTOR as u64) as usize;

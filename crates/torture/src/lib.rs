@@ -6,14 +6,17 @@ mod audit;
 pub mod case;
 mod counts;
 mod device;
+mod faults;
 pub mod load;
 mod mirror;
+mod mishap_state;
 mod mishaps;
 mod model;
 mod readcache;
 mod rebuild;
 pub mod run;
 mod scrub;
+mod settle;
 mod start;
 pub mod sweep;
 mod world;
@@ -24,7 +27,7 @@ pub use device::Survivors;
 use run::{Counts, End, Run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Its seed.
@@ -39,7 +42,7 @@ pub struct Outcome {
     pub failure: Option<String>,
 }
 
-/// Carries out the case of a seed with so many crashes.
+/// Carries out the case of a seed with this many crashes.
 pub fn torture(seed: u64, crashes: u64, wanted: &Wanted) -> Outcome {
     let case = Case::draw(seed, wanted);
     let described = case.describe();
@@ -60,7 +63,7 @@ pub fn torture(seed: u64, crashes: u64, wanted: &Wanted) -> Outcome {
 fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panic: {}", text.unwrap_or("without words"))
+    format!("panic: {}", text.unwrap_or("without a message"))
 }
 
 fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
@@ -118,12 +121,12 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
     }
 }
 
-/// A bit rots in the only copy of a log that was confirmed to its end: recovery must say so, or
-/// the bit was in nothing that counts. Whether it was detected; the array is opened then with the
-/// bit as it was.
+/// A bit flips in the only copy of a log that was confirmed to its end. Recovery must report it,
+/// unless the bit does not count. Returns whether it was detected; then the array is opened with
+/// the bit as it was.
 ///
 /// # Errors
-/// It was neither.
+/// It counts and was not detected.
 pub fn rotten_log(seed: u64, wanted: &Wanted) -> Result<bool, String> {
     let mut case = Case::draw(seed, &Wanted { nvs: Some(1), ..wanted.clone() });
     case.faults = false;
@@ -133,7 +136,7 @@ pub fn rotten_log(seed: u64, wanted: &Wanted) -> Result<bool, String> {
     run.quiet()?;
     let used = run.log_bytes_used();
     run.crash(Survivors::None);
-    // The log has not come round yet: mostly it is in its first blocks.
+    // The log has not wrapped around yet: most of it is in its first blocks.
     let (sector, bit) = run.place_in_log(used);
     run.world.nvs[0].rot(sector, bit);
     let detected = match run.open() {

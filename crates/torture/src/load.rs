@@ -1,8 +1,7 @@
 //! The requests of a load: reads and writes of any bytes, zeros, trims, flushes.
 
 use super::case::Case;
-use super::run::Run;
-use destage_engine::units::{Duration, PAGE_BYTES};
+use destage_engine::units::PAGE_BYTES;
 use destage_workload::random::Seeded;
 
 /// What a request asks.
@@ -38,44 +37,6 @@ impl Request {
     #[must_use]
     pub fn write(offset: u64, bytes: u64) -> Request {
         Request { kind: Kind::Write, offset, bytes, fua: false }
-    }
-}
-
-impl Run {
-    /// Starts the array and writes all of it; it is on the disks then.
-    ///
-    /// # Errors
-    /// What went wrong, in words.
-    pub fn fill(&mut self) -> Result<(), String> {
-        self.open()?;
-        self.fill_open()
-    }
-
-    /// The same of an array that has started.
-    ///
-    /// # Errors
-    /// What went wrong, in words.
-    pub fn fill_open(&mut self) -> Result<(), String> {
-        let bytes = 8 * PAGE_BYTES;
-        for offset in (0..self.bytes()).step_by(bytes as usize) {
-            self.submit(Request::write(offset, bytes))?;
-            self.answered()?;
-        }
-        self.drained()?;
-        Ok(())
-    }
-}
-
-impl Run {
-    /// The process does not run for so long; then the first thing it sees is the time.
-    ///
-    /// # Errors
-    /// What went wrong, in words.
-    pub fn pause(&mut self, time: Duration) -> Result<(), String> {
-        self.now += time;
-        let now = self.now;
-        self.volume_mut().turn(now);
-        self.collect()
     }
 }
 

@@ -5,12 +5,12 @@ use super::run::Run;
 use destage_served::{Device, MirrorStatus, NoSuperblock};
 
 impl Run {
-    /// Puts an empty device in the place of an NVS device that is lost, now and then.
+    /// Sometimes puts an empty device in the place of a failed NVS device.
     ///
     /// # Errors
     /// It is refused for no reason.
     pub(super) fn maybe_mirror(&mut self) -> Result<(), String> {
-        if !self.case.scrubs || self.case.nvs == 0 || self.scrub_rng.below(20) > 0 {
+        if !self.case.scrubs || self.case.nvs == 0 || self.draws.scrubs.below(20) > 0 {
             return Ok(());
         }
         let status = self.volume().status();
@@ -51,7 +51,7 @@ impl Run {
         self.volume().status().nvs_devices
     }
 
-    /// Whether the devices make an array without being told to do without any, as a start does
+    /// Whether the devices make an array without leaving any out, as a start does
     /// not say.
     ///
     /// # Errors

@@ -1,87 +1,37 @@
-//! What befalls devices while the array is down: they are away and come back later, can be read
+//! Mishaps of devices while the array is down: they are absent and come back later, can be read
 //! and not written, are restored from an older copy, are cut short, cannot read some sectors, or
 //! have a bit rotten in a superblock. A start must either get along without the device or refuse;
 //! after a refusal the mishap is undone, and the array must start. Nothing here knows the format
 //! of the log.
 
 use super::device::Device as Disk;
-use super::model::Model;
+use super::mishap_state::{Mishaps, Snapshot};
 use super::run::{End, Run};
-use destage_engine::array::disks::DiskSet;
 use destage_served::{Device, Volume, member_bytes};
 
-/// Everything as it was at one moment with the power off.
-pub(super) struct Snapshot {
-    members: Vec<Disk>,
-    nvs: Vec<Disk>,
-    model: Model,
-    failed: DiskSet,
-    holes: Vec<u64>,
-    reported_lost: Vec<(u64, u64)>,
-    rows_lost: bool,
-    retired: Vec<(u16, Disk)>,
-    nvs_lost: bool,
-    mirrored: bool,
-    /// Starts that were carried through since.
-    starts: u64,
-}
-
-/// What a mishap has changed, to be undone after a refusal.
-#[derive(Default)]
-pub(super) struct Mishaps {
-    /// Devices as they were before.
-    undo: Vec<(Device, Disk)>,
-    /// A device is not as it was, and no start has recorded it.
-    changed: bool,
-    /// Devices that are away, or cannot be written.
-    away: Vec<Device>,
-    /// Bits of a mirrored log have rotted: it has no other copy of them.
-    pub(super) rotten_log: bool,
-    /// A superblock of this device has a rotten bit: its sector, the bit, and the bytes with it.
-    rotten: Vec<(Device, u64, u64, [u8; 512])>,
-    snapshot: Option<Box<Snapshot>>,
-}
-
-impl Mishaps {
-    /// Whether something befell them that no start has taken as it is.
-    pub(super) fn pending(&self) -> bool {
-        !self.undo.is_empty() || !self.away.is_empty()
-    }
-
-    /// Whether anything befell them that a start has not repaired.
-    pub(super) fn any(&self) -> bool {
-        self.pending() || self.changed || self.rotten_log || !self.rotten.is_empty()
-    }
-
-    /// A start has taken the devices as they are: what they were before cannot be brought back.
-    pub(super) fn accepted(&mut self) {
-        self.undo.clear();
-    }
-}
-
 impl Run {
-    /// Something befalls the devices while the power is off, now and then.
+    /// Sometimes a mishap while the power is off.
     pub(super) fn maybe_mishap(&mut self) {
         if !self.case.mishaps {
             return;
         }
         self.come_back();
-        // What befell them before must have been survived: it cannot be undone in a copy.
+        // Earlier mishaps must be over: they cannot be undone in a copy.
         let over = self.mishaps.undo.is_empty()
             && self.mishaps.rotten.is_empty()
             && !self.mishaps.rotten_log
             && !self.world.nvs.iter().any(Disk::has_bad);
-        if over && self.mishap_rng.below(4) == 0 {
+        if over && self.draws.mishaps.below(4) == 0 {
             self.take_snapshot();
         }
-        if over && !self.mishaps.pending() && self.unwritable_rng.below(8) == 0 {
+        if over && !self.mishaps.pending() && self.draws.unwritable.below(8) == 0 {
             self.make_unwritable();
             return;
         }
-        if self.mishap_rng.below(2) == 0 {
+        if self.draws.mishaps.below(2) == 0 {
             return;
         }
-        let which = self.mishap_rng.below(12);
+        let which = self.draws.mishaps.below(12);
         // One fault of the log at a time.
         let which = if self.mishaps.rotten_log { 10 } else { which };
         match which {
@@ -94,7 +44,7 @@ impl Run {
         }
     }
 
-    /// A start was carried through: what befell the devices is part of the array now.
+    /// A start was completed: the mishaps are part of the array now.
     pub(super) fn mishaps_over(&mut self) -> Result<(), String> {
         if let Some(snapshot) = &mut self.mishaps.snapshot {
             snapshot.starts += 1;
@@ -111,7 +61,7 @@ impl Run {
         Ok(())
     }
 
-    /// Undoes what befell the devices after a start was refused; whether there was anything.
+    /// Undoes the mishaps after a start was refused; whether there were any.
     pub(super) fn undo_mishaps(&mut self) -> bool {
         let undo = core::mem::take(&mut self.mishaps.undo);
         let mut undone = !undo.is_empty();
@@ -146,7 +96,7 @@ impl Run {
     /// A device can be read and not written until the start after the next.
     fn make_unwritable(&mut self) {
         let members = u64::from(self.case.geometry.disks);
-        let which = self.unwritable_rng.below(members + self.world.nvs.len() as u64);
+        let which = self.draws.unwritable.below(members + self.world.nvs.len() as u64);
         let device = match which.checked_sub(members) {
             Some(copy) => Device::Nvs(copy as u16),
             None if self.may_be_away(which as u16) => Device::Member(which as u16),
@@ -161,9 +111,9 @@ impl Run {
 
     /// One NVS device or both are away.
     fn nvs_away(&mut self) {
-        let which = self.mishap_rng.below(4);
+        let which = self.draws.mishaps.below(4);
         for copy in 0..self.world.nvs.len() as u64 {
-            if which == copy || which == 3 && self.mishap_rng.below(2) == 0 {
+            if which == copy || which == 3 && self.draws.mishaps.below(2) == 0 {
                 let device = Device::Nvs(copy as u16);
                 self.world.device(device).gone = true;
                 self.mishaps.away.push(device);
@@ -179,15 +129,17 @@ impl Run {
             return;
         }
         let written = self.world.nvs[copy].written();
-        let Some(first) = (match self.mishap_rng.below(8) {
-            0 => Some(self.mishap_rng.below(32)),
+        let Some(first) = (match self.draws.mishaps.below(8) {
+            0 => Some(self.draws.mishaps.below(32)),
             // The newest commit: no later one says that it was durable.
             1..=4 => Some(self.world.nvs[copy].last_durable()),
-            _ => written.get(self.mishap_rng.below(written.len().max(1) as u64) as usize).copied(),
+            _ => {
+                written.get(self.draws.mishaps.below(written.len().max(1) as u64) as usize).copied()
+            }
         }) else {
             return;
         };
-        for sector in first..first + 1 + self.mishap_rng.below(3) {
+        for sector in first..first + 1 + self.draws.mishaps.below(3) {
             self.world.nvs[copy].spoil(sector);
         }
         self.counts.mishaps += 1;
@@ -195,7 +147,7 @@ impl Run {
 
     fn any_nvs(&mut self) -> Option<usize> {
         let devices = self.world.nvs.len() as u64;
-        (devices > 0).then(|| self.mishap_rng.below(devices) as usize)
+        (devices > 0).then(|| self.draws.mishaps.below(devices) as usize)
     }
 
     /// Sectors of an NVS device behind its first MiB.
@@ -212,24 +164,24 @@ impl Run {
             Device::Member(_) => member_bytes(&self.case.geometry),
             Device::Nvs(_) => start + self.nvs_sectors() * 512,
         };
-        let len = start + self.mishap_rng.below((end - start) / 512) * 512;
+        let len = start + self.draws.mishaps.below((end - start) / 512) * 512;
         self.keep_for_undo(device);
         self.world.device(device).truncate(len);
         self.counts.mishaps += 1;
     }
 
-    /// Any device whose loss the checks can bear.
+    /// Any device whose loss the checks tolerate.
     fn any_device(&mut self) -> Option<Device> {
         let members = u64::from(self.case.geometry.disks);
         let all = members + self.world.nvs.len() as u64;
-        let which = self.mishap_rng.below(all);
+        let which = self.draws.mishaps.below(all);
         if which >= members {
             return Some(Device::Nvs((which - members) as u16));
         }
-        // One that is gone and comes back as another would be there after the undo as it was: gone.
+        // One that is gone and comes back as another would be gone again after the undo.
         let gone = self.world.members[which as usize].gone;
-        let bears = !gone && !self.nvs_lost() && self.holes.is_empty();
-        bears.then_some(Device::Member(which as u16))
+        let tolerates = !gone && !self.nvs_lost() && self.holes.is_empty();
+        tolerates.then_some(Device::Member(which as u16))
     }
 
     fn keep_for_undo(&mut self, device: Device) {
@@ -301,11 +253,11 @@ impl Run {
         self.counts.mishaps += 1;
     }
 
-    /// A bit rots in one copy of a superblock.
+    /// A bit flips in one copy of a superblock.
     fn rot_superblock(&mut self) {
         let Some(device) = self.any_device() else { return };
-        let sector = [0, 24][self.mishap_rng.below(2) as usize];
-        let bit = self.mishap_rng.below(4096);
+        let sector = [0, 24][self.draws.mishaps.below(2) as usize];
+        let bit = self.draws.mishaps.below(4096);
         if self.mishaps.rotten.is_empty() && self.world.device(device).rot(sector, bit) {
             // With a crash in a mark it may look like a device that was restored, and is refused.
             let mut bytes = [0; 512];
@@ -344,17 +296,17 @@ impl Run {
         }
         let devices = || self.world.members.iter().chain(&self.world.nvs);
         let (full, all) = (devices().any(|disk| disk.full), devices().count());
-        if full && self.mishap_rng.below(20) == 0 {
+        if full && self.draws.mishaps.below(20) == 0 {
             self.make_space();
-        } else if !full && self.mishap_rng.below(300) == 0 {
-            let which = self.mishap_rng.below(all as u64) as usize;
+        } else if !full && self.draws.mishaps.below(300) == 0 {
+            let which = self.draws.mishaps.below(all as u64) as usize;
             let (members, nvs) = (&mut self.world.members, &mut self.world.nvs);
             members.iter_mut().chain(nvs).nth(which).expect("one of them").full = true;
             self.counts.mishaps += 1;
         }
     }
 
-    /// The server is told to end: what is under way ends, the log is confirmed, and all devices
+    /// A clean stop: operations in flight end, the log is confirmed, and all devices
     /// are marked. It must come to an end, whatever the devices do.
     ///
     /// # Errors
@@ -390,10 +342,10 @@ impl Run {
     /// Another member cannot read some sectors while one has failed already: what is in these rows
     /// may be lost until it can read them again.
     pub(super) fn maybe_spoil_degraded(&mut self) {
-        if !self.case.mishaps || self.mishap_rng.below(60) > 0 {
+        if !self.case.mishaps || self.draws.mishaps.below(60) > 0 {
             return;
         }
-        if self.bad_media && self.mishap_rng.below(4) == 0 {
+        if self.bad_media && self.draws.mishaps.below(4) == 0 {
             // The errors pass.
             self.world.members.iter_mut().for_each(Disk::heal);
             return;
@@ -406,18 +358,18 @@ impl Run {
             return;
         }
         self.bad_media = true;
-        let member = self.mishap_rng.below(u64::from(geometry.disks)) as usize;
+        let member = self.draws.mishaps.below(u64::from(geometry.disks)) as usize;
         // Mostly in a row that is about to be destaged.
         let dirty = self.dirty_pages();
         let page = match dirty.len() as u64 {
-            0 => self.mishap_rng.below(geometry.disk_pages),
+            0 => self.draws.mishaps.below(geometry.disk_pages),
             pages => {
-                let page = dirty[self.mishap_rng.below(pages) as usize];
+                let page = dirty[self.draws.mishaps.below(pages) as usize];
                 geometry.place(destage_engine::units::Page(page)).page
             }
         };
-        let first = (1 << 20) / 512 + page * 8 + self.mishap_rng.below(8);
-        for sector in first..first + 1 + self.mishap_rng.below(8) {
+        let first = (1 << 20) / 512 + page * 8 + self.draws.mishaps.below(8);
+        for sector in first..first + 1 + self.draws.mishaps.below(8) {
             self.world.members[member].spoil(sector);
         }
         self.many_bad = true;
@@ -442,6 +394,6 @@ impl Run {
 
     /// Any sector of the first bytes of the ring, and any bit of it.
     pub fn place_in_log(&mut self, bytes: u64) -> (u64, u64) {
-        ((1 << 20) / 512 + self.rng.below(bytes / 512), self.rng.below(4096))
+        ((1 << 20) / 512 + self.draws.run.below(bytes / 512), self.draws.run.below(4096))
     }
 }

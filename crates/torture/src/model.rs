@@ -53,7 +53,7 @@ pub struct Model {
     /// A crash may lose what was answered since the last flush.
     volatile: bool,
     opened: u64,
-    /// Reads under way, when they were asked for.
+    /// Reads in flight, by the time when they were submitted.
     reads: BTreeMap<u64, u32>,
 }
 
@@ -187,7 +187,7 @@ impl Model {
         asked
     }
 
-    /// A read under way ends, with or without bytes.
+    /// A read ends, with or without bytes.
     pub fn end_read(&mut self, asked: u64) {
         self.reads.remove(&asked);
     }
@@ -322,7 +322,7 @@ impl Model {
         self.written(id, range, true, true);
     }
 
-    /// Segments, to see that the model stays small.
+    /// Number of segments, to check that the model stays small.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }

@@ -11,12 +11,12 @@ use destage_served::{Device, Lost, RebuildStatus};
 const SETTLED: &str = "a member is not rebuilt though nothing fails any more";
 
 impl Run {
-    /// Puts an empty device in the place of a failed member, now and then.
+    /// Sometimes puts an empty device in the place of a failed member.
     ///
     /// # Errors
     /// It is refused for no reason.
     pub(super) fn maybe_replace(&mut self) -> Result<(), String> {
-        if !self.case.rebuilds || self.rebuild_rng.below(10) > 0 {
+        if !self.case.rebuilds || self.draws.rebuilds.below(10) > 0 {
             return Ok(());
         }
         match self.volume().wants_spare() {
@@ -55,12 +55,12 @@ impl Run {
         self.collect()
     }
 
-    /// An old disk is put back in its place while the power is off, where the level bears it.
+    /// Sometimes puts an old disk back in its place while the power is off.
     pub(super) fn maybe_bring_back(&mut self) {
-        if !self.case.rebuilds || self.retired.is_empty() || self.rebuild_rng.below(4) > 0 {
+        if !self.case.rebuilds || self.retired.is_empty() || self.draws.rebuilds.below(4) > 0 {
             return;
         }
-        let at = self.rebuild_rng.below(self.retired.len() as u64) as usize;
+        let at = self.draws.rebuilds.below(self.retired.len() as u64) as usize;
         if self.may_be_away(self.retired[at].0) {
             self.bring_back(at);
         }
@@ -76,7 +76,7 @@ impl Run {
         self.failed.insert(DiskId(*member));
     }
 
-    /// The rebuilds under way.
+    /// The rebuilds that are running.
     pub fn rebuilds(&self) -> Vec<RebuildStatus> {
         self.volume().rebuild_status()
     }
@@ -86,10 +86,10 @@ impl Run {
         self.rebuilds().is_empty() && self.volume().controller().failed().is_empty()
     }
 
-    /// Replaces all failed members and waits until they are whole.
+    /// Replaces all failed members and waits until they are in sync.
     ///
     /// # Errors
-    /// It does not come to be so.
+    /// They do not become in sync.
     pub fn make_whole(&mut self) -> Result<End, String> {
         let mut end = End::Done;
         while end == End::Done && !self.is_whole() {
@@ -113,7 +113,7 @@ impl Run {
         if self.case.rebuilds { self.make_whole() } else { Ok(End::Done) }
     }
 
-    /// Gives up a member, by an operator's word.
+    /// Fails a member, as an operator does.
     ///
     /// # Errors
     /// A check failed.
@@ -122,19 +122,19 @@ impl Run {
         self.collect()
     }
 
-    /// More members are made to fail than the level bears.
+    /// Makes more members fail than the level tolerates.
     pub fn fail_beyond(&mut self, member: u16) {
         self.stopping = true;
         self.world.members[usize::from(member)].gone = true;
     }
 
-    /// Windows of so many pages, one at a time.
+    /// Windows of this many pages, one at a time.
     pub fn limit_rebuilds(&mut self, window_pages: u64) {
         let limits = Limits { window_pages, ..Limits::default() };
         self.volume_mut().set_rebuild_limits(limits);
     }
 
-    /// The failed member that a spare may become.
+    /// The failed member that a spare could replace.
     pub fn wants_spare(&self) -> Option<u16> {
         self.volume().wants_spare()
     }
@@ -148,7 +148,7 @@ impl Run {
         }
     }
 
-    /// What is lost while members stay away.
+    /// What is lost while members are missing.
     pub fn lost(&self) -> Lost {
         self.volume().lost()
     }
@@ -159,7 +159,7 @@ impl Run {
         runs.into_iter().flat_map(|(first, pages)| first..first + pages).collect()
     }
 
-    /// Pages of members that could not be computed.
+    /// Pages of members that could not be reconstructed.
     pub fn lost_pages_now(&self) -> Vec<(u16, u64)> {
         self.volume().lost_pages()
     }
@@ -181,7 +181,7 @@ impl Run {
         self.bad_media = bad;
     }
 
-    /// Whether a page of a member could not be computed when it was rebuilt.
+    /// Whether a page of a member could not be reconstructed when it was rebuilt.
     pub(super) fn is_lost(&self, disk: DiskId, page: u64) -> bool {
         self.lost_pages.contains(&(disk.0, page))
     }

@@ -1,20 +1,18 @@
 //! One case, carried out: lives that end in crashes, each with recovery, a load and faults; at
 //! the end the faults stop, everything must drain, and the disks must hold what they should.
 
-use super::audit;
 use super::case::Case;
 pub use super::counts::Counts;
 use super::device::{Device as Disk, Survivors};
 use super::load::{self, Request};
-use super::mishaps::Mishaps;
+use super::mishap_state::Mishaps;
 use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
-
 use destage_engine::readcache::coherent::ReadCacheChoice;
-use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
+use destage_engine::units::{DiskId, Instant, PAGE_BYTES};
 use destage_served::{
-    Ack, Alarm, Answer, Cause, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
+    Ack, Alarm, Answer, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -23,12 +21,37 @@ use std::ops::Range;
 /// Steps without an answer after which the volume is stuck.
 const STEPS_MAX: u64 = 200_000;
 
-/// A request under way.
+/// A request that is not answered yet.
 struct Pending {
     request: Request,
     /// The write in the model, and its range there.
     writes: Vec<(WriteId, Range<u64>)>,
     asked: u64,
+}
+
+/// Generators, one for each subject: a run without mishaps is as it was before there were any.
+pub(super) struct Draws {
+    pub(super) run: Seeded,
+    pub(super) scrubs: Seeded,
+    pub(super) rebuilds: Seeded,
+    pub(super) read_caches: Seeded,
+    pub(super) mishaps: Seeded,
+    pub(super) plain_starts: Seeded,
+    pub(super) unwritable: Seeded,
+}
+
+impl Draws {
+    fn new(seed: u64) -> Draws {
+        Draws {
+            run: Seeded::new(seed, "torture-run"),
+            scrubs: Seeded::new(seed, "torture-scrubs"),
+            rebuilds: Seeded::new(seed, "torture-rebuilds"),
+            read_caches: Seeded::new(seed, "torture-read-caches"),
+            mishaps: Seeded::new(seed, "torture-mishaps"),
+            plain_starts: Seeded::new(seed, "torture-plain-starts"),
+            unwritable: Seeded::new(seed, "torture-unwritable"),
+        }
+    }
 }
 
 /// A run.
@@ -43,38 +66,26 @@ pub struct Run {
     pub counts: Counts,
     /// Members that have failed.
     pub failed: DiskSet,
-    /// Groups whose parity nothing vouches for: written through without NVS, and interrupted.
+    /// Groups whose parity may be wrong: written through without NVS, and interrupted.
     pub holes: Vec<u64>,
     pub(super) volume: Option<Volume>,
-    pub(super) rng: Seeded,
-    /// A generator of its own: a run without scrubs is as it was before there were any.
-    pub(super) scrub_rng: Seeded,
-    /// Likewise for rebuilds.
-    pub(super) rebuild_rng: Seeded,
+    pub(super) draws: Draws,
     /// Disks that were replaced, as they were last.
     pub retired: Vec<(u16, Disk)>,
-    /// Pages that could not be computed: those of the volume at its end.
+    /// Pages that could not be reconstructed, when the run was settled.
     pub(super) lost_pages: Vec<(u16, u64)>,
-    /// A rebuild has said that it could not compute a page.
+    /// A rebuild has reported that it could not reconstruct a page.
     pub(super) rows_lost: bool,
     /// In this life some destage could not be computed.
     rows_kept: bool,
     /// In this life sectors could not be read while a member had failed.
     pub(super) many_bad: bool,
-    /// Pages that could not be destaged: those of the volume at its end.
+    /// Pages that could not be destaged, when the run was settled.
     pub(super) kept: Vec<u64>,
-    /// Ranges that a rebuild said are lost: first page of the volume, pages.
+    /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
-    /// Likewise.
-    pub(super) cache_rng: Seeded,
-    /// Likewise.
-    pub(super) mishap_rng: Seeded,
-    /// Likewise.
-    pub(super) plain_rng: Seeded,
-    /// Likewise.
-    pub(super) unwritable_rng: Seeded,
     pub(super) mishaps: Mishaps,
-    /// The last scrub's result was looked at.
+    /// The last scrub's result was checked.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
     pub(super) expected: Vec<(u16, u64)>,
@@ -84,14 +95,14 @@ pub struct Run {
     /// Pages that the alarm of a lost NVS said a crash would lose.
     pub said_at_risk: Option<u64>,
     /// Pages that were dirty when the last NVS device failed.
-    at_risk: Vec<(u64, u64)>,
+    pub(super) at_risk: Vec<(u64, u64)>,
     pub(super) nvs_lost: bool,
     pub(super) bad_media: bool,
-    /// Two NVS devices have the log whole.
+    /// Two NVS devices are in sync.
     pub(super) mirrored: bool,
-    /// More members were made to fail than the level bears.
+    /// More members were made to fail than the level tolerates.
     pub(super) stopping: bool,
-    stopped: bool,
+    pub(super) stopped: bool,
     /// The next starts are without `--degraded`.
     pub plain: bool,
 }
@@ -127,9 +138,7 @@ impl Run {
             failed: DiskSet::default(),
             holes: Vec::new(),
             volume: None,
-            rng: Seeded::new(seed, "torture-run"),
-            scrub_rng: Seeded::new(seed, "torture-scrubs"),
-            rebuild_rng: Seeded::new(seed, "torture-rebuilds"),
+            draws: Draws::new(seed),
             retired: Vec::new(),
             lost_pages: Vec::new(),
             reported_lost: Vec::new(),
@@ -137,10 +146,6 @@ impl Run {
             rows_kept: false,
             many_bad: false,
             kept: Vec::new(),
-            cache_rng: Seeded::new(seed, "torture-read-caches"),
-            mishap_rng: Seeded::new(seed, "torture-mishaps"),
-            plain_rng: Seeded::new(seed, "torture-plain-starts"),
-            unwritable_rng: Seeded::new(seed, "torture-unwritable"),
             mishaps: Mishaps::default(),
             scrub_seen: true,
             expected: Vec::new(),
@@ -174,10 +179,10 @@ impl Run {
         self.now
     }
 
-    /// Goes on without new requests until something is so.
+    /// Runs without new requests until the predicate holds.
     ///
     /// # Errors
-    /// It does not come to be so, or a check failed.
+    /// It never holds, or a check failed.
     pub fn drive_until(&mut self, so: &dyn Fn(&Run) -> bool) -> Result<End, String> {
         for _ in 0..STEPS_MAX {
             if so(self) {
@@ -205,9 +210,9 @@ impl Run {
     /// # Errors
     /// A check failed.
     pub fn step(&mut self) -> Result<(), String> {
-        self.now = Instant(self.now.0 + self.rng.below(2_000_000));
+        self.now = Instant(self.now.0 + self.draws.run.below(2_000_000));
         let mut waits = true;
-        for _ in 0..=self.rng.below(4) {
+        for _ in 0..=self.draws.run.below(4) {
             waits &= !self.world.can_finish();
             let Some((id, result)) = self.world.finish_one() else { continue };
             let now = self.now;
@@ -283,7 +288,7 @@ impl Run {
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
             Alarm::PagesKept { .. } if self.bad_media || self.may_lack_rows() => {
                 self.counts.kept += 1;
-                // Without NVS what waits for them is refused.
+                // Without NVS, requests that wait for them are refused.
                 self.rows_kept = true;
             }
             Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
@@ -293,6 +298,11 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// Whether all requests are answered.
+    pub(super) fn all_answered(&self) -> bool {
+        self.pending.is_empty()
     }
 
     /// Gives the volume a request.
@@ -378,12 +388,13 @@ impl Run {
 
     /// Whether a request may fail because of media that cannot be read.
     fn may_be_unreadable(&self) -> bool {
-        let bare = !self.case.geometry.level.is_redundant() || !self.failing().is_empty();
+        let level = self.case.geometry.level;
+        let bare = !level.is_redundant() || !self.failing().is_empty();
         self.bad_media && bare || self.may_lack_rows()
     }
 
     /// Whether rows may have too little left: more than one member cannot read something, or a
-    /// rebuild has said so.
+    /// rebuild has reported it.
     pub(super) fn may_lack_rows(&self) -> bool {
         let lost = |volume: &Volume| !volume.lost_pages().is_empty();
         let bad = self.world.members.iter().filter(|disk| disk.has_bad()).count();
@@ -394,7 +405,7 @@ impl Run {
             || self.volume.as_ref().is_some_and(lost)
     }
 
-    /// A load of so many requests, with faults if the case has them.
+    /// A load of this many requests, with faults if the case has them.
     ///
     /// # Errors
     /// A check failed.
@@ -405,16 +416,18 @@ impl Run {
                 break;
             }
             if self.stopped {
-                // Nothing goes on: it is switched off.
+                // Nothing continues: it is switched off.
                 return Ok(End::Crash);
             }
-            while left > 0 && (self.pending.len() as u64) < self.case.depth && self.rng.below(3) > 0
+            while left > 0
+                && (self.pending.len() as u64) < self.case.depth
+                && self.draws.run.below(3) > 0
             {
-                let request = load::draw(&self.case, self.bytes(), &mut self.rng);
+                let request = load::draw(&self.case, self.bytes(), &mut self.draws.run);
                 self.submit(request)?;
                 left -= 1;
             }
-            if self.case.faults && self.rng.below(self.case.fault_steps) == 0 {
+            if self.case.faults && self.draws.run.below(self.case.fault_steps) == 0 {
                 self.fault();
             }
             self.maybe_scrub()?;
@@ -423,7 +436,7 @@ impl Run {
             self.maybe_exchange_cache()?;
             self.maybe_fill_up();
             self.maybe_spoil_degraded();
-            if self.rng.below(100) == 0 {
+            if self.draws.run.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
             }
@@ -434,73 +447,8 @@ impl Run {
         if left > 0 && !self.world.crashed && !full {
             return Err(format!("stuck under load: {:?}", self.volume().status()));
         }
-        // Pages of lost rows may fill the NVS: then nothing goes on, and it is switched off.
+        // Pages of lost rows may fill the NVS: then nothing continues, and it is switched off.
         Ok(if self.world.crashed || left > 0 { End::Crash } else { End::Done })
-    }
-
-    /// A device fails, or a medium.
-    fn fault(&mut self) {
-        let geometry = self.case.geometry;
-        let member = self.rng.below(u64::from(geometry.disks)) as u16;
-        let mut failed = self.failing();
-        failed.insert(DiskId(member));
-        let bears = geometry.survives(&failed)
-            && !(self.case.nvs > 0 && self.nvs_lost)
-            && self.holes.is_empty();
-        match self.rng.below(10) {
-            0 if bears && !self.bad_media => self.world.members[usize::from(member)].gone = true,
-            1 if bears && !self.bad_media => self.world.members[usize::from(member)].hangs = true,
-            2 if bears && !self.bad_media => {
-                self.volume_mut().give_up_member(member, Cause::Asked);
-            }
-            3..=6 => {
-                let redundant = geometry.level.is_redundant();
-                let mut others =
-                    (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
-                let alone = !others.any(|(_, disk)| disk.has_bad());
-                if redundant && alone && self.failing().is_empty() && self.holes.is_empty() {
-                    self.bad_media = true;
-                    let first = (1 << 20) / 512 + self.rng.below(geometry.disk_pages * 8);
-                    for sector in first..first + 1 + self.rng.below(8) {
-                        self.world.members[usize::from(member)].spoil(sector);
-                    }
-                }
-            }
-            7 if self.case.nvs == 2 => {
-                let copy = self.rng.below(2) as usize;
-                let fail = |disk: &mut Disk, hangs: bool| match hangs {
-                    true => disk.hangs = true,
-                    false => disk.gone = true,
-                };
-                let hangs = self.rng.below(2) == 0;
-                if !self.world.nvs[1 - copy].gone && !self.world.nvs[1 - copy].hangs {
-                    fail(&mut self.world.nvs[copy], hangs);
-                }
-            }
-            8 if self.case.nvs > 0 && self.rng.below(8) == 0 => {
-                self.world.nvs.iter_mut().for_each(|disk| disk.gone = true);
-            }
-            9 if !geometry.survives(&failed)
-                && self.rng.below(8) == 0
-                && !self.nvs_lost
-                && self.world.crash_at.is_some() =>
-            {
-                self.stopping = true;
-                self.world.members[usize::from(member)].gone = true;
-            }
-            _ => {}
-        }
-    }
-
-    /// Members that have failed, whether the volume knows it or not.
-    fn failing(&self) -> DiskSet {
-        let mut failing = self.failed.clone();
-        for (number, disk) in (0..).zip(&self.world.members) {
-            if disk.gone || disk.hangs {
-                failing.insert(DiskId(number));
-            }
-        }
-        failing
     }
 
     /// Ends a life: the power fails.
@@ -515,7 +463,7 @@ impl Run {
         if self.nvs_lost {
             self.lost_writes(&dirty.unwrap_or_default());
         }
-        // NVS devices are back; whether they count is for the superblocks to say.
+        // NVS devices are back; the superblocks decide whether they count.
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
         (self.rows_kept, self.many_bad) = (false, false);
@@ -523,75 +471,6 @@ impl Run {
         if self.bad_media {
             self.world.members.iter_mut().for_each(Disk::heal);
             self.bad_media = false;
-        }
-    }
-
-    /// Members that were gone may be back; if the array knew that they had failed, it must not
-    /// use them.
-    fn members_return(&mut self) {
-        for member in 0..self.world.members.len() {
-            if self.stopping || self.rng.below(2) == 0 {
-                self.world.members[member].gone = false;
-            }
-        }
-        (self.stopping, self.stopped) = (false, false);
-    }
-
-    /// The array was written through without NVS when the power failed.
-    fn lost_writes(&mut self, dirty: &[(u64, u64)]) {
-        let pages: Vec<u64> =
-            dirty.iter().flat_map(|(first, pages)| *first..first + pages).collect();
-        let per_group = self.case.geometry.pages_per_group();
-        let at_risk: Vec<u64> =
-            self.at_risk.iter().flat_map(|(first, pages)| *first..first + pages).collect();
-        for page in &pages {
-            if at_risk.contains(page) {
-                self.model.wild(&(page * PAGE_BYTES..(page + 1) * PAGE_BYTES));
-            }
-        }
-        if !self.case.geometry.level.is_redundant() {
-            return;
-        }
-        let mut groups: Vec<u64> = pages.iter().map(|page| page / per_group).collect();
-        groups.dedup();
-        for group in groups {
-            // Pages that a rebuild could not compute are as those of a failed member.
-            if !self.failing().is_empty() || self.rows_lost {
-                let first = group * per_group * PAGE_BYTES;
-                self.model.wild(&(first..first + per_group * PAGE_BYTES));
-            }
-            self.holes.push(group);
-        }
-    }
-
-    /// Takes a member away while the array is down, if the level bears it.
-    pub fn take_member_away(&mut self) {
-        let member = self.rng.below(u64::from(self.case.geometry.disks)) as u16;
-        if self.may_be_away(member) {
-            self.world.members[usize::from(member)].gone = true;
-        }
-    }
-
-    /// Whether the level bears that a member is away at the next start.
-    pub(super) fn may_be_away(&self, member: u16) -> bool {
-        let mut failed = self.failing();
-        failed.insert(DiskId(member));
-        self.case.geometry.survives(&failed) && !self.nvs_lost && self.holes.is_empty()
-    }
-
-    /// A bit rots on one of two NVS devices that both have the log.
-    pub fn rot(&mut self) {
-        // One fault of the log at a time.
-        let bad = self.world.nvs.iter().any(Disk::has_bad);
-        if bad || self.mishaps.pending() || !core::mem::take(&mut self.mirrored) {
-            return;
-        }
-        let copy = self.rng.below(2) as usize;
-        self.mishaps.rotten_log = true;
-        for _ in 0..1 + self.rng.below(20) {
-            let ring = destage_served::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
-            let (sector, bit) = self.place_in_log(ring * u64::from(self.case.block_bytes));
-            self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
         }
     }
 
@@ -608,118 +487,12 @@ impl Run {
         (self.nvs_lost, self.mirrored) = (lost, mirrored);
     }
 
-    /// Whether two NVS devices have the log whole.
+    /// Whether two NVS devices are in sync.
     pub fn is_mirrored(&self) -> bool {
         self.mirrored
     }
 
-    /// Waits for all answers.
-    ///
-    /// # Errors
-    /// A check failed.
-    pub fn answered(&mut self) -> Result<End, String> {
-        self.drive_until(&|run| run.pending.is_empty())
-    }
-
-    /// Waits until nothing is under way and the log is confirmed.
-    ///
-    /// # Errors
-    /// A check failed.
-    pub fn quiet(&mut self) -> Result<(), String> {
-        self.answered()?;
-        self.drive_until(&|run| run.volume().idle())?;
-        self.now = Instant(self.now.0 + Duration::from_secs(1).0);
-        self.step()?;
-        self.drive_until(&|run| run.volume().idle()).map(|_| ())
-    }
-
-    /// Begins to destage everything.
-    ///
-    /// # Errors
-    /// A check failed.
-    pub fn flush_cache(&mut self) -> Result<(), String> {
-        let now = self.now;
-        self.volume_mut().flush_cache(now);
-        self.collect()
-    }
-
-    /// Waits for everything to be on the disks.
-    ///
-    /// # Errors
-    /// A check failed.
-    pub fn drained(&mut self) -> Result<End, String> {
-        self.flush_cache()?;
-        self.drive_until(&|run| {
-            let volume = run.volume();
-            // Pages of rows that are lost stay in NVS.
-            let all = volume.drained() && (volume.status().kept_pages == 0 || run.may_lack_rows());
-            volume.idle() && all
-        })
-    }
-
-    /// Reads the whole volume and checks it.
-    ///
-    /// # Errors
-    /// A check failed.
-    pub fn read_all(&mut self) -> Result<End, String> {
-        let mut offset = 0;
-        while offset < self.bytes() {
-            let bytes = (64 * PAGE_BYTES).min(self.bytes() - offset);
-            self.submit(Request { kind: load::Kind::Read, offset, bytes, fua: false })?;
-            offset += bytes;
-        }
-        self.answered()
-    }
-
-    /// The faults stop: everything is answered, everything drains, and the disks are right.
-    ///
-    /// # Errors
-    /// A check failed, or the array has stopped.
-    pub fn settle(&mut self) -> Result<(), String> {
-        match self.settle_or_stop()? {
-            End::Done => Ok(()),
-            End::Crash => Err("the array stopped while it was to drain".into()),
-        }
-    }
-
-    /// The same, of an array that may have stopped because its last NVS device had failed: it
-    /// keeps what is dirty, so the disks say nothing yet. Then it has ended as by a crash.
-    ///
-    /// # Errors
-    /// A check failed.
-    pub fn settle_or_stop(&mut self) -> Result<End, String> {
-        self.world.members.iter_mut().for_each(Disk::heal);
-        self.make_space();
-        let phases = [
-            Run::answered,
-            Run::make_whole_if_asked,
-            Run::drained,
-            Run::read_all,
-            Run::end_scrub,
-            Run::check_rows,
-        ];
-        for phase in phases {
-            if phase(self)? == End::Crash {
-                return Ok(End::Crash);
-            }
-        }
-        let now = Instant(self.now.0 + Duration::from_secs(1).0);
-        self.now = now;
-        self.volume_mut().confirm(now);
-        self.collect()?;
-        if self.drive_until(&|run| run.volume().idle())? == End::Crash {
-            return Ok(End::Crash);
-        }
-        self.note_counts();
-        self.world.crash(Survivors::None);
-        self.lost_pages = self.volume().lost_pages();
-        self.kept = self.dirty_pages();
-        self.volume = None;
-        audit::disks(self)?;
-        Ok(End::Done)
-    }
-
-    /// How the volume stands.
+    /// The state of the volume.
     pub fn status(&self) -> Status {
         self.volume().status()
     }

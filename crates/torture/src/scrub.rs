@@ -1,5 +1,5 @@
 //! Scrubs of tortured arrays: after each recovery, under load and faults. Rows that a scrub calls
-//! wrong must have been made so: by a write-through without NVS that a crash interrupted.
+//! wrong must have been made so by a write-through without NVS that a crash interrupted.
 
 use super::run::{End, Run};
 
@@ -10,22 +10,22 @@ use destage_served::{ScrubRange, ScrubStatus, Wrong};
 const DATA: u64 = 1 << 20;
 
 impl Run {
-    /// Whether a scrub may be begun.
+    /// Whether a scrub may be started.
     fn can_scrub(&self) -> bool {
         self.case.geometry.level.is_redundant() && self.is_whole() && self.volume().ready()
     }
 
-    /// Begins a scrub now and then, or ends one.
+    /// Sometimes starts a scrub, or ends one.
     ///
     /// # Errors
     /// It is refused for no reason.
     pub(super) fn maybe_scrub(&mut self) -> Result<(), String> {
-        if !self.case.scrubs || self.scrub_rng.below(60) > 0 {
+        if !self.case.scrubs || self.draws.scrubs.below(60) > 0 {
             return Ok(());
         }
-        let (now, repair) = (self.now(), self.scrub_rng.below(2) == 0);
+        let (now, repair) = (self.now(), self.draws.scrubs.below(2) == 0);
         let running = self.volume().scrub_status().is_some_and(|scrub| scrub.running);
-        if running && self.scrub_rng.below(4) == 0 {
+        if running && self.draws.scrubs.below(4) == 0 {
             self.volume_mut().stop_scrub(now);
         } else if !running && self.can_scrub() && !self.volume().status().stopped {
             self.begin_scrub(repair)?;
@@ -33,7 +33,7 @@ impl Run {
         Ok(())
     }
 
-    /// Begins a scrub.
+    /// Starts a scrub.
     ///
     /// # Errors
     /// It is refused.
@@ -45,7 +45,7 @@ impl Run {
         self.collect()
     }
 
-    /// A whole scrub, without new requests.
+    /// A complete scrub, without new requests.
     ///
     /// # Errors
     /// What it found, or it does not end.
@@ -55,7 +55,7 @@ impl Run {
         self.drive_until(&ended)
     }
 
-    /// A whole scrub whose findings are not judged.
+    /// A complete scrub whose findings are not judged.
     ///
     /// # Errors
     /// It does not end.
@@ -66,7 +66,7 @@ impl Run {
         self.drive_until(&ended)
     }
 
-    /// Ends a scrub under way.
+    /// Ends a running scrub.
     ///
     /// # Errors
     /// It does not end.
@@ -89,10 +89,10 @@ impl Run {
         self.scrub(false)
     }
 
-    /// Allows a scrub under way some bytes, and looks at one that has ended.
+    /// Allows a running scrub some bytes, and checks one that has ended.
     pub(super) fn feed_scrub(&mut self) -> Result<(), String> {
         if self.volume().scrub_waits() {
-            let (now, bytes) = (self.now(), PAGE_BYTES * self.scrub_rng.below(200));
+            let (now, bytes) = (self.now(), PAGE_BYTES * self.draws.scrubs.below(200));
             self.volume_mut().allow_scrub(now, bytes);
         }
         let Some(scrub) = self.volume().scrub_status() else { return Ok(()) };
@@ -173,7 +173,7 @@ impl Run {
         self.expected.clear();
     }
 
-    /// The scrub under way, or the last.
+    /// The running scrub, or the last one.
     pub fn last_scrub(&self) -> Option<ScrubStatus> {
         self.volume().scrub_status()
     }

@@ -5,11 +5,11 @@ use destage_engine::units::DiskId;
 use destage_served::{Allow, Device, Found, IoError, NoSuperblock, OpenError};
 
 impl Run {
-    /// Assembles and opens the array. A start that is refused is tried again without what befell
-    /// the devices.
+    /// Assembles and opens the array. A start that is refused is tried again after the mishaps are
+    /// undone.
     ///
     /// # Errors
-    /// It cannot be, though nothing happened that would forbid it.
+    /// It is refused for no reason.
     pub fn open(&mut self) -> Result<End, String> {
         self.open_as(self.plain)
     }
@@ -19,7 +19,7 @@ impl Run {
     /// # Errors
     /// Likewise.
     pub(super) fn open_either_way(&mut self) -> Result<End, String> {
-        let plain = self.nothing_missing() && self.plain_rng.below(2) == 0;
+        let plain = self.nothing_missing() && self.draws.plain_starts.below(2) == 0;
         self.open_as(plain)
     }
 

@@ -26,7 +26,7 @@ pub struct Sweep {
     pub away: u16,
     /// A deliberate fault of the volume.
     pub defect: Defect,
-    /// The power fails at every so many operations: 1 for all.
+    /// The power fails at every n-th operation: 1 for all.
     pub every: u64,
 }
 
@@ -129,7 +129,7 @@ fn prepare(run: &mut Run) -> Result<(), String> {
     Ok(())
 }
 
-/// Overwrites, parts of pages, zeros, trims, destages under way, the log coming round.
+/// Overwrites, parts of pages, zeros, trims, destages in flight, and a log that wraps around.
 fn scenario(run: &mut Run) -> Result<End, String> {
     let page = PAGE_BYTES;
     let batches: &[&[Request]] = &[

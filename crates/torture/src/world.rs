@@ -1,21 +1,21 @@
-//! All devices of an array: operations under way, done in any order, and the power failing at
-//! any of them.
+//! All devices of an array: operations in flight, which are done in any order, and power that fails
+//! at any of them.
 
 use super::device::{Device as Disk, SECTOR, Survivors};
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
 
-/// An operation under way.
+/// An operation in flight.
 struct Flight {
     op: Op,
-    /// When it was asked for.
+    /// When it was submitted.
     asked: u64,
     hangs: bool,
-    /// What a read has seen already, though it is not done.
+    /// What a read has seen, though it is not done.
     seen: Option<Buffer>,
 }
 
-/// What the volume is told of an operation.
+/// The result of an operation.
 pub type Done = (OpId, Result<Option<Buffer>, IoError>);
 
 /// The devices.
@@ -27,7 +27,7 @@ pub struct World {
     flights: Vec<Flight>,
     clock: u64,
     rng: Seeded,
-    /// For reads that look early: what else is drawn does not shift.
+    /// For reads that look early, so that other draws do not shift.
     early: Seeded,
     /// Operations that were carried out.
     pub operations: u64,
@@ -39,7 +39,7 @@ pub struct World {
     pub digest: u64,
     /// Reads before the array is served that failed.
     pub failed_reads: u64,
-    /// For tests of tests: nobody is told how large the devices are.
+    /// For tests of tests: the sizes of the devices are not known.
     pub sizes_unknown: bool,
 }
 
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Takes something into the digest.
+    /// Adds a value to the digest.
     pub fn note(&mut self, what: u64) {
         self.digest = (self.digest ^ what).wrapping_mul(0x0000_0100_0000_01b3);
         self.digest ^= self.digest >> 29;
@@ -76,13 +76,13 @@ impl World {
         }
     }
 
-    /// Puts an empty device in the place of an NVS device: what was asked of that is gone.
+    /// Puts an empty device in the place of an NVS device: its operations are gone.
     pub fn replace_nvs(&mut self, copy: u16) {
         self.flights.retain(|flight| flight.op.device != Device::Nvs(copy));
         self.nvs[usize::from(copy)] = Disk::default();
     }
 
-    /// Puts an empty device in the place of a member; the old one.
+    /// Puts an empty device in the place of a member; returns the old one.
     pub fn replace_member(&mut self, member: u16) -> Disk {
         self.flights.retain(|flight| flight.op.device != Device::Member(member));
         core::mem::take(&mut self.members[usize::from(member)])
@@ -102,7 +102,7 @@ impl World {
         self.flights.iter().any(|flight| !flight.hangs)
     }
 
-    /// One more operation; whether the power fails before it.
+    /// Counts one more operation; whether the power fails before it.
     fn count(&mut self) -> bool {
         if self.crash_at == Some(self.operations) {
             self.crashed = true;
@@ -112,8 +112,7 @@ impl World {
         self.crashed
     }
 
-    /// Carries out one of the operations under way, any of them; now and then only a part of a
-    /// write.
+    /// Carries out any of the operations in flight; sometimes only a part of a write.
     pub fn finish_one(&mut self) -> Option<Done> {
         let able: Vec<usize> =
             (0..self.flights.len()).filter(|i| !self.flights[*i].hangs).collect();
@@ -176,7 +175,7 @@ impl World {
         }
     }
 
-    /// A read looks at its device, but is done only later: it may bring what was there before.
+    /// A read looks at its device, but is done only later: it may return what was there before.
     fn look(&mut self, flight: usize) {
         let Flight { op, seen, .. } = &self.flights[flight];
         let (device, OpKind::Read { offset, bytes }) = (op.device, &op.kind) else { return };
@@ -186,7 +185,7 @@ impl World {
         }
     }
 
-    /// Reads under way look now; nothing that is under way is done until [`World::let_go`].
+    /// Reads in flight look now; no operation in flight is done until [`World::let_go`].
     pub fn hold(&mut self) {
         for flight in 0..self.flights.len() {
             self.look(flight);
@@ -194,12 +193,12 @@ impl World {
         }
     }
 
-    /// What was held may be done.
+    /// Operations that were held may be done.
     pub fn let_go(&mut self) {
         self.flights.iter_mut().for_each(|flight| flight.hangs = false);
     }
 
-    /// Some sectors of a write get to the device before it is done.
+    /// Some sectors of a write reach the device before it is done.
     fn write_in_part(&mut self, flight: usize) {
         let Op { device, kind, .. } = &self.flights[flight].op;
         let OpKind::Write { offset, buffer, .. } = kind else { return };
@@ -217,7 +216,7 @@ impl World {
         }
     }
 
-    /// The power fails: operations under way are torn, caches lost but for the survivors.
+    /// The power fails: operations in flight are torn, and caches are lost but for the survivors.
     pub fn crash(&mut self, survivors: Survivors) {
         for flight in 0..self.flights.len() {
             match survivors {
@@ -266,7 +265,7 @@ impl Media for World {
         let gone = self.device(device).gone;
         let taken = !gone && !self.device(device).unwritable;
         if self.count() {
-            // The failing power may leave parts of it.
+            // Parts of it may be written as the power fails.
             if taken && self.operations == self.crash_at.unwrap_or(0) + 1 {
                 for (i, sector) in bytes.chunks_exact(SECTOR).enumerate() {
                     if self.rng.below(2) == 0 {

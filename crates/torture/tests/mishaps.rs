@@ -1,4 +1,4 @@
-//! What befalls devices while the array is down (docs/durability.md, "Marks"; torture's
+//! Mishaps of devices while the array is down (docs/durability.md, "Marks"; torture's
 //! `mishaps.rs`): random cases, the scenarios in which it was first seen, and volumes with a
 //! deliberate fault, which random torture must catch within 5,000 crashes.
 
@@ -41,7 +41,7 @@ fn a_repaired_superblock_makes_no_try_complete() {
 }
 
 #[test]
-fn the_same_mishaps_befall_it_twice() {
+fn the_same_seed_has_the_same_mishaps() {
     for seed in 1..12 {
         let [first, second] = [1, 2].map(|_| torture(seed, 4, &wanted()));
         assert_eq!(first.digest, second.digest, "seed {seed}");
@@ -81,7 +81,7 @@ fn random_torture_catches_each_fault() {
     }
 }
 
-/// An array of four disks that nothing befalls by itself.
+/// An array of four disks without random mishaps.
 fn quiet(level: Level, nvs: u16) -> Run {
     quiet_with(level, nvs, 32)
 }

@@ -13,7 +13,7 @@ use destage_torture::run::Run;
 
 const ON_WRITE: [OnWrite; 3] = [OnWrite::Invalidate, OnWrite::Update, OnWrite::Keep];
 
-/// An array full of data, all of it on the disks; a read cache of so many pages.
+/// An array full of data, all of it on the disks; a read cache of this many pages.
 fn filled(level: Level, name: &str, pages: u64, on_write: OnWrite, defect: Defect) -> Run {
     let wanted =
         Wanted { level: Some(level), ack: Some(Ack::Nvs), nvs: Some(1), ..Wanted::default() };
@@ -109,7 +109,7 @@ fn a_lost_disk_is_heeded_at_once_and_what_is_cached_of_it_needs_no_row() {
         run.give_up(lost.0).expect("given up");
         let state = run.status().read_cache.expect("a cache").state;
         assert!(state.weight.is_some(), "{level:?}");
-        assert_eq!(state.before, run.status().counters, "counted anew since then");
+        assert_eq!(state.before, run.status().counters, "counted again since then");
         assert_eq!(read(&mut run, 0, 1), (0, 1, 0));
         // The block of the lost disk outlives younger ones of the others; lru would have none.
         let others = (0..geometry.volume_pages().0).map(Page);

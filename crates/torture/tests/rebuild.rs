@@ -82,13 +82,13 @@ fn an_old_disk_counts_as_failed_before_it_is_seen() {
     assert_eq!(outcome.failure, None, "{}", outcome.case);
 }
 
-/// A stopped process, or machine, finds requests under way that are older than any device may take.
+/// After a pause of the process or machine, operations in flight are older than the limit.
 #[test]
 fn a_pause_is_no_stall() {
     let mut run = filled(Level::Raid5, Defect::None);
     for n in 0..200 {
         load_one(&mut run, n).expect("asked");
-        run.pause(Duration(60_000_000_000)).expect("goes on");
+        run.pause(Duration(60_000_000_000)).expect("continues");
         run.step().expect("right");
     }
     run.answered().expect("answered");
@@ -165,8 +165,8 @@ fn the_power_failing_at_any_step_loses_nothing() {
         let mut counts = Counts::default();
         for at in (0..).step_by(every as usize) {
             let survivors = EVERY_KIND[(at / every % 3) as usize];
-            let told = |why| panic!("{level:?}, {survivors:?}, power failing at {at}: {why}");
-            let (whole, run) = crash_at(level, survivors, at).unwrap_or_else(told);
+            let failed = |why| panic!("{level:?}, {survivors:?}, power failing at {at}: {why}");
+            let (whole, run) = crash_at(level, survivors, at).unwrap_or_else(failed);
             counts.add(&run.counts);
             if whole {
                 break;
@@ -213,7 +213,7 @@ fn a_member_that_was_replaced_is_out_of_date_for_good() {
     }
 }
 
-/// A second failure that the level bears, in the midst of a rebuild.
+/// A second failure that the level tolerates, during a rebuild.
 #[test]
 fn a_second_failure_within_redundancy_is_borne() {
     for (level, second) in [(Level::Raid6, 3), (Level::Raid10, 3)] {
@@ -254,7 +254,7 @@ fn a_spare_that_fails_is_replaced() {
     }
 }
 
-/// By the geometry alone: pages whose row has lost more than the level bears.
+/// By the geometry alone: pages whose row has lost more than the level tolerates.
 fn lost_by_hand(run: &Run, gone: &[(u16, u64)]) -> Vec<u64> {
     let geometry = run.case.geometry;
     let is_gone = |disk: DiskId, page: u64| {
@@ -293,15 +293,15 @@ fn beyond_redundancy_it_stops_and_says_what_is_lost() {
         let lost: Lost = run.lost();
         let done = lost.members.iter().find(|(m, _)| *m == first).expect("the spare").1;
         assert!(done >= 20 && !lost.more, "{lost:?}");
-        let told: Vec<u64> =
+        let reported: Vec<u64> =
             lost.ranges.iter().flat_map(|(from, pages)| *from..from + pages).collect();
         let dirty = run.dirty_pages();
         let mut wanted = lost_by_hand(&run, &[(first, done), (second, 0)]);
         assert!(wanted.len() > 20, "{wanted:?}");
         wanted.retain(|page| !dirty.contains(page));
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
         assert_eq!(lost.pages, wanted.len() as u64);
-        // It comes back: nothing was lost, and the rebuild goes on.
+        // It comes back: nothing was lost, and the rebuild continues.
         run.crash(Survivors::None);
         run.open().expect("opened");
         run.read_all().expect("all is there");
@@ -337,10 +337,10 @@ fn unreadable_sectors_are_named_and_never_made_up() {
         let mut wanted: Vec<u64> = members.iter().filter_map(of).collect();
         wanted.sort_unstable();
         wanted.dedup();
-        let mut told = lost.clone();
-        told.sort_unstable();
-        told.dedup();
-        assert_eq!(told, wanted, "{level:?}");
+        let mut reported = lost.clone();
+        reported.sort_unstable();
+        reported.dedup();
+        assert_eq!(reported, wanted, "{level:?}");
         assert!(run.lost_pages_now().contains(&(failed, page)));
         // Every read is either right or refused; so it is after a crash.
         run.read_all().expect("nothing is made up");
@@ -351,7 +351,7 @@ fn unreadable_sectors_are_named_and_never_made_up() {
         let before = run.unreadable_reads();
         run.read_all().expect("nothing is made up");
         assert!(run.unreadable_reads() > before);
-        // The other member reads again: then all can be told.
+        // The other member reads again: then everything can be reconstructed.
         run.settle().unwrap_or_else(|why| panic!("{level:?}: {why}"));
         assert_eq!(run.lost_at_end(), [], "{level:?}");
     }
@@ -404,7 +404,7 @@ fn attempt(defect: Defect, level: Level, steps: u64, round: u64) -> Result<(), S
 fn deliberate_faults_are_caught() {
     for level in [Level::Raid5, Level::Raid10] {
         assert_eq!(caught(Defect::None, level), None);
-        // That a spare which was away goes on (D12) cannot be had by one fault: its mark is old.
+        // One fault cannot make an absent spare continue (D12): its mark is old.
         for defect in [Defect::ChecksBeforeFlush, Defect::RebuildsFromTooFar] {
             let failure = caught(defect, level);
             println!("{defect:?} on {level:?}: {failure:?}");

@@ -27,7 +27,7 @@ fn filled(level: Level) -> Run {
     run
 }
 
-/// Writes to the first half while a scrub is under way.
+/// Writes to the first half while a scrub is running.
 fn scrub_under_load(run: &mut Run, repair: bool) {
     run.begin_scrub(repair).expect("begun");
     let half = run.bytes() / PAGE_BYTES / 2;
@@ -79,12 +79,12 @@ fn what_is_flipped_is_found_under_load_and_nothing_else() {
             scrub_under_load(&mut run, false);
             let found = run.last_scrub().expect("a scrub");
             assert_eq!((found.inconsistent_rows, found.rows_left()), (1, 1), "{level:?} {what}");
-            let told = match level {
+            let expected = match level {
                 Level::Raid6 => Wrong::Member(member),
                 Level::Raid10 => Wrong::Copies,
                 _ => Wrong::Parity,
             };
-            assert_eq!(found.ranges[0].wrong, told, "{level:?} {what}");
+            assert_eq!(found.ranges[0].wrong, expected, "{level:?} {what}");
             scrub_under_load(&mut run, true);
             let mended = run.last_scrub().expect("a scrub");
             assert_eq!((mended.repaired_rows, mended.rows_left()), (1, 0), "{level:?} {what}");

@@ -1,0 +1,148 @@
+//! Devices that fail under load or while the power is off, and what that puts at risk.
+
+use super::device::Device as Disk;
+use super::run::Run;
+use destage_engine::array::disks::DiskSet;
+use destage_engine::array::geometry::Level;
+use destage_engine::units::{DiskId, PAGE_BYTES};
+use destage_served::Cause;
+
+impl Run {
+    /// A device fails, or a medium.
+    pub(super) fn fault(&mut self) {
+        let geometry = self.case.geometry;
+        let member = self.draws.run.below(u64::from(geometry.disks)) as u16;
+        let mut failed = self.failing();
+        failed.insert(DiskId(member));
+        let tolerates = geometry.survives(&failed)
+            && !(self.case.nvs > 0 && self.nvs_lost)
+            && self.holes.is_empty();
+        match self.draws.run.below(10) {
+            0 if tolerates && !self.bad_media => {
+                self.world.members[usize::from(member)].gone = true
+            }
+            1 if tolerates && !self.bad_media => {
+                self.world.members[usize::from(member)].hangs = true
+            }
+            2 if tolerates && !self.bad_media => {
+                self.volume_mut().give_up_member(member, Cause::Asked);
+            }
+            3..=6 => {
+                let redundant = geometry.level.is_redundant();
+                let mut others =
+                    (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
+                let alone = !others.any(|(_, disk)| disk.has_bad());
+                if redundant && alone && self.failing().is_empty() && self.holes.is_empty() {
+                    self.bad_media = true;
+                    let first = (1 << 20) / 512 + self.draws.run.below(geometry.disk_pages * 8);
+                    for sector in first..first + 1 + self.draws.run.below(8) {
+                        self.world.members[usize::from(member)].spoil(sector);
+                    }
+                }
+            }
+            7 if self.case.nvs == 2 => {
+                let copy = self.draws.run.below(2) as usize;
+                let fail = |disk: &mut Disk, hangs: bool| match hangs {
+                    true => disk.hangs = true,
+                    false => disk.gone = true,
+                };
+                let hangs = self.draws.run.below(2) == 0;
+                if !self.world.nvs[1 - copy].gone && !self.world.nvs[1 - copy].hangs {
+                    fail(&mut self.world.nvs[copy], hangs);
+                }
+            }
+            8 if self.case.nvs > 0 && self.draws.run.below(8) == 0 => {
+                self.world.nvs.iter_mut().for_each(|disk| disk.gone = true);
+            }
+            9 if !geometry.survives(&failed)
+                && self.draws.run.below(8) == 0
+                && !self.nvs_lost
+                && self.world.crash_at.is_some() =>
+            {
+                self.stopping = true;
+                self.world.members[usize::from(member)].gone = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// Members that have failed, including those that the volume does not know of yet.
+    pub(super) fn failing(&self) -> DiskSet {
+        let mut failing = self.failed.clone();
+        for (number, disk) in (0..).zip(&self.world.members) {
+            if disk.gone || disk.hangs {
+                failing.insert(DiskId(number));
+            }
+        }
+        failing
+    }
+
+    /// Members that were gone may be back; if the array knew that they had failed, it must not
+    /// use them.
+    pub(super) fn members_return(&mut self) {
+        for member in 0..self.world.members.len() {
+            if self.stopping || self.draws.run.below(2) == 0 {
+                self.world.members[member].gone = false;
+            }
+        }
+        (self.stopping, self.stopped) = (false, false);
+    }
+
+    /// The power failed while the array was written through without NVS.
+    pub(super) fn lost_writes(&mut self, dirty: &[(u64, u64)]) {
+        let pages: Vec<u64> =
+            dirty.iter().flat_map(|(first, pages)| *first..first + pages).collect();
+        let per_group = self.case.geometry.pages_per_group();
+        let at_risk: Vec<u64> =
+            self.at_risk.iter().flat_map(|(first, pages)| *first..first + pages).collect();
+        for page in &pages {
+            if at_risk.contains(page) {
+                self.model.wild(&(page * PAGE_BYTES..(page + 1) * PAGE_BYTES));
+            }
+        }
+        if !self.case.geometry.level.is_redundant() {
+            return;
+        }
+        let mut groups: Vec<u64> = pages.iter().map(|page| page / per_group).collect();
+        groups.dedup();
+        for group in groups {
+            // Pages that a rebuild could not reconstruct are like those of a failed member.
+            if !self.failing().is_empty() || self.rows_lost {
+                let first = group * per_group * PAGE_BYTES;
+                self.model.wild(&(first..first + per_group * PAGE_BYTES));
+            }
+            self.holes.push(group);
+        }
+    }
+
+    /// Takes a member away while the array is down, if the level tolerates it.
+    pub fn take_member_away(&mut self) {
+        let member = self.draws.run.below(u64::from(self.case.geometry.disks)) as u16;
+        if self.may_be_away(member) {
+            self.world.members[usize::from(member)].gone = true;
+        }
+    }
+
+    /// Whether the level tolerates that this member is absent at the next start.
+    pub(super) fn may_be_away(&self, member: u16) -> bool {
+        let mut failed = self.failing();
+        failed.insert(DiskId(member));
+        self.case.geometry.survives(&failed) && !self.nvs_lost && self.holes.is_empty()
+    }
+
+    /// A bit flips on one of two NVS devices that are in sync.
+    pub fn rot(&mut self) {
+        // One fault of the log at a time.
+        let bad = self.world.nvs.iter().any(Disk::has_bad);
+        if bad || self.mishaps.pending() || !core::mem::take(&mut self.mirrored) {
+            return;
+        }
+        let copy = self.draws.run.below(2) as usize;
+        self.mishaps.rotten_log = true;
+        for _ in 0..1 + self.draws.run.below(20) {
+            let ring = destage_served::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
+            let (sector, bit) = self.place_in_log(ring * u64::from(self.case.block_bytes));
+            self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What mishaps have changed, to be undone after a start was refused.
+
+use super::device::Device as Disk;
+use super::model::Model;
+use destage_engine::array::disks::DiskSet;
+use destage_served::Device;
+
+/// Everything as it was at one moment with the power off.
+pub(super) struct Snapshot {
+    pub(super) members: Vec<Disk>,
+    pub(super) nvs: Vec<Disk>,
+    pub(super) model: Model,
+    pub(super) failed: DiskSet,
+    pub(super) holes: Vec<u64>,
+    pub(super) reported_lost: Vec<(u64, u64)>,
+    pub(super) rows_lost: bool,
+    pub(super) retired: Vec<(u16, Disk)>,
+    pub(super) nvs_lost: bool,
+    pub(super) mirrored: bool,
+    /// Starts that were carried through since.
+    pub(super) starts: u64,
+}
+
+/// What a mishap has changed, to be undone after a refusal.
+#[derive(Default)]
+pub(super) struct Mishaps {
+    /// Devices as they were before.
+    pub(super) undo: Vec<(Device, Disk)>,
+    /// A device is not as it was, and no start has recorded it.
+    pub(super) changed: bool,
+    /// Devices that are away, or cannot be written.
+    pub(super) away: Vec<Device>,
+    /// Bits of a mirrored log have rotted: it has no other copy of them.
+    pub(super) rotten_log: bool,
+    /// A superblock of this device has a rotten bit: its sector, the bit, and the bytes with it.
+    pub(super) rotten: Vec<(Device, u64, u64, [u8; 512])>,
+    pub(super) snapshot: Option<Box<Snapshot>>,
+}
+
+impl Mishaps {
+    /// Whether there was a mishap that no start has accepted.
+    pub(super) fn pending(&self) -> bool {
+        !self.undo.is_empty() || !self.away.is_empty()
+    }
+
+    /// Whether there was a mishap that no start has repaired.
+    pub(super) fn any(&self) -> bool {
+        self.pending() || self.changed || self.rotten_log || !self.rotten.is_empty()
+    }
+
+    /// A start has taken the devices as they are: what they were before cannot be brought back.
+    pub(super) fn accepted(&mut self) {
+        self.undo.clear();
+    }
+}
