@@ -1,4 +1,4 @@
-//! Bytes whose start is aligned to a page, as direct I/O wants them.
+//! Bytes whose start is aligned to a page, as direct I/O needs them.
 
 use destage_engine::units::PAGE_BYTES;
 
@@ -28,8 +28,7 @@ impl Buffer {
         buffer
     }
 
-    /// Shows fewer bytes, or more up to [`Buffer::capacity`]; what the further ones hold is
-    /// whatever was there.
+    /// Changes the length, up to [`Buffer::capacity`]. Further bytes hold what was there before.
     ///
     /// # Panics
     /// If `len` is over the capacity.
@@ -38,8 +37,8 @@ impl Buffer {
         self.len = len;
     }
 
-    /// Shows `len` bytes from `from` on, counted from the present first one: these begin where
-    /// they do, so `from` should be a multiple of what direct I/O wants.
+    /// Narrows it to `len` bytes from `from` on, counted from the present first one. `from` should
+    /// keep the alignment that direct I/O needs.
     ///
     /// # Panics
     /// If they reach past the capacity.
@@ -49,9 +48,9 @@ impl Buffer {
         self.len = len;
     }
 
-    /// All bytes that there is room for, from the first on.
+    /// The buffer with its full length, from its first byte on.
     #[must_use]
-    pub fn whole(mut self) -> Buffer {
+    pub fn full(mut self) -> Buffer {
         self.start = self.bytes.as_ptr().align_offset(ALIGN).min(ALIGN);
         self.len = self.capacity();
         self

@@ -10,7 +10,7 @@ use destage_server::FrontEnd;
 pub fn serves(command: Command) -> Command {
     let entries = || FrontEnd::ALL.iter().map(|front_end| front_end.entry());
     let listen = entries().map(|entry| {
-        let help = format!("Serve {} on {}; may be repeated", entry.summary, entry.listen);
+        let help = format!("Listen for {}: {}; may be repeated", entry.summary, entry.listen);
         Arg::new(entry.name)
             .long(entry.name)
             .value_name("ADDRESS")

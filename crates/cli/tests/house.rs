@@ -14,7 +14,6 @@ use syn::visit::Visit;
 const CIRCLES: &[(&str, &str)] = &[
     ("load::laps", "what is counted names what the load is"),
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),
-    ("served::volume", "one object in twelve files: to become a coordinator over parts"),
     ("server::array::backend", "one object in fifteen files: to become a coordinator over parts"),
     ("torture::run", "one object in six files: to become a harness over parts"),
 ];

@@ -4,7 +4,9 @@
 use super::known::Known;
 use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
-use super::{Ask, BenchError, Feed, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable};
+use super::{
+    BenchError, Feed, FeedRequest, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable,
+};
 use destage_client::{Client, ClientError, Heard};
 use destage_engine::mix::mix;
 use destage_nbd::request::{Command, Request};
@@ -58,7 +60,7 @@ pub(super) struct Driver<'a> {
     schedule: Option<Schedule>,
     patience: Patience,
     /// Taken from the feed; it overlaps another request in flight.
-    held: Option<Ask>,
+    held: Option<FeedRequest>,
     /// What is written. Always the same bytes if contents are not checked.
     payload: Vec<u8>,
     generation: u64,
@@ -116,7 +118,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Takes the request that is due.
-    fn take(&mut self, due_ns: u64, now_ns: u64) -> Result<Ask, BenchError> {
+    fn take(&mut self, due_ns: u64, now_ns: u64) -> Result<FeedRequest, BenchError> {
         let table = &mut self.table;
         let own = table.shared.load.pace == Pace::Own;
         if !own {
@@ -140,7 +142,8 @@ impl<'a> Driver<'a> {
         while !self.table.free.is_empty() {
             if flush_every > 0 && self.since_flush >= flush_every {
                 self.since_flush = 0;
-                let ask = Ask { due_ns: now_ns, tag: 0, write: false, offset: 0, length: 0 };
+                let ask =
+                    FeedRequest { due_ns: now_ns, tag: 0, write: false, offset: 0, length: 0 };
                 self.put(FLUSH, ask, None)?;
                 continue;
             }
@@ -170,11 +173,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Sends a request, in as many parts as the server needs.
-    fn put(&mut self, kind: usize, ask: Ask, tag: Option<u32>) -> Result<(), BenchError> {
+    fn put(&mut self, kind: usize, ask: FeedRequest, tag: Option<u32>) -> Result<(), BenchError> {
         if self.in_flight() == 0 {
             self.patience.heard(self.table.shared.now_ns());
         }
-        let Ask { due_ns, offset, length, .. } = ask;
+        let FeedRequest { due_ns, offset, length, .. } = ask;
         if kind == WRITE {
             self.prepare(offset, length);
         }
@@ -392,7 +395,7 @@ impl Work for Driver<'_> {
             let run = if self.table.free.is_empty() { None } else { known.run(from, most) };
             if let Some((offset, length)) = run {
                 let due_ns = self.table.shared.now_ns();
-                let ask = Ask { due_ns, tag: 0, write: false, offset, length };
+                let ask = FeedRequest { due_ns, tag: 0, write: false, offset, length };
                 self.put(READ, ask, None)?;
                 from = offset + length;
                 verified += length / stamps::SECTOR as u64;

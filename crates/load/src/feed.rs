@@ -2,7 +2,7 @@
 
 /// One request of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct FeedRequest {
     /// When it was due, in nanoseconds from the start. Its latency counts from then.
     pub due_ns: u64,
     /// Handed back by [`Feed::completed`].
@@ -29,7 +29,7 @@ pub trait Feed: Send {
     ///
     /// # Errors
     /// The feed cannot continue, for example after a damaged line of a trace.
-    fn take(&mut self, now_ns: u64) -> Result<Ask, FeedError>;
+    fn take(&mut self, now_ns: u64) -> Result<FeedRequest, FeedError>;
 
     /// A request was answered.
     fn completed(&mut self, tag: u32, now_ns: u64);

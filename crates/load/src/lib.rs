@@ -14,7 +14,7 @@ mod schedule;
 pub mod stamps;
 mod worker;
 
-pub use feed::{Ask, Feed, FeedError};
+pub use feed::{Feed, FeedError, FeedRequest};
 pub use laps::{FLUSH, Kind, Lap, READ, Tally, WRITE};
 pub use load::{Arrivals, BenchError, Load, Measured, Pace, Pattern, Unfit};
 pub use log::{Checked, check};

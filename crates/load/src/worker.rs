@@ -26,7 +26,7 @@ type Wrong = (u64, u64, Option<u64>);
 
 /// What a verified load knows about its blocks.
 #[derive(Default)]
-struct Known {
+struct BlockStates {
     /// Last write that was acknowledged; 0 for none.
     acknowledged: Vec<u32>,
     /// Last write that was issued.
@@ -47,7 +47,7 @@ pub(super) struct Worker<'a> {
     next: u64,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    known: Known,
+    known: BlockStates,
     stamped: bool,
     payload: Vec<u8>,
     since_flush: u64,
@@ -71,7 +71,7 @@ impl<'a> Worker<'a> {
         let (number, stride) = (number as u64, load.connections as u64);
         let blocks = (shared.size / load.block - number).div_ceil(stride);
         let stamped = load.stamped();
-        let mut known = Known::default();
+        let mut known = BlockStates::default();
         if stamped {
             known.acknowledged.resize(blocks as usize, 0);
             known.issued.resize(blocks as usize, 0);
@@ -319,7 +319,7 @@ impl Work for Worker<'_> {
     }
 }
 
-impl Known {
+impl BlockStates {
     /// What is wrong with a block that was read while no other request was on it.
     fn wrong(&self, block: usize, run: u64, offset: u64, bytes: &[u8]) -> Option<Wrong> {
         // Writes that failed may be there or not.

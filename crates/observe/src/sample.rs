@@ -76,7 +76,7 @@ fn devices(before: &Observation, now: &Observation) -> Vec<DeviceRate> {
             kind: device.kind.clone(),
             number: device.number,
             busy: tenths(busy.unwrap_or(0.0).min(100.0)),
-            under_way: load.under_way,
+            under_way: load.in_flight,
             reads: rate(load.reads, earlier.reads),
             writes: rate(load.writes, earlier.writes),
             written_bytes: load.written_bytes,

@@ -1,6 +1,7 @@
-//! What the volume asks of its devices.
+//! The devices of an array, operations on them, and their errors.
 
 use crate::Buffer;
+use crate::store::PAGE;
 use std::sync::Arc;
 
 pub use destage_block::{IoClass, IoError};
@@ -14,19 +15,28 @@ pub enum Device {
     Nvs(u16),
 }
 
-/// Name of an operation, given back when it is done.
+impl core::fmt::Display for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Device::Member(number) => write!(f, "member {number}"),
+            Device::Nvs(number) => write!(f, "NVS device {number}"),
+        }
+    }
+}
+
+/// Name of an operation, returned with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpId(pub u64);
 
-/// An operation on a device. Any number may be under way; none waits for another, unless the
-/// volume holds it back itself.
+/// An operation on a device. Any number may be in flight, in any order: where one has to wait for
+/// another, the volume does not hand it out before.
 #[derive(Debug)]
 pub struct Op {
     /// Echoed by [`crate::Volume::done`].
     pub id: OpId,
     /// The device.
     pub device: Device,
-    /// What to do.
+    /// What it does.
     pub kind: OpKind,
 }
 
@@ -34,7 +44,7 @@ pub struct Op {
 /// multiples of the device's block.
 #[derive(Clone, Debug)]
 pub enum OpKind {
-    /// Read this many bytes into a buffer to be given back.
+    /// Read this many bytes into a buffer, which is returned.
     Read {
         /// First byte.
         offset: u64,
@@ -47,14 +57,14 @@ pub enum OpKind {
         offset: u64,
         /// The bytes; shared where two NVS devices get the same.
         buffer: Arc<Buffer>,
-        /// Whether it is done only when it is durable (FUA).
+        /// It is done only when it is durable (FUA).
         durable: bool,
     },
-    /// Make everything written durable that was done before this was asked for.
+    /// Make durable every write that was done before this was handed out.
     Flush,
 }
 
-/// The devices, one operation at a time: how arrays are created, assembled and recovered before
+/// The devices, one operation at a time: for creating, assembling and recovering arrays before
 /// anything is served.
 pub trait Media {
     /// Bytes that a device has.
@@ -80,4 +90,16 @@ pub trait Media {
     /// # Errors
     /// See [`IoError`].
     fn flush(&mut self, device: Device) -> Result<(), IoError>;
+}
+
+/// Writes whole pages, the last one padded with zeros.
+pub(crate) fn write_padded(
+    media: &mut dyn Media,
+    device: Device,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), IoError> {
+    let mut buffer = Buffer::zeroed(bytes.len().next_multiple_of(PAGE));
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    media.write(device, offset, &buffer)
 }

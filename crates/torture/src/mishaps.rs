@@ -17,7 +17,7 @@ pub(super) struct Snapshot {
     model: Model,
     failed: DiskSet,
     holes: Vec<u64>,
-    told_lost: Vec<(u64, u64)>,
+    reported_lost: Vec<(u64, u64)>,
     rows_lost: bool,
     retired: Vec<(u16, Disk)>,
     nvs_lost: bool,
@@ -245,7 +245,7 @@ impl Run {
             model: self.model.clone(),
             failed: self.failed.clone(),
             holes: self.holes.clone(),
-            told_lost: self.told_lost.clone(),
+            reported_lost: self.reported_lost.clone(),
             rows_lost: self.rows_lost,
             retired: self.retired.clone(),
             nvs_lost: self.nvs_lost(),
@@ -286,7 +286,7 @@ impl Run {
             model,
             failed,
             holes,
-            told_lost,
+            reported_lost,
             rows_lost,
             retired,
             nvs_lost,
@@ -295,7 +295,7 @@ impl Run {
         } = *snapshot;
         (self.world.members, self.world.nvs) = (members, nvs);
         (self.model, self.failed, self.holes) = (model, failed, holes);
-        (self.told_lost, self.rows_lost, self.retired) = (told_lost, rows_lost, retired);
+        (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
         self.mishaps = Mishaps::default();
         self.counts.mishaps += 1;

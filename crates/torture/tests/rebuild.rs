@@ -191,7 +191,7 @@ fn a_member_that_was_replaced_is_out_of_date_for_good() {
         run.crash(Survivors::All);
         run.bring_back(0);
         let refused = run.assembles().expect_err("the old disk is taken");
-        assert!(refused.contains("out of date"), "{refused}");
+        assert!(refused.contains("Stale"), "{refused}");
         // Its successor is still good.
         run.bring_back(0);
         run.assembles().expect("an array");
@@ -325,7 +325,8 @@ fn unreadable_sectors_are_named_and_never_made_up() {
         run.spoil(bad, page);
         run.limit_rebuilds(4);
         assert_eq!(run.make_whole(), Ok(End::Done));
-        let lost: Vec<u64> = run.told_lost.iter().flat_map(|(from, n)| *from..from + n).collect();
+        let lost: Vec<u64> =
+            run.reported_lost.iter().flat_map(|(from, n)| *from..from + n).collect();
         let geometry = run.case.geometry;
         let members: &[u16] =
             if level == Level::Raid6 { &[bad, failed, 4] } else { &[bad, failed] };

@@ -6,7 +6,7 @@ use crate::run_args::set_given;
 use clap::ArgMatches;
 use destage_engine::request::Direction;
 use destage_engine::units::{Instant, PAGE_BYTES};
-use destage_load::{Ask, Feed, FeedError, Target};
+use destage_load::{Feed, FeedError, FeedRequest, Target};
 use destage_sim::options::RunOptions;
 use destage_workload::generator;
 use destage_workload::source::Source;
@@ -28,9 +28,9 @@ impl Feed for OfSource {
         self.source.next_at().map(|at| at.0)
     }
 
-    fn take(&mut self, now_ns: u64) -> Result<Ask, FeedError> {
+    fn take(&mut self, now_ns: u64) -> Result<FeedRequest, FeedError> {
         let request = self.source.take(Instant(now_ns))?;
-        Ok(Ask {
+        Ok(FeedRequest {
             due_ns: request.arrival.0,
             tag: request.tag,
             write: request.direction == Direction::Write,

@@ -2,7 +2,7 @@
 //! file.
 
 use super::ram::{change, read};
-use super::{Ask, Emulator, Sparse};
+use super::{DiskRequest, Emulator, Sparse};
 use destage_block::{
     Answer, Backend, Buffer, Driver, Export, Handle, Io, Outcome, Payload, Request, RequestError,
 };
@@ -116,15 +116,18 @@ impl<D: Driver> Backend<D> for Emulated<D::Token> {
 
     fn request(&mut self, driver: &mut D, token: D::Token, request: Request, payload: Payload<'_>) {
         let mut bytes = None;
-        let ask = match request {
-            Request::Read { offset, length } => {
-                Ask::Move { offset, length: u64::from(length), write: false, durable: false }
-            }
+        let disk_request = match request {
+            Request::Read { offset, length } => DiskRequest::Move {
+                offset,
+                length: u64::from(length),
+                write: false,
+                durable: false,
+            },
             Request::Write { offset, length, fua } => {
                 bytes = Some(payload.into_buffer());
-                Ask::Move { offset, length: u64::from(length), write: true, durable: fua }
+                DiskRequest::Move { offset, length: u64::from(length), write: true, durable: fua }
             }
-            Request::Flush => Ask::Flush,
+            Request::Flush => DiskRequest::Flush,
             // Not offered: drives of the modelled kind have none of these.
             _ => {
                 let (error, text) =
@@ -132,7 +135,7 @@ impl<D: Driver> Backend<D> for Emulated<D::Token> {
                 return driver.reply(token, Answer::Error { error, text });
             }
         };
-        let key = self.disk.ask(driver.now(), ask);
+        let key = self.disk.request(driver.now(), disk_request);
         self.pending.insert(key, Pending { token, request, bytes });
     }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// A request to a modelled disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum DiskRequest {
     /// Move bytes.
     Move {
         /// First byte.
@@ -85,13 +85,13 @@ impl Emulator {
     ///
     /// # Panics
     /// If it is empty or passes the end of the disk.
-    pub fn ask(&mut self, now: Instant, ask: Ask) -> u64 {
+    pub fn request(&mut self, now: Instant, request: DiskRequest) -> u64 {
         let key = self.next_key;
         self.next_key += 1;
         let now = self.virtual_time(now);
         self.settle(now);
-        match ask {
-            Ask::Move { offset, length, write, durable } => {
+        match request {
+            DiskRequest::Move { offset, length, write, durable } => {
                 let sector = u64::from(self.disk.sector_bytes());
                 let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
                 let op = DiskOp { lbn: first, sectors: (end - first) as u32, write, tag: key };
@@ -103,7 +103,7 @@ impl Emulator {
                     }
                 }
             }
-            Ask::Flush => {
+            DiskRequest::Flush => {
                 self.flushes.push_back(key);
                 self.release_flushes(now);
             }

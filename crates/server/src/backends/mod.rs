@@ -6,7 +6,7 @@ mod ram;
 mod sparse;
 
 pub use emulated::{Emulated, disk_export};
-pub use emulator::{Ask, Emulator};
+pub use emulator::{DiskRequest, Emulator};
 pub use ram::Ram;
 pub use sparse::Sparse;
 

@@ -107,7 +107,7 @@ front_ends! {
 pub struct FrontEndEntry {
     /// Name of the option that listens for it.
     pub name: &'static str,
-    /// One line.
+    /// The protocol, in a few words.
     pub summary: &'static str,
     /// Form of its addresses.
     pub listen: &'static str,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(super) const ENTRY: FrontEndEntry = FrontEndEntry {
     name: "nbd",
-    summary: "NBD, the network block device protocol",
+    summary: "NBD (network block device)",
     listen: "unix:PATH or tcp:ADDRESS:PORT",
     tls: true,
 };

@@ -1,10 +1,11 @@
 //! What an NVS log holds, without changing it: `destage recover --inspect`.
 
+use super::RING;
+use super::recover::choose_anchor;
 use crate::Buffer;
 use crate::assemble::Assembly;
 use crate::io::{Device, Media};
-use crate::log::RING;
-use crate::open::choose_anchor;
+use crate::lost::runs;
 use destage_nvslog::recover::{RecoverError, Recovery};
 use destage_nvslog::superblock::Superblock;
 
@@ -13,13 +14,13 @@ use destage_nvslog::superblock::Superblock;
 pub struct Inspection {
     /// Blocks of the ring, and bytes of a block.
     pub ring: (u64, u32),
-    /// The anchor's tail: sequence and block; `None`: no anchor is whole.
+    /// The anchor's tail: sequence and block; `None`: no anchor is intact.
     pub tail: Option<(u64, u64)>,
     /// Commits that were read.
     pub commits: u64,
     /// Sequence of the last of them.
     pub last_sequence: u64,
-    /// Headers behind the end that unfinished commits left.
+    /// Headers behind the end, left by commits that were not complete.
     pub dropped: u64,
     /// Commits that one NVS device lacks and the other has.
     pub repairs: usize,
@@ -27,11 +28,11 @@ pub struct Inspection {
     pub dirty_pages: u64,
     /// These pages, as runs: first page, pages.
     pub ranges: Vec<(u64, u64)>,
-    /// Destages that were under way.
+    /// Destages that were in flight.
     pub open_intents: u64,
     /// Why the log cannot be used.
     pub damage: Option<RecoverError>,
-    /// NVS devices that could not be read somewhere.
+    /// NVS devices with blocks that could not be read.
     pub unreadable: Vec<u16>,
     /// Blocks behind the end that a device could not read.
     pub unreadable_behind: u64,
@@ -87,7 +88,7 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
     found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;
     let mut held: Vec<u64> = recovered.contents.pages().map(|(page, _)| page.0).collect();
     held.sort_unstable();
-    found.ranges = crate::lost::runs(&held);
+    found.ranges = runs(&held);
     found.open_intents = recovered.contents.intents().count() as u64;
     found
 }

@@ -1,47 +1,70 @@
 //! The NVS log as it is written: records gather in a batch, a batch becomes a commit as soon as
-//! one may be under way, commits become durable in their order (docs/nvs-format.md).
+//! another one may be in flight, commits become durable in order (docs/nvs-format.md).
+//!
+//! Outside of this folder nothing knows the log's format. To replace it, implement what `Log`
+//! offers (`write_page`, `clear`, `intend`, `parity` and `release` to log, `wait` and
+//! `next_durable` for those who wait, `turn` and `op_done` to run it, `open_destages` and
+//! `parity_of` for what the last run left open), `recover.rs` (`recover`, `create`), `sizes.rs`,
+//! `mirror.rs` (a device that joins while the log is used) and `inspect.rs`.
+
+mod inspect;
+mod mirror;
+mod moves;
+mod recover;
+mod sizes;
 
 use crate::Buffer;
 use crate::crc::{crc32c, crc32c_of_both};
 use crate::defect::Defect;
 use crate::io::{Device, OpKind};
-use crate::memory::{Memory, PAGE};
-use crate::ops::{Ops, Purpose};
-use destage_engine::request::RequestId;
+use crate::ops::{LogOp, Ops, Purpose};
+use crate::pages::DirtyPages;
+use crate::request::HostId;
+use crate::store::PAGE;
+use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Header, Kind};
-use destage_nvslog::contents::{Contents, Move, Place, Stored};
-use destage_nvslog::record::{Origin, Pages, Record, SectorSums};
+use destage_nvslog::contents::{Contents, ParityRow, Place};
+use destage_nvslog::record::SectorSums;
+use destage_nvslog::record::{Origin, Pages, Record};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
 use destage_nvslog::{DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LogId};
+use mirror::Mirror;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+pub use inspect::{Inspection, inspect};
+pub(crate) use mirror::NewMirror;
+pub use mirror::{MirrorRefusal, MirrorStatus};
+pub use recover::LogError;
+pub(crate) use recover::{Recovered, Source, create, recover};
+pub use sizes::{dirty_pages_of, ring_blocks_of};
+
 /// First byte of anchor A and anchor B on an NVS device.
-pub(crate) const ANCHORS: [u64; 2] = [4096, 8192];
+const ANCHORS: [u64; 2] = [4096, 8192];
 /// First byte of the ring.
-pub(crate) const RING: u64 = 1 << 20;
-/// Commits under way at once. More would each carry less, and each costs the processor and the
+const RING: u64 = 1 << 20;
+/// Commits in flight at once. With more, each would carry less and cost the processor and the
 /// device the same.
-const FLIGHTS_MAX: usize = 2;
-/// Bytes of payload with which a commit goes out though another is under way, and takes no
-/// further write.
+const IN_FLIGHT_MAX: usize = 2;
+/// A batch with this many bytes of payload is written though another commit is in flight, and
+/// takes no further write.
 const SHARE: usize = 64 << 10;
-/// Buffers of commits kept to be used again.
+/// Buffers of commits that are kept to be used again.
 const POOL_MAX: usize = 8;
-/// After this long without a commit an empty one confirms those before it.
+/// After this long without a commit, an empty one confirms those before it.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
 
-/// Who is told when a commit is durable.
+/// Who waits until a commit is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A host write or discard: the engine is told.
+    /// The engine, for a write or a trim.
     Append(RequestId),
-    /// A destage: its intent is durable.
+    /// A destage, for its intent.
     Intent(u32),
     /// A request that is answered when it is durable.
-    Answer(u64),
+    Answer(HostId),
 }
 
 /// Records that will be one commit.
@@ -54,20 +77,20 @@ struct Batch {
     waiters: Vec<Waiter>,
 }
 
-/// A commit under way.
+/// A commit in flight.
 struct Flight {
     sequence: u64,
-    /// NVS devices that have not answered.
+    /// NVS devices that do not have it yet.
     pending: usize,
     buffer: Option<Arc<Buffer>>,
     waiters: Vec<Waiter>,
-    /// None: room for those of a later commit.
+    /// Empty; kept for its capacity.
     records: Vec<Record>,
-    /// Highest version that it or a commit before it has.
+    /// Highest version in it and the commits before it.
     last_version: u64,
 }
 
-/// Memory of a commit that is over.
+/// Memory of an earlier commit, to be used again.
 struct Spare {
     buffer: Buffer,
     records: Vec<Record>,
@@ -86,54 +109,88 @@ pub(crate) struct Log {
     id: LogId,
     block_bytes: u32,
     /// NVS devices in use.
-    pub(crate) copies: Vec<u16>,
-    /// One that is being filled: commits go to it too, but nothing counts there yet.
-    pub(crate) joining: Option<u16>,
-    /// While it is: from this block on, only so many are there.
-    pub(crate) keep: Option<(u64, u64)>,
-    /// No anchor is begun.
-    pub(crate) hold_anchors: bool,
-    pub(crate) space: LogSpace,
-    pub(crate) contents: Contents,
+    devices: Vec<u16>,
+    /// A new mirror that is being filled.
+    mirror: Option<Mirror>,
+    /// How many there have been since the start.
+    mirrors: u64,
+    /// While one joins: the device, to which commits go too though nothing counts there yet.
+    joining: Option<u16>,
+    /// While one joins: the first block of what is copied, and how many blocks are copied.
+    keep: Option<(u64, u64)>,
+    /// No anchor may be written.
+    hold_anchors: bool,
+    space: LogSpace,
+    contents: Contents,
     epoch: u32,
     last_version: u64,
     durable_version: u64,
     queue: VecDeque<Batch>,
-    flights: VecDeque<Flight>,
+    in_flight: VecDeque<Flight>,
     anchor: Option<AnchorWrite>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
-    /// Payloads being read back, each with the number of the device asked last.
+    /// Payloads being read back, each with the place of the device that was asked last.
     moves: BTreeMap<(u64, u64), (usize, Option<Buffer>)>,
     pool: Vec<Spare>,
-    resolved: Vec<Waiter>,
-    /// When the last commit with records went out that none has confirmed.
+    /// Those whose commits are durable, until they are taken.
+    durable: VecDeque<Waiter>,
+    /// When the last commit with records was written that no later commit confirms.
     unconfirmed: Option<Instant>,
-    /// Held back: a change of the set of devices must be durable first.
-    pub(crate) hold: bool,
-    pub(crate) defect: Defect,
-    pub(crate) bytes_written: u64,
-    pub(crate) records_moved: u64,
+    /// No commit is reported as durable: a change of the set of devices must be durable first.
+    hold: bool,
+    defect: Defect,
+    bytes_written: u64,
+    records_moved: u64,
     scratch: Vec<u8>,
 }
 
-/// What the log's parts are on start.
-pub(crate) struct Start {
-    pub(crate) id: LogId,
-    pub(crate) block_bytes: u32,
-    pub(crate) copies: Vec<u16>,
-    pub(crate) space: LogSpace,
-    pub(crate) contents: Contents,
-    pub(crate) epoch: u32,
+/// What a log starts with.
+struct Start {
+    id: LogId,
+    block_bytes: u32,
+    devices: Vec<u16>,
+    space: LogSpace,
+    contents: Contents,
+    epoch: u32,
+    defect: Defect,
+}
+
+/// Checksums of the new parity of a row, sector by sector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowSums {
+    pub(crate) p: SectorSums,
+    pub(crate) q: Option<SectorSums>,
+}
+
+/// A destage that the last run left open: it may have written these pages as they were at this
+/// version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OpenDestage {
+    pub(crate) pages: PageRange,
+    pub(crate) through: u64,
+}
+
+/// What is counted of the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogStatus {
+    /// Bytes written to each device since the start.
+    pub(crate) bytes_written: u64,
+    /// Records moved to the head since the start.
+    pub(crate) records_moved: u64,
+    /// Bytes of the ring in use.
+    pub(crate) bytes_used: u64,
 }
 
 impl Log {
-    pub(crate) fn new(start: Start) -> Log {
-        let Start { id, block_bytes, copies, space, contents, epoch } = start;
+    fn new(start: Start) -> Log {
+        let Start { id, block_bytes, devices, space, contents, epoch, defect } = start;
         Log {
             id,
             block_bytes,
-            copies,
+            devices,
+            mirror: None,
+            mirrors: 0,
             joining: None,
             keep: None,
             hold_anchors: false,
@@ -143,24 +200,55 @@ impl Log {
             contents,
             epoch,
             queue: VecDeque::new(),
-            flights: VecDeque::new(),
+            in_flight: VecDeque::new(),
             anchor: None,
             waiting_blocks: 0,
             moves: BTreeMap::new(),
             pool: Vec::new(),
-            resolved: Vec::new(),
+            durable: VecDeque::new(),
             unconfirmed: None,
             hold: false,
-            defect: Defect::None,
+            defect,
             bytes_written: 0,
             records_moved: 0,
             scratch: Vec::new(),
         }
     }
 
+    /// NVS devices in use.
+    pub(crate) fn devices(&self) -> &[u16] {
+        &self.devices
+    }
+
+    pub(crate) fn status(&self) -> LogStatus {
+        let used = self.space.ring_blocks() - self.space.free_blocks();
+        LogStatus {
+            bytes_written: self.bytes_written,
+            records_moved: self.records_moved,
+            bytes_used: used * u64::from(self.block_bytes),
+        }
+    }
+
+    /// The destages that the last run left open.
+    pub(crate) fn open_destages(&self) -> Vec<OpenDestage> {
+        let intents = self.contents.intents();
+        let open = intents.map(|i| OpenDestage { pages: range_of(i.pages), through: i.through });
+        open.collect()
+    }
+
+    /// The checksums of a row's new parity that the last run logged.
+    pub(crate) fn parity_of(&self, first: Page, row: u32) -> Option<RowSums> {
+        self.contents.parity(first, row).map(|ParityRow { p, q, .. }| RowSums { p: *p, q: *q })
+    }
+
+    /// Looks a page up, so that the processor has its entry when it is written.
+    pub(crate) fn touch(&self, page: Page) -> Option<u64> {
+        self.contents.touch(page)
+    }
+
     /// Whether no NVS device is left.
     pub(crate) fn lost(&self) -> bool {
-        self.copies.is_empty()
+        self.devices.is_empty()
     }
 
     /// Highest version given out.
@@ -173,17 +261,17 @@ impl Log {
         self.durable_version
     }
 
-    /// A write of the host begins: all of it goes into one commit, if that has room.
+    /// A write of the host begins. All of it goes into one commit if that has room.
     pub(crate) fn begin_write(&mut self) {
-        let idle = self.queue.len() + self.flights.len() < FLIGHTS_MAX;
+        let idle = self.queue.len() + self.in_flight.len() < IN_FLIGHT_MAX;
         if idle && self.queue.back().is_some_and(|batch| batch.payload >= SHARE) {
             let batch = self.new_batch();
             self.queue.push_back(batch);
         }
     }
 
-    /// Logs the new bytes of a whole page; its version.
-    pub(crate) fn data(&mut self, page: u64, bytes: &[u8]) -> u64 {
+    /// Logs the new bytes of a page; returns its version.
+    pub(crate) fn write_page(&mut self, page: u64, bytes: &[u8]) -> u64 {
         self.last_version += 1;
         let version = self.last_version;
         if !self.lost() {
@@ -196,11 +284,12 @@ impl Log {
         version
     }
 
-    /// Logs zeros or a trim of whole pages; the version.
-    pub(crate) fn clear(&mut self, pages: Pages, zeros: bool) -> u64 {
+    /// Logs zeros or a trim of pages; returns the version.
+    pub(crate) fn clear(&mut self, range: PageRange, zeros: bool) -> u64 {
         self.last_version += 1;
         let version = self.last_version;
         if !self.lost() {
+            let pages = pages_of(range);
             let record = match zeros {
                 true => Record::Zero { pages, version, origin: Origin::New },
                 false => Record::Trim { pages, version },
@@ -211,17 +300,20 @@ impl Log {
     }
 
     /// Logs that the disks are about to be written with the group's pages as they are now.
-    pub(crate) fn intend(&mut self, pages: Pages, through: u64) {
+    pub(crate) fn intend(&mut self, range: PageRange, through: u64) {
+        let pages = pages_of(range);
         self.house(Record::Intent { pages, through, moved: false });
     }
 
     /// Logs the checksums of a row's new parity.
-    pub(crate) fn parity(&mut self, first: u64, row: u32, p: SectorSums, q: Option<SectorSums>) {
-        self.house(Record::Parity { first: Page(first), row, p, q, moved: false });
+    pub(crate) fn parity(&mut self, first: Page, row: u32, sums: RowSums) {
+        let RowSums { p, q } = sums;
+        self.house(Record::Parity { first, row, p, q, moved: false });
     }
 
     /// Logs that the pages are on the disks.
-    pub(crate) fn release(&mut self, pages: Pages, through: u64) {
+    pub(crate) fn release(&mut self, range: PageRange, through: u64) {
+        let pages = pages_of(range);
         self.house(Record::Release { pages, through });
     }
 
@@ -267,34 +359,34 @@ impl Log {
         (bytes as u64).div_ceil(u64::from(self.block_bytes))
     }
 
-    /// Has a waiter told when all that was logged so far is durable.
+    /// Adds somebody who waits until everything logged so far is durable.
     pub(crate) fn wait(&mut self, waiter: Waiter) {
         if let Some(batch) = self.queue.back_mut() {
             batch.waiters.push(waiter);
-        } else if let Some(flight) = self.flights.back_mut() {
+        } else if let Some(flight) = self.in_flight.back_mut() {
             flight.waiters.push(waiter);
         } else {
-            self.resolved.push(waiter);
+            self.durable.push_back(waiter);
         }
     }
 
-    /// Hands out the waiters whose commits have become durable.
-    pub(crate) fn take_resolved(&mut self, into: &mut Vec<Waiter>) {
-        into.append(&mut self.resolved);
+    /// The next one whose commit has become durable.
+    pub(crate) fn next_durable(&mut self) -> Option<Waiter> {
+        self.durable.pop_front()
     }
 
     /// Whether everything logged is durable.
     pub(crate) fn settled(&self) -> bool {
-        self.queue.is_empty() && self.flights.is_empty()
+        self.queue.is_empty() && self.in_flight.is_empty()
     }
 
-    /// When [`Log::turn`] has something to do though nothing happened.
+    /// When [`Log::turn`] has something to do without a further event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let idle = !self.lost() && self.settled();
         self.unconfirmed.filter(|_| idle).map(|since| since + CONFIRM_AFTER)
     }
 
-    /// Confirms what was logged before by an empty commit: at a clean stop.
+    /// Confirms the commits so far by an empty one, at a clean stop.
     pub(crate) fn confirm(&mut self) {
         if self.unconfirmed.take().is_some() && self.queue.is_empty() && !self.lost() {
             let batch = self.new_batch();
@@ -303,7 +395,7 @@ impl Log {
     }
 
     /// Writes what may be written now.
-    pub(crate) fn turn(&mut self, memory: &Memory, ops: &mut Ops) {
+    pub(crate) fn turn(&mut self, pages: &DirtyPages, ops: &mut Ops) {
         if self.lost() {
             return;
         }
@@ -312,15 +404,14 @@ impl Log {
         }
         loop {
             self.write_anchor(ops);
-            if self.flights.len() >= FLIGHTS_MAX {
+            if self.in_flight.len() >= IN_FLIGHT_MAX {
                 return;
             }
             if let Some(commits) = self.space.evacuate(self.waiting_blocks) {
-                match self.evacuate(&commits, memory, ops) {
-                    Evacuated::Moved => continue,
-                    // The tail must move first, or payloads be read.
-                    Evacuated::Waits => {}
+                if self.evacuate(&commits, pages, ops) {
+                    continue;
                 }
+                // Otherwise the tail must move first, or payloads are being read.
             } else {
                 self.moves.retain(|_, (_, bytes)| bytes.is_none());
             }
@@ -342,12 +433,12 @@ impl Log {
         }
     }
 
-    /// Whether a batch waits for more: a small one, until what is under way is done.
+    /// Whether a batch waits for more records: a small one does while another commit is in flight.
     fn gathers(&self, batch: &Batch) -> bool {
-        self.queue.len() == 1 && batch.payload < SHARE && !self.flights.is_empty()
+        self.queue.len() == 1 && batch.payload < SHARE && !self.in_flight.is_empty()
     }
 
-    /// Hands a commit to all NVS devices, padding before it if need be.
+    /// Sends a commit to all NVS devices, with padding before it where that is needed.
     fn write(&mut self, mut batch: Batch, place: Allocation, ops: &mut Ops) {
         if let Some((block, sequence, blocks)) = place.padding {
             let kind = Kind::Pads { blocks: blocks as u32 - 1 };
@@ -393,66 +484,100 @@ impl Log {
         buffer.set_range(DESCRIPTOR_BYTES_MAX - descriptor, descriptor + payload);
         self.bytes_written += buffer.len() as u64;
         let buffer = Arc::new(buffer);
-        for copy in self.copies.iter().chain(&self.joining) {
+        for copy in self.devices.iter().chain(&self.joining) {
             let kind = OpKind::Write {
                 offset: RING + block * u64::from(self.block_bytes),
                 buffer: Arc::clone(&buffer),
                 durable: true,
             };
-            ops.push(Device::Nvs(*copy), Purpose::Commit { sequence }, kind);
+            ops.push(Device::Nvs(*copy), Purpose::Log(LogOp::Commit { sequence }), kind);
         }
-        let pending = self.copies.len() + usize::from(self.joining.is_some());
+        let pending = self.devices.len() + usize::from(self.joining.is_some());
         let last_version = self.contents.last_version();
         let buffer = Some(buffer);
         let flight = Flight { sequence, pending, buffer, waiters, records, last_version };
-        self.flights.push_back(flight);
+        self.in_flight.push_back(flight);
         if self.defect.is(Defect::AcknowledgesEarly) {
-            let flight = self.flights.back_mut().expect("just pushed");
-            self.resolved.append(&mut flight.waiters);
+            let flight = self.in_flight.back_mut().expect("just pushed");
+            self.durable.extend(flight.waiters.drain(..));
         }
     }
 
-    /// One device has a commit durable, or has gone.
-    pub(crate) fn commit_done(&mut self, sequence: u64) {
-        if let Some(flight) = self.flights.iter_mut().find(|f| f.sequence == sequence) {
+    /// One device has a commit durable, or is no longer used.
+    fn commit_done(&mut self, sequence: u64) {
+        if let Some(flight) = self.in_flight.iter_mut().find(|f| f.sequence == sequence) {
             flight.pending -= 1;
         }
         self.advance();
     }
 
-    /// Tells the waiters of commits that are durable with all before them.
-    pub(crate) fn advance(&mut self) {
-        while !self.hold && self.flights.front().is_some_and(|flight| flight.pending == 0) {
-            let mut flight = self.flights.pop_front().expect("looked at");
+    /// Commits that are durable with all before them are done: nobody waits for them any more.
+    fn advance(&mut self) {
+        while !self.hold && self.in_flight.front().is_some_and(|flight| flight.pending == 0) {
+            let mut flight = self.in_flight.pop_front().expect("looked at");
             self.space.made_durable(flight.sequence);
             self.durable_version = flight.last_version;
-            self.resolved.append(&mut flight.waiters);
+            self.durable.extend(flight.waiters.drain(..));
             if let Some(Ok(buffer)) = flight.buffer.map(Arc::try_unwrap)
                 && self.pool.len() < POOL_MAX
             {
                 let Flight { records, waiters, .. } = flight;
-                self.pool.push(Spare { buffer: buffer.whole(), records, waiters });
+                self.pool.push(Spare { buffer: buffer.full(), records, waiters });
             }
         }
     }
 
-    /// All NVS devices are gone: nothing waits for them any more.
+    /// An operation of the log is done.
+    pub(crate) fn op_done(&mut self, op: LogOp, bytes: Option<Buffer>, ops: &mut Ops) {
+        match op {
+            LogOp::Commit { sequence } => self.commit_done(sequence),
+            LogOp::Anchor => self.anchor_done(ops),
+            LogOp::Move { page, version } => self.moved(page, version, bytes),
+            LogOp::Mirror { number } => self.mirror_done(number, bytes, ops),
+        }
+    }
+
+    /// The device of an operation is no longer used.
+    pub(crate) fn op_abandoned(&mut self, op: LogOp, ops: &mut Ops) {
+        match op {
+            LogOp::Mirror { .. } => {}
+            _ => self.op_done(op, None, ops),
+        }
+    }
+
+    /// A device is no longer used.
+    pub(crate) fn remove_device(&mut self, device: u16) {
+        self.devices.retain(|other| *other != device);
+    }
+
+    /// Holds back what becomes durable, until [`Log::resume`].
+    pub(crate) fn hold(&mut self) {
+        self.hold = true;
+    }
+
+    /// What was held back is durable.
+    pub(crate) fn resume(&mut self) {
+        self.hold = false;
+        self.advance();
+    }
+
+    /// All NVS devices have failed: nobody waits for them any more.
     pub(crate) fn give_up(&mut self) {
-        for flight in self.flights.drain(..) {
-            self.resolved.extend(flight.waiters);
+        for flight in self.in_flight.drain(..) {
+            self.durable.extend(flight.waiters);
         }
         for batch in self.queue.drain(..) {
-            self.resolved.extend(batch.waiters);
+            self.durable.extend(batch.waiters);
         }
         (self.anchor, self.unconfirmed) = (None, None);
     }
 
     /// Whether an anchor is being written.
-    pub(crate) fn anchoring(&self) -> bool {
+    fn anchoring(&self) -> bool {
         self.anchor.is_some()
     }
 
-    /// Whether the blocks that this anchor frees are copied, if they are to be.
+    /// Whether the blocks that this anchor frees are copied to a new mirror, if there is one.
     fn may_free(&self, anchor: &Anchor) -> bool {
         let ring = self.space.ring_blocks();
         self.keep.is_none_or(|(tail, copied)| (anchor.tail_block + ring - tail) % ring <= copied)
@@ -478,16 +603,16 @@ impl Log {
         let anchor = write.anchor.encode(self.id);
         bytes[..anchor.len()].copy_from_slice(&anchor);
         let buffer = Arc::new(bytes);
-        write.pending = self.copies.len();
-        for copy in &self.copies {
+        write.pending = self.devices.len();
+        for copy in &self.devices {
             let (offset, buffer) = (ANCHORS[write.copy], Arc::clone(&buffer));
             let kind = OpKind::Write { offset, buffer, durable: true };
-            ops.push(Device::Nvs(*copy), Purpose::Anchor, kind);
+            ops.push(Device::Nvs(*copy), Purpose::Log(LogOp::Anchor), kind);
         }
     }
 
-    /// One device has the anchor durable, or has gone.
-    pub(crate) fn anchor_done(&mut self, ops: &mut Ops) {
+    /// One device has the anchor durable, or is no longer used.
+    fn anchor_done(&mut self, ops: &mut Ops) {
         let Some(write) = &mut self.anchor else { return };
         write.pending -= 1;
         if write.pending > 0 {
@@ -503,101 +628,14 @@ impl Log {
             self.anchor = None;
         }
     }
-
-    /// Moves what is live of some commits to the head, as much as one commit takes.
-    fn evacuate(
-        &mut self,
-        commits: &core::ops::Range<u64>,
-        memory: &Memory,
-        ops: &mut Ops,
-    ) -> Evacuated {
-        let mut batch = self.new_batch();
-        let most = self.space.commit_blocks_max();
-        for (record, stored) in self.contents.live_in(commits) {
-            let bytes = stored.map_or(0, |s| s.blocks as usize * self.block_bytes as usize);
-            let descriptor = batch.descriptor + record.encoded_bytes();
-            let blocks = self.blocks_of(descriptor) + self.blocks_of(batch.payload + bytes);
-            if descriptor > DESCRIPTOR_BYTES_MAX
-                || DESCRIPTOR_BYTES_MAX + batch.payload + bytes > batch.buffer.len()
-                || blocks > most
-            {
-                break;
-            }
-            let at = DESCRIPTOR_BYTES_MAX + batch.payload;
-            if !self.fetch((record, stored), memory, &mut batch.buffer[at..at + bytes], ops) {
-                continue;
-            }
-            batch.payload += bytes;
-            batch.descriptor = descriptor;
-            batch.records.push(record);
-        }
-        let blocks = self.blocks_of(batch.descriptor) + self.blocks_of(batch.payload);
-        let place = match batch.records.is_empty() {
-            true => None,
-            false => self.space.allocate(blocks, Room::Housekeeping),
-        };
-        let Some(place) = place else {
-            let Batch { buffer, mut records, waiters, .. } = batch;
-            records.clear();
-            self.pool.push(Spare { buffer, records, waiters });
-            return Evacuated::Waits;
-        };
-        for record in &batch.records {
-            if let Record::Data { page, version, .. } = record {
-                self.moves.remove(&(page.0, *version));
-            }
-        }
-        self.records_moved += batch.records.len() as u64;
-        self.write(batch, place, ops);
-        Evacuated::Moved
-    }
-
-    /// The payload of a record that is to be moved: from memory if that has the same write, else
-    /// read back. `false`: not yet here.
-    fn fetch(&mut self, moved: Move, memory: &Memory, into: &mut [u8], ops: &mut Ops) -> bool {
-        let (Record::Data { page, version, .. }, Some(stored)) = moved else { return true };
-        let copies = [memory.current(page.0), memory.flying(page.0)];
-        let same = copies.into_iter().flatten().find(|held| held.version == version);
-        if let Some(held) = same {
-            into.copy_from_slice(memory.bytes(held));
-            return true;
-        }
-        let device = match self.moves.get(&(page.0, version)) {
-            Some((_, Some(bytes))) if crc32c(bytes) == stored.crc => {
-                into.copy_from_slice(bytes);
-                return true;
-            }
-            Some((_, None)) => return false,
-            // It has rotted there. Where no device has it whole it stays where it is, until the
-            // newer write, which memory has, takes its place.
-            Some((device, Some(_))) if device + 1 >= self.copies.len() => return false,
-            Some((device, Some(_))) => device + 1,
-            None => 0,
-        };
-        let Stored { block, blocks, .. } = stored;
-        let kind = OpKind::Read {
-            offset: RING + block * u64::from(self.block_bytes),
-            bytes: blocks as usize * self.block_bytes as usize,
-        };
-        let purpose = Purpose::Move { page: page.0, version };
-        ops.push(Device::Nvs(self.copies[device]), purpose, kind);
-        self.moves.insert((page.0, version), (device, None));
-        false
-    }
-
-    /// A payload to be moved was read; `None`: the device could not, another is asked.
-    pub(crate) fn moved(&mut self, page: u64, version: u64, bytes: Option<Buffer>) {
-        match (bytes, self.moves.get_mut(&(page, version))) {
-            (Some(bytes), Some(moving)) => moving.1 = Some(bytes),
-            (Some(_), None) => {}
-            (None, _) => drop(self.moves.remove(&(page, version))),
-        }
-    }
 }
 
-enum Evacuated {
-    Moved,
-    Waits,
+fn pages_of(range: PageRange) -> Pages {
+    Pages::new(range.first, range.pages)
+}
+
+fn range_of(pages: Pages) -> PageRange {
+    PageRange::new(pages.first, pages.count)
 }
 
 #[cfg(test)]
@@ -607,14 +645,19 @@ mod tests {
     const ANCHOR: Anchor =
         Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
 
+    fn no_pages() -> DirtyPages {
+        DirtyPages::new(crate::settings::PageMemory::default())
+    }
+
     fn empty() -> Log {
         Log::new(Start {
             id: LogId([1; 16]),
             block_bytes: 512,
-            copies: vec![0],
+            devices: vec![0],
             space: LogSpace::new(1 << 20, ANCHOR),
             contents: Contents::default(),
             epoch: 1,
+            defect: Defect::None,
         })
     }
 
@@ -630,7 +673,7 @@ mod tests {
             buffer.set_len(DESCRIPTOR_BYTES_MAX + (1 << 20));
             log.pool.push(Spare { buffer, records: Vec::new(), waiters: Vec::new() });
             (0..600).for_each(|page| {
-                log.data(page, &[7; PAGE]);
+                log.write_page(page, &[7; PAGE]);
             });
             assert!(log.queue.iter().all(|batch| batch.payload <= 1 << 20));
             assert_eq!(log.queue.len(), 3);
@@ -643,7 +686,7 @@ mod tests {
         for first in (0..64).map(|write| write * 3) {
             log.begin_write();
             (first..first + 3).for_each(|page| {
-                log.data(page, &[7; PAGE]);
+                log.write_page(page, &[7; PAGE]);
             });
         }
         let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
@@ -651,24 +694,24 @@ mod tests {
     }
 
     #[test]
-    fn a_small_batch_waits_until_the_commits_under_way_are_done() {
-        let (memory, mut ops, mut log) = (Memory::default(), Ops::default(), empty());
-        let under_way = |log: &Log| log.flights.iter().map(|f| f.sequence).collect::<Vec<_>>();
-        log.data(1, &[7; PAGE]);
-        log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 1, "nothing to wait for");
+    fn a_small_batch_waits_until_the_commits_in_flight_are_done() {
+        let (pages, mut ops, mut log) = (no_pages(), Ops::default(), empty());
+        let in_flight = |log: &Log| log.in_flight.iter().map(|f| f.sequence).collect::<Vec<_>>();
+        log.write_page(1, &[7; PAGE]);
+        log.turn(&pages, &mut ops);
+        assert_eq!(in_flight(&log).len(), 1, "nothing to wait for");
         (10..10 + SHARE as u64 / 4096).for_each(|page| {
-            log.data(page, &[7; PAGE]);
+            log.write_page(page, &[7; PAGE]);
         });
-        log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 2, "enough for a commit of its own");
-        log.data(2, &[7; PAGE]);
-        log.commit_done(under_way(&log)[0]);
-        log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 1, "it gathers");
-        log.commit_done(under_way(&log)[0]);
-        log.turn(&memory, &mut ops);
-        assert_eq!(under_way(&log).len(), 1, "nothing to wait for any more");
+        log.turn(&pages, &mut ops);
+        assert_eq!(in_flight(&log).len(), 2, "enough for a commit of its own");
+        log.write_page(2, &[7; PAGE]);
+        log.commit_done(in_flight(&log)[0]);
+        log.turn(&pages, &mut ops);
+        assert_eq!(in_flight(&log).len(), 1, "it gathers");
+        log.commit_done(in_flight(&log)[0]);
+        log.turn(&pages, &mut ops);
+        assert_eq!(in_flight(&log).len(), 1, "nothing to wait for any more");
         assert!(log.queue.is_empty());
     }
 }
