@@ -67,7 +67,7 @@ fn bad_plans_are_one_line() {
         (&["advise", "--goal", "p99<1ms", "--sizes", "9"], 2, "--sizes takes"),
         (&["advise", "--goal", "p99<1ms", "--out", "a.xyz"], 2, "--out takes"),
         (&["advise", "/no/such", "--goal", "p99<1ms"], 1, "/no/such"),
-        (&["sweep", "--out", "/dev/null/x", "--grid", "seed=1"], 1, "cannot be made"),
+        (&["sweep", "--out", "/dev/null/x", "--grid", "seed=1"], 1, "cannot create"),
         (&["sweep", "--out", "/tmp", "--grid", "nsv=1"], 2, "unknown option"),
         (&["sweep", "--out", "/tmp", "--grid", "trace=/no/such"], 1, "/no/such"),
     ] {
