@@ -3,7 +3,6 @@
 use super::device::Device as Disk;
 use super::run::Run;
 use destage_engine::array::disks::DiskSet;
-use destage_engine::array::geometry::Level;
 use destage_engine::units::{DiskId, PAGE_BYTES};
 use destage_served::Cause;
 
