@@ -27,15 +27,6 @@ pub fn command() -> Command {
             reproduce(),
             crate::array_args::create(),
             crate::array_args::serve(),
-            crate::array_args::status(),
-            crate::array_args::flush(),
-            crate::array_args::stop(),
-            crate::array_args::set(),
-            crate::array_args::scrub(),
-            crate::member_args::fail(),
-            crate::member_args::replace(),
-            crate::member_args::spare(),
-            crate::array_args::replace_nvs(),
             crate::array_args::recover(),
             crate::server_args::emulate(),
             crate::server_args::bench(),
@@ -43,6 +34,7 @@ pub fn command() -> Command {
             completions(),
             man(),
         ])
+        .subcommands(crate::array_args::served())
 }
 
 pub fn format_arg() -> Arg {

@@ -7,7 +7,6 @@ mod args;
 mod array_args;
 mod commands;
 mod failure;
-mod member_args;
 mod output;
 mod plan_args;
 mod progress;

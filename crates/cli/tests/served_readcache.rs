@@ -8,7 +8,7 @@ use common::fails;
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::request::Command;
-use destage_server::array::{Request, ask};
+use destage_server::array::control::{Fail, ask};
 
 const PAGE: usize = 4096;
 
@@ -73,8 +73,7 @@ fn the_second_read_touches_no_member_and_new_bytes_are_seen() {
     let cached = read(&mut client, 96, 16);
     let before = member_reads(&array);
     let socket = array.path("tank.control");
-    ask(socket.as_ref(), "tank", &Request::Fail { disk: "1".to_string() }, |_| {})
-        .expect("given up");
+    ask(socket.as_ref(), "tank", &Fail { disk: "1".to_string() }, |_| {}).expect("given up");
     assert_eq!(read(&mut client, 96, 16), cached);
     assert_eq!(member_reads(&array), before);
     let told = &status(&array)["read_cache"];

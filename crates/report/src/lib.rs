@@ -5,8 +5,9 @@ pub mod advice;
 pub mod live;
 pub mod model;
 pub mod plot;
+pub mod sample;
 pub mod scrub;
-pub mod watch;
+pub mod state;
 
 mod charts;
 mod columns;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// First byte of anchor A and anchor B on an NVS device.
 pub(crate) const ANCHORS: [u64; 2] = [4096, 8192];
 /// First byte of the ring.
-pub(crate) const RING: u64 = 1 << 20;
+pub(crate) use destage_nvslog::superblock::DATA_START as RING;
 /// Commits under way at once. More would each carry less, and each costs the processor and the
 /// device the same.
 const FLIGHTS_MAX: usize = 2;

@@ -16,7 +16,7 @@ use destage_engine::units::{PAGE_BYTES, Page};
 use std::sync::Arc;
 
 /// First byte of the data on a member.
-pub(crate) const DATA: u64 = 1 << 20;
+pub(crate) use destage_nvslog::superblock::DATA_START as DATA;
 
 /// Whom a read is for.
 #[derive(Clone, Copy, Debug)]

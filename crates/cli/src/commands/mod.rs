@@ -12,20 +12,19 @@ mod emulate;
 mod files;
 mod listener;
 mod loss;
-mod members;
-mod mirror;
+mod monitoring;
+mod place;
 mod policies;
 mod policy_trace;
 mod readcache_trace;
 mod reproduce;
-mod scrub;
+mod served;
 mod sim;
 mod sweep;
 mod torture;
 mod trace;
 mod track_trace;
 mod validate;
-mod watch;
 
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -48,15 +47,6 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("emulate", matches)) => emulate::run(matches),
         Some(("create", matches)) => array::create(matches),
         Some(("serve", matches)) => array::serve(matches),
-        Some(("status", matches)) => array::status(matches),
-        Some(("flush", matches)) => array::flush(matches),
-        Some(("stop", matches)) => array::stop(matches),
-        Some(("set", matches)) => array::set(matches),
-        Some(("replace-nvs", matches)) => mirror::run(matches),
-        Some(("scrub", matches)) => scrub::run(matches),
-        Some(("fail", matches)) => members::fail(matches),
-        Some(("replace", matches)) => members::replace(matches),
-        Some(("spare", matches)) => members::spare(matches),
         Some(("recover", matches)) => array::recover(matches),
         Some(("bench", matches)) => bench::run(matches),
         Some(("torture", matches)) => torture::run(matches),
@@ -72,7 +62,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
                 .map_err(|error| Failure::failed(format!("{folder}: {error}")))?;
             Ok(String::new())
         }
-        _ => unreachable!("clap requires a command"),
+        Some((name, matches)) => {
+            served::run(name, matches).unwrap_or_else(|| unreachable!("clap knows its commands"))
+        }
+        None => unreachable!("clap requires a command"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What those who watch a served array are told each second: the page, and `status --what-if`.
 
 use crate::live::ArrayStatus;
+use crate::state::{DeviceKind, EventLevel};
 use crate::table::{Cell, Table};
 use serde::{Deserialize, Serialize};
 
@@ -40,13 +41,13 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceRate {
     /// `member` or `nvs`.
-    pub kind: String,
+    pub kind: DeviceKind,
     /// Its number.
     pub number: u16,
-    /// Per cent of the time with an operation under way.
+    /// Per cent of the time with an operation in flight.
     pub busy: f64,
-    /// Operations under way now.
-    pub under_way: u32,
+    /// Operations in flight now.
+    pub in_flight: u32,
     /// Reads a second.
     pub reads: f64,
     /// Writes a second.
@@ -71,8 +72,8 @@ pub struct Happened {
     pub number: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// `note`, `warning`, or `alarm`.
-    pub level: String,
+    /// How much it matters.
+    pub level: EventLevel,
     /// In plain words.
     pub text: String,
 }
@@ -100,7 +101,7 @@ pub struct WhatIfRow {
 pub struct WhatIf {
     /// Seconds that are compared; 0 before the first destages.
     pub seconds: f64,
-    /// One write group in so many is followed.
+    /// One write group in this many is followed.
     pub one_in: u64,
     /// Requests that were not seen: the queue was full.
     pub dropped: u64,
@@ -117,7 +118,7 @@ pub struct WhatIf {
 pub struct Sample {
     /// For the curves.
     pub point: Point,
-    /// How it stands.
+    /// Its status.
     pub status: ArrayStatus,
     /// In a sentence.
     pub says: String,
@@ -125,7 +126,7 @@ pub struct Sample {
     pub thresholds: [f64; 2],
     /// Greatest number of destage writes in flight.
     pub queue_depth: u32,
-    /// Where the policy goes on.
+    /// Where the policy continues.
     pub pointers: Vec<Pointer>,
     /// Pages of the volume.
     pub volume_pages: u64,
