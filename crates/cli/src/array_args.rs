@@ -1,7 +1,7 @@
 //! The command lines of an array: create, serve, recover, record; and those of its server's list.
 
-use crate::args::format_arg;
-use crate::server_args::{flag, listen_args, option};
+use crate::server_args::listen_args;
+use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 use destage_server::array::control::{About, Argument, COMMANDS, Kind, Set};
 
@@ -232,9 +232,9 @@ pub fn record() -> Command {
         .about("Record the load of a served array as a trace")
         .after_help(
             "The server writes FILE, under a temporary name until it is complete; .zst, .gz or .xz \
-             compress it. Recording ends with --time or --requests, or when you interrupt this command; the file keeps \
-             what was recorded. Simulate a sample by write group (--one-in) with an NVS that is \
-             smaller in proportion.\n\
+             compress it. Recording ends with --time or --requests, or when you interrupt this \
+             command; the file keeps what was recorded. Simulate a sample by write group (--one-in) \
+             with an NVS that is smaller in proportion.\n\
              Example: destage trace record tank --out tank.dtrc.zst --time 10m",
         )
         .arg(name())

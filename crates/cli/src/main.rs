@@ -12,6 +12,7 @@ mod plan_args;
 mod progress;
 mod readcache_args;
 mod server_args;
+mod shared_args;
 mod torture_args;
 
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Arguments of `destage sweep` and `destage advise`.
 
-use crate::args::{format_arg, option_args, out_arg, threads_arg};
+use crate::shared_args::{format_arg, option_args, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command};
 
 /// `destage sweep`.

@@ -1,6 +1,6 @@
 //! The arguments of `destage readcache-trace`.
 
-use crate::args::{format_arg, out_arg, trace_input};
+use crate::shared_args::{format_arg, out_arg, trace_input};
 use clap::{Arg, ArgAction, Command};
 
 fn list(name: &'static str, value: &'static str, help: &'static str) -> Arg {

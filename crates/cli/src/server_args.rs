@@ -1,15 +1,7 @@
 //! The command lines of `emulate` and `bench`.
 
-use super::args::format_arg;
+use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
-
-pub fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).value_name(value).help(help)
-}
-
-pub fn flag(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
-}
 
 /// Where a server listens, TLS, and what its clients may take.
 pub fn listen_args() -> [Arg; 10] {

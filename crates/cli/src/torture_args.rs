@@ -1,6 +1,6 @@
 //! The arguments of `destage torture`.
 
-use crate::args::{format_arg, threads_arg};
+use crate::shared_args::{format_arg, threads_arg};
 use clap::{Arg, Command};
 
 fn drawn(name: &'static str, value: &'static str, help: &'static str) -> Arg {

@@ -12,8 +12,6 @@ use syn::visit::Visit;
 
 /// Circles of files that stay, by one of their files, and why.
 const CIRCLES: &[(&str, &str)] = &[
-    ("cli::args", "each file of arguments adds commands to the table, and uses its helpers"),
-    ("cli::commands::bench", "bench, emulate and listener share helpers of their commands"),
     ("disk::cache", "the drive and its cache ask each other"),
     ("load::laps", "what is counted names what the load is"),
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),

@@ -1,10 +1,10 @@
 //! `destage advise`: how much NVS, which policy.
 
 use super::{format, text, threads};
-use crate::args::run_options;
 use crate::failure::Failure;
 use crate::output::{check_writable, plot_format};
 use crate::progress;
+use crate::shared_args::run_options;
 use clap::ArgMatches;
 use destage_report::Format;
 use destage_report::advice::Advice;

@@ -1,7 +1,7 @@
 //! `destage bench`: load an NBD server.
 
 use super::bench_report::{Intervals, hdr_path, render, write_hdr};
-use super::emulate::bytes;
+use super::quantities::{bytes, seconds};
 use super::{bench_feed, format, text};
 use crate::failure::Failure;
 use crate::output::check_writable;
@@ -178,22 +178,6 @@ fn pace(matches: &ArgMatches) -> Result<Pace, Failure> {
         None if matches.get_flag("closed") => Ok(Pace::Closed),
         None => Ok(Pace::Own),
     }
-}
-
-/// A time as `500ms`, `10s`, `2m`; plain numbers are seconds.
-pub(super) fn seconds(name: &str, text: &str) -> Result<Duration, Failure> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "ms" => Some(0.001),
-        "" | "s" => Some(1.0),
-        "m" => Some(60.0),
-        "h" => Some(3600.0),
-        _ => None,
-    };
-    let number = digits.parse::<f64>().ok().filter(|number| (0.0..=1e7).contains(number));
-    let time = number.zip(unit).map(|(number, unit)| number * unit).filter(|time| *time > 0.0);
-    time.map(Duration::from_secs_f64)
-        .ok_or_else(|| Failure::usage(format!("--{name} {text}: a time, as 500ms, 10s or 2m")))
 }
 
 fn check(matches: &ArgMatches, uri: &Uri, path: &Path) -> Result<String, Failure> {

@@ -1,8 +1,8 @@
 //! Generated loads and traces as what `destage bench` asks.
 
 use super::text;
-use crate::args::set_given;
 use crate::failure::Failure;
+use crate::shared_args::set_given;
 use clap::ArgMatches;
 use destage_engine::request::Direction;
 use destage_engine::units::{Instant, PAGE_BYTES};

@@ -1,10 +1,10 @@
 //! `destage compare`: several policies on identical input.
 
 use super::{format, text, threads};
-use crate::args::set_given;
 use crate::failure::Failure;
 use crate::output::Outputs;
 use crate::progress;
+use crate::shared_args::set_given;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_engine::policy::POLICIES;

@@ -1,5 +1,6 @@
 //! `destage emulate`: a modelled disk over NBD.
 
+use super::quantities::bytes;
 use super::{listener, text};
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -53,21 +54,4 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let (number, half, most) = (late.len(), at(0.5), at(0.99));
     eprintln!("destage: {number} answers; half at most {half} us late, 99 % at most {most} us");
     Ok(text)
-}
-
-/// A number of bytes, with K, M, G or T.
-pub fn bytes(text: &str) -> Result<u64, Failure> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().trim_end_matches("IB") {
-        "" | "B" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => 64,
-    };
-    let number = digits.parse::<u64>().ok().filter(|_| shift < 64);
-    number
-        .and_then(|number| number.checked_mul(1 << (shift % 64)))
-        .ok_or_else(|| Failure::usage(format!("{text}: a number of bytes, as 4096, 64K or 16G")))
 }

@@ -69,7 +69,7 @@ pub(super) fn devices(
         .map(|text| match text.rsplit_once(",size=") {
             None => text.parse().map_err(Failure::usage),
             Some((path, size)) => {
-                make(path, super::emulate::bytes(size)?, sparse, made)?;
+                make(path, super::quantities::bytes(size)?, sparse, made)?;
                 path.parse().map_err(Failure::usage)
             }
         })

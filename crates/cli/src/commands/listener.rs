@@ -1,7 +1,6 @@
 //! Servers of any kind: where they listen, and until when they run.
 
-use super::bench::seconds;
-use super::emulate::bytes;
+use super::quantities::{bytes, seconds};
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;

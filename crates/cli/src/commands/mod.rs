@@ -16,6 +16,7 @@ mod monitoring;
 mod place;
 mod policies;
 mod policy_trace;
+mod quantities;
 mod readcache_trace;
 mod reproduce;
 mod served;

@@ -119,7 +119,7 @@ pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     let out = Path::new(text(matches, "out").expect("required"));
     crate::output::check_writable(out)?;
     let seconds =
-        text(matches, "time").map(|time| super::bench::seconds("time", time)).transpose()?;
+        text(matches, "time").map(|time| super::quantities::seconds("time", time)).transpose()?;
     let command = Record {
         out: std::path::absolute(out).map_err(Failure::failed)?,
         seconds: seconds.map(|time| time.as_secs_f64()),

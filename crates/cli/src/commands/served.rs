@@ -1,9 +1,9 @@
 //! Commands for a running server: those of its list (`destage_server::array::control`). The
 //! arguments are sent as they are; here is only what the command line adds.
 
-use super::emulate::bytes;
 use super::files::{Made, absolute, device};
 use super::place::{control, name};
+use super::quantities::bytes;
 use super::{format, text};
 use crate::failure::Failure;
 use crate::progress;

@@ -1,10 +1,10 @@
 //! `destage sim`: one run.
 
 use super::{format, text};
-use crate::args::run_options;
 use crate::failure::Failure;
 use crate::output::{Outputs, check_writable, plot_format};
 use crate::progress;
+use crate::shared_args::run_options;
 use clap::ArgMatches;
 use destage_report::model::{CompareReport, Point};
 use destage_sim::compare::run_one;

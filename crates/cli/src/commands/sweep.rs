@@ -1,9 +1,9 @@
 //! `destage sweep`: every combination of options into a dataset.
 
 use super::{format, text, threads};
-use crate::args::run_options;
 use crate::failure::Failure;
 use crate::progress;
+use crate::shared_args::run_options;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, Table};
 use destage_sim::experiment::parse_sweep;

@@ -1,10 +1,10 @@
 //! `destage trace`: info, head, convert, generate, and the tables of formats and workloads.
 
 use super::{format, text};
-use crate::args::run_options;
 use crate::failure::Failure;
 use crate::output::check_writable;
 use crate::progress;
+use crate::shared_args::run_options;
 use clap::ArgMatches;
 use destage_engine::registry::Entry;
 use destage_engine::units::PAGE_BYTES;
@@ -48,7 +48,7 @@ fn entries(entries: &[&'static Entry], format: Format) -> String {
 
 fn open(matches: &ArgMatches) -> Result<Reader, Failure> {
     let mut options = destage_sim::options::RunOptions::default();
-    crate::args::set_given(matches, &mut options)?;
+    crate::shared_args::set_given(matches, &mut options)?;
     let read = options.read_options()?;
     let path = text(matches, "file").expect("required");
     Reader::open(Path::new(path), &read).map_err(Failure::failed)

@@ -1,7 +1,7 @@
 //! The configuration file of an array: its devices and its settings. What the array *is* is in the
 //! superblocks.
 
-use super::readcache::ReadCacheConfig;
+use super::readcache::{InvalidValue, ReadCacheConfig};
 use destage_engine::units::Duration;
 use destage_served::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
@@ -337,7 +337,8 @@ impl ArrayConfig {
         }
         settings.rebuild = destage_engine::limits::parse_limits(&self.rebuild)
             .map_err(|error| bad("rebuild", &error))?;
-        settings.read_cache = self.read_cache.choice()?;
+        let invalid = |InvalidValue(name, why)| ConfigFileError::Value(name, why);
+        settings.read_cache = self.read_cache.choice().map_err(invalid)?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));

@@ -1,10 +1,13 @@
 //! The configuration of a served array's read cache.
 
-use super::config::ConfigFileError;
 use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
+
+/// A value that is not valid: its name, and why.
+#[derive(Debug)]
+pub struct InvalidValue(pub &'static str, pub String);
 
 /// A read cache as the configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,8 +72,8 @@ impl ReadCacheConfig {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn choice(&self) -> Result<Option<CleanConfig>, ConfigFileError> {
-        let bad = |name, error: String| ConfigFileError::Value(name, error);
+    pub fn choice(&self) -> Result<Option<CleanConfig>, InvalidValue> {
+        let bad = |name, error: String| InvalidValue(name, error);
         let vdf = match self.vdf.as_str() {
             "auto" => None,
             form => Some(Vdf::parse(form).ok_or_else(|| {
@@ -120,7 +123,8 @@ mod tests {
             ("vdf = 'yes'", "paper"),
             ("writes = 'no'", "read-cache-writes: "),
         ] {
-            let error = with(text).expect_err(text).to_string();
+            let InvalidValue(name, why) = with(text).expect_err(text);
+            let error = format!("{name}: {why}");
             assert!(error.contains(names), "{text}: {error}");
         }
     }

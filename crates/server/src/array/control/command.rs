@@ -1,7 +1,7 @@
 //! What a command of a served array is: its name, help and arguments, what it asks and answers.
 //! [`COMMANDS`](super::COMMANDS) lists them all.
 
-use super::socket::{EndReport, EndReports};
+use super::end_reports::{EndReport, EndReports};
 use crate::array::backend::ArrayHandle;
 use crate::array::refusal::{RecordingError, Refusal};
 use serde::Serialize;

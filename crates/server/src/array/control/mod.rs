@@ -3,6 +3,7 @@
 
 mod client;
 mod command;
+mod end_reports;
 mod ending;
 mod members;
 mod monitoring;

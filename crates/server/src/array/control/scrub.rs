@@ -42,7 +42,7 @@ impl Command for Scrub {
         ],
         changes: true,
         http: true,
-        question: "Read all disks, at most {rate} bytes per second?",
+        question: "Read all disks and compare all rows?",
         done: "the scrub is running: see `destage status`",
     };
     type Reply = ();

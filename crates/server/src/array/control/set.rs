@@ -83,9 +83,9 @@ impl Command for Set {
         name: "set",
         help: "Change policy, rate, read cache or rebuild limits until the server stops",
         details: "A changed read cache starts empty. Rebuild limits: window=PAGES, depth=N, \
-                  share=% (of the time), min=MB/S (that share and reads-under leave), reads-under=MS (of \
-                  host reads), separated by commas; any limit you omit keeps its default \
-                  (unlimited).\n\
+                  share=% (of the time), min=MB/S (that share and reads-under leave), \
+                  reads-under=MS (of host reads), separated by commas; any limit you omit keeps \
+                  its default (unlimited).\n\
                   Examples:\n  destage set tank --policy wow --rate linear:70/40\n  \
                   destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive\n  \
                   destage set tank --rebuild share=50,min=20",

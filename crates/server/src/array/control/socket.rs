@@ -2,6 +2,7 @@
 //! permissions of the socket decide who may give commands.
 
 use super::command::{Context, Monitoring};
+use super::end_reports::EndReports;
 use super::parse;
 use crate::array::backend::ArrayHandle;
 use crate::array::refusal::Refusal;
@@ -12,7 +13,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Most clients at a time.
@@ -35,34 +35,6 @@ pub(super) enum Line {
     Reply(Value),
     /// It was refused, or failed.
     Error(String),
-}
-
-/// Counts the clients that are still to get the result of the server's end.
-#[derive(Clone, Default)]
-pub(super) struct EndReports(Arc<AtomicUsize>);
-
-/// One of these clients, until it is dropped.
-pub(super) struct EndReport(EndReports);
-
-impl EndReports {
-    pub(super) fn begin(&self) -> EndReport {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        EndReport(self.clone())
-    }
-
-    /// Waits until all have their result, but not longer than this.
-    fn wait(&self, most: Duration) {
-        let until = Instant::now() + most;
-        while self.0.load(Ordering::SeqCst) > 0 && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-}
-
-impl Drop for EndReport {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
 /// A control socket that accepts clients.
