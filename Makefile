@@ -3,12 +3,12 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: demo build test check docs house bench reproduce reproduce-bands torture torture-fresh clean tools \
+.PHONY: demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh clean tools \
   conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
-## What a build needs beside Rust (rustup.rs): a C compiler, for zstd and xz.
+## What a build needs besides Rust (rustup.rs): a C compiler, for zstd and xz.
 tools:
 	@command -v cc >/dev/null || (apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev)
 	@command -v $(CARGO) >/dev/null || (echo "Rust 1.88 or later is needed: install it by rustup" && exit 1)
@@ -45,24 +45,33 @@ test: tools
 ## Form, lints, generated docs.
 check: tools
 	$(CARGO) fmt --all --check
+	rustfmt --check --edition 2024 crates/server/src/front/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 	$(CARGO) test --locked -p destage --test docs
 
-## Writes the generated pages anew.
+## Writes the generated pages.
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
 
-## What the tree looks like: crates, import circles, largest objects and files. HOUSE_TREE=PATH: of another.
+## Figures of the tree: crates, import circles, largest objects and files, packages of the smallest
+## server. HOUSE_TREE=PATH prints those of another tree.
 house: tools
 	$(CARGO) test --locked -p destage --test house -- --ignored --nocapture
 
-## The documents as a searchable site, target/site/book; mdBook is built where it is missing. Links
-## are checked by the test links_lead_somewhere.
-MDBOOK = $(or $(shell command -v mdbook),target/mdbook/bin/mdbook)
+## Build times from nothing, in target/house-times: the workspace, then the engine's tests alone. Run
+## it on an idle machine.
+house-times: tools
+	scripts/house-times.sh $(CARGO)
+
+## The documents as a searchable site, target/site/book, with its links checked. mdBook is built once,
+## without its web server, and stays in target/mdbook.
+MDBOOK = target/mdbook/bin/mdbook
+MDBOOK_VERSION = 0.5.4
 site-tools:
-	@command -v $(MDBOOK) >/dev/null || \
-	  $(CARGO) install mdbook --version '^0.5' --locked --root target/mdbook
+	@$(MDBOOK) --version 2>/dev/null | grep -q 'v$(MDBOOK_VERSION)$$' || \
+	  $(CARGO) install mdbook --version =$(MDBOOK_VERSION) --locked --debug --no-default-features \
+	    --features search --root target/mdbook
 
 site: site-tools
 	scripts/site.sh $(MDBOOK)
@@ -79,7 +88,7 @@ reproduce-bands: tools
 torture: build
 	$(DESTAGE) torture --crashes 20000
 
-## The same for two minutes with fresh seeds: for CI. A failure tells the line that repeats it.
+## The same for two minutes with fresh seeds: for CI. A failure prints the line that repeats it.
 torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
@@ -99,7 +108,7 @@ ROUNDS ?= 200
 CONFORMANCE = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/conformance
 SERVED = $(if $(filter destage,$(SERVER)),build)
 
-## Public clients and hostile ones against the NBD server, after a short round beside its peers.
+## Public clients and hostile ones against the NBD server, after a short round next to its peers.
 conformance: nbd-tools $(SERVED)
 	$(if $(SERVED),$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick)
 	$(CONFORMANCE)/run.py --server $(SERVER) --destage $(DESTAGE)
@@ -111,7 +120,7 @@ crashloop: nbd-tools $(SERVED)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS)
 	$(CONFORMANCE)/crashloop.py --server $(SERVER) --destage $(DESTAGE) --rounds $(ROUNDS) --ack flush
 
-## The NBD server's speed beside other servers'; DISK=DIR adds the log on that disk.
+## The NBD server's speed next to other servers'; DISK=DIR adds the log on that disk.
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK)) $(ARGS)
@@ -121,7 +130,7 @@ speed-emulated: build
 	$(CONFORMANCE)/emulated.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) \
 	  --policies $(or $(POLICY),stow) --loads uniform
 
-## destage beside its peers, as one page: front end and cache; under 20 minutes. OUT=FILE
+## destage next to its peers, as one page: front end and cache; under 20 minutes. OUT=FILE
 compare-peers: nbd-tools build
 	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --out $(or $(OUT),target/compare-peers.md)
 
@@ -129,7 +138,7 @@ compare-peers: nbd-tools build
 compare-peers-quick: nbd-tools build
 	$(CONFORMANCE)/compare_peers.py --destage $(DESTAGE) --quick
 
-## A rebuild at full speed beside what its members can stream; DISK=DIR, a folder on their disk.
+## A rebuild at full speed next to what its members can stream; DISK=DIR, a folder on their disk.
 speed-rebuild: nbd-tools build
 	scripts/speed-rebuild.sh $(DESTAGE) $(or $(DISK),/var/tmp)
 
@@ -157,7 +166,7 @@ python-test: python build
 python-speed: python build
 	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
 
-## The page in headless Chromium; axe-core beside our own checks where npm can be had.
+## The page in headless Chromium; axe-core next to our own checks where npm is installed.
 BROWSER_PACKAGES = chromium chromium-driver python3-selenium python3-pil prometheus
 BROWSER = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/browser/run.py --destage $(DESTAGE)
 browser-tools:

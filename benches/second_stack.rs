@@ -1,4 +1,4 @@
-//! What the second stack of VDF costs (`make bench`): bytes a block and nanoseconds a request of
+//! What the second stack of VDF costs (`make bench`): bytes per block and ns per request of
 //! each read policy, plain, fault-aware and adaptive, in one run, before and after a disk failed.
 //!
 //! Requests are for single blocks of a skewed load over a million; the cache has a tenth.

@@ -1,20 +1,20 @@
 //! `make bench`: speeds, compared within one run, several times, medians.
 //!
 //! 1. Cache-only replay: one-page writes, zipf 0.99 over 1 M pages, groups of 64, a cache of a
-//!    tenth; each policy beside a plain LRU from the crate `lru` on the same requests.
-//! 2. 16 M pages held, one a group and some 16 a group: nanoseconds a write and a pick.
-//! 3. Read caches on the requests of part 1, beside the crate `lru`; the fault-aware forms with a
+//!    tenth; each policy next to a plain LRU from the crate `lru` on the same requests.
+//! 2. 16 M pages held, one per group and about 16 per group: ns per write and per pick.
+//! 3. Read caches on the requests of part 1, next to the crate `lru`; the fault-aware forms with a
 //!    failed disk of five, and the pass over a cache that a fault costs.
-//! 4. The full array simulation of SPC-1-like load: host requests and events a second.
-//! 5. P, and P and Q, of rows of four pages by the served array's code, beside a plain copy of as
-//!    many bytes: bytes of the sources a second. The sources are larger than the processor's
+//! 4. The full array simulation of SPC-1-like load: host requests and events per second.
+//! 5. P, and P and Q, of rows of four pages by the served array's code, next to a plain copy of as
+//!    many bytes: bytes of the sources per second. The sources are larger than the processor's
 //!    caches; results are new pages, as a destage makes them. `make bench ARGS=parity` is this
 //!    part alone.
 //!
 //! The first argument is the number of requests of part 1 in millions (default 20).
 
 use destage_engine::array::geometry::Level;
-use destage_engine::heads::NoHeads;
+use destage_engine::conditions::Conditions;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
 use destage_engine::readcache;
@@ -45,7 +45,7 @@ fn main() {
     let pages = zipf(millions * 1_000_000);
     println!("cache-only replay: {millions} M one-page writes, zipf 0.99 over {PAGES} pages,");
     println!("groups of {GROUP}, cache {CACHE} pages; median of {ROUNDS}, M requests/s\n");
-    beside_the_crate(&pages, &["lrw", "cscan", "wow", "stow"], policy_replay);
+    next_to_the_crate(&pages, &["lrw", "cscan", "wow", "stow"], policy_replay);
     read_caches(&pages);
     drop(pages);
     large();
@@ -58,7 +58,7 @@ const SOURCES: usize = 256 << 20;
 const STRIPS: usize = 4;
 const PAGE: usize = 4096;
 
-/// XOR of four and P + Q beside a copy, in one run; each round's ratio is to its own copy.
+/// XOR of four and P + Q next to a copy, in one run; each round's ratio is to its own copy.
 fn parity() {
     let source: Vec<u8> = (0..SOURCES).map(|i| (i * 31 + (i >> 12)) as u8).collect();
     let mut copied = vec![1; SOURCES];
@@ -94,7 +94,7 @@ fn parity() {
 
 /// Replays of each policy, the crate `lru` before each: what else the machine does changes from
 /// one second to the next, so the ratios are of neighbours, and the median of those is printed.
-fn beside_the_crate(pages: &[u32], names: &[&str], replay: impl Fn(&str, &[u32]) -> u64) {
+fn next_to_the_crate(pages: &[u32], names: &[&str], replay: impl Fn(&str, &[u32]) -> u64) {
     let mut crates = Vec::new();
     let mut speeds = vec![(Vec::new(), Vec::new()); names.len()];
     for _ in 0..ROUNDS {
@@ -210,7 +210,7 @@ fn read_replay(name: &str, pages: &[u32]) -> u64 {
 fn read_caches(pages: &[u32]) {
     println!("\nread caches, the same requests; median of {ROUNDS}, M requests/s\n");
     let names: Vec<&str> = readcache::entries().iter().map(|e| e.name).collect();
-    beside_the_crate(pages, &names, read_replay);
+    next_to_the_crate(pages, &names, read_replay);
     for name in ["vdf-lru", "vdf-lfu"] {
         let mut cache = readcache::choose(name).expect("a policy").build(PAGES).expect("a size");
         for block in 0..PAGES {
@@ -248,7 +248,7 @@ fn large_with(how: &str, held: u64, groups: u64, stride: u64) {
         while cache.directory.free_pages() > 0 {
             let range = next();
             let classified = cache.classify(range);
-            cache.admit(range, classified);
+            cache.admit(range, classified, &Conditions::NONE);
             writes += 1;
         }
         let write_ns = start.elapsed().as_nanos() as f64 / writes as f64;
@@ -256,8 +256,9 @@ fn large_with(how: &str, held: u64, groups: u64, stride: u64) {
         let start = Instant::now();
         const PICKS: u64 = 1_000_000;
         for _ in 0..PICKS {
-            let picked =
-                cache.pick(&NoHeads, &mut |_, _| false, &mut mask).expect("something is held");
+            let picked = cache
+                .pick(&Conditions::NONE, &mut |_, _| false, &mut mask)
+                .expect("something is held");
             cache.directory.release(picked.group, &mask);
         }
         let pick_ns = start.elapsed().as_nanos() as f64 / PICKS as f64;

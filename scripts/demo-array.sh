@@ -43,7 +43,7 @@ echo
 echo "== Is every acknowledged write there? =="
 "$destage" bench "$uri" --check acked.log
 echo
-echo "== How it stands, then everything destaged and stopped =="
+echo "== Its state, then everything destaged and stopped =="
 "$destage" status tank --config-dir "$folder" | sed -n '3,11p'
 "$destage" flush tank --config-dir "$folder"
 "$destage" stop tank --config-dir "$folder"

@@ -86,7 +86,7 @@ def python_policy(rounds: int) -> None:
     built, ours = (statistics.median(speed[name]) for name in ("built-in", "Python"))
     print(
         f"wow, SPC-1-like at 800 I/O/s: built-in {built:,.0f} pages/s, in Python {ours:,.0f} "
-        f"({100 * ours / built:.0f} %), {1e6 / ours - 1e6 / built:.2f} us a page more"
+        f"({100 * ours / built:.0f} %), {1e6 / ours - 1e6 / built:.2f} us more per page"
     )
     counts = {"on_write": 0, "pick": 0}
     spent = dict.fromkeys(counts, 0.0)

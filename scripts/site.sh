@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documents as a searchable site, target/site/book. The pages are copied with the tree's
+# Builds the documents as a searchable site, target/site/book, and checks its links. The pages are copied with the tree's
 # own folders, so that their relative links hold on the site too.
 # Usage: scripts/site.sh path/to/mdbook
 set -euo pipefail
@@ -17,6 +17,7 @@ for page in *.md docs/*.md; do
 done
 cp -r docs/images "$out/src/docs/"
 cp site/SUMMARY.md "$out/src/"
-cp site/book.toml "$out/"
+cp site/book.toml site/site.css "$out/"
 "$mdbook" build "$out"
+python3 scripts/site_links.py "$out/book"
 echo "open $out/book/index.html"

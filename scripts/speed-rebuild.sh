@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A rebuild of RAID-5 over five files at full speed, beside what these files can stream: four read
+# A rebuild of RAID-5 over five files at full speed, next to what these files can stream: four read
 # and one written at once, in order, by direct I/O in requests of the rebuild's size. In turn;
 # prints each round's rates of the rebuilt member, and the ratio of the medians.
 # Usage: scripts/speed-rebuild.sh path/to/destage [folder on the disk] [MiB a member] [rounds]
@@ -14,7 +14,7 @@ server=
 trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$folder"' EXIT
 cd "$folder"
 
-# Written once throughout: what is measured is no file system's search for space.
+# Written once throughout, so that the file system's search for space is not measured.
 for file in d0 d1 d2 d3 d4 s0; do
   dd if=/dev/zero of="$file" bs=1M count="$mib" oflag=direct status=none 2>/dev/null ||
     dd if=/dev/zero of="$file" bs=1M count="$mib" status=none

@@ -1,4 +1,4 @@
-"""Options of a run: keywords in Python, names as on the command line below."""
+"""Options of a run: keywords in Python, the command line's names in the native part."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def given(options: Mapping[str, OptionValue]) -> Given:
 
 
 def threads_of(threads: int | None) -> int:
-    """Threads to use: one a processor this process may run on, unless given."""
+    """Threads to use: by default one for each processor that this process may run on."""
     if threads is not None:
         return max(1, threads)
     if hasattr(os, "sched_getaffinity"):

@@ -26,11 +26,11 @@ class AdvisedRun:
     #: High/low in % of the NVS.
     thresholds: str
     seed: int
-    #: Load, as a multiple of what was asked about.
+    #: Load, as a multiple of the given load.
     load: float
-    #: What the load aimed at, in requests a second.
+    #: What the load aimed at, in requests per second.
     target_iops: float | None
-    #: The figure of the goal that is farthest from it, as ``p99``.
+    #: The figure of the goal that is farthest from it, e.g. ``p99``.
     figure: str
     #: Its value, in ms or per cent as the goal has it.
     value: float | None
@@ -60,24 +60,24 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Advice(_Plotted, _Rows):
-    """What was found."""
+    """The result of a search."""
 
     goal: str
     options: dict[str, str]
     #: Sizes that were considered.
     sizes_pages: list[int]
-    #: The cheapest that reaches the goal, with its worst seed; none if none does.
+    #: The cheapest that reaches the goal, with its worst seed; ``None`` if no size does.
     answer: AdvisedRun | None
     #: How far inside the goal it is, as a share of the limit.
     margin: float | None
-    #: The greatest load at which it was seen to hold, as a multiple.
+    #: The greatest multiple of the load at which the answer still held.
     holds_to_load: float | None
-    #: The best of one size less, which misses the goal.
+    #: The best run one size below, which misses the goal.
     below: AdvisedRun | None
     curve: list[CurvePoint]
     #: Every full simulation.
     runs: list[AdvisedRun]
-    #: Simulations that the whole grid would have taken.
+    #: Simulations that the complete grid would have taken.
     grid_runs: int
     #: How sure the answer is, in sentences.
     sure: list[str]
@@ -96,7 +96,7 @@ class Advice(_Plotted, _Rows):
         return cls(**values, plotted=json.loads(plotted))
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary a simulation."""
+        """One dictionary per simulation."""
         return [vars(run) for run in self.runs]
 
     def plot_specs(self) -> dict[str, dict[str, Any]]:
@@ -133,14 +133,14 @@ def advise(
 ) -> Advice:
     """The cheapest NVS, policy and thresholds that reach a goal: ``destage advise``.
 
-    ``goal`` is ``"p99<30ms"`` or several such joined by commas: ``[reads.|writes.]mean``, ``p50``,
-    ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least and the
-    largest NVS in pages of 4 KiB, with four steps a doubling between them. ``check_curve`` replays
-    every write group too, and says how far the sampled curve is from that; ``sample_groups`` is the
-    least number of write groups in a sample.
+    ``goal`` is ``"p99<30ms"`` or several of these joined by commas: ``[reads.|writes.]mean``,
+    ``p50``, ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least
+    and the largest NVS in pages of 4 KiB, with four steps per doubling between them.
+    ``check_curve`` replays every write group too, and reports how far the sampled curve is from
+    that; ``sample_groups`` is the least number of write groups in a sample.
     """
     trace = load_of(load, options)
-    with _progress.steps(progress) as told:
+    with _progress.steps(progress) as report:
         text, plotted = _native.advise(
             given(options),
             goal,
@@ -152,6 +152,6 @@ def advise(
             check_curve,
             sample_groups,
             trace,
-            told,
+            report,
         )
     return Advice.of(text, plotted)

@@ -6,7 +6,7 @@ The tree mirrors the simulator's own errors: what the command line ends with exi
 
 
 class DestageError(Exception):
-    """Anything that went wrong in destage. The message is one line and names the way out."""
+    """Anything that went wrong in destage. The message is one line and says what to do."""
 
 
 class OptionError(DestageError, ValueError):

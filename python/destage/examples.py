@@ -6,7 +6,7 @@ from destage.policy import DestagePolicy, Nvs, PageWrite, PolicyContext
 
 
 class Wow(DestagePolicy):
-    """CSCAN order with a recency bit a group."""
+    """CSCAN order with a recency bit for each group."""
 
     def __init__(self, context: PolicyContext) -> None:
         self.ring: list[int] = []  # Groups held, by address.

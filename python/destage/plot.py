@@ -35,7 +35,7 @@ def plot_response(report: Comparison | RunResult, ax: Any = None) -> Any:
 
 
 def plot_throughput(report: Comparison | RunResult, ax: Any = None) -> Any:
-    """Throughput along the sweep, or a bar a policy."""
+    """Throughput along the sweep, or a bar for each policy."""
     return plot(report, "throughput", ax)
 
 
@@ -55,12 +55,12 @@ def plot_distance(report: Comparison | RunResult, ax: Any = None) -> Any:
 
 
 def plot_disk_time(report: Comparison | RunResult, ax: Any = None) -> Any:
-    """Where the disks' time goes."""
+    """What the disks spend their time on."""
     return plot(report, "disk-time", ax)
 
 
 def plot_advice(advice: Advice, ax: Any = None) -> Any:
-    """How near each simulated size comes to the goal."""
+    """How close each simulated size comes to the goal."""
     return plot(advice, "advice", ax)
 
 
@@ -99,7 +99,7 @@ def draw(spec: Mapping[str, Any], ax: Any = None) -> Any:
 
 def _lines(ax: Any, marks: Mapping[str, Any]) -> None:
     for index, series in enumerate(marks["series"]):
-        # JSON has no NaN: what breaks a line comes as null.
+        # JSON has no NaN: a gap in a line is null.
         points = [[float("nan") if v is None else v for v in point] for point in series["points"]]
         x, y = zip(*points) if points else ((), ())
         many = len(points) > 60
@@ -107,7 +107,6 @@ def _lines(ax: Any, marks: Mapping[str, Any]) -> None:
             "label": series["name"],
             "marker": None if many else _MARKERS[index % len(_MARKERS)],
             "linestyle": _DASHES[index % len(_DASHES)],
-            "drawstyle": "steps-post" if marks["step"] else "default",
         }
         errors = series["half_widths"]
         if errors and any(errors):

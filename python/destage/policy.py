@@ -1,7 +1,7 @@
-"""Policies of one's own, in Python.
+"""Policies of your own, in Python.
 
 A :class:`DestagePolicy` says which write group is destaged next, a :class:`ReadPolicy` which block
-of a read cache makes way. Both run in the simulator in place of a built-in one;
+a read cache evicts. Both run in the simulator in place of a built-in one;
 :mod:`destage.testing` checks that they keep their contract.
 """
 
@@ -20,7 +20,7 @@ class DestagePolicy(ABC):
     """A destage order.
 
     The simulator makes one for each run, ``MyPolicy(context)``, and calls it from one thread. It
-    must decide by what it is told alone: the same calls must give the same picks.
+    must decide from its arguments alone: the same calls must give the same picks.
     """
 
     def __init__(self, context: PolicyContext) -> None:
@@ -42,7 +42,7 @@ class DestagePolicy(ABC):
         """All pages of a destage of this group are on the disks."""
 
     def on_admitted(self, random: int, sequential: int, occupancy: int) -> None:
-        """So many random and sequential write requests were admitted since the last call.
+        """This many random and sequential write requests were admitted since the last call.
 
         ``occupancy`` is in pages. Called before each pick.
         """
@@ -56,14 +56,14 @@ class DestagePolicy(ABC):
 
 
 class ReadPolicy(ABC):
-    """An order of eviction of a read cache of so many blocks of 4 KiB."""
+    """An order of eviction of a read cache of this many blocks of 4 KiB."""
 
     def __init__(self, blocks: int) -> None:
         """``blocks`` is the size of the cache."""
 
     @abstractmethod
     def on_hit(self, block: int) -> None:
-        """A held block was asked for."""
+        """A held block was requested."""
 
     @abstractmethod
     def on_load(self, block: int) -> None:
@@ -71,10 +71,10 @@ class ReadPolicy(ABC):
 
     @abstractmethod
     def pick(self) -> int:
-        """The block that makes way, which the policy forgets at once. The cache is full."""
+        """The block to evict, which the policy forgets at once. The cache is full."""
 
 
-#: What a run takes as its policy: a name with parameters, a class, or what makes a policy.
+#: What a run takes as its policy: a name with parameters, a class, or a function that makes one.
 PolicyLike: TypeAlias = "str | type[DestagePolicy] | Callable[[PolicyContext], DestagePolicy]"
 
 

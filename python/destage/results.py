@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def _make(kind: type[T], values: Mapping[str, Any]) -> T:
-    """A dataclass from those values that it has fields for."""
+    """A dataclass, from the values for which it has fields."""
     names = {f.name for f in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in values.items() if name in names})
 
@@ -111,7 +111,7 @@ class Estimate:
 
 
 class _Plotted:
-    """What has plots: each by name, as the HTML report draws them."""
+    """Results with plots, each by name, as the HTML report draws them."""
 
     native: Any
 
@@ -132,24 +132,24 @@ class _Plotted:
 
 
 class _Rows:
-    """What has rows: as frames."""
+    """Results with rows, as frames."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dictionary a run, with the columns of the command line's CSV and Parquet."""
+        """One dictionary per run, with the columns of the command line's CSV and Parquet."""
         raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table, a row a run."""
+        """An Arrow table with one row per run."""
         table: pa.Table = need("pyarrow").Table.from_pylist(self.rows())
         return table
 
     def to_pandas(self) -> pd.DataFrame:
-        """A pandas frame, a row a run."""
+        """A pandas frame with one row per run."""
         frame: pd.DataFrame = need("pandas").DataFrame(self.rows())
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """A polars frame, a row a run."""
+        """A polars frame with one row per run."""
         frame: pl.DataFrame = need("polars").DataFrame(self.rows())
         return frame
 
@@ -167,11 +167,11 @@ class Series:
     occupancy: npt.NDArray[np.float64]
     #: Largest occupancy in each interval.
     occupancy_max: npt.NDArray[np.float64]
-    #: Requests completed a second.
+    #: Requests completed per second.
     iops: npt.NDArray[np.float64]
-    #: Mean response time of requests completed in the interval; 0 where none was.
+    #: Mean response time of requests completed in the interval; 0 if there was none.
     response_ms: npt.NDArray[np.float64]
-    #: Pages destaged a second.
+    #: Pages destaged per second.
     destaged_pages_per_s: npt.NDArray[np.float64]
 
     @property
@@ -212,9 +212,9 @@ class RunResult(_Plotted, _Rows):
     warmup_s: float
     #: Virtual seconds measured.
     measured_s: float
-    #: What the load aimed at, in requests a second; none for closed loops and traces.
+    #: What the load aimed at, in requests per second; ``None`` for closed loops and traces.
     target_iops: float | None
-    #: Requests completed a second.
+    #: Requests completed per second.
     iops: float
     response: Responses
     hits: Hits
@@ -225,7 +225,7 @@ class RunResult(_Plotted, _Rows):
     occupancy: Occupancy
     destage: Destage
     disks: list[DiskUse]
-    #: What to know before trusting the run.
+    #: Warnings: read them before you trust the run.
     warnings: list[str]
     #: Digest of all that happened: same inputs, same digest.
     digest: str
@@ -284,7 +284,7 @@ class Point:
     iops: Estimate
     #: Mean response time in ms.
     response_ms: Estimate
-    #: One run a seed.
+    #: One run per seed.
     runs: list[RunResult]
 
 
@@ -299,7 +299,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class AtResponse:
-    """Throughput where the mean response time crosses a level; none if it never does."""
+    """Throughput where the mean response time crosses a level; ``None`` if it never does."""
 
     variant: str
     response_ms: float

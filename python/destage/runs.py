@@ -44,14 +44,14 @@ def simulate(
     """One run: ``destage sim``.
 
     ``load`` is a :class:`Workload`, a :class:`Trace` or the path of a trace file; the SPC-1-like
-    load by default. ``policy`` is a name with parameters, as ``"wow:initial-bit=1"``, or a
+    load by default. ``policy`` is a name with parameters, e.g. ``"wow:initial-bit=1"``, or a
     :class:`DestagePolicy`. ``options`` are those of the command line with ``_`` for ``-``:
     ``nvs=32768`` (pages of 4 KiB, or text with K, M, G), ``rate="linear:90/80"`` (% of NVS),
     ``level=5``, ``disks=5``, ``disk="stow-ref"``, ``iops=800``, ``warmup=300`` and
-    ``measure=300`` (virtual seconds), ``seed=1`` and so on: :func:`destage.options` lists all with
-    their units.
+    ``measure=300`` (virtual seconds), ``seed=1`` and so on: :func:`destage.options` lists them all
+    with their units.
 
-    Other threads run meanwhile, unless the policy is in Python; Ctrl-C stops the run.
+    Other threads continue, unless the policy is in Python; Ctrl-C stops the run.
     """
     trace = load_of(load, options)
     own = None
@@ -59,8 +59,8 @@ def simulate(
         options["policy"] = policy
     else:
         own = (policy, name_of_policy(policy))
-    with _progress.requests(progress) as told:
-        return RunResult.of(_native.simulate(given(options), trace, own, told))
+    with _progress.requests(progress) as report:
+        return RunResult.of(_native.simulate(given(options), trace, own, report))
 
 
 def compare(
@@ -77,9 +77,9 @@ def compare(
 ) -> Comparison:
     """Several policies on identical input: ``destage compare``.
 
-    ``sweep`` is an option with its values, as ``("iops", range(300, 1200, 100))``; of a sweep of
-    ``iops`` the throughput is read off where the mean response time crosses each of ``at_ms``.
-    Everything else is as for :func:`simulate`. Runs go on all processors unless ``threads`` says
+    ``sweep`` is an option with its values, e.g. ``("iops", range(300, 1200, 100))``. A sweep of
+    ``iops`` also gives the throughput at which the mean response time crosses each of ``at_ms``.
+    Everything else is as for :func:`simulate`. Runs use all processors unless ``threads`` says
     otherwise; the result is the same on any number.
     """
     trace = load_of(load, options)
@@ -88,7 +88,7 @@ def compare(
         raise OptionError("two policies have the same name")
     own = {name_of_policy(p): p for p in policies if not isinstance(p, str)}
     axis = (name_of(sweep[0]), [text_of(v) for v in sweep[1]]) if sweep else None
-    with _progress.counted(progress, " runs") as told:
+    with _progress.counted(progress, " runs") as report:
         compared = _native.compare(
             given(options),
             labels,
@@ -99,7 +99,7 @@ def compare(
             threads_of(threads),
             title,
             trace,
-            told,
+            report,
         )
     return Comparison.of(compared)
 
@@ -133,10 +133,10 @@ def read_cache(
     disks: int = 5,
     failed: Sequence[int] = (),
 ) -> ReadCacheResult:
-    """Replays the reads of a trace through a read cache of so many blocks of 4 KiB.
+    """Replays the reads of a trace through a read cache of this many blocks of 4 KiB.
 
     ``policy`` is a name (:func:`destage.read_policies`) or a :class:`ReadPolicy`; ``failed`` are
-    the disks that are failed, of which a fault-aware policy keeps blocks longer.
+    the failed disks, whose blocks a fault-aware policy keeps longer.
     """
     path = None if isinstance(trace, Trace) else os.fspath(trace)
     held = trace.native() if isinstance(trace, Trace) else None

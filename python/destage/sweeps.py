@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 #: Times that points are given to other workers after the one that ran them died.
 RETRIES = 10
-#: Most points of one task: what is lost with a worker that dies.
+#: The most points of one task. A worker that dies loses its task.
 TASK_POINTS = 8
-#: Workers that are assumed of a cluster that has none yet.
+#: Workers assumed for a cluster that has none yet.
 WORKERS_TO_COME = 64
 
 
@@ -61,7 +61,7 @@ class SweepResult(_Rows):
     _temporary: Any = field(default=None, repr=False, compare=False)
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table: a column an axis, named ``axis_OPTION``, then the row's own columns."""
+        """An Arrow table: a column per axis, named ``axis_OPTION``, then the row's own columns."""
         pa, pq = need("pyarrow"), need("pyarrow.parquet")
         files = [self.directory / f"{point.key}.parquet" for point in self.points]
         table = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
@@ -77,11 +77,11 @@ class SweepResult(_Rows):
         return rows
 
     def to_pandas(self) -> Any:
-        """A pandas frame, a row a point."""
+        """A pandas frame with one row per point."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """A polars frame, a row a point."""
+        """A polars frame with one row per point."""
         return need("polars").from_arrow(self.to_arrow())
 
 
@@ -107,11 +107,10 @@ def sweep(
 ) -> SweepResult:
     """Runs every combination of the grid's options and the traces: ``destage sweep``.
 
-    ``grid`` has options with their values, as ``{"policy": ["wow", "stow"], "nvs": [4096, 8192]}``;
+    ``grid`` has options with their values: ``{"policy": ["wow", "stow"], "nvs": [4096, 8192]}``;
     ``options`` are common to all. ``out`` is the directory of the dataset: call again with the same
-    one to go on where a sweep stopped; without it the rows are kept as long as the result. Runs
-    go on all processors, or on the workers of ``client``, a ``dask.distributed.Client``; the rows
-    are the same bit for bit.
+    one to resume a sweep. Without it the rows live as long as the result. Runs use all processors,
+    or the workers of ``client``, a ``dask.distributed.Client``; the rows are the same bit for bit.
     """
     axes = [(name_of(name), [text_of(_plain(v)) for v in values]) for name, values in grid.items()]
     held: dict[str, _native.TraceData] = {}
@@ -127,11 +126,11 @@ def sweep(
     points = _native.sweep_points(given(options), axes, seeds, digests)
     temporary = tempfile.TemporaryDirectory(prefix="destage-sweep-") if out is None else None
     directory = Path(temporary.name if temporary else os.fspath(out))  # type: ignore[arg-type]
-    with _progress.counted(progress, " points") as told:
+    with _progress.counted(progress, " points") as report:
         if client is None:
-            found, run = _native.sweep(points, directory, threads_of(threads), held, told)
+            found, run = _native.sweep(points, directory, threads_of(threads), held, report)
         else:
-            found, run = _on_cluster(client, points, directory, held, digests, told)
+            found, run = _on_cluster(client, points, directory, held, digests, report)
     named = [SweepPoint(key, dict(options)) for options, key in points]
     varying = [name for name, _ in axes] + (["seed"] if seeds > 1 else [])
     return SweepResult(directory, named, varying, found, run, temporary)
@@ -169,8 +168,8 @@ def _trace_of(options: Given) -> str:
 
 
 def _work(points: Sequence[tuple[Given, str]], records: Any, digest: str) -> list[bytes]:
-    """On a worker: rows of points of one trace. If one fails, those before it; if it is the first,
-    that is raised."""
+    """On a worker: rows of points of one trace. If a point fails, the rows before it are returned;
+    if it is the first, its error is raised."""
     name, data = _trace_of(points[0][0]), None
     if records is not None:
         data = _native.TraceData.from_records(records, name)
@@ -203,8 +202,8 @@ def _digest_here(name: str) -> str:
 
 
 def _tasks(missing: Mapping[str, Given], workers: int) -> list[list[tuple[Given, str]]]:
-    """Points in tasks: of several at first, of one each at the end, so that all workers end
-    together. Those of a task have the same trace."""
+    """Points in tasks: several per task at first, one at the end, so that all workers end
+    together. The points of a task have the same trace."""
     tasks: list[list[tuple[Given, str]]] = []
     left, most, trace = len(missing), 0, None
     for key, options in missing.items():
@@ -219,7 +218,7 @@ def _tasks(missing: Mapping[str, Given], workers: int) -> list[list[tuple[Given,
 
 
 def _rows_in(directory: Path) -> set[str]:
-    """Keys that have a whole row."""
+    """Keys that have a complete row."""
     directory.mkdir(parents=True, exist_ok=True)
     keys = set()
     for path in directory.glob("*.parquet"):
@@ -231,7 +230,7 @@ def _rows_in(directory: Path) -> set[str]:
 
 
 def _put(directory: Path, key: str, row: bytes) -> None:
-    """Puts a row in place whole."""
+    """Writes a complete row under its final name."""
     handle, partial = tempfile.mkstemp(prefix=f".{key}.", suffix=".tmp", dir=directory)
     try:
         with open(handle, "wb") as file:
@@ -271,7 +270,7 @@ def _on_cluster(
     directory: Path,
     held: dict[str, _native.TraceData],
     digests: dict[str, str],
-    told: Callable[[int, int], object] | None,
+    report: Callable[[int, int], object] | None,
 ) -> tuple[int, int]:
     """Runs what is missing on a cluster; rows are written here, as they come."""
     distributed = need("distributed")
@@ -280,13 +279,13 @@ def _on_cluster(
     missing = {key: options for options, key in points if key not in keys}
     total, done = len(points), len(points) - len(missing)
     ran = len(missing)
-    if told:
-        told(done, total)
+    if report:
+        report(done, total)
     lost = (distributed.KilledWorker, distributed.client.FutureCancelledError, OSError)
     for _ in range(RETRIES):
         if not missing:
             return found, ran
-        # Traces in memory go to the workers once; if the one that has it dies, again.
+        # A trace in memory goes to a worker once, and again if that worker dies.
         records = {
             name: client.scatter(_records(data), broadcast=True) for name, data in held.items()
         }
@@ -307,11 +306,11 @@ def _on_cluster(
                 _put(directory, key, row)
                 del missing[key]
                 done += 1
-                if told:
-                    told(done, total)
+                if report:
+                    report(done, total)
             future.release()
             if rest := task[len(rows) :]:
-                # Its first point has failed: again, as any other task.
+                # Its first point failed: run it again, as any other task.
                 again = _submit(client, rest, records, digests)
                 futures[again] = rest
                 completed.add(again)

@@ -1,4 +1,4 @@
-"""What there is: the tables behind the command line's lists."""
+"""The tables behind the command line's lists."""
 
 from __future__ import annotations
 

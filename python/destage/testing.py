@@ -21,7 +21,7 @@ from destage.workload import Workload
 
 @dataclass(frozen=True)
 class PolicyReport:
-    """What a battery did."""
+    """The result of a battery."""
 
     policy: str
     #: Loads replayed.
@@ -64,11 +64,11 @@ def check_policy(
     same_as: str | None = None,
     seed: int = 1,
 ) -> PolicyReport:
-    """Runs a policy through loads that find what breaks policies; raises if it breaks.
+    """Runs a policy through loads that find broken policies; raises if it fails.
 
     It must pick a held group whenever there is one, drain to empty, decide the same each time, and
     serve a run on simulated disks, where groups come back while they are in flight. With
-    ``same_as`` every event must be that of the built-in policy of this name.
+    ``same_as`` every event must be the same as that of the built-in policy of this name.
     """
     name = name_of_policy(policy)
     events, destages = {}, 0
@@ -126,7 +126,7 @@ def _check_on_disks(
 
 
 def check_read_policy(policy: type[ReadPolicy], *, same_as: str | None = None) -> dict[str, str]:
-    """The same for a read policy: hashes of its events by load; raises if it breaks."""
+    """The same for a read policy: hashes of its events by load; raises if it fails."""
     from destage.runs import read_cache
     from destage.trace import Trace
 

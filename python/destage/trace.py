@@ -1,4 +1,4 @@
-"""Traces in memory: one NumPy structured array, 32 bytes a request, shared with the simulator."""
+"""Traces in memory: one NumPy structured array, 32 bytes per request, shared with the simulator."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TraceInfo:
     write_share: float
     #: Written 4 KiB blocks that were written before, of all block writes.
     overwrite_share: float
-    #: Requests that begin where the one before them ended.
+    #: Requests that begin where the previous one ended.
     sequential_share: float
 
 
@@ -59,7 +59,7 @@ class Trace:
 
     #: The requests, of :data:`TRACE_DTYPE`. Not writable: runs share it.
     records: npt.NDArray[np.void]
-    #: What it is called in messages and reports.
+    #: Its name in messages and reports.
     name: str = "trace"
     _held: list[_native.TraceData] = field(default_factory=list, repr=False)
 
@@ -76,7 +76,7 @@ class Trace:
         """A trace from columns of equal length.
 
         ``time_ns`` must not fall; ``op`` is 0 for a read, 1 for a write, 2 for not recorded.
-        Text ``"R"`` and ``"W"`` will do too, and whether it is a write.
+        It may also be the text ``"R"`` or ``"W"``, or a boolean that is true for a write.
         """
         times = _whole("time_ns", time_ns)
         records = np.zeros(len(times), TRACE_DTYPE)
@@ -105,8 +105,8 @@ class Trace:
     ) -> Trace:
         """A trace from a pandas or polars frame or an Arrow table.
 
-        It has columns ``time_ns``, ``offset_bytes``, ``length_bytes``, ``op`` and perhaps
-        ``device``.
+        The frame has columns ``time_ns``, ``offset_bytes``, ``length_bytes``, ``op`` and
+        optionally ``device``.
         """
         names = getattr(frame, "column_names", None)
         present = set(names if names is not None else frame.columns)
@@ -215,8 +215,8 @@ def read_trace(
 ) -> Trace:
     """Reads a trace of any format the command line knows, plain, gzip, zstd or xz.
 
-    ``format`` is told by content unless given; ``order`` says what to do with times out of order
-    (auto, lift, skip, sort); ``skip_bad`` leaves malformed lines out.
+    ``format`` is detected from the contents unless given. ``order`` says what to do with times out
+    of order (auto, lift, skip, sort); ``skip_bad`` leaves malformed lines out.
     """
     records = _native.TraceData.read(os.fspath(path), format, order, skip_bad)
     view = records.view(TRACE_DTYPE)

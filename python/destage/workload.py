@@ -29,7 +29,7 @@ class Workload:
 
     @classmethod
     def spc1(cls, iops: float | None = None, **params: OptionValue) -> Workload:
-        """SPC-1-like load with a target of so many requests a second."""
+        """SPC-1-like load with a target of this many requests per second."""
         return cls.named("spc1", **_with_iops(iops, params))
 
     @classmethod

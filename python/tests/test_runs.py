@@ -42,19 +42,19 @@ def test_results_travel() -> None:
 
 def test_the_command_line_does_the_same(command_line: str, tmp_path: Path) -> None:
     flags = ["--iops", "700", "--policy", "stow", "--warmup", "2", "--measure", "10"]
-    told = subprocess.run(
+    printed = subprocess.run(
         [command_line, "sim", *flags, "--format", "json"], check=True, capture_output=True
     )
     run = destage.simulate(iops=700, policy="stow", **SHORT)
-    assert json.loads(told.stdout) == json.loads(run.to_json())
+    assert json.loads(printed.stdout) == json.loads(run.to_json())
     flags = ["--policies", "wow,stow", "--sweep", "nvs=2048,8192", "--warmup", "2"]
-    told = subprocess.run(
+    printed = subprocess.run(
         [command_line, "compare", *flags, "--measure", "10", "--format", "csv"],
         check=True,
         capture_output=True,
     )
     comparison = destage.compare(policies=["wow", "stow"], sweep=("nvs", [2048, 8192]), **SHORT)
-    assert comparison.native.render("csv") == told.stdout.decode()
+    assert comparison.native.render("csv") == printed.stdout.decode()
     path = tmp_path / "row.parquet"
     subprocess.run(
         [command_line, "sim", "--iops", "700", "--warmup", "2", "--measure", "10", "--out", path],
@@ -120,7 +120,7 @@ def test_ctrl_c_stops_a_comparison() -> None:
         assert process.wait(timeout=20) == 7
 
 
-def test_other_threads_run_meanwhile() -> None:
+def test_other_threads_run_during_a_run() -> None:
     seen, over = [], threading.Event()
 
     def run() -> None:
@@ -147,7 +147,7 @@ def test_comparisons_are_the_same_on_any_number_of_threads() -> None:
     assert one.findings
 
 
-def test_progress_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     destage.simulate(iops=900, measure=400, progress=True)
     assert "requests" in capfd.readouterr().err
     destage.compare(policies=["lrw", "wow"], progress=True, **SHORT)

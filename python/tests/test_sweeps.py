@@ -52,13 +52,13 @@ def test_a_row_is_what_a_run_reports(tmp_path: Path) -> None:
 
 def test_the_command_line_fills_the_same_dataset(command_line: str, tmp_path: Path) -> None:
     flags = ["--grid", "policy=lrw,wow", "--grid", "nvs=1024,4096,8192", "--grid", "iops=500,800"]
-    told = subprocess.run(
+    run = subprocess.run(
         [command_line, "sweep", *flags, "--warmup", "1", "--measure", "5", "--out", tmp_path],
         check=True,
         capture_output=True,
         text=True,
     )
-    assert "0 points were there, 12 were run" in told.stderr
+    assert "0 points were there, 12 were run" in run.stderr
     rows = contents(tmp_path)
     swept = destage.sweep(GRID, out=tmp_path, **SHORT)
     assert (swept.found, swept.run) == (12, 0)
@@ -112,7 +112,7 @@ def test_ctrl_c_keeps_the_rows_there_are(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == 7
     there = contents(tmp_path)
-    # What was under way may end; nothing else is begun.
+    # What was running may end; nothing else is begun.
     assert 3 <= before <= len(there) <= before + 300
     swept = destage.sweep({"seed": range(5)}, out=tmp_path, measure=60, warmup=0)
     assert swept.found >= 2
@@ -144,7 +144,7 @@ def test_a_point_that_fails_leaves_the_rows_before_it() -> None:
     assert len(sweeps._work(points, None, "")) == 3
 
 
-def test_a_cluster_tells_why_a_point_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_says_why_a_point_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = {"seed": range(40)}
     named = _native.sweep_points
     bad = "0" * 64

@@ -52,7 +52,7 @@ def axe(driver):
     path = Path(__file__).parents[2] / "target/axe/node_modules/axe-core/axe.min.js"
     if not path.exists():
         return None
-    # The page's policy allows no foreign script: the browser puts it in beside the page.
+    # The page's policy allows no foreign script: the browser adds it next to the page.
     driver.execute_script(path.read_text())
     found = driver.execute_async_script(
         "const done = arguments[arguments.length - 1];"

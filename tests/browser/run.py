@@ -62,7 +62,7 @@ class Page(unittest.TestCase):
         wait(lambda: dialog.get_attribute("open") is None, what="its end")
         return asked
 
-    def test_1_shows_how_it_stands(self):
+    def test_1_shows_the_state(self):
         self.assertEqual((self.text("name"), self.text("state")), ("tank", "clean"))
         self.assertIn("nothing is destaged", self.text("says"))
         rows = self.driver.find_elements(By.CSS_SELECTOR, "#devices tbody tr")
@@ -177,7 +177,7 @@ class Page(unittest.TestCase):
         self.assertTrue(red > green + 15 and red > blue + 15, (red, green, blue))
         self.assertEqual(self.text("state"), "degraded")
         self.assertIn("One device has failed", self.text("says"))
-        alarm = "failed: an operator gave it up"
+        alarm = "failed: an operator marked it as failed"
         wait(lambda: alarm in self.text("events"), what="the alarm")
         self.assertRegex(self.text("events"), r"Alarm: Member 1 \(.*\) failed")
         self.assertEqual(self.status()["state"], "degraded")

@@ -79,7 +79,7 @@ class CrashModel(unittest.TestCase):
         self.disk[0:512] = A
         self.assertEqual(self.wrong(), 1)
 
-    def test_unflushed_beside_fua_stays_open(self):
+    def test_unflushed_next_to_fua_stays_open(self):
         self.model.answered(0, A + B, False)
         self.model.answered(0, C, True)
         self.disk[0:512] = C

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""destage beside what people use today, in one page of Markdown.
+"""destage next to what people use today, in one page of Markdown.
 
 First the front end: 4 KiB random writes over a Unix socket against nbdkit, nbd-server and qemu-nbd,
 all on the same tmpfs (speed.py). Then the cache: an array of emulated disks without it, and with
@@ -95,7 +95,7 @@ def page(options, took, rounds, made, disks):
         f"{made.footprint} MiB loaded, NVS of {made.nvs_pages:,} pages of 4 KiB, measured for "
         f"{made.measured:g} s after {made.warm:g} s of load ({made.warm_no_cache:g} s without "
         f"cache).{at_speed} The SPC-1-like load is an open loop: an array that answers all that "
-        "is offered may bear more, and one that does not has a queue that grows.",
+        "is requested might answer more, and one that does not has a growing queue.",
         "",
         figures.markdown(disks, [emulated.NO_CACHE]),
     ]
@@ -103,7 +103,7 @@ def page(options, took, rounds, made, disks):
 
 
 def missing(rounds, disks, made):
-    """What should be there and is not: a table with holes is no result."""
+    """What should be there and is not: a table with holes is not a result."""
     wanted = [(rounds.fio, f"{shape[0]}: writes/s", who)
               for shape in speed.SHAPES for who in speed.OURS]
     wanted += [(rounds.bench, f"{shape[0]}: writes/s", who)
@@ -119,7 +119,7 @@ def missing(rounds, disks, made):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="destage beside its peers.")
+    parser = argparse.ArgumentParser(description="destage next to its peers.")
     parser.add_argument("--destage", type=Path, default=HERE.parents[1] / "target/release/destage")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the page there")
     parser.add_argument("--quick", action="store_true", help="one short round of everything")
@@ -128,7 +128,7 @@ def arguments():
     parser.add_argument("--size", type=int, default=512, metavar="MIB", help="of the exports")
     parser.add_argument("--disk-rounds", type=int, default=3, help="of the emulated disks")
     parser.add_argument("--disk-speed", type=float, default=4, metavar="K",
-                        help="disks so many times faster than real ones")
+                        help="speed-up of the disks over real ones")
     parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
     parser.add_argument("--shm", type=Path, default=Path("/dev/shm"), help="a tmpfs")
     options = parser.parse_args()

@@ -4,7 +4,7 @@
 Each round loads the server over one connection (16 requests in flight: writes of whole and part
 sectors, zeroes, trims, with --ack flush also FUA and flushes), kills it at a random moment, starts
 it again on the same data and reads everything back. What was promised must be there; of what was
-under way each 512-byte part is old or new. Exit 1 on any loss.
+in flight each 512-byte part is old or new. Exit 1 on any loss.
 
     python3 tests/conformance/crashloop.py --server destage --rounds 200
 """
@@ -46,7 +46,7 @@ class Request:
 
 
 class Load:
-    """Random requests of a connection until it breaks; tells the model what was answered."""
+    """Random requests of a connection until it breaks; reports to the model what was answered."""
 
     def __init__(self, connection, model, source, volatile):
         self.connection = connection

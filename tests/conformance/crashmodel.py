@@ -98,7 +98,7 @@ class Model:
         self.pending = [p for part in self.pending for p in without(part, hole)]
 
     def verify(self, found, in_flight):
-        """Compares and goes on from what was found."""
+        """Compares and continues from what was found."""
         report = Report()
         flying = [Part(offset, data, None) for offset, data in in_flight]
         touched = {}

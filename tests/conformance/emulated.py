@@ -25,7 +25,7 @@ DISKS = 5
 SPEC = "stow-ref"
 NO_CACHE = "no cache"
 LOADS = ("uniform", "spc1")
-# Bytes that an NVS keeps for its log beside its pages, as a multiple of them.
+# Bytes that an NVS keeps for its log in addition to its pages, as a multiple of them.
 LOG_SHARE = 217 / 64
 
 
@@ -56,7 +56,7 @@ class Options:
 
 
 class Process:
-    """A program that serves on a Unix socket until it is told to stop."""
+    """A program that serves on a Unix socket until it is stopped."""
 
     def __init__(self, words, log, ready):
         with open(log, "ab") as out:
@@ -174,7 +174,7 @@ def title(options, load):
 
 
 def rounds_of(options, number_of_rounds, figures, tell=say):
-    """All arrays under all loads, in turn, so often."""
+    """All arrays under all loads, in turn, this many times."""
     with Bed(options) as bed:
         for done in range(1, number_of_rounds + 1):
             for load in options.loads:
@@ -193,7 +193,7 @@ def arguments():
     parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
     parser.add_argument("--disk-speed", type=float, default=1, metavar="K",
-                        help="disks so many times faster than real ones")
+                        help="speed-up of the disks over real ones")
     parser.add_argument("--warm", type=float, default=60, metavar="S",
                         help="seconds of the disks' time before measuring")
     parser.add_argument("--measured", type=float, default=40, metavar="S")

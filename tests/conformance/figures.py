@@ -45,8 +45,8 @@ def rows(figures, others):
     who = figures.who()
     others = [name for name in who if name in others]
     ours = [name for name in who if name not in others]
-    beside = "best other" if len(others) > 1 else "".join(others)
-    table = [["median of rounds"] + who + [f"{name} / {beside}" for name in ours if others]]
+    other = "best other" if len(others) > 1 else "".join(others)
+    table = [["median of rounds"] + who + [f"{name} / {other}" for name in ours if others]]
     for measure in figures.measures:
         medians = {name: figures.median(measure, name) for name in who}
         best = (max if measure.endswith("/s") else min)

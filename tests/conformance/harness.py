@@ -62,7 +62,7 @@ class Case:
             self.note("without " + ", ".join(absent))
 
     def claim(self, offered, feature):
-        """Goes on if `offered`; else fails where the server claims the feature, and skips
+        """Continues if `offered`; else fails where the server claims the feature, and skips
         where it does not (which is how peers with fewer features run the same tests)."""
         if offered:
             return

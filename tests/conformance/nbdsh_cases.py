@@ -308,7 +308,7 @@ def flush_on_another(_h, uri, _seed):
         expect(bytes(other.pread(4096, number * 4096)) == data, "flushed write not there")
     one.shutdown()
     other.shutdown()
-    expect(bytes(opened(uri).pread(4096, 49 * 4096)) == bytes([50]) * 4096, "gone on a third")
+    expect(bytes(opened(uri).pread(4096, 49 * 4096)) == bytes([50]) * 4096, "absent on a third")
 
 
 def read_after_write_on_another(_h, uri, seed):
@@ -326,7 +326,7 @@ def read_after_write_on_another(_h, uri, seed):
 
 
 def main(h, name, uri, seed):
-    """Carries out one case; the last line tells that it came to its end."""
+    """Carries out one case; the last line says that it ended."""
     try:
         globals()[name](h, uri, seed)
     except (AssertionError, nbd.Error) as error:

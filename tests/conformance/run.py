@@ -145,7 +145,7 @@ def main():
         say(f"ok {entry.name} {text}" if word == "ok" else f"{word} {entry.name}: {text}")
     parts = [f"{counts.get(word, 0)} {word}" for word in ("ok", "SKIPPED", "FAILED", "LIMIT")]
     say(f"{len(chosen)} tests: " + ", ".join(parts))
-    # A run that tested nothing is no success.
+    # A run that tested nothing has not succeeded.
     return 1 if counts.get("FAILED") or not counts.get("ok") else 0
 
 

@@ -356,7 +356,7 @@ class NbdServer(Server):
 
 
 class QemuNbd(Server):
-    """qemu-nbd on a raw file, with as many clients as are measured, until it is told to stop."""
+    """qemu-nbd on a raw file, with as many clients as are measured, until it is stopped."""
 
     name = "qemu-nbd"
 

@@ -52,7 +52,7 @@ class Watch:
         time.sleep(0.1)
         self.memory = procfs.resident(case.server.pid)
         self.descriptors = procfs.descriptors(case.server.pid)
-        expect(self.memory > 0 and self.descriptors > 0, "/proc tells nothing of the server")
+        expect(self.memory > 0 and self.descriptors > 0, "/proc has nothing about the server")
 
     def figures(self):
         leader = self.case.server.pid
@@ -148,7 +148,7 @@ def random_bytes(case):
 
 @hostile("random-requests")
 def random_requests(case):
-    """Right magic, random rest: the commands beside the known ones, flags, places."""
+    """Right magic, random rest: commands next to the known ones, flags, places."""
     source = random.Random(case.seed)
     for _ in range(60):
         with opened(case) as connection:
@@ -345,7 +345,7 @@ def greeted(case):
 
 @hostile("unknown-requests")
 def unknown_requests(case):
-    """Commands and flags that were not offered: EINVAL, and the connection goes on. (proto.md
+    """Commands and flags that were not offered: EINVAL, and the connection stays open. (proto.md
     has the client's breach; that the connection lives is asked of destage, and of others only
     that they do.)"""
     with opened(case) as connection:

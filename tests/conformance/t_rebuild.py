@@ -1,5 +1,5 @@
-"""A member's file is deleted under load: service goes on, a spare is rebuilt, a scrub finds
-nothing, and every byte is what was written; the same with kill -9 in mid-rebuild; and what is no
+"""A member's file is deleted under load: service continues, a spare is rebuilt, a scrub finds
+nothing, and every byte is what was written; the same with kill -9 in mid-rebuild; and what is not a
 failure: a process that is paused."""
 
 import json
@@ -55,7 +55,7 @@ class Load(threading.Thread):
                     at = self.source.randrange(IMAGE // BLOCK) * BLOCK
                     got = handle.pread(BLOCK, at)
                     expect(got == self.image[at:at + BLOCK], f"another block is at {at}")
-        except Exception as error:  # told by the test, in its own thread
+        except Exception as error:  # reported by the test, in its own thread
             self.error = error
 
     def end(self, killed=False):
@@ -82,7 +82,7 @@ def state(case):
 def begin(case, member):
     """An array of five files with an image, under load; a file is gone, a spare is rebuilt."""
     if not hasattr(case.server, "commands"):
-        raise Skip(f"{case.server.name} is no array")
+        raise Skip(f"{case.server.name} is not an array")
     need("nbdcopy")
     image = bytearray(random.Random(case.seed).randbytes(IMAGE))
     source = case.folder / "image"
@@ -101,7 +101,7 @@ def begin(case, member):
 
 
 def end(case, image):
-    """The array is whole, a scrub finds nothing, the contents are right."""
+    """The array is clean, a scrub finds nothing, the contents are right."""
     expect(wait_until(lambda: state(case) == "clean", 40, step=0.2), f"not clean: {status(case)}")
     destage(case, "scrub", "--rate", "4G")
     devices = {device["device"]: device["state"] for device in status(case)["devices"]}
@@ -127,7 +127,7 @@ def deleted(case):
     expect(wait_until(lambda: state(case) == "clean", 40, step=0.1), f"{status(case)}")
     took = time.monotonic() - began
     expect(load.error is None and load.written > before, f"service stopped: {load.error}")
-    case.note(f"rebuilt in {took:.1f} s, {load.written - before} writes meanwhile")
+    case.note(f"rebuilt in {took:.1f} s, {load.written - before} writes in that time")
     load.end()
     end(case, image)
 
@@ -159,13 +159,13 @@ def killed(case):
     end(case, image)
 
 
-@test("pause-is-no-stall", members=MEMBERS)
+@test("pause-is-not-a-stall", members=MEMBERS)
 def paused(case):
     """The process is stopped for longer than a device may take (a machine that sleeps, a debugger):
-    nothing is given up when it goes on, and the load neither fails nor reads other bytes. A busy
+    nothing is given up when it continues, and the load neither fails nor reads other bytes. A busy
     machine's own device may take a second; hence not a second here."""
     if not hasattr(case.server, "commands"):
-        raise Skip(f"{case.server.name} is no array")
+        raise Skip(f"{case.server.name} is not an array")
     case.server.stop()
     config = case.server.folder / f"{case.server.commands.VOLUME}.toml"
     said = config.read_text()

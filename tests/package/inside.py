@@ -159,9 +159,9 @@ class Drill:
         expect("/dev/loop" not in maps, "a block device is mapped: its log is not durable")
         text = f"serves under {self.unit.kind}"
         if self.systemd:
-            told = process_status(self.unit.pid)
-            equal(int(told["CapEff"], 16), 0, "capabilities")
-            equal((told["NoNewPrivs"], told["Seccomp"]), ("1", "2"), "NoNewPrivs, Seccomp")
+            process = process_status(self.unit.pid)
+            equal(int(process["CapEff"], 16), 0, "capabilities")
+            equal((process["NoNewPrivs"], process["Seccomp"]), ("1", "2"), "NoNewPrivs, Seccomp")
             score = run("systemd-analyze", "security", "--no-pager", "destage@tank.service")
             text += "; " + score.strip().splitlines()[-1].strip(" →")
         said(text)
@@ -185,7 +185,7 @@ class Drill:
         out, _ = client.communicate("read -P 1 0 1M\nread -P 2 1M 1M\nquit\n", timeout=60)
         done = [line for line in out.splitlines() if "1048576/1048576 bytes" in line]
         expect(len(done) == 4 and "fail" not in out, f"qemu-io over a restart: {out}")
-        said("QEMU's NBD client waits while the server is started anew, without an error")
+        said("QEMU's NBD client waits while the server restarts, without an error")
 
     def settings(self):
         """The examples, put where they say: the page, an alarm command, drop-ins."""
@@ -264,8 +264,8 @@ class Drill:
         equal(status()["state"], "degraded", "the state with a disk failed")
         expect(wait_until(lambda: "member-failed" in self.unit.log(), 5), "no alarm in the log")
         if self.systemd:
-            told = lambda: run("journalctl", "--no-pager", "-t", "destage", "-p", "alert")
-            expect(wait_until(lambda: "tank: member-failed" in told(), 10, 0.2),
+            alerts = lambda: run("journalctl", "--no-pager", "-t", "destage", "-p", "alert")
+            expect(wait_until(lambda: "tank: member-failed" in alerts(), 10, 0.2),
                    "the alarm command was not run outside of the service")
         self.write("degraded")
         run("destage", "set", "tank", "--rebuild", "window=16,depth=1,share=25")
@@ -280,7 +280,7 @@ class Drill:
         equal(status()["state"], "clean", "the state after the rebuild")
         expect(new in CONFIG.read_text(encoding="utf-8"), "the configuration names the new disk")
         self.verify("after a disk was failed and replaced")
-        # The new disk has what it should only if the files can be told without another.
+        # With another disk failed, the files read right only if the new disk is complete.
         run("destage", "fail", "tank", self.members[0])
         self.verify("with another disk failed")
         spare = self.devices.make("spare")
@@ -289,14 +289,14 @@ class Drill:
         said("a spare took the other's place")
 
     def kill(self):
-        """kill -9 with dirty pages; systemd starts it anew."""
+        """kill -9 with dirty pages; systemd restarts it."""
         self.stack.unmount()
         self.stack.detach()
         first = self.unit.pid
         os.kill(first, signal.SIGKILL)
         if self.systemd:
             expect(wait_until(lambda: self.unit.running() and self.unit.pid not in (0, first), 30),
-                   "systemd did not start it anew")
+                   "systemd did not restart it")
         else:
             self.unit.process.wait(10)
             self.unit.start()

@@ -1,6 +1,6 @@
 //! The command lines of an array: create, serve, recover, record; and those of its server's list.
 
-use crate::server_args::listen_args;
+use crate::server_args::serves;
 use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 use destage_server::array::control::{About, Argument, COMMANDS, Kind, Set};
@@ -158,7 +158,7 @@ pub fn create() -> Command {
 
 /// `destage serve`.
 pub fn serve() -> Command {
-    Command::new("serve")
+    let serve = Command::new("serve")
         .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
         .after_help(
             "Recovers the NVS log first. SIGTERM ends cleanly without destaging: dirty pages \
@@ -166,8 +166,8 @@ pub fn serve() -> Command {
              Examples:\n  destage serve tank --nbd unix:/run/tank.sock\n  \
              destage serve tank --nbd unix:/run/tank.sock --http 127.0.0.1:9090 --what-if",
         )
-        .arg(name())
-        .args(listen_args())
+        .arg(name());
+    serves(serve)
         .args(watch_args())
         .args(missing_args())
         .arg(
@@ -227,6 +227,7 @@ fn watch_args() -> [Arg; 7] {
 }
 
 /// `destage trace record`.
+#[cfg(feature = "plan")]
 pub fn record() -> Command {
     Command::new("record")
         .about("Record the load of a served array as a trace")

@@ -38,6 +38,7 @@ impl fmt::Display for Failure {
     }
 }
 
+#[cfg(feature = "plan")]
 impl From<destage_sim::compare::CompareError> for Failure {
     fn from(error: destage_sim::compare::CompareError) -> Failure {
         use destage_sim::compare::CompareError;
@@ -49,12 +50,14 @@ impl From<destage_sim::compare::CompareError> for Failure {
     }
 }
 
+#[cfg(feature = "plan")]
 impl From<destage_sim::options::OptionError> for Failure {
     fn from(error: destage_sim::options::OptionError) -> Failure {
         destage_sim::compare::CompareError::Option(error).into()
     }
 }
 
+#[cfg(feature = "plan")]
 impl From<destage_sim::readcache::StudyError> for Failure {
     fn from(error: destage_sim::readcache::StudyError) -> Failure {
         use destage_sim::readcache::StudyError;
@@ -65,6 +68,7 @@ impl From<destage_sim::readcache::StudyError> for Failure {
     }
 }
 
+#[cfg(feature = "plan")]
 impl From<destage_report::WriteError> for Failure {
     fn from(error: destage_report::WriteError) -> Failure {
         Failure::failed(error)

@@ -4,16 +4,27 @@
 //! to standard error; an error is one line.
 
 mod args;
+#[cfg(feature = "serve")]
 mod array_args;
 mod commands;
 mod failure;
+#[cfg(feature = "plan")]
 mod output;
+#[cfg(feature = "plan")]
 mod plan_args;
 mod progress;
-mod readcache_args;
+#[cfg(feature = "plan")]
+mod run_args;
+#[cfg(feature = "serve")]
 mod server_args;
 mod shared_args;
+#[cfg(feature = "torture")]
 mod torture_args;
+#[cfg(feature = "plan")]
+mod trace_args;
+
+#[cfg(not(any(feature = "plan", feature = "serve")))]
+compile_error!("choose a feature: plan, serve, or both");
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -29,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a result; a reader that went away, as `head` does, is no failure.
+/// Prints a result; a reader that stops early, as `head` does, is not an error.
 fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,8 +1,10 @@
-//! Results into files, by extension; checked before the work begins, written whole or not at all.
+//! Results into files, by extension. Paths are checked before the work begins; a file is written
+//! completely or not at all.
 
 use crate::failure::Failure;
+use destage_render::PlotFormat;
+use destage_report::Format;
 use destage_report::model::{CompareReport, RunReport};
-use destage_report::{Format, PlotFormat};
 use std::path::{Path, PathBuf};
 
 /// The output paths of a command, each known to be writable when the work began.
@@ -41,7 +43,7 @@ impl Outputs {
         for path in &paths {
             if !known.contains(&extension(path)) {
                 return Err(Failure::usage(format!(
-                    "--out {}: the extension says the format; known: {}",
+                    "--out {}: unknown extension; use one of: {}",
                     path.display(),
                     known.join(", ")
                 )));
@@ -55,11 +57,11 @@ impl Outputs {
     pub fn write_compare(&self, report: &CompareReport) -> Result<(), Failure> {
         for path in &self.paths {
             let bytes = match extension(path) {
-                "html" => destage_report::html(report).into_bytes(),
-                "json" => destage_report::render_compare(report, Format::Json).into_bytes(),
-                "csv" => destage_report::render_compare(report, Format::Csv).into_bytes(),
-                "parquet" => destage_report::parquet_compare(report).map_err(Failure::failed)?,
-                _ => destage_report::render_compare(report, Format::Table).into_bytes(),
+                "html" => destage_render::html(report).into_bytes(),
+                "json" => destage_render::render_compare(report, Format::Json).into_bytes(),
+                "csv" => destage_render::render_compare(report, Format::Csv).into_bytes(),
+                "parquet" => destage_render::parquet_compare(report).map_err(Failure::failed)?,
+                _ => destage_render::render_compare(report, Format::Table).into_bytes(),
             };
             destage_report::write_file(path, &bytes)?;
         }
@@ -83,10 +85,10 @@ impl Outputs {
     pub fn write_run(&self, report: &RunReport) -> Result<(), Failure> {
         for path in &self.paths {
             let bytes = match extension(path) {
-                "json" => destage_report::render_run(report, Format::Json).into_bytes(),
-                "csv" => destage_report::render_run(report, Format::Csv).into_bytes(),
-                "parquet" => destage_report::parquet_runs(&[report]).map_err(Failure::failed)?,
-                _ => destage_report::render_run(report, Format::Table).into_bytes(),
+                "json" => destage_render::render_run(report, Format::Json).into_bytes(),
+                "csv" => destage_render::render_run(report, Format::Csv).into_bytes(),
+                "parquet" => destage_render::parquet_runs(&[report]).map_err(Failure::failed)?,
+                _ => destage_render::render_run(report, Format::Table).into_bytes(),
             };
             destage_report::write_file(path, &bytes)?;
         }

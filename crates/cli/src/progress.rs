@@ -12,6 +12,7 @@ pub fn bar(unit: &str) -> ProgressBar {
 }
 
 /// A spinner for work of unknown length.
+#[cfg(feature = "plan")]
 pub fn spinner(message: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(4));
     bar.set_style(

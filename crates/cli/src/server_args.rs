@@ -1,14 +1,29 @@
 //! The command lines of `emulate` and `bench`.
 
-use crate::shared_args::{flag, format_arg, option};
-use clap::{Arg, ArgAction, Command, value_parser};
+#![cfg_attr(not(feature = "load"), allow(dead_code))]
 
-/// Where a server listens, TLS, and what its clients may take.
-pub fn listen_args() -> [Arg; 10] {
+use crate::shared_args::{flag, format_arg, option};
+use clap::{Arg, ArgAction, ArgGroup, Command, value_parser};
+use destage_server::FrontEnd;
+
+/// A command that serves: where it listens, for each front end; TLS, and limits of its clients.
+pub fn serves(command: Command) -> Command {
+    let entries = || FrontEnd::ALL.iter().map(|front_end| front_end.entry());
+    let listen = entries().map(|entry| {
+        let help = format!("Listen for {}: {}; may be repeated", entry.summary, entry.listen);
+        Arg::new(entry.name)
+            .long(entry.name)
+            .value_name("ADDRESS")
+            .help(help)
+            .action(ArgAction::Append)
+    });
+    let one = ArgGroup::new("listen").args(entries().map(|entry| entry.name));
+    command.args(listen).group(one.required(true).multiple(true)).args(listen_args())
+}
+
+/// TLS, and what bounds the clients of a server.
+fn listen_args() -> [Arg; 9] {
     [
-        option("nbd", "ADDRESS", "Listen there: unix:PATH or tcp:ADDRESS:PORT; may be repeated")
-            .required(true)
-            .action(ArgAction::Append),
         option("tls-cert", "FILE", "Certificate chain (PEM): TCP clients must use TLS")
             .requires("tls-key"),
         option("tls-key", "FILE", "Its private key (PEM)").requires("tls-cert"),
@@ -48,7 +63,7 @@ pub fn listen_args() -> [Arg; 10] {
 
 /// `destage emulate`.
 pub fn emulate() -> Command {
-    Command::new("emulate")
+    let emulate = Command::new("emulate")
         .about("Serve a modelled disk in real time over NBD")
         .after_help(
             "Every request is answered when the model says that the drive would be done. `ram` is \
@@ -56,8 +71,8 @@ pub fn emulate() -> Command {
              Example: destage emulate stow-ref --size 16G --nbd unix:/tmp/disk0.sock",
         )
         .arg(Arg::new("spec").value_name("SPEC").required(true).help("A disk, .toml file, or ram"))
-        .arg(option("size", "BYTES", "Bytes served, as 512M or 64G [default: all; ram: 1G]"))
-        .args(listen_args())
+        .arg(option("size", "BYTES", "Bytes served, e.g. 512M or 64G [default: all; ram: 1G]"));
+    serves(emulate)
         .arg(
             option("speed", "K", "Virtual seconds in a real one")
                 .default_value("1")

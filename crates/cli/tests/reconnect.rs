@@ -5,10 +5,9 @@ mod common;
 
 use common::array::{Array, status};
 use common::succeeds;
+use destage_block::{Answer, Backend, Driver, Payload, Request, RequestError};
 use destage_engine::units;
-use destage_nbd::request::Command as Ask;
-use destage_nbd::wire;
-use destage_server::{Answer, Backend, Payload, Port, Remote, Server, Settings, Token};
+use destage_server::{FrontEnd, Port, Remote, Server, Settings, Token};
 use std::collections::VecDeque;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,20 +30,20 @@ struct Disk {
 
 const FLUSH: units::Duration = units::Duration(30_000_000);
 
-impl Backend for Disk {
-    fn request(&mut self, port: &mut Port, token: Token, command: Ask, payload: Payload<'_>) {
+impl Backend<Port> for Disk {
+    fn request(&mut self, port: &mut Port, token: Token, request: Request, payload: Payload<'_>) {
         if self.refuses.load(Ordering::Relaxed) {
-            let errno = wire::NBD_ESHUTDOWN;
-            port.reply(token, Answer::Error { errno, text: "the server is ending" });
+            let (error, text) = (RequestError::ShuttingDown, "the server is ending");
+            port.reply(token, Answer::Error { error, text });
             return;
         }
-        match command {
-            Ask::Read { offset, length, .. } => {
+        match request {
+            Request::Read { offset, length } => {
                 let part = offset as usize..offset as usize + length as usize;
                 port.reply(token, Answer::Bytes(&self.cache[part]));
                 return;
             }
-            Ask::Write { offset, .. } => {
+            Request::Write { offset, .. } => {
                 let at = offset as usize;
                 let part = at..at + payload.bytes().len();
                 self.cache[part.clone()].copy_from_slice(payload.bytes());
@@ -97,12 +96,10 @@ impl Nbd {
 
     fn start(&mut self) {
         let mut export = destage_server::backends::export("", "", BYTES as u64);
-        export.flags &= !(wire::NBD_FLAG_SEND_FUA
-            | wire::NBD_FLAG_SEND_TRIM
-            | wire::NBD_FLAG_SEND_WRITE_ZEROES
-            | wire::NBD_FLAG_SEND_CACHE);
+        (export.fua, export.discards) = (false, false);
         let listen = format!("unix:{}", self.listen).parse().expect("an address");
-        let server = Server::bind(Settings::new(export, vec![listen])).expect("bound");
+        let server =
+            Server::bind(Settings::new(export, vec![(FrontEnd::Nbd, listen)])).expect("bound");
         let (remote, durable) = (server.remote(), Arc::clone(&self.durable));
         let refuses = Arc::clone(&self.refuses);
         let cache = durable.lock().expect("whole").clone();

@@ -68,7 +68,7 @@ fn a_scrub_keeps_its_pace_is_shown_and_can_be_ended() {
     array.serve(&[]);
     let begun = array.asks(&["scrub", "tank", "--rate", "8M", "--background"]);
     assert!(begun.contains("has begun"), "{begun}");
-    assert!(array.refused(&["scrub", "tank"]).contains("a scrub is under way"));
+    assert!(array.refused(&["scrub", "tank"]).contains("a scrub is running"));
     let uri = array.uri();
     common::succeeds(&["bench", &uri, "--time", "1s", "--depth", "8"]);
     let now = status(&array);

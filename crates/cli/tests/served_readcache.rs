@@ -82,7 +82,10 @@ fn the_second_read_touches_no_member_and_new_bytes_are_seen() {
     assert!(told["since_start"]["rgr"].as_f64() > Some(0.1), "{told}");
     assert!(told["memory_bytes"].as_u64() <= Some((1 << 20) + 256 * 200), "{told}");
     let table = array.asks(&["status", "tank"]);
-    assert!(table.contains("read cache, of late") && table.contains("RGR 0.0000"), "{table}");
+    assert!(
+        table.contains("since last failure or repair") && table.contains("RGR 0.0000"),
+        "{table}"
+    );
 }
 
 #[test]

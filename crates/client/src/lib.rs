@@ -1,7 +1,7 @@
-//! An NBD client on a blocking socket that keeps many requests under way: for `destage bench` and
-//! for tests.
+//! An NBD client on a blocking socket that keeps many requests in flight. `destage bench`, remote
+//! members (to connect) and tests use it.
 
-use destage_nbd::client::{self, Address, Handshake, Options, Reply, ReplyDecoder, Step, Uri};
+use destage_nbd::client::{self, Address, Conversation, Handshake, Options, Reply, Step, Uri};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::{Mode, Session, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Why a client cannot go on.
+/// Why a client cannot continue.
 #[derive(Debug)]
 pub enum ClientError {
     /// The address cannot be reached, or the connection broke.
@@ -25,7 +25,7 @@ pub enum ClientError {
     Handshake(client::Failure),
     /// The server broke the protocol.
     Violation(client::Violation),
-    /// The session does not allow a request.
+    /// The session does not allow the request.
     Refused(&'static str),
     /// The server answered a request with this error.
     Answer(u32),
@@ -66,7 +66,7 @@ impl From<rustix::io::Errno> for ClientError {
     }
 }
 
-/// What a server said, handed on as it comes.
+/// Part of a reply, as it arrives.
 #[derive(Debug)]
 pub enum Heard<'a> {
     /// Bytes of a read, with their offset in the export; the request's cookie.
@@ -81,8 +81,7 @@ pub enum Heard<'a> {
 pub struct Client {
     socket: OwnedFd,
     session: Session,
-    encoder: client::request::Encoder,
-    decoder: ReplyDecoder,
+    conversation: Conversation,
     out: Vec<u8>,
     out_at: usize,
     input: Vec<u8>,
@@ -125,8 +124,7 @@ impl Client {
         }
         Ok(Client {
             socket,
-            encoder: client::request::Encoder::new(&session),
-            decoder: ReplyDecoder::new(&session),
+            conversation: Conversation::new(&session),
             session,
             out: Vec::new(),
             out_at: 0,
@@ -143,25 +141,24 @@ impl Client {
     /// Requests without a complete reply.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.decoder.in_flight()
+        self.conversation.in_flight()
     }
 
-    /// Puts a request among those to be sent; after a WRITE, its payload.
+    /// Queues a request for sending, and the payload of a WRITE.
     ///
     /// # Errors
-    /// If the session does not allow it. Nothing is put then.
+    /// If the session does not allow it. Nothing is queued then.
     pub fn put(&mut self, request: &Request, payload: &[u8]) -> Result<(), ClientError> {
         let refused = |refusal: destage_nbd::request::Refusal| ClientError::Refused(refusal.text());
-        self.encoder.encode(request, &mut self.out).map_err(refused)?;
-        assert!(self.decoder.expect(request), "cookies are the caller's, one for each request");
+        self.conversation.ask(request, &mut self.out).map_err(refused)?;
         self.out.extend_from_slice(payload);
         Ok(())
     }
 
-    /// Sends what there is to send, and waits for something to hear, at most this long.
+    /// Sends what is queued, and waits for replies for at most this long.
     ///
     /// # Errors
-    /// If the connection is over or the server talks nonsense.
+    /// If the connection has ended, or the server breaks the protocol.
     pub fn pump(
         &mut self,
         most: Option<Duration>,
@@ -198,24 +195,24 @@ impl Client {
         }
     }
 
-    /// From now on a wait without end looks up after so long, having heard nothing.
+    /// Limits a wait without end: it returns after this long if nothing arrives.
     ///
     /// # Errors
     /// If the socket does not take it.
-    pub fn look_up_after(&mut self, time: Duration) -> Result<(), ClientError> {
+    pub fn set_timeout(&mut self, time: Duration) -> Result<(), ClientError> {
         Ok(set_socket_timeout(&self.socket, Timeout::Recv, Some(time))?)
     }
 
-    /// Sends what the socket takes, without waiting; whether there is more.
+    /// Sends what the socket takes, without waiting; returns whether there is more.
     ///
     /// # Errors
-    /// If the connection is over.
+    /// If the connection has ended.
     pub fn send_some(&mut self) -> Result<bool, ClientError> {
         self.send()?;
         Ok(self.out_at < self.out.len())
     }
 
-    /// Takes in what has come, without waiting.
+    /// Takes in what has arrived, without waiting.
     ///
     /// # Errors
     /// As [`Client::pump`].
@@ -241,7 +238,7 @@ impl Client {
     fn decode(&mut self, count: usize, mut hear: impl FnMut(Heard<'_>)) -> Result<(), ClientError> {
         let mut at = 0;
         loop {
-            let (taken, reply) = self.decoder.next(&self.input[at..count]);
+            let (taken, reply) = self.conversation.next(&self.input[at..count]);
             match reply {
                 Reply::NeedMore => return Ok(()),
                 Reply::Data { cookie, offset, range } => {
@@ -256,7 +253,7 @@ impl Client {
         }
     }
 
-    /// One request, and its reply: the bytes of a read, else none.
+    /// Sends one request and waits for its reply; returns the bytes of a read.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -284,36 +281,36 @@ impl Client {
         }
     }
 
-    /// Says goodbye.
+    /// Tells the server that the client leaves.
     ///
     /// # Errors
-    /// If the connection is over already.
+    /// If the connection has ended already.
     pub fn disconnect(mut self) -> Result<(), ClientError> {
-        self.encoder.disconnect(&mut self.out);
+        self.conversation.disconnect(&mut self.out);
         self.send()
     }
 
-    /// The socket, in the transmission phase with nothing under way, and what was negotiated.
+    /// The socket, in the transmission phase with nothing in flight, and what was negotiated.
     #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Session) {
         (self.socket, self.session)
     }
 
-    /// Offers the server this command?
+    /// Whether the server offers FLUSH.
     #[must_use]
     pub fn offers_flush(&self) -> bool {
         self.session.has(wire::NBD_FLAG_SEND_FLUSH)
     }
 }
 
-/// To wait for several at once.
+/// For waiting on several clients at once.
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-/// The handshake; gives what was negotiated and what came behind it.
+/// The handshake; returns what was negotiated, and the bytes that followed it.
 fn shake(stream: &mut dyn Stream, options: Options) -> Result<(Session, Vec<u8>), ClientError> {
     let (mut handshake, mut out) = (Handshake::new(options), Vec::new());
     let mut input = vec![0; 64 << 10];

@@ -6,7 +6,7 @@
 
 use destage_engine::units::{Duration, Instant};
 
-use crate::disk::{DiskOp, Head};
+use crate::head::{DiskOp, Head};
 use crate::model::DiskModel;
 use crate::spec::{DiskSpec, ReadAhead, WriteBack};
 
@@ -39,7 +39,7 @@ impl Extent {
     }
 }
 
-/// The read-ahead under way: it fills the most recently used segment.
+/// The running read-ahead. It fills the most recently used segment.
 #[derive(Clone, Copy, Debug)]
 struct Ahead {
     begin: Instant,
@@ -145,7 +145,7 @@ impl Cache {
             || self.comes_by(model, wanted, now)
     }
 
-    /// Whether the read-ahead under way has, or is about to have, all that is wanted.
+    /// Whether the running read-ahead has, or is about to have, everything wanted.
     fn comes_by(&self, model: &DiskModel, wanted: Extent, now: Instant) -> bool {
         let (Some(ahead), Some(segment)) = (self.ahead, self.segments.last()) else {
             return false;

@@ -2,7 +2,8 @@
 
 use destage_engine::units::{Duration, Instant};
 
-use crate::disk::{Disk, DiskOp, Service};
+use crate::disk::{Disk, Service};
+use crate::head::DiskOp;
 use crate::model::{DiskModel, zones};
 use crate::spec::DiskSpec;
 
@@ -28,9 +29,9 @@ pub struct Figures {
     pub capacity_bytes: u64,
     /// Rate of a long read in each zone, outermost first.
     pub zones: Vec<ZoneRate>,
-    /// Random aligned 4 KiB reads a second, one outstanding.
+    /// Random aligned 4 KiB reads per second, one outstanding.
     pub random_read_iops_1: f64,
-    /// Random aligned 4 KiB reads a second, 16 outstanding.
+    /// Random aligned 4 KiB reads per second, 16 outstanding.
     pub random_read_iops_16: f64,
 }
 
@@ -95,7 +96,7 @@ impl Figures {
     }
 }
 
-/// Reads a second and the mean seek, with so many outstanding.
+/// Reads per second and the mean seek, with this many outstanding.
 fn random_reads(mut disk: Disk, spec: &DiskSpec, outstanding: usize) -> (f64, Duration) {
     let sectors = spec.sectors_per_page();
     let pages = (disk.sectors() / u64::from(sectors)).max(1);

@@ -1,4 +1,4 @@
-//! Where each address lies: cylinder, head and slot, without a division at run time.
+//! Position of each address: cylinder, head and slot, without a division at run time.
 //!
 //! A slot is a sector's place on its track after skew: slot k of every track of a zone passes
 //! under the head at the same angle. Angles are ns since the zone's slot 0 or the index passed.
@@ -44,7 +44,7 @@ impl Revolution {
         Revolution { ns, reciprocal_32, reciprocal_64 }
     }
 
-    /// The angle, in ns since the index, at which the platter stands after `time_ns`.
+    /// The angle, in ns since the index, of the platter after `time_ns`.
     #[inline]
     pub(crate) fn angle(self, time_ns: u64) -> u32 {
         let turns = ((u128::from(time_ns) * u128::from(self.reciprocal_64)) >> 64) as u64;
@@ -71,9 +71,9 @@ impl Revolution {
 /// A defective stretch that addresses skip.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slip {
-    /// First address of the zone, counted from its start, that lies behind the stretch.
+    /// First address of the zone, counted from its start, behind the stretch.
     pub(crate) address: u64,
-    /// Unit of the zone it lies in.
+    /// Unit of its zone.
     pub(crate) unit: u64,
     /// Sectors skipped so far in that unit, with this stretch.
     pub(crate) skipped: u64,
@@ -88,7 +88,7 @@ pub(crate) struct Zone {
     pub(crate) cylinders: u32,
     pub(crate) track: Divisor,
     pub(crate) heads: Divisor,
-    /// ns a sector takes, in 2^-32 ns, rounded up so that a whole track is a revolution.
+    /// ns a sector takes, in 2^-32 ns, rounded up so that a full track is a revolution.
     pub(crate) sector_fraction: u64,
     /// Angle of slot 0.
     pub(crate) base_ns: u32,
@@ -106,9 +106,9 @@ pub(crate) struct Zone {
     pub(crate) serpentine: u32,
 }
 
-/// Where a sector lies.
+/// Position of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SectorPlace {
     pub(crate) cylinder: u32,
     pub(crate) head: u32,
     pub(crate) sector: u32,
@@ -116,9 +116,9 @@ pub(crate) struct Place {
 }
 
 impl Zone {
-    /// Where an address of this zone lies.
+    /// Position of an address of this zone.
     #[inline]
-    pub(crate) fn place(&self, lbn: u64) -> Place {
+    pub(crate) fn place(&self, lbn: u64) -> SectorPlace {
         let mut position = lbn - self.first_lbn + self.unused_front;
         if !self.plain {
             position = self.skip(position);
@@ -134,7 +134,7 @@ impl Zone {
         };
         let turn = turn as u32;
         let head = if backwards { self.heads.value as u32 - 1 - turn } else { turn };
-        Place { cylinder, head, sector: sector as u32, slot }
+        SectorPlace { cylinder, head, sector: sector as u32, slot }
     }
 
     /// The slot of a sector, from its track's skew.
@@ -184,7 +184,7 @@ impl Zone {
 
     /// Addresses from `lbn` on that follow each other on the medium without a gap, at `place`:
     /// to the end of the track or zone, or to the next stretch skipped.
-    pub(crate) fn run(&self, lbn: u64, place: Place) -> u32 {
+    pub(crate) fn run(&self, lbn: u64, place: SectorPlace) -> u32 {
         let mut run = (self.end_lbn - lbn).min(self.track.value - u64::from(place.sector));
         if !self.plain {
             let address = lbn - self.first_lbn + self.unused_front;

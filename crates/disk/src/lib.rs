@@ -11,6 +11,7 @@ mod cache;
 mod disk;
 mod figures;
 mod geometry;
+mod head;
 mod model;
 mod registry;
 mod seek;
@@ -19,8 +20,9 @@ mod validate;
 
 pub mod disksim;
 
-pub use disk::{Completed, Disk, DiskOp, Service};
+pub use disk::{Completed, Disk, Service};
 pub use figures::{Figures, ZoneRate};
+pub use head::DiskOp;
 pub use model::{DiskModel, ZoneInfo, seek_curve, zones};
 pub use registry::{find, registry};
 pub use spec::{

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::bus::Bus;
-use crate::geometry::{Divisor, Place, Revolution, Slip, Zone};
+use crate::geometry::{Divisor, Revolution, SectorPlace, Slip, Zone};
 use crate::seek::{ns, table_ns};
 use crate::spec::{
     AheadUntil, DiskSpec, HitOverhead, Overhead, Scheduler, SparesPer, TrackOrder, ZoneSpec, Zones,
@@ -279,12 +279,12 @@ impl DiskModel {
 
     /// Time to move the heads from a place to a track, without settling for a write.
     #[inline]
-    pub(crate) fn move_ns(&self, from: Place, cylinder: u32, head: u32) -> u32 {
+    pub(crate) fn move_ns(&self, from: SectorPlace, cylinder: u32, head: u32) -> u32 {
         let seek = self.seek_ns[from.cylinder.abs_diff(cylinder) as usize];
         seek.max(if from.head == head { 0 } else { self.head_switch_ns })
     }
 
-    /// One past the last address, of at most `sectors` from `end` on, that lies on the same track
+    /// One past the last address, of at most `sectors` from `end` on, on the same track
     /// or cylinder as the one before `end`.
     pub(crate) fn ahead_limit(&self, end: u64, sectors: u64, until: AheadUntil) -> u64 {
         let limit = (end + sectors).min(self.sectors);
@@ -293,7 +293,7 @@ impl DiskModel {
         }
         let mut stretches = self.stream(end - 1, limit - end + 1);
         let Some(first) = stretches.next() else { return limit };
-        let same = |at: Place| match until {
+        let same = |at: SectorPlace| match until {
             AheadUntil::Track => (at.cylinder, at.head) == (first.place.cylinder, first.place.head),
             _ => at.cylinder == first.place.cylinder,
         };
@@ -340,7 +340,7 @@ fn slips_of(zone: &ZoneSpec, unit_sectors: u64, unit: u64) -> Vec<Slip> {
 pub(crate) struct Stretch {
     pub(crate) lbn: u64,
     pub(crate) sectors: u32,
-    pub(crate) place: Place,
+    pub(crate) place: SectorPlace,
     /// From the start of the stream until its first sector is under the head.
     pub(crate) begin_ns: u64,
     /// Until its last sector has passed.
@@ -353,7 +353,7 @@ pub(crate) struct Stream<'a> {
     lbn: u64,
     left: u64,
     /// Where the last stretch ended: place, and angle.
-    at: Option<(Place, u32)>,
+    at: Option<(SectorPlace, u32)>,
     elapsed_ns: u64,
 }
 

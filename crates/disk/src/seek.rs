@@ -30,7 +30,7 @@ pub(crate) fn table_ns(seek: &Seek, cylinders: u32) -> Vec<u32> {
     times
 }
 
-/// The a, b and c of the curve through the three points of a drive with so many cylinders.
+/// The a, b and c of the curve through the three points of a drive with this many cylinders.
 ///
 /// With fewer than four cylinders the points coincide, and the curve is the straight line
 /// through the first and the last.

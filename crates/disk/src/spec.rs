@@ -41,7 +41,7 @@ pub struct DiskSpec {
     /// Order in which addresses run over the surfaces.
     #[serde(default)]
     pub order: TrackOrder,
-    /// Where spare sectors lie.
+    /// Where the spare sectors are.
     #[serde(default)]
     pub spares_per: SparesPer,
     /// Cylinders that share their spares, for `spares_per = "range"`.
@@ -101,7 +101,7 @@ pub enum TrackOrder {
     Serpentine,
 }
 
-/// Where spare sectors lie: at the end of each of these.
+/// Where the spare sectors are: at the end of each of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SparesPer {
@@ -191,7 +191,7 @@ pub struct BusSpec {
     /// Time to get the bus back once that much of a read is in the buffer, in ms.
     #[serde(default, skip_serializing_if = "is_zero_ms")]
     pub reselect_ms: f64,
-    /// Time before a write's first sector crosses the bus, in ms. The arm moves meanwhile.
+    /// Time before a write's first sector crosses the bus, in ms. The arm moves during this time.
     #[serde(default, skip_serializing_if = "is_zero_ms")]
     pub write_lead_ms: f64,
 }
@@ -402,7 +402,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub enum SpecError {
     /// The text is not TOML, lacks a key or has one that nobody knows.
     Parse {
-        /// Line, counted from 1; 0 if it concerns the whole.
+        /// Line, counted from 1; 0 if it concerns the entire file.
         line: usize,
         /// What is wrong, in one line.
         message: String,

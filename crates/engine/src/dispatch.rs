@@ -1,9 +1,10 @@
-//! One queue a disk: what enters the drive's window, in which order and when.
+//! One queue per disk: what enters the drive's window, in which order and when.
 
 use crate::event::Action;
 use crate::event::{DiskCommand, Owner};
 use crate::units::DiskId;
 use alloc::collections::VecDeque;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Order in which commands enter a drive's window.
@@ -31,6 +32,8 @@ struct Queue {
 /// The queues of all disks.
 pub struct Dispatch {
     queues: Vec<Queue>,
+    /// Commands of each disk, queued and outstanding.
+    lengths: Vec<u32>,
     window: u32,
     order: Order,
 }
@@ -40,12 +43,13 @@ impl Dispatch {
     #[must_use]
     pub fn new(disks: u16, window: u32, order: Order) -> Dispatch {
         let queues = (0..disks).map(|_| Queue::default()).collect();
-        Dispatch { queues, window, order }
+        Dispatch { queues, lengths: vec![0; usize::from(disks)], window, order }
     }
 
     /// Queues a command, or issues it where the drive's window has room.
     pub fn submit(&mut self, command: DiskCommand, actions: &mut Vec<Action>) {
         let queue = &mut self.queues[usize::from(command.disk.0)];
+        self.lengths[usize::from(command.disk.0)] += 1;
         if queue.outstanding < self.window {
             issue(queue, command, actions);
             return;
@@ -59,25 +63,33 @@ impl Dispatch {
     /// A command of this disk is done: the next may enter the window.
     pub fn done(&mut self, disk: DiskId, actions: &mut Vec<Action>) {
         let queue = &mut self.queues[usize::from(disk.0)];
+        self.lengths[usize::from(disk.0)] -= 1;
         queue.outstanding -= 1;
         if let Some(command) = next(queue, self.order) {
             issue(queue, command, actions);
         }
     }
 
-    /// A command that was put back is with the disk again, though its window may be full.
+    /// A command that the disk refused is tried again, though the disk's window may be full.
     pub fn again(&mut self, disk: DiskId) {
+        self.lengths[usize::from(disk.0)] += 1;
         self.queues[usize::from(disk.0)].outstanding += 1;
     }
 
     /// Commands queued and outstanding at a disk.
     #[must_use]
-    pub fn length(&self, disk: DiskId) -> usize {
-        let queue = &self.queues[usize::from(disk.0)];
-        queue.outstanding as usize + queue.reads.len() + queue.others.len()
+    pub fn length(&self, disk: DiskId) -> u32 {
+        self.lengths[usize::from(disk.0)]
     }
 
-    /// Pages from where a disk was last sent to `page`: as near as the engine knows its head.
+    /// [`Dispatch::length`] of all disks.
+    #[must_use]
+    pub fn lengths(&self) -> &[u32] {
+        &self.lengths
+    }
+
+    /// Pages between `page` and the end of the last command issued to a disk: an estimate of how
+    /// far its head must move.
     #[must_use]
     pub fn distance(&self, disk: DiskId, page: u64) -> u64 {
         self.queues[usize::from(disk.0)].last_page.abs_diff(page)

@@ -1,43 +1,43 @@
-//! Disks that have failed, and groups whose rows are being read as a whole.
+//! Disks that have failed, and groups whose rows are locked while they are read.
 
 use crate::array::disks::DiskSet;
 use crate::units::{DiskId, GroupId};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Groups whose rows are being read as a whole: to compute what a disk does not give, or by a
-/// scrub, which holds them: not even the reads of a destage begin.
+/// Groups whose rows are being read together, to compute what a disk does not give. A scrub holds
+/// its groups: not even the reads of a destage begin there.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
-    /// How many read it: thousands of groups where a degraded array is overloaded.
+    /// Readers of each group. An overloaded degraded array has thousands of groups here.
     readers: BTreeMap<GroupId, u32>,
     holds: BTreeMap<GroupId, u32>,
 }
 
 impl Locks {
-    /// One more reader.
+    /// Adds a reader.
     pub fn lock(&mut self, group: GroupId) {
         *self.readers.entry(group).or_insert(0) += 1;
     }
 
-    /// One reader less; whether it was the last.
+    /// Removes a reader. Returns whether it was the last.
     pub fn unlock(&mut self, group: GroupId) -> bool {
         take_one(&mut self.readers, group)
     }
 
-    /// Whether somebody reads it.
+    /// Whether a reader has it.
     #[must_use]
     pub fn contains(&self, group: GroupId) -> bool {
         self.readers.contains_key(&group)
     }
 
-    /// One more chunk of a scrub.
+    /// Adds a chunk of a scrub.
     pub fn hold(&mut self, group: GroupId) {
         *self.holds.entry(group).or_insert(0) += 1;
     }
 
-    /// One chunk less; whether it was the last.
-    pub fn let_go(&mut self, group: GroupId) -> bool {
+    /// Removes a chunk of a scrub. Returns whether it was the last.
+    pub fn release(&mut self, group: GroupId) -> bool {
         take_one(&mut self.holds, group)
     }
 
@@ -53,7 +53,7 @@ impl Locks {
     }
 }
 
-/// One less of a group; whether it was the last.
+/// Decrements the group's count. Returns whether it reached zero.
 fn take_one(groups: &mut BTreeMap<GroupId, u32>, group: GroupId) -> bool {
     let count = groups.get_mut(&group).expect("a locked group");
     *count -= 1;
@@ -64,15 +64,15 @@ fn take_one(groups: &mut BTreeMap<GroupId, u32>, group: GroupId) -> bool {
     last
 }
 
-/// Disks that failed, and groups that are locked: lent to the destager.
+/// Disks that failed, and groups that are locked.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// Disks that failed, those being rebuilt included.
     pub failed: DiskSet,
     /// Locked groups.
     pub locks: Locks,
-    /// Of disks being rebuilt: the pages below are whole.
-    whole_below: Vec<(DiskId, u64)>,
+    /// Of disks being rebuilt: the pages below are rebuilt.
+    rebuilt_below: Vec<(DiskId, u64)>,
 }
 
 impl Faults {
@@ -80,7 +80,7 @@ impl Faults {
     #[must_use]
     pub fn lost(&self, disk: DiskId, page: u64) -> bool {
         self.failed.contains(disk)
-            && !self.whole_below.iter().any(|(known, below)| *known == disk && page < *below)
+            && !self.rebuilt_below.iter().any(|(known, below)| *known == disk && page < *below)
     }
 
     /// The disks that are lost at a page.
@@ -89,18 +89,18 @@ impl Faults {
         self.failed.iter().filter(|disk| self.lost(*disk, page)).collect()
     }
 
-    pub(crate) fn set_whole_below(&mut self, disk: DiskId, page: u64) {
-        self.forget_whole(disk);
-        self.whole_below.push((disk, page));
+    pub(crate) fn set_rebuilt_below(&mut self, disk: DiskId, page: u64) {
+        self.forget_rebuilt(disk);
+        self.rebuilt_below.push((disk, page));
     }
 
-    pub(crate) fn forget_whole(&mut self, disk: DiskId) {
-        self.whole_below.retain(|(known, _)| *known != disk);
+    pub(crate) fn forget_rebuilt(&mut self, disk: DiskId) {
+        self.rebuilt_below.retain(|(known, _)| *known != disk);
     }
 
-    /// The disk whose rebuild is furthest, and how far it is.
+    /// The disk whose rebuild is furthest, and how far it has come.
     pub(crate) fn furthest(&self) -> Option<(DiskId, u64)> {
-        self.whole_below.iter().copied().max_by_key(|(_, below)| *below)
+        self.rebuilt_below.iter().copied().max_by_key(|(_, below)| *below)
     }
 }
 
@@ -108,8 +108,8 @@ impl Faults {
 mod tests {
     use super::*;
 
-    /// As many as an overloaded degraded array has: a search through all of them for each would
-    /// take minutes.
+    /// The number of an overloaded degraded array. A search through all of them for each would take
+    /// minutes.
     #[test]
     fn groups_stay_locked_until_their_last_reader() {
         let mut locks = Locks::default();
@@ -119,7 +119,7 @@ mod tests {
         assert!(groups().all(|group| locks.unlock(group) && !locks.contains(group)));
         locks.hold(GroupId(7));
         locks.hold(GroupId(7));
-        assert!(!locks.let_go(GroupId(7)) && locks.held(GroupId(7)) && locks.holds().count() == 1);
-        assert!(locks.let_go(GroupId(7)) && !locks.held(GroupId(7)) && locks.holds().count() == 0);
+        assert!(!locks.release(GroupId(7)) && locks.held(GroupId(7)) && locks.holds().count() == 1);
+        assert!(locks.release(GroupId(7)) && !locks.held(GroupId(7)) && locks.holds().count() == 0);
     }
 }

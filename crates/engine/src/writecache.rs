@@ -1,9 +1,9 @@
 //! The directory and the policy kept in step: what a write does to both, and what a pick does.
 //!
-//! This is the whole write cache without time or disks: `destage policy-trace` and cache-only
+//! This is all of the write cache without time or disks: `destage policy-trace` and cache-only
 //! replays drive it directly, the controller drives it with both.
 
-use crate::heads::{Heads, NoHeads};
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::policy::{DestagePolicy, PageFacts, PageWrite};
 use crate::request::PageRange;
@@ -30,11 +30,11 @@ pub struct Picked {
     pub group: GroupId,
     /// Its pages.
     pub pages: u64,
-    /// Whether its last written page was sequential.
+    /// Whether the page written last was sequential.
     pub sequential: bool,
 }
 
-/// Hears of what [`WriteCache::replay`] does.
+/// Receives what [`WriteCache::replay`] does.
 pub trait ReplayEvents {
     /// A victim was destaged; bit i of `mask` is page i of its group.
     fn destaged(&mut self, picked: Picked, mask: &[u64]);
@@ -59,10 +59,10 @@ pub struct WriteCache {
     pub directory: Directory,
     detector: Detector,
     policy: Box<dyn DestagePolicy>,
-    /// Requests admitted that the policy has not been told of, random and sequential: to tell it
-    /// of each took 2 ns, a tenth of a replayed request.
-    untold: [u64; 2],
-    tell_each: bool,
+    /// Requests admitted since the policy's last [`DestagePolicy::on_admitted`], random and
+    /// sequential. A call for each took 2 ns, a tenth of a replayed request.
+    unreported: [u64; 2],
+    report_each: bool,
     /// Pages of the last victim of a replay.
     mask: Vec<u64>,
 }
@@ -75,28 +75,30 @@ impl WriteCache {
         detector: Detector,
         policy: Box<dyn DestagePolicy>,
     ) -> WriteCache {
-        let tell_each = policy.needs_each_request();
-        WriteCache { directory, detector, policy, untold: [0; 2], tell_each, mask: Vec::new() }
+        let report_each = policy.needs_each_request();
+        WriteCache {
+            directory,
+            detector,
+            policy,
+            unreported: [0; 2],
+            report_each,
+            mask: Vec::new(),
+        }
     }
 
-    /// Goes on with another policy, which hears of all pages held as if they were written now, in
-    /// the order of their addresses.
-    pub fn set_policy(&mut self, mut policy: Box<dyn DestagePolicy>) {
+    /// Switches to another policy. It is given all pages held as if they were written now, in the
+    /// order of their addresses.
+    pub fn set_policy(&mut self, mut policy: Box<dyn DestagePolicy>, now: &Conditions<'_>) {
         let mut slots: Vec<Slot> = self.directory.slots().collect();
         slots.sort_unstable_by_key(|slot| self.directory.id(*slot));
         for slot in slots {
-            tell(&self.directory, slot, policy.as_mut());
+            write_again(&self.directory, slot, policy.as_mut(), now);
         }
-        self.tell_each = policy.needs_each_request();
-        (self.policy, self.untold) = (policy, [0; 2]);
+        self.report_each = policy.needs_each_request();
+        (self.policy, self.unreported) = (policy, [0; 2]);
     }
 
-    /// The policy, which has forgotten a group, hears of it as if it were written now.
-    fn tell_again(&mut self, slot: Slot) {
-        tell(&self.directory, slot, self.policy.as_mut());
-    }
-
-    /// Goes on with another detector.
+    /// Switches to another detector.
     pub fn set_detector(&mut self, detector: Detector) {
         self.detector = detector;
     }
@@ -107,7 +109,8 @@ impl WriteCache {
         self.detector.classify(range)
     }
 
-    /// Writes all pages of a request if they fit; `None`, and nothing done, if they do not.
+    /// Writes all pages of a request if they fit, in a replay; `None`, and nothing done, if they
+    /// do not.
     #[inline]
     pub fn try_admit(&mut self, range: PageRange, classified: Classified) -> Option<Admitted> {
         let group = self.directory.group_of(range.first);
@@ -115,7 +118,8 @@ impl WriteCache {
         let pages = u64::from(range.pages);
         if bit + pages > self.directory.pages_per_group() {
             let missing = self.directory.missing(range.first, range.pages);
-            return (missing <= self.directory.free_pages()).then(|| self.admit(range, classified));
+            return (missing <= self.directory.free_pages())
+                .then(|| self.admit(range, classified, &Conditions::NONE));
         }
         // Most requests lie in one group, which then is looked up once.
         let slot = self.directory.find(group);
@@ -128,7 +132,7 @@ impl WriteCache {
             return None;
         }
         let part = Segment { group, slot, bit, pages, random: u64::from(classified.random) };
-        let page_hits = self.admit_segment(&part);
+        let page_hits = self.admit_segment(&part, &Conditions::NONE);
         self.end_request(classified);
         let group_hits = if slot.is_some() { pages } else { 0 };
         Some(Admitted { page_hits, group_hits, new_pages: pages - page_hits })
@@ -147,14 +151,19 @@ impl WriteCache {
         let page_hit = self.directory.try_write(slot, bit, sequential)?;
         let last_page = bit + 1 == self.directory.pages_per_group();
         let facts = PageFacts { created: false, existed: true, page_hit, sequential, last_page };
-        self.policy.on_write(PageWrite::new(group, slot, facts));
+        self.policy.on_write(PageWrite::new(group, slot, facts), &Conditions::NONE);
         self.end_request(classified);
         let page_hits = u64::from(page_hit);
         Some(Admitted { page_hits, group_hits: 1, new_pages: 1 - page_hits })
     }
 
-    /// Writes all pages of a request. The caller has seen to it that they fit.
-    pub fn admit(&mut self, range: PageRange, classified: Classified) -> Admitted {
+    /// Writes all pages of a request. The caller has checked that they fit.
+    pub fn admit(
+        &mut self,
+        range: PageRange,
+        classified: Classified,
+        now: &Conditions<'_>,
+    ) -> Admitted {
         let mut admitted = Admitted::default();
         let per_group = self.directory.pages_per_group();
         let mut page = range.first.0;
@@ -167,7 +176,7 @@ impl WriteCache {
             let pages = (per_group - bit).min(end - page);
             let random = first_sequential.saturating_sub(page);
             let part = Segment { group, slot, bit, pages, random };
-            let page_hits = self.admit_segment(&part);
+            let page_hits = self.admit_segment(&part, now);
             admitted.page_hits += page_hits;
             admitted.new_pages += pages - page_hits;
             admitted.group_hits += if slot.is_some() { pages } else { 0 };
@@ -179,7 +188,7 @@ impl WriteCache {
 
     /// Writes the pages of one group; how many of them were held.
     #[inline]
-    fn admit_segment(&mut self, segment: &Segment) -> u64 {
+    fn admit_segment(&mut self, segment: &Segment, now: &Conditions<'_>) -> u64 {
         let &Segment { group, slot, bit: first_bit, pages, random } = segment;
         let existed = slot.is_some();
         let slot = slot.unwrap_or_else(|| self.directory.create(group));
@@ -196,7 +205,7 @@ impl WriteCache {
                 sequential,
                 last_page: bit == last_bit,
             };
-            self.policy.on_write(PageWrite::new(group, slot, facts));
+            self.policy.on_write(PageWrite::new(group, slot, facts), now);
             page_hits += u64::from(page_hit);
         }
         page_hits
@@ -204,30 +213,37 @@ impl WriteCache {
 
     /// Writes pages of one group as a part of a request, of which the first `random` are random;
     /// [`WriteCache::end_request`] follows when all parts are written. How many were held.
-    pub fn write_part(&mut self, group: GroupId, bit: u64, pages: u64, random: u64) -> u64 {
+    pub fn write_part(
+        &mut self,
+        group: GroupId,
+        bit: u64,
+        pages: u64,
+        random: u64,
+        now: &Conditions<'_>,
+    ) -> u64 {
         let slot = self.directory.find(group);
-        self.admit_segment(&Segment { group, slot, bit, pages, random })
+        self.admit_segment(&Segment { group, slot, bit, pages, random }, now)
     }
 
     /// All parts of a request are written.
     #[inline]
     pub fn end_request(&mut self, classified: Classified) {
-        self.untold[usize::from(classified.sequential)] += 1;
-        if self.tell_each {
-            self.tell_requests();
+        self.unreported[usize::from(classified.sequential)] += 1;
+        if self.report_each {
+            self.report_requests();
         }
     }
 
     #[inline(never)]
-    fn tell_requests(&mut self) {
-        let [random, sequential] = core::mem::take(&mut self.untold);
+    fn report_requests(&mut self) {
+        let [random, sequential] = core::mem::take(&mut self.unreported);
         self.policy.on_admitted(random, sequential, self.directory.occupancy());
-        self.tell_each = self.policy.needs_each_request();
+        self.report_each = self.policy.needs_each_request();
     }
 
     /// Writes all pages of these requests one after the other. Each is classified; then victims
-    /// are destaged, which takes no time, until it fits. Every victim with its pages, and every
-    /// request when it is admitted, is told to `events`.
+    /// are destaged, which takes no time, until it fits. `events` receives every victim with its
+    /// pages, and every request when it is admitted.
     pub fn replay(&mut self, ranges: &[PageRange], events: &mut impl ReplayEvents) {
         for range in ranges {
             let classified = self.classify(*range);
@@ -247,8 +263,8 @@ impl WriteCache {
         if !self.directory.has_pickable() {
             return false;
         }
-        self.tell_requests();
-        let Some(slot) = self.policy.pick(&self.directory, &NoHeads) else { return false };
+        self.report_requests();
+        let Some(slot) = self.policy.pick(&self.directory, &Conditions::NONE) else { return false };
         let group = self.directory.id(slot);
         let sequential = self.directory.is_sequential(slot);
         let pages = self.directory.discard(slot, &mut self.mask);
@@ -260,26 +276,26 @@ impl WriteCache {
     /// Picks a victim and takes it out of the held groups; its pages are in flight until
     /// [`Directory::release`]. `mask` receives its pages.
     ///
-    /// A group of which `put_off` says so goes to the back of the policy's order, as if it were
-    /// written now, and another is picked.
+    /// A group for which `defer` returns true goes to the back of the policy's order, as if it
+    /// were written now, and another is picked.
     pub fn pick(
         &mut self,
-        heads: &dyn Heads,
-        put_off: &mut dyn FnMut(GroupId, &[u64]) -> bool,
+        now: &Conditions<'_>,
+        defer: &mut dyn FnMut(GroupId, &[u64]) -> bool,
         mask: &mut Vec<u64>,
     ) -> Option<Picked> {
         if !self.directory.has_pickable() {
             return None;
         }
-        self.tell_requests();
-        let mut slot = self.policy.pick(&self.directory, heads)?;
+        self.report_requests();
+        let mut slot = self.policy.pick(&self.directory, now)?;
         loop {
             self.directory.copy_mask(slot, mask);
-            if !put_off(self.directory.id(slot), mask) {
+            if !defer(self.directory.id(slot), mask) {
                 break;
             }
-            self.tell_again(slot);
-            slot = self.policy.pick(&self.directory, heads)?;
+            write_again(&self.directory, slot, self.policy.as_mut(), now);
+            slot = self.policy.pick(&self.directory, now)?;
         }
         let group = self.directory.id(slot);
         let sequential = self.directory.is_sequential(slot);
@@ -306,8 +322,13 @@ impl WriteCache {
     }
 }
 
-/// Tells a policy of a group as if all its pages were written now.
-fn tell(directory: &Directory, slot: Slot, policy: &mut dyn DestagePolicy) {
+/// Gives a policy all pages of a group as if they were written now.
+fn write_again(
+    directory: &Directory,
+    slot: Slot,
+    policy: &mut dyn DestagePolicy,
+    now: &Conditions<'_>,
+) {
     let (group, per_group) = (directory.id(slot), directory.pages_per_group());
     let sequential = directory.is_sequential(slot);
     let mut created = true;
@@ -315,7 +336,7 @@ fn tell(directory: &Directory, slot: Slot, policy: &mut dyn DestagePolicy) {
         let last_page = bit + 1 == per_group;
         let (existed, page_hit) = (false, false);
         let facts = PageFacts { created, existed, page_hit, sequential, last_page };
-        policy.on_write(PageWrite::new(group, slot, facts));
+        policy.on_write(PageWrite::new(group, slot, facts), now);
         created = false;
     }
 }

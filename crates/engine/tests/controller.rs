@@ -5,7 +5,7 @@
 use destage_engine::array::geometry::{Geometry, LEVELS};
 use destage_engine::controller::{Config, Controller};
 use destage_engine::destage::phases::Protocol;
-use destage_engine::destage::{Count, Issue};
+use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::event::DiskCommand;
 use destage_engine::event::{Action, Event};
@@ -134,14 +134,17 @@ fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) 
     };
     let safe = variant % 4 == 2;
     Config {
-        protocol: if safe { Protocol::Safe } else { Protocol::Papers },
         geometry: geometry.checked().expect("a valid geometry"),
         nvs_pages: PageCount(nvs_pages),
         policy: policy::choose(policy).expect("a policy"),
         rate: rate::choose(rate).expect("a rate"),
-        queue_depth: 1 + (variant % 7) as u32 * 3,
-        count: if variant.is_multiple_of(5) { Count::Groups } else { Count::Runs },
-        issue: if variant.is_multiple_of(3) && !safe { Issue::Runs } else { Issue::Group },
+        destage: DestageConfig {
+            queue_depth: 1 + (variant % 7) as u32 * 3,
+            count: if variant.is_multiple_of(5) { Count::Groups } else { Count::Runs },
+            issue: if variant.is_multiple_of(3) && !safe { Issue::Runs } else { Issue::Group },
+            protocol: if safe { Protocol::Safe } else { Protocol::Papers },
+            defer: false,
+        },
         detector: match variant % 4 {
             0 => DetectorKind::AdjacentGroups,
             _ => DetectorKind::Pages,

@@ -8,14 +8,14 @@ mod driver;
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::controller::Config;
 use destage_engine::destage::phases::Protocol;
-use destage_engine::destage::{Count, Issue};
+use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
 use destage_engine::event::Event;
 use destage_engine::limits::Limits;
 use destage_engine::policy;
 use destage_engine::rate;
 use destage_engine::readcache;
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::request::Direction;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::{DiskId, Duration, Page, PageCount};
@@ -37,14 +37,17 @@ fn config(level: usize, variant: u64) -> Config {
     let (strip_pages, disk_pages) = ([2, 4][(variant / 2 % 2) as usize], 48);
     let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
     Config {
-        protocol: Protocol::Safe,
         geometry: geometry.checked().expect("a valid geometry"),
         nvs_pages: PageCount(40),
         policy: policy::choose(["lrw", "wow", "stow", "cscan"][(variant % 4) as usize]).unwrap(),
         rate: rate::choose("linear:70/40").unwrap(),
-        queue_depth: 1 + (variant % 5) as u32 * 4,
-        count: Count::Runs,
-        issue: Issue::Group,
+        destage: DestageConfig {
+            queue_depth: 1 + (variant % 5) as u32 * 4,
+            count: Count::Runs,
+            issue: Issue::Group,
+            protocol: Protocol::Safe,
+            defer: variant.is_multiple_of(3),
+        },
         detector: DetectorKind::Pages,
         sequential_threshold: 16,
         window: 1 + (variant % 3) as u32,
@@ -56,11 +59,11 @@ fn config(level: usize, variant: u64) -> Config {
     }
 }
 
-fn cache(variant: u64) -> Option<CleanConfig> {
+fn cache(variant: u64) -> Option<ReadCacheChoice> {
     let names = ["vdf-lru", "adaptive-arc", "vdf-lfu", "adaptive-sieve", "s3-fifo", "vdf-clock"];
     let on_write = [OnWrite::Invalidate, OnWrite::Update, OnWrite::Keep][(variant % 3) as usize];
     let policy = readcache::choose(names[(variant / 3 % 6) as usize]).unwrap();
-    (variant % 7 != 6).then_some(CleanConfig { policy, pages: 20 + variant % 60, on_write })
+    (variant % 7 != 6).then_some(ReadCacheChoice { policy, pages: 20 + variant % 60, on_write })
 }
 
 fn limits(variant: u64) -> Limits {
@@ -104,7 +107,6 @@ fn exercise(level: usize, variant: u64, seed: u64) {
     let volume = config.geometry.volume_pages().0;
     let mut driver = Driver::new(&config, cache(variant).as_ref(), seed);
     driver.controller.set_rebuild_limits(limits(variant));
-    driver.controller.put_off_dear(variant.is_multiple_of(3));
     let disks = u64::from(config.geometry.disks);
     let mut whole = true;
     for _ in 0..3 {
@@ -204,7 +206,7 @@ fn unreadable_pages_meet_the_second_parity_or_are_named() {
 fn progress_counts_and_the_cache_hears_of_it() {
     let config = config(1, 1);
     let policy = readcache::choose("vdf-lru").unwrap();
-    let cache = CleanConfig { policy, pages: 8, on_write: OnWrite::Invalidate };
+    let cache = ReadCacheChoice { policy, pages: 8, on_write: OnWrite::Invalidate };
     let mut driver = Driver::new(&config, Some(&cache), 5);
     assert_eq!(driver.controller.read_cache().unwrap().weight, None);
     driver.fail(2);

@@ -1,6 +1,7 @@
 //! STF with modelled heads: its search outward from the heads finds what asking every group finds.
 
-use destage_engine::heads::Heads;
+use destage_engine::conditions::Conditions;
+use destage_engine::conditions::Heads;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
 use destage_engine::request::PageRange;
@@ -87,7 +88,8 @@ fn the_search_finds_the_cheapest() {
             };
             let cheapest = held.iter().map(cost).min().expect("something is held").1;
             model.asked.set(0);
-            let picked = cache.pick(&model, &mut |_, _| false, &mut mask).expect("a victim");
+            let now = Conditions { heads: &model, ..Conditions::NONE };
+            let picked = cache.pick(&now, &mut |_, _| false, &mut mask).expect("a victim");
             assert_eq!(picked.group.0, cheapest);
             (asked, held_at_picks, picks) =
                 (asked + model.asked.get(), held_at_picks + held.len() as u64, picks + 1);

@@ -5,6 +5,7 @@ mod counting;
 
 use counting::allocated;
 use destage_engine::array::geometry::Level;
+use destage_engine::conditions::Conditions;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, POLICIES, PolicyContext};
 use destage_engine::readcache;
@@ -42,7 +43,7 @@ fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
     for _ in 0..PAGES {
         let range = PageRange::new(Page(group * group_pages), 1);
         let classified = cache.classify(range);
-        cache.admit(range, classified);
+        cache.admit(range, classified, &Conditions::NONE);
         group = (group + stride) % groups;
     }
     assert_eq!(cache.directory.groups_held(), PAGES);

@@ -2,7 +2,7 @@
 //! planned, after each of which the parity of every stripe touched is computed afresh.
 
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::array::plan::{DiskRun, Plan, Planner, RowMethod};
 use destage_engine::units::{DiskId, GroupId, Page, StripeId};
 use destage_parity::field::{q_into, xor_into};
@@ -32,7 +32,7 @@ impl Array {
         self.state >> 33
     }
 
-    fn at(&self, place: Place) -> Block {
+    fn at(&self, place: DiskPage) -> Block {
         self.disks[usize::from(place.disk.0)][place.page as usize]
     }
 
@@ -42,7 +42,7 @@ impl Array {
         let first = group.0 * per_group;
         let bits = (0..per_group).filter(|b| mask[(b / 64) as usize] >> (b % 64) & 1 == 1);
         let dirty: Vec<u64> = bits.map(|b| first + b).collect();
-        let read: BTreeMap<Place, Block> =
+        let read: BTreeMap<DiskPage, Block> =
             places(&plan.reads).map(|place| (place, self.at(place))).collect();
         let mut new: BTreeMap<u64, Block> = BTreeMap::new();
         for page in &dirty {
@@ -63,8 +63,8 @@ impl Array {
     fn contents(
         &self,
         new: &BTreeMap<u64, Block>,
-        read: &BTreeMap<Place, Block>,
-    ) -> BTreeMap<Place, Block> {
+        read: &BTreeMap<DiskPage, Block>,
+    ) -> BTreeMap<DiskPage, Block> {
         let geometry = &self.geometry;
         let mut contents = BTreeMap::new();
         let mut rows: BTreeMap<(u64, u64), Vec<u16>> = BTreeMap::new();
@@ -72,7 +72,7 @@ impl Array {
             let place = geometry.place(Page(*page));
             contents.insert(place, *data);
             if geometry.level == Level::Raid10 {
-                contents.insert(Place { disk: DiskId(place.disk.0 + 1), ..place }, *data);
+                contents.insert(DiskPage { disk: DiskId(place.disk.0 + 1), ..place }, *data);
             }
             let stripe = page / geometry.stripe_pages();
             let strip = page % geometry.stripe_pages() / geometry.strip_pages;
@@ -93,12 +93,12 @@ impl Array {
         row: u64,
         dirty: &[u16],
         new: &BTreeMap<u64, Block>,
-        read: &BTreeMap<Place, Block>,
-        contents: &mut BTreeMap<Place, Block>,
+        read: &BTreeMap<DiskPage, Block>,
+        contents: &mut BTreeMap<DiskPage, Block>,
     ) {
         let geometry = &self.geometry;
         let page = stripe.0 * geometry.strip_pages + row;
-        let on = |disk: DiskId| Place { disk, page };
+        let on = |disk: DiskId| DiskPage { disk, page };
         let old = |disk: DiskId| *read.get(&on(disk)).expect("the plan read what it needs");
         let data_page = |strip: u16| {
             stripe.0 * geometry.stripe_pages() + u64::from(strip) * geometry.strip_pages + row
@@ -139,7 +139,7 @@ impl Array {
             let place = self.geometry.place(Page(*page));
             assert_eq!(self.at(place), *data, "page {page}");
             if self.geometry.level == Level::Raid10 {
-                let mirror = Place { disk: DiskId(place.disk.0 + 1), ..place };
+                let mirror = DiskPage { disk: DiskId(place.disk.0 + 1), ..place };
                 assert_eq!(self.at(mirror), *data, "mirror of page {page}");
             }
         }
@@ -151,24 +151,24 @@ impl Array {
             let (mut p, mut q) = ([0; BYTES], [0; BYTES]);
             for strip in 0..self.geometry.data_strips() as u16 {
                 let disk = self.geometry.data_disk(stripe, strip);
-                let data = self.at(Place { disk, page });
+                let data = self.at(DiskPage { disk, page });
                 xor_into(&mut p, &data);
                 q_into(&mut q, strip, &data);
             }
             let disk = self.geometry.parity_disk(stripe);
-            assert_eq!(self.at(Place { disk, page }), p, "P of {stripe:?}");
+            assert_eq!(self.at(DiskPage { disk, page }), p, "P of {stripe:?}");
             if self.geometry.level.parities() > 1 {
                 let disk = self.geometry.q_disk(stripe);
-                assert_eq!(self.at(Place { disk, page }), q, "Q of {stripe:?}");
+                assert_eq!(self.at(DiskPage { disk, page }), q, "Q of {stripe:?}");
             }
         }
     }
 }
 
-fn places(runs: &[DiskRun]) -> impl Iterator<Item = Place> + '_ {
+fn places(runs: &[DiskRun]) -> impl Iterator<Item = DiskPage> + '_ {
     runs.iter().flat_map(|run| {
         let pages = run.first..run.first + u64::from(run.pages);
-        pages.map(|page| Place { disk: run.disk, page })
+        pages.map(|page| DiskPage { disk: run.disk, page })
     })
 }
 

@@ -1,4 +1,5 @@
-//! The engine against a reference written from the semantics alone: same traces, same output.
+//! Every policy of the table against a second implementation, written from the semantics alone: the
+//! same traces must give the same output.
 
 #[path = "reference/model.rs"]
 mod model;
@@ -30,21 +31,31 @@ fn name(policy: Policy) -> String {
     }
 }
 
+/// Every policy of the table, with its defaults and with others of its parameters. A policy that
+/// is not here has no second implementation yet: write one in `reference/model.rs`.
 fn policies(rng: &mut Rng) -> Vec<Policy> {
-    vec![
-        Policy::Lrw,
-        Policy::Cscan,
-        Policy::Wow { initial: 0, frequency: 1 },
-        Policy::Wow { initial: 1, frequency: 1 },
-        Policy::Wow { initial: 0, frequency: rng.range(2, 9) as u32 },
-        Policy::Wow { initial: 1, frequency: rng.range(2, 9) as u32 },
-        Policy::Stow { hysteresis: 128 },
-        Policy::Stow { hysteresis: rng.range(1, 8) },
-        Policy::Seqran,
-        Policy::Lst,
-        Policy::Stf,
-        Policy::Hybrid { hot: rng.range(0, 100) },
-    ]
+    policy::POLICIES.iter().flat_map(|policy| variants(policy.entry.name, rng)).collect()
+}
+
+fn variants(policy: &str, rng: &mut Rng) -> Vec<Policy> {
+    match policy {
+        "lrw" => vec![Policy::Lrw],
+        "cscan" => vec![Policy::Cscan],
+        "wow" => vec![
+            Policy::Wow { initial: 0, frequency: 1 },
+            Policy::Wow { initial: 1, frequency: 1 },
+            Policy::Wow { initial: 0, frequency: rng.range(2, 9) as u32 },
+            Policy::Wow { initial: 1, frequency: rng.range(2, 9) as u32 },
+        ],
+        "stow" => {
+            vec![Policy::Stow { hysteresis: 128 }, Policy::Stow { hysteresis: rng.range(1, 8) }]
+        }
+        "seqran" => vec![Policy::Seqran],
+        "lst" => vec![Policy::Lst],
+        "stf" => vec![Policy::Stf],
+        "lrw-lst" => vec![Policy::Hybrid { hot: rng.range(0, 100) }],
+        other => panic!("{other} has no second implementation in reference/model.rs"),
+    }
 }
 
 fn engine(text: &str, config: &Config, policy: Policy) -> Result<String, LineError> {

@@ -1,8 +1,8 @@
 //! The write cache by track: without time against a naive model, in time against its promises.
 
+use destage_engine::conditions::NoHeads;
 use destage_engine::event::DiskCommand;
 use destage_engine::event::{Action, Event};
-use destage_engine::heads::NoHeads;
 use destage_engine::policy::{self, POLICIES};
 use destage_engine::rate::{self, RATES};
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};

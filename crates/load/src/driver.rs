@@ -1,10 +1,12 @@
-//! All connections of a load that a feed says, on one thread: requests are begun in the order of
-//! the feed, each on the connection that has the fewest under way.
+//! All connections of a feed's load, on one thread. Requests start in the order of the feed, each
+//! on the connection with the fewest in flight.
 
 use super::known::Known;
 use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
-use super::{Ask, BenchError, Feed, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable};
+use super::{
+    BenchError, Feed, FeedRequest, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable,
+};
 use destage_client::{Client, ClientError, Heard};
 use destage_engine::mix::mix;
 use destage_nbd::request::{Command, Request};
@@ -16,34 +18,34 @@ use std::time::Duration;
 /// Bytes of a read that verifies.
 const VERIFY_BYTES: u64 = 128 << 10;
 
-/// A request under way. Its parts' cookies have its place in the lower half.
+/// A request in flight. The cookies of its parts have its slot in the lower half.
 #[derive(Default)]
 struct Slot {
     kind: usize,
     due_ns: u64,
-    /// What its feed is told.
+    /// The feed's tag.
     tag: Option<u32>,
     offset: u64,
     length: u64,
     generation: u64,
-    /// Parts that are not answered.
+    /// Parts without an answer.
     parts: u64,
     errno: Option<u32>,
-    /// What came of a read, if it is to be checked.
+    /// The bytes of a read, if they are to be checked.
     bytes: Vec<u8>,
 }
 
-/// What is under way, and what comes of it.
+/// The requests in flight, and what their answers are used for.
 struct Table<'a> {
     shared: &'a Shared<'a>,
     feed: Box<dyn Feed>,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    /// Of a load whose contents are checked.
+    /// Only if contents are checked.
     known: Option<Known>,
     records: Vec<u8>,
     laps: Laps,
-    /// The feed's own time, where it does not say when requests are due.
+    /// The feed's own time, if it does not decide when requests are due.
     virtual_ns: u64,
     /// Longest part of a request.
     part_bytes: u64,
@@ -57,9 +59,9 @@ pub(super) struct Driver<'a> {
     clients: Vec<Client>,
     schedule: Option<Schedule>,
     patience: Patience,
-    /// Taken from the feed; where it goes, another is under way.
-    held: Option<Ask>,
-    /// What is written; of a load whose contents are not checked, the same bytes each time.
+    /// Taken from the feed; it overlaps another request in flight.
+    held: Option<FeedRequest>,
+    /// What is written. Always the same bytes if contents are not checked.
     payload: Vec<u8>,
     generation: u64,
     since_flush: u64,
@@ -105,7 +107,7 @@ impl<'a> Driver<'a> {
         self.table.slots.len() - self.table.free.len()
     }
 
-    /// When the next request is due; none if there is none, or none until one is answered.
+    /// When the next request is due; `None` if there is none, or none until one is answered.
     fn next_due(&mut self, now_ns: u64) -> Option<u64> {
         let next_ns = self.table.feed.next_at()?;
         Some(match (self.table.shared.load.pace, &self.schedule) {
@@ -116,7 +118,7 @@ impl<'a> Driver<'a> {
     }
 
     /// Takes the request that is due.
-    fn take(&mut self, due_ns: u64, now_ns: u64) -> Result<Ask, BenchError> {
+    fn take(&mut self, due_ns: u64, now_ns: u64) -> Result<FeedRequest, BenchError> {
         let table = &mut self.table;
         let own = table.shared.load.pace == Pace::Own;
         if !own {
@@ -134,13 +136,14 @@ impl<'a> Driver<'a> {
         Ok(ask)
     }
 
-    /// Begins what is due; gives when the next request is, if places are free for it.
+    /// Starts what is due; returns when the next request is, if a slot is free for it.
     fn begin_due(&mut self, now_ns: u64) -> Result<Option<u64>, BenchError> {
         let flush_every = self.table.shared.load.flush_every;
         while !self.table.free.is_empty() {
             if flush_every > 0 && self.since_flush >= flush_every {
                 self.since_flush = 0;
-                let ask = Ask { due_ns: now_ns, tag: 0, write: false, offset: 0, length: 0 };
+                let ask =
+                    FeedRequest { due_ns: now_ns, tag: 0, write: false, offset: 0, length: 0 };
                 self.put(FLUSH, ask, None)?;
                 continue;
             }
@@ -170,11 +173,11 @@ impl<'a> Driver<'a> {
     }
 
     /// Sends a request, in as many parts as the server needs.
-    fn put(&mut self, kind: usize, ask: Ask, tag: Option<u32>) -> Result<(), BenchError> {
+    fn put(&mut self, kind: usize, ask: FeedRequest, tag: Option<u32>) -> Result<(), BenchError> {
         if self.in_flight() == 0 {
             self.patience.heard(self.table.shared.now_ns());
         }
-        let Ask { due_ns, offset, length, .. } = ask;
+        let FeedRequest { due_ns, offset, length, .. } = ask;
         if kind == WRITE {
             self.prepare(offset, length);
         }
@@ -217,7 +220,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Makes the payload of a write, of a generation of its own if contents are checked.
+    /// Makes the payload of a write, with a generation of its own if contents are checked.
     fn prepare(&mut self, offset: u64, length: u64) {
         let (run, length) = (self.table.shared.run, length as usize);
         let filled = self.payload.len();
@@ -233,7 +236,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Sends what there is to send and takes in what the servers say, waiting at most so long.
+    /// Sends what there is to send, and takes in replies, waiting for at most this long.
     fn hear(&mut self, most: Duration) -> Result<(), BenchError> {
         let mut wanted = Vec::with_capacity(self.clients.len());
         for client in &mut self.clients {
@@ -287,7 +290,7 @@ impl Table<'_> {
         }
     }
 
-    /// A part is answered; gives the requests that are so as a whole.
+    /// A part is answered; returns how many requests are complete with it.
     fn done(&mut self, cookie: u64, errno: Option<u32>, now_ns: u64) -> u64 {
         let place = cookie as u32 as usize;
         let slot = &mut self.slots[place];
@@ -312,7 +315,7 @@ impl Table<'_> {
         1
     }
 
-    /// What a request that is over says of contents.
+    /// Checks and records contents after a request.
     fn contents(&mut self, place: usize) {
         let (Some(known), slot) = (&mut self.known, &self.slots[place]) else { return };
         let (offset, length, good) = (slot.offset, slot.length, slot.errno.is_none());
@@ -392,7 +395,7 @@ impl Work for Driver<'_> {
             let run = if self.table.free.is_empty() { None } else { known.run(from, most) };
             if let Some((offset, length)) = run {
                 let due_ns = self.table.shared.now_ns();
-                let ask = Ask { due_ns, tag: 0, write: false, offset, length };
+                let ask = FeedRequest { due_ns, tag: 0, write: false, offset, length };
                 self.put(READ, ask, None)?;
                 from = offset + length;
                 verified += length / stamps::SECTOR as u64;

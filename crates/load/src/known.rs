@@ -1,4 +1,4 @@
-//! What a verified feed knows of every sector that it wrote.
+//! What a verified feed knows about every sector that it wrote.
 
 use super::stamps::{SECTOR, generation_of};
 
@@ -11,7 +11,7 @@ struct Sector {
     acknowledged: u64,
     /// Last write that was issued.
     issued: u64,
-    /// Requests under way on it: reads, or one write.
+    /// Requests in flight on it: reads, or one write.
     users: u32,
 }
 
@@ -44,7 +44,7 @@ impl Known {
         &mut held[sector % CHUNK]
     }
 
-    /// Whether a request may begin: nobody writes where it goes, and nobody reads where it writes.
+    /// Whether a request may start: no write overlaps it, and if it is a write, no read does.
     pub(super) fn free(&self, offset: u64, length: u64, write: bool) -> bool {
         sectors(offset, length).all(|sector| match self.get(sector).users {
             WRITER => false,
@@ -67,7 +67,7 @@ impl Known {
         sectors(offset, length).for_each(|sector| self.at(sector).users -= 1);
     }
 
-    /// What failed may be there or not.
+    /// After a failed write, the old contents or the new ones may be there.
     pub(super) fn end_write(&mut self, offset: u64, length: u64, acknowledged: Option<u64>) {
         for sector in sectors(offset, length) {
             let sector = self.at(sector);
@@ -76,8 +76,8 @@ impl Known {
         }
     }
 
-    /// The first sector that holds none of the writes it may hold: its offset, the least write and
-    /// the one that is there.
+    /// The first sector that holds none of the writes that it may hold: its offset, the least write
+    /// expected, and the one found.
     pub(super) fn wrong(
         &self,
         run: u64,
@@ -96,8 +96,8 @@ impl Known {
         )
     }
 
-    /// The next run of sectors from `from` on that hold acknowledged writes, of at most so many
-    /// bytes: offset and length.
+    /// The next run of sectors from `from` on that hold acknowledged writes, at most `bytes_max`
+    /// long: offset and length.
     pub(super) fn run(&self, from: u64, bytes_max: u64) -> Option<(u64, u64)> {
         let (mut sector, end) = ((from / SECTOR as u64) as usize, self.chunks.len() * CHUNK);
         let held = |sector: usize| self.get(sector).acknowledged > 0;

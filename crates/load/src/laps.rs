@@ -1,4 +1,4 @@
-//! What is counted, lap by lap: the first is the warm-up, the others an interval each.
+//! Counting by laps: the first is the warm-up, each other one an interval.
 
 use super::Load;
 use hdrhistogram::Histogram;
@@ -20,11 +20,12 @@ fn times() -> Histogram<u64> {
 /// Requests of one kind.
 #[derive(Debug, Clone)]
 pub struct Kind {
-    /// Nanoseconds from when a request was begun (in an open loop: was due) until its reply.
+    /// Nanoseconds from the start of a request to its reply. In an open loop they count from when
+    /// it was due.
     pub latency_ns: Histogram<u64>,
     /// Requests that were answered with an error.
     pub errors: u64,
-    /// Bytes of those that were not.
+    /// Bytes of the other requests.
     pub bytes: u64,
 }
 
@@ -33,7 +34,7 @@ pub struct Kind {
 pub struct Tally {
     /// Reads, writes and flushes.
     pub kinds: [Kind; 3],
-    /// Nanoseconds that requests were begun after they were due: of an open loop, else empty.
+    /// Nanoseconds between when requests were due and when they started; empty in a closed loop.
     pub begun_late_ns: Histogram<u64>,
 }
 
@@ -124,7 +125,7 @@ impl Laps {
 
     fn hand_over(&mut self, end_ns: u64) {
         let tally = std::mem::take(&mut self.tally);
-        // If nobody listens, the run has failed already.
+        // Without a receiver, the run has failed already.
         let _ = self.parts.send((self.number, end_ns, tally));
         self.number += 1;
     }
@@ -152,7 +153,7 @@ impl Collector {
         }
     }
 
-    /// Takes a worker's lap; gives what is whole with it.
+    /// Takes a worker's lap; returns the lap that it completes.
     pub(super) fn take(&mut self, (number, end_ns, part): Part) -> Option<Lap> {
         if number == 0 {
             return None;
@@ -164,7 +165,7 @@ impl Collector {
         if lap.0 < self.workers { None } else { self.close() }
     }
 
-    /// What is left at the end: workers do not end at the same moment.
+    /// The next lap that is left at the end: workers do not end at the same time.
     pub(super) fn close(&mut self) -> Option<Lap> {
         let (_, end_ns, tally) = self.open.pop_first()?.1;
         self.sum.add(&tally);

@@ -1,7 +1,7 @@
-//! A load on an NBD server: what to do, who does it, what came of it.
+//! A load on an NBD server: its requests, the threads that send them, its results.
 //!
-//! A load's requests come from a [`Pattern`], with a thread for each connection (`worker.rs`), or
-//! from a [`Feed`], in the feed's order, with one thread for all connections (`driver.rs`).
+//! Requests come from a [`Pattern`], with a thread for each connection (`worker.rs`), or from a
+//! [`Feed`], in the feed's order, with one thread for all connections (`driver.rs`).
 
 mod driver;
 mod feed;
@@ -14,9 +14,9 @@ mod schedule;
 pub mod stamps;
 mod worker;
 
-pub use feed::{Ask, Feed};
+pub use feed::{Feed, FeedError, FeedRequest};
 pub use laps::{FLUSH, Kind, Lap, READ, Tally, WRITE};
-pub use load::{Arrivals, BenchError, Load, Measured, Pace, Pattern};
+pub use load::{Arrivals, BenchError, Load, Measured, Pace, Pattern, Unfit};
 pub use log::{Checked, check};
 pub use percentiles::percentiles;
 
@@ -27,12 +27,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What a run tells while it goes on.
+/// What a run reports while it runs.
 #[derive(Debug)]
-pub enum Told<'a> {
-    /// Each second: how long it has run, and how many requests were answered.
+pub enum Progress<'a> {
+    /// Every second: how long it has run, and how many requests were answered.
     Second(Duration, u64),
-    /// An interval is over.
+    /// An interval has ended.
     Lap(&'a Lap),
 }
 
@@ -47,7 +47,7 @@ struct Shared<'a> {
     logged: AtomicU64,
     /// The error of the first request that failed; 0 for none.
     errno: AtomicU64,
-    /// A worker has failed: the others need not go on.
+    /// A worker has failed, so the others stop.
     failed: AtomicBool,
     begin: Instant,
 }
@@ -57,13 +57,13 @@ impl Shared<'_> {
         self.begin.elapsed().as_nanos() as u64
     }
 
-    /// Tells of a request that failed.
+    /// Records the error of a request.
     fn failed_with(&self, errno: u32) {
         let errno = u64::from(errno);
         let _ = self.errno.compare_exchange(0, errno, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Appends what was acknowledged to the log, if there is one.
+    /// Appends acknowledged writes to the log, if there is one.
     fn keep(&self, records: &mut Vec<u8>) -> Result<(), BenchError> {
         let (Some(log), Some(path)) = (&self.log, &self.load.log) else {
             records.clear();
@@ -92,10 +92,10 @@ impl Shared<'_> {
     }
 }
 
-/// How often those who wait for answers look around.
+/// How often a thread that waits for answers checks the time.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Tells a server that stalls: requests under way, and none answered for too long.
+/// Detects a server that stalls: requests in flight, and none answered for too long.
 struct Patience {
     heard_ns: u64,
     most_ns: u64,
@@ -113,7 +113,7 @@ impl Patience {
         Err(BenchError::Stalled(in_flight, load.patience))
     }
 
-    /// An answer came, or a request was sent where none was under way.
+    /// An answer arrived, or a request was sent when none was in flight.
     fn heard(&mut self, now_ns: u64) {
         self.heard_ns = now_ns;
     }
@@ -144,13 +144,13 @@ impl Target {
         let mut clients = Vec::new();
         for _ in 0..load.connections {
             let mut client = Client::connect(uri, Mode::Structured)?;
-            client.look_up_after(LOOK.min(load.patience))?;
+            client.set_timeout(LOOK.min(load.patience))?;
             clients.push(client);
         }
         let held = clients[0].session().size;
         let size = load.size.unwrap_or(held);
         if size > held {
-            return Err(BenchError::Unfit(format!("--size: the export has {held} bytes")));
+            return Err(BenchError::Unfit(Unfit::Size(held)));
         }
         Ok(Target { clients, size })
     }
@@ -181,15 +181,15 @@ impl Target {
         self,
         load: &Load,
         feed: Option<Box<dyn Feed>>,
-        tell: &mut dyn FnMut(Told<'_>),
+        report: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Measured, BenchError> {
         let writes = feed.is_some() || load.pattern.write_percent > 0;
         let refused = match &feed {
             None => self.unfit_pattern(load),
             Some(_) => None,
         };
-        if let Some(text) = refused.or_else(|| self.unfit(load, writes)) {
-            return Err(BenchError::Unfit(text));
+        if let Some(unfit) = refused.or_else(|| self.unfit(load, writes)) {
+            return Err(BenchError::Unfit(unfit));
         }
         let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let run =
@@ -199,7 +199,7 @@ impl Target {
         };
         let log = load.log.as_ref().map(create).transpose()?;
         if load.server_pid.is_some_and(|pid| cpu_time(pid).is_none()) {
-            return Err(BenchError::Unfit("--server-pid: no such process".to_string()));
+            return Err(BenchError::Unfit(Unfit::NoProcess));
         }
         let shared = Shared {
             load,
@@ -213,12 +213,12 @@ impl Target {
             begin: Instant::now(),
         };
         match feed {
-            None => Run::of(&shared, self.pattern_workers(&shared), tell),
+            None => Run::of(&shared, self.pattern_workers(&shared), report),
             Some(feed) => {
                 let start: Start<'_> = Box::new(|parts| {
                     Box::new(driver::Driver::new(&shared, self.clients, feed, parts))
                 });
-                Run::of(&shared, vec![start], tell)
+                Run::of(&shared, vec![start], report)
             }
         }
     }
@@ -231,41 +231,40 @@ impl Target {
     }
 
     /// Why the server does not take such a load.
-    fn unfit(&self, load: &Load, writes: bool) -> Option<String> {
+    fn unfit(&self, load: &Load, writes: bool) -> Option<Unfit> {
         let (client, session) = (&self.clients[0], self.clients[0].session());
-        let text = if writes && session.read_only() {
-            "the export is read-only; use --rw randread or read"
+        if writes && session.read_only() {
+            Some(Unfit::ReadOnly)
         } else if load.fua && !session.has(wire::NBD_FLAG_SEND_FUA) {
-            "--fua: the server does not offer it"
+            Some(Unfit::NoFua)
         } else if load.flush_every > 0 && !client.offers_flush() {
-            "--fsync-every: the server offers no FLUSH"
+            Some(Unfit::NoFlush)
         } else if load.connections > 1 && writes && !session.has(wire::NBD_FLAG_CAN_MULTI_CONN) {
-            "--connections: the server does not keep several coherent"
+            Some(Unfit::NotCoherent)
         } else {
-            return None;
-        };
-        Some(text.to_string())
+            None
+        }
     }
 
     /// Why the pattern does not fit the server.
-    fn unfit_pattern(&self, load: &Load) -> Option<String> {
+    fn unfit_pattern(&self, load: &Load) -> Option<Unfit> {
         let (minimum, most) = (self.minimum(), self.maximum());
         let blocks = self.size / load.block;
         if load.block > most || !load.block.is_multiple_of(minimum) {
-            Some(format!("--bs: this server takes multiples of {minimum} up to {most}"))
+            Some(Unfit::Block(minimum, most))
         } else if blocks < (load.depth * load.connections) as u64 {
-            Some("--size: smaller than the requests under way".to_string())
+            Some(Unfit::FewBlocks)
         } else if load.stamped() && !load.block.is_multiple_of(stamps::SECTOR as u64) {
-            Some("--verify and --log need a --bs of whole sectors of 512 bytes".to_string())
+            Some(Unfit::Sectors)
         } else if load.stamped() && blocks > 1 << 27 {
-            Some("--verify and --log: give a --size of at most 2^27 blocks".to_string())
+            Some(Unfit::ManyBlocks)
         } else {
             None
         }
     }
 }
 
-/// Runs a load of a pattern. `progress` is told each second how long it has run and how many
+/// Runs a load of a pattern. Calls `progress` every second with how long it has run and how many
 /// requests were answered.
 ///
 /// # Errors
@@ -275,22 +274,22 @@ pub fn run(
     load: &Load,
     progress: &dyn Fn(Duration, u64),
 ) -> Result<Measured, BenchError> {
-    Target::connect(uri, load)?.run(load, None, &mut |told| {
-        if let Told::Second(time, answered) = told {
+    Target::connect(uri, load)?.run(load, None, &mut |report| {
+        if let Progress::Second(time, answered) = report {
             progress(time, answered);
         }
     })
 }
 
-/// What puts requests on connections.
+/// Puts requests on connections.
 trait Work: Send {
-    /// Keeps requests under way until the time is over, then waits for the last replies.
+    /// Keeps requests in flight until the time is over, then waits for the last replies.
     fn run(&mut self) -> Result<(), BenchError>;
 
-    /// Requests that were due and not begun at the end.
+    /// Requests that were due but never started.
     fn not_begun(&mut self) -> Result<u64, BenchError>;
 
-    /// Reads all that was written and acknowledged; gives the number of blocks or sectors.
+    /// Reads everything that was acknowledged; returns the number of blocks or sectors.
     fn verify_all(&mut self) -> Result<u64, BenchError>;
 }
 
@@ -298,27 +297,27 @@ trait Work: Send {
 type Start<'a> = Box<dyn FnOnce(mpsc::Sender<laps::Part>) -> Box<dyn Work + 'a> + Send + 'a>;
 type Finished<'a> = Result<Box<dyn Work + 'a>, BenchError>;
 
-/// A load under way, as the thread that waits for it sees it.
+/// A running load, as seen by the thread that waits for it.
 struct Run<'a, 't> {
     shared: &'a Shared<'a>,
-    tell: &'t mut dyn FnMut(Told<'_>),
+    report: &'t mut dyn FnMut(Progress<'_>),
     collector: laps::Collector,
     parts: mpsc::Receiver<laps::Part>,
     /// The server's CPU time at the end of the warm-up.
     cpu_before: Option<Duration>,
-    told: Instant,
+    reported: Instant,
 }
 
 impl<'a> Run<'a, '_> {
     fn of(
         shared: &'a Shared<'a>,
         workers: Vec<Start<'a>>,
-        tell: &mut dyn FnMut(Told<'_>),
+        report: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Measured, BenchError> {
         let (sender, parts) = mpsc::channel();
         let collector = laps::Collector::new(shared.load, workers.len());
-        let told = shared.begin;
-        let mut run = Run { shared, tell, collector, parts, cpu_before: None, told };
+        let reported = shared.begin;
+        let mut run = Run { shared, report, collector, parts, cpu_before: None, reported };
         let results = run.work(workers, sender);
         let pid = shared.load.server_pid;
         let server_cpu = pid.and_then(cpu_time).zip(run.cpu_before).map(|(now, then)| now - then);
@@ -328,10 +327,10 @@ impl<'a> Run<'a, '_> {
         }
         run.take_parts();
         while let Some(lap) = run.collector.close() {
-            run.tell_lap(&lap);
+            run.report_lap(&lap);
         }
         if run.collector.end().is_zero() {
-            return Err(BenchError::Unfit("the load ended within --warmup".to_string()));
+            return Err(BenchError::Unfit(Unfit::Warmup));
         }
         let mut measured = Measured {
             time: run.collector.end(),
@@ -351,7 +350,7 @@ impl<'a> Run<'a, '_> {
         Ok(measured)
     }
 
-    /// Runs the workers; tells of the progress meanwhile.
+    /// Runs the workers, and reports progress in the meantime.
     fn work(
         &mut self,
         workers: Vec<Start<'a>>,
@@ -387,40 +386,40 @@ impl<'a> Run<'a, '_> {
             self.cpu_before = load.server_pid.and_then(cpu_time);
         }
         self.take_parts();
-        if self.told.elapsed() >= Duration::from_secs(1) {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= Duration::from_secs(1) {
+            self.reported = Instant::now();
             let answered = self.shared.answered.load(Ordering::Relaxed);
-            (self.tell)(Told::Second(self.shared.begin.elapsed(), answered));
+            (self.report)(Progress::Second(self.shared.begin.elapsed(), answered));
         }
     }
 
     fn take_parts(&mut self) {
         while let Ok(part) = self.parts.try_recv() {
             if let Some(lap) = self.collector.take(part) {
-                self.tell_lap(&lap);
+                self.report_lap(&lap);
             }
         }
     }
 
-    /// Tells of an interval, unless it is the end of the run with nothing in it.
-    fn tell_lap(&mut self, lap: &Lap) {
-        let whole = self.shared.load.interval.is_some_and(|most| lap.end - lap.begin >= most);
-        if whole || lap.tally.requests() > 0 {
-            (self.tell)(Told::Lap(lap));
+    /// Reports an interval, unless it is the end of the run and nothing was answered in it.
+    fn report_lap(&mut self, lap: &Lap) {
+        let complete = self.shared.load.interval.is_some_and(|most| lap.end - lap.begin >= most);
+        if complete || lap.tally.requests() > 0 {
+            (self.report)(Progress::Lap(lap));
         }
     }
 }
 
-/// What a reply's error means for the whole load: none of it can be verified.
+/// The end of a verification in which reads fail.
 fn unreadable() -> BenchError {
-    BenchError::Unfit("reads fail: nothing can be verified".to_string())
+    BenchError::Unfit(Unfit::Reads)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A load as the command line has it by default.
+    /// A load with the defaults of the command line.
     pub fn load() -> Load {
         Load {
             pattern: Pattern { random: true, write_percent: 100 },

@@ -1,5 +1,6 @@
-//! What a load is, and why it may have no result.
+//! What a load is, its result, and why it may have none.
 
+use super::feed::FeedError;
 use super::laps::Tally;
 use destage_client::ClientError;
 use std::fmt;
@@ -10,33 +11,33 @@ use std::time::Duration;
 /// Which requests, in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
-    /// Addresses at random; else ascending.
+    /// Random addresses; else ascending.
     pub random: bool,
-    /// Writes in a hundred requests.
+    /// Writes per hundred requests.
     pub write_percent: u64,
 }
 
-/// How the requests of a schedule follow each other.
+/// Times between the requests of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At even distances.
+    /// All equal.
     Even,
-    /// At random: exponential distances of the same mean.
+    /// Random: exponentially distributed with the same mean.
     Poisson,
 }
 
 /// When requests are due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pace {
-    /// When the feed says; a pattern says nothing and has a closed loop.
+    /// When the feed says; a pattern runs as a closed loop.
     Own,
-    /// As soon as one of those under way is answered.
+    /// As soon as a request in flight is answered.
     Closed,
-    /// By a schedule, whatever the answers.
+    /// By a schedule, independent of the answers.
     Scheduled {
-        /// Requests a second over all connections.
+        /// Requests per second over all connections.
         rate: f64,
-        /// How they follow each other.
+        /// Times between them.
         arrivals: Arrivals,
     },
 }
@@ -44,49 +45,99 @@ pub enum Pace {
 /// A load.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Which requests, unless a [`Feed`](super::Feed) says.
+    /// Which requests, without a [`Feed`](super::Feed).
     pub pattern: Pattern,
-    /// Bytes of a request of the pattern.
+    /// Bytes per request of the pattern.
     pub block: u64,
-    /// Requests under way on each connection, at most.
+    /// Most requests in flight on each connection.
     pub depth: usize,
-    /// Connections: of a pattern, a thread each.
+    /// Connections. A pattern has a thread for each.
     pub connections: usize,
     /// When requests are due.
     pub pace: Pace,
-    /// Answers that come before are not counted.
+    /// Answers within this time are not counted.
     pub warmup: Duration,
-    /// How long after that; if not given, until the feed ends.
+    /// How long to run after that; `None`: until the feed ends.
     pub time: Option<Duration>,
-    /// Figures of each such time.
+    /// Report figures of each such interval.
     pub interval: Option<Duration>,
-    /// A server that answers nothing for so long has stalled.
+    /// A server that answers nothing for this long has stalled.
     pub patience: Duration,
     /// Only the first bytes of the export.
     pub size: Option<u64>,
-    /// A FLUSH after so many writes (of each connection, if a pattern says which); 0 for none.
+    /// Send a FLUSH every N writes (of each connection, for a pattern); 0: never.
     pub flush_every: u64,
-    /// Writes with FUA.
+    /// Write with FUA.
     pub fua: bool,
-    /// Stamp what is written, check what is read and all at the end.
+    /// Stamp what is written; check what is read, and everything at the end.
     pub verify: bool,
-    /// Record acknowledged writes there.
+    /// Record acknowledged writes in this file.
     pub log: Option<PathBuf>,
-    /// Seed of addresses and of a schedule.
+    /// Seed of addresses and schedule.
     pub seed: u64,
-    /// Whose CPU time to report.
+    /// Process whose CPU time to report.
     pub server_pid: Option<u32>,
 }
 
 impl Load {
-    /// Whether what is written says which write it is.
+    /// Whether each write carries a stamp.
     pub(super) fn stamped(&self) -> bool {
         self.verify || self.log.is_some()
     }
 
-    /// When the last request is begun, from the start.
+    /// When the last request starts, from the start of the load.
     pub(super) fn end_ns(&self) -> u64 {
         self.time.map_or(u64::MAX, |time| (self.warmup + time).as_nanos() as u64)
+    }
+}
+
+/// Why a load does not fit a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// `--size` exceeds the export, which has this many bytes.
+    Size(u64),
+    /// `--server-pid` names no process.
+    NoProcess,
+    /// Writes to a read-only export.
+    ReadOnly,
+    /// FUA that the server does not offer.
+    NoFua,
+    /// Flushes that the server does not offer.
+    NoFlush,
+    /// Writes over several connections, which the server does not keep coherent.
+    NotCoherent,
+    /// A block size that the server does not take: the smallest and the largest.
+    Block(u64, u64),
+    /// Fewer blocks than requests in flight.
+    FewBlocks,
+    /// Stamped blocks that are not a multiple of 512 bytes.
+    Sectors,
+    /// More stamped blocks than can be tracked.
+    ManyBlocks,
+    /// It ended before the warm-up did.
+    Warmup,
+    /// Reads fail, so nothing can be verified.
+    Reads,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unfit::Size(bytes) => return write!(f, "--size: the export has {bytes} bytes"),
+            Unfit::Block(least, most) => {
+                return write!(f, "--bs: this server takes multiples of {least} up to {most}");
+            }
+            Unfit::NoProcess => "--server-pid: no such process",
+            Unfit::ReadOnly => "the export is read-only; use --rw randread or read",
+            Unfit::NoFua => "--fua: the server does not offer it",
+            Unfit::NoFlush => "--fsync-every: the server does not offer FLUSH",
+            Unfit::NotCoherent => "--connections: the server does not keep several coherent",
+            Unfit::FewBlocks => "--size: fewer blocks than requests in flight",
+            Unfit::Sectors => "--verify and --log need a --bs that is a multiple of 512",
+            Unfit::ManyBlocks => "--verify and --log: give a --size of at most 2^27 blocks",
+            Unfit::Warmup => "the load ended within --warmup",
+            Unfit::Reads => "reads fail: nothing can be verified",
+        })
     }
 }
 
@@ -94,21 +145,21 @@ impl Load {
 #[derive(Debug)]
 pub enum BenchError {
     /// The load does not fit the server.
-    Unfit(String),
+    Unfit(Unfit),
     /// The connection.
     Client(ClientError),
-    /// The connection ended under a load: after how long, and how many answers.
+    /// The connection ended during the load: after how long, and how many answers.
     Died(Duration, u64, ClientError),
-    /// The same with a log, and how many acknowledged writes are in it.
+    /// The same with a log, and how many acknowledged writes it holds.
     Lost(PathBuf, u64, ClientError),
-    /// Requests under way, of which none was answered for so long.
+    /// Requests in flight, none of which was answered for this long.
     Stalled(usize, Duration),
     /// A file.
     File(PathBuf, io::Error),
     /// Not a log of acknowledged writes.
     NoLog(PathBuf),
-    /// The feed could not go on: why.
-    Feed(String),
+    /// The feed could not continue.
+    Feed(FeedError),
     /// What was read is not what was written: sector, generation expected and found.
     Wrong(u64, u64, Option<u64>),
 }
@@ -116,7 +167,8 @@ pub enum BenchError {
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BenchError::Unfit(text) | BenchError::Feed(text) => f.write_str(text),
+            BenchError::Unfit(unfit) => unfit.fmt(f),
+            BenchError::Feed(error) => error.fmt(f),
             BenchError::Client(error) => error.fmt(f),
             BenchError::Died(after, answered, error) => {
                 let after = after.as_secs_f64();
@@ -128,7 +180,7 @@ impl fmt::Display for BenchError {
             }
             BenchError::Stalled(number, patience) => {
                 let patience = patience.as_secs_f64();
-                write!(f, "{number} requests under way and no answer for {patience} s (--timeout)")
+                write!(f, "{number} requests in flight and no answer for {patience} s (--timeout)")
             }
             BenchError::File(path, error) => write!(f, "{}: {error}", path.display()),
             BenchError::NoLog(path) => {
@@ -153,18 +205,18 @@ impl From<ClientError> for BenchError {
     }
 }
 
-/// What came of a load, once warm.
+/// The result of a load, after the warm-up.
 #[derive(Debug, Clone)]
 pub struct Measured {
     /// Reads, writes and flushes.
     pub tally: Tally,
-    /// How long it took.
+    /// Duration.
     pub time: Duration,
-    /// CPU time that the server used.
+    /// CPU time of the server.
     pub server_cpu: Option<Duration>,
-    /// Requests that were due and not begun when the time was over.
+    /// Requests that were due but never started before the end.
     pub not_begun: u64,
-    /// Blocks (of a feed: sectors of 512 bytes) read at the end and found right.
+    /// Blocks (for a feed, sectors of 512 bytes) read at the end and found correct.
     pub verified: u64,
     /// The error of the first request that failed.
     pub first_errno: Option<u32>,

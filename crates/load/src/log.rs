@@ -1,4 +1,4 @@
-//! The record of acknowledged writes, and what of them is still there.
+//! The log of acknowledged writes, and the check that they are still there.
 
 use super::{BenchError, stamps};
 use destage_client::{Client, Heard};
@@ -27,7 +27,7 @@ impl Log {
         Ok(Log(Mutex::new(file)))
     }
 
-    /// Appends at once: the server may die at any moment, and this process too.
+    /// Appends without buffering: the server or this process may die at any time.
     pub(super) fn append(&self, records: &mut Vec<u8>) -> io::Result<()> {
         let mut file = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let result = file.write_all(records);
@@ -47,17 +47,17 @@ pub(super) fn record(records: &mut Vec<u8>, offset: u64, length: u64, generation
     }
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Checked {
     /// Acknowledged writes in the log.
     pub writes: u64,
-    /// Places that they went to; the last write of each is what must be there.
+    /// Places that they went to. Each must hold its last write.
     pub blocks: u64,
     /// Places where an acknowledged write is lost.
     pub lost: u64,
-    /// Places that hold a later write, which was under way when the server died (or, of a feed,
-    /// one that went to another place and overlaps it).
+    /// Places that hold a later write, which was in flight when the server died (or, for a feed,
+    /// one to another place that overlaps).
     pub newer: u64,
     /// Bytes that could not be read.
     pub unreadable: u64,
@@ -68,7 +68,7 @@ pub struct Checked {
 /// The last write of each place: offset and length.
 type Blocks = BTreeMap<(u64, u64), u64>;
 
-/// Reads a log: the run, the number of writes, and the last of each place.
+/// Reads a log: the run, the number of writes, and the last write of each place.
 fn load(path: &Path) -> Result<(u64, u64, Blocks), BenchError> {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));

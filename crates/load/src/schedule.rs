@@ -9,7 +9,7 @@ pub(super) struct Schedule {
     each_ns: f64,
     /// Requests before the next.
     number: u64,
-    /// Part of a distance by which all are later: workers take turns.
+    /// Fraction of a gap by which all are later, so that workers take turns.
     shift: f64,
     next_ns: f64,
     state: u64,
@@ -41,7 +41,7 @@ impl Schedule {
         -unit.ln() * self.each_ns
     }
 
-    /// On to the next.
+    /// Moves to the next request.
     pub(super) fn advance(&mut self) {
         self.number += 1;
         self.next_ns = match self.arrivals {
@@ -50,7 +50,7 @@ impl Schedule {
         };
     }
 
-    /// How many are due before a moment; they are passed over.
+    /// Skips the requests due before this time; returns how many.
     pub(super) fn pass(&mut self, end_ns: u64) -> u64 {
         let mut passed = 0;
         while self.next_ns() < end_ns {
@@ -61,9 +61,9 @@ impl Schedule {
     }
 }
 
-/// A schedule's precision: a thread is otherwise woken up to 50 us late.
+/// Makes timers precise: by default the kernel wakes a thread up to 50 us late.
 pub(super) fn wake_on_time() {
-    // Where it cannot be set, waiting is as coarse as the system has it.
+    // If that fails, waits are as coarse as the system's.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }
 

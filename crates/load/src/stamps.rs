@@ -1,8 +1,8 @@
-//! What a verified load writes, so that every sector tells where it belongs and which write it is.
+//! What a verified load writes: every sector says where it belongs and which write it is of.
 
 use destage_engine::mix::mix;
 
-/// Bytes that carry a stamp of their own: what a disk writes whole or not at all.
+/// Bytes with a stamp of their own: what a disk writes completely or not at all.
 pub const SECTOR: usize = 512;
 
 const MAGIC: u64 = 0x6465_7374_6167_6531;
@@ -18,7 +18,7 @@ fn words(run: u64, offset: u64, generation: u64) -> impl Iterator<Item = u64> {
     [MAGIC, run, offset, generation].into_iter().chain(rest)
 }
 
-/// Fills whole sectors from `offset` on.
+/// Fills sectors from `offset` on.
 pub fn stamp(bytes: &mut [u8], run: u64, offset: u64, generation: u64) {
     for (sector, number) in bytes.chunks_exact_mut(SECTOR).zip(0u64..) {
         let at = offset + number * SECTOR as u64;
@@ -28,15 +28,15 @@ pub fn stamp(bytes: &mut [u8], run: u64, offset: u64, generation: u64) {
     }
 }
 
-/// The generation that a sector carries, if it is whole, of this run and from this offset.
+/// The generation of a sector, if it is undamaged, of this run and of this offset.
 #[must_use]
 pub fn generation_of(sector: &[u8], run: u64, offset: u64) -> Option<u64> {
     let generation = word(sector, 3);
-    let whole = (0..).zip(words(run, offset, generation)).all(|(at, is)| word(sector, at) == is);
-    whole.then_some(generation)
+    let intact = (0..).zip(words(run, offset, generation)).all(|(at, is)| word(sector, at) == is);
+    intact.then_some(generation)
 }
 
-/// The first sector of some bytes whose generation is not within these.
+/// The first sector whose generation is not allowed.
 #[must_use]
 pub fn first_wrong(
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! One connection of a load that a pattern describes.
+//! One connection of a pattern's load.
 
 use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
@@ -10,28 +10,28 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-/// A request under way; its cookie is its place.
+/// A request in flight; its cookie is its slot.
 #[derive(Default)]
 struct Slot {
     kind: usize,
     begun_ns: u64,
     block: u64,
     generation: u32,
-    /// What came of a read, if it is to be checked.
+    /// The bytes of a read, if they are to be checked.
     bytes: Vec<u8>,
 }
 
-/// A wrong sector, the generation it must have at least, and the one it has.
+/// A wrong sector, the least generation that it must have, and the one it has.
 type Wrong = (u64, u64, Option<u64>);
 
-/// What a verified load knows of each of its blocks.
+/// What a verified load knows about its blocks.
 #[derive(Default)]
-struct Known {
+struct BlockStates {
     /// Last write that was acknowledged; 0 for none.
     acknowledged: Vec<u32>,
     /// Last write that was issued.
     issued: Vec<u32>,
-    /// A request on it is under way.
+    /// A request on it is in flight.
     busy: Vec<bool>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Worker<'a> {
     next: u64,
     slots: Vec<Slot>,
     free: Vec<usize>,
-    known: Known,
+    known: BlockStates,
     stamped: bool,
     payload: Vec<u8>,
     since_flush: u64,
@@ -71,7 +71,7 @@ impl<'a> Worker<'a> {
         let (number, stride) = (number as u64, load.connections as u64);
         let blocks = (shared.size / load.block - number).div_ceil(stride);
         let stamped = load.stamped();
-        let mut known = Known::default();
+        let mut known = BlockStates::default();
         if stamped {
             known.acknowledged.resize(blocks as usize, 0);
             known.issued.resize(blocks as usize, 0);
@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
         (block * self.stride + self.number) * bytes
     }
 
-    /// Begins what is due; gives when the next request is, if places are free for it.
+    /// Starts what is due; returns when the next request is, if a slot is free for it.
     fn begin_due(&mut self, now_ns: u64) -> Result<Option<u64>, BenchError> {
         while !self.free.is_empty() {
             let due_ns = self.schedule.as_ref().map_or(now_ns, Schedule::next_ns);
@@ -128,7 +128,7 @@ impl<'a> Worker<'a> {
         Ok(None)
     }
 
-    /// Begins a request; false if there is no block free for one.
+    /// Starts a request; false if no block is free for one.
     fn issue(&mut self, due_ns: u64, now_ns: u64) -> Result<bool, BenchError> {
         let load = self.shared.load;
         if load.flush_every > 0 && self.since_flush >= load.flush_every {
@@ -161,7 +161,7 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    /// A block; where contents are checked, one that no other request is on.
+    /// A block; if contents are checked, one without another request.
     fn choose(&mut self, random: bool) -> Option<u64> {
         for _ in 0..64 {
             let block = if random {
@@ -205,7 +205,7 @@ impl<'a> Worker<'a> {
         Ok(self.client.put(&Request { cookie: place as u64, command }, payload)?)
     }
 
-    /// Takes in what the server says.
+    /// Takes in replies.
     fn hear(&mut self, most: Option<Duration>) -> Result<(), BenchError> {
         let shared = self.shared;
         let (slots, free, known) = (&mut self.slots, &mut self.free, &mut self.known);
@@ -319,8 +319,8 @@ impl Work for Worker<'_> {
     }
 }
 
-impl Known {
-    /// What is wrong with a block that was read while nothing else was under way on it.
+impl BlockStates {
+    /// What is wrong with a block that was read while no other request was on it.
     fn wrong(&self, block: usize, run: u64, offset: u64, bytes: &[u8]) -> Option<Wrong> {
         // Writes that failed may be there or not.
         let least = u64::from(self.acknowledged[block]);

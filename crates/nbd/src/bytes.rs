@@ -68,7 +68,7 @@ impl Put for Vec<u8> {
 pub(crate) struct Gather(Vec<u8>);
 
 impl Gather {
-    /// Takes bytes off `input` until `size` are held; says whether they are.
+    /// Takes bytes off `input` until it holds `size`; returns whether it does.
     pub(crate) fn fill(&mut self, input: &mut &[u8], size: usize) -> bool {
         let wanted = size.saturating_sub(self.0.len()).min(input.len());
         let (front, rest) = input.split_at(wanted);

@@ -7,7 +7,7 @@
 //!
 //! A server: [`handshake::Server`] until [`handshake::Step::Transmission`], then
 //! [`request::Decoder`] for what comes and [`reply::Encoder`] for what goes. A client:
-//! [`client::Handshake`], [`client::request`], [`client::ReplyDecoder`], [`client::Uri`].
+//! [`client::Handshake`], then [`client::Conversation`]. [`client::Uri`] names a server.
 //!
 //! What a peer sends never panics and never costs more memory than the limits say.
 #![forbid(unsafe_code)]

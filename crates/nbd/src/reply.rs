@@ -4,7 +4,7 @@ use crate::bytes::Put;
 use crate::session::Mode;
 use crate::wire;
 
-/// What a reply is matched by.
+/// What a client matches a reply by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tag {
     /// The request's cookie.
@@ -13,7 +13,7 @@ pub struct Tag {
     pub offset: u64,
 }
 
-/// A stretch of equal status, in replies to BLOCK_STATUS.
+/// Consecutive bytes of equal status, in replies to BLOCK_STATUS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes; not zero.
@@ -27,7 +27,7 @@ const COMPACT_EXTENT_MAX: u64 = 1 << 31;
 
 /// Encodes replies in the negotiated form.
 ///
-/// Panics only on calls that the form has no message for, which no request asks for.
+/// Panics only on calls that the form has no message for. No request leads to those.
 #[derive(Debug, Clone, Copy)]
 pub struct Encoder {
     mode: Mode,

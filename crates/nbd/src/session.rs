@@ -1,4 +1,4 @@
-//! What a handshake ends in: the export, the form of headers, the metadata contexts.
+//! The result of a handshake: the export, the form of headers, the metadata contexts.
 
 use crate::wire;
 
@@ -25,7 +25,7 @@ pub struct BlockSizes {
 }
 
 impl Default for BlockSizes {
-    /// What a client without `NBD_INFO_BLOCK_SIZE` may count on, but with a minimum of 1.
+    /// What a client without `NBD_INFO_BLOCK_SIZE` may rely on, but with a minimum of 1.
     fn default() -> Self {
         BlockSizes { minimum: 1, preferred: 4096, maximum: 32 << 20 }
     }
@@ -44,18 +44,18 @@ impl ContextSet {
         ContextSet(if count >= CONTEXTS_MAX { u32::MAX } else { (1 << count) - 1 })
     }
 
-    /// Is the context at `position` in it?
+    /// Whether the context at `position` is in the set.
     pub fn contains(self, position: usize) -> bool {
         position < CONTEXTS_MAX && self.0 >> position & 1 == 1
     }
 
-    /// With the context at `position` in it, if there can be one.
+    /// With the context at `position`, if there can be one.
     #[must_use]
     pub fn with(self, position: usize) -> ContextSet {
         if position < CONTEXTS_MAX { ContextSet(self.0 | 1 << position) } else { self }
     }
 
-    /// Has none.
+    /// Whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -64,7 +64,7 @@ impl ContextSet {
 /// A metadata context selected in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// Number that stands for it in replies.
+    /// Its number in replies.
     pub id: u32,
     /// Its name, `namespace:leaf`.
     pub name: String,
@@ -88,12 +88,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Is this transmission flag set?
+    /// Whether this transmission flag is set.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
-    /// May only be read.
+    /// Whether the export is read-only.
     pub fn read_only(&self) -> bool {
         self.has(wire::NBD_FLAG_READ_ONLY)
     }

@@ -189,7 +189,7 @@ fn errors_leave_the_handshake_in_step() {
          REP 00000007 80000003 00000015 'malformed option data'
          REP 00000007 80000003 00000015 'malformed option data'
          REP 00000007 80000003 00000015 'malformed option data'
-         REP 00000005 80000002 00000019 'this server speaks no TLS'
+         REP 00000005 80000002 0000001e 'this server does not offer TLS'
          REP 00000002 00000001 00000000",
     );
     assert_eq!(steps.last(), Some(&Step::Aborted));

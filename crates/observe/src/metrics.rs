@@ -196,7 +196,7 @@ fn devices(text: &mut Text, sample: &Sample, observation: &Observation) {
     let busy = |at: usize| all[at].2.busy_ns as f64 / 1e9;
     let help = "Time with an operation in flight on the device.";
     family("device_busy_seconds_total", "counter", help, &busy);
-    let depth = |at: usize| f64::from(all[at].2.under_way);
+    let depth = |at: usize| f64::from(all[at].2.in_flight);
     family("device_operations_in_flight", "gauge", "Operations in flight.", &depth);
     family("device_reads_total", "counter", "Reads of the device.", &|at| all[at].2.reads as f64);
     family("device_writes_total", "counter", "Writes to the device.", &|at| {

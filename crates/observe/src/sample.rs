@@ -77,7 +77,7 @@ fn devices(before: &Observation, now: &Observation) -> Vec<DeviceRate> {
             kind: device.kind,
             number: device.number,
             busy: tenths(busy.unwrap_or(0.0).min(100.0)),
-            in_flight: load.under_way,
+            in_flight: load.in_flight,
             reads: rate(load.reads, earlier.reads),
             writes: rate(load.writes, earlier.writes),
             written_bytes: load.written_bytes,

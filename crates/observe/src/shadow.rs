@@ -6,6 +6,7 @@
 //! their share of the pages counts.
 
 use destage_engine::array::geometry::Geometry;
+use destage_engine::conditions::Conditions;
 use destage_engine::mix::mix;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
@@ -274,7 +275,7 @@ fn sampled(
         }
         let random = first_sequential.saturating_sub(first);
         let group = destage_engine::units::GroupId(group);
-        tally.page_hits += cache.write_part(group, bit, pages, random);
+        tally.page_hits += cache.write_part(group, bit, pages, random, &Conditions::NONE);
         is_in = true;
     }
     if is_in {

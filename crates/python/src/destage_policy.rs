@@ -1,8 +1,8 @@
 //! A destage policy written in Python, as the engine sees it.
 
+use crate::control::RunControl;
 use crate::errors;
-use crate::watch::Watch;
-use destage_engine::heads::Heads;
+use destage_engine::conditions::Conditions;
 use destage_engine::nvs::directory::{Directory, Slot};
 use destage_engine::policy::{self, PolicyChoice};
 use destage_engine::registry::Entry;
@@ -178,11 +178,11 @@ struct Adapter {
     on_destaged: Option<Py<PyAny>>,
     on_admitted: Option<Py<PyAny>>,
     nvs: Py<Nvs>,
-    watch: Arc<Watch>,
+    control: Arc<RunControl>,
 }
 
 impl Adapter {
-    fn new(object: &Bound<'_, PyAny>, groups: u64, watch: &Arc<Watch>) -> PyResult<Adapter> {
+    fn new(object: &Bound<'_, PyAny>, groups: u64, control: &Arc<RunControl>) -> PyResult<Adapter> {
         let py = object.py();
         let base = py.import("destage.policy")?.getattr("DestagePolicy")?;
         // What the base class leaves empty is not worth a call.
@@ -197,7 +197,7 @@ impl Adapter {
             on_destaged: own("on_destaged")?,
             on_admitted: own("on_admitted")?,
             nvs: Py::new(py, Nvs { groups })?,
-            watch: Arc::clone(watch),
+            control: Arc::clone(control),
         })
     }
 
@@ -223,23 +223,23 @@ impl Adapter {
 }
 
 impl policy::DestagePolicy for Adapter {
-    fn on_write(&mut self, write: policy::PageWrite) {
-        if !self.watch.stopped() {
-            self.watch.attempt(|py| self.on_write.call1(py, (PageWrite(write),)).map(drop));
+    fn on_write(&mut self, write: policy::PageWrite, _now: &Conditions<'_>) {
+        if !self.control.stopped() {
+            self.control.attempt(|py| self.on_write.call1(py, (PageWrite(write),)).map(drop));
         }
     }
 
     fn on_admitted(&mut self, random: u64, sequential: u64, occupancy: u64) {
-        if let Some(method) = self.on_admitted.as_ref().filter(|_| !self.watch.stopped()) {
-            self.watch.attempt(|py| method.call1(py, (random, sequential, occupancy)).map(drop));
+        if let Some(method) = self.on_admitted.as_ref().filter(|_| !self.control.stopped()) {
+            self.control.attempt(|py| method.call1(py, (random, sequential, occupancy)).map(drop));
         }
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let mut chosen = None;
-        if !self.watch.stopped() {
+        if !self.control.stopped() {
             DIRECTORY.set(directory, || {
-                self.watch.attempt(|py| {
+                self.control.attempt(|py| {
                     chosen = Some(self.chosen(py, directory)?);
                     Ok(())
                 });
@@ -250,16 +250,16 @@ impl policy::DestagePolicy for Adapter {
     }
 
     fn on_destaged(&mut self, group: GroupId) {
-        if let Some(method) = self.on_destaged.as_ref().filter(|_| !self.watch.stopped()) {
-            self.watch.attempt(|py| method.call1(py, (group.0,)).map(drop));
+        if let Some(method) = self.on_destaged.as_ref().filter(|_| !self.control.stopped()) {
+            self.control.attempt(|py| method.call1(py, (group.0,)).map(drop));
         }
     }
 
     fn candidate(&self, directory: &Directory) -> Option<Slot> {
-        let method = self.candidate.as_ref().filter(|_| !self.watch.stopped())?;
+        let method = self.candidate.as_ref().filter(|_| !self.control.stopped())?;
         let mut group = None;
         DIRECTORY.set(directory, || {
-            self.watch.attempt(|py| {
+            self.control.attempt(|py| {
                 group = method.call1(py, (&self.nvs,))?.extract::<Option<u64>>(py)?;
                 Ok(())
             });
@@ -272,9 +272,9 @@ impl policy::DestagePolicy for Adapter {
 struct Unmade;
 
 impl policy::DestagePolicy for Unmade {
-    fn on_write(&mut self, _write: policy::PageWrite) {}
+    fn on_write(&mut self, _write: policy::PageWrite, _now: &Conditions<'_>) {}
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         directory.slots().find(|slot| directory.may_pick(*slot))
     }
 
@@ -299,14 +299,14 @@ pub fn choice(
     py: Python<'_>,
     factory: Py<PyAny>,
     name: &str,
-    watch: &Arc<Watch>,
+    control: &Arc<RunControl>,
 ) -> PyResult<PolicyChoice> {
-    let watch = Arc::clone(watch);
+    let control = Arc::clone(control);
     let make = move |_: &_, context: &policy::PolicyContext| {
         let mut made: Option<Adapter> = None;
-        watch.attempt(|py| {
+        control.attempt(|py| {
             let object = factory.call1(py, (PolicyContext(*context),))?;
-            made = Some(Adapter::new(object.bind(py), context.groups, &watch)?);
+            made = Some(Adapter::new(object.bind(py), context.groups, &control)?);
             Ok(())
         });
         Ok(match made {

@@ -3,6 +3,7 @@
 //! Options cross as text by name, as on the command line, reports as JSON, time series and traces
 //! as NumPy arrays. What users see is in `python/destage`.
 
+mod control;
 mod destage_policy;
 mod errors;
 mod listing;
@@ -11,7 +12,6 @@ mod read_policy;
 mod results;
 mod run;
 mod trace;
-mod watch;
 
 use pyo3::prelude::*;
 

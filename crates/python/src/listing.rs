@@ -1,4 +1,4 @@
-//! What there is: policies, rates, workloads, disks, options, from their tables.
+//! The lists of policies, rates, workloads, disks, options, from their tables.
 
 use crate::errors;
 use destage_engine::array::geometry::LEVELS;

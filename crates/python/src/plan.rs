@@ -1,14 +1,14 @@
 //! Sweeps and advice.
 
+use crate::control::RunControl;
 use crate::errors;
 use crate::run::{outcome, run_options, source};
 use crate::trace::TraceData;
-use crate::watch::Watch;
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise as find, ladder};
 
+use destage_sim::config::SimConfig;
 use destage_sim::options::RunOptions;
-use destage_sim::simulator::SimConfig;
 use destage_sim::sweep as rows;
 use destage_sim::sweep::{Dataset, Sweep, SweepPoint};
 use pyo3::prelude::*;
@@ -48,18 +48,18 @@ pub fn run_point(
     trace: Option<&Bound<'_, TraceData>>,
 ) -> PyResult<Vec<u8>> {
     let options = run_options(py, options)?;
-    let watch = Watch::new(None);
+    let control = RunControl::new(None);
     let trace = trace.map(Bound::get);
     let work = || {
         let make =
-            |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
+            |options: &RunOptions, config: &SimConfig| source(options, config, trace, &control);
         rows::row(&SweepPoint { options, key: key.to_string() }, &make)
     };
     let result = py.detach(work);
-    outcome(py, &watch, result)
+    outcome(py, &control, result)
 }
 
-/// Runs the points that have no row in the directory yet, on so many threads; how many rows were
+/// Runs the points that have no row in the directory yet, on this many threads; how many rows were
 /// there and how many were run.
 #[pyfunction]
 #[pyo3(signature = (points, directory, threads, traces, progress = None))]
@@ -75,21 +75,21 @@ pub fn sweep(
     for (options, key) in points {
         all.push(SweepPoint { options: run_options(py, options)?, key });
     }
-    let watch = Watch::new(None);
+    let control = RunControl::new(None);
     let make = |options: &RunOptions, config: &SimConfig| {
         let trace = traces.get(options.get("trace")).map(|trace| trace.get());
-        source(options, config, trace, &watch)
+        source(options, config, trace, &control)
     };
-    let told = |done: usize, total: usize| {
+    let report_progress = |done: usize, total: usize| {
         if let Some(progress) = &progress {
-            watch.attempt(|py| progress.call1(py, (done, total)).map(drop));
+            control.attempt(|py| progress.call1(py, (done, total)).map(drop));
         }
     };
     let result = py.detach(|| {
         let dataset = Dataset::open(&directory)?;
-        rows::run(&all, &dataset, threads, &make, &told)
+        rows::run(&all, &dataset, threads, &make, &report_progress)
     });
-    let swept = outcome(py, &watch, result)?;
+    let swept = outcome(py, &control, result)?;
     Ok((swept.found, swept.run))
 }
 
@@ -129,15 +129,15 @@ pub fn advise(
         check_curve,
         sample_groups,
     };
-    let watch = Watch::new(None);
-    let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &watch);
-    let told = |step: &str| {
+    let control = RunControl::new(None);
+    let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &control);
+    let report_progress = |step: &str| {
         if let Some(progress) = &progress {
-            watch.attempt(|py| progress.call1(py, (step,)).map(drop));
+            control.attempt(|py| progress.call1(py, (step,)).map(drop));
         }
     };
-    let result = py.detach(|| find(&question, threads, &make, &told));
-    let advice = outcome(py, &watch, result)?;
+    let result = py.detach(|| find(&question, threads, &make, &report_progress));
+    let advice = outcome(py, &control, result)?;
     let plot = serde_json::to_string(&advice.plot()).expect("a plot has no keys but text");
     Ok((advice.render(destage_report::Format::Json), plot))
 }

@@ -1,8 +1,8 @@
 //! Read caches over a trace, and read policies written in Python.
 
+use crate::control::RunControl;
 use crate::errors;
 use crate::trace::TraceData;
-use crate::watch::Watch;
 use destage_engine::array::geometry::Level;
 use destage_engine::readcache::penalty::{CHUNK_BLOCKS, Penalties};
 use destage_engine::readcache::replay::{EventHash, Tally, replay};
@@ -22,7 +22,7 @@ struct Adapter {
     policy: Py<PyAny>,
     held: HashSet<u64>,
     blocks: usize,
-    watch: Arc<Watch>,
+    control: Arc<RunControl>,
 }
 
 impl Adapter {
@@ -56,9 +56,9 @@ impl Adapter {
 impl ReadCache for Adapter {
     fn access(&mut self, block: u64) -> Access {
         let mut access = Access { hit: false, evicted: None };
-        if !self.watch.stopped() {
-            let watch = Arc::clone(&self.watch);
-            watch.attempt(|py| {
+        if !self.control.stopped() {
+            let control = Arc::clone(&self.control);
+            control.attempt(|py| {
                 access = self.tell(py, block)?;
                 Ok(())
             });
@@ -84,8 +84,8 @@ impl ReadCache for Adapter {
 
     fn evict(&mut self) -> Option<u64> {
         let mut victim = None;
-        let watch = Arc::clone(&self.watch);
-        watch.attempt(|py| {
+        let control = Arc::clone(&self.control);
+        control.attempt(|py| {
             victim = Some(self.victim(py)?);
             Ok(())
         });
@@ -118,15 +118,15 @@ pub fn read_cache(
     failed: Vec<u64>,
 ) -> PyResult<Figures> {
     let bad = |why: &dyn std::fmt::Display| errors::error(py, "OptionError", &why.to_string());
-    let watch = Watch::new(None);
+    let control = RunControl::new(None);
     let penalties = Penalties::new(Level::Raid5, disks, &failed, CHUNK_BLOCKS);
     let penalties = penalties.map_err(|why| bad(&why))?;
     let mut cache: Box<dyn ReadCache> = match own {
         None => choose(policy).and_then(|chosen| chosen.build(blocks)).map_err(|why| bad(&why))?,
         Some(factory) => {
             choose("lru").and_then(|lru| lru.check(blocks)).map_err(|why| bad(&why))?;
-            let (policy, watch) = (factory.call1(py, (blocks,))?, Arc::clone(&watch));
-            Box::new(Adapter { policy, held: HashSet::new(), blocks: blocks as usize, watch })
+            let (policy, control) = (factory.call1(py, (blocks,))?, Arc::clone(&control));
+            Box::new(Adapter { policy, held: HashSet::new(), blocks: blocks as usize, control })
         }
     };
     cache.set_fault(Some(penalties.clone()));
@@ -137,15 +137,15 @@ pub fn read_cache(
         let (mut tally, mut hash) = (Tally::default(), EventHash::default());
         for some in reads.chunks(4096) {
             replay(&mut *cache, some, &penalties, &mut tally, &mut |_, access| hash.add(access));
-            watch.attempt(|py| py.check_signals());
-            if watch.stopped() {
+            control.attempt(|py| py.check_signals());
+            if control.stopped() {
                 break;
             }
         }
         Ok((tally, hash))
     };
     let result = py.detach(work);
-    if let Some(raised) = watch.raised() {
+    if let Some(raised) = control.raised() {
         return Err(raised);
     }
     let (tally, hash) = result.map_err(|why| errors::error(py, "InputError", &why.to_string()))?;

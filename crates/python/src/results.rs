@@ -1,8 +1,9 @@
 //! Reports as Python sees them: JSON, arrays of their series, and what the renderers make of them.
 
 use crate::errors;
+use destage_render::PlotFormat;
+use destage_report::Format;
 use destage_report::model::{CompareReport, Point, RunReport};
-use destage_report::{Format, PlotFormat};
 use numpy::PyArray1;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
@@ -35,14 +36,14 @@ fn as_compare(run: &RunReport) -> CompareReport {
 }
 
 fn svg(py: Python<'_>, report: &CompareReport, name: &str) -> PyResult<String> {
-    let plots = destage_report::plots(report);
+    let plots = destage_render::plots(report);
     let Some((_, spec)) = plots.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = plots.iter().map(|(known, _)| *known).collect();
         let message = format!("no plot `{name}`; there are: {}", known.join(", "));
         return Err(errors::error(py, "OptionError", &message));
     };
     let failed = |why: &dyn std::fmt::Display| errors::error(py, "DestageError", &why.to_string());
-    let bytes = destage_report::draw(spec, PlotFormat::Svg).map_err(|why| failed(&why))?;
+    let bytes = destage_render::draw(spec, PlotFormat::Svg).map_err(|why| failed(&why))?;
     String::from_utf8(bytes).map_err(|why| failed(&why))
 }
 
@@ -80,23 +81,23 @@ impl Run {
 
     /// The flat columns as a JSON list of pairs.
     fn row(&self) -> String {
-        to_json(&destage_report::run_row(&self.0))
+        to_json(&destage_render::run_row(&self.0))
     }
 
     /// As the command line prints it: table, json or csv.
     fn render(&self, py: Python<'_>, form: &str) -> PyResult<String> {
-        Ok(destage_report::render_run(&self.0, format(py, form)?))
+        Ok(destage_render::render_run(&self.0, format(py, form)?))
     }
 
     /// The flat columns of the command line's Parquet.
     fn parquet(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
-        destage_report::parquet_runs(&[&self.0])
+        destage_render::parquet_runs(&[&self.0])
             .map_err(|why| errors::error(py, "DestageError", &why.to_string()))
     }
 
     /// The plots of the HTML report as JSON: pairs of a name and what to draw.
     fn plots(&self) -> String {
-        to_json(&destage_report::plots(&as_compare(&self.0)))
+        to_json(&destage_render::plots(&as_compare(&self.0)))
     }
 
     /// One of them as SVG.
@@ -174,21 +175,21 @@ impl Compared {
     }
 
     fn render(&self, py: Python<'_>, form: &str) -> PyResult<String> {
-        Ok(destage_report::render_compare(&self.0, format(py, form)?))
+        Ok(destage_render::render_compare(&self.0, format(py, form)?))
     }
 
     fn parquet(&self, py: Python<'_>) -> PyResult<Vec<u8>> {
-        destage_report::parquet_compare(&self.0)
+        destage_render::parquet_compare(&self.0)
             .map_err(|why| errors::error(py, "DestageError", &why.to_string()))
     }
 
     /// The one-file HTML report.
     fn html(&self) -> String {
-        destage_report::html(&self.0)
+        destage_render::html(&self.0)
     }
 
     fn plots(&self) -> String {
-        to_json(&destage_report::plots(&self.0))
+        to_json(&destage_render::plots(&self.0))
     }
 
     fn svg(&self, py: Python<'_>, name: &str) -> PyResult<String> {

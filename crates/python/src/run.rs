@@ -1,22 +1,22 @@
 //! Runs and comparisons.
 
+use crate::control::{ControlledSource, RunControl};
 use crate::destage_policy;
 use crate::errors;
 use crate::results::{Compared, Run};
 use crate::trace::TraceData;
-use crate::watch::{Watch, Watched};
 use destage_engine::policytrace::{self, TraceConfig};
 use destage_sim::compare::{CompareError, run_built};
+use destage_sim::config::SimConfig;
 use destage_sim::experiment::Experiment;
 use destage_sim::options::{OptionError, RunOptions};
-use destage_sim::simulator::SimConfig;
 use destage_sim::sources::{make_source, trace_source};
 use destage_workload::source::Source;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A policy of one's own: what makes it, and its name.
+/// A user's policy: what makes it, and its name.
 type OwnPolicy = (Py<PyAny>, String);
 
 /// The options of a run by name.
@@ -33,18 +33,22 @@ pub fn source(
     options: &RunOptions,
     config: &SimConfig,
     trace: Option<&TraceData>,
-    watch: &Arc<Watch>,
+    control: &Arc<RunControl>,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let source = match trace {
         Some(trace) => trace_source(options, config, trace.input())?,
         None => make_source(options, config)?,
     };
-    Ok(Watched::boxed(source, watch))
+    Ok(ControlledSource::boxed(source, control))
 }
 
 /// What a call returned, unless an exception ended it.
-pub fn outcome<T>(py: Python<'_>, watch: &Watch, result: Result<T, CompareError>) -> PyResult<T> {
-    match watch.raised() {
+pub fn outcome<T>(
+    py: Python<'_>,
+    control: &RunControl,
+    result: Result<T, CompareError>,
+) -> PyResult<T> {
+    match control.raised() {
         Some(raised) => Err(raised),
         None => result.map_err(|why| errors::compare(py, &why)),
     }
@@ -61,7 +65,7 @@ pub fn simulate(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Run> {
     let mut options = run_options(py, options)?;
-    let watch = Watch::new(progress);
+    let control = RunControl::new(progress);
     let trace = trace.map(Bound::get);
     if let Some(trace) = trace {
         options.set("trace", trace.name()).map_err(|why| errors::option(py, &why))?;
@@ -70,16 +74,16 @@ pub fn simulate(
     let in_python = policy.is_some();
     let mut label = options.get("policy").to_string();
     if let Some((factory, name)) = policy {
-        config.controller.policy = destage_policy::choice(py, factory, &name, &watch)?;
+        config.controller.policy = destage_policy::choice(py, factory, &name, &control)?;
         label = name;
     }
     let run = || -> Result<_, CompareError> {
-        let mut source = source(&options, &config, trace, &watch)?;
+        let mut source = source(&options, &config, trace, &control)?;
         run_built(&label, &options, &config, &mut *source)
     };
     // A policy in Python would take and leave the interpreter at every page.
     let result = if in_python { run() } else { py.detach(run) };
-    outcome(py, &watch, result).map(Run)
+    outcome(py, &control, result).map(Run)
 }
 
 /// Several policies on identical input: what `destage compare` does. `policies` are the labels;
@@ -109,12 +113,12 @@ pub fn compare(
     let experiment =
         Experiment { title, policies, sweep, seeds: Some(seeds), at_ms, ..Experiment::default() };
     let mut comparison = experiment.comparison(base, "destage.compare(...)".into());
-    let watch = Watch::new(None);
+    let control = RunControl::new(None);
     let mut choices = BTreeMap::new();
     for (label, changes) in &mut comparison.variants {
         if let Some(factory) = own.get(label) {
             changes.clear();
-            let choice = destage_policy::choice(py, factory.clone_ref(py), label, &watch)?;
+            let choice = destage_policy::choice(py, factory.clone_ref(py), label, &control)?;
             choices.insert(label.clone(), choice);
         }
     }
@@ -123,16 +127,16 @@ pub fn compare(
         if let Some(choice) = choices.get(label) {
             config.controller.policy = choice.clone();
         }
-        let mut source = source(options, &config, trace, &watch)?;
+        let mut source = source(options, &config, trace, &control)?;
         run_built(label, options, &config, &mut *source)
     };
-    let told = |done: usize, total: usize| {
+    let report_progress = |done: usize, total: usize| {
         if let Some(progress) = &progress {
-            watch.attempt(|py| progress.call1(py, (done, total)).map(drop));
+            control.attempt(|py| progress.call1(py, (done, total)).map(drop));
         }
     };
-    let result = py.detach(|| comparison.run_by(threads, &run, &told));
-    outcome(py, &watch, result).map(Compared)
+    let result = py.detach(|| comparison.run_by(threads, &run, &report_progress));
+    outcome(py, &control, result).map(Compared)
 }
 
 /// Replays lines of `W first pages` and `D` through a policy, without time: what
@@ -162,9 +166,9 @@ pub fn replay_policy(
     if !(0.0..=100.0).contains(&low) || !(low..=100.0).contains(&high) {
         return Err(bad("thresholds are per cent of the NVS, low not above high"));
     }
-    let watch = Watch::new(None);
+    let control = RunControl::new(None);
     let policy = match own {
-        Some(factory) => destage_policy::choice(py, factory, policy, &watch)?,
+        Some(factory) => destage_policy::choice(py, factory, policy, &control)?,
         None => destage_engine::policy::choose(policy).map_err(|why| bad(&why.to_string()))?,
     };
     let (high, low) = ((high * 100.0) as u64, (low * 100.0) as u64);
@@ -180,7 +184,7 @@ pub fn replay_policy(
         seq_threshold,
     };
     let output = policytrace::replay(text, &config);
-    match watch.raised() {
+    match control.raised() {
         Some(raised) => Err(raised),
         None => output.map_err(|why| errors::error(py, "InputError", &why.to_string())),
     }

@@ -5,7 +5,7 @@ use crate::errors;
 use destage_sim::sweep::sha256_hex;
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::replay::TraceInput;
-use destage_workload::trace::{Order, ReadOptions, Reader, TraceError, native};
+use destage_workload::trace::{ReadOptions, Reader, TimeOrder, TraceError, native};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -50,7 +50,7 @@ impl TraceData {
         Ok(TraceData { name: name.to_string(), bytes: bytes.into() })
     }
 
-    /// The whole as the bytes of a `.dtrc` file.
+    /// The trace as the bytes of a `.dtrc` file.
     fn file_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u8>> {
         PyArray1::from_slice(py, &self.bytes)
     }
@@ -85,8 +85,8 @@ impl TraceData {
         skip_bad: bool,
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let order = match order {
-            "auto" => Order::default(),
-            name => Order::from_name(name).ok_or_else(|| {
+            "auto" => TimeOrder::default(),
+            name => TimeOrder::from_name(name).ok_or_else(|| {
                 errors::error(py, "OptionError", "order takes auto, check, lift, skip or sort")
             })?,
         };

@@ -30,7 +30,7 @@ pub struct Advice {
     pub curve: Vec<CurvePoint>,
     /// Every full simulation made, by size.
     pub runs: Vec<AdvisedRun>,
-    /// Simulations that the whole grid would have taken.
+    /// Simulations that the full grid would have taken.
     pub grid_runs: u64,
     /// How sure the answer is, in plain sentences.
     pub sure: Vec<String>,
@@ -49,7 +49,7 @@ pub struct AdvisedRun {
     pub seed: u64,
     /// Load, as a multiple of what was asked about.
     pub load: f64,
-    /// What the load aimed at, in requests a second, if it has such an aim.
+    /// Target of the load in requests per second, if it has one.
     pub target_iops: Option<f64>,
     /// The figure of the goal that is farthest from it, as `p99`.
     pub figure: String,

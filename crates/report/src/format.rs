@@ -51,6 +51,24 @@ impl fmt::Display for Format {
     }
 }
 
+/// Sets commas between the thousands of a plain decimal number.
+#[must_use]
+pub fn thousands(plain: &str) -> String {
+    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let (sign, digits) = match whole.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", whole),
+    };
+    let mut out = String::from(sign);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

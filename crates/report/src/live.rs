@@ -46,9 +46,9 @@ pub struct RebuildStatus {
     pub member: u16,
     /// The device that becomes it.
     pub device: String,
-    /// Bytes of it that are whole.
+    /// Bytes rebuilt.
     pub bytes_done: u64,
-    /// Of so many.
+    /// Total.
     pub bytes: u64,
     /// Bytes that a crash would not take back.
     pub checkpoint_bytes: u64,
@@ -56,7 +56,7 @@ pub struct RebuildStatus {
     pub elapsed_s: f64,
     /// Seconds to go at the mean rate so far.
     pub to_go_s: Option<f64>,
-    /// Pages that the other members could not tell.
+    /// Pages that the other members could not reconstruct.
     pub lost_pages: u64,
 }
 
@@ -69,7 +69,7 @@ pub struct MissingMember {
     pub from: u64,
 }
 
-/// What is lost for as long as more members stay away than the level bears.
+/// What is unavailable while more members are missing than the level tolerates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LostStatus {
     /// The members.
@@ -89,7 +89,7 @@ pub struct MirrorStatus {
     pub number: u16,
     /// Bytes of the log copied.
     pub bytes_copied: u64,
-    /// Of so many.
+    /// Total.
     pub bytes: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct PagesRead {
     pub cached: u64,
     /// Penalties of the others: requests to members, each page alone.
     pub penalty: u64,
-    /// Penalties a page asked for; absent where none was.
+    /// Penalties per page requested; absent without requests.
     pub rgr: Option<f64>,
 }
 
@@ -136,9 +136,10 @@ pub struct ReadCacheStatus {
     pub pages: u64,
     /// Bytes of memory taken, with what finds the pages and what the policy knows.
     pub memory_bytes: u64,
-    /// What a lost page weighs; absent while no member is failed or the policy heeds none.
+    /// Weight of failed-disk pages; absent while no member is failed, or if the policy ignores
+    /// failures.
     pub weight: Option<f64>,
-    /// How often that weight was changed for a better one.
+    /// How often the weight was changed.
     pub weight_changes: u64,
     /// Pages read since the server's start, with any read cache.
     pub since_start: PagesRead,
@@ -187,7 +188,7 @@ pub struct ArrayStatus {
     pub writes_waiting: usize,
     /// Requests not yet answered.
     pub requests: usize,
-    /// Device operations under way.
+    /// Device operations in flight.
     pub operations: usize,
     /// Open NBD connections.
     pub connections: usize,
@@ -230,7 +231,7 @@ pub struct ArrayStatus {
     /// The NVS device that is being filled.
     #[serde(default)]
     pub mirror: Option<MirrorStatus>,
-    /// The scrub under way, or the last since the start.
+    /// The running scrub, or the last one since the start.
     #[serde(default)]
     pub scrub: Option<ScrubStatus>,
     /// Rows that scrubs found inconsistent or lost, since the start.
@@ -243,8 +244,8 @@ pub struct ArrayStatus {
     pub alarms: Vec<String>,
 }
 
-/// A time as people say it.
-fn told(seconds: f64) -> String {
+/// A duration for people to read.
+fn duration(seconds: f64) -> String {
     match seconds.round() as u64 {
         s if s < 120 => format!("{s} s"),
         s if s < 7200 => format!("{} min", s / 60),
@@ -259,11 +260,14 @@ impl ReadCacheStatus {
         let mut rows = vec![
             ("read cache", format!("{}; {size}, memory {memory}", self.policy)),
             ("read cache, all", self.since_start.line()),
-            ("read cache, of late", self.since_change.line()),
+            ("read cache, since last failure or repair", self.since_change.line()),
         ];
         if let Some(weight) = self.weight {
             let changes = self.weight_changes;
-            rows.push(("lost pages weigh", format!("{weight:.2}, changed {changes} times")));
+            rows.push((
+                "weight of failed-disk pages",
+                format!("{weight:.2}, changed {changes} times"),
+            ));
         }
         rows
     }
@@ -275,7 +279,7 @@ impl RebuildStatus {
     pub fn line(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / 1048576.0;
         let to_go = self.to_go_s.map_or("time to go not known yet".to_string(), |seconds| {
-            format!("{} to go", told(seconds))
+            format!("{} to go", duration(seconds))
         });
         let lost = match self.lost_pages {
             0 => String::new(),
@@ -285,7 +289,7 @@ impl RebuildStatus {
             "{} of {:.1} MiB, {} so far, {to_go}{lost}",
             share(self.bytes_done, self.bytes),
             mib(self.bytes),
-            told(self.elapsed_s)
+            duration(self.elapsed_s)
         )
     }
 }
@@ -304,7 +308,8 @@ impl LostStatus {
         let more = if self.more || self.ranges.len() > 8 { ", and more" } else { "" };
         let where_ = if ranges.is_empty() { "none".to_string() } else { ranges.join(", ") };
         format!(
-            "{} bytes while members {} stay away; bytes of the volume: {where_}{more}",
+            "{} bytes are unavailable while members {} are missing; bytes of the volume: \
+             {where_}{more}",
             self.bytes,
             members.join(", "),
         )

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Version of the types in this file; raised when a field changes meaning or goes away.
 pub const SCHEMA: u32 = 1;
 
-/// Everything one simulated run has to say.
+/// The report of one simulated run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     /// [`SCHEMA`].
@@ -21,9 +21,9 @@ pub struct RunReport {
     pub warmup_s: f64,
     /// Virtual seconds measured.
     pub measured_s: f64,
-    /// What the load aimed at, in requests a second; absent for closed loops and traces.
+    /// Target of the load in requests per second; absent for closed loops and traces.
     pub target_iops: Option<f64>,
-    /// Requests completed a second in the measured window.
+    /// Requests completed per second in the measured window.
     pub iops: f64,
     /// Response times by class.
     pub response: Responses,
@@ -46,11 +46,11 @@ pub struct RunReport {
     /// Failed disks and rebuild, if a disk failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultUse>,
-    /// One entry a member disk.
+    /// One entry per member disk.
     pub disks: Vec<DiskUse>,
-    /// Samples at equal intervals over the whole run, warm-up included.
+    /// Samples at equal intervals over the entire run, warm-up included.
     pub series: Series,
-    /// What the reader must know before trusting the run, such as that it had not settled.
+    /// Warnings to read before trusting the run, e.g. that it had not settled.
     pub warnings: Vec<String>,
     /// Digest of everything that happened, 16 hex digits: same inputs, same digest.
     pub digest: String,
@@ -119,9 +119,9 @@ pub struct Destage {
     pub pages: u64,
     /// Contiguous runs of pages destaged.
     pub runs: u64,
-    /// Mean pages a destage.
+    /// Mean pages per destage.
     pub pages_per_destage: f64,
-    /// Mean runs a destage.
+    /// Mean runs per destage.
     pub runs_per_destage: f64,
     /// Share of destaged stripes (of their rows, for parity levels) that needed no reads.
     pub full_stripe_share: f64,
@@ -156,15 +156,15 @@ pub struct ReadCacheUse {
     pub nvs_hits: f64,
     /// Share of them not in NVS but in the read cache.
     pub hits: f64,
-    /// Requests to the surviving disks that the others cause by count of penalties, a page asked.
+    /// RGR: requests to the surviving disks, counted by penalties, per page requested.
     pub rgr: f64,
     /// What a lost page weighs in its policy at the end; absent while no disk is failed.
     pub weight: Option<f64>,
-    /// How often that weight was changed for a better one, in the whole run.
+    /// How often the weight was changed, over the entire run.
     pub weight_changes: u64,
 }
 
-/// Failed disks and rebuild, in the whole run.
+/// Failed disks and rebuild, over the entire run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FaultUse {
     /// Disks that failed.
@@ -175,13 +175,14 @@ pub struct FaultUse {
     pub rebuilt_share: f64,
     /// Pages that could not be computed.
     pub lost_pages: u64,
-    /// Destages put off because they were dear.
+    /// Destages deferred because they were expensive.
     pub put_off: u64,
-    /// Requests that each page written while degraded would cause alone; absent without writes.
+    /// Requests that each page written while degraded would cause on its own; absent without
+    /// writes.
     pub write_penalty: Option<WritePenalty>,
 }
 
-/// Mean requests a written page, each written alone.
+/// Mean requests per written page, each page written alone.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WritePenalty {
     /// As the VDF paper counts.
@@ -218,11 +219,11 @@ pub struct Series {
     pub occupancy: Vec<f64>,
     /// Largest occupancy seen in the interval.
     pub occupancy_max: Vec<f64>,
-    /// Requests completed a second.
+    /// Requests completed per second.
     pub iops: Vec<f64>,
     /// Mean response time of requests completed in the interval, in ms; 0 where none was.
     pub response_ms: Vec<f64>,
-    /// Pages destaged a second.
+    /// Pages destaged per second.
     pub destaged_pages_per_s: Vec<f64>,
 }
 
@@ -231,7 +232,7 @@ pub struct Series {
 pub struct CompareReport {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was asked, for the heading.
+    /// Heading.
     pub title: String,
     /// The command that makes this report again.
     pub command: String,
@@ -269,7 +270,7 @@ pub struct Point {
     pub iops: Estimate,
     /// Mean response time in ms over seeds.
     pub response_ms: Estimate,
-    /// The runs, one a seed; all have the same options but the seed.
+    /// The runs, one per seed; all have the same options but the seed.
     pub runs: Vec<RunReport>,
 }
 
@@ -291,6 +292,6 @@ pub struct AtResponse {
     pub variant: String,
     /// Response time in ms.
     pub response_ms: f64,
-    /// Requests a second where it is crossed; absent if the sweep never crosses it.
+    /// Requests per second where it is crossed; absent if the sweep never crosses it.
     pub iops: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Published figures beside ours: the types, and their table as text, CSV and JSON.
+//! Published figures next to ours: the types, and their table as text, CSV and JSON.
 
 use crate::format::Format;
 use crate::plot::PlotSpec;
@@ -30,7 +30,7 @@ pub struct ReproducedItem {
     pub id: String,
     /// Heading.
     pub title: String,
-    /// Where the published values stand.
+    /// Source of the published values.
     pub source: String,
     /// What the paper leaves open, and what is taken here.
     pub about: String,
@@ -51,7 +51,7 @@ pub struct ReproducedItem {
     pub unsettled: u64,
 }
 
-/// A value beside the published one.
+/// A value next to the published one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReproducedRow {
     /// What it is.
@@ -92,7 +92,7 @@ pub struct ReproducedPanel {
     pub variants: String,
     /// The swept option and its values; empty without.
     pub sweep: String,
-    /// Seeds a point.
+    /// Seeds per point.
     pub seeds: u32,
     /// All figures of every point.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What those who watch a served array are told each second: the page, and `status --what-if`.
+//! What a monitor of a served array receives each second: the page, and `status --what-if`.
 
 use crate::live::ArrayStatus;
 use crate::state::{DeviceKind, EventLevel};
@@ -12,9 +12,9 @@ pub struct Point {
     pub at_ms: u64,
     /// Per cent of the NVS that is occupied.
     pub occupancy: f64,
-    /// Reads a second.
+    /// Reads per second.
     pub reads: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub writes: f64,
     /// Median, 99 % and 99.9 % of the reads of that second.
     pub read_us: Option<[f64; 3]>,
@@ -27,9 +27,9 @@ pub struct Point {
     /// Per cent of the pages read that were in NVS or in the read cache, if there is one.
     #[serde(default)]
     pub cache_hits: Option<f64>,
-    /// Groups destaged a second.
+    /// Groups destaged per second.
     pub destages: f64,
-    /// Pages destaged a second.
+    /// Pages destaged per second.
     pub destaged_pages: f64,
     /// Destage writes in flight.
     pub in_flight: u32,
@@ -48,15 +48,15 @@ pub struct DeviceRate {
     pub busy: f64,
     /// Operations in flight now.
     pub in_flight: u32,
-    /// Reads a second.
+    /// Reads per second.
     pub reads: f64,
-    /// Writes a second.
+    /// Writes per second.
     pub writes: f64,
     /// Bytes written since the start.
     pub written_bytes: u64,
 }
 
-/// Where a policy goes on.
+/// Where a policy continues.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pointer {
     /// `next`, or `random` and `sequential`.
@@ -74,7 +74,7 @@ pub struct Happened {
     pub at_ms: u64,
     /// How much it matters.
     pub level: EventLevel,
-    /// In plain words.
+    /// Plain text.
     pub text: String,
 }
 
@@ -96,12 +96,12 @@ pub struct WhatIfRow {
     pub pages_written: u64,
 }
 
-/// What other policies would have cost.
+/// What-if: other policies on the same writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WhatIf {
     /// Seconds that are compared; 0 before the first destages.
     pub seconds: f64,
-    /// One write group in this many is followed.
+    /// One in this many write groups is followed.
     pub one_in: u64,
     /// Requests that were not seen: the queue was full.
     pub dropped: u64,
@@ -140,7 +140,7 @@ pub struct Sample {
     pub nvs_wear: Option<f64>,
     /// What happened last, latest last.
     pub events: Vec<Happened>,
-    /// What other policies would have cost.
+    /// What-if: other policies on the same writes.
     pub what_if: Option<WhatIf>,
 }
 

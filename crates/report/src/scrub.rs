@@ -1,4 +1,4 @@
-//! A scrub of a served array: how it stands, or ended.
+//! A scrub of a served array: its progress or result.
 
 use crate::Table;
 use crate::state::ScrubState;
@@ -54,7 +54,7 @@ pub struct ScrubStatus {
     pub rows: u64,
     /// Bytes read of the members.
     pub bytes_read: u64,
-    /// MiB read of the members in a second, from the begin on.
+    /// MiB read of the members in a second, since it started.
     pub mib_per_s: f64,
     /// Limit of that; the last one given.
     pub limit_mib_per_s: f64,
@@ -62,7 +62,7 @@ pub struct ScrubStatus {
     pub seconds_to_go: Option<f64>,
     /// Rows whose parity or copies do not fit.
     pub inconsistent_rows: u64,
-    /// Rows with pages that a member could not read but the others tell.
+    /// Rows with unreadable pages that the other members can reconstruct.
     pub unreadable_rows: u64,
     /// Rows of which too little can be read.
     pub lost_rows: u64,

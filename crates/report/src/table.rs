@@ -62,7 +62,8 @@ impl Cell {
     }
 
     /// As the text table shows it. Control characters become spaces, so a row stays one line.
-    pub(crate) fn shown(&self) -> String {
+    #[must_use]
+    pub fn shown(&self) -> String {
         match &self.0 {
             Content::Empty => "-".to_owned(),
             Content::Text(text) | Content::Written(text) => {
@@ -102,7 +103,8 @@ impl Cell {
 }
 
 /// Quotes a CSV field where RFC 4180 asks for it.
-pub(crate) fn csv_field(text: &str) -> String {
+#[must_use]
+pub fn csv_field(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -191,12 +193,13 @@ impl Table {
     }
 
     /// Names and units of the columns.
-    pub(crate) fn heads(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn heads(&self) -> impl Iterator<Item = (&str, &str)> {
         self.heads.iter().map(|head| (head.name.as_str(), head.unit.as_str()))
     }
 
     /// The rows.
-    pub(crate) fn rows(&self) -> &[Vec<Cell>] {
+    #[must_use]
+    pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
 

@@ -1,11 +1,11 @@
-//! Output files appear whole or not at all.
+//! Output files appear complete or not at all.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// An output file that could not be written: exit 1. Nothing is left under its name or beside it.
+/// An output file that could not be written: exit 1. No partial or temporary file is left.
 #[derive(Debug)]
 pub struct WriteError {
     /// The path asked for.
@@ -26,7 +26,7 @@ impl std::error::Error for WriteError {
     }
 }
 
-/// Writes `bytes` to a new file beside `path`, makes it durable and renames it to `path`.
+/// Writes `bytes` to a new file next to `path`, makes it durable and renames it to `path`.
 ///
 /// A path that names something other than a regular file (`/dev/stdout`, a pipe) is written
 /// straight to, since a rename would replace it.
@@ -41,7 +41,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     result.map_err(|source| WriteError { path: path.to_owned(), source })
 }
 
-/// Writes beside the file that `path` leads to (through symbolic links) and renames.
+/// Writes next to the file that `path` leads to (through symbolic links) and renames.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = target.file_name().ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -58,7 +58,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
         return moved;
     }
-    // The file is there; whether the directory could be flushed is no reason to call it failed.
+    // The file is complete. A directory that cannot be flushed is not a failure.
     let _ = File::open(directory).and_then(|directory| directory.sync_all());
     Ok(())
 }

@@ -1,22 +1,22 @@
-//! Superblocks read, and devices put together to an array, or refused with the reason.
+//! Reading superblocks, and deciding which devices make an array, or why they do not.
 
 use crate::Buffer;
 use crate::defect::Defect;
-use crate::faults::{SUPERBLOCKS, Since};
+use crate::devices::{SUPERBLOCKS, Since};
 use crate::io::{Device, IoError, Media};
-use crate::memory::PAGE;
+use crate::store::PAGE;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
 use destage_nvslog::superblock::{Chosen, NOT_JOINED, Role, Superblock, SuperblockError, Uuid};
 
-/// Why a device has no superblock to go by.
+/// Why a device has no superblock that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoSuperblock {
     /// It could not be read.
     Io(IoError),
-    /// There is none, or not one that this program can use.
+    /// It has none, or one that this program cannot use.
     Bytes(SuperblockError),
-    /// There is one, but the start could not write the device ([`crate::OpenError::Unwritable`]).
+    /// It has one, but the device could not be written ([`crate::OpenError::Unwritable`]).
     Unwritable(IoError),
     /// The device is shorter than its superblock says.
     Short {
@@ -36,13 +36,13 @@ impl core::fmt::Display for NoSuperblock {
             NoSuperblock::Short { bytes, needs } => write!(
                 f,
                 "the device has {bytes} bytes, and its superblock says {needs}: it was cut short, \
-                 and what was behind its end is lost"
+                 and the data beyond its end is lost"
             ),
         }
     }
 }
 
-/// What a device says it is.
+/// A device and its superblock.
 pub type Found = (Device, Result<Chosen, NoSuperblock>);
 
 /// Reads a device's superblock, and compares the device's size with it.
@@ -66,7 +66,7 @@ pub(crate) fn read_chosen(media: &mut dyn Media, device: Device) -> Result<Chose
     for (copy, at) in copies.iter_mut().zip(SUPERBLOCKS) {
         if let Err(failed) = media.read(device, at, copy) {
             error = Some(failed);
-            // Not as one that was never written.
+            // It must not look like one that was never written.
             copy.fill(0xff);
         }
     }
@@ -75,13 +75,13 @@ pub(crate) fn read_chosen(media: &mut dyn Media, device: Device) -> Result<Chose
         .map_err(|why| error.map_or(NoSuperblock::Bytes(why), NoSuperblock::Io))
 }
 
-/// What an operator allows a start to do without.
+/// What an operator allows a start to accept.
 #[derive(Clone, Debug, Default)]
 pub struct Allow {
-    /// Members, spares and NVS mirrors that are missing or out of date, where redundancy is left.
+    /// Members, spares and NVS mirrors may be missing or out of date if redundancy is left.
     pub degraded: bool,
-    /// Devices that are used though they are out of date, or though an NVS mirror differs: what
-    /// was written in between is lost.
+    /// These devices are used though they are out of date, or though an NVS mirror differs. What
+    /// was written in the meantime is lost.
     pub stale: Vec<Device>,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
@@ -89,111 +89,52 @@ pub struct Allow {
 }
 
 impl Allow {
-    /// Without what is missing, where redundancy is left.
+    /// Accepts that devices are missing if redundancy is left.
     #[must_use]
     pub fn degraded() -> Allow {
         Allow { degraded: true, ..Allow::default() }
     }
 }
 
-/// Why devices make no array. Each names the device by its place; the caller knows its path.
+/// Why devices do not make an array. Devices are named by their place; callers know the paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssembleError {
     /// No member has a superblock.
     NoArray(NoSuperblock),
-    /// A device of another array.
+    /// The device belongs to another array.
     OtherArray(Device),
-    /// A device in the wrong place: what it is.
+    /// The device is in the wrong place: its role is this one.
     WrongPlace(Device, Role),
-    /// A device that is older than the others: it was away, or restored from a copy.
+    /// The device is older than the others: it was absent, or restored from a copy.
     Stale {
         /// The device.
         device: Device,
         /// Its generation.
         has: u64,
-        /// That of the others.
+        /// The generation of the others.
         newest: u64,
     },
-    /// A device whose superblock contradicts others of the same generation.
+    /// The device's superblock contradicts others of the same generation.
     Disagrees(Device),
-    /// An NVS device whose log the members do not name.
+    /// The NVS device has another log than the members record.
     OtherLog(Device),
-    /// Members or NVS devices were given that the array does not have, or too few.
+    /// There are more members or NVS devices than the array has, or fewer.
     Count {
         /// Members of the array.
         members: u16,
         /// NVS devices in use.
         nvs: u16,
     },
-    /// A member cannot be used; the level would bear it, if that is wanted.
+    /// The device cannot be used; the array tolerates that, if it is allowed to.
     Degraded(Device, NoSuperblock),
-    /// More members are missing than the level bears.
+    /// More members are missing than the level tolerates.
     TooManyMissing,
-    /// An NVS device cannot be used, and what it holds may be the only copy.
+    /// The NVS device cannot be used, and may have the only copy of some pages.
     NvsMissing(Device, NoSuperblock),
 }
 
-impl core::fmt::Display for AssembleError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            AssembleError::NoArray(why) => write!(f, "no member has a superblock: {why}"),
-            AssembleError::OtherArray(device) => {
-                write!(f, "{device} belongs to another array: give the right device")
-            }
-            AssembleError::WrongPlace(device, Role::Member(is)) => {
-                write!(f, "{device} is member {is} of this array: give the devices in their order")
-            }
-            AssembleError::WrongPlace(device, Role::Spare) => write!(
-                f,
-                "{device} is a spare of this array: give the member that belongs there, or, if \
-                 it has failed, leave it out (--degraded)"
-            ),
-            AssembleError::WrongPlace(device, Role::Nvs(is)) => {
-                write!(f, "{device} is NVS device {is} of this array: give the devices in order")
-            }
-            AssembleError::Stale { device, has, newest } => write!(
-                f,
-                "{device} is out of date: it is of generation {has}, the array of {newest}. It was \
-                 away, or restored from an older copy, and lacks what was written since. Attach \
-                 the right device; or start without it (--degraded) where redundancy is left; or \
-                 use it as it is and lose what it lacks ({} PATH --accept-loss)",
-                match device {
-                    Device::Nvs(_) => "--use-nvs",
-                    Device::Member(_) => "--use-disk",
-                }
-            ),
-            AssembleError::Disagrees(device) => write!(
-                f,
-                "{device} was used apart from the other devices: each has writes that the other \
-                 lacks. Attach the right device; or start without it and lose what only it has \
-                 (--degraded)"
-            ),
-            AssembleError::OtherLog(device) => {
-                write!(f, "{device} holds another log than the members name: give the right NVS")
-            }
-            AssembleError::Count { members, nvs } => {
-                write!(f, "the array has {members} members and {nvs} NVS devices: give all of them")
-            }
-            AssembleError::Degraded(device, why) => write!(
-                f,
-                "{device} cannot be used ({why}): bring it back, or start without it (--degraded)"
-            ),
-            AssembleError::TooManyMissing => {
-                write!(f, "more members are missing than the level bears")
-            }
-            AssembleError::NvsMissing(device, why) => write!(
-                f,
-                "{device} cannot be used ({why}), and it may hold writes that the disks do not \
-                 have: bring it back"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for AssembleError {}
-
 impl AssembleError {
-    /// The device it is about.
+    /// The device that is meant.
     #[must_use]
     pub fn device(&self) -> Option<Device> {
         match self {
@@ -211,24 +152,15 @@ impl AssembleError {
     }
 }
 
-impl core::fmt::Display for Device {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Device::Member(number) => write!(f, "member {number}"),
-            Device::Nvs(number) => write!(f, "NVS device {number}"),
-        }
-    }
-}
-
 /// Devices that make an array.
 #[derive(Clone, Debug)]
 pub struct Assembly {
-    /// What they agree on.
+    /// The superblock that counts.
     pub superblock: Superblock,
     /// UUIDs of the members; zeros where one is missing.
     pub(crate) members: Vec<Uuid>,
     pub(crate) nvs: Vec<Uuid>,
-    /// With which generations the devices in use came into use.
+    /// The generations with which the devices in use came into use.
     pub(crate) since: Since,
     /// Members that are not used.
     pub failed: Vec<u16>,
@@ -236,12 +168,12 @@ pub struct Assembly {
     pub newly_failed: Vec<u16>,
     /// NVS devices in use.
     pub copies: Vec<u16>,
-    /// Members whose rebuild goes on.
+    /// Members whose rebuild continues.
     pub rebuilds: Vec<u16>,
-    /// Failed members in whose place a spare is that no superblock names yet.
+    /// Failed members with a spare in their place that no superblock names yet.
     pub spares: Vec<(u16, Uuid)>,
-    /// Copies of superblocks that were damaged: the device, 0 for the first or 1, and what the
-    /// other says.
+    /// Copies of superblocks that were damaged: the device, 0 for the first copy or 1, and the
+    /// other copy.
     pub damaged: Vec<(Device, usize, Superblock)>,
     /// Devices that are used though they are out of date.
     pub stale: Vec<Device>,
@@ -249,31 +181,31 @@ pub struct Assembly {
     revived: Vec<u16>,
     /// The highest generation of any device.
     pub(crate) highest: u64,
-    /// Something may have been built on what they agree on.
+    /// Something may have been built on the superblock that counts.
     pub(crate) built: bool,
-    /// A member that is left out because it is out of date.
+    /// A member that is not used because it is out of date.
     left_out: Option<AssembleError>,
     defect: Defect,
 }
 
-/// How a device stands to the newest generation.
+/// How a device compares with the newest generation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// It has it.
     Current,
-    /// It has another, and nothing was built since: a crash interrupted the change.
+    /// It has another one, and nothing was built since: a crash interrupted the change.
     Late,
     /// It is older.
     Stale,
 }
 
-/// Puts an array together from what its devices say they are.
+/// Assembles an array from the superblocks of its devices.
 ///
 /// # Errors
 /// See [`AssembleError`].
 pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleError> {
     let members = || found.iter().filter(|(device, _)| matches!(device, Device::Member(_)));
-    // Most devices decide which array it is; the newest generation how it is.
+    // Most devices decide which array it is; the newest generation decides its state.
     let Some(first) = members().find_map(|(_, s)| s.ok()) else {
         let why = members().find_map(|(_, s)| s.err());
         let none = NoSuperblock::Bytes(SuperblockError::Foreign);
@@ -324,7 +256,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
     }
     assembly.note_since(found);
     assembly.note_damage(found);
-    // Only now: what the devices say was compared with what was recorded.
+    // Only now: until here the devices were compared with what was recorded.
     for member in core::mem::take(&mut assembly.revived) {
         assembly.superblock.mark(member, false);
         assembly.superblock.set_rebuild(member, None);
@@ -336,8 +268,8 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
     Ok(assembly)
 }
 
-/// Whether something may have been built on what a superblock says: that begins only when all
-/// devices in use have it in their second copies, too.
+/// Whether something may have been built on a superblock: that begins only when all devices in use
+/// have it in their second copies, too.
 fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
     let said = found.iter().filter_map(|(_, s)| s.ok());
     let has_it = |s: &Chosen| {
@@ -350,18 +282,18 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
         Role::Spare => false,
     };
     let others: Vec<Superblock> = others.iter().filter(used).map(|s| s.superblock).collect();
-    // Those that went on from an older one had not seen that all had this one.
+    // Those that continued from an older one had not seen that all had this one.
     let overtaken =
         |s: &Superblock| s.generation > superblock.generation && s.base < superblock.generation;
-    // Rot in the second copies of the few that have it says less than that the others do not.
+    // That others do not have it says more than damage in the second copies of the few that do.
     let older = others.iter().filter(|s| s.generation < superblock.generation).count();
     let doubtful = having.iter().all(|s| s.damaged[1]) && older > 1;
     having.iter().all(|s| s.confirmed) && !others.iter().any(overtaken) && !doubtful
 }
 
-/// The superblock that counts: the newest, unless it is a try on which nothing was built and there
-/// is one on which something was, since the try was begun. Of the same generation an NVS device's
-/// counts, then one of a member that does not say itself that it has failed.
+/// The superblock that counts: the newest, unless it is a try on which nothing was built, and
+/// something was built on another one since the try began. Of the same generation an NVS device's
+/// counts, then that of a member that does not itself say that it has failed.
 fn newest(found: &[Found]) -> Option<Superblock> {
     let weight = |s: &Superblock| match s.role {
         Role::Nvs(_) => 2,
@@ -381,8 +313,8 @@ fn newest(found: &[Found]) -> Option<Superblock> {
     Some(built.max_by_key(key).unwrap_or(newest))
 }
 
-/// The array that most of the devices belong to. Of as many, the one that more NVS devices name,
-/// since they hold what the disks do not have; then the one that is found first.
+/// The array that most of the devices belong to. If several have as many, the one with more NVS
+/// devices, since these have what the disks do not have; then the one that is found first.
 fn majority_array(found: &[Found]) -> Option<Uuid> {
     let said =
         || found.iter().filter_map(|(device, said)| said.ok().map(|own| (*device, own.superblock)));
@@ -390,13 +322,13 @@ fn majority_array(found: &[Found]) -> Option<Uuid> {
         let of = || said().filter(move |(_, own)| own.array == array);
         (of().count(), of().filter(|(device, _)| matches!(device, Device::Nvs(_))).count())
     };
-    // The last of the greatest counts: so the other way round.
+    // `max_by_key` returns the last of the greatest: hence the reverse order.
     let arrays: Vec<Uuid> = said().map(|(_, own)| own.array).collect();
     arrays.into_iter().rev().max_by_key(|array| votes(*array))
 }
 
 impl Assembly {
-    /// How a device stands to the superblock that counts (docs/durability.md, "Marks").
+    /// How a device compares with the superblock that counts (docs/durability.md, "Marks").
     fn standing(&self, device: Device, own: &Chosen) -> Result<Standing, AssembleError> {
         let newest = &self.superblock;
         let (base, said) =
@@ -407,7 +339,7 @@ impl Assembly {
         if said.generation == newest.generation && self.built && own.confirmed {
             return Err(AssembleError::Disagrees(device));
         }
-        // A try on top of what was built, or that itself.
+        // A try on top of what was built, or what was built itself.
         let late = said.base >= base || said.generation == base && own.confirmed;
         Ok(if late { Standing::Late } else { Standing::Stale })
     }
@@ -429,7 +361,7 @@ impl Assembly {
             Ok(own) if own.superblock.role == Role::Spare && known => {
                 self.spare(number, &own.superblock);
             }
-            // In the place of one whose failure was not written down.
+            // In the place of one whose failure was not recorded.
             Ok(own) if own.superblock.role == Role::Spare && allow.degraded => {}
             Ok(own) if own.superblock.role != Role::Member(number) => {
                 return Err(AssembleError::WrongPlace(device, own.superblock.role));
@@ -439,7 +371,7 @@ impl Assembly {
                     && allow.stale.contains(&device)
                     && self.superblock.rebuilt_onto(number) != Some(own.superblock.device) =>
             {
-                // It was given up, and is as good as any that is out of date.
+                // It was failed, and is as good as any that is out of date.
                 self.revived.push(number);
                 self.stale.push(device);
                 self.members[usize::from(number)] = own.superblock.device;
@@ -477,33 +409,33 @@ impl Assembly {
         Ok(())
     }
 
-    /// A device in the place of a member that has failed: perhaps what it is rebuilt onto.
+    /// A device in the place of a failed member: perhaps the one that it is rebuilt onto.
     fn failed_member(&mut self, number: u16, own: &Chosen) {
-        // Had it been away, its entry would be gone, or newer changes be without it.
+        // If it had been absent, its entry would be gone, or newer changes would not have it.
         let there = self.standing(Device::Member(number), own);
         let there = there.is_ok_and(|standing| standing != Standing::Stale);
         if there && self.superblock.rebuilt_onto(number) == Some(own.superblock.device) {
-            self.goes_on(number, own.superblock.device);
+            self.resume_rebuild(number, own.superblock.device);
         }
     }
 
     /// A spare in a failed member's place.
     fn spare(&mut self, number: u16, own: &Superblock) {
         if self.superblock.rebuilt_onto(number) == Some(own.device) {
-            // The change that names it had not come to it.
-            self.goes_on(number, own.device);
+            // The change that names it had not reached it.
+            self.resume_rebuild(number, own.device);
         } else {
             self.spares.push((number, own.device));
         }
     }
 
-    fn goes_on(&mut self, number: u16, device: Uuid) {
+    fn resume_rebuild(&mut self, number: u16, device: Uuid) {
         self.members[usize::from(number)] = device;
         self.rebuilds.push(number);
     }
 
-    /// The devices that the superblock names are in use. Where nothing was built on it, those of
-    /// the set before are as good.
+    /// The devices that the superblock names are in use. If nothing was built on it, those of the
+    /// previous set are as good.
     fn nvs_devices(&mut self, found: &[Found], allow: &Allow) -> Result<(), AssembleError> {
         let (mut before, mut lacking) = (Vec::new(), None);
         for (device, said) in found {
@@ -549,12 +481,12 @@ impl Assembly {
                     before.push((number, uuid));
                 }
                 Standing::Stale if named => lacking = lacking.or(Some((*device, Ok(*own)))),
-                // Given up before: the array does not need it.
+                // Failed before: the array does not need it.
                 _ => {}
             }
         }
         if allow.stale.iter().any(|device| matches!(device, Device::Nvs(_))) {
-            // Only that one: others may differ from it.
+            // Only this one: others may differ from it.
             self.copies.retain(|copy| allow.stale.contains(&Device::Nvs(*copy)));
             return Ok(());
         }
@@ -565,7 +497,7 @@ impl Assembly {
         self.enough_nvs(lacking, allow)
     }
 
-    /// Whether the NVS devices that are there will do. `lacking`: one that is not.
+    /// Whether the NVS devices that are present suffice. `lacking`: one that is not present.
     fn enough_nvs(
         &self,
         lacking: Option<(Device, Result<Chosen, NoSuperblock>)>,
@@ -575,7 +507,7 @@ impl Assembly {
         if self.copies.len() >= usize::from(wanted) {
             return Ok(());
         }
-        // The other has all that this one had.
+        // The other one has everything that this one had.
         let enough = allow.degraded && !self.copies.is_empty();
         match lacking {
             _ if enough => Ok(()),
@@ -608,8 +540,8 @@ impl Assembly {
         }
     }
 
-    /// With which generations the devices that take part came into use: one that is out of date
-    /// does with the next.
+    /// The generations with which the devices that take part came into use. One that is out of date
+    /// comes into use with the next.
     fn note_since(&mut self, found: &[Found]) {
         for (device, said) in found {
             let Ok(own) = said else { continue };
@@ -623,8 +555,8 @@ impl Assembly {
         }
     }
 
-    /// Refuses a device that is not used and that was used without one that is, since that one
-    /// came into use: each has writes that the other lacks.
+    /// Refuses a device that is not used now, but was used without one that is, since that one came
+    /// into use: each has writes that the other lacks.
     fn used_apart(&self, found: &[Found]) -> Result<(), AssembleError> {
         let said = || found.iter().filter_map(|(device, said)| Some((*device, said.ok()?)));
         let apart = |own: &Superblock| {
@@ -653,7 +585,7 @@ impl Assembly {
         }
     }
 
-    /// Copies of superblocks of devices in use that are not whole.
+    /// Notes the damaged copies of superblocks of devices in use.
     fn note_damage(&mut self, found: &[Found]) {
         for (device, said) in found {
             let used = self.uses(*device);

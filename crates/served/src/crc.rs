@@ -1,13 +1,13 @@
-//! CRC-32C as fast as this processor has it.
+//! CRC-32C, with the processor's instructions where it has them.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// Of some bytes.
+/// The checksum of some bytes.
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Of some bytes and those behind them.
+/// The checksum of two runs of bytes, one after the other.
 pub(crate) fn crc32c_of_both(first: &[u8], second: &[u8]) -> u32 {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(first);

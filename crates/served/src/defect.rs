@@ -16,31 +16,31 @@ pub enum Defect {
     SkipsParityLog,
     /// Uses space again before the anchors that free it are durable.
     ReusesSpaceEarly,
-    /// Writes nothing down of a device that was given up.
+    /// Does not record that a device has failed.
     ForgetsLostDevices,
     /// Scrubs rows that are being written.
     ScrubsCarelessly,
     /// Writes a checkpoint of a rebuild before the spare is flushed.
     ChecksBeforeFlush,
-    /// Takes half of a spare for whole when its rebuild begins.
+    /// Takes half of a spare for rebuilt when its rebuild begins.
     RebuildsFromTooFar,
-    /// Caches what a read brings though the page was written meanwhile.
+    /// Caches what a read returns though the page was written in the meantime.
     CachesOvertakenReads,
-    /// Keeps cached what a scrub has put right on the disks.
+    /// Keeps in the cache what a scrub has repaired on the disks.
     CachesWhatWasRepaired,
-    /// Uses NVS devices by their number, not by which they are.
+    /// Identifies NVS devices by their number, not by their UUID.
     IgnoresNvsSet,
-    /// Takes what cannot be read for the end of the log.
+    /// Takes an unreadable block for the end of the log.
     EndsLogAtErrors,
-    /// Computes parity with zeros in place of what cannot be told.
+    /// Computes parity with zeros in place of what cannot be reconstructed.
     DestagesUncomputableRows,
     /// Does not compare the sizes of devices with their superblocks.
     IgnoresSizes,
-    /// Does not look whether a device is older than the others.
+    /// Does not check whether a device is older than the others.
     IgnoresMarks,
-    /// Gives up devices that have no space.
+    /// Fails devices that have no space.
     FailsFullDevices,
-    /// Leaves a damaged copy of a superblock as it is.
+    /// Does not repair a damaged copy of a superblock.
     KeepsDamagedSuperblocks,
 }
 
@@ -52,8 +52,8 @@ impl core::fmt::Debug for Defect {
 }
 
 impl Defect {
-    /// Whether it is this one. Without the feature `defects` it is none, whatever it is set to, and
-    /// the compiler leaves out what would carry it out.
+    /// Whether it is this one. Always false without the feature `defects`, so that the compiler
+    /// leaves out what would carry it out.
     #[must_use]
     pub(crate) const fn is(self, which: Defect) -> bool {
         cfg!(feature = "defects") && self as u8 == which as u8

@@ -1,94 +1,171 @@
-//! Destages with their bytes: freeze, read, compute parity, intend, write, flush, release.
+//! Destages in flight with their bytes: what was read for each, the parity that it writes, and
+//! whom it waits for.
 
 use crate::Buffer;
 use crate::crc::crc32c;
-use crate::defect::Defect;
-use crate::io::OpKind;
-use crate::log::Waiter;
-use crate::memory::PAGE;
-use crate::ops::Purpose;
-use crate::request::{Alarm, Refusal};
+use crate::io::{Device, OpKind};
+use crate::log::RowSums;
+use crate::ops::{Ops, Purpose};
+use crate::pages::DirtyPages;
+use crate::recent::Recent;
 use crate::rows::{Pieces, interrupted_row, modified};
-use crate::settings::Ack;
-use crate::volume::Volume;
+use crate::store::{PAGE, PageMap};
 use destage_engine::array::disks::DiskSet;
-use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::geometry::Geometry;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
+use destage_engine::controller::Controller;
 use destage_engine::event::DiskCommand;
-use destage_engine::event::Event;
-use destage_engine::units::{DiskId, Duration, GroupId, Page};
-use destage_nvslog::contents::ParityRow;
-use destage_nvslog::record::{Pages, SectorSums};
+use destage_engine::request::PageRange;
+use destage_engine::units::{DiskId, Duration, GroupId, Instant, Page};
 use destage_parity::erasure::parities;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Destages that could not be computed are tried again after this time.
-const KEPT_RETRY: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// A destage under way.
-pub(crate) struct Destage {
+/// A destage in flight.
+struct Destage {
     group: GroupId,
     mask: Vec<u64>,
-    /// It writes what was held up to this version.
+    /// It writes the pages as they were at this version.
     through: u64,
     /// Taken over from the last run.
     adopted: bool,
     pieces: Pieces,
     parity: BTreeMap<(DiskId, u64), Vec<u8>>,
-    /// Disks written since they were flushed for it.
+    /// Disks written since they were last flushed for it.
     written: DiskSet,
+    /// Flushes in flight, and whether all others were successful.
     flushes: u32,
-    whole: bool,
+    flushed: bool,
     /// Checksums of the parity that it was first to write, by row.
-    sums: BTreeMap<u32, ParityRow>,
+    sums: BTreeMap<u32, RowSums>,
     /// An alarm says that it cannot be computed.
     kept: bool,
 }
 
-/// The new data and parities of a row.
-type NewRow = (Vec<u8>, Option<Vec<u8>>);
+/// The new parities of a row.
+type NewParity = (Vec<u8>, Option<Vec<u8>>);
 
-impl Volume {
-    fn pages_of_group(&self, group: GroupId) -> Pages {
-        let per_group = self.controller.geometry().pages_per_group();
-        Pages::new(Page(group.0 * per_group), per_group as u32)
-    }
+/// The write group's pages.
+pub(crate) fn pages_of_group(geometry: &Geometry, group: GroupId) -> PageRange {
+    let per_group = geometry.pages_per_group();
+    PageRange::new(Page(group.0 * per_group), per_group as u32)
+}
 
-    fn intends(&self) -> bool {
-        !matches!(self.controller.geometry().level, Level::Single | Level::Raid0)
-    }
+/// Destages that wait for a member to be flushed.
+#[derive(Default)]
+struct Flushes {
+    /// For the flush in flight.
+    now: Vec<u32>,
+    /// For the next one.
+    next: Vec<u32>,
+}
 
-    /// The engine begins a destage: its pages are frozen as they are now.
-    pub(crate) fn begin(&mut self, index: u32, group: GroupId) {
-        let mask = self.controller.destage_mask(index).to_vec();
-        let pages = self.pages_of_group(group);
-        let first = (0..u64::from(pages.count)).find(|bit| is_set(&mask, *bit));
-        self.recent.push(pages.first.0 + first.unwrap_or(0));
-        let adopted = self.adopted.remove(&group.0);
-        let through = adopted.unwrap_or(self.log.last_version());
-        if adopted.is_none() {
-            let per_group = u64::from(pages.count);
-            for bit in (0..per_group).filter(|bit| is_set(&mask, *bit)) {
-                self.memory.freeze(pages.first.0 + bit);
-            }
-            if self.intends() {
-                self.log.intend(pages, through);
-            }
+/// A destage that is on the disks.
+pub(crate) struct Released {
+    pub(crate) pages: PageRange,
+    pub(crate) through: u64,
+    /// Those that were written.
+    pub(crate) mask: Vec<u64>,
+    /// It could not be computed before.
+    pub(crate) was_kept: bool,
+}
+
+/// The checksums of new parity that have to be logged.
+pub(crate) struct Computed {
+    /// First page of the group.
+    pub(crate) first: Page,
+    /// By row.
+    pub(crate) sums: Vec<(u32, RowSums)>,
+}
+
+/// Rows of a destage that cannot be computed.
+pub(crate) struct Uncomputable {
+    pub(crate) group: GroupId,
+    /// Its dirty pages in such rows, if they were not reported before.
+    pub(crate) report: Option<Vec<u64>>,
+}
+
+/// The destages in flight, by the engine's numbers.
+pub(crate) struct Destages {
+    destages: Vec<Option<Destage>>,
+    /// By member.
+    flushes: Vec<Flushes>,
+    /// Groups whose destage the last run left open, and the version that it wrote.
+    adopted: PageMap<u64>,
+    /// Destages of the last run that are being redone.
+    redoing: u32,
+    /// When destages that could not be computed are tried again.
+    retry_at: Option<Instant>,
+    /// What became durable while the set of devices was being changed: intents, and flushes of
+    /// destages, each with its success.
+    held_intents: Vec<u32>,
+    held_flushes: Vec<(u32, bool)>,
+    recent: Recent,
+}
+
+impl Destages {
+    pub(crate) fn new(members: u16) -> Destages {
+        Destages {
+            destages: Vec::new(),
+            flushes: (0..members).map(|_| Flushes::default()).collect(),
+            adopted: PageMap::default(),
+            redoing: 0,
+            retry_at: None,
+            held_intents: Vec::new(),
+            held_flushes: Vec::new(),
+            recent: Recent::default(),
         }
-        let sums = if adopted.is_some() { self.logged_sums(pages) } else { BTreeMap::new() };
+    }
+
+    /// The last run left a destage of this group open, which wrote its pages as they were at this
+    /// version. The engine begins it again.
+    pub(crate) fn adopt(&mut self, group: GroupId, through: u64) {
+        self.adopted.insert(group.0, through);
+        self.redoing += 1;
+    }
+
+    /// The version that the last run's destage of this group wrote, if it left one open.
+    pub(crate) fn take_adopted(&mut self, group: GroupId) -> Option<u64> {
+        self.adopted.remove(&group.0)
+    }
+
+    /// Open destages of the last run that are still being redone.
+    pub(crate) fn redoing(&self) -> u32 {
+        self.redoing
+    }
+
+    /// Where the last destages began.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    /// Begins a destage that writes the pages in the mask as they were at this version. `sums`: it
+    /// continues one of the last run, which logged these checksums of parity.
+    pub(crate) fn begin(
+        &mut self,
+        index: u32,
+        (group, pages): (GroupId, PageRange),
+        mask: Vec<u64>,
+        through: u64,
+        sums: Option<BTreeMap<u32, RowSums>>,
+    ) {
+        let first = (0..u64::from(pages.pages)).find(|bit| is_set(&mask, *bit));
+        self.recent.push(pages.first.0 + first.unwrap_or(0));
         let destage = Destage {
             group,
             mask,
             through,
-            adopted: adopted.is_some(),
+            adopted: sums.is_some(),
             pieces: Pieces::default(),
             parity: BTreeMap::new(),
             written: DiskSet::default(),
             flushes: 0,
-            whole: true,
-            sums,
+            flushed: true,
+            sums: sums.unwrap_or_default(),
             kept: false,
         };
         let index = index as usize;
@@ -98,201 +175,250 @@ impl Volume {
         self.destages[index] = Some(destage);
     }
 
-    /// The checksums that the last run logged for a group that it left open.
-    fn logged_sums(&self, pages: Pages) -> BTreeMap<u32, ParityRow> {
-        let geometry = self.controller.geometry();
-        let rows = 0..(geometry.group_stripes * geometry.strip_pages) as u32;
-        let logged = |row| self.log.contents.parity(pages.first, row).map(|sums| (row, *sums));
-        rows.filter_map(logged).collect()
+    fn get(&mut self, index: u32) -> &mut Destage {
+        self.destages[index as usize].as_mut().expect("a destage in flight")
     }
 
-    fn destage(&mut self, index: u32) -> &mut Destage {
-        self.destages[index as usize].as_mut().expect("a destage under way")
+    /// What was read for a destage.
+    pub(crate) fn pieces(&mut self, index: u32) -> &mut Pieces {
+        &mut self.get(index).pieces
     }
 
-    /// Bytes read from a member for the engine.
-    pub(crate) fn disk_bytes(&mut self, command: &DiskCommand, bytes: Buffer) {
-        let DiskCommand { disk, first, .. } = *command;
-        match command.owner {
-            destage_engine::event::Owner::Destage(index) => {
-                self.destage(index).pieces.add(disk, first, bytes);
-            }
-            destage_engine::event::Owner::Rebuild(window) => {
-                self.windows.entry(window).or_default().pieces.add(disk, first, bytes);
-            }
-            destage_engine::event::Owner::Scrub(index) => {
-                self.scrub_bytes(index, command, bytes);
-            }
-            destage_engine::event::Owner::HostRead(index) => {
-                let read = self.disk_reads.entry(u64::from(index)).or_default();
-                read.pieces.add(disk, first, bytes);
-            }
-        }
-    }
-
-    /// The engine wants a disk read or written for a destage.
-    pub(crate) fn destage_command(&mut self, index: u32, command: &DiskCommand) {
-        if !command.write {
-            self.member_io(command, None);
-            return;
-        }
+    /// The bytes that a command of a destage writes.
+    pub(crate) fn bytes_to_write(
+        &mut self,
+        index: u32,
+        command: &DiskCommand,
+        geometry: &Geometry,
+        pages: &DirtyPages,
+    ) -> Buffer {
+        let destage = self.get(index);
         let mut bytes = Buffer::zeroed(command.pages as usize * PAGE);
-        let geometry = *self.controller.geometry();
-        let destage = self.destages[index as usize].as_ref().expect("a destage under way");
         for (i, into) in bytes.chunks_exact_mut(PAGE).enumerate() {
-            let place = Place { disk: command.disk, page: command.first + i as u64 };
+            let place = DiskPage { disk: command.disk, page: command.first + i as u64 };
             match geometry.page_at(place) {
-                Some(page) => {
-                    let held = self.memory.flying(page.0).expect("a page of the destage");
-                    into.copy_from_slice(self.memory.bytes(held));
-                }
+                Some(page) => into.copy_from_slice(pages.destaged(page.0)),
                 None => into.copy_from_slice(&destage.parity[&(place.disk, place.page)]),
             }
         }
-        self.destage(index).written.insert(command.disk);
-        self.member_io(command, Some(bytes));
+        destage.written.insert(command.disk);
+        bytes
     }
 
-    /// All reads of a destage are done: parity is computed and intended. If that of any row cannot
-    /// be computed, nothing is logged or written of any.
-    pub(crate) fn intend(&mut self, index: u32) {
-        let mut destage = self.destages[index as usize].take().expect("a destage under way");
-        let redo = self.controller.is_redo(index);
+    /// Computes the new parity of all rows. If that of any row cannot be computed, none is kept.
+    /// Returns the checksums that have to be logged before the parity is written.
+    pub(crate) fn compute_parity(
+        &mut self,
+        index: u32,
+        array: &Computing<'_>,
+        now: Instant,
+    ) -> Result<Computed, Uncomputable> {
+        let Computing { controller, geometry, .. } = array;
+        let redo = controller.is_redo(index);
+        let destage = self.get(index);
         destage.parity.clear();
-        destage.whole = true;
-        let geometry = *self.controller.geometry();
+        destage.flushed = true;
         let mut computed = Vec::new();
         let mut lacking = Vec::new();
         for at in geometry.rows(destage.group, &destage.mask) {
-            let failed = self.controller.failed_at(at.page);
+            let failed = controller.failed_at(at.page);
             let method = geometry.safe_method(&at, &destage.mask, &failed, redo);
             if method == SafeMethod::NoParity {
                 continue;
             }
-            match self.new_parity(&geometry, &destage, &at, method, redo) {
+            match destage.new_parity(array, &at, method, redo) {
                 Some(new) => computed.push((at, method, new)),
                 None => lacking.push(at),
             }
         }
         destage.pieces.clear();
         if lacking.is_empty() {
-            self.log_parity(&mut destage, computed);
-            self.destages[index as usize] = Some(destage);
-            if self.intends() || self.settings.ack == Ack::Flush {
-                self.log.wait(Waiter::Intent(index));
-            } else {
-                self.step(Event::Intended(index));
-            }
+            let first = pages_of_group(geometry, destage.group).first;
+            Ok(Computed { first, sums: destage.set_parity(array, computed) })
         } else {
-            self.keep_destage(&mut destage, &lacking);
-            self.destages[index as usize] = Some(destage);
-            self.step(Event::NotComputable(index));
-        }
-    }
-
-    /// Logs the checksums of a destage's new parity, and keeps that to be written.
-    fn log_parity(&mut self, destage: &mut Destage, rows: Vec<(RowAt, SafeMethod, NewRow)>) {
-        let first = self.pages_of_group(destage.group).first.0;
-        let geometry = *self.controller.geometry();
-        for (at, method, (p, q)) in rows {
-            let skip = self.log.defect.is(Defect::SkipsParityLog);
-            // An intent may have become durable without its checksums: then nothing was written.
-            let known = destage.sums.contains_key(&at.row);
-            if method != SafeMethod::FullStripe && !known && !skip {
-                let (p, q) = (sums(&p), q.as_deref().map(sums));
-                self.log.parity(first, at.row, p, q);
-                destage.sums.insert(at.row, ParityRow { p, q, sequence: 0 });
-            }
-            for (disk, bytes) in geometry.parity_disks(at.stripe).zip([Some(p), q]) {
-                if let Some(bytes) = bytes {
-                    destage.parity.insert((disk, at.page), bytes);
-                }
-            }
+            Err(self.keep(index, geometry, &lacking, now))
         }
     }
 
     /// Rows of a destage cannot be computed: it waits, and is tried again later.
-    fn keep_destage(&mut self, destage: &mut Destage, lacking: &[RowAt]) {
-        // The start does not wait for it: what its rows do not imply is answered with an error.
-        self.redoing -= u32::from(core::mem::take(&mut destage.adopted));
-        self.try_kept_at.get_or_insert(self.ops.now() + KEPT_RETRY);
-        self.refuse_kept(destage);
-        if core::mem::replace(&mut destage.kept, true) {
-            return;
+    fn keep(
+        &mut self,
+        index: u32,
+        geometry: &Geometry,
+        lacking: &[RowAt],
+        now: Instant,
+    ) -> Uncomputable {
+        self.retry_at.get_or_insert(now + RETRY_AFTER);
+        let destage = self.get(index);
+        let group = destage.group;
+        let known = core::mem::replace(&mut destage.kept, true);
+        let report = (!known).then(|| {
+            let first_page = pages_of_group(geometry, group).first.0;
+            let strips = 0..geometry.data_strips() as u16;
+            let bits = lacking.iter().flat_map(|at| strips.clone().map(|s| geometry.bit_of(at, s)));
+            let dirty = bits.filter(|bit| is_set(&destage.mask, *bit));
+            let mut pages: Vec<u64> = dirty.map(|bit| first_page + bit).collect();
+            pages.sort_unstable();
+            pages
+        });
+        // The start does not wait for it: reads of what cannot be reconstructed fail.
+        let adopted = core::mem::take(&mut destage.adopted);
+        self.redoing -= u32::from(adopted);
+        Uncomputable { group, report }
+    }
+
+    /// When destages that could not be computed are tried again.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Whether that is now.
+    pub(crate) fn take_retry(&mut self, now: Instant) -> bool {
+        self.retry_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Some still cannot be computed: they are tried again later.
+    pub(crate) fn retry_later(&mut self, now: Instant) {
+        self.retry_at.get_or_insert(now + RETRY_AFTER);
+    }
+
+    /// Flushes the disks that a destage has written. `skip`: a deliberate fault.
+    pub(crate) fn flush(
+        &mut self,
+        index: u32,
+        skip: bool,
+        ops: &mut Ops,
+        gone: impl Fn(u16) -> bool,
+    ) -> Vec<Flushed> {
+        let disks = core::mem::take(&mut self.get(index).written);
+        if skip || disks.is_empty() {
+            return vec![Flushed { index, ok: true }];
         }
-        let geometry = *self.controller.geometry();
-        let first_page = self.pages_of_group(destage.group).first.0;
-        let strips = 0..geometry.data_strips() as u16;
-        let bits = lacking.iter().flat_map(|at| strips.clone().map(|s| geometry.bit_of(at, s)));
-        let dirty = bits.filter(|bit| is_set(&destage.mask, *bit));
-        let mut pages: Vec<u64> = dirty.map(|bit| first_page + bit).collect();
-        pages.sort_unstable();
-        self.alarm(Alarm::PagesKept { first_page, ranges: crate::lost::runs(&pages) });
-    }
-
-    /// Without NVS, requests that wait for pages which cannot be destaged are answered with an
-    /// error: only memory has these pages.
-    fn refuse_kept(&mut self, destage: &Destage) {
-        self.answer_kept(&[destage.group]);
-    }
-
-    /// Answers the requests that wait for pages of groups whose destage is kept: later writes to
-    /// such a group wait for it, too. With a log they are durable as they are.
-    fn answer_kept(&mut self, groups: &[GroupId]) {
-        let per_group = self.controller.geometry().pages_per_group();
-        let kept = |page: u64| groups.contains(&GroupId(page / per_group));
-        let waits = self.through.extract_if(.., |t| t.waits.iter().any(|(page, _)| kept(*page)));
-        let waits: Vec<u64> = waits.map(|through| through.whole).collect();
-        let refusal = self.log.lost().then_some(Refusal::Unreadable);
-        waits.into_iter().for_each(|whole| self.part_done(whole, refusal));
-    }
-
-    /// The same for a request that has just begun to wait for these pages.
-    pub(crate) fn look_for_kept(&mut self, pages: &[u64]) {
-        if self.try_kept_at.is_none() {
-            return;
+        self.get(index).flushes = disks.iter().count() as u32;
+        let mut flushed = Vec::new();
+        for disk in disks.iter() {
+            self.flushes[usize::from(disk.0)].next.push(index);
+            flushed.extend(self.flush_member(disk.0, ops, &gone));
         }
-        let per_group = self.controller.geometry().pages_per_group();
-        let mut groups: Vec<GroupId> = pages.iter().map(|page| GroupId(page / per_group)).collect();
-        groups.dedup();
-        groups.retain(|group| self.controller.is_kept(*group));
-        self.answer_kept(&groups);
+        flushed
     }
 
-    /// Tries again what could not be computed, when it is time.
-    pub(crate) fn kept_turn(&mut self) {
-        if self.try_kept_at.is_some_and(|at| at <= self.ops.now()) && !self.controller.is_paused() {
-            self.try_kept_at = None;
-            self.step(Event::TryKept);
-            if self.controller.kept_pages() > 0 {
-                // What a rebuild or a scrub has now.
-                self.try_kept_at.get_or_insert(self.ops.now() + KEPT_RETRY);
-            }
+    /// Starts a flush of a member if one is needed and none is in flight.
+    pub(crate) fn flush_member(
+        &mut self,
+        member: u16,
+        ops: &mut Ops,
+        gone: impl Fn(u16) -> bool,
+    ) -> Vec<Flushed> {
+        let flushes = &mut self.flushes[usize::from(member)];
+        if flushes.next.is_empty() || !flushes.now.is_empty() {
+            return Vec::new();
         }
+        flushes.now = core::mem::take(&mut flushes.next);
+        if gone(member) {
+            return self.member_failed(member);
+        }
+        ops.push(Device::Member(member), Purpose::Flush, OpKind::Flush);
+        Vec::new()
     }
 
+    /// A member is flushed. Returns the destages all of whose disks are; then call
+    /// [`Destages::flush_member`].
+    pub(crate) fn member_flushed(&mut self, member: u16) -> Vec<Flushed> {
+        let now = core::mem::take(&mut self.flushes[usize::from(member)].now);
+        now.into_iter().filter_map(|index| self.one_flushed(index, true)).collect()
+    }
+
+    /// A member has failed: nothing that waits for its flush is on it.
+    pub(crate) fn member_failed(&mut self, member: u16) -> Vec<Flushed> {
+        let flushes = &mut self.flushes[usize::from(member)];
+        let waiting: Vec<u32> = flushes.now.drain(..).chain(flushes.next.drain(..)).collect();
+        waiting.into_iter().filter_map(|index| self.one_flushed(index, false)).collect()
+    }
+
+    fn one_flushed(&mut self, index: u32, ok: bool) -> Option<Flushed> {
+        let destage = self.get(index);
+        destage.flushed &= ok;
+        destage.flushes -= 1;
+        (destage.flushes == 0).then_some(Flushed { index, ok: destage.flushed })
+    }
+
+    /// An intent is durable, but the set of devices is being changed.
+    pub(crate) fn hold_intent(&mut self, index: u32) {
+        self.held_intents.push(index);
+    }
+
+    /// A destage is flushed, but the set of devices is being changed: a release now could become
+    /// known, and that a disk is out of date not.
+    pub(crate) fn hold_flushed(&mut self, Flushed { index, ok }: Flushed) {
+        self.held_flushes.push((index, ok));
+    }
+
+    /// The change is durable: the intents that were held.
+    pub(crate) fn take_held_intents(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.held_intents)
+    }
+
+    /// The change is durable: the flushes that were held.
+    pub(crate) fn take_held_flushes(&mut self) -> Vec<(u32, bool)> {
+        core::mem::take(&mut self.held_flushes)
+    }
+
+    /// A destage is on the disks.
+    pub(crate) fn release(&mut self, index: u32, geometry: &Geometry, now: Instant) -> Released {
+        let destage = self.destages[index as usize].take().expect("a destage in flight");
+        let pages = pages_of_group(geometry, destage.group);
+        if destage.kept {
+            // What could not be read can be read now, and perhaps what others need too.
+            self.retry_at = self.retry_at.map(|_| now);
+        }
+        self.redoing -= u32::from(destage.adopted);
+        let Destage { through, mask, kept, .. } = destage;
+        Released { pages, through, mask, was_kept: kept }
+    }
+}
+
+/// A destage all of whose disks are flushed, or have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Flushed {
+    pub(crate) index: u32,
+    pub(crate) ok: bool,
+}
+
+/// What parity is computed from.
+pub(crate) struct Computing<'a> {
+    pub(crate) controller: &'a Controller,
+    pub(crate) geometry: Geometry,
+    pub(crate) pages: &'a DirtyPages,
+    /// A deliberate fault: rows that cannot be computed are taken for zeros.
+    pub(crate) careless: bool,
+    /// Another one: no checksums are logged.
+    pub(crate) skips_sums: bool,
+}
+
+impl Destage {
+    /// The new parity of a row; `None`: too little of the row could be read.
     fn new_parity(
         &self,
-        geometry: &Geometry,
-        destage: &Destage,
+        array: &Computing<'_>,
         at: &RowAt,
         method: SafeMethod,
         redo: bool,
-    ) -> Option<NewRow> {
-        let first = self.pages_of_group(destage.group).first.0;
+    ) -> Option<NewParity> {
+        let geometry = &array.geometry;
+        let first = pages_of_group(geometry, self.group).first.0;
         let strips = 0..geometry.data_strips() as u16;
         let new: Vec<Option<&[u8]>> = strips
             .map(|strip| {
                 let bit = geometry.bit_of(at, strip);
-                let held = is_set(&destage.mask, bit).then(|| self.memory.flying(first + bit));
-                held.map(|held| self.memory.bytes(held.expect("a page of the destage")))
+                is_set(&self.mask, bit).then(|| array.pages.destaged(first + bit))
             })
             .collect();
-        let disks = destage.pieces.data_of(geometry, at);
-        let parity = destage.pieces.parities_of(geometry, at);
+        let disks = self.pieces.data_of(geometry, at);
+        let parity = self.pieces.parities_of(geometry, at);
         let with_q = geometry.level.parities() > 1;
         // Those that will be written must come of it.
-        let failed = self.controller.failed_at(at.page);
+        let failed = array.controller.failed_at(at.page);
         let lost = geometry.parity_disks(at.stripe).map(|disk| failed.contains(disk));
         let all_read = parity.iter().zip(lost).all(|(parity, lost)| lost || parity.is_some());
         if method == SafeMethod::ReadModifyWrite
@@ -302,113 +428,45 @@ impl Volume {
             return Some((p.unwrap_or_else(|| vec![0; PAGE]), q));
         }
         let row: Option<Vec<Cow<'_, [u8]>>> = if redo {
-            let row = interrupted_row(&new, &disks, parity, destage.sums.get(&at.row));
+            let row = interrupted_row(&new, &disks, parity, self.sums.get(&at.row));
             row.map(|row| row.into_iter().map(Cow::Owned).collect())
         } else if let Some(row) = new.iter().zip(&disks).map(|(new, disk)| new.or(*disk)).collect()
         {
             let row: Vec<&[u8]> = row;
             Some(row.into_iter().map(Cow::Borrowed).collect())
         } else {
-            let old = destage.pieces.whole_row(geometry, at);
+            let old = self.pieces.row(geometry, at);
             old.map(|old| with_new(&new, old))
         };
-        let careless = self.log.defect.is(Defect::DestagesUncomputableRows);
         let zeros =
-            || careless.then(|| with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect()));
+            || array.careless.then(|| with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect()));
         let row = row.or_else(zeros)?;
         let data: Vec<&[u8]> = row.iter().map(|page| &**page).collect();
         Some(parities(&data, with_q))
     }
 
-    /// Flushes the disks that a destage has written.
-    pub(crate) fn flush_disks(&mut self, index: u32) {
-        let skip = self.log.defect.is(Defect::ReleasesBeforeFlush);
-        let disks = core::mem::take(&mut self.destage(index).written);
-        if skip || disks.is_empty() {
-            self.flushed(index, true);
-            return;
-        }
-        self.destage(index).flushes = disks.iter().count() as u32;
-        for disk in disks.iter() {
-            let flushes = &mut self.faults.flushes[usize::from(disk.0)];
-            flushes.next.push(index);
-            self.flush_member(disk.0);
-        }
-    }
-
-    /// Starts a flush of a member if one is wanted and none is under way.
-    fn flush_member(&mut self, member: u16) {
-        let failed = self.is_gone(member);
-        let flushes = &mut self.faults.flushes[usize::from(member)];
-        if flushes.next.is_empty() || !flushes.now.is_empty() {
-            return;
-        }
-        flushes.now = core::mem::take(&mut flushes.next);
-        if failed {
-            self.member_flush_failed(member);
-        } else {
-            let device = crate::io::Device::Member(member);
-            self.ops.push(device, Purpose::Flush, OpKind::Flush);
-        }
-    }
-
-    /// A member is flushed.
-    pub(crate) fn member_flushed(&mut self, device: crate::io::Device) {
-        let crate::io::Device::Member(member) = device else { return };
-        let flushes = &mut self.faults.flushes[usize::from(member)];
-        for index in core::mem::take(&mut flushes.now) {
-            self.one_flushed(index, true);
-        }
-        self.flush_member(member);
-    }
-
-    /// A member has failed while it was to be flushed.
-    pub(crate) fn member_flush_failed(&mut self, member: u16) {
-        let flushes = &mut self.faults.flushes[usize::from(member)];
-        let waiting: Vec<u32> = flushes.now.drain(..).chain(flushes.next.drain(..)).collect();
-        waiting.into_iter().for_each(|index| self.one_flushed(index, false));
-    }
-
-    fn one_flushed(&mut self, index: u32, whole: bool) {
-        let destage = self.destage(index);
-        destage.whole &= whole;
-        destage.flushes -= 1;
-        if destage.flushes == 0 {
-            let whole = destage.whole;
-            self.flushed(index, whole);
-        }
-    }
-
-    fn flushed(&mut self, index: u32, whole: bool) {
-        if self.faults.changing() {
-            // A release now could outlive the news that a disk is out of date.
-            self.faults.held.push((index, whole));
-        } else {
-            self.step(Event::Flushed(index, whole));
-        }
-    }
-
-    /// A destage is on the disks.
-    pub(crate) fn released(&mut self, index: u32, group: GroupId) {
-        let destage = self.destages[index as usize].take().expect("a destage under way");
-        let pages = self.pages_of_group(group);
-        if destage.kept {
-            self.alarm(Alarm::PagesDestaged { first_page: pages.first.0 });
-            // What could not be read can be: the others perhaps too.
-            self.try_kept_at = self.try_kept_at.map(|_| self.ops.now());
-        }
-        self.log.release(pages, destage.through);
-        let per_group = u64::from(pages.count);
-        for bit in (0..per_group).filter(|bit| is_set(&destage.mask, *bit)) {
-            let page = pages.first.0 + bit;
-            if let Some(version) = self.memory.release(page) {
-                self.through_page(page, version);
+    /// Takes the new parity to be written; returns the checksums that have to be logged.
+    fn set_parity(
+        &mut self,
+        array: &Computing<'_>,
+        rows: Vec<(RowAt, SafeMethod, NewParity)>,
+    ) -> Vec<(u32, RowSums)> {
+        let mut to_log = Vec::new();
+        for (at, method, (p, q)) in rows {
+            // An intent may have become durable without its checksums: then nothing was written.
+            let known = self.sums.contains_key(&at.row);
+            if method != SafeMethod::FullStripe && !known && !array.skips_sums {
+                let sums = RowSums { p: sums(&p), q: q.as_deref().map(sums) };
+                to_log.push((at.row, sums));
+                self.sums.insert(at.row, sums);
+            }
+            for (disk, bytes) in array.geometry.parity_disks(at.stripe).zip([Some(p), q]) {
+                if let Some(bytes) = bytes {
+                    self.parity.insert((disk, at.page), bytes);
+                }
             }
         }
-        self.redoing -= u32::from(destage.adopted);
-        if !self.through.is_empty() {
-            self.look_through();
-        }
+        to_log
     }
 }
 
@@ -419,8 +477,8 @@ fn with_new<'a>(new: &[Option<&'a [u8]>], others: Vec<Vec<u8>>) -> Vec<Cow<'a, [
     new.iter().zip(others).map(over).collect()
 }
 
-fn sums(page: &[u8]) -> SectorSums {
-    let mut sums = SectorSums::default();
+fn sums(page: &[u8]) -> [u32; PAGE / 512] {
+    let mut sums = [0; PAGE / 512];
     for (sum, sector) in sums.iter_mut().zip(page.chunks_exact(512)) {
         *sum = crc32c(sector);
     }

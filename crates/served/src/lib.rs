@@ -1,54 +1,58 @@
-//! The served array with its bytes, as a state machine: the engine decides, this crate keeps the
-//! pages, writes the NVS log, computes parity and recovers. It has no I/O, clock or threads:
-//! a driver carries out its [`Op`]s and says when they are done. The server and the crash tests
-//! drive the same code (docs/durability.md).
+//! The served array with its bytes, as a state machine: the engine decides; this crate keeps the
+//! pages, writes the NVS log, computes parity and recovers. It has no I/O, clock or threads: a
+//! driver carries out its [`Op`]s and reports their results. The server and the crash tests drive
+//! the same code (docs/durability.md).
+//!
+//! `volume/` coordinates parts that own their state and do not know each other: `engine`, `ops`,
+//! `requests`, `log/`, `pages`, `read_cache`, `destages`, `devices`, `rebuilds` and `scrub`
+//! (docs/served.md).
 #![forbid(unsafe_code)]
 
 mod assemble;
-mod buffer;
-mod clean;
 mod crc;
 mod defect;
 mod destages;
-mod faults;
-mod inspect;
+mod devices;
+mod disk_waits;
+mod engine;
 mod io;
+mod load;
 mod log;
 mod lost;
-mod memory;
-mod mirror;
-mod open;
 mod ops;
+mod pages;
+mod partial;
+mod read_cache;
 mod reads;
-mod rebuild;
+mod rebuilds;
+mod recent;
 mod records;
 mod request;
+mod requests;
 mod rows;
 mod scrub;
 mod settings;
 mod slab;
-mod status;
+mod store;
 mod volume;
-mod watch;
-mod writes;
 
 pub use assemble::{
     Allow, AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock,
 };
-pub use buffer::Buffer;
-pub use clean::ReadCacheStatus;
 pub use defect::Defect;
-pub use inspect::{Inspection, inspect};
+pub use destage_block::Buffer;
 pub use io::{Device, IoClass, IoError, Media, Op, OpId, OpKind};
+pub use load::DeviceLoad;
+pub use log::{
+    Inspection, LogError, MirrorRefusal, MirrorStatus, dirty_pages_of, inspect, ring_blocks_of,
+};
 pub use lost::Lost;
-pub use mirror::{MirrorRefusal, MirrorStatus};
-pub use open::{Creation, OpenError, create, dirty_pages_of, open, prepare_spare, ring_blocks_of};
-pub use rebuild::{RebuildStatus, ReplaceRefusal, member_bytes};
+pub use read_cache::ReadCacheStatus;
+pub use rebuilds::{RebuildStatus, ReplaceRefusal, member_bytes};
+pub use recent::RECENT_DESTAGES;
 pub use request::{Alarm, Answer, Cause, Command, Refusal, Reply, Ticket};
+pub use requests::part_pages;
 pub use scrub::{ScrubRange, ScrubRefusal, ScrubStatus, Wrong};
 pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};
 pub use slab::Slab;
-pub use status::Status;
-pub use volume::Volume;
-pub use watch::{DeviceLoad, RECENT_DESTAGES};
-pub use writes::part_pages;
+pub use volume::{Creation, OpenError, Status, Volume, create, open, prepare_spare};

@@ -1,28 +1,38 @@
-//! Operations under way: what each is for.
+//! Operations in flight: what each is for, since when, which are tried again later, and which
+//! device has stalled. Also what goes to the driver with them: alarms and used buffers.
 
-use crate::io::{Device, Op, OpId, OpKind};
-use crate::watch::Loads;
+use crate::Buffer;
+use crate::io::{Device, IoError, Op, OpId, OpKind};
+use crate::load::{DeviceLoad, Loads};
+use crate::request::Alarm;
 use destage_engine::event::DiskCommand;
 use destage_engine::units::{Duration, Instant};
 use std::collections::BTreeMap;
 
-/// What an operation is for.
+/// What an operation of the log is for. Only the log looks inside.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Purpose {
-    /// A commit of the log.
+pub(crate) enum LogOp {
+    /// A commit.
     Commit { sequence: u64 },
     /// A copy of the anchor.
     Anchor,
-    /// A payload that is to be moved.
+    /// A payload that is read to be moved.
     Move { page: u64, version: u64 },
+    /// A step of filling a new NVS mirror, by its number.
+    Mirror { number: u64 },
+}
+
+/// What an operation is for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Purpose {
+    /// The log.
+    Log(LogOp),
     /// A command of the engine.
     Command(DiskCommand),
-    /// A flush of a member.
+    /// A flush of a member that destages have written.
     Flush,
     /// A flush of a member that a scrub has written.
     ScrubFlush,
-    /// A step of filling a new NVS mirror, of this number.
-    Mirror { number: u64 },
     /// A step of a member's record: a flush, or a copy of it.
     Record,
     /// A copy of the superblock, for the change of this number.
@@ -30,14 +40,14 @@ pub(crate) enum Purpose {
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct InFlight {
     device: Device,
     purpose: Purpose,
     since: Instant,
-    /// To ask for it again.
+    /// Kept so that it can be tried again.
     kind: OpKind,
-    /// The device was full or busy when it was asked for before.
-    again: bool,
+    /// The device was full or busy at an earlier try.
+    retried: bool,
 }
 
 /// A finished operation.
@@ -45,33 +55,42 @@ pub(crate) struct Finished {
     pub(crate) device: Device,
     pub(crate) purpose: Purpose,
     pub(crate) kind: OpKind,
-    /// The device was full or busy when it was asked for before.
-    pub(crate) again: bool,
+    /// The device was full or busy at an earlier try.
+    pub(crate) retried: bool,
 }
 
-/// After this long an operation is tried again that found the device full or busy.
+/// An operation that found the device full or busy is tried again after this long.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Most buffers that are kept for the driver.
+const SPENT_MAX: usize = 64;
 
-/// Operations under way, and those to be handed out.
+/// Operations in flight, and what the driver has to fetch.
 #[derive(Default)]
 pub(crate) struct Ops {
     next: u64,
-    under_way: BTreeMap<u64, UnderWay>,
+    in_flight: BTreeMap<u64, InFlight>,
     out: Vec<Op>,
     /// Operations that are tried again at this time.
     later: Vec<(Instant, Finished)>,
+    /// Devices for which an alarm says that operations wait to be tried again.
+    waiting: Vec<Device>,
     now: Instant,
-    /// The driver has told the time.
+    /// The driver has set the time.
     started: bool,
-    pub(crate) loads: Loads,
+    /// When stalls were looked for last, and since when without a pause.
+    looked: Instant,
+    patient_since: Instant,
+    loads: Loads,
+    alarms: Vec<Alarm>,
+    spent: Vec<Buffer>,
 }
 
 impl Ops {
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = now;
         if !core::mem::replace(&mut self.started, true) {
-            // What `open` asks for waits from now on.
-            self.under_way.values_mut().for_each(|op| op.since = now);
+            // Operations that `open` pushed are in flight from now on.
+            self.in_flight.values_mut().for_each(|op| op.since = now);
         }
     }
 
@@ -83,29 +102,35 @@ impl Ops {
         self.push_as(device, purpose, kind, false);
     }
 
-    fn push_as(&mut self, device: Device, purpose: Purpose, kind: OpKind, again: bool) {
+    fn push_as(&mut self, device: Device, purpose: Purpose, kind: OpKind, retried: bool) {
         let id = self.next;
         self.next += 1;
         self.loads.begin(device, &kind, self.now);
-        let under_way = UnderWay { device, purpose, since: self.now, kind: kind.clone(), again };
-        self.under_way.insert(id, under_way);
+        let op = InFlight { device, purpose, since: self.now, kind: kind.clone(), retried };
+        self.in_flight.insert(id, op);
         self.out.push(Op { id: OpId(id), device, kind });
     }
 
-    /// What a finished operation was for; `None` if nobody waits for it any more.
+    /// What a finished operation was for; `None` if it was abandoned.
     pub(crate) fn finish(&mut self, id: OpId) -> Option<Finished> {
-        let UnderWay { device, purpose, kind, again, .. } = self.under_way.remove(&id.0)?;
+        let InFlight { device, purpose, kind, retried, .. } = self.in_flight.remove(&id.0)?;
         self.loads.end(device, 1, self.now);
-        Some(Finished { device, purpose, kind, again })
+        Some(Finished { device, purpose, kind, retried })
     }
 
-    /// The device is full or busy: the operation is tried again later.
-    pub(crate) fn try_later(&mut self, finished: Finished) {
+    /// The device is full or busy: the operation is tried again later, and the first such
+    /// operation of the device raises an alarm.
+    pub(crate) fn try_later(&mut self, finished: Finished, error: IoError) {
+        let device = finished.device;
+        if !self.waiting.contains(&device) {
+            self.waiting.push(device);
+            self.alarm(Alarm::DeviceWaits(device, error));
+        }
         self.later.push((self.now + RETRY_AFTER, finished));
     }
 
-    /// Asks again for what is due; the members' commands among it.
-    pub(crate) fn try_again(&mut self) -> Vec<DiskCommand> {
+    /// Pushes again the operations that are due; returns the members' commands among them.
+    pub(crate) fn retry_due(&mut self) -> Vec<DiskCommand> {
         let now = self.now;
         let (due, later) = core::mem::take(&mut self.later).into_iter().partition(|l| l.0 <= now);
         self.later = later;
@@ -125,42 +150,157 @@ impl Ops {
         self.later.iter().map(|(due, _)| *due).min()
     }
 
-    /// Whether operations on this device wait to be tried again, or are being tried again.
-    pub(crate) fn waits(&self, device: Device) -> bool {
-        self.later.iter().any(|(_, finished)| finished.device == device)
-            || self.under_way.values().any(|op| op.again && op.device == device)
-    }
-
     /// Commands of the engine that wait to be tried again on a device.
     pub(crate) fn waiting_commands(&self, device: Device) -> usize {
         let is_command = |purpose: &Purpose| matches!(purpose, Purpose::Command(_));
         self.later.iter().filter(|(_, f)| f.device == device && is_command(&f.purpose)).count()
     }
 
-    /// Forgets what is under way on a device: its purposes are returned, its answers ignored.
+    /// The device takes writes again: a write has succeeded, or an operation that was tried again.
+    /// The alarm ends when nothing of the device waits any more.
+    pub(crate) fn answered(&mut self, device: Device) {
+        if !self.waiting.is_empty() && self.waiting.contains(&device) && !self.retries(device) {
+            self.waiting.retain(|other| *other != device);
+            self.alarm(Alarm::DeviceAnswers(device));
+        }
+    }
+
+    /// Whether operations on a device wait to be tried again, or are being tried again.
+    fn retries(&self, device: Device) -> bool {
+        self.later.iter().any(|(_, finished)| finished.device == device)
+            || self.in_flight.values().any(|op| op.retried && op.device == device)
+    }
+
+    /// Forgets the operations on a device and returns their purposes; their results are ignored.
     pub(crate) fn abandon(&mut self, device: Device) -> Vec<Purpose> {
-        let of_device = |op: &UnderWay| op.device == device;
+        let of_device = |op: &InFlight| op.device == device;
         let ids: Vec<u64> =
-            self.under_way.iter().filter(|(_, op)| of_device(op)).map(|(id, _)| *id).collect();
+            self.in_flight.iter().filter(|(_, op)| of_device(op)).map(|(id, _)| *id).collect();
         self.out.retain(|op| op.device != device);
         self.loads.end(device, ids.len(), self.now);
-        let under_way = ids.into_iter().filter_map(|id| self.under_way.remove(&id));
-        let mut purposes: Vec<Purpose> = under_way.map(|op| op.purpose).collect();
+        let in_flight = ids.into_iter().filter_map(|id| self.in_flight.remove(&id));
+        let mut purposes: Vec<Purpose> = in_flight.map(|op| op.purpose).collect();
         let later = self.later.extract_if(.., |(_, finished)| finished.device == device);
         purposes.extend(later.map(|(_, finished)| finished.purpose));
         purposes
     }
 
-    /// The device of the operation that has been under way longest, and since when.
-    pub(crate) fn oldest(&self) -> Option<(Device, Instant)> {
-        self.under_way.values().next().map(|op| (op.device, op.since))
+    /// The same for a device that has failed: it is not waited for either.
+    pub(crate) fn give_up(&mut self, device: Device) -> Vec<Purpose> {
+        self.waiting.retain(|other| *other != device);
+        self.abandon(device)
     }
 
-    pub(crate) fn under_way(&self) -> usize {
-        self.under_way.len() + self.later.len()
+    /// The device of the oldest operation in flight, and since when it is in flight.
+    pub(crate) fn oldest(&self) -> Option<(Device, Instant)> {
+        self.in_flight.values().next().map(|op| (op.device, op.since))
+    }
+
+    /// To be called before [`Ops::stalled`]. If nobody has called for long, the process or the
+    /// machine was stopped: what devices answered in that time is not known yet, so that time does
+    /// not count as a stall.
+    pub(crate) fn look_for_stalls(&mut self, limit: Duration) {
+        let looked = core::mem::replace(&mut self.looked, self.now);
+        if self.now.since(looked).0 > limit.0 / 2 {
+            self.patient_since = self.now;
+        }
+    }
+
+    /// The device whose oldest operation has been in flight for longer than the limit.
+    pub(crate) fn stalled(&self, limit: Duration) -> Option<Device> {
+        let (device, since) = self.oldest()?;
+        (self.now >= since.max(self.patient_since) + limit).then_some(device)
+    }
+
+    /// When to look for stalls again: several times within the limit, to detect a pause.
+    pub(crate) fn stall_deadline(&self, limit: Duration) -> Option<Instant> {
+        let (_, since) = self.oldest()?;
+        let over = since.max(self.patient_since) + limit;
+        Some(over.min(self.looked + Duration(limit.0 / 8)))
+    }
+
+    /// Operations in flight, and those that wait to be tried again.
+    pub(crate) fn count(&self) -> usize {
+        self.in_flight.len() + self.later.len()
+    }
+
+    pub(crate) fn load(&self, device: Device) -> DeviceLoad {
+        self.loads.get(device, self.now)
     }
 
     pub(crate) fn take(&mut self, into: &mut Vec<Op>) {
         into.append(&mut self.out);
+    }
+
+    pub(crate) fn alarm(&mut self, alarm: Alarm) {
+        self.alarms.push(alarm);
+    }
+
+    pub(crate) fn take_alarms(&mut self) -> Vec<Alarm> {
+        core::mem::take(&mut self.alarms)
+    }
+
+    /// Keeps a buffer that the driver may use for later reads.
+    pub(crate) fn recycle(&mut self, buffer: Buffer) {
+        self.spent.push(buffer);
+    }
+
+    /// How many more buffers are worth keeping.
+    pub(crate) fn recycle_room(&self) -> usize {
+        SPENT_MAX.saturating_sub(self.spent.len())
+    }
+
+    pub(crate) fn take_spent(&mut self) -> Vec<Buffer> {
+        core::mem::take(&mut self.spent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(8);
+    const DISK: Device = Device::Member(1);
+
+    fn second(n: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(n)
+    }
+
+    fn looked_at(ops: &mut Ops, n: u64) -> Option<Device> {
+        ops.set_now(second(n));
+        ops.look_for_stalls(LIMIT);
+        ops.stalled(LIMIT)
+    }
+
+    #[test]
+    fn a_device_stalls_after_the_limit_and_not_while_nobody_looked() {
+        let mut ops = Ops::default();
+        ops.set_now(second(1));
+        ops.push(DISK, Purpose::Flush, OpKind::Flush);
+        assert_eq!((2..=8).find_map(|n| looked_at(&mut ops, n)), None);
+        assert_eq!(ops.stall_deadline(LIMIT), Some(second(9)));
+        assert_eq!(looked_at(&mut ops, 100), None, "the process was stopped");
+        assert_eq!((101..=107).find_map(|n| looked_at(&mut ops, n)), None);
+        assert_eq!(looked_at(&mut ops, 108), Some(DISK));
+        assert_eq!(ops.give_up(DISK), [Purpose::Flush]);
+        assert_eq!(looked_at(&mut ops, 109), None);
+    }
+
+    #[test]
+    fn an_operation_on_a_full_device_is_tried_again_and_the_alarm_ends_when_it_succeeds() {
+        let mut ops = Ops::default();
+        ops.push(DISK, Purpose::Record, OpKind::Flush);
+        let id = ops.out.pop().map(|op| op.id).expect("an operation");
+        let finished = ops.finish(id).expect("in flight");
+        ops.try_later(finished, IoError::FULL);
+        assert_eq!(ops.take_alarms(), [Alarm::DeviceWaits(DISK, IoError::FULL)]);
+        ops.answered(DISK);
+        assert!(ops.take_alarms().is_empty(), "it still waits");
+        ops.set_now(ops.retry_deadline().expect("a time"));
+        assert!(ops.retry_due().is_empty(), "no command of the engine");
+        let id = ops.out.pop().map(|op| op.id).expect("the same again");
+        assert!(ops.finish(id).is_some_and(|finished| finished.retried));
+        ops.answered(DISK);
+        assert_eq!(ops.take_alarms(), [Alarm::DeviceAnswers(DISK)]);
     }
 }

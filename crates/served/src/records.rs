@@ -1,12 +1,11 @@
 //! Member records (docs/nvs-format.md): how far a rebuild is, and which pages of a member are
-//! lost. A lost page is to everyone a sector that cannot be read, until it is written.
+//! lost. Everybody treats a lost page as a sector that cannot be read, until it is written.
 
 use crate::Buffer;
 use crate::defect::Defect;
 use crate::io::{Device, Media, OpKind};
-use crate::memory::PAGE;
-use crate::ops::Purpose;
-use crate::volume::Volume;
+use crate::ops::{Ops, Purpose};
+use crate::store::PAGE;
 use destage_engine::event::{DiskCommand, Owner};
 use destage_nvslog::member::{LOST_MAX, MemberRecord};
 use destage_nvslog::superblock::Uuid;
@@ -14,27 +13,27 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// First bytes of the two copies of a member record.
-pub(crate) const RECORDS: [u64; 2] = [16_384, 20_480];
+const RECORDS: [u64; 2] = [16_384, 20_480];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Idle,
-    /// The member is flushed, before its pages below are said to be whole.
+    /// The member is flushed, before its record says that it has its pages below this one.
     Flush(u64),
     /// A copy is written.
     Copy(usize),
 }
 
-/// What a member knows of itself, and how that gets onto it.
-pub(crate) struct Record {
+/// A member's record, and how it gets onto the member.
+struct Record {
     device: Uuid,
     number: u64,
-    pub(crate) below: u64,
+    below: u64,
     lost: BTreeSet<u64>,
-    /// Of these, pages that were written since and are not flushed: lost only to the medium.
+    /// Lost pages that were written and are not flushed yet: they are lost only on the medium.
     written: BTreeSet<u64>,
     step: Step,
-    /// A checkpoint to be written.
+    /// A checkpoint that has to be written.
     wanted: Option<u64>,
     /// The medium has another list of lost pages.
     changed: bool,
@@ -42,7 +41,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(device: Uuid) -> Record {
+    fn new(device: Uuid) -> Record {
         Record {
             device,
             number: 0,
@@ -56,35 +55,8 @@ impl Record {
         }
     }
 
-    /// Reads a member's record; one that has none knows nothing.
-    pub(crate) fn read(media: &mut dyn Media, member: u16, device: Uuid) -> Record {
-        let mut copies = [Buffer::zeroed(PAGE), Buffer::zeroed(PAGE)];
-        for (copy, at) in copies.iter_mut().zip(RECORDS) {
-            if media.read(Device::Member(member), at, copy).is_err() {
-                copy.fill(0);
-            }
-        }
-        let mut record = Record::new(device);
-        if let Some(read) = MemberRecord::choose([&copies[0], &copies[1]], device) {
-            (record.number, record.below) = (read.number, read.below);
-            record.lost = read.lost.into_iter().collect();
-        }
-        record
-    }
-
-    /// A page could not be computed, or could be.
-    pub(crate) fn note(&mut self, page: u64, lost: bool) {
+    fn note(&mut self, page: u64, lost: bool) {
         self.changed |= if lost { self.lost.insert(page) } else { self.lost.remove(&page) };
-    }
-
-    /// Lost pages.
-    pub(crate) fn lost(&self) -> usize {
-        self.lost.len()
-    }
-
-    /// Whether there are more lost pages than it has room for.
-    pub(crate) fn is_full(&self) -> bool {
-        self.lost.len() > LOST_MAX
     }
 
     fn encode(&mut self) {
@@ -100,41 +72,115 @@ impl Record {
         buffer.copy_from_slice(&record.encode());
         self.buffer = Arc::new(buffer);
     }
+
+    fn write(&mut self, member: u16, copy: usize, ops: &mut Ops) {
+        if copy == 0 {
+            self.encode();
+        }
+        self.step = Step::Copy(copy);
+        let buffer = Arc::clone(&self.buffer);
+        let kind = OpKind::Write { offset: RECORDS[copy], buffer, durable: true };
+        ops.push(Device::Member(member), Purpose::Record, kind);
+    }
 }
 
-impl Volume {
-    /// Whether a command meets a lost page.
-    pub(crate) fn meets_lost(&self, command: &DiskCommand) -> bool {
+/// The records of all members.
+pub(crate) struct MemberRecords {
+    records: Vec<Record>,
+}
+
+impl MemberRecords {
+    pub(crate) fn new(members: &[Uuid]) -> MemberRecords {
+        MemberRecords { records: members.iter().map(|device| Record::new(*device)).collect() }
+    }
+
+    fn of(&mut self, member: u16) -> &mut Record {
+        &mut self.records[usize::from(member)]
+    }
+
+    /// Reads a member's record; without one, nothing is known of it.
+    pub(crate) fn read(&mut self, media: &mut dyn Media, member: u16) {
+        let mut copies = [Buffer::zeroed(PAGE), Buffer::zeroed(PAGE)];
+        for (copy, at) in copies.iter_mut().zip(RECORDS) {
+            if media.read(Device::Member(member), at, copy).is_err() {
+                copy.fill(0);
+            }
+        }
+        let record = self.of(member);
+        if let Some(read) = MemberRecord::choose([&copies[0], &copies[1]], record.device) {
+            (record.number, record.below) = (read.number, read.below);
+            record.lost = read.lost.into_iter().collect();
+        }
+    }
+
+    /// Another device is this member: nothing is known of it.
+    pub(crate) fn reset(&mut self, member: u16, device: Uuid) {
+        *self.of(member) = Record::new(device);
+    }
+
+    /// A page could be reconstructed, or is lost.
+    pub(crate) fn note(&mut self, member: u16, page: u64, lost: bool) {
+        self.of(member).note(page, lost);
+    }
+
+    /// Pages below this one are on the member, and a crash does not take them back.
+    pub(crate) fn below(&self, member: u16) -> u64 {
+        self.records[usize::from(member)].below
+    }
+
+    /// Number of a member's lost pages.
+    pub(crate) fn lost_of(&self, member: u16) -> usize {
+        self.records[usize::from(member)].lost.len()
+    }
+
+    /// Whether a member has more lost pages than its record has room for.
+    pub(crate) fn is_full(&self, member: u16) -> bool {
+        self.lost_of(member) > LOST_MAX
+    }
+
+    pub(crate) fn any_lost(&self) -> bool {
+        self.records.iter().any(|record| !record.lost.is_empty())
+    }
+
+    /// The lost pages: member, page.
+    pub(crate) fn lost(&self) -> Vec<(u16, u64)> {
+        let of = |(member, record): (u16, &Record)| {
+            record.lost.iter().map(move |page| (member, *page)).collect::<Vec<_>>()
+        };
+        (0..).zip(&self.records).flat_map(of).collect()
+    }
+
+    /// Whether a command touches a lost page.
+    pub(crate) fn touches_lost(&self, command: &DiskCommand) -> bool {
         let lost = &self.records[usize::from(command.disk.0)].lost;
         let end = command.first + u64::from(command.pages);
         !lost.is_empty() && lost.range(command.first..end).next().is_some()
     }
 
-    /// Pages that were written hold again what they should.
-    pub(crate) fn found_again(&mut self, command: &DiskCommand) {
-        let by_window = matches!(command.owner, Owner::Rebuild(_));
-        if !command.write || by_window || !self.meets_lost(command) {
+    /// A command has written pages: they are no longer lost.
+    pub(crate) fn pages_written(&mut self, command: &DiskCommand, ops: &mut Ops, defect: Defect) {
+        let by_rebuild = matches!(command.owner, Owner::Rebuild(_));
+        if !command.write || by_rebuild || !self.touches_lost(command) {
             return;
         }
-        let record = &mut self.records[usize::from(command.disk.0)];
+        let record = self.of(command.disk.0);
         let pages = command.first..command.first + u64::from(command.pages);
         let found: Vec<u64> = record.lost.range(pages).copied().collect();
         found.iter().for_each(|page| record.note(*page, false));
         record.written.extend(found);
-        self.record_turn(command.disk.0);
+        self.turn(command.disk.0, ops, defect);
     }
 
-    /// A member is to be flushed, then to say that its pages below are whole.
-    pub(crate) fn want_record(&mut self, member: u16, below: u64) {
-        let record = &mut self.records[usize::from(member)];
+    /// Flushes a member, and then records that it has its pages below this one.
+    pub(crate) fn checkpoint(&mut self, member: u16, below: u64, ops: &mut Ops, defect: Defect) {
+        let record = self.of(member);
         record.wanted = record.wanted.max(Some(below));
-        self.record_turn(member);
+        self.turn(member, ops, defect);
     }
 
-    /// Begins to write a record, if that is wanted and none is being written.
-    pub(crate) fn record_turn(&mut self, member: u16) {
-        let early = self.log.defect.is(Defect::ChecksBeforeFlush);
-        let record = &mut self.records[usize::from(member)];
+    /// Begins to write a record if that is needed and it is not being written.
+    pub(crate) fn turn(&mut self, member: u16, ops: &mut Ops, defect: Defect) {
+        let record = self.of(member);
         if record.step != Step::Idle {
             return;
         }
@@ -143,52 +189,77 @@ impl Volume {
         if let Some(below) = below {
             record.written.clear();
             record.step = Step::Flush(below);
-            if early {
-                self.record_done(Device::Member(member));
+            if defect.is(Defect::ChecksBeforeFlush) {
+                self.step_done(member, ops);
             } else {
-                self.ops.push(Device::Member(member), Purpose::Record, OpKind::Flush);
+                ops.push(Device::Member(member), Purpose::Record, OpKind::Flush);
             }
         } else if record.changed {
-            self.write_record(member, 0);
+            record.write(member, 0, ops);
         }
     }
 
-    fn write_record(&mut self, member: u16, copy: usize) {
-        let record = &mut self.records[usize::from(member)];
-        if copy == 0 {
-            record.encode();
-        }
-        record.step = Step::Copy(copy);
-        let buffer = Arc::clone(&record.buffer);
-        let kind = OpKind::Write { offset: RECORDS[copy], buffer, durable: true };
-        self.ops.push(Device::Member(member), Purpose::Record, kind);
-    }
-
-    /// A step of a record is done.
-    pub(crate) fn record_done(&mut self, device: Device) {
-        let Device::Member(member) = device else { return };
-        let record = &mut self.records[usize::from(member)];
+    /// A step of a record is done; whether the record is on the member. Then call
+    /// [`MemberRecords::turn`].
+    pub(crate) fn step_done(&mut self, member: u16, ops: &mut Ops) -> bool {
+        let record = self.of(member);
         match record.step {
             Step::Idle => {}
             Step::Flush(below) => {
                 record.below = below;
-                self.write_record(member, 0);
+                record.write(member, 0, ops);
             }
-            Step::Copy(0) => self.write_record(member, 1),
+            Step::Copy(0) => record.write(member, 1, ops),
             Step::Copy(_) => {
                 record.step = Step::Idle;
-                self.recorded(member);
-                self.record_turn(member);
+                return true;
             }
         }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::units::DiskId;
+
+    fn taken(ops: &mut Ops) -> Vec<&'static str> {
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        let name = |kind| match kind {
+            OpKind::Flush => "flush",
+            OpKind::Write { offset, .. } if offset == RECORDS[0] => "first",
+            OpKind::Write { .. } => "second",
+            OpKind::Read { .. } => "read",
+        };
+        out.into_iter().map(|op| name(op.kind)).collect()
     }
 
-    /// Pages that could not be computed when their members were rebuilt.
-    #[must_use]
-    pub fn lost_pages(&self) -> Vec<(u16, u64)> {
-        let of = |(member, record): (u16, &Record)| {
-            record.lost.iter().map(move |page| (member, *page)).collect::<Vec<_>>()
-        };
-        (0..).zip(&self.records).flat_map(of).collect()
+    #[test]
+    fn a_checkpoint_flushes_the_member_before_its_record_says_so() {
+        let (mut records, mut ops) = (MemberRecords::new(&[[1; 16]; 2]), Ops::default());
+        records.checkpoint(1, 100, &mut ops, Defect::None);
+        assert_eq!((taken(&mut ops), records.below(1)), (vec!["flush"], 0));
+        records.checkpoint(1, 200, &mut ops, Defect::None);
+        assert!(taken(&mut ops).is_empty(), "one after the other");
+        assert!(!records.step_done(1, &mut ops));
+        assert_eq!((taken(&mut ops), records.below(1)), (vec!["first"], 100));
+        assert!(!records.step_done(1, &mut ops));
+        assert_eq!(taken(&mut ops), ["second"]);
+        assert!(records.step_done(1, &mut ops));
+        records.turn(1, &mut ops, Defect::None);
+        assert_eq!(taken(&mut ops), ["flush"], "the later checkpoint");
+    }
+
+    #[test]
+    fn a_lost_page_is_lost_until_it_is_written() {
+        let (mut records, mut ops) = (MemberRecords::new(&[[1; 16]]), Ops::default());
+        records.note(0, 7, true);
+        let owner = Owner::Destage(0);
+        let write = DiskCommand { disk: DiskId(0), first: 4, pages: 4, write: true, owner };
+        assert!(records.touches_lost(&write) && records.any_lost());
+        records.pages_written(&write, &mut ops, Defect::None);
+        assert_eq!((records.lost(), taken(&mut ops)), (vec![], vec!["flush"]));
     }
 }

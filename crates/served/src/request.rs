@@ -1,12 +1,17 @@
-//! What is asked of the volume, and what it answers.
+//! Requests to the volume, their answers, and the alarms that it raises.
 
 use crate::Buffer;
 use crate::io::{Device, IoClass, IoError, OpKind};
-use crate::lost::{Lost, ranges_told};
+use crate::lost::Lost;
+use destage_block::RequestError;
 use destage_engine::units::Duration;
 
 /// Number of a request, chosen by the caller; echoed in the reply.
 pub type Ticket = u64;
+
+/// Number of a request inside the volume, used again after its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostId(pub(crate) u64);
 
 /// A request in bytes; offsets and lengths need not be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +27,10 @@ pub enum Command {
     Write {
         /// First byte.
         offset: u64,
-        /// Durable before it is answered, whatever the acknowledgement mode.
+        /// Durable before it is answered, in every acknowledgement mode.
         fua: bool,
     },
-    /// The range reads zeros from now on.
+    /// The range reads as zeros from now on.
     Zero {
         /// First byte.
         offset: u64,
@@ -34,7 +39,7 @@ pub enum Command {
         /// As for a write.
         fua: bool,
     },
-    /// The range is needed no longer.
+    /// The range is no longer needed.
     Trim {
         /// First byte.
         offset: u64,
@@ -43,14 +48,14 @@ pub enum Command {
         /// As for a write.
         fua: bool,
     },
-    /// What was answered before is to be durable.
+    /// Make everything durable that was answered before.
     Flush,
 }
 
 /// Why a request is refused or has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It reaches past the end. `ENOSPC` for what writes, `EINVAL` else.
+    /// It reaches past the end: `ENOSPC` for a request that writes, otherwise `EINVAL`.
     BeyondEnd {
         /// Whether it would have changed something.
         writes: bool,
@@ -62,13 +67,13 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The errno a block device would give.
+    /// The error that a client gets.
     #[must_use]
-    pub const fn errno(self) -> u32 {
+    pub const fn error(self) -> RequestError {
         match self {
-            Refusal::BeyondEnd { writes: true } => 28,
-            Refusal::BeyondEnd { writes: false } => 22,
-            Refusal::Unreadable | Refusal::Stopped => 5,
+            Refusal::BeyondEnd { writes: true } => RequestError::NoSpace,
+            Refusal::BeyondEnd { writes: false } => RequestError::Invalid,
+            Refusal::Unreadable | Refusal::Stopped => RequestError::Io,
         }
     }
 }
@@ -77,7 +82,9 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::BeyondEnd { .. } => "beyond the end of the volume",
-            Refusal::Unreadable => "unreadable, and no redundancy is left to tell the bytes by",
+            Refusal::Unreadable => {
+                "unreadable, and not enough redundancy is left to reconstruct it"
+            }
             Refusal::Stopped => "the array has stopped; see destage status",
         })
     }
@@ -88,29 +95,29 @@ impl std::error::Error for Refusal {}
 /// An answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Of which request.
+    /// The request's.
     pub ticket: Ticket,
-    /// For a read: a buffer and the place of the bytes in it.
+    /// The answer, or why there is none.
     pub result: Result<Answer, Refusal>,
 }
 
-/// What a request brought.
+/// What a request returns.
 #[derive(Debug)]
 pub enum Answer {
-    /// It is done.
+    /// Nothing: it is done.
     Done,
     /// The bytes read: `bytes` of the buffer from `from` on.
     Data {
         /// Whole pages.
         buffer: Buffer,
-        /// First byte asked for.
+        /// First byte that was requested.
         from: usize,
-        /// Bytes asked for.
+        /// Bytes that were requested.
         bytes: usize,
     },
 }
 
-/// Why a device was given up.
+/// Why a device is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// A read of it failed.
@@ -119,13 +126,13 @@ pub enum Cause {
     Write(IoError),
     /// A flush of it failed: it may have dropped what it had not written yet.
     Flush(IoError),
-    /// It did not answer within the stall limit.
+    /// It did not answer within the stall limit, which is this.
     Stalled(Duration),
-    /// An operator asked for it.
+    /// An operator failed it.
     Asked,
     /// Its file was deleted.
     Deleted,
-    /// More of its pages cannot be computed than its record has room for.
+    /// More of its pages cannot be reconstructed than its record has room for.
     TooManyLost,
     /// It has become shorter than the array needs.
     Shrunk {
@@ -156,9 +163,9 @@ impl core::fmt::Display for Cause {
             Cause::Stalled(limit) => {
                 write!(f, "it did not answer for {} s", limit.0 as f64 / 1e9)
             }
-            Cause::Asked => f.write_str("an operator gave it up"),
+            Cause::Asked => f.write_str("an operator marked it as failed"),
             Cause::Deleted => f.write_str("its file was deleted"),
-            Cause::TooManyLost => f.write_str("too many of its pages cannot be computed"),
+            Cause::TooManyLost => f.write_str("too many of its pages cannot be reconstructed"),
             Cause::Shrunk { bytes, needs } => {
                 write!(f, "it has shrunk to {bytes} bytes; the array needs {needs}")
             }
@@ -166,10 +173,10 @@ impl core::fmt::Display for Cause {
     }
 }
 
-/// Something an operator must know.
+/// An event that an operator must know about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Alarm {
-    /// One NVS device is left; replace this one.
+    /// An NVS device has failed, and one is left.
     NvsMirrorLost(u16, Cause),
     /// No NVS device is left.
     NvsLost {
@@ -177,54 +184,55 @@ pub enum Alarm {
         copy: u16,
         /// Pages that a crash now loses.
         pages: u64,
-        /// Why it was given up.
+        /// Why it is no longer used.
         cause: Cause,
     },
-    /// This NVS device has become a mirror of the other.
+    /// This NVS device is in sync: the log is mirrored again.
     NvsMirrored(u16),
-    /// This NVS device was to become a mirror, and failed.
+    /// This NVS device was being synchronised, and that failed.
     MirrorFailed(u16),
     /// A member has failed.
     MemberFailed(u16, Cause),
-    /// Operations on this device wait and are tried again: it has no space, or is busy.
+    /// Operations on this device wait to be tried again: it has no space, or is busy.
     DeviceWaits(Device, IoError),
     /// They have succeeded.
     DeviceAnswers(Device),
-    /// This member is rebuilt: it is whole.
+    /// This member's rebuild is complete.
     MemberRebuilt(u16),
-    /// The spare that was to become this member has failed.
+    /// The spare that this member was rebuilt onto has failed.
     RebuildStopped(u16, Cause),
-    /// Pages that no member could tell when one was rebuilt: first page of the volume, pages.
+    /// Pages that could not be reconstructed when a member was rebuilt.
     PagesLost {
         /// The member.
         member: u16,
         /// First page of it.
         page: u64,
-        /// Pages of the volume, as runs.
+        /// Pages of the volume that are lost, as runs (first page, pages).
         ranges: Vec<(u64, u64)>,
     },
-    /// More members have failed than the level bears: the array has stopped. What is lost.
+    /// More members have failed than the level tolerates: the array has stopped. What is lost.
     ArrayStopped(Box<Lost>),
-    /// Dirty pages of a row that cannot be computed: they stay in NVS, and are tried again.
+    /// Dirty pages of rows whose parity cannot be computed: they stay in the NVS, and are tried
+    /// again.
     PagesKept {
         /// First page of the group.
         first_page: u64,
-        /// Pages of the volume in such rows, as runs.
+        /// Pages of the volume in such rows, as runs (first page, pages).
         ranges: Vec<(u64, u64)>,
     },
-    /// They could be destaged.
+    /// They have been destaged.
     PagesDestaged {
         /// First page of the group.
         first_page: u64,
     },
-    /// A copy of a superblock was damaged; it was written again.
+    /// A copy of a superblock was damaged, and has been repaired.
     SuperblockRepaired {
         /// The device.
         device: Device,
         /// 0: the first copy, 1: the second.
         copy: usize,
     },
-    /// A member could not read some bytes; they were written again from the others.
+    /// A member could not read some pages; they were reconstructed and written again.
     Repaired {
         /// The member.
         member: u16,
@@ -264,72 +272,6 @@ impl Alarm {
 
 impl core::fmt::Display for Alarm {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Alarm::NvsMirrorLost(copy, cause) => write!(
-                f,
-                "NVS device {copy} failed: {cause}. One NVS device is left: if that fails too, a \
-                 crash loses what is dirty. Replace it"
-            ),
-            Alarm::NvsMirrored(copy) => {
-                write!(f, "NVS device {copy} has all of the log: there are two again")
-            }
-            Alarm::MirrorFailed(copy) => {
-                write!(f, "NVS device {copy} was not filled to its end: give it again, or another")
-            }
-            Alarm::NvsLost { copy, pages: 0, cause } => write!(
-                f,
-                "NVS device {copy} failed: {cause}. No NVS device is left. Nothing was dirty, so \
-                 nothing is lost"
-            ),
-            Alarm::NvsLost { copy, pages, cause } => write!(
-                f,
-                "NVS device {copy} failed: {cause}. No NVS device is left: until they are on the \
-                 disks, a crash loses {pages} pages"
-            ),
-            Alarm::MemberFailed(member, cause) => write!(
-                f,
-                "member {member} failed: {cause}. The array continues with less redundancy. \
-                 Replace the member"
-            ),
-            Alarm::DeviceWaits(device, error) => write!(
-                f,
-                "{device}: {error}. Writes wait and are tried again every second; nothing is \
-                 lost. Make space, or replace the device"
-            ),
-            Alarm::DeviceAnswers(device) => write!(f, "{device} takes writes again"),
-            Alarm::MemberRebuilt(member) => write!(f, "member {member} is rebuilt: it is whole"),
-            Alarm::RebuildStopped(member, cause) => {
-                write!(f, "the spare for member {member} failed: {cause}. Give another one")
-            }
-            Alarm::PagesLost { member, page, ranges } => write!(
-                f,
-                "page {page} of member {member} cannot be told from the others; lost is {}",
-                ranges_told(ranges)
-            ),
-            Alarm::ArrayStopped(lost) => write!(
-                f,
-                "more members have failed than the level bears: the array has stopped; {lost}"
-            ),
-            Alarm::PagesKept { ranges, .. } => write!(
-                f,
-                "{} cannot be destaged: members cannot read what the parity is computed from. \
-                 They stay in the NVS",
-                ranges_told(ranges)
-            ),
-            Alarm::PagesDestaged { first_page } => {
-                write!(f, "the pages of the group at page {first_page} are on the disks")
-            }
-            Alarm::SuperblockRepaired { device, copy } => write!(
-                f,
-                "{device}: the {} copy of the superblock was damaged and has been written again \
-                 from the other. If it happens again, replace the device",
-                ["first", "second"][usize::from(*copy > 0)]
-            ),
-            Alarm::Repaired { member, page, pages } => write!(
-                f,
-                "member {member} could not read {pages} pages at page {page}: written again from \
-                 the others"
-            ),
-        }
+        f.write_str(self.name())
     }
 }

@@ -1,14 +1,14 @@
-//! Rows of the array from what was read of them: pages of lost or unreadable disks from the
-//! others (docs/durability.md, the write hole's proof).
+//! Rows of the array from what was read of them: pages of failed or unreadable disks are
+//! reconstructed from the others (docs/durability.md, the proof of the write hole).
 
 use crate::Buffer;
 use crate::crc::crc32c;
-use crate::memory::PAGE;
+use crate::log::RowSums;
+use crate::store::PAGE;
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::RowAt;
 use destage_engine::units::{DiskId, Page};
-use destage_nvslog::contents::ParityRow;
 use destage_parity::erasure::{missing_strips, parities};
 use destage_parity::field::{q_into, xor_into};
 
@@ -16,7 +16,7 @@ use destage_parity::field::{q_into, xor_into};
 #[derive(Default)]
 pub(crate) struct Pieces {
     runs: Vec<(DiskId, u64, Buffer)>,
-    /// From which run on what was read of these pages of the disks belongs together.
+    /// First page, pages, and the run from which on what was read of these pages is consistent.
     rows: Vec<(u64, u32, usize)>,
 }
 
@@ -25,19 +25,14 @@ impl Pieces {
         self.runs.push((disk, first, bytes));
     }
 
-    /// All that was read, if it is so many runs, each of another disk and of exactly this place.
-    pub(crate) fn take_whole(
-        &mut self,
-        count: usize,
-        first: u64,
-        bytes: usize,
-    ) -> Option<Vec<Buffer>> {
+    /// All that was read, if it is `count` runs of exactly these pages, each from another disk.
+    fn take_all(&mut self, count: usize, first: u64, bytes: usize) -> Option<Vec<Buffer>> {
         let mut disks: Vec<DiskId> = self.runs.iter().map(|(disk, ..)| *disk).collect();
         disks.sort_unstable();
         disks.dedup();
         let fits = |(_, at, run): &(DiskId, u64, Buffer)| *at == first && run.len() == bytes;
-        let whole = self.runs.len() == count && disks.len() == count;
-        (whole && self.runs.iter().all(fits))
+        let complete = self.runs.len() == count && disks.len() == count;
+        (complete && self.runs.iter().all(fits))
             .then(|| self.runs.drain(..).map(|(.., run)| run).collect())
     }
 
@@ -45,12 +40,12 @@ impl Pieces {
         self.runs.clear();
     }
 
-    /// Nothing writes these pages of the disks from now on.
+    /// These pages of the disks are not written from now on: reads of them are consistent.
     pub(crate) fn rows_hold(&mut self, first: u64, pages: u32) {
         self.rows.push((first, pages, self.runs.len()));
     }
 
-    /// A page of a disk, if it belongs together with the others of its row.
+    /// A page of a disk, if it is consistent with the others of its row.
     fn of_row(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
         let covers =
             |rows: &&(u64, u32, usize)| (rows.0..rows.0 + u64::from(rows.1)).contains(&page);
@@ -63,7 +58,7 @@ impl Pieces {
         find(&self.runs, disk, page)
     }
 
-    /// A page of a disk, by its row if it was not read.
+    /// A page of a disk, reconstructed from its row if it was not read.
     pub(crate) fn page(&self, geometry: &Geometry, disk: DiskId, page: u64) -> Option<Vec<u8>> {
         if let Some(bytes) = self.read(disk, page) {
             return Some(bytes.to_vec());
@@ -73,7 +68,7 @@ impl Pieces {
             Level::Raid10 => self.read(DiskId(disk.0 ^ 1), page).map(<[u8]>::to_vec),
             Level::Raid4 | Level::Raid5 | Level::Raid6 => {
                 let (_, at) = geometry.row_of_disk_page(page);
-                let row = self.whole_row(geometry, &at)?;
+                let row = self.row(geometry, &at)?;
                 let strips = 0..geometry.data_strips() as u16;
                 for strip in strips {
                     if geometry.data_disk(at.stripe, strip) == disk {
@@ -87,9 +82,9 @@ impl Pieces {
         }
     }
 
-    /// A page of the volume where it was read itself.
-    pub(crate) fn as_it_lies(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
-        let Place { disk, page } = geometry.place(page);
+    /// A page of the volume that was read from its own disk, or the mirror of that.
+    pub(crate) fn read_directly(&self, geometry: &Geometry, page: Page) -> Option<&[u8]> {
+        let DiskPage { disk, page } = geometry.place(page);
         let mirrored = geometry.level == Level::Raid10;
         let mirror = || mirrored.then(|| self.read(DiskId(disk.0 ^ 1), page)).flatten();
         self.read(disk, page).or_else(mirror)
@@ -97,25 +92,25 @@ impl Pieces {
 
     /// A page of the volume.
     pub(crate) fn of_volume(&self, geometry: &Geometry, page: Page) -> Option<Vec<u8>> {
-        let Place { disk, page } = geometry.place(page);
+        let DiskPage { disk, page } = geometry.place(page);
         self.page(geometry, disk, page)
     }
 
     /// All data of a row that is consistent on the disks.
-    pub(crate) fn whole_row(&self, geometry: &Geometry, at: &RowAt) -> Option<Vec<Vec<u8>>> {
+    pub(crate) fn row(&self, geometry: &Geometry, at: &RowAt) -> Option<Vec<Vec<u8>>> {
         let data = self.data_of(geometry, at);
         let [p, q] = self.parities_of(geometry, at);
         let missing = missing_strips(&data, p, q)?;
         Some(fill_in(&data, missing))
     }
 
-    /// The data strips of a row, as far as they were read.
+    /// The data strips of a row that were read.
     pub(crate) fn data_of(&self, geometry: &Geometry, at: &RowAt) -> Vec<Option<&[u8]>> {
         let strips = 0..geometry.data_strips() as u16;
         strips.map(|strip| self.of_row(geometry.data_disk(at.stripe, strip), at.page)).collect()
     }
 
-    /// P and Q of a row, as far as they were read.
+    /// P and Q of a row, if they were read.
     pub(crate) fn parities_of(&self, geometry: &Geometry, at: &RowAt) -> [Option<&[u8]>; 2] {
         let mut found = [None; 2];
         for (parity, disk) in geometry.parity_disks(at.stripe).enumerate() {
@@ -125,7 +120,72 @@ impl Pieces {
     }
 }
 
-/// A page among runs; what was read last counts.
+impl Pieces {
+    /// The pages of a window of which one run was read from each of the row's other disks: the
+    /// exclusive or of them all, and buffers that are no longer needed.
+    pub(crate) fn xor_all(
+        &mut self,
+        geometry: &Geometry,
+        first: u64,
+        pages: u32,
+    ) -> Option<(Buffer, Vec<Buffer>)> {
+        let others = match geometry.level {
+            Level::Raid10 => 1,
+            Level::Raid4 | Level::Raid5 => usize::from(geometry.disks) - 1,
+            _ => return None,
+        };
+        let mut runs = self.take_all(others, first, pages as usize * PAGE)?;
+        let mut sum = runs.pop()?;
+        runs.iter().for_each(|run| xor_into(&mut sum, run));
+        Some((sum, runs))
+    }
+
+    /// Reconstructs a page of a disk from the others of its row; whether that was possible.
+    pub(crate) fn reconstruct(
+        &self,
+        geometry: &Geometry,
+        disk: DiskId,
+        page: u64,
+        into: &mut [u8],
+    ) -> bool {
+        if geometry.level != Level::Raid10 && self.reconstruct_by_xor(geometry, disk, page, into) {
+            return true;
+        }
+        let found = self.page(geometry, disk, page);
+        if let Some(bytes) = &found {
+            into.copy_from_slice(bytes);
+        }
+        found.is_some()
+    }
+
+    /// The plain case: all other data of the row was read, and P.
+    fn reconstruct_by_xor(
+        &self,
+        geometry: &Geometry,
+        disk: DiskId,
+        page: u64,
+        into: &mut [u8],
+    ) -> bool {
+        let (_, at) = geometry.row_of_disk_page(page);
+        if geometry.level == Level::Raid6 && geometry.q_disk(at.stripe) == disk {
+            return false;
+        }
+        let strips = 0..geometry.data_strips() as u16;
+        let data = strips.map(|strip| geometry.data_disk(at.stripe, strip));
+        let others = data.chain([geometry.parity_disk(at.stripe)]).filter(|other| *other != disk);
+        let mut complete = true;
+        for (i, other) in others.enumerate() {
+            match (self.read(other, page), i) {
+                (Some(bytes), 0) => into.copy_from_slice(bytes),
+                (Some(bytes), _) => xor_into(into, bytes),
+                (None, _) => complete = false,
+            }
+        }
+        complete
+    }
+}
+
+/// A page among runs; the last read counts.
 fn find(runs: &[(DiskId, u64, Buffer)], disk: DiskId, page: u64) -> Option<&[u8]> {
     runs.iter().rev().find_map(|(of, first, bytes)| {
         let at = page.checked_sub(*first)? as usize * PAGE;
@@ -166,13 +226,14 @@ pub(crate) fn modified(
 const SECTOR: usize = 512;
 
 /// The data of a row of which an interrupted destage may have written parts: `new` is what it
-/// writes, `disks` and `parities` what the disks hold now, `logged` the checksums of the parity
-/// that it was to write (docs/durability.md, the proof, by its cases). `None`: too little is left.
+/// writes, `disks` and `parities` are what the disks hold now, `logged` has the checksums of the
+/// parity that it was to write (docs/durability.md, the cases of the proof). `None`: too little is
+/// left.
 pub(crate) fn interrupted_row(
     new: &[Option<&[u8]>],
     disks: &[Option<&[u8]>],
     parities: [Option<&[u8]>; 2],
-    logged: Option<&ParityRow>,
+    logged: Option<&RowSums>,
 ) -> Option<Vec<Vec<u8>>> {
     let width = new.len();
     let lost_clean = |strip: usize| new[strip].is_none() && disks[strip].is_none();
@@ -210,8 +271,8 @@ pub(crate) fn interrupted_row(
     Some(row)
 }
 
-/// Unknown strips of one sector. `after`: the data with what is being written; `before`: as the
-/// disks have it.
+/// Unknown strips of one sector. `after`: the data with what is being written; `before`: the data
+/// as the disks have it.
 fn solve_sector(
     after: &[Option<Vec<u8>>],
     before: &[Option<Vec<u8>>],
@@ -224,7 +285,7 @@ fn solve_sector(
         missing_strips(&data, p, q)
     };
     let [p, q] = [parities[0].as_deref(), parities[1].as_deref()];
-    // Parities that are new go with the new data.
+    // New parities match the new data.
     let new_p = p.filter(|_| fresh[0]);
     let new_q = q.filter(|_| fresh[1]);
     if let Some(found) = solve(after, new_p, new_q) {

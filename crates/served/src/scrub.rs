@@ -1,33 +1,25 @@
-//! Scrub with its bytes: what was read of a row is compared, what is wrong told and, if asked,
-//! written again (docs/durability.md, "Scrub").
+//! Scrubs: what was read of a row is compared, what is wrong is reported and, if requested,
+//! repaired (docs/durability.md, "Scrub").
 
 use crate::Buffer;
-#[cfg(feature = "defects")]
-use crate::defect::Defect;
-use crate::io::{Device, OpKind};
-use crate::memory::PAGE;
-use crate::ops::Purpose;
-use crate::request::Alarm;
 use crate::rows::Pieces;
-use crate::volume::Volume;
+use crate::store::PAGE;
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::array::plan::DiskRun;
 use destage_engine::array::safe::RowAt;
-use destage_engine::event::DiskCommand;
-use destage_engine::event::Event;
-use destage_engine::event::ScrubChunk;
-use destage_engine::units::{DiskId, Instant, PAGE_BYTES};
+use destage_engine::event::{DiskCommand, ScrubChunk};
+use destage_engine::units::{DiskId, Instant};
 use destage_parity::erasure::{missing_strips, parities};
 use destage_parity::field::xor_into;
 use destage_parity::syndrome::{Culprit, culprit};
 use std::collections::BTreeMap;
 
-/// Most ranges of rows that are remembered.
+/// Most ranges of rows that are reported.
 const RANGES_MAX: usize = 16;
-/// Bytes of which one strip of a row may be wrong and another in the next.
+/// Each sector of a row may have another wrong strip.
 const SECTOR: usize = 512;
 
-/// Why a scrub is not begun.
+/// Why a scrub is not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubRefusal {
     /// A level without redundancy.
@@ -36,7 +28,7 @@ pub enum ScrubRefusal {
     Degraded,
     /// A member is being rebuilt.
     Rebuilding,
-    /// One is under way.
+    /// A scrub is running.
     Running,
     /// The array has stopped.
     Stopped,
@@ -46,16 +38,16 @@ impl core::fmt::Display for ScrubRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             ScrubRefusal::NothingToCompare => {
-                "this level keeps every byte once: there is nothing to compare"
+                "the level has no redundancy: there is nothing to compare"
             }
             ScrubRefusal::Degraded => {
-                "the array is degraded: without the failed member a row cannot be checked"
+                "the array is degraded: rows cannot be checked without the failed member"
             }
             ScrubRefusal::Rebuilding => {
-                "a member is being rebuilt: scrub when it is whole (`destage status`)"
+                "a member is being rebuilt; scrub when that is complete (`destage status`)"
             }
             ScrubRefusal::Running => {
-                "a scrub is under way: see `destage status`, or end it with --stop"
+                "a scrub is running; see `destage status`, or end it with --stop"
             }
             ScrubRefusal::Stopped => "the array has stopped; see `destage status`",
         })
@@ -67,19 +59,19 @@ impl std::error::Error for ScrubRefusal {}
 /// What is wrong with a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// Parity does not fit the data, and nothing tells which is wrong.
+    /// Parity does not match the data, and it is not known which of them is wrong.
     Parity,
     /// Two copies differ.
     Copies,
-    /// P and Q tell that it is this member's strip.
+    /// P and Q show that it is this member's strip.
     Member(u16),
-    /// A member cannot read it; what it held is known by the others.
+    /// A member cannot read it; it can be reconstructed from the others.
     Unreadable(u16),
     /// Too little of it can be read: data is lost.
     Lost,
 }
 
-/// Rows one behind the other with the same thing wrong.
+/// Consecutive rows with the same thing wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubRange {
     /// First of the members that have these rows.
@@ -94,14 +86,14 @@ pub struct ScrubRange {
     pub wrong: Wrong,
 }
 
-/// How a scrub stands, or ended.
+/// State of a scrub, or its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScrubStatus {
-    /// It is under way.
+    /// It is running.
     pub running: bool,
-    /// What is wrong is written again.
+    /// Inconsistent rows are repaired.
     pub repair: bool,
-    /// It has read all rows, or will.
+    /// Nothing has kept it from reading all rows so far.
     pub whole: bool,
     /// Rows compared.
     pub rows_done: u64,
@@ -109,26 +101,26 @@ pub struct ScrubStatus {
     pub rows: u64,
     /// Bytes read of the members.
     pub bytes_read: u64,
-    /// Rows whose parity or copies do not fit.
+    /// Rows whose parity does not match, or whose copies differ.
     pub inconsistent_rows: u64,
-    /// Of these and of the rows with unreadable pages, those written again.
+    /// Of these and of the rows with unreadable pages, those that were repaired.
     pub repaired_rows: u64,
-    /// Rows with pages that a member could not read, but the others tell.
+    /// Rows with pages that a member could not read, and that could be reconstructed.
     pub unreadable_rows: u64,
     /// Rows of which too little can be read.
     pub lost_rows: u64,
-    /// Where: the first ranges found.
+    /// The first ranges found.
     pub ranges: Vec<ScrubRange>,
-    /// Rows found wrong that are in none of the ranges.
+    /// Wrong rows that are in none of these ranges.
     pub rows_elsewhere: u64,
-    /// When it began.
+    /// When it started.
     pub began: Instant,
     /// When it ended.
     pub ended: Option<Instant>,
 }
 
 impl ScrubStatus {
-    /// Rows in which something is wrong and was not put right.
+    /// Wrong rows that were not repaired.
     #[must_use]
     pub fn rows_left(&self) -> u64 {
         (self.inconsistent_rows + self.unreadable_rows + self.lost_rows)
@@ -150,7 +142,7 @@ impl ScrubStatus {
     }
 }
 
-/// What was read of a chunk, and what is to be written.
+/// What was read of a chunk, and what has to be written.
 #[derive(Default)]
 struct Chunk {
     pieces: Pieces,
@@ -159,54 +151,47 @@ struct Chunk {
     repaired_rows: u64,
 }
 
-/// A scrub under way, or the last one.
-pub(crate) struct Scrub {
+/// The scrub that is running, or the last one.
+struct Pass {
     status: ScrubStatus,
     chunks: BTreeMap<u32, Chunk>,
     written: Vec<u16>,
     flushes: usize,
 }
 
-/// What is wrong with a row and what makes it right.
+/// What is wrong with a row, and what repairs it.
 #[derive(Default)]
 struct Finding {
     wrong: Option<Wrong>,
     /// Pages that a member could not read.
     unreadable: Vec<(DiskId, Vec<u8>)>,
-    /// Pages that do not fit.
+    /// Pages that are wrong.
     misfits: Vec<(DiskId, Vec<u8>)>,
 }
 
-impl Volume {
-    /// Begins to compare all rows; pages that cannot be read are written again from the others,
-    /// and with `repair` what does not fit is put right. Nothing is read before it is allowed to
-    /// ([`Volume::allow_scrub`]).
-    ///
-    /// # Errors
-    /// See [`ScrubRefusal`].
-    pub fn start_scrub(&mut self, now: Instant, repair: bool) -> Result<(), ScrubRefusal> {
-        self.ops.set_now(now);
-        if self.faults.stopped {
-            return Err(ScrubRefusal::Stopped);
-        }
-        if matches!(self.controller.geometry().level, Level::Single | Level::Raid0) {
-            return Err(ScrubRefusal::NothingToCompare);
-        }
-        if self.scrub.as_ref().is_some_and(|scrub| scrub.status.running) {
-            return Err(ScrubRefusal::Running);
-        }
-        if !self.rebuilds.is_empty() {
-            return Err(ScrubRefusal::Rebuilding);
-        }
-        if !self.controller.failed().is_empty() {
-            return Err(ScrubRefusal::Degraded);
-        }
+/// Repairs of a chunk.
+pub(crate) struct Repairs {
+    /// Pages that a member could not read.
+    pub(crate) unreadable: Vec<DiskRun>,
+    /// All pages that have to be written.
+    pub(crate) runs: Vec<DiskRun>,
+}
+
+/// Scrubs of the array, one at a time.
+#[derive(Default)]
+pub(crate) struct Scrub {
+    pass: Option<Pass>,
+}
+
+impl Scrub {
+    /// Starts a scrub of this many rows.
+    pub(crate) fn start(&mut self, rows: u64, repair: bool, now: Instant) {
         let status = ScrubStatus {
             running: true,
             repair,
             whole: true,
             rows_done: 0,
-            rows: self.controller.scrub_rows(),
+            rows,
             bytes_read: 0,
             inconsistent_rows: 0,
             repaired_rows: 0,
@@ -218,92 +203,60 @@ impl Volume {
             ended: None,
         };
         let (chunks, written) = (BTreeMap::new(), Vec::new());
-        self.scrub = Some(Scrub { status, chunks, written, flushes: 0 });
-        self.step(Event::ScrubStart);
-        #[cfg(feature = "defects")]
-        if self.log.defect.is(Defect::ScrubsCarelessly) {
-            self.controller.scrub_carelessly();
+        self.pass = Some(Pass { status, chunks, written, flushes: 0 });
+    }
+
+    pub(crate) fn running(&self) -> bool {
+        self.pass.as_ref().is_some_and(|pass| pass.status.running)
+    }
+
+    pub(crate) fn status(&self) -> Option<&ScrubStatus> {
+        self.pass.as_ref().map(|pass| &pass.status)
+    }
+
+    fn pass(&mut self) -> &mut Pass {
+        self.pass.as_mut().expect("a scrub")
+    }
+
+    /// Bytes that were read for a chunk.
+    pub(crate) fn add_bytes(&mut self, index: u32, command: &DiskCommand, bytes: Buffer) {
+        let Some(pass) = &mut self.pass else { return };
+        pass.status.bytes_read += bytes.len() as u64;
+        let chunk = pass.chunks.entry(index).or_default();
+        chunk.pieces.add(command.disk, command.first, bytes);
+    }
+
+    /// The bytes that repair these pages.
+    pub(crate) fn repair_bytes(&mut self, index: u32, command: &DiskCommand) -> Buffer {
+        let pass = self.pass();
+        if !pass.written.contains(&command.disk.0) {
+            pass.written.push(command.disk.0);
         }
-        Ok(())
-    }
-
-    /// The scrub may read so many more bytes of the members.
-    pub fn allow_scrub(&mut self, now: Instant, bytes: u64) {
-        self.ops.set_now(now);
-        self.step(Event::ScrubAllow(bytes / PAGE_BYTES));
-        self.after();
-    }
-
-    /// Whether a scrub is under way.
-    #[must_use]
-    pub fn scrub_running(&self) -> bool {
-        !self.faults.stopped && self.scrub.as_ref().is_some_and(|scrub| scrub.status.running)
-    }
-
-    /// Whether a scrub waits to be allowed more.
-    #[must_use]
-    pub fn scrub_waits(&self) -> bool {
-        !self.faults.stopped && self.controller.scrub_waits()
-    }
-
-    /// Ends the scrub, if there is one, after what is under way.
-    pub fn stop_scrub(&mut self, now: Instant) {
-        self.ops.set_now(now);
-        self.step(Event::ScrubStop);
-        self.after();
-    }
-
-    /// The scrub under way, or the last one since the start.
-    #[must_use]
-    pub fn scrub_status(&self) -> Option<ScrubStatus> {
-        let mut status = self.scrub.as_ref()?.status.clone();
-        if self.faults.stopped && status.running {
-            (status.running, status.whole) = (false, false);
-        }
-        Some(status)
-    }
-
-    /// The engine wants a disk read for a chunk, or written again.
-    pub(crate) fn scrub_command(&mut self, index: u32, command: &DiskCommand) {
-        if !command.write {
-            self.member_io(command, None);
-            return;
-        }
-        let scrub = self.scrub.as_mut().expect("a scrub");
-        if !scrub.written.contains(&command.disk.0) {
-            scrub.written.push(command.disk.0);
-        }
-        let chunk = &scrub.chunks[&index];
+        let chunk = &pass.chunks[&index];
         let mut bytes = Buffer::zeroed(command.pages as usize * PAGE);
         for (page, into) in (command.first..).zip(bytes.chunks_exact_mut(PAGE)) {
             into.copy_from_slice(&chunk.repairs[&(command.disk, page)]);
         }
-        self.member_io(command, Some(bytes));
+        bytes
     }
 
-    /// Bytes of a member for a chunk.
-    pub(crate) fn scrub_bytes(&mut self, index: u32, command: &DiskCommand, bytes: Buffer) {
-        let Some(scrub) = &mut self.scrub else { return };
-        scrub.status.bytes_read += bytes.len() as u64;
-        let chunk = scrub.chunks.entry(index).or_default();
-        chunk.pieces.add(command.disk, command.first, bytes);
-    }
-
-    /// A chunk is read: its rows are compared.
-    pub(crate) fn scrub_compare(&mut self, index: u32, rows: ScrubChunk) {
-        let geometry = *self.controller.geometry();
-        // Without a log a row may be wrong because its write was interrupted: several strips are
-        // then new or old, which can look like one that is wrong.
-        let locate = !self.log.lost();
-        let scrub = self.scrub.as_mut().expect("a scrub");
-        let mut chunk = scrub.chunks.remove(&index).unwrap_or_default();
-        let status = &mut scrub.status;
+    /// A chunk is read: its rows are compared. `locate`: a single wrong strip can be identified.
+    pub(crate) fn compare(
+        &mut self,
+        index: u32,
+        rows: ScrubChunk,
+        geometry: &Geometry,
+        locate: bool,
+    ) -> Repairs {
+        let pass = self.pass();
+        let mut chunk = pass.chunks.remove(&index).unwrap_or_default();
+        let status = &mut pass.status;
         chunk.rows = u64::from(rows.pages);
         let mut unreadable: Vec<(DiskId, u64)> = Vec::new();
         for page in rows.first..rows.first + chunk.rows {
             let finding = match geometry.level {
                 Level::Raid10 => compare_copies(&chunk.pieces, rows.disk, page),
-                _ => compare_row(&geometry, &chunk.pieces, page, locate),
+                _ => compare_row(geometry, &chunk.pieces, page, locate),
             };
             let Some(wrong) = finding.wrong else { continue };
             let (member, members) = (rows.disk.0, rows.disks);
@@ -314,64 +267,51 @@ impl Volume {
             status.unreadable_rows += u64::from(wrong != Wrong::Lost && !misfits);
             let mut repairs = finding.unreadable;
             if misfits && !status.repair {
-                // What could not be read is told by a row that is wrong: only if asked to.
+                // What could not be read would be reconstructed from a wrong row: only on request.
                 continue;
             }
             unreadable.extend(repairs.iter().map(|(disk, _)| (*disk, page)));
             repairs.extend(finding.misfits);
             chunk.repaired_rows += u64::from(!repairs.is_empty());
-            chunk
-                .repairs
-                .extend(repairs.into_iter().map(|(disk, page_of)| ((disk, page), page_of)));
+            let of_page = repairs.into_iter().map(|(disk, bytes)| ((disk, page), bytes));
+            chunk.repairs.extend(of_page);
         }
         chunk.pieces.clear();
         let runs = runs_of(chunk.repairs.keys());
-        scrub.chunks.insert(index, chunk);
+        pass.chunks.insert(index, chunk);
         unreadable.sort_unstable();
-        for DiskRun { disk, first: page, pages } in runs_of(unreadable.iter()) {
-            self.alarm(Alarm::Repaired { member: disk.0, page, pages });
-        }
-        for run in runs {
-            self.step(Event::ScrubRepair(index, run));
-        }
-        self.step(Event::ScrubCompared(index));
+        Repairs { unreadable: runs_of(unreadable.iter()), runs }
     }
 
-    /// A chunk is over.
-    pub(crate) fn scrub_done(&mut self, index: u32, whole: bool) {
-        let scrub = self.scrub.as_mut().expect("a scrub");
-        let chunk = scrub.chunks.remove(&index).unwrap_or_default();
-        if whole {
-            scrub.status.rows_done += chunk.rows;
-            scrub.status.repaired_rows += chunk.repaired_rows;
+    /// A chunk has ended.
+    pub(crate) fn chunk_done(&mut self, index: u32, complete: bool) {
+        let pass = self.pass();
+        let chunk = pass.chunks.remove(&index).unwrap_or_default();
+        if complete {
+            pass.status.rows_done += chunk.rows;
+            pass.status.repaired_rows += chunk.repaired_rows;
         }
     }
 
-    /// The pass is over: what was written is flushed.
-    pub(crate) fn scrub_ended(&mut self, whole: bool) {
-        let scrub = self.scrub.as_mut().expect("a scrub");
-        let done = scrub.status.rows_done == scrub.status.rows;
-        scrub.status.whole &= whole && done;
-        let written = core::mem::take(&mut scrub.written);
-        let failed = self.controller.failed();
-        let there: Vec<u16> =
-            written.into_iter().filter(|member| !failed.contains(DiskId(*member))).collect();
-        // One more, so that it ends without any too.
-        scrub.flushes = there.len() + 1;
-        for member in there {
-            self.ops.push(Device::Member(member), Purpose::ScrubFlush, OpKind::Flush);
-        }
-        self.scrub_flushed(true);
+    /// All chunks have ended. Returns the members that were written: they have to be flushed, and
+    /// each flush reported to [`Scrub::flushed`], and one more.
+    pub(crate) fn ended(&mut self, complete: bool, in_use: impl Fn(u16) -> bool) -> Vec<u16> {
+        let pass = self.pass();
+        let done = pass.status.rows_done == pass.status.rows;
+        pass.status.whole &= complete && done;
+        let mut written = core::mem::take(&mut pass.written);
+        written.retain(|member| in_use(*member));
+        pass.flushes = written.len() + 1;
+        written
     }
 
-    /// A member is flushed, or has failed meanwhile.
-    pub(crate) fn scrub_flushed(&mut self, whole: bool) {
-        let now = self.ops.now();
-        let Some(scrub) = &mut self.scrub else { return };
-        scrub.flushes -= 1;
-        scrub.status.whole &= whole;
-        if scrub.flushes == 0 {
-            (scrub.status.running, scrub.status.ended) = (false, Some(now));
+    /// A member is flushed, or has failed in the meantime.
+    pub(crate) fn flushed(&mut self, ok: bool, now: Instant) {
+        let Some(pass) = &mut self.pass else { return };
+        pass.flushes -= 1;
+        pass.status.whole &= ok;
+        if pass.flushes == 0 {
+            (pass.status.running, pass.status.ended) = (false, Some(now));
         }
     }
 }
@@ -456,7 +396,7 @@ fn disks_of(geometry: &Geometry, at: &RowAt) -> Vec<DiskId> {
     data.chain(geometry.parity_disks(at.stripe)).collect()
 }
 
-/// A row all of which was read. `locate`: one wrong data strip is put right, not the parity.
+/// A row that was read completely. `locate`: a single wrong data strip is repaired, not the parity.
 fn compare_whole(
     data: &[&[u8]],
     p: &[u8],
@@ -510,4 +450,41 @@ fn compare_whole(
         .map(|((right, _), disk)| (*disk, right))
         .collect();
     Finding { wrong: Some(wrong), misfits, ..Finding::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_copy_is_repaired_only_on_request() {
+        for repair in [false, true] {
+            let mut scrub = Scrub::default();
+            scrub.start(1, repair, Instant::ZERO);
+            let owner = destage_engine::event::Owner::Scrub(0);
+            for disk in [0, 1] {
+                let command =
+                    DiskCommand { disk: DiskId(disk), first: 3, pages: 1, write: false, owner };
+                scrub.add_bytes(0, &command, Buffer::copy_of(&[disk as u8; PAGE]));
+            }
+            let geometry = Geometry {
+                level: Level::Raid10,
+                disks: 2,
+                strip_pages: 4,
+                group_stripes: 1,
+                disk_pages: 8,
+            };
+            let group = destage_engine::units::GroupId(0);
+            let rows = ScrubChunk { group, disk: DiskId(0), disks: 2, first: 3, pages: 1 };
+            let repairs = scrub.compare(0, rows, &geometry, true);
+            assert_eq!(repairs.runs.len(), usize::from(repair));
+            scrub.chunk_done(0, true);
+            let written = scrub.ended(true, |_| true);
+            assert!(written.is_empty(), "nobody fetched the bytes of the repair");
+            scrub.flushed(true, Instant::ZERO);
+            let status = scrub.status().expect("a scrub");
+            assert!(!status.running && status.whole);
+            assert_eq!(status.rows_left(), u64::from(!repair));
+        }
+    }
 }

@@ -1,10 +1,10 @@
-//! How a volume runs: what may be chosen anew at each start.
+//! How a volume runs. Everything here may be chosen again at each start.
 
 use crate::defect::Defect;
 use destage_engine::limits::Limits;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
-use destage_engine::readcache::coherent::CleanConfig;
+use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.
@@ -13,32 +13,32 @@ pub enum Ack {
     /// When it is durable in NVS.
     #[default]
     Nvs,
-    /// When it is in memory; durable at FLUSH or FUA, as a disk with a volatile cache.
+    /// When it is in memory. It is durable after FLUSH or FUA, as on a disk with a volatile cache.
     Flush,
 }
 
 /// What happens when the last NVS device fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnNvsLoss {
-    /// Writes go through to the disks.
+    /// Writes are acknowledged when they are on the disks.
     #[default]
     WriteThrough,
-    /// Nothing is answered any more; what is dirty is destaged from memory.
+    /// Requests fail; dirty pages are destaged from memory.
     Stop,
 }
 
-/// Memory that pages lie in.
+/// Memory for pages.
 pub type Chunk = Box<dyn core::ops::DerefMut<Target = [u8]> + Send>;
 
-/// How pages are kept in memory: the driver may know better ways than the plain one.
+/// How pages are kept in memory. The driver may know better ways than the plain one.
 #[derive(Clone, Copy)]
 pub struct PageMemory {
-    /// Takes so many bytes; what is in them is never read before it is written.
+    /// Allocates this many bytes, which are never read before they are written.
     pub take: fn(usize) -> Chunk,
-    /// Copies a page, or more, that is not read again soon: not before `settle` was called, nor
-    /// written.
+    /// Copies pages that are not read again soon. They are neither read nor written again before
+    /// `settle` is called.
     pub copy: fn(&mut [u8], &[u8]),
-    /// What was copied may be read and written.
+    /// Completes the copies: they may be read and written.
     pub settle: fn(),
 }
 
@@ -65,9 +65,9 @@ pub struct Settings {
     pub policy: PolicyChoice,
     /// When to destage.
     pub rate: RateChoice,
-    /// Greatest number of destage writes in flight.
+    /// Most destage writes in flight.
     pub queue_depth: u32,
-    /// Commands a member sees at once.
+    /// Commands that a member sees at once.
     pub window: u32,
     /// When a write is acknowledged.
     pub ack: Ack,
@@ -75,25 +75,25 @@ pub struct Settings {
     pub on_nvs_loss: OnNvsLoss,
     /// Write-through from the start: the array without its cache, to compare with.
     pub cache_off: bool,
-    /// A device that does not answer for so long has failed.
+    /// A device that does not answer for this long has failed.
     pub stall_limit: Duration,
-    /// Reads that could not be read at a member before it is given up.
+    /// A member fails after more unreadable reads than this.
     pub read_errors_max: u32,
-    /// How fast rebuilds go.
+    /// Limits of rebuilds.
     pub rebuild: Limits,
-    /// A rebuild writes checkpoints at this distance of time, if it has come on.
+    /// A rebuild that makes progress writes a checkpoint this often.
     pub checkpoint_every: Duration,
     /// How pages are kept.
     pub pages: PageMemory,
-    /// The read cache; none.
-    pub read_cache: Option<CleanConfig>,
+    /// The read cache, if there is one.
+    pub read_cache: Option<ReadCacheChoice>,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
 }
 
 impl Settings {
-    /// The defaults with a policy and a rate.
+    /// The defaults, with this policy and rate.
     #[must_use]
     pub fn new(policy: PolicyChoice, rate: RateChoice) -> Settings {
         Settings {

@@ -1,6 +1,6 @@
-//! Things by number, numbers reused.
+//! Items by number; numbers are used again.
 
-/// A set of things by number.
+/// A set of items by number.
 pub struct Slab<T> {
     items: Vec<Option<T>>,
     free: Vec<u64>,
@@ -13,7 +13,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts a thing in; its number.
+    /// Inserts an item and returns its number.
     pub fn insert(&mut self, item: T) -> u64 {
         let index = self.free.pop().unwrap_or_else(|| {
             self.items.push(None);
@@ -23,7 +23,7 @@ impl<T> Slab<T> {
         index
     }
 
-    /// The thing of a number.
+    /// The item of this number.
     ///
     /// # Panics
     /// If the number is not in use.
@@ -31,17 +31,17 @@ impl<T> Slab<T> {
         self.items[index as usize].as_mut().expect("a number in use")
     }
 
-    /// The thing of a number, if there is one.
+    /// The item of this number, if there is one.
     pub fn get(&self, index: u64) -> Option<&T> {
         self.items.get(index as usize).and_then(Option::as_ref)
     }
 
-    /// The thing of a number, if there is one.
+    /// The item of this number, if there is one.
     pub fn get_if(&mut self, index: u64) -> Option<&mut T> {
         self.items.get_mut(index as usize).and_then(Option::as_mut)
     }
 
-    /// Takes a thing out.
+    /// Removes an item.
     ///
     /// # Panics
     /// If the number is not in use.
@@ -50,19 +50,19 @@ impl<T> Slab<T> {
         self.items[index as usize].take().expect("a number in use")
     }
 
-    /// Takes all out.
+    /// Removes all items.
     pub fn drain(&mut self) -> Vec<T> {
         let items = self.items.iter_mut().filter_map(Option::take).collect();
         self.free = (0..self.items.len() as u64).rev().collect();
         items
     }
 
-    /// How many there are.
+    /// Number of items.
     pub fn len(&self) -> usize {
         self.items.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no items.
     pub fn is_empty(&self) -> bool {
         self.items.len() == self.free.len()
     }

@@ -1,9 +1,9 @@
-//! The allocator of a server: what clients made it take goes back to the system.
+//! The allocator of a server: memory taken for clients goes back to the system.
 #![allow(unsafe_code)]
 
-/// Has buffers of 128 KiB and more mapped by themselves for good, and so given back when they are
-/// freed. By itself glibc raises that limit to what was freed last, up to 32 MiB, and then keeps
-/// the memory of buffers below it. Does nothing with other libraries.
+/// Makes glibc map each buffer of 128 KiB and more by itself, so that freeing it gives the memory
+/// back to the system. Otherwise glibc raises that limit to the size freed last, up to 32 MiB, and
+/// keeps the memory of smaller buffers. With other libraries this does nothing.
 pub fn give_back_large_buffers() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it sets a number, under the allocator's own lock.

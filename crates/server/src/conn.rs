@@ -1,37 +1,30 @@
-//! What comes in on a connection: handshake, TLS, requests, payloads.
+//! What comes in on a connection: TLS, what opens it, requests, payloads.
 
-use crate::backend::{Backend, Kind, Payload, Token};
-use crate::port::{Port, REQUEST_CHARGE};
+use crate::front::{Decoder, Event, Opening};
+use crate::port::{Port, Token, charge};
 use crate::total::SMALL;
+use destage_block::{Backend, Buffer, Driver, Payload, Piece, Request};
 use destage_engine::units::Instant;
-use destage_nbd::handshake::{self, Server};
-use destage_nbd::request::{Command, Decoder, Request, Step};
-use destage_served::Buffer;
 use rustix::net::RecvFlags;
 use rustls::{ServerConfig, ServerConnection};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Payloads with at least this much to come are received where they are to lie.
+/// Payloads with at least this much to come are received into their own buffer.
 const DIRECT_MIN: u32 = 32 << 10;
 /// Plain bytes taken out of TLS at once.
 const PLAIN_PART: usize = 64 << 10;
 
-enum Phase {
-    Handshake(Box<Server>),
-    Serving(Box<Decoder>),
-}
-
 /// A WRITE whose payload is still coming.
 struct Assembling {
     token: Token,
-    command: Command,
+    request: Request,
     buffer: Buffer,
     at: usize,
 }
 
-/// Bytes that came but were not looked at: the client has too much under way.
+/// Bytes that arrived and were not decoded yet: the client has too much in flight.
 struct Held {
     buffer: Buffer,
     at: usize,
@@ -42,31 +35,31 @@ struct Held {
 pub(crate) struct Input {
     pub(crate) socket: Arc<OwnedFd>,
     slot: u32,
-    phase: Phase,
+    decoder: Decoder,
     pub(crate) tls: Option<Box<ServerConnection>>,
     tls_config: Option<Arc<ServerConfig>>,
     assembling: Option<Assembling>,
-    /// A request that waits until the total of all connections has room for it.
-    parked: Option<Request>,
-    /// When bytes came last.
+    /// A request, with its cookie, that waits until the total of all connections has room for it.
+    parked: Option<(u64, Request)>,
+    /// When bytes arrived last.
     pub(crate) heard: Instant,
     /// It has made a request.
     pub(crate) asked: bool,
     held: Option<Held>,
-    /// Out of TLS, not looked at from `plain_at` on.
+    /// Out of TLS; from `plain_at` on not decoded yet.
     plain: Vec<u8>,
     plain_at: usize,
     /// The receive buffer while the kernel does not have it.
     spare: Option<Buffer>,
-    /// A receive is under way.
+    /// A receive is in flight.
     pub(crate) receiving: bool,
-    /// Nothing more is to come.
+    /// Nothing more comes.
     pub(crate) ended: bool,
     /// Close at once.
     pub(crate) broken: bool,
     /// The socket is shut down.
     pub(crate) closed: bool,
-    /// Most bytes that may be under way.
+    /// Most bytes that may be in flight.
     bytes_max: usize,
 }
 
@@ -74,14 +67,14 @@ impl Input {
     pub(crate) fn new(
         socket: Arc<OwnedFd>,
         slot: u32,
-        server: Server,
+        decoder: Decoder,
         tls_config: Option<Arc<ServerConfig>>,
         bytes_max: usize,
     ) -> Input {
         Input {
             socket,
             slot,
-            phase: Phase::Handshake(Box::new(server)),
+            decoder,
             tls: None,
             tls_config,
             assembling: None,
@@ -100,19 +93,19 @@ impl Input {
         }
     }
 
-    /// Is the handshake not over?
-    pub(crate) fn shaking(&self) -> bool {
-        matches!(self.phase, Phase::Handshake(_))
+    /// The client has not opened the export yet.
+    pub(crate) fn opening(&self) -> bool {
+        !self.decoder.is_open()
     }
 
-    /// Has the client enough in flight? A request that has begun may always end.
+    /// The client has enough in flight. A request that has begun may always end.
     fn congested(&self, port: &Port) -> bool {
         let held = port.outputs[self.slot as usize].held_bytes();
         let most = if port.total.full() { self.bytes_max.min(SMALL) } else { self.bytes_max };
         self.assembling.is_none() && (self.parked.is_some() || held >= most)
     }
 
-    /// Bytes that came were not looked at, and may be now.
+    /// Bytes that arrived were not decoded, and can be now.
     pub(crate) fn may_resume(&self, port: &Port) -> bool {
         let waits = self.held.is_some() || self.plain_at < self.plain.len();
         waits && !self.receiving && !self.broken && !self.congested(port)
@@ -123,21 +116,21 @@ impl Input {
         self.assembling.is_some()
     }
 
-    /// Nothing of a request is here that is not carried out.
+    /// No part of a request is here that was not handed over.
     pub(crate) fn rests(&self) -> bool {
         self.assembling.is_none() && self.parked.is_none() && self.held.is_none()
     }
 
-    /// Where to receive next, and from which position on; none while there is enough.
+    /// Where to receive next, and from which position on; `None` while there is enough.
     pub(crate) fn receive_into(&mut self, port: &Port) -> Option<(Buffer, usize)> {
         let waits = self.held.is_some() || self.plain_at < self.plain.len();
         if self.receiving || self.ended || self.broken || waits || self.congested(port) {
             return None;
         }
         self.receiving = true;
-        if let (Some(assembling), Phase::Serving(decoder)) = (&mut self.assembling, &self.phase)
+        if let Some(assembling) = &mut self.assembling
             && self.tls.is_none()
-            && decoder.payload_left() >= DIRECT_MIN
+            && self.decoder.payload_left() >= DIRECT_MIN
         {
             let buffer = std::mem::replace(&mut assembling.buffer, Buffer::zeroed(0));
             return Some((buffer, assembling.at));
@@ -145,8 +138,8 @@ impl Input {
         Some((self.spare.take().expect("the kernel does not have it"), 0))
     }
 
-    /// Bytes came: `buffer[from..from + count]`.
-    pub(crate) fn received<B: Backend + ?Sized>(
+    /// Bytes arrived: `buffer[from..from + count]`.
+    pub(crate) fn received<B: Backend<Port> + ?Sized>(
         &mut self,
         port: &mut Port,
         backend: &mut B,
@@ -159,10 +152,8 @@ impl Input {
         if direct {
             self.direct(port, backend, buffer, from, count);
         } else if count > 0 {
-            if let Phase::Serving(decoder) = &self.phase
-                && self.tls.is_none()
-            {
-                decoder.look_ahead(&buffer[..count], |offset| backend.soon(offset));
+            if self.tls.is_none() {
+                self.decoder.look_ahead(&buffer[..count], |offset| backend.soon(offset));
             }
             self.held = Some(Held { buffer, at: 0, end: count });
             self.resume(port, backend);
@@ -172,8 +163,8 @@ impl Input {
         }
     }
 
-    /// A part of a payload came where it is to lie.
-    fn direct<B: Backend + ?Sized>(
+    /// A part of a payload arrived in its own buffer.
+    fn direct<B: Backend<Port> + ?Sized>(
         &mut self,
         port: &mut Port,
         backend: &mut B,
@@ -181,34 +172,27 @@ impl Input {
         from: usize,
         count: usize,
     ) {
-        let (Some(mut assembling), Phase::Serving(decoder)) =
-            (self.assembling.take(), &mut self.phase)
-        else {
-            return;
-        };
+        let Some(mut assembling) = self.assembling.take() else { return };
         let mut last = false;
         if count > 0 {
-            let (_, step) = decoder.next(&buffer[from..from + count]);
-            last = matches!(step, Step::Payload { last: true, .. });
+            let (_, event) = self.decoder.next(&buffer[from..from + count]);
+            last = matches!(event, Event::Payload { last: true, .. });
         }
         assembling.buffer = buffer;
         assembling.at = from + count;
         if last {
-            let Assembling { token, command, buffer, .. } = assembling;
-            backend.request(port, token, command, Payload::Owned(buffer));
+            let Assembling { token, request, buffer, .. } = assembling;
+            backend.request(port, token, request, Payload::Owned(buffer));
         } else {
             self.assembling = Some(assembling);
         }
     }
 
-    /// Takes the rest of a short payload if it is here already, as it is of a client that sends a
-    /// request in two parts: by the ring that would be a turn more.
-    fn rest_now<B: Backend + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
-        let (Some(assembling), Phase::Serving(decoder)) = (&mut self.assembling, &self.phase)
-        else {
-            return;
-        };
-        let left = decoder.payload_left();
+    /// Takes the rest of a short payload if it has arrived already, which it has if the client
+    /// sent the request in two parts. By the ring it would take another turn.
+    fn rest_now<B: Backend<Port> + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
+        let Some(assembling) = &mut self.assembling else { return };
+        let left = self.decoder.payload_left();
         if self.tls.is_some() || self.ended || self.broken || !(1..DIRECT_MIN).contains(&left) {
             return;
         }
@@ -218,16 +202,16 @@ impl Input {
         let came = rustix::net::recv(&*self.socket, room, RecvFlags::DONTWAIT);
         match came {
             Ok((count, _)) if count > 0 => self.direct(port, backend, buffer, at, count),
-            // Nothing yet; or an end or an error, which the ring will be told too.
+            // Nothing yet; or an end or an error, which the ring will report too.
             _ => assembling.buffer = buffer,
         }
     }
 
-    /// Looks at what came, as far as the client may have under way.
-    pub(crate) fn resume<B: Backend + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
-        // The slot of one that was sent away is the next client's, and so would be the answer.
-        if let Some(request) = self.parked.take().filter(|_| !self.broken) {
-            self.begin(port, backend, request, &[]);
+    /// Decodes what arrived, as far as the client's limits allow.
+    pub(crate) fn resume<B: Backend<Port> + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
+        // The slot of a disconnected client is the next one's, who would get the answer.
+        if let Some((cookie, request)) = self.parked.take().filter(|_| !self.broken) {
+            self.begin(port, backend, (cookie, request), &[]);
         }
         if self.parked.is_some() {
             return;
@@ -267,7 +251,7 @@ impl Input {
         }
     }
 
-    /// Hands encrypted bytes to TLS; says how many it took.
+    /// Hands encrypted bytes to TLS; returns how many it took.
     fn give_tls(&mut self, mut input: &[u8]) -> usize {
         let Some(tls) = &mut self.tls else { return 0 };
         let taken = tls.read_tls(&mut input);
@@ -283,7 +267,7 @@ impl Input {
         }
     }
 
-    /// Takes plain bytes out of TLS; says whether there were any.
+    /// Takes plain bytes out of TLS; returns whether there were any.
     fn decrypt(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return false };
         self.plain.resize(PLAIN_PART, 0);
@@ -300,9 +284,9 @@ impl Input {
         count > 0
     }
 
-    /// Looks at plain bytes; says how many it took. Fewer than all: enough is under way, or the
-    /// connection is over, or TLS begins.
-    fn feed<B: Backend + ?Sized>(
+    /// Decodes plain bytes; returns how many it took. Fewer than all: enough is in flight, or the
+    /// connection is over, or TLS starts.
+    fn feed<B: Backend<Port> + ?Sized>(
         &mut self,
         port: &mut Port,
         backend: &mut B,
@@ -317,9 +301,10 @@ impl Input {
                 break;
             }
             let encrypted = self.tls.is_some();
-            at += match &mut self.phase {
-                Phase::Handshake(_) => self.shake(port, &bytes[at..]),
-                Phase::Serving(_) => self.serve(port, backend, &bytes[at..]),
+            at += if self.decoder.is_open() {
+                self.serve(port, backend, &bytes[at..])
+            } else {
+                self.open(port, &bytes[at..])
             };
             if self.tls.is_some() != encrypted {
                 break;
@@ -328,101 +313,88 @@ impl Input {
         at
     }
 
-    fn shake(&mut self, port: &mut Port, bytes: &[u8]) -> usize {
-        let Phase::Handshake(server) = &mut self.phase else { return 0 };
-        let mut taken = (0, handshake::Step::NeedMore);
-        port.append(self.slot, |_, out| taken = server.feed(bytes, out));
-        let (count, step) = taken;
-        match step {
-            handshake::Step::NeedMore | handshake::Step::Option { .. } => {}
-            handshake::Step::StartTls => {
+    fn open(&mut self, port: &mut Port, bytes: &[u8]) -> usize {
+        let mut taken = (0, Opening::More);
+        port.append(self.slot, |out| taken = self.decoder.open(bytes, out));
+        let (count, opening) = taken;
+        match opening {
+            Opening::More => {}
+            Opening::StartTls => {
                 port.outputs[self.slot as usize].seal();
-                let config = self.tls_config.clone().expect("offered only where there is one");
+                let config = self.tls_config.clone().expect("offered only with a configuration");
                 match ServerConnection::new(config) {
-                    Ok(tls) => self.tls = Some(Box::new(tls)),
+                    Ok(mut tls) => {
+                        tls.set_buffer_limit(None);
+                        self.tls = Some(Box::new(tls));
+                    }
                     Err(_) => self.broken = true,
                 }
-                if let Some(tls) = &mut self.tls {
-                    tls.set_buffer_limit(None);
-                }
-                server.tls_started();
+                self.decoder.tls_started();
             }
-            handshake::Step::Transmission { session, .. } => {
-                let contexts = session.contexts.iter().map(|context| context.id).collect();
-                port.outputs[self.slot as usize].begin(session.mode, contexts);
-                self.phase = Phase::Serving(Box::new(Decoder::new(&session)));
-            }
-            handshake::Step::Aborted => self.ended = true,
-            handshake::Step::HangUp(_) => self.broken = true,
+            Opening::Open(encoder) => port.outputs[self.slot as usize].open(encoder),
+            Opening::End => self.ended = true,
+            Opening::HangUp => self.broken = true,
         }
         count
     }
 
-    fn serve<B: Backend + ?Sized>(
+    fn serve<B: Backend<Port> + ?Sized>(
         &mut self,
         port: &mut Port,
         backend: &mut B,
         bytes: &[u8],
     ) -> usize {
-        let Phase::Serving(decoder) = &mut self.phase else { return 0 };
-        let (count, step) = decoder.next(bytes);
-        match step {
-            Step::NeedMore => {}
-            Step::Request(request) => {
+        let (count, event) = self.decoder.next(bytes);
+        match event {
+            Event::More => {}
+            Event::Request(cookie, request) => {
                 self.asked = true;
-                return count + self.begin(port, backend, request, &bytes[count..]);
+                return count + self.begin(port, backend, (cookie, request), &bytes[count..]);
             }
-            Step::Payload { range, last, .. } => self.gather(port, backend, &bytes[range], last),
-            Step::Refused { cookie, offset, why, .. } => {
-                let tag = destage_nbd::reply::Tag { cookie, offset };
-                let (errno, text) = (why.errno(), why.text());
-                port.append(self.slot, |encoder, out| encoder.error(out, tag, errno, text));
+            Event::Payload { bytes: length, last } => {
+                self.gather(port, backend, &bytes[..length], last);
             }
-            Step::Disconnect => self.ended = true,
-            Step::HangUp(_) => self.broken = true,
+            Event::Refused(tag, error, text) => port.refuse(self.slot, tag, error, text),
+            Event::End => self.ended = true,
+            Event::HangUp => self.broken = true,
         }
         count
     }
 
-    /// Begins a request, or parks it until there is room; says how many bytes of its payload it
-    /// took from what came with it.
-    fn begin<B: Backend + ?Sized>(
+    /// Begins a request, or parks it until there is room; returns how many bytes of its payload
+    /// it took from what came with it.
+    fn begin<B: Backend<Port> + ?Sized>(
         &mut self,
         port: &mut Port,
         backend: &mut B,
-        request: Request,
+        (cookie, request): (u64, Request),
         rest: &[u8],
     ) -> usize {
-        let Phase::Serving(decoder) = &mut self.phase else { return 0 };
-        let token = token(&request);
-        let (share, charge) = (port.outputs[self.slot as usize].share, token.charge as usize);
+        let (share, charge) = (port.outputs[self.slot as usize].share, charge(&request) as usize);
         if !port.total.admit(self.slot, share, charge) {
             port.total.wait(self.slot, charge);
-            self.parked = Some(request);
+            self.parked = Some((cookie, request));
             return 0;
         }
-        let token = port.admit(self.slot, token);
-        match request.command {
-            Command::Write { length, .. } => {
-                let length = length as usize;
-                if rest.len() >= length {
-                    // All of it is here: no copy.
-                    let (taken, _) = decoder.next(&rest[..length]);
-                    let payload = Payload::Bytes(&rest[..taken]);
-                    backend.request(port, token, request.command, payload);
-                    return taken;
-                }
-                let buffer = port.buffer(length);
-                let command = request.command;
-                self.assembling = Some(Assembling { token, command, buffer, at: 0 });
-            }
-            command => backend.request(port, token, command, Payload::Bytes(&[])),
+        let token = port.admit(self.slot, cookie, &request);
+        let Request::Write { length, .. } = request else {
+            backend.request(port, token, request, Payload::Bytes(&[]));
+            return 0;
+        };
+        let length = length as usize;
+        if rest.len() >= length {
+            // All of the payload is here: no copy.
+            let (taken, _) = self.decoder.next(&rest[..length]);
+            backend.request(port, token, request, Payload::Bytes(&rest[..taken]));
+            return taken;
         }
+        let buffer = port.buffer(length);
+        self.assembling = Some(Assembling { token, request, buffer, at: 0 });
         0
     }
 
     /// Copies a part of a payload; the last one makes the request complete.
-    fn gather<B: Backend + ?Sized>(
+    fn gather<B: Backend<Port> + ?Sized>(
         &mut self,
         port: &mut Port,
         backend: &mut B,
@@ -433,16 +405,16 @@ impl Input {
         assembling.buffer[assembling.at..assembling.at + part.len()].copy_from_slice(part);
         assembling.at += part.len();
         if last {
-            let Assembling { token, command, buffer, .. } = assembling;
-            backend.request(port, token, command, Payload::Owned(buffer));
+            let Assembling { token, request, buffer, .. } = assembling;
+            backend.request(port, token, request, Payload::Owned(buffer));
         } else {
             self.assembling = Some(assembling);
         }
     }
 
-    /// Nothing more comes: a request that is not complete never will be. It gets no reply. The
-    /// client sees that the connection ends and asks again elsewhere; an error would tell it that
-    /// the disk failed.
+    /// Nothing more comes, so an incomplete request stays incomplete. It gets no reply: the client
+    /// sees the connection end, and asks again on another. An error would mean that the disk
+    /// failed.
     pub(crate) fn drop_incomplete(&mut self, port: &mut Port) {
         self.parked = None;
         if let Some(Assembling { token, .. }) = self.assembling.take() {
@@ -451,7 +423,7 @@ impl Input {
     }
 
     /// Encrypts what is to be sent.
-    pub(crate) fn encrypt(&mut self, plain: &[crate::ring::Piece]) -> Option<Vec<u8>> {
+    pub(crate) fn encrypt(&mut self, plain: &[Piece]) -> Option<Vec<u8>> {
         let tls = self.tls.as_mut()?;
         let mut out = Vec::new();
         for piece in plain {
@@ -462,24 +434,5 @@ impl Input {
             tls.write_tls(&mut out).ok()?;
         }
         Some(out)
-    }
-}
-
-/// The token of a request, without its connection.
-fn token(request: &Request) -> Token {
-    let (kind, length, moved) = match request.command {
-        Command::Read { length, .. } => (Kind::Read, length, length),
-        Command::Write { length, .. } => (Kind::Plain, 0, length),
-        Command::BlockStatus { .. } => (Kind::Status, 0, 0),
-        _ => (Kind::Plain, 0, 0),
-    };
-    Token {
-        slot: 0,
-        generation: 0,
-        cookie: request.cookie,
-        offset: request.command.offset(),
-        length,
-        kind,
-        charge: moved.saturating_add(REQUEST_CHARGE),
     }
 }

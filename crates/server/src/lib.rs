@@ -1,24 +1,27 @@
-//! The driver of the served array: one data thread with an io_uring, its NBD clients and devices.
+//! The driver of the served array: one data thread with an io_uring, its clients and devices.
 //!
-//! [`Server`] listens and runs the loop; a [`Backend`] serves the requests through its [`Port`].
-//! docs/server.md says what the front end does and what bounds a client.
+//! [`Server`] listens and runs the loop. A [`FrontEnd`] speaks with clients, and a
+//! [`destage_block::Backend`] serves their requests through its [`Port`]. docs/server.md says what
+//! the loop does and what bounds a client.
 
 mod allocator;
 pub mod array;
-mod backend;
 pub mod backends;
 mod conn;
+mod front;
 mod listen;
+mod output;
 mod port;
 mod ring;
 mod serve;
+mod spare;
 mod tls;
 mod total;
 
 pub use allocator::give_back_large_buffers;
-pub use backend::{Answer, Backend, Handle, Io, Outcome, Payload, SendPart, Token};
+pub use front::{FrontEnd, FrontEndEntry};
 pub use listen::{Listen, ListenError};
-pub use port::Port;
+pub use port::{Port, Token};
 pub use serve::{Remote, Server, Settings};
 pub use tls::{TlsError, tls_config};
 
@@ -31,9 +34,9 @@ pub fn stop_on_signals(remote: Remote) -> std::io::Result<()> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
     std::thread::Builder::new().name("signals".to_string()).spawn(move || {
         let mut signals = signals.forever();
-        let told = signals.next().is_some() && remote.stop();
-        if told && signals.next().is_some() && remote.hurry() {
-            // The data thread may wait for a device.
+        let stopping = signals.next().is_some() && remote.stop();
+        if stopping && signals.next().is_some() && remote.hurry() {
+            // The data thread may be waiting for a device.
             std::thread::sleep(std::time::Duration::from_secs(5));
             std::process::exit(1);
         }

@@ -1,5 +1,6 @@
 //! Where a server listens.
 
+use crate::front::{FrontEnd, Tls};
 use std::fmt;
 use std::io::{self, Read};
 use std::net::{TcpListener, ToSocketAddrs};
@@ -28,8 +29,10 @@ pub enum ListenError {
     Open(String),
     /// Another server listens there.
     Taken(PathBuf),
-    /// There is a file that is no socket.
+    /// A file that is not a socket is there.
     NoSocket(PathBuf),
+    /// TLS is required, and this front end has none.
+    NoTls(&'static str),
     /// The system refuses.
     System(String, io::Error),
 }
@@ -38,18 +41,21 @@ impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenError::Form(text) => {
-                write!(f, "{text}: write unix:PATH or tcp:ADDRESS:PORT")
+                write!(f, "{text}: not an address. Write unix:PATH or tcp:ADDRESS:PORT")
             }
             ListenError::Open(address) => write!(
                 f,
-                "tcp:{address}: other machines could read and write the data; give --tls-cert and \
-                 --tls-key, listen on 127.0.0.1, or say --allow-plain-tcp"
+                "tcp:{address}: other machines could read and write the data. Give --tls-cert and \
+                 --tls-key, listen on 127.0.0.1, or pass --allow-plain-tcp"
             ),
             ListenError::Taken(path) => {
-                write!(f, "{}: another server listens there; stop it first", path.display())
+                write!(f, "{}: another server listens there. Stop it first", path.display())
             }
             ListenError::NoSocket(path) => {
-                write!(f, "{}: exists and is no socket; choose another path", path.display())
+                write!(f, "{}: exists and is not a socket. Choose another path", path.display())
+            }
+            ListenError::NoTls(name) => {
+                write!(f, "--{name}: clients must use TLS, which this front end does not have")
             }
             ListenError::System(address, error) => write!(f, "{address}: {error}"),
         }
@@ -83,6 +89,9 @@ impl fmt::Display for Listen {
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: Option<OwnedFd>,
+    pub(crate) front_end: FrontEnd,
+    /// When its clients' connections are encrypted.
+    pub(crate) tls: Tls,
     pub(crate) tcp: bool,
     /// Where it can be reached: the port is known now.
     pub(crate) address: Listen,
@@ -97,30 +106,41 @@ impl Drop for Listener {
 }
 
 impl Listener {
-    /// Listens. `plain_tcp`: a TCP address need not be loopback.
-    pub(crate) fn bind(listen: &Listen, plain_tcp: bool) -> Result<Listener, ListenError> {
+    /// Listens. `plain_tcp`: other machines may reach a TCP address without TLS.
+    pub(crate) fn bind(
+        front_end: FrontEnd,
+        listen: &Listen,
+        tls: Tls,
+        plain_tcp: bool,
+    ) -> Result<Listener, ListenError> {
+        let entry = front_end.entry();
+        if tls == Tls::Required && !entry.tls {
+            return Err(ListenError::NoTls(entry.name));
+        }
+        let listener =
+            |socket, tcp, address| Listener { socket: Some(socket), front_end, tls, tcp, address };
         let system = |error| ListenError::System(listen.to_string(), error);
         match listen {
             Listen::Unix(path) => {
                 clear_stale(path)?;
                 let socket = UnixListener::bind(path).map_err(system)?;
-                Ok(Listener { socket: Some(socket.into()), tcp: false, address: listen.clone() })
+                Ok(listener(socket.into(), false, listen.clone()))
             }
             Listen::Tcp(address) => {
                 let found: Vec<_> = address.to_socket_addrs().map_err(system)?.collect();
-                if !plain_tcp && found.iter().any(|it| !it.ip().is_loopback()) {
+                if tls == Tls::Off && !plain_tcp && found.iter().any(|it| !it.ip().is_loopback()) {
                     return Err(ListenError::Open(address.clone()));
                 }
                 let socket = TcpListener::bind(&found[..]).map_err(system)?;
                 let address = Listen::Tcp(socket.local_addr().map_err(system)?.to_string());
-                Ok(Listener { socket: Some(socket.into()), tcp: true, address })
+                Ok(listener(socket.into(), true, address))
             }
         }
     }
 }
 
-/// Whether the other end hangs up without a word. The kernel takes a killed process's ring down
-/// some time after the process, and until then its sockets let clients in that nobody greets.
+/// Whether the other end hangs up without a greeting. The kernel removes a killed process's ring
+/// some time after the process. Until then its sockets accept clients that nobody serves.
 fn abandoned(mut stream: &UnixStream) -> bool {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(3)));
     match stream.read(&mut [0]) {
@@ -129,7 +149,7 @@ fn abandoned(mut stream: &UnixStream) -> bool {
     }
 }
 
-/// Takes away the socket of a server that is dead.
+/// Removes the socket of a server that is dead.
 fn clear_stale(path: &Path) -> Result<(), ListenError> {
     let Ok(about) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !about.file_type().is_socket() {

@@ -1,34 +1,18 @@
 //! The io_uring of the data thread: operations that own what the kernel reads or writes.
 //!
-//! All of the crate's `unsafe` is here. What makes it sound: a [`Work`] moves into the ring's table
-//! when it is submitted and out of it only with its completion, so descriptors and memory outlive
-//! the kernel's use of them; and a ring that is dropped waits for the kernel, or leaks the table.
+//! Why its `unsafe` is sound: a [`Work`] moves into the ring's table when it is submitted, and out
+//! of it only with its completion, so descriptors and memory outlive the kernel's use of them. A
+//! ring that is dropped waits for the kernel, or leaks the table.
 #![allow(unsafe_code)]
 
-use destage_served::Buffer;
+use destage_block::{Buffer, Piece};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes to send.
-#[derive(Debug)]
-pub(crate) enum Piece {
-    Bytes(Vec<u8>),
-    Shared(Arc<Buffer>, std::ops::Range<usize>),
-}
-
-impl Piece {
-    pub(crate) fn bytes(&self) -> &[u8] {
-        match self {
-            Piece::Bytes(bytes) => bytes,
-            Piece::Shared(buffer, range) => &buffer[range.clone()],
-        }
-    }
-}
-
-/// What the kernel is to do. `from`: what of the buffer is done already.
+/// An operation for the kernel. `from`: how much of the buffer is done already.
 #[derive(Debug)]
 pub(crate) enum Work {
     Accept { socket: Arc<OwnedFd> },
@@ -46,7 +30,7 @@ impl Work {
     }
 }
 
-/// A [`Work`] that is over.
+/// A [`Work`] that has ended.
 #[derive(Debug)]
 pub(crate) struct Completion<T> {
     pub(crate) tag: T,
@@ -65,7 +49,7 @@ struct Message {
 struct InFlight<T> {
     tag: T,
     work: Work,
-    /// Read by the kernel while the work is under way.
+    /// Read by the kernel while the work is in flight.
     _message: Option<Box<Message>>,
 }
 
@@ -76,13 +60,14 @@ pub(crate) struct Ring<T> {
     free: Vec<usize>,
     /// Done while work was submitted.
     early: Vec<Completion<T>>,
-    /// Longest time to look for completions before sleeping.
+    /// Longest time to poll for completions before sleeping.
     busy_poll: Duration,
-    /// The last wait ended so soon that looking would have been enough.
+    /// The last wait was so short that polling would have sufficed.
     brisk: bool,
-    /// The wait under way may be one that looks.
-    may_look: bool,
-    /// Durable writes under way: what comes next is the end of one, which takes a device's time.
+    /// This wait may poll.
+    may_poll: bool,
+    /// Durable writes in flight. The next completion is probably one of them, which takes a
+    /// device's time.
     durable_writes: usize,
 }
 
@@ -112,7 +97,7 @@ impl<T> Ring<T> {
                         early: Vec::new(),
                         busy_poll: Duration::ZERO,
                         brisk: false,
-                        may_look: false,
+                        may_poll: false,
                         durable_writes: 0,
                     });
                 }
@@ -123,7 +108,7 @@ impl<T> Ring<T> {
         Err(last.expect("three were tried"))
     }
 
-    /// Hands work to the kernel, with the next [`Ring::wait`] or earlier.
+    /// Submits an operation with the next [`Ring::wait`] or earlier.
     pub(crate) fn submit(&mut self, tag: T, mut work: Work) -> io::Result<()> {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
@@ -142,7 +127,7 @@ impl<T> Ring<T> {
             match self.io.submit() {
                 Ok(_) => {}
                 Err(error) if transient(&error) => {
-                    // Older kernels take nothing while completions that had no room wait.
+                    // Older kernels take nothing while completions wait for room.
                     let mut early = std::mem::take(&mut self.early);
                     self.collect(&mut early);
                     self.early = early;
@@ -152,13 +137,13 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Looks for completions for so long before it sleeps, where the last ones came that soon: to
-    /// be woken takes longer than many a client takes for its next request.
+    /// Polls for completions for up to this long before it sleeps, if the last ones came that
+    /// soon. Waking takes longer than many clients need for their next request.
     pub(crate) fn set_busy_poll(&mut self, most: Duration) {
         self.busy_poll = most;
     }
 
-    /// Looks for completions without sleeping; whether there are any.
+    /// Polls for completions without sleeping; returns whether there are any.
     fn poll(&mut self, most: Duration) -> io::Result<bool> {
         if !self.io.submission().is_empty() {
             match self.io.submit() {
@@ -169,7 +154,7 @@ impl<T> Ring<T> {
         }
         let begun = Instant::now();
         loop {
-            // The kernel says that there is something to complete, or has completed it.
+            // The kernel has completions to post, or has posted them.
             if self.io.submission().taskrun() || !self.io.completion().is_empty() {
                 return Ok(true);
             }
@@ -180,7 +165,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Waits until something is done, at most this long; appends what is done.
+    /// Waits for completions for at most this long, and appends them.
     pub(crate) fn wait(
         &mut self,
         most: Option<Duration>,
@@ -189,10 +174,10 @@ impl<T> Ring<T> {
         done.append(&mut self.early);
         let most = if done.is_empty() { most } else { Some(Duration::ZERO) };
         let may_sleep = most.is_none_or(|most| most > self.busy_poll);
-        // To look while a durable write is under way would only take the processor from who carries
-        // it out.
-        self.may_look = self.busy_poll > Duration::ZERO && may_sleep && self.durable_writes == 0;
-        if self.may_look
+        // To poll while a durable write is in flight would only take the processor from those who
+        // carry it out.
+        self.may_poll = self.busy_poll > Duration::ZERO && may_sleep && self.durable_writes == 0;
+        if self.may_poll
             && self.brisk
             && self.poll(self.busy_poll)?
             && !self.io.completion().is_empty()
@@ -203,9 +188,9 @@ impl<T> Ring<T> {
         self.sleep(most, done)
     }
 
-    /// How long the last wait took: whether the next one looks before it sleeps.
+    /// Reports how long the last wait took, which decides whether the next one polls.
     pub(crate) fn waited(&mut self, time: Duration) {
-        self.brisk = self.may_look && time < 2 * self.busy_poll;
+        self.brisk = self.may_poll && time < 2 * self.busy_poll;
     }
 
     fn sleep(&mut self, most: Option<Duration>, done: &mut Vec<Completion<T>>) -> io::Result<()> {
@@ -245,8 +230,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Operations under way.
-    pub(crate) fn under_way(&self) -> usize {
+    /// Operations in flight.
+    pub(crate) fn in_flight(&self) -> usize {
         self.table.len() - self.free.len()
     }
 }
@@ -256,7 +241,7 @@ impl<T> Drop for Ring<T> {
         let _ = self.io.submit();
         let mut done = Vec::new();
         for _ in 0..20 {
-            if self.under_way() == 0 {
+            if self.in_flight() == 0 {
                 return;
             }
             let time = types::Timespec::new().nsec(100_000_000);
@@ -265,7 +250,7 @@ impl<T> Drop for Ring<T> {
             let _ = self.wait(Some(Duration::from_millis(100)), &mut done);
             done.clear();
         }
-        // The kernel may still write there.
+        // The kernel may still write to these buffers.
         std::mem::forget(std::mem::take(&mut self.table));
     }
 }
@@ -274,8 +259,8 @@ fn transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN))
 }
 
-/// The submission queue's entry for some work. The pointers in it are to heap memory that moving
-/// the work does not move.
+/// The submission queue's entry for an operation. Its pointers are to heap memory, which stays
+/// where it is when the work moves.
 fn entry(work: &mut Work) -> (squeue::Entry, Option<Box<Message>>) {
     let entry = match work {
         Work::Accept { socket } => {

@@ -2,13 +2,14 @@
 
 mod room;
 
-use crate::backend::Backend;
 use crate::conn::Input;
+use crate::front::{FrontEnd, Offer, Tls};
 use crate::listen::{Listen, ListenError, Listener};
 use crate::port::{Owner, Port};
 use crate::ring::{Completion, Work};
+use crate::total::Share;
+use destage_block::{Backend, Driver, Export, Piece};
 use destage_engine::units::{Duration, Instant};
-use destage_nbd::handshake::{Config, Export, Server as Handshake, Tls};
 use rustix::event::{EventfdFlags, eventfd};
 use std::any::Any;
 use std::collections::VecDeque;
@@ -20,8 +21,8 @@ use std::sync::{Arc, mpsc};
 /// What a server offers and allows.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it listens.
-    pub listen: Vec<Listen>,
+    /// Where it listens, and for which front end.
+    pub listen: Vec<(FrontEnd, Listen)>,
     /// What it serves.
     pub export: Export,
     /// With it, TCP clients must use TLS and those of Unix sockets may.
@@ -31,35 +32,35 @@ pub struct Settings {
     /// Allow TCP addresses that other machines reach, without TLS.
     pub plain_tcp: bool,
     /// Most connections at a time. A new one takes the place of one that has not opened the export,
-    /// or is not used; if there is none, it is closed at once.
+    /// or is unused. If there is none, the new one is closed at once.
     pub connections_max: usize,
-    /// A connection that has made no request for this long is not used.
+    /// A connection that has made no request for this long is unused.
     pub unused_time: std::time::Duration,
-    /// Nor is one that made none for this long after its last.
+    /// So is one that made none for this long after its last.
     pub idle_time: std::time::Duration,
     /// How long a client may take until it has opened the export.
     pub handshake_time: std::time::Duration,
     /// Bytes of requests and replies of one connection at which nothing more is received. One
     /// request may go over it.
     pub connection_bytes: usize,
-    /// Bytes of requests and replies of all connections at which those who do not take their
+    /// Bytes of requests and replies of all connections at which clients that do not take their
     /// replies are not served.
     pub total_bytes: usize,
-    /// While that total is reached, a client is disconnected that for this long takes nothing of
-    /// its replies, or sends nothing of a payload.
+    /// While that total is reached, the server disconnects a client that for this long takes none
+    /// of its replies, or sends nothing of a payload.
     pub reply_time: std::time::Duration,
-    /// How long the data thread looks for work before it sleeps, where work comes that soon.
+    /// How long the data thread polls for work before it sleeps, if the last work came that soon.
     pub busy_poll: std::time::Duration,
 }
 
-/// To be woken takes some microseconds on a processor that has gone to sleep, more on a virtual
-/// one: about what a client at depth 1 takes for its next request.
+/// Waking a processor takes some microseconds, and more for a virtual one. A client at depth 1
+/// needs about as long for its next request.
 const BUSY_POLL: std::time::Duration = std::time::Duration::from_micros(20);
 
 impl Settings {
     /// The usual limits for an export.
     #[must_use]
-    pub fn new(export: Export, listen: Vec<Listen>) -> Settings {
+    pub fn new(export: Export, listen: Vec<(FrontEnd, Listen)>) -> Settings {
         Settings {
             listen,
             export,
@@ -74,11 +75,21 @@ impl Settings {
             // An eighth of a machine with 1 GiB.
             total_bytes: 128 << 20,
             reply_time: std::time::Duration::from_secs(60),
-            // With one processor the client could not run meanwhile.
+            // With one processor the client could not run in the meantime.
             busy_poll: match std::thread::available_parallelism() {
                 Ok(processors) if processors.get() > 1 => BUSY_POLL,
                 _ => std::time::Duration::ZERO,
             },
+        }
+    }
+
+    /// When the clients of an address use TLS.
+    fn tls_at(&self, listen: &Listen) -> Tls {
+        match (&self.tls, listen) {
+            (None, _) => Tls::Off,
+            (Some(_), Listen::Tcp(_)) => Tls::Required,
+            (Some(_), Listen::Unix(_)) if self.tls_required => Tls::Required,
+            (Some(_), Listen::Unix(_)) => Tls::Offered,
         }
     }
 }
@@ -98,7 +109,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Gives the backend a message; false if the server is gone.
+    /// Sends the backend a message; false if the server is gone.
     pub fn send(&self, message: Box<dyn Any + Send>) -> bool {
         self.note(Note::Message(message))
     }
@@ -108,7 +119,7 @@ impl Remote {
         self.note(Note::Stop)
     }
 
-    /// Ends the server at once: requests that it has may get no answer.
+    /// Ends the server at once: its pending requests may get no answer.
     pub fn hurry(&self) -> bool {
         self.note(Note::Hurry)
     }
@@ -121,7 +132,7 @@ impl Remote {
 
     fn note(&self, note: Note) -> bool {
         let sent = self.notes.send(note).is_ok();
-        // A counter that is full has woken the thread already.
+        // A full counter has woken the thread already.
         let _ = rustix::io::write(&*self.event, &1u64.to_ne_bytes());
         sent
     }
@@ -141,8 +152,9 @@ impl Server {
     /// # Errors
     /// See [`ListenError`].
     pub fn bind(settings: Settings) -> Result<Server, ListenError> {
-        let plain_tcp = settings.plain_tcp || settings.tls.is_some();
-        let bind = |listen| Listener::bind(listen, plain_tcp);
+        let bind = |(front_end, listen): &(FrontEnd, Listen)| {
+            Listener::bind(*front_end, listen, settings.tls_at(listen), settings.plain_tcp)
+        };
         let listeners = settings.listen.iter().map(bind).collect::<Result<_, _>>()?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| ListenError::System("eventfd".to_string(), error.into()))?;
@@ -168,8 +180,8 @@ impl Server {
     ///
     /// # Errors
     /// If the kernel has no usable io_uring, or refuses it later.
-    pub fn run<B: Backend + ?Sized>(self, backend: &mut B) -> io::Result<()> {
-        // A wait is to end when its time has come, not 50 us later.
+    pub fn run<B: Backend<Port> + ?Sized>(self, backend: &mut B) -> io::Result<()> {
+        // So that a wait ends on time and not 50 us later.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         let port = Port::new(self.settings.total_bytes)?;
         let mut turns = Loop::new(self, port, backend);
@@ -184,56 +196,43 @@ const LINGER: Duration = Duration::from_secs(5);
 /// How long no connection is accepted after the system refused one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-struct Loop<'b, B: Backend + ?Sized> {
+struct Loop<'b, B: Backend<Port> + ?Sized> {
     server: Server,
-    /// What each listener's clients are offered.
-    configs: Vec<Arc<Config>>,
     sockets: Vec<Arc<OwnedFd>>,
     port: Port,
     backend: &'b mut B,
     inputs: Vec<Option<Input>>,
     free: Vec<u32>,
-    /// When handshakes must be over, in order of time: the slots and their generations.
-    shaking: VecDeque<(Instant, u32, u32)>,
+    /// When connections must have opened the export, in order of time: slots and generations.
+    opening: VecDeque<(Instant, u32, u32)>,
     /// Listeners to accept from again, and when.
     paused: Vec<usize>,
     accept_again: Option<Instant>,
-    /// When clients of a stopping server are left alone.
+    /// When a stopping server no longer waits for its clients.
     stopping: Option<Instant>,
     /// When to look for clients that do not take their replies.
     look_at: Option<Instant>,
-    /// When a connection was last refused in words.
+    /// When the log last said that connections are refused.
     refused: Option<Instant>,
     hurried: bool,
     dirty: Vec<u32>,
 }
 
-impl<'b, B: Backend + ?Sized> Loop<'b, B> {
+impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
     fn new(mut server: Server, port: Port, backend: &'b mut B) -> Loop<'b, B> {
-        let configs = server.listeners.iter().map(|listener| {
-            let mut config = Config::single(server.settings.export.clone());
-            config.tls = match (&server.settings.tls, listener.tcp) {
-                (None, _) => Tls::Off,
-                (Some(_), tcp) if tcp || server.settings.tls_required => Tls::Required,
-                (Some(_), _) => Tls::Offered,
-            };
-            Arc::new(config)
-        });
-        let configs = configs.collect();
         let sockets = server.listeners.iter_mut().map(|listener| {
             let socket = listener.socket.take().expect("taken once");
             Arc::new(socket)
         });
         let sockets = sockets.collect();
         Loop {
-            configs,
             sockets,
             server,
             port,
             backend,
             inputs: Vec::new(),
             free: Vec::new(),
-            shaking: VecDeque::new(),
+            opening: VecDeque::new(),
             paused: Vec::new(),
             accept_again: None,
             stopping: None,
@@ -294,10 +293,10 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        let shaking = self.shaking.front().map(|(at, ..)| *at);
+        let opening = self.opening.front().map(|(at, ..)| *at);
         let linger = self.stopping.filter(|at| self.port.now() < *at);
         let waiting = self.port.total.due().then_some(Instant(0));
-        let times = [self.backend.deadline(), shaking, self.accept_again, linger];
+        let times = [self.backend.deadline(), opening, self.accept_again, linger];
         times.into_iter().chain([self.look_at, waiting]).flatten().min()
     }
 
@@ -351,15 +350,16 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             self.port.add_output();
             self.inputs.len() as u32 - 1
         });
+        let (listener, settings) = (&self.server.listeners[listener], &self.server.settings);
+        let offer = Offer { export: &settings.export, tls: listener.tls };
         let mut greeting = Vec::new();
-        let handshake = Handshake::new(self.configs[listener].clone(), &mut greeting);
-        self.port.append(slot, |_, out| out.extend_from_slice(&greeting));
-        let settings = &self.server.settings;
+        let decoder = listener.front_end.connect(&offer, &mut greeting);
+        self.port.append(slot, |out| out.extend_from_slice(&greeting));
         let (tls, bytes) = (settings.tls.clone(), settings.connection_bytes);
         let time = Duration(settings.handshake_time.as_nanos() as u64);
         let generation = self.port.outputs[slot as usize].generation;
-        self.shaking.push_back((self.port.now() + time, slot, generation));
-        let mut input = Input::new(Arc::new(socket), slot, handshake, tls, bytes);
+        self.opening.push_back((self.port.now() + time, slot, generation));
+        let mut input = Input::new(Arc::new(socket), slot, decoder, tls, bytes);
         input.heard = self.port.now();
         self.inputs[slot as usize] = Some(input);
     }
@@ -463,16 +463,16 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
 
     fn times(&mut self) {
         let now = self.port.lately();
-        while let Some((at, slot, generation)) = self.shaking.front().copied() {
+        while let Some((at, slot, generation)) = self.opening.front().copied() {
             let output = &self.port.outputs[slot as usize];
             let current = output.generation == generation;
             let input = self.inputs[slot as usize].as_mut().filter(|_| current);
-            let shaking = input.filter(|input| input.shaking());
-            if at > now && shaking.is_some() {
+            let opening = input.filter(|input| input.opening());
+            if at > now && opening.is_some() {
                 break;
             }
-            self.shaking.pop_front();
-            if let Some(input) = shaking {
+            self.opening.pop_front();
+            if let Some(input) = opening {
                 input.broken = true;
                 self.port.touch(slot);
             }
@@ -489,7 +489,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
         }
     }
 
-    /// Sends what there is, receives where there is room, closes what is over.
+    /// Sends what there is, receives where there is room, closes what has ended.
     fn flush(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
         self.port.take_dirty(&mut dirty);
@@ -530,7 +530,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             if input.tls.is_some() {
                 match input.encrypt(&plain) {
                     Some(bytes) if bytes.is_empty() => {}
-                    Some(bytes) => pieces.push(crate::ring::Piece::Bytes(bytes)),
+                    Some(bytes) => pieces.push(Piece::Bytes(bytes)),
                     None => input.broken = true,
                 }
             } else if pieces.is_empty() {
@@ -549,7 +549,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
         }
     }
 
-    /// Ends a connection; its slot is free when the kernel has let go of it.
+    /// Ends a connection. Its slot is free once the kernel no longer uses its buffers.
     fn close(&mut self, slot: u32) {
         let Some(input) = &mut self.inputs[slot as usize] else { return };
         if !input.closed {
@@ -558,7 +558,7 @@ impl<'b, B: Backend + ?Sized> Loop<'b, B> {
             let _ = rustix::net::shutdown(&*input.socket, rustix::net::Shutdown::Both);
             self.port.outputs[slot as usize].abandon();
             self.port.count(slot);
-            self.port.outputs[slot as usize].share = crate::total::Share::default();
+            self.port.outputs[slot as usize].share = Share::default();
             self.server.remote.connections.fetch_sub(1, Ordering::Relaxed);
         }
         if !input.receiving && !self.port.outputs[slot as usize].sending {

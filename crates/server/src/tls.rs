@@ -1,6 +1,6 @@
-//! TLS of the server: certificate, key, and which clients are let in.
+//! TLS of the server: certificate, key, and which clients may connect.
 
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -11,17 +11,23 @@ use std::sync::Arc;
 /// Why TLS cannot be offered.
 #[derive(Debug)]
 pub enum TlsError {
-    /// A file cannot be read or is not PEM of the wanted kind.
-    File(PathBuf, String),
-    /// The parts do not fit.
-    Unfit(String),
+    /// A file cannot be read, or is not PEM of the right kind.
+    File(PathBuf, pem::Error),
+    /// The certificate, key or authority cannot be used, or they do not belong together.
+    Unfit(rustls::Error),
+    /// The authority's certificate cannot verify clients.
+    Authority(rustls::server::VerifierBuilderError),
 }
 
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            TlsError::File(path, pem::Error::NoItemsFound) => {
+                write!(f, "{}: has no certificate or key in PEM form", path.display())
+            }
             TlsError::File(path, error) => write!(f, "{}: {error}", path.display()),
             TlsError::Unfit(error) => write!(f, "TLS: {error}"),
+            TlsError::Authority(error) => write!(f, "TLS: {error}"),
         }
     }
 }
@@ -29,13 +35,14 @@ impl fmt::Display for TlsError {
 impl std::error::Error for TlsError {}
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let fail = |error: &dyn fmt::Display| TlsError::File(path.to_path_buf(), error.to_string());
-    let found = CertificateDer::pem_file_iter(path).map_err(|error| fail(&error))?;
-    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| fail(&error))?;
-    if found.is_empty() { Err(fail(&"holds no certificate in PEM form")) } else { Ok(found) }
+    let fail = |error| TlsError::File(path.to_path_buf(), error);
+    let found = CertificateDer::pem_file_iter(path).map_err(fail)?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(fail)?;
+    if found.is_empty() { Err(fail(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
-/// TLS from PEM files. With `client_ca`, clients must show a certificate that it signed.
+/// TLS from PEM files. With `client_ca`, clients must show a certificate that this authority
+/// signed.
 ///
 /// # Errors
 /// See [`TlsError`].
@@ -44,24 +51,23 @@ pub fn tls_config(
     key: &Path,
     client_ca: Option<&Path>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let unfit = |error: &dyn fmt::Display| TlsError::Unfit(error.to_string());
     let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| TlsError::File(key.to_path_buf(), error.to_string()))?;
+        .map_err(|error| TlsError::File(key.to_path_buf(), error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|error| unfit(&error))?;
+        .map_err(TlsError::Unfit)?;
     let builder = match client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for root in certificates(path)? {
-                roots.add(root).map_err(|error| unfit(&error))?;
+                roots.add(root).map_err(TlsError::Unfit)?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| unfit(&error))?)
+            builder.with_client_cert_verifier(verifier.build().map_err(TlsError::Authority)?)
         }
     };
-    builder.with_single_cert(chain, key).map(Arc::new).map_err(|error| unfit(&error))
+    builder.with_single_cert(chain, key).map(Arc::new).map_err(TlsError::Unfit)
 }

@@ -1,11 +1,11 @@
 //! One total of the bytes that all connections hold: requests in flight and replies not sent yet.
-//! Clients that do not read their replies fill a half of it at most, and then only they wait.
+//! Clients that do not read their replies fill at most half of it, and then only they wait.
 
-/// A connection that holds no more than this is served though the total is reached: a client that
-/// takes its replies never waits for one that does not.
+/// A connection that holds no more than this is served even when the total is reached, so that a
+/// client that takes its replies never waits for one that does not.
 pub(crate) const SMALL: usize = 128 << 10;
-/// Bytes that a client must have written or taken before it counts as one that reads: more than the
-/// system's buffers take without it.
+/// Bytes that a client must have written or taken before it counts as one that reads: more than
+/// the system's buffers hold.
 const PROOF: u64 = 1 << 20;
 
 /// What the total knows of a connection.
@@ -13,9 +13,9 @@ const PROOF: u64 = 1 << 20;
 pub(crate) struct Share {
     /// Bytes counted for it.
     counted: usize,
-    /// Bytes that it has written, and taken of replies.
+    /// Bytes that it has written, or taken of replies.
     moved: u64,
-    /// It has taken enough, and at some time all.
+    /// It has moved enough, and had nothing outstanding since.
     reads: bool,
 }
 
@@ -26,18 +26,18 @@ impl Share {
     }
 }
 
-/// The total, and who waits for room in it.
+/// The total, and the connections that wait for room in it.
 #[derive(Debug)]
 pub(crate) struct Total {
     held: usize,
-    /// Of that, what clients hold that have not shown that they read.
+    /// The part held by clients that have not shown that they read.
     unread: usize,
     max: usize,
-    /// The connection whose one large request went over it.
+    /// The connection whose one large request exceeded it.
     over: Option<u32>,
-    /// Connections that wait, and bytes of the request for which they do.
+    /// The waiting connections, and the bytes of the requests they wait for.
     waiting: Vec<(usize, u32)>,
-    /// There is more room since they were looked at.
+    /// There is more room since they were last checked.
     freed: bool,
 }
 
@@ -46,7 +46,7 @@ impl Total {
         Total { held: 0, unread: 0, max, over: None, waiting: Vec::new(), freed: false }
     }
 
-    /// A connection holds this many bytes now.
+    /// Records how many bytes a connection holds now.
     pub(crate) fn change(&mut self, slot: u32, share: &mut Share, now: usize) {
         let before = std::mem::replace(&mut share.counted, now);
         self.held = self.held + now - before;
@@ -62,9 +62,10 @@ impl Total {
         }
     }
 
-    /// Whether a request may begin that counts for `charge` bytes. A client that reads and has
-    /// nothing outstanding may go over the total, one at a time: so it is served whatever the
-    /// others hold, and however large its request. The others have a half, one large request each.
+    /// Whether a request that counts for `charge` bytes may begin. A client that reads and has
+    /// nothing outstanding may exceed the total, one client at a time. So it is served whatever
+    /// the others hold and however large its request is. The others share half of the total, with
+    /// one large request each.
     pub(crate) fn admit(&mut self, slot: u32, share: Share, charge: usize) -> bool {
         let held = share.counted;
         if held + charge <= SMALL {
@@ -84,36 +85,36 @@ impl Total {
         may
     }
 
-    /// The total is reached: a connection that holds more than a little is not read from.
+    /// The total is reached: nothing is received from connections that hold more than [`SMALL`].
     pub(crate) fn full(&self) -> bool {
         self.held >= self.max
     }
 
-    /// Nothing more fits, or somebody waits for room.
+    /// Nothing more fits, or a connection waits for room.
     pub(crate) fn exhausted(&self) -> bool {
         self.full() || !self.waiting.is_empty()
     }
 
-    /// The connection has a request of this many bytes that waits for room.
+    /// A request of this many bytes waits for room.
     pub(crate) fn wait(&mut self, slot: u32, charge: usize) {
         if !self.waiting.iter().any(|(_, other)| *other == slot) {
             self.waiting.push((charge, slot));
         }
     }
 
-    /// The connection can go on, in the next turn.
+    /// The connection can continue in the next turn.
     pub(crate) fn resume(&mut self, slot: u32) {
         self.wait(slot, 0);
         self.freed = true;
     }
 
-    /// Whether those who wait are to be looked at.
+    /// Whether waiting connections are to be checked.
     pub(crate) fn due(&self) -> bool {
         self.freed && !self.waiting.is_empty()
     }
 
-    /// Those who wait, the smallest requests first, if there is more room than when they were last
-    /// looked at.
+    /// The waiting connections, smallest requests first, if there is more room than when they were
+    /// last checked.
     pub(crate) fn take_waiting(&mut self) -> Vec<(usize, u32)> {
         if !core::mem::take(&mut self.freed) {
             return Vec::new();
@@ -135,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_total_stops_those_who_hold_much_and_no_others() {
+    fn a_full_total_stops_only_clients_that_hold_much() {
         let mut total = Total::new(MIB);
         let mut shares = [reader(), reader(), reader()];
         assert!(total.admit(0, shares[0], MIB));
         total.change(0, &mut shares[0], MIB);
         assert!(total.full());
-        // A little is always served; a large request of one who holds nothing, one at a time.
+        // Small requests are always served; large ones of idle clients, one at a time.
         assert!(total.admit(1, shares[1], 4096) && !total.admit(0, shares[0], 4096));
         assert!(total.admit(1, shares[1], 64 * MIB));
         total.change(1, &mut shares[1], 64 * MIB);
@@ -158,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_shown_that_it_reads_has_a_half_and_one_large_request() {
+    fn clients_that_have_not_read_share_half_with_one_large_request_each() {
         let mut total = Total::new(2 * MIB);
         let mut shares = [Share::default(); 3];
         assert!(total.admit(0, shares[0], MIB));
         total.change(0, &mut shares[0], MIB);
         assert!(!total.admit(0, shares[0], MIB / 4) && !total.admit(1, shares[1], MIB / 4));
-        assert!(total.admit(2, reader(), MIB), "the other half is for those who read");
-        // It takes all of it: from then on it is one of them.
+        assert!(total.admit(2, reader(), MIB), "the other half is for clients that read");
+        // It takes all of it, and counts as one that reads from then on.
         shares[0].moved(MIB);
         total.change(0, &mut shares[0], 0);
         assert!(total.admit(0, shares[0], 2 * MIB));

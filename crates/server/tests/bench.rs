@@ -4,13 +4,13 @@
 mod common;
 
 use common::{Forgetful, Running, ram, serve};
+use destage_block::{Answer, Backend, Driver, Payload, Request, RequestError};
 use destage_load::{
-    self, Arrivals, Ask, BenchError, FLUSH, Feed, Lap, Load, Measured, Pace, Pattern, READ, Target,
-    Told, WRITE,
+    self, Arrivals, BenchError, FLUSH, Feed, FeedError, FeedRequest, Lap, Load, Measured, Pace,
+    Pattern, Progress, READ, Target, WRITE,
 };
-use destage_nbd::request::Command;
 use destage_server::backends::Ram;
-use destage_server::{Answer, Backend, Payload, Port, Token};
+use destage_server::{Port, Token};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn run(server: &Running, load: &Load, feed: Option<Box<dyn Feed>>) -> Result<Mea
 
 /// Requests that are known beforehand; remembers what was completed.
 struct Listed {
-    asks: VecDeque<Ask>,
+    asks: VecDeque<FeedRequest>,
     completed: Arc<Mutex<Vec<u32>>>,
 }
 
@@ -55,7 +55,7 @@ impl Feed for Listed {
         self.asks.front().map(|ask| ask.due_ns)
     }
 
-    fn take(&mut self, _now_ns: u64) -> Result<Ask, String> {
+    fn take(&mut self, _now_ns: u64) -> Result<FeedRequest, FeedError> {
         Ok(self.asks.pop_front().expect("announced"))
     }
 
@@ -64,17 +64,23 @@ impl Feed for Listed {
     }
 }
 
-fn listed(asks: &[Ask]) -> Option<Box<dyn Feed>> {
+fn listed(asks: &[FeedRequest]) -> Option<Box<dyn Feed>> {
     Some(Box::new(Listed { asks: asks.iter().copied().collect(), completed: Arc::default() }))
 }
 
 /// So many requests, each so long after the one before, over a MiB and of many sizes.
-fn mixed(number: u64, each_ns: u64) -> Vec<Ask> {
+fn mixed(number: u64, each_ns: u64) -> Vec<FeedRequest> {
     let mut rng = common::Rng(7);
     let mut ask = |tag| {
         let length = 512 * (1 + rng.below(if tag % 7 == 0 { 200 } else { 24 }));
         let offset = 512 * rng.below(2048 - length / 512);
-        Ask { due_ns: tag * each_ns, tag: tag as u32, write: rng.below(3) > 0, offset, length }
+        FeedRequest {
+            due_ns: tag * each_ns,
+            tag: tag as u32,
+            write: rng.below(3) > 0,
+            offset,
+            length,
+        }
     };
     (0..number).map(&mut ask).collect()
 }
@@ -84,15 +90,15 @@ type Seen = Arc<Mutex<Vec<(bool, u64, u64)>>>;
 /// Memory that tells what was asked: writes?, offset, length.
 struct Counting(Ram, Seen);
 
-impl Backend for Counting {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
-        let seen = match command {
-            Command::Read { offset, length, .. } => Some((false, offset, u64::from(length))),
-            Command::Write { offset, length, .. } => Some((true, offset, u64::from(length))),
+impl Backend<Port> for Counting {
+    fn request(&mut self, port: &mut Port, token: Token, request: Request, payload: Payload<'_>) {
+        let seen = match request {
+            Request::Read { offset, length } => Some((false, offset, u64::from(length))),
+            Request::Write { offset, length, .. } => Some((true, offset, u64::from(length))),
             _ => None,
         };
         self.1.lock().expect("whole").extend(seen);
-        self.0.request(port, token, command, payload);
+        self.0.request(port, token, request, payload);
     }
 }
 
@@ -107,7 +113,7 @@ fn counting(most: u32) -> (Running, Seen) {
     (server, seen)
 }
 
-fn asked(asks: &[Ask]) -> Vec<(bool, u64, u64)> {
+fn asked(asks: &[FeedRequest]) -> Vec<(bool, u64, u64)> {
     asks.iter().map(|ask| (ask.write, ask.offset, ask.length)).collect()
 }
 
@@ -180,10 +186,10 @@ fn a_feed_keeps_its_times() {
 /// Memory that takes so long for each request, one after the other.
 struct Slow(Ram, Duration);
 
-impl Backend for Slow {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
+impl Backend<Port> for Slow {
+    fn request(&mut self, port: &mut Port, token: Token, request: Request, payload: Payload<'_>) {
         std::thread::sleep(self.1);
-        self.0.request(port, token, command, payload);
+        self.0.request(port, token, request, payload);
     }
 }
 
@@ -199,8 +205,14 @@ fn an_open_loop_tells_the_queue_before_a_slow_server() {
     };
     assert!(at(&closed, 0.5) < ms(50), "a closed loop waits for answers only");
     assert!(closed.tally.begun_late_ns.is_empty());
-    let dues: Vec<Ask> = (0..4_000)
-        .map(|tag| Ask { due_ns: tag * 2_500_000, tag: 0, write: true, offset: 0, length: 512 })
+    let dues: Vec<FeedRequest> = (0..4_000)
+        .map(|tag| FeedRequest {
+            due_ns: tag * 2_500_000,
+            tag: 0,
+            write: true,
+            offset: 0,
+            length: 512,
+        })
         .collect();
     for (pace, feed) in [
         (Pace::Scheduled { rate: 400.0, arrivals: Arrivals::Even }, None),
@@ -229,7 +241,7 @@ fn the_warm_up_is_not_counted_and_intervals_add_up() {
     let (mut laps, mut last) = (Vec::new(), Duration::ZERO);
     let target = Target::connect(&server.uri(), &load).expect("connects");
     let measured = target.run(&load, None, &mut |told| {
-        let Told::Lap(Lap { begin, end, tally }) = told else { return };
+        let Progress::Lap(Lap { begin, end, tally }) = told else { return };
         assert_eq!(*begin, last);
         laps.push(tally.requests());
         last = *end;
@@ -273,10 +285,10 @@ fn a_feed_is_verified() {
 /// Answers nothing, or only errors.
 struct Broken(bool, Vec<Token>);
 
-impl Backend for Broken {
-    fn request(&mut self, port: &mut Port, token: Token, _: Command, _: Payload<'_>) {
+impl Backend<Port> for Broken {
+    fn request(&mut self, port: &mut Port, token: Token, _: Request, _: Payload<'_>) {
         if self.0 {
-            port.reply(token, Answer::Error { errno: 28, text: "full" });
+            port.reply(token, Answer::Error { error: RequestError::NoSpace, text: "full" });
         } else {
             self.1.push(token);
         }
@@ -309,14 +321,14 @@ fn a_feed_that_fails_is_told() {
         fn next_at(&mut self) -> Option<u64> {
             Some(0)
         }
-        fn take(&mut self, _now_ns: u64) -> Result<Ask, String> {
+        fn take(&mut self, _now_ns: u64) -> Result<FeedRequest, FeedError> {
             self.0 += 1;
-            let ask = Ask { due_ns: 0, tag: 0, write: true, offset: 0, length: 512 };
-            if self.0 < 9 { Ok(ask) } else { Err("line 9 is no request".to_string()) }
+            let ask = FeedRequest { due_ns: 0, tag: 0, write: true, offset: 0, length: 512 };
+            if self.0 < 9 { Ok(ask) } else { Err("line 9 is not a request".into()) }
         }
         fn completed(&mut self, _tag: u32, _now_ns: u64) {}
     }
     let server = ram(16 << 20);
     let error = run(&server, &load(ms(1_000)), Some(Box::new(Failing(0)))).expect_err("fails");
-    assert_eq!(error.to_string(), "line 9 is no request");
+    assert_eq!(error.to_string(), "line 9 is not a request");
 }

@@ -8,7 +8,7 @@ use destage_client::Heard;
 use destage_disk::{Disk, DiskOp, find};
 use destage_engine::units::Instant;
 use destage_nbd::request::Request;
-use destage_server::backends::{Ask, Emulated, Emulator};
+use destage_server::backends::{DiskRequest, Emulated, Emulator};
 
 /// When each of some reads and writes of 4 KiB is done, from the disk alone: when they are asked,
 /// their address in units of 512 bytes, and whether they write.
@@ -53,8 +53,13 @@ fn its_moments_are_those_of_the_disk() {
         let mut got = vec![0; asks.len()];
         for (at, lbn, write) in &asks {
             // Looked at late and seldom: the moments must not depend on it.
-            let ask = Ask::Move { offset: lbn * 512, length: 4096, write: *write, durable: false };
-            emulator.ask(Instant(*at), ask);
+            let ask = DiskRequest::Move {
+                offset: lbn * 512,
+                length: 4096,
+                write: *write,
+                durable: false,
+            };
+            emulator.request(Instant(*at), ask);
         }
         while let Some(due) = emulator.due() {
             let (key, moment) = emulator.done(due).expect("due");
@@ -71,10 +76,13 @@ fn a_flush_is_done_after_the_writes_before_it() {
     let mut rng = Rng(6);
     let mut ask = |emulator: &mut Emulator, write| {
         let offset = rng.below(1_000_000) * 4096;
-        emulator.ask(Instant(1_000), Ask::Move { offset, length: 4096, write, durable: true })
+        emulator.request(
+            Instant(1_000),
+            DiskRequest::Move { offset, length: 4096, write, durable: true },
+        )
     };
     let writes: Vec<u64> = (0..40).map(|_| ask(&mut emulator, true)).collect();
-    let flush = emulator.ask(Instant(1_000), Ask::Flush);
+    let flush = emulator.request(Instant(1_000), DiskRequest::Flush);
     let later: Vec<u64> = (0..40).map(|_| ask(&mut emulator, false)).collect();
     let mut order = Vec::new();
     while let Some(due) = emulator.due() {

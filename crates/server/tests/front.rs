@@ -4,15 +4,14 @@
 mod common;
 
 use common::{Forgetful, Rng, eventually, opened, ram, read, request, serve, write};
+use destage_block::Request as Asked;
+use destage_block::{Answer, Backend, Buffer, Driver, Handle, Io, Outcome, Payload, RequestError};
 use destage_client::{Client, ClientError, Heard};
 use destage_load::{Arrivals, BenchError, FLUSH, Load, Pace, Pattern};
 use destage_nbd::Mode;
 use destage_nbd::request::{Command, Request};
 use destage_server::backends::{Ram, export};
-use destage_server::{
-    Answer, Backend, Handle, Io, Listen, ListenError, Outcome, Payload, Port, Server, Settings,
-    Token,
-};
+use destage_server::{FrontEnd, Listen, ListenError, Port, Server, Settings, Token};
 use std::any::Any;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -135,7 +134,9 @@ fn connections_see_each_others_writes() {
 fn sockets_of_the_dead_are_replaced_and_those_of_the_living_are_not() {
     let mut server = ram(1 << 20);
     let path = server.socket();
-    let bind = |listen: Listen| Server::bind(Settings::new(export("x", "", 512), vec![listen]));
+    let bind = |listen: Listen| {
+        Server::bind(Settings::new(export("x", "", 512), vec![(FrontEnd::Nbd, listen)]))
+    };
     let taken = bind(Listen::Unix(path.clone())).err();
     assert!(matches!(taken, Some(ListenError::Taken(_))), "{taken:?}");
     server.client().call(Command::Flush, &[]).expect("it still serves");
@@ -155,7 +156,8 @@ fn sockets_of_the_dead_are_replaced_and_those_of_the_living_are_not() {
 #[test]
 fn tcp_serves_too() {
     let listen = |settings: &mut Settings| {
-        settings.listen.push("tcp:127.0.0.1:0".parse().expect("an address"));
+        let listen = "tcp:127.0.0.1:0".parse().expect("an address");
+        settings.listen.push((FrontEnd::Nbd, listen));
     };
     let server = serve(1 << 20, listen, Ram::default);
     let Listen::Tcp(address) = &server.addresses[1] else { panic!("a TCP address") };
@@ -173,19 +175,19 @@ struct InFile {
     next: u64,
 }
 
-impl Backend for InFile {
+impl Backend<Port> for InFile {
     fn start(&mut self, port: &mut Port) {
         self.device = self.file.take().map(|file| port.open(file.into()));
     }
 
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
+    fn request(&mut self, port: &mut Port, token: Token, asked: Asked, payload: Payload<'_>) {
         let device = self.device.expect("started");
-        let io = match command {
-            Command::Read { offset, length, .. } => {
-                let buffer = destage_served::Buffer::zeroed(length as usize);
+        let io = match asked {
+            Asked::Read { offset, length } => {
+                let buffer = Buffer::zeroed(length as usize);
                 Io::Read { device, offset, buffer }
             }
-            Command::Write { offset, .. } => {
+            Asked::Write { offset, .. } => {
                 Io::Write { device, offset, buffer: Arc::new(payload.into_buffer()), durable: true }
             }
             _ => Io::Flush { device },
@@ -204,7 +206,8 @@ impl Backend for InFile {
             }
             (Ok(()), None) => port.reply(token, Answer::Done),
             (Err(error), _) => {
-                port.reply(token, Answer::Error { errno: 5, text: &error.to_string() });
+                let text = error.to_string();
+                port.reply(token, Answer::Error { error: RequestError::Io, text: &text });
             }
         }
     }

@@ -4,11 +4,11 @@
 mod common;
 
 use common::{Running, serve};
-use destage_nbd::client::{Handshake, Options, Reply, ReplyDecoder, Step};
+use destage_nbd::client::{Conversation, Handshake, Options, Reply, Step};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::{Session, wire};
 use destage_server::backends::Ram;
-use destage_server::{Listen, tls_config};
+use destage_server::{FrontEnd, Listen, tls_config};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -67,7 +67,7 @@ fn start(folder: &Path) -> Running {
     let tls = tls.expect("the parts fit");
     let change = |settings: &mut destage_server::Settings| {
         settings.tls = Some(tls);
-        settings.listen = vec!["tcp:127.0.0.1:0".parse().expect("an address")];
+        settings.listen = vec![(FrontEnd::Nbd, "tcp:127.0.0.1:0".parse().expect("an address"))];
     };
     serve(128 << 20, change, Ram::default)
 }
@@ -117,8 +117,7 @@ fn known_clients_are_served_and_others_are_not() {
     assert!(open(&server, stranger).is_none(), "a certificate of another authority");
     let known = client_config(folder.path(), Some("client"));
     let (mut tls, session) = open(&server, known).expect("a known client");
-    let encoder = destage_nbd::client::request::Encoder::new(&session);
-    let mut decoder = ReplyDecoder::new(&session);
+    let mut conversation = Conversation::new(&session);
     let bytes: Vec<u8> = (0..20u32 << 20).map(|at| (at >> 5) as u8).collect();
     let length = bytes.len() as u32;
     let write = Command::Write { offset: 77, length, fua: true };
@@ -127,8 +126,7 @@ fn known_clients_are_served_and_others_are_not() {
     for (cookie, command) in [(1, write), (2, read)] {
         let request = Request { cookie, command };
         let mut out = Vec::new();
-        encoder.encode(&request, &mut out).expect("allowed");
-        assert!(decoder.expect(&request));
+        conversation.ask(&request, &mut out).expect("allowed");
         if cookie == 1 {
             out.extend_from_slice(&bytes);
         }
@@ -139,7 +137,7 @@ fn known_clients_are_served_and_others_are_not() {
             assert!(count > 0);
             let mut rest = &input[..count];
             loop {
-                let (taken, reply) = decoder.next(rest);
+                let (taken, reply) = conversation.next(rest);
                 match reply {
                     Reply::NeedMore => break,
                     Reply::Data { offset, range, .. } => {

@@ -1,10 +1,11 @@
 //! Several variants on identical input, along a swept option, over seeds, on all processors.
 
+use crate::config::SimConfig;
 use crate::estimate::{crossing, estimate};
 use crate::findings;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
-use crate::simulator::{SimConfig, SimError, simulate};
+use crate::simulator::{SimError, simulate};
 use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport, SCHEMA};
 use destage_workload::source::Source;
 
@@ -21,12 +22,12 @@ pub struct Comparison {
     pub variants: Vec<(String, Vec<(String, String)>)>,
     /// A swept option and its values.
     pub sweep: Option<(String, Vec<String>)>,
-    /// Seeds a point at least, from the base seed upwards.
+    /// Minimum seeds per point, from the base seed upwards.
     pub seeds: u32,
     /// More seeds until half the 95 % confidence interval of the mean throughput and response
     /// time is within this share of the mean, if given.
     pub confidence: Option<f64>,
-    /// Seeds a point at most.
+    /// Maximum seeds per point.
     pub seeds_max: u32,
     /// Response times in ms at which throughput is read off a sweep of `iops`.
     pub levels_ms: Vec<f64>,
@@ -289,7 +290,7 @@ struct Job {
     options: RunOptions,
 }
 
-/// Runs the jobs on so many threads; the first error ends it.
+/// Runs the jobs on this many threads; the first error ends it.
 fn run_all(
     jobs: &[Job],
     threads: usize,

@@ -19,9 +19,9 @@ pub struct Experiment {
     /// The swept option and its values.
     #[serde(deserialize_with = "sweep")]
     pub sweep: Option<(String, Vec<String>)>,
-    /// Seeds a point at least.
+    /// Minimum seeds per point.
     pub seeds: Option<u32>,
-    /// Seeds a point at most, where a confidence interval is asked for.
+    /// Maximum seeds per point, if a confidence interval is requested.
     pub seeds_max: Option<u32>,
     /// Half the 95 % confidence interval wanted, in per cent of the mean.
     pub confidence_percent: Option<f64>,
@@ -39,7 +39,7 @@ fn sweep<'de, D: serde::Deserializer<'de>>(
 /// Reads `option=v1,v2,...`, `option=v1;v2;...` or `option=first..last..step`.
 ///
 /// # Errors
-/// No `=`, no values, or a range that is none.
+/// No `=`, no values, or an invalid range.
 pub fn parse_sweep(text: &str) -> Result<(String, Vec<String>), OptionError> {
     let bad = |what: &str| {
         OptionError::usage(format!(
@@ -87,7 +87,7 @@ impl Experiment {
     /// Its run options over the defaults.
     ///
     /// # Errors
-    /// An option that there is not.
+    /// An unknown option.
     pub fn options(&self) -> Result<RunOptions, OptionError> {
         let mut options = RunOptions::default();
         for (name, value) in &self.options {

@@ -2,15 +2,15 @@
 
 use destage_disk::Disk;
 use destage_engine::array::geometry::Geometry;
-use destage_engine::heads::Heads;
+use destage_engine::conditions::Heads;
 use destage_engine::units::{GroupId, Instant, Page, SECTORS_PER_PAGE};
 
-/// How groups lie on the disks.
+/// How groups are laid out on the disks.
 #[derive(Clone, Copy)]
-pub enum Places<'a> {
+pub enum DiskLayout<'a> {
     /// Write groups of an array.
     Array(&'a Geometry),
-    /// Tracks of so many sectors on the one disk.
+    /// Tracks of this many sectors on the only disk.
     Tracks(u64),
 }
 
@@ -22,32 +22,32 @@ pub struct DiskHeads<'a> {
     pub completes: &'a [Instant],
     /// The moment.
     pub now: Instant,
-    /// How groups lie on the disks.
-    pub places: Places<'a>,
+    /// How groups are laid out on the disks.
+    pub places: DiskLayout<'a>,
 }
 
 impl DiskHeads<'_> {
     fn groups(&self) -> u64 {
         match self.places {
-            Places::Array(geometry) => geometry.groups(),
-            Places::Tracks(sectors) => self.disks[0].sectors().div_ceil(sectors),
+            DiskLayout::Array(geometry) => geometry.groups(),
+            DiskLayout::Tracks(sectors) => self.disks[0].sectors().div_ceil(sectors),
         }
     }
 
     /// First and last sector of a group on each disk that it touches.
     fn span(&self, group: GroupId) -> (u64, u64) {
         match self.places {
-            Places::Array(geometry) => {
+            DiskLayout::Array(geometry) => {
                 let per_group = geometry.pages_per_group();
                 let first = geometry.place(Page(group.0 * per_group)).page;
-                // A group is part of one strip, or whole stripes.
+                // A group is part of one strip, or one or more stripes.
                 let pages = match per_group / geometry.stripe_pages() {
                     0 => per_group,
                     _ => per_group / geometry.data_strips(),
                 };
                 (first * SECTORS_PER_PAGE, (first + pages) * SECTORS_PER_PAGE - 1)
             }
-            Places::Tracks(sectors) => {
+            DiskLayout::Tracks(sectors) => {
                 let last = (group.0 + 1) * sectors - 1;
                 (group.0 * sectors, last.min(self.disks[0].sectors() - 1))
             }
@@ -83,12 +83,12 @@ impl Heads for DiskHeads<'_> {
 
     fn cost(&self, group: GroupId, first_page: u64) -> u64 {
         let (disk, sector) = match self.places {
-            Places::Array(geometry) => {
+            DiskLayout::Array(geometry) => {
                 let page = group.0 * geometry.pages_per_group() + first_page;
                 let place = geometry.place(Page(page));
                 (usize::from(place.disk.0), place.page * SECTORS_PER_PAGE)
             }
-            Places::Tracks(sectors) => (0, group.0 * sectors + first_page),
+            DiskLayout::Tracks(sectors) => (0, group.0 * sectors + first_page),
         };
         // A disk that is busy begins when it is done with what it has in service.
         let start = match self.completes[disk] {
@@ -114,7 +114,7 @@ mod tests {
         let op = DiskOp { lbn: 500_000, sectors: 8, write: true, tag: 0 };
         disks[0].submit(Instant::ZERO, op);
         let completes = [disks[0].start(Instant::ZERO).expect("it starts")];
-        let places = Places::Tracks(113);
+        let places = DiskLayout::Tracks(113);
         let heads = DiskHeads { disks: &disks, completes: &completes, now: Instant::ZERO, places };
         check(&heads);
     }
@@ -137,7 +137,7 @@ mod tests {
                 disks: &disks[..count],
                 completes: &[Instant::NEVER; 5][..count],
                 now: Instant(7_654_321),
-                places: Places::Array(&geometry),
+                places: DiskLayout::Array(&geometry),
             };
             check(&heads);
         }

@@ -6,9 +6,9 @@
 
 pub mod advise;
 pub mod compare;
+pub mod config;
 pub mod estimate;
 pub mod experiment;
-pub mod faults;
 pub mod findings;
 pub mod heads;
 pub mod measure;
@@ -21,3 +21,7 @@ pub mod sources;
 pub mod sweep;
 pub mod track_trace;
 pub mod validate;
+
+mod build;
+mod fault_log;
+mod faults;

@@ -1,10 +1,10 @@
 //! What is measured in a run, and how it becomes a report.
 
-use crate::simulator::{SimConfig, Warmup};
+use crate::config::{SimConfig, Warmup};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
 use destage_engine::event::Owner;
-use destage_engine::readcache::coherent::CleanState;
+use destage_engine::readcache::coherent::ReadCacheState;
 use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
@@ -14,7 +14,7 @@ use destage_report::model::{
 };
 use hdrhistogram::Histogram;
 
-/// Longest response time told apart, in microseconds: an hour.
+/// Longest response time recorded, in microseconds: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
@@ -115,7 +115,7 @@ pub struct Outcome {
     /// Requests not answered when the run ended.
     pub in_system: u64,
     /// The read cache at the end.
-    pub read_cache: Option<CleanState>,
+    pub read_cache: Option<ReadCacheState>,
     /// What failed.
     pub fault: Option<FaultUse>,
 }
@@ -156,7 +156,7 @@ impl Measure {
         }
     }
 
-    /// Moves time to the next event at `now`. Returns whether the run goes on.
+    /// Moves time to the next event at `now`. Returns whether the run continues.
     pub fn advance(&mut self, now: Instant, counters: &Counters) -> bool {
         let now_or_end = now.min(self.end);
         while self.next_sample <= now_or_end {
@@ -417,7 +417,7 @@ fn hits(before: &Counters, after: &Counters) -> Hits {
     }
 }
 
-fn read_cache(state: &CleanState, before: &Counters, after: &Counters) -> ReadCacheUse {
+fn read_cache(state: &ReadCacheState, before: &Counters, after: &Counters) -> ReadCacheUse {
     let requests = after.read_pages - before.read_pages;
     ReadCacheUse {
         pages: state.pages as u64,

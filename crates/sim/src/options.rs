@@ -1,20 +1,10 @@
 //! The options of a run, by name: what the command line, experiment files and sweeps set.
 
-use crate::simulator::{SimConfig, Warmup};
 use destage_disk::DiskSpec;
-use destage_engine::array::geometry::{Geometry, LEVELS};
-use destage_engine::controller::Config;
-use destage_engine::destage::phases::Protocol;
-use destage_engine::destage::{Count, Issue};
-use destage_engine::dispatch::Order;
-use destage_engine::policy;
-use destage_engine::rate;
 use destage_engine::registry::{Param, nearest_first};
-use destage_engine::sequential::DetectorKind;
-use destage_engine::track::{CleanWrites, TrackCache, TrackConfig};
-use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
-use destage_workload::trace::replay::{Pace, ReplayOptions};
-use destage_workload::trace::{Order as TraceOrder, ReadOptions};
+use destage_engine::units::{Duration, PAGE_BYTES};
+use destage_workload::trace::replay::{ReplayOptions, ReplayPace};
+use destage_workload::trace::{ReadOptions, TimeOrder};
 use std::collections::BTreeMap;
 
 /// A message of one line that names the option and what it takes.
@@ -60,35 +50,53 @@ const fn option(
 
 /// Every option of a run.
 pub const OPTIONS: &[Param] = &[
-    option("policy", "-", "stow", "see `destage policies`", "destage order"),
+    option("policy", "-", "stow", "see `destage policies`", "destage policy"),
     option("rate", "-", "linear:90/80", "see `destage policies`", "destage rate"),
     option(
         "thresholds",
         "% of NVS",
         "",
         "high/low",
-        "high and low thresholds of the rate, in place of its own",
+        "high and low thresholds, overriding those of the rate",
     ),
     option("nvs", "pages", "32768", "pages, or bytes with K, M, G", "NVS size"),
-    option("group", "-", "stripes", "stripes, track", "unit of destage: track is for one disk"),
-    option("clean", "-", "span", "span, runs", "what a track's destage writes"),
+    option(
+        "group",
+        "-",
+        "stripes",
+        "stripes, track",
+        "unit of destage; track is for a single disk",
+    ),
+    option("track-writes", "-", "span", "span, runs", "what a track's destage writes"),
     option("level", "-", "5", "single, 0, 10, 4, 5, 6", "RAID level"),
     option("disks", "disks", "5", "1 to 1024", "member disks"),
     option("disk", "-", "stow-ref", "a name or a .toml file", "disk model"),
-    option("strip", "pages", "16", "pages, or bytes with K, M, G", "strip on one disk"),
-    option("group-stripes", "stripes", "1", "1 to 64", "stripes in a write group (k)"),
+    option("strip", "pages", "16", "pages, or bytes with K, M, G", "strip (chunk) size per disk"),
+    option("group-stripes", "stripes", "1", "1 to 64", "stripes per write group (k)"),
     option(
-        "backend",
+        "disk-fraction",
         "fraction",
         "1",
         "above 0 to 1, or the volume's size with M, G, T",
-        "outer part of each disk used",
+        "fraction of each disk used, from the outer edge",
     ),
     option("queue-depth", "destages", "20", "1 to 100000", "destage writes in flight (Q)"),
-    option("count", "-", "runs", "runs, groups", "what counts as a destage write"),
-    option("issue", "-", "auto", "group, runs, auto", "runs of a group at once or in turn"),
+    option("count", "-", "runs", "runs, groups", "what counts as one destage write"),
+    option(
+        "issue",
+        "-",
+        "auto",
+        "group, runs, auto",
+        "issue the runs of a group at once or in turn",
+    ),
     option("detector", "-", "pages", "pages, adjacent-groups", "sequential detector"),
-    option("seq-threshold", "pages", "16", "0 to 1000000", "pages until a stream is sequential"),
+    option(
+        "seq-threshold",
+        "pages",
+        "16",
+        "0 to 1000000",
+        "pages after which a stream counts as sequential",
+    ),
     option("window", "commands", "auto", "1 to 1024, auto", "commands a drive sees at once"),
     option("scheduler", "-", "auto", "fcfs, cscan, sptf, auto", "order inside the drive"),
     option("order", "-", "arrival", "arrival, reads-first[:n]", "order into the drive's window"),
@@ -97,68 +105,93 @@ pub const OPTIONS: &[Param] = &[
         "-",
         "papers",
         "papers, safe",
-        "all writes at once, or parity durable first",
+        "write everything at once, or make parity durable first",
     ),
-    option("read-cache", "-", "off", "off, see `destage policies`", "read cache beside the NVS"),
-    option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "its size"),
+    option("read-cache", "-", "off", "off, see `destage policies`", "read cache next to the NVS"),
+    option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "read-cache size"),
     option(
         "vdf",
         "-",
         "auto",
         "off, paper, adaptive[:start=..], auto",
-        "how it heeds failed disks; auto: as its name says",
+        "failed-disk awareness (VDF); auto: as the policy's name says",
     ),
     option(
         "read-cache-writes",
         "-",
         "invalidate",
         "invalidate, update, keep",
-        "cached pages that are written: dropped, updated, or cached by their destage",
+        "cached pages that are written: drop them, refresh them on destage, or also cache newly \
+         destaged pages",
     ),
-    option("fail", "-", "", "disk=N,at=SECONDS[;...]", "disks that fail while running"),
+    option("fail", "-", "", "disk=N,at=SECONDS[;...]", "disks that fail during the run"),
     option(
         "rebuild",
         "-",
         "off",
         "off, on[:at=S,window=PAGES,depth=N,share=%,min=MB/S,reads-under=MS]",
-        "a spare stands in for the first failed disk, and how fast it is rebuilt",
+        "rebuild the first failed disk onto a spare, within these limits",
     ),
-    option("vdf-writes", "-", "off", "on, off", "put off once what is dear to destage degraded"),
+    option(
+        "vdf-writes",
+        "-",
+        "off",
+        "on, off",
+        "defer, once, groups that are expensive to destage while degraded",
+    ),
     option("nvs-latency", "us", "0", "0 to 1000000", "time until an append is durable"),
-    option("trace", "-", "", "a file; plain, gzip, zstd or xz", "replay this trace, no workload"),
-    option("trace-format", "-", "auto", "see `destage trace formats`, auto", "format of the trace"),
+    option(
+        "trace",
+        "-",
+        "",
+        "a file; plain, gzip, zstd or xz",
+        "replay this trace instead of a workload",
+    ),
+    option("trace-format", "-", "auto", "see `destage trace formats`, auto", "trace format"),
     option(
         "trace-mode",
         "-",
         "open",
         "open, closed, closed:n, rate:iops",
-        "by its times, n outstanding, or at a mean rate",
+        "open (recorded times), closed (n outstanding) or fixed mean rate",
     ),
-    option("trace-ops", "-", "all", "all, reads", "operations of the trace to replay"),
-    option("trace-repeat", "-", "off", "on, off", "begin again at the end; not with mode open"),
-    option("trace-speed", "x", "1", "above 0", "times of an open replay divided by this"),
-    option("trace-device", "-", "all", "a device number, all", "device of the trace to replay"),
-    option("trace-order", "-", "auto", "auto, strict, lift, skip, sort", "times out of order"),
-    option("skip-bad", "-", "off", "on, off", "count malformed lines of the trace and go on"),
-    option("wrap", "-", "off", "on, off", "fold trace pages beyond the volume back into it"),
-    option("workload", "-", "spc1", "see `destage trace workloads`", "load"),
-    option("iops", "I/O/s", "", "above 0", "target of the load, in place of its own"),
+    option("trace-ops", "-", "all", "all, reads", "operations to replay"),
+    option(
+        "trace-repeat",
+        "-",
+        "off",
+        "on, off",
+        "restart at the end of the trace; not with trace-mode open",
+    ),
+    option("trace-speed", "x", "1", "above 0", "speed up recorded times by this factor"),
+    option("trace-device", "-", "all", "a device number, all", "device of the trace"),
+    option(
+        "trace-order",
+        "-",
+        "auto",
+        "auto, strict, lift, skip, sort",
+        "how to treat times out of order",
+    ),
+    option("skip-bad", "-", "off", "on, off", "skip malformed lines of the trace, and count them"),
+    option("wrap", "-", "off", "on, off", "wrap pages beyond the volume back into it"),
+    option("workload", "-", "spc1", "see `destage trace workloads`", "generated load"),
+    option("iops", "I/O/s", "", "above 0", "target rate, overriding the load's own"),
     option(
         "warmup",
         "s",
         "auto",
         "seconds, nvs, fail, auto",
-        "time, until an NVS-full was destaged or a disk fails; auto 300, traces 0",
+        "time, until one NVS-full was destaged, or until a disk fails; auto 300, traces 0",
     ),
     option(
         "measure",
         "s",
         "auto",
         "seconds, requests:n, rebuild, rebuild:seconds, all, auto",
-        "measured window: its length, n requests answered, until a disk is rebuilt (or so \
-         long); auto 300, traces all",
+        "measured window: its length, n answered requests, or until a disk is rebuilt (at most \
+         this long); auto 300, traces all",
     ),
-    option("requests", "requests", "all", "1 or more, all", "host requests at most"),
+    option("requests", "requests", "all", "1 or more, all", "maximum number of host requests"),
     option("interval", "s", "1", "above 0", "interval of the time series"),
     option("seed", "-", "1", "0 to 2^64-1", "seed of all generators"),
 ];
@@ -207,7 +240,7 @@ impl RunOptions {
     /// The value as written.
     ///
     /// # Panics
-    /// If there is no such option: a bug.
+    /// If the option is unknown, which is a bug.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
@@ -229,7 +262,7 @@ impl RunOptions {
         )
     }
 
-    fn number<T: std::str::FromStr + PartialOrd>(
+    pub(crate) fn number<T: std::str::FromStr + PartialOrd>(
         &self,
         name: &str,
         range: std::ops::RangeInclusive<T>,
@@ -238,7 +271,7 @@ impl RunOptions {
         number.ok_or_else(|| self.bad(name))
     }
 
-    fn seconds(&self, name: &str) -> Result<Duration, OptionError> {
+    pub(crate) fn seconds(&self, name: &str) -> Result<Duration, OptionError> {
         let seconds: f64 = self.number(name, 0.0..=1e9)?;
         Ok(Duration((seconds * 1e9) as u64))
     }
@@ -292,8 +325,8 @@ impl RunOptions {
             }
         };
         let order = match self.get("trace-order") {
-            "auto" => TraceOrder::default(),
-            name => TraceOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
+            "auto" => TimeOrder::default(),
+            name => TimeOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
         };
         Ok(ReadOptions { format, skip_bad: self.on("skip-bad")?, order })
     }
@@ -301,20 +334,22 @@ impl RunOptions {
     /// How the trace is replayed.
     ///
     /// # Errors
-    /// A mode, speed or device that is none.
+    /// An invalid mode, speed or device.
     pub fn replay_options(&self) -> Result<ReplayOptions, OptionError> {
         let pace = match self.get("trace-mode") {
-            "open" => Pace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },
-            "closed" => Pace::Closed { outstanding: 1 },
+            "open" => ReplayPace::Open { speed: self.number("trace-speed", 1e-9..=1e9)? },
+            "closed" => ReplayPace::Closed { outstanding: 1 },
             mode if mode.starts_with("rate:") => {
                 let iops = mode["rate:".len()..].parse().ok().filter(|n| (1e-3..=1e9).contains(n));
                 let iops = iops.ok_or_else(|| self.bad("trace-mode"))?;
-                Pace::Rate { iops, seed: self.seed()? }
+                ReplayPace::Rate { iops, seed: self.seed()? }
             }
             mode => {
                 let outstanding = mode.strip_prefix("closed:").and_then(|n| n.parse().ok());
                 let outstanding = outstanding.filter(|n| *n > 0);
-                Pace::Closed { outstanding: outstanding.ok_or_else(|| self.bad("trace-mode"))? }
+                ReplayPace::Closed {
+                    outstanding: outstanding.ok_or_else(|| self.bad("trace-mode"))?,
+                }
             }
         };
         let device = match self.get("trace-device") {
@@ -323,7 +358,7 @@ impl RunOptions {
         };
         let reads_only = self.one_of("trace-ops", &[("all", false), ("reads", true)])?;
         let repeat = self.on("trace-repeat")?;
-        if repeat && matches!(pace, Pace::Open { .. }) {
+        if repeat && matches!(pace, ReplayPace::Open { .. }) {
             let message = "--trace-repeat takes --trace-mode closed:n or rate:iops";
             return Err(OptionError::usage(message.into()));
         }
@@ -360,195 +395,5 @@ impl RunOptions {
             )?;
         }
         Ok(spec)
-    }
-
-    /// The array.
-    ///
-    /// # Errors
-    /// Sizes that make no array.
-    pub fn geometry(&self, disk_sectors: u64) -> Result<Geometry, OptionError> {
-        if self.get("group") == "track" && self.get("level") != "single" {
-            let message = "--group track is for one disk: --level single --disks 1";
-            return Err(OptionError::usage(message.into()));
-        }
-        let levels: Vec<(&str, _)> = LEVELS.iter().map(|l| (l.entry.name, l.level)).collect();
-        let mut geometry = Geometry {
-            level: self.one_of("level", &levels)?,
-            disks: self.number("disks", 1..=1024)?,
-            strip_pages: self.pages("strip")?,
-            group_stripes: self.number("group-stripes", 1..=64)?,
-            disk_pages: disk_sectors / SECTORS_PER_PAGE,
-        };
-        let is_size = self.get("backend").ends_with(|c: char| c.is_ascii_alphabetic());
-        if is_size && geometry.checked().is_ok() {
-            let stripes = self.pages("backend")?.div_ceil(geometry.stripe_pages());
-            let groups = stripes.next_multiple_of(geometry.group_stripes);
-            if groups * geometry.strip_pages > geometry.disk_pages {
-                return Err(OptionError::usage("--backend is more than the disks hold".into()));
-            }
-            geometry.disk_pages = groups * geometry.strip_pages;
-        } else if !is_size {
-            let backend: f64 = self.number("backend", f64::MIN_POSITIVE..=1.0)?;
-            geometry.disk_pages = (geometry.disk_pages as f64 * backend) as u64;
-        }
-        geometry.checked().map_err(|error| OptionError::usage(error.to_string()))
-    }
-
-    /// The track cache, if the NVS is to be organised by track.
-    fn track(&self, spec: &DiskSpec, config: &Config) -> Result<Option<TrackConfig>, OptionError> {
-        let by_track = self.one_of("group", &[("stripes", false), ("track", true)])?;
-        let clean = [("span", CleanWrites::Span), ("runs", CleanWrites::Runs)];
-        let clean = self.one_of("clean", &clean)?;
-        if !by_track {
-            return Ok(None);
-        }
-        let zones = destage_disk::zones(spec);
-        let [zone] = zones.as_slice() else {
-            return Err(OptionError::usage(format!(
-                "--group track takes a disk with one zone, as hp97560 and hp-c2200a; {} has {}",
-                self.get("disk"),
-                zones.len()
-            )));
-        };
-        let sector_bytes = u64::from(spec.sector_bytes);
-        let track = TrackConfig {
-            sectors: config.nvs_pages.0 * PAGE_BYTES / sector_bytes,
-            sectors_per_track: u64::from(zone.sectors_per_track),
-            disk_sectors: destage_disk::Disk::new(spec).sectors(),
-            sector_bytes,
-            policy: config.policy.clone(),
-            rate: config.rate.clone(),
-            clean,
-        };
-        TrackCache::new(&track).map_err(OptionError::usage)?;
-        Ok(Some(track))
-    }
-
-    fn order(&self) -> Result<Order, OptionError> {
-        match self.get("order").split_once(':').unwrap_or((self.get("order"), "8")) {
-            ("arrival", "8") => Ok(Order::Arrival),
-            ("reads-first", bound) => {
-                let bound = bound.parse().map_err(|_| self.bad("order"))?;
-                Ok(Order::ReadsFirst { bound })
-            }
-            _ => Err(self.bad("order")),
-        }
-    }
-
-    fn rate_text(&self) -> String {
-        let (rate, thresholds) = (self.get("rate"), self.get("thresholds"));
-        match (thresholds, rate.split_once(':')) {
-            ("", _) => rate.to_string(),
-            (_, Some((name, _))) => format!("{name}:{thresholds}"),
-            (_, None) => format!("{rate}:{thresholds}"),
-        }
-    }
-
-    fn controller(&self, spec: &DiskSpec, geometry: Geometry) -> Result<Config, OptionError> {
-        let issue = [("group", Issue::Group), ("runs", Issue::Runs)];
-        let text =
-            |error: destage_engine::registry::ChoiceError| OptionError::usage(error.to_string());
-        Ok(Config {
-            geometry,
-            nvs_pages: PageCount(self.pages("nvs")?),
-            policy: policy::choose(self.get("policy")).map_err(text)?,
-            rate: rate::choose(&self.rate_text()).map_err(text)?,
-            queue_depth: self.number("queue-depth", 1..=100_000)?,
-            count: self.one_of("count", &[("runs", Count::Runs), ("groups", Count::Groups)])?,
-            issue: match self.get("issue") {
-                _ if self.get("protocol") == "safe" => Issue::Group,
-                "auto" if spec.host.issue == destage_disk::Issue::Runs => Issue::Runs,
-                "auto" => Issue::Group,
-                _ => self.one_of("issue", &issue)?,
-            },
-            detector: self.one_of(
-                "detector",
-                &[
-                    ("pages", DetectorKind::Pages),
-                    ("adjacent-groups", DetectorKind::AdjacentGroups),
-                ],
-            )?,
-            sequential_threshold: self.number("seq-threshold", 0..=1_000_000)?,
-            window: spec.window as u32,
-            protocol: self
-                .one_of("protocol", &[("papers", Protocol::Papers), ("safe", Protocol::Safe)])?,
-            order: self.order()?,
-        })
-    }
-
-    /// How long is measured at most, and over how many requests.
-    fn window(&self, is_trace: bool) -> Result<(Duration, u64), OptionError> {
-        const FOR_EVER: Duration = Duration(u64::MAX);
-        let (word, limit) =
-            self.get("measure").split_once(':').unwrap_or((self.get("measure"), ""));
-        let number = limit.parse::<f64>().ok().filter(|n| (1.0..=1e9).contains(n));
-        Ok(match (word, limit, number) {
-            ("auto", "", _) if !is_trace => (Duration::from_secs(300), u64::MAX),
-            ("auto" | "all" | "rebuild", "", _) => (FOR_EVER, u64::MAX),
-            ("rebuild", _, Some(seconds)) => (Duration((seconds * 1e9) as u64), u64::MAX),
-            ("requests", _, Some(count)) if count.fract() == 0.0 => (FOR_EVER, count as u64),
-            _ => (self.seconds("measure")?, u64::MAX),
-        })
-    }
-
-    /// The whole configuration of a run.
-    ///
-    /// # Errors
-    /// The first option that does not fit.
-    pub fn build(&self) -> Result<SimConfig, OptionError> {
-        let disk = self.disk()?;
-        let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
-        let mut controller = self.controller(&disk, geometry)?;
-        let track = self.track(&disk, &controller)?;
-        let is_trace = !self.get("trace").is_empty();
-        let faults = crate::faults::plan(self, &geometry)?;
-        let warmup = match self.get("warmup") {
-            "auto" => Warmup::Time(Duration::from_secs(if is_trace { 0 } else { 300 })),
-            "fail" => Warmup::Time(faults.first().ok_or_else(|| self.bad("warmup"))?),
-            "nvs" => Warmup::Destaged(track.as_ref().map_or(controller.nvs_pages.0, |t| t.sectors)),
-            _ => Warmup::Time(self.seconds("warmup")?),
-        };
-        if faults.until_rebuilt && faults.rebuild.is_none() {
-            return Err(self.bad("measure"));
-        }
-        let (measured, answered_max) = self.window(is_trace)?;
-        let requests_max = match self.get("requests") {
-            "all" => u64::MAX,
-            _ => self.number("requests", 1..=u64::MAX)?,
-        };
-        if is_trace {
-            self.replay_options()?;
-        }
-        let least = measured.0.min(requests_max).min(answered_max);
-        let endless = least == u64::MAX && !faults.until_rebuilt;
-        if is_trace && endless && self.on("trace-repeat")? {
-            let message = "--trace-repeat never ends: give --measure or --requests";
-            return Err(OptionError::usage(message.into()));
-        }
-        let interval = self.seconds("interval")?;
-        if interval == Duration::ZERO {
-            return Err(self.bad("interval"));
-        }
-        let nvs_latency = Duration::from_micros(self.number("nvs-latency", 0..=1_000_000)?);
-        // What the controller itself would refuse is refused before anything runs.
-        if track.is_none() {
-            destage_engine::controller::Controller::new(&controller)
-                .map_err(|error| OptionError::usage(error.to_string()))?;
-        }
-        if let Some(track) = &track {
-            controller.nvs_pages = PageCount(track.sectors);
-        }
-        Ok(SimConfig {
-            controller,
-            track,
-            disk,
-            warmup,
-            measured,
-            interval,
-            nvs_latency,
-            requests_max,
-            answered_max,
-            faults,
-        })
     }
 }

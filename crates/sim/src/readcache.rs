@@ -10,7 +10,7 @@ use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::Instant;
 use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
-use destage_workload::trace::replay::{Pace, ReplayOptions, TraceInput, TraceSource};
+use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceInput, TraceSource};
 use std::path::Path;
 
 /// Disks that are failed at once, one case of a study.
@@ -127,7 +127,7 @@ pub fn reads_from(
     read: &ReadOptions,
     device: Option<u32>,
 ) -> Result<Vec<PageRange>, StudyError> {
-    let pace = Pace::Closed { outstanding: 1 };
+    let pace = ReplayPace::Closed { outstanding: 1 };
     let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
     let mut source = TraceSource::of(input, read, &replay, u64::MAX)
         .map_err(|error| StudyError::Trace(error.to_string()))?;
@@ -266,7 +266,7 @@ impl Study {
         if jobs.len() == 1 { jobs.pop() } else { None }
     }
 
-    /// Replays everything with so many threads; `progress(done, total)` is called from any of them.
+    /// Replays everything on this many threads; any of them calls `progress(done, total)`.
     ///
     /// # Errors
     /// The first array or size that cannot be, before anything runs.
@@ -319,7 +319,7 @@ pub fn plain_name(name: &str) -> Option<&str> {
     name.strip_prefix("vdf-").or_else(|| name.strip_prefix("adaptive-"))
 }
 
-/// Fills in reductions; the rows of one case, a row a policy, lie together.
+/// Fills in reductions; the rows of one case are adjacent, one row per policy.
 fn compare_with_plain(rows: &mut [Row], policies: usize) {
     for case in rows.chunks_mut(policies) {
         for at in 0..case.len() {

@@ -1,54 +1,20 @@
 //! One run: virtual clock, next-event loop, digest.
 
-use crate::faults::{FaultLog, FaultPlan};
-use crate::heads::{DiskHeads, Places};
+use crate::config::{FaultPlan, SimConfig};
+use crate::fault_log::FaultLog;
+use crate::heads::{DiskHeads, DiskLayout};
 use crate::measure::{Measure, Outcome};
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
-use destage_engine::controller::{Config, ConfigError, Controller};
+use destage_engine::controller::{ConfigError, Controller};
 use destage_engine::counters::Counters;
 use destage_engine::event::{Action, Event};
 use destage_engine::event::{DiskCommand, Owner};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
-use destage_engine::track::TrackConfig;
 use destage_engine::track::controller::TrackController;
 use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
 use destage_report::model::{FaultUse, RunReport};
 use destage_workload::source::{Source, SourceError, SourceRequest};
 use std::collections::VecDeque;
-
-/// When measuring begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Warmup {
-    /// After this much virtual time.
-    Time(Duration),
-    /// After so many pages have been destaged.
-    Destaged(u64),
-}
-
-/// What a run needs beside its source.
-#[derive(Clone, Debug)]
-pub struct SimConfig {
-    /// The engine's configuration. Of a track cache only its geometry and NVS size count.
-    pub controller: Config,
-    /// The NVS is organised by track; its units are then the disk's sectors, not pages.
-    pub track: Option<TrackConfig>,
-    /// Model of every member disk.
-    pub disk: DiskSpec,
-    /// When measuring begins.
-    pub warmup: Warmup,
-    /// How long is measured; the run ends earlier when the source does.
-    pub measured: Duration,
-    /// Interval of the time series.
-    pub interval: Duration,
-    /// Time from an append to its being durable.
-    pub nvs_latency: Duration,
-    /// Most host requests to issue.
-    pub requests_max: u64,
-    /// Most host requests answered in the measured window.
-    pub answered_max: u64,
-    /// What goes wrong, and what helps.
-    pub faults: FaultPlan,
-}
 
 /// Why a run could not be made or finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -170,7 +136,6 @@ impl Engine {
                 controller
                     .set_read_cache(faults.read_cache.as_ref())
                     .map_err(|error| SimError::ReadCache(error.to_string()))?;
-                controller.put_off_dear(faults.put_off);
                 if let Some(rebuild) = &faults.rebuild {
                     controller.set_rebuild_limits(rebuild.limits);
                 }
@@ -289,7 +254,7 @@ impl<'a> Simulator<'a> {
             match next {
                 Next::Disk(disk) => self.disk_done(now, disk),
                 Next::Append => {
-                    let (_, done) = self.appends.pop_front().expect("an append is under way");
+                    let (_, done) = self.appends.pop_front().expect("an append is pending");
                     self.step(now, done);
                 }
                 Next::Arrival => self.arrive(now)?,
@@ -315,10 +280,10 @@ impl<'a> Simulator<'a> {
         match &mut self.engine {
             Engine::Array(controller) => {
                 let geometry = *controller.geometry();
-                controller.step_with(now, event, &heads(Places::Array(&geometry)), actions);
+                controller.step_with(now, event, &heads(DiskLayout::Array(&geometry)), actions);
             }
             Engine::Tracks(controller) => {
-                let places = Places::Tracks(controller.sectors_per_track());
+                let places = DiskLayout::Tracks(controller.sectors_per_track());
                 controller.step_with(now, event, &heads(places), actions);
             }
         }
@@ -509,7 +474,7 @@ impl<'a> Simulator<'a> {
         if let Some(rebuild) = controller.rebuilds().next() {
             self.log.share = rebuild.done_pages as f64 / rebuild.disk_pages as f64;
         }
-        self.log.report(controller.put_off())
+        self.log.report(controller.deferrals())
     }
 
     fn reply(&mut self, now: Instant, id: RequestId) {

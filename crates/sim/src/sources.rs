@@ -1,12 +1,12 @@
 //! The source of a run, from its options.
 
+use crate::config::SimConfig;
 use crate::options::{OptionError, RunOptions};
-use crate::simulator::SimConfig;
 use destage_engine::request::PageRange;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 use destage_workload::generator;
 use destage_workload::source::{Source, SourceError, SourceRequest};
-use destage_workload::trace::replay::{Layout, Pace, ReplayOptions, TraceInput, TraceSource};
+use destage_workload::trace::replay::{Layout, ReplayOptions, ReplayPace, TraceInput, TraceSource};
 use destage_workload::trace::{ReadOptions, TraceError};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -110,8 +110,8 @@ fn ways(
     Ok((read, ReplayOptions { page_bytes, ..replay }, volume_pages))
 }
 
-/// Sources of many runs over the same traces, which must not change meanwhile: each is read
-/// through only once to see where its devices lie.
+/// Sources of many runs over the same traces, which must not change while they run. Each
+/// is scanned only once to lay out its devices.
 #[derive(Default)]
 pub struct Sources(Mutex<BTreeMap<String, Layout>>);
 
@@ -127,11 +127,11 @@ impl Sources {
     ) -> Result<Box<dyn Source + Send>, OptionError> {
         let path = Path::new(options.get("trace"));
         let (read, replay, volume_pages) = ways(options, config)?;
-        if options.get("trace").is_empty() || matches!(replay.pace, Pace::Open { .. }) {
+        if options.get("trace").is_empty() || matches!(replay.pace, ReplayPace::Open { .. }) {
             return make_source(options, config);
         }
-        // At what pace does not matter to where things lie.
-        let scanned = ReplayOptions { pace: Pace::Closed { outstanding: 1 }, ..replay };
+        // The layout does not depend on the pace.
+        let scanned = ReplayOptions { pace: ReplayPace::Closed { outstanding: 1 }, ..replay };
         let key = format!("{} {read:?} {scanned:?}", path.display());
         let known = self.0.lock().expect("no thread panicked").get(&key).cloned();
         let layout = match known {

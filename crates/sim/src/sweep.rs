@@ -172,11 +172,11 @@ fn behaviour() -> Result<&'static str, OptionError> {
 /// A run that fails.
 pub fn row(point: &SweepPoint, make_source: &MakeSource<'_>) -> Result<Vec<u8>, CompareError> {
     let report = run_one(point.options.get("policy"), &point.options, make_source)?;
-    destage_report::parquet_row(&point.key, &report)
+    destage_render::parquet_row(&point.key, &report)
         .map_err(|why| CompareError::Option(OptionError::input(why.to_string())))
 }
 
-/// A directory of rows: a file `KEY.parquet` each, put there whole by renaming.
+/// A directory of rows: one file `KEY.parquet` each, renamed into place when complete.
 #[derive(Clone, Debug)]
 pub struct Dataset {
     directory: PathBuf,
@@ -189,7 +189,7 @@ impl Dataset {
     /// It cannot be made or listed.
     pub fn open(directory: &Path) -> Result<Dataset, OptionError> {
         std::fs::create_dir_all(directory).map_err(|why| {
-            OptionError::input(format!("{}: cannot be made: {why}", directory.display()))
+            OptionError::input(format!("{}: cannot create: {why}", directory.display()))
         })?;
         Ok(Dataset { directory: directory.to_path_buf() })
     }
@@ -200,8 +200,8 @@ impl Dataset {
         self.directory.join(format!("{key}.parquet"))
     }
 
-    /// The keys that have a whole row: one that lacks the mark at its end, as a disk may leave it
-    /// after a power failure, counts as absent and will be replaced.
+    /// The keys that have a complete row. A file without its end mark, as after a power failure,
+    /// counts as missing and will be replaced.
     ///
     /// # Errors
     /// The directory cannot be listed.

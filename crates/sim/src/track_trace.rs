@@ -1,13 +1,18 @@
 //! A trace through a track cache without time: exact counts, and a hash over the events.
 
+use crate::options::OptionError;
 use destage_engine::request::PageRange;
 use destage_engine::track::TrackConfig;
 use destage_engine::track::replay::{TrackCounts, TrackEvent, TrackReplay};
 use destage_engine::units::Page;
-use destage_workload::trace::{Op, ReadOptions, Reader};
+use destage_workload::trace::{Op, ReadOptions, Reader, TraceError};
 use std::path::Path;
 
-/// What a replay came to.
+fn wrong(error: TraceError) -> OptionError {
+    OptionError::input(error.to_string())
+}
+
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackOutcome {
     /// Counts.
@@ -19,31 +24,31 @@ pub struct TrackOutcome {
 /// Replays the requests of one device, or of all as if they were one, in the order of the trace.
 ///
 /// # Errors
-/// One line: a trace that cannot be read, a request beyond the disk, sizes that cannot be.
+/// A trace that cannot be read, a request beyond the disk, or invalid sizes.
 pub fn replay(
     path: &Path,
     read: &ReadOptions,
     device: Option<u32>,
     config: &TrackConfig,
     on_event: &mut dyn FnMut(TrackEvent),
-) -> Result<TrackOutcome, String> {
-    let mut replay = TrackReplay::new(config, on_event)?;
-    let mut reader = Reader::open(path, read).map_err(|error| error.to_string())?;
+) -> Result<TrackOutcome, OptionError> {
+    let mut replay = TrackReplay::new(config, on_event).map_err(OptionError::usage)?;
+    let mut reader = Reader::open(path, read).map_err(wrong)?;
     let mut requests = 0u64;
     while let Some(record) = reader.next() {
-        let record = record.map_err(|error| error.to_string())?;
+        let record = record.map_err(wrong)?;
         let (first, end) = record.pages_of(config.sector_bytes);
         if end == first || device.is_some_and(|device| device != record.device) {
             continue;
         }
         if end > config.disk_sectors {
-            return Err(format!(
-                "{}: {}: sector {} is beyond the disk's {}; a larger --disk, or --device N, helps",
+            return Err(OptionError::input(format!(
+                "{}: {}: sector {} is beyond the disk's {}. Use a larger --disk, or --device N.",
                 reader.file(),
                 reader.place(),
                 end - 1,
                 config.disk_sectors
-            ));
+            )));
         }
         requests += 1;
         let range = PageRange::new(Page(first), (end - first) as u32);
@@ -54,7 +59,7 @@ pub fn replay(
     }
     if requests == 0 {
         let of = device.map_or(String::new(), |device| format!(" of device {device}"));
-        return Err(format!("{}: no requests{of}", reader.file()));
+        return Err(OptionError::input(format!("{}: no requests{of}", reader.file())));
     }
     Ok(TrackOutcome { counts: replay.counts(), hash: replay.hash() })
 }

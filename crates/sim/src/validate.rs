@@ -9,14 +9,14 @@ use std::fmt;
 
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
 use destage_engine::units::{Duration, Instant};
-use destage_workload::trace::{Op, Place, Reader, TraceError, TraceRecord};
+use destage_workload::trace::{Op, Reader, TraceError, TracePosition, TraceRecord};
 
 /// Points at which the two distributions are compared: p = 1/POINTS, 2/POINTS, ... 1.
 pub const POINTS: usize = 10_000;
 
 /// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum IssueTimes {
     /// One outstanding; the next arrives when the model is done and the host has thought as long
     /// as it did in the trace: what lies between a measured completion and the next arrival.
     Closed,
@@ -24,11 +24,11 @@ pub enum Pace {
     Recorded,
 }
 
-impl Pace {
+impl IssueTimes {
     /// What suits a trace format: closed where the trace was measured so.
     #[must_use]
-    pub fn of_format(name: &str) -> Pace {
-        if name == "validation" { Pace::Closed } else { Pace::Recorded }
+    pub fn of_format(name: &str) -> IssueTimes {
+        if name == "validation" { IssueTimes::Closed } else { IssueTimes::Recorded }
     }
 }
 
@@ -38,7 +38,7 @@ pub struct ValidateOptions {
     /// Device of the trace.
     pub device: u32,
     /// When requests are issued; what suits the format if none.
-    pub pace: Option<Pace>,
+    pub pace: Option<IssueTimes>,
 }
 
 /// One request, measured and modelled.
@@ -72,21 +72,21 @@ pub enum ValidateError {
         /// The file.
         file: String,
         /// Where, if only some requests lack it.
-        place: Option<Place>,
+        place: Option<TracePosition>,
     },
     /// A request has no direction: exit 1.
     NoOperation {
         /// The file.
         file: String,
         /// Where.
-        place: Place,
+        place: TracePosition,
     },
     /// A request lies past the end of the drive: exit 1.
     BeyondDrive {
         /// The file.
         file: String,
         /// Where.
-        place: Place,
+        place: TracePosition,
         /// One past its last sector.
         end: u64,
         /// Sectors of the drive.
@@ -143,7 +143,7 @@ impl From<TraceError> for ValidateError {
 struct Replay<'a> {
     spec: &'a DiskSpec,
     disk: Disk,
-    pace: Pace,
+    pace: IssueTimes,
     now: Instant,
     /// Recorded arrival and completion of the request before.
     before: Option<(u64, u64)>,
@@ -173,8 +173,8 @@ impl Replay<'_> {
 
     fn serve(&mut self, record: &TraceRecord, op: DiskOp, start_ns: u64, stop_ns: u64) -> Sample {
         let start = match self.pace {
-            Pace::Recorded => Instant(record.time_ns + start_ns),
-            Pace::Closed => {
+            IssueTimes::Recorded => Instant(record.time_ns + start_ns),
+            IssueTimes::Closed => {
                 let think = self.before.map_or(0, |(_, stop)| record.time_ns.saturating_sub(stop));
                 self.now + Duration(think)
             }
@@ -203,7 +203,7 @@ pub fn replay(
     if !reader.format().has_service {
         return Err(ValidateError::NoServiceTime { file, place: None });
     }
-    let pace = options.pace.unwrap_or_else(|| Pace::of_format(reader.format().entry.name));
+    let pace = options.pace.unwrap_or_else(|| IssueTimes::of_format(reader.format().entry.name));
     let disk = Disk::new(spec);
     let mut replay = Replay { spec, disk, pace, now: Instant::ZERO, before: None, next: None };
     let mut known: Vec<u32> = Vec::new();
@@ -231,7 +231,7 @@ pub fn replay(
 
 /// How the two distributions of some requests compare.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct ResponseComparison {
     /// Which requests.
     pub name: &'static str,
     /// How many.
@@ -246,7 +246,7 @@ pub struct Comparison {
     pub rms_ms: f64,
 }
 
-impl Comparison {
+impl ResponseComparison {
     /// Root mean square over measured mean.
     #[must_use]
     pub fn demerit(&self) -> f64 {
@@ -258,9 +258,9 @@ impl Comparison {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Validation {
     /// Over all requests.
-    pub all: Comparison,
+    pub all: ResponseComparison,
     /// Over requests of each kind that occurs.
-    pub kinds: Vec<Comparison>,
+    pub kinds: Vec<ResponseComparison>,
     /// At p = 1/[`POINTS`], 2/[`POINTS`] ...: measured and modelled response time, in ms.
     pub quantiles: Vec<(f64, f64)>,
 }
@@ -291,9 +291,9 @@ impl Times {
         self.hits += u64::from(sample.completed.cache_hit);
     }
 
-    fn compare(&self, name: &'static str) -> (Comparison, Vec<(f64, f64)>) {
+    fn compare(&self, name: &'static str) -> (ResponseComparison, Vec<(f64, f64)>) {
         let quantiles = quantiles(&self.measured, &self.modelled);
-        let comparison = Comparison {
+        let comparison = ResponseComparison {
             name,
             requests: self.measured.len() as u64,
             hits: self.hits,

@@ -7,7 +7,7 @@ use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;
 
 const BASE: [(&str, &str); 8] = [
-    ("backend", "1G"),
+    ("disk-fraction", "1G"),
     ("nvs", "2048"),
     ("workload", "zipf:theta=0.9,writes=0.3"),
     ("iops", "150"),

@@ -7,7 +7,7 @@ use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Page, PageCount};
 use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
 use destage_report::advice::AdvisedRun;
-use destage_sim::advise::curve::{SAMPLE_GROUPS, Shape, Writes};
+use destage_sim::advise::curve::{CurveSetup, SAMPLE_GROUPS, Writes};
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise, ladder};
 use destage_sim::options::{OPTIONS, RunOptions};
@@ -47,7 +47,7 @@ fn every_option_is_part_of_the_key() {
         ("disk", "wow-ref"),
         ("strip", "32"),
         ("group-stripes", "2"),
-        ("backend", "0.5"),
+        ("disk-fraction", "0.5"),
         ("queue-depth", "10"),
         ("count", "groups"),
         ("issue", "runs"),
@@ -159,7 +159,7 @@ fn the_whole_curve_is_a_replay_and_the_sampled_one_is_near_it() {
         low: 8000,
         mirrored: false,
     };
-    let shape = Shape { context, detector: DetectorKind::Pages, threshold: 16 };
+    let shape = CurveSetup { context, detector: DetectorKind::Pages, threshold: 16 };
     let writes = Writes::new(&ranges, geometry, &shape, SAMPLE_GROUPS);
     let finer = Writes::new(&ranges, geometry, &shape, SAMPLE_GROUPS / 2);
     for name in ["lrw", "cscan", "wow", "stow"] {

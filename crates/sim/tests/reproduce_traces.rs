@@ -3,7 +3,8 @@
 
 use destage_report::Verdict;
 use destage_sim::reproduce::find;
-use destage_sim::reproduce::runner::{Cell, Plan, RunnerKind};
+use destage_sim::reproduce::kinds::RunnerKind;
+use destage_sim::reproduce::runner::{Cell, Plan};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -187,7 +188,7 @@ fn degraded_arrays_are_rebuilt_and_compared_at_the_same_load() {
         base: settings(&[
             ("trace", "t.trace"),
             ("trace-format", "ssdsim"),
-            ("backend", "64M"),
+            ("disk-fraction", "64M"),
             ("nvs", "64"),
             ("read-cache-size", "1000"),
             ("fail", "disk=0,at=3"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use destage_disk::{DiskSpec, find};
 use destage_sim::validate::{
-    POINTS, Pace, Sample, ValidateError, ValidateOptions, quantiles, replay, rms, validate,
+    IssueTimes, POINTS, Sample, ValidateError, ValidateOptions, quantiles, replay, rms, validate,
 };
 use destage_workload::trace::{ReadOptions, Reader};
 
@@ -26,7 +26,7 @@ fn reader(text: &str, format: &str) -> Reader {
     Reader::from_read(source, "test", &options).unwrap()
 }
 
-fn samples(text: &str, pace: Pace) -> Vec<Sample> {
+fn samples(text: &str, pace: IssueTimes) -> Vec<Sample> {
     let mut samples = Vec::new();
     let options = ValidateOptions { pace: Some(pace), ..ValidateOptions::default() };
     replay(&slow(), reader(text, "validation"), options, |s| samples.push(*s)).unwrap();
@@ -58,7 +58,7 @@ fn rms_is_the_horizontal_distance_of_two_distributions() {
 fn a_closed_loop_thinks_after_the_model_is_done() {
     // A sector takes 1 ms and a turn 60. Think times 10, 20.5 and 0 ms.
     let text = "R x 0 1 5000 10000\nR x 30 2 9000 20500\nW x 7 1 100 0\n";
-    let samples = samples(text, Pace::Closed);
+    let samples = samples(text, IssueTimes::Closed);
     let ms: Vec<(f64, f64)> =
         samples.iter().map(|s| (s.start.0 as f64 / 1e6, s.modelled().as_millis_f64())).collect();
     // 0 to 1; at 11 it waits for slot 30 and reads two; 32 + 20.5, then slot 7 of the next turn.
@@ -70,7 +70,7 @@ fn a_closed_loop_thinks_after_the_model_is_done() {
 #[test]
 fn recorded_pace_starts_each_request_when_the_drive_did() {
     let text = "R x 0 1 5000 10000\nR x 30 2 9000 20500\nW x 7 1 100 0\n";
-    let starts: Vec<u64> = samples(text, Pace::Recorded).iter().map(|s| s.start.0).collect();
+    let starts: Vec<u64> = samples(text, IssueTimes::Recorded).iter().map(|s| s.start.0).collect();
     assert_eq!(starts, [0, 15_000_000, 44_500_000]);
 }
 

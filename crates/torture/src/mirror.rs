@@ -67,6 +67,6 @@ impl Run {
             found.push((device, said));
         }
         let assembly = destage_served::assemble(&found, &destage_served::Allow::default());
-        assembly.map(|_| ()).map_err(|error| format!("assemble: {error}"))
+        assembly.map(|_| ()).map_err(|error| format!("assemble: {error:?}"))
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Snapshot {
     model: Model,
     failed: DiskSet,
     holes: Vec<u64>,
-    told_lost: Vec<(u64, u64)>,
+    reported_lost: Vec<(u64, u64)>,
     rows_lost: bool,
     retired: Vec<(u16, Disk)>,
     nvs_lost: bool,
@@ -113,7 +113,6 @@ impl Run {
 
     /// Undoes what befell the devices after a start was refused; whether there was anything.
     pub(super) fn undo_mishaps(&mut self) -> bool {
-        let away = self.come_back();
         let undo = core::mem::take(&mut self.mishaps.undo);
         let mut undone = !undo.is_empty();
         for (device, sector, bit, bytes) in core::mem::take(&mut self.mishaps.rotten) {
@@ -126,6 +125,8 @@ impl Run {
         for (device, disk) in undo.into_iter().rev() {
             *self.world.device(device) = disk;
         }
+        // Those too that were away when something else befell them.
+        let away = self.come_back();
         let healed = self.world.nvs.iter().any(Disk::has_bad);
         self.world.nvs.iter_mut().for_each(Disk::heal);
         let any = away || healed || undone;
@@ -225,7 +226,9 @@ impl Run {
         if which >= members {
             return Some(Device::Nvs((which - members) as u16));
         }
-        let bears = !self.nvs_lost() && self.holes.is_empty();
+        // One that is gone and comes back as another would be there after the undo as it was: gone.
+        let gone = self.world.members[which as usize].gone;
+        let bears = !gone && !self.nvs_lost() && self.holes.is_empty();
         bears.then_some(Device::Member(which as u16))
     }
 
@@ -242,7 +245,7 @@ impl Run {
             model: self.model.clone(),
             failed: self.failed.clone(),
             holes: self.holes.clone(),
-            told_lost: self.told_lost.clone(),
+            reported_lost: self.reported_lost.clone(),
             rows_lost: self.rows_lost,
             retired: self.retired.clone(),
             nvs_lost: self.nvs_lost(),
@@ -283,7 +286,7 @@ impl Run {
             model,
             failed,
             holes,
-            told_lost,
+            reported_lost,
             rows_lost,
             retired,
             nvs_lost,
@@ -292,7 +295,7 @@ impl Run {
         } = *snapshot;
         (self.world.members, self.world.nvs) = (members, nvs);
         (self.model, self.failed, self.holes) = (model, failed, holes);
-        (self.told_lost, self.rows_lost, self.retired) = (told_lost, rows_lost, retired);
+        (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
         self.mishaps = Mishaps::default();
         self.counts.mishaps += 1;

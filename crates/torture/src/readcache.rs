@@ -2,12 +2,12 @@
 //! is checked as all reads are.
 
 use super::run::Run;
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
 use destage_workload::random::Seeded;
 
 /// Any read cache; mostly smaller than what is asked for again.
-pub fn draw(rng: &mut Seeded) -> CleanConfig {
+pub fn draw(rng: &mut Seeded) -> ReadCacheChoice {
     let name = READ_POLICIES[rng.below(READ_POLICIES.len() as u64) as usize].plain.name;
     let form = ["off", "paper", "adaptive"][rng.below(3) as usize];
     let vdf = Vdf::parse(form).expect("a form");
@@ -15,7 +15,7 @@ pub fn draw(rng: &mut Seeded) -> CleanConfig {
     let most = [4, 40, 400][rng.below(3) as usize];
     let pages = 1 + rng.below(most);
     let on_write = [OnWrite::Invalidate, OnWrite::Update, OnWrite::Keep][rng.below(3) as usize];
-    CleanConfig { policy, pages, on_write }
+    ReadCacheChoice { policy, pages, on_write }
 }
 
 impl Run {

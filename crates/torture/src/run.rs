@@ -11,7 +11,7 @@ use super::model::{Kind, Model, WriteId};
 use super::world::World;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Level;
-use destage_engine::readcache::coherent::CleanConfig;
+use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::{DiskId, Duration, Instant, PAGE_BYTES};
 use destage_served::{
     Ack, Alarm, Answer, Cause, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
@@ -64,7 +64,7 @@ pub struct Run {
     /// Pages that could not be destaged: those of the volume at its end.
     pub(super) kept: Vec<u64>,
     /// Ranges that a rebuild said are lost: first page of the volume, pages.
-    pub told_lost: Vec<(u64, u64)>,
+    pub reported_lost: Vec<(u64, u64)>,
     /// Likewise.
     pub(super) cache_rng: Seeded,
     /// Likewise.
@@ -132,7 +132,7 @@ impl Run {
             rebuild_rng: Seeded::new(seed, "torture-rebuilds"),
             retired: Vec::new(),
             lost_pages: Vec::new(),
-            told_lost: Vec::new(),
+            reported_lost: Vec::new(),
             rows_lost: false,
             rows_kept: false,
             many_bad: false,
@@ -277,7 +277,7 @@ impl Run {
                 self.world.members[usize::from(*member)].gone = true;
             }
             Alarm::PagesLost { ranges, .. } if self.bad_media || self.may_lack_rows() => {
-                self.told_lost.extend(ranges);
+                self.reported_lost.extend(ranges);
                 self.rows_lost = true;
             }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
@@ -289,7 +289,7 @@ impl Run {
             Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
             Alarm::ArrayStopped(_) | Alarm::PagesKept { .. } | Alarm::PagesLost { .. } => {
                 let status = self.volume().status();
-                return Err(format!("alarm: {alarm} {status:?}"));
+                return Err(format!("alarm: {alarm:?} {status:?}"));
             }
         }
         Ok(())
@@ -726,7 +726,7 @@ impl Run {
     }
 
     /// Another read cache, or none.
-    pub fn exchange_cache(&mut self, cache: Option<CleanConfig>) {
+    pub fn exchange_cache(&mut self, cache: Option<ReadCacheChoice>) {
         self.volume_mut().set_read_cache(cache).expect("a cache of some size");
     }
 

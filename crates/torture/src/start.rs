@@ -85,7 +85,7 @@ impl Run {
         let allow =
             Allow { degraded: !plain, defect: self.case.settings.defect, ..Allow::default() };
         let assembly = destage_served::assemble(&found, &allow)
-            .map_err(|error| format!("assemble: {error}"))?;
+            .map_err(|error| format!("assemble: {error:?}"))?;
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
         match destage_served::open(&mut self.world, &assembly, self.case.settings.clone()) {

@@ -6,7 +6,7 @@ use super::device::Survivors;
 use super::load::{Kind, Request};
 use super::run::{Counts, End, Run};
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::units::PAGE_BYTES;
 use destage_engine::{policy, rate, readcache};
 use destage_served::{Ack, Defect};
@@ -82,7 +82,7 @@ impl Sweep {
         case.settings.rate = rate::choose("linear:95/90").expect("of the table");
         (case.settings.queue_depth, case.settings.window) = (3, 3);
         let policy = readcache::choose("vdf-lru").expect("of the table");
-        let cache = CleanConfig { policy, pages: 8, on_write: OnWrite::Keep };
+        let cache = ReadCacheChoice { policy, pages: 8, on_write: OnWrite::Keep };
         case.settings.read_cache = Some(cache);
         case
     }

@@ -4,7 +4,7 @@
 
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::readcache::choose;
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::units::{PAGE_BYTES, Page};
 use destage_served::{Ack, Defect, Status};
 use destage_torture::case::{Case, Wanted};
@@ -29,7 +29,7 @@ fn filled(level: Level, name: &str, pages: u64, on_write: OnWrite, defect: Defec
     (case.settings.cache_off, case.settings.defect) = (false, defect);
     case.settings.window = 8;
     let policy = choose(name).expect("of the table");
-    case.settings.read_cache = Some(CleanConfig { policy, pages, on_write });
+    case.settings.read_cache = Some(ReadCacheChoice { policy, pages, on_write });
     let mut run = Run::new(case).expect("created");
     run.fill().expect("filled");
     run

@@ -191,7 +191,7 @@ fn a_member_that_was_replaced_is_out_of_date_for_good() {
         run.crash(Survivors::All);
         run.bring_back(0);
         let refused = run.assembles().expect_err("the old disk is taken");
-        assert!(refused.contains("out of date"), "{refused}");
+        assert!(refused.contains("Stale"), "{refused}");
         // Its successor is still good.
         run.bring_back(0);
         run.assembles().expect("an array");
@@ -267,7 +267,7 @@ fn lost_by_hand(run: &Run, gone: &[(u16, u64)]) -> Vec<u64> {
             _ => 0..geometry.disks,
         };
         let missing = row.filter(|disk| is_gone(DiskId(*disk), place.page)).count();
-        is_gone(place.disk, place.page) && missing > usize::from(geometry.bears_failures())
+        is_gone(place.disk, place.page) && missing > usize::from(geometry.level.tolerates())
     };
     (0..geometry.volume_pages().0).filter(lost).collect()
 }
@@ -325,12 +325,13 @@ fn unreadable_sectors_are_named_and_never_made_up() {
         run.spoil(bad, page);
         run.limit_rebuilds(4);
         assert_eq!(run.make_whole(), Ok(End::Done));
-        let lost: Vec<u64> = run.told_lost.iter().flat_map(|(from, n)| *from..from + n).collect();
+        let lost: Vec<u64> =
+            run.reported_lost.iter().flat_map(|(from, n)| *from..from + n).collect();
         let geometry = run.case.geometry;
         let members: &[u16] =
             if level == Level::Raid6 { &[bad, failed, 4] } else { &[bad, failed] };
         let of = |member: &u16| {
-            let place = destage_engine::array::layout::Place { disk: DiskId(*member), page };
+            let place = destage_engine::array::layout::DiskPage { disk: DiskId(*member), page };
             geometry.page_at(place).map(|page| page.0)
         };
         let mut wanted: Vec<u64> = members.iter().filter_map(of).collect();

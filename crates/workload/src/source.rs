@@ -33,7 +33,7 @@ pub trait Source {
     /// A request of this tag completed at `now`.
     fn completed(&mut self, tag: u32, now: Instant);
 
-    /// Requests a second this source aims at, if it has such an aim.
+    /// Target rate of this source in requests per second, if it has one.
     fn target_iops(&self) -> Option<f64> {
         None
     }
@@ -44,7 +44,7 @@ pub trait Source {
     }
 }
 
-/// Why a source could not go on: one line, naming file and line where there is one.
+/// Why a source could not continue: one line that names the file and line, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceError(pub String);
 

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::{
-    Compression, FORMATS, Op, Order, ReadOptions, Reader, Service, TraceError, entries,
+    Compression, FORMATS, Op, ReadOptions, Reader, Service, TimeOrder, TraceError, entries,
 };
 use proptest::prelude::*;
 use support::{compress, of_format, read, reader, record, samples, tuple};
@@ -167,10 +167,10 @@ fn disorder_is_lifted_skipped_or_sorted() {
         (seen, opened.disordered())
     };
     let ok = |records: &[(u64, u64)]| records.iter().copied().map(Ok).collect::<Vec<_>>();
-    assert_eq!(with(Order::Lift), (ok(&[(0, 0), (20, 1), (20, 2), (30, 3), (30, 4)]), 2));
-    assert_eq!(with(Order::Skip), (ok(&[(0, 0), (20, 1), (30, 3)]), 2));
-    assert_eq!(with(Order::Sort), (ok(&[(0, 4), (5, 0), (15, 2), (25, 1), (35, 3)]), 0));
-    assert!(with(Order::Check).0[2].is_err());
+    assert_eq!(with(TimeOrder::Lift), (ok(&[(0, 0), (20, 1), (20, 2), (30, 3), (30, 4)]), 2));
+    assert_eq!(with(TimeOrder::Skip), (ok(&[(0, 0), (20, 1), (30, 3)]), 2));
+    assert_eq!(with(TimeOrder::Sort), (ok(&[(0, 4), (5, 0), (15, 2), (25, 1), (35, 3)]), 0));
+    assert!(with(TimeOrder::Check).0[2].is_err());
     // A little disorder is normal where several processors write one trace.
     let msr = b"20,h,0,Read,0,1,1\n10,h,0,Read,0,1,1\n";
     let records = read(msr, "t", &of_format("msr")).unwrap();
@@ -239,7 +239,7 @@ impl Read for Endless {
 
 #[test]
 fn two_million_requests_stream_through() {
-    for order in [Order::Check, Order::Sort] {
+    for order in [TimeOrder::Check, TimeOrder::Sort] {
         let source = Box::new(Endless { line: 0, rest: Vec::new() });
         let options = ReadOptions { order, ..ReadOptions::default() };
         let reader = Reader::from_read(source, "t", &options).unwrap();
@@ -251,9 +251,12 @@ fn two_million_requests_stream_through() {
 fn survive(bytes: &[u8]) {
     let names = FORMATS.iter().map(|f| Some(f.entry.name.to_string())).chain([None]);
     for format in names {
-        for (skip_bad, order) in
-            [(false, Order::Check), (true, Order::Lift), (true, Order::Sort), (true, Order::Skip)]
-        {
+        for (skip_bad, order) in [
+            (false, TimeOrder::Check),
+            (true, TimeOrder::Lift),
+            (true, TimeOrder::Sort),
+            (true, TimeOrder::Skip),
+        ] {
             let options = ReadOptions { format: format.clone(), skip_bad, order };
             let Ok(opened) = reader(bytes, "t.csv", &options) else { continue };
             for record in opened.flatten() {

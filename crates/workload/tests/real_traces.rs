@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use destage_workload::trace::info::TraceInfo;
-use destage_workload::trace::replay::{Layout, Pace, ReplayOptions};
+use destage_workload::trace::replay::{Layout, ReplayOptions, ReplayPace};
 use destage_workload::trace::{Op, ReadOptions, Reader};
 
 /// The folder of the traces, or `None` (saying so) if it is not there.
@@ -150,8 +150,10 @@ fn every_trace_replays() {
         if path.is_dir() || path.ends_with("INDEX.md") {
             continue;
         }
-        let replay =
-            ReplayOptions { pace: Pace::Closed { outstanding: 1 }, ..ReplayOptions::default() };
+        let replay = ReplayOptions {
+            pace: ReplayPace::Closed { outstanding: 1 },
+            ..ReplayOptions::default()
+        };
         let layout = Layout::scan(&path, &ReadOptions::default(), &replay).unwrap();
         println!("{}: {} pages", path.display(), layout.volume_pages());
         assert!(layout.volume_pages() > 0);

@@ -9,7 +9,7 @@ use destage_engine::units::Instant;
 use destage_workload::generator;
 use destage_workload::source::{Source, SourceRequest};
 use destage_workload::trace::convert::{convert, generate};
-use destage_workload::trace::replay::{Layout, Pace, ReplayOptions, TraceSource};
+use destage_workload::trace::replay::{Layout, ReplayOptions, ReplayPace, TraceSource};
 use destage_workload::trace::write::{OutputFormat, write_atomically};
 use destage_workload::trace::{Compression, Op, ReadOptions, Reader, TraceError, TraceRecord};
 use support::record;
@@ -51,7 +51,7 @@ fn devices_lie_one_after_another() {
     assert_eq!(drain(&mut source).iter().map(pages).collect::<Vec<_>>(), expected);
     let only = ReplayOptions {
         device: Some(7),
-        pace: Pace::Open { speed: 2.0 },
+        pace: ReplayPace::Open { speed: 2.0 },
         unknown: Direction::Write,
         ..replay
     };
@@ -65,7 +65,7 @@ fn closed_replay_keeps_its_number_outstanding() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace(folder.path());
     let replay =
-        ReplayOptions { pace: Pace::Closed { outstanding: 2 }, ..ReplayOptions::default() };
+        ReplayOptions { pace: ReplayPace::Closed { outstanding: 2 }, ..ReplayOptions::default() };
     let mut source = TraceSource::open(&path, &ReadOptions::default(), &replay, 100).unwrap();
     assert_eq!(source.bound(), "2 outstanding");
     for _ in 0..2 {
@@ -214,7 +214,7 @@ fn a_replay_at_a_rate_takes_reads_only_and_begins_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace(folder.path());
     let replay = ReplayOptions {
-        pace: Pace::Rate { iops: 1000.0, seed: 3 },
+        pace: ReplayPace::Rate { iops: 1000.0, seed: 3 },
         reads_only: true,
         repeat: true,
         ..ReplayOptions::default()
@@ -246,7 +246,7 @@ fn a_trace_without_reads_ends_even_if_repeated() {
     let path = folder.path().join("w.csv");
     std::fs::write(&path, "time_ns,device,offset_bytes,length_bytes,op\n1,0,0,4096,W\n").unwrap();
     let replay = ReplayOptions {
-        pace: Pace::Closed { outstanding: 1 },
+        pace: ReplayPace::Closed { outstanding: 1 },
         reads_only: true,
         repeat: true,
         ..ReplayOptions::default()

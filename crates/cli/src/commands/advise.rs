@@ -4,7 +4,7 @@ use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::output::{check_writable, plot_format};
 use crate::progress;
-use crate::shared_args::run_options;
+use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_report::Format;
 use destage_report::advice::Advice;
@@ -27,8 +27,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         check_writable(path)?;
     }
     let spinner = progress::spinner("advising");
-    let told = |step: &str| spinner.set_message(step.to_string());
-    let advice = advise(&question, threads(matches), &make_source, &told)?;
+    let report_progress = |step: &str| spinner.set_message(step.to_string());
+    let advice = advise(&question, threads(matches), &make_source, &report_progress)?;
     spinner.finish_and_clear();
     for path in outputs {
         write(path, &advice)?;
@@ -101,7 +101,7 @@ fn write(path: &Path, advice: &Advice) -> Result<(), Failure> {
     let bytes = match kind(path)? {
         Some(format) => advice.render(format).into_bytes(),
         None => {
-            destage_report::draw(&advice.plot(), plot_format(path)?).map_err(Failure::failed)?
+            destage_render::draw(&advice.plot(), plot_format(path)?).map_err(Failure::failed)?
         }
     };
     Ok(destage_report::write_file(path, &bytes)?)

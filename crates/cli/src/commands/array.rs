@@ -1,8 +1,8 @@
 //! `destage create | serve | recover`: an array and its server.
 
 use super::files::{Made, absolute, devices};
-use super::place::{name, places};
-use super::quantities::bytes;
+use super::quantity::bytes;
+use super::target::{name, places};
 use super::{assembly_words, format, listener, text};
 use crate::failure::Failure;
 use crate::progress;

@@ -1,14 +1,14 @@
 //! `destage bench`: load an NBD server.
 
 use super::bench_report::{Intervals, hdr_path, render, write_hdr};
-use super::quantities::{bytes, seconds};
+use super::quantity::{bytes, seconds};
 use super::{bench_feed, format, text};
 use crate::failure::Failure;
 use crate::output::check_writable;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_load::{
-    self, Arrivals, BenchError, FLUSH, Load, Measured, Pace, Pattern, Target, Told,
+    self, Arrivals, BenchError, FLUSH, Load, Measured, Pace, Pattern, Progress, Target,
 };
 use destage_nbd::client::Uri;
 use destage_report::{Cell, Table};
@@ -56,13 +56,13 @@ fn measure(matches: &ArgMatches, uri: &Uri, load: &Load) -> Result<(Measured, In
     let bar = crate::progress::spinner("no answers yet");
     let (mut intervals, mut last) = (Intervals::new(), (Duration::ZERO, 0u64));
     let measured = target.run(load, feed, &mut |told| match told {
-        Told::Second(time, answered) => {
+        Progress::Second(time, answered) => {
             let (before, seen) = std::mem::replace(&mut last, (time, answered));
             let rate = (answered - seen) as f64 / (time - before).as_secs_f64();
             let warming = if time < load.warmup { ", warming up" } else { "" };
             bar.set_message(format!("{rate:.0} requests/s{warming}"));
         }
-        Told::Lap(lap) => {
+        Progress::Lap(lap) => {
             if load.interval.is_some() {
                 let line = intervals.take(lap);
                 bar.suspend(|| eprintln!("{line}"));

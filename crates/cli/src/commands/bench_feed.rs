@@ -2,16 +2,16 @@
 
 use super::text;
 use crate::failure::Failure;
-use crate::shared_args::set_given;
+use crate::run_args::set_given;
 use clap::ArgMatches;
 use destage_engine::request::Direction;
 use destage_engine::units::{Instant, PAGE_BYTES};
-use destage_load::{Ask, Feed, Target};
+use destage_load::{Feed, FeedError, FeedRequest, Target};
 use destage_sim::options::RunOptions;
 use destage_workload::generator;
 use destage_workload::source::Source;
 use destage_workload::trace::TraceError;
-use destage_workload::trace::replay::{Pace, ReplayOptions, TraceSource};
+use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceSource};
 use std::path::Path;
 
 /// Devices of a trace lie at least so far apart.
@@ -28,9 +28,9 @@ impl Feed for OfSource {
         self.source.next_at().map(|at| at.0)
     }
 
-    fn take(&mut self, now_ns: u64) -> Result<Ask, String> {
-        let request = self.source.take(Instant(now_ns)).map_err(|error| error.to_string())?;
-        Ok(Ask {
+    fn take(&mut self, now_ns: u64) -> Result<FeedRequest, FeedError> {
+        let request = self.source.take(Instant(now_ns))?;
+        Ok(FeedRequest {
             due_ns: request.arrival.0,
             tag: request.tag,
             write: request.direction == Direction::Write,
@@ -79,7 +79,11 @@ fn trace(matches: &ArgMatches, path: &Path, target: &Target) -> Result<Box<dyn F
     let paced = matches.get_flag("closed") || matches.contains_id("rate");
     let page_bytes = target.minimum().max(512);
     let replay = ReplayOptions {
-        pace: if paced { Pace::Closed { outstanding: u32::MAX } } else { Pace::Open { speed } },
+        pace: if paced {
+            ReplayPace::Closed { outstanding: u32::MAX }
+        } else {
+            ReplayPace::Open { speed }
+        },
         page_bytes,
         chunk_pages: APART_BYTES.div_ceil(page_bytes),
         ..options.replay_options()?

@@ -4,11 +4,11 @@ use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::output::Outputs;
 use crate::progress;
-use crate::shared_args::set_given;
+use crate::run_args::set_given;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_engine::policy::POLICIES;
-use destage_report::PlotFormat;
+use destage_render::PlotFormat;
 use destage_report::model::CompareReport;
 use destage_sim::compare::Comparison;
 use destage_sim::experiment::Experiment;
@@ -23,7 +23,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let plots = text(matches, "plots").map(Path::new);
     if let Some(directory) = plots {
         std::fs::create_dir_all(directory).map_err(|error| {
-            Failure::failed(format!("{}: cannot be made: {error}", directory.display()))
+            Failure::failed(format!("{}: cannot create: {error}", directory.display()))
         })?;
         crate::output::check_writable(&directory.join("plot"))?;
     }
@@ -37,13 +37,13 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(directory) = plots {
         write_plots(directory, &report, text(matches, "plot-format") == Some("png"))?;
     }
-    Ok(destage_report::render_compare(&report, format(matches)))
+    Ok(destage_render::render_compare(&report, format(matches)))
 }
 
 fn write_plots(directory: &Path, report: &CompareReport, png: bool) -> Result<(), Failure> {
     let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
-    for (name, spec) in destage_report::plots(report) {
-        let bytes = destage_report::draw(&spec, format).map_err(Failure::failed)?;
+    for (name, spec) in destage_render::plots(report) {
+        let bytes = destage_render::draw(&spec, format).map_err(Failure::failed)?;
         destage_report::write_file(&directory.join(format!("{name}.{extension}")), &bytes)?;
     }
     Ok(())

@@ -63,7 +63,7 @@ fn show(matches: &ArgMatches) -> Result<String, Failure> {
     let spec = destage_disk::find(name).map_err(Failure::failed)?;
     if let Some(path) = text(matches, "plot").map(Path::new) {
         let format = plot_format(path)?;
-        let bytes = destage_report::draw(&plot(&spec), format).map_err(Failure::failed)?;
+        let bytes = destage_render::draw(&plot(&spec), format).map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
     let figures = Figures::measure(&spec);

@@ -1,6 +1,6 @@
 //! `destage emulate`: a modelled disk over NBD.
 
-use super::quantities::bytes;
+use super::quantity::bytes;
 use super::{listener, text};
 use crate::failure::Failure;
 use clap::ArgMatches;

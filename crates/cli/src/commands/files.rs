@@ -1,6 +1,6 @@
 //! Files that a command makes for an array: members, NVS, spares. They are removed if it fails.
 
-use super::place::{name, places};
+use super::target::{name, places};
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -69,7 +69,7 @@ pub(super) fn devices(
         .map(|text| match text.rsplit_once(",size=") {
             None => text.parse().map_err(Failure::usage),
             Some((path, size)) => {
-                make(path, super::quantities::bytes(size)?, sparse, made)?;
+                make(path, super::quantity::bytes(size)?, sparse, made)?;
                 path.parse().map_err(Failure::usage)
             }
         })

@@ -1,11 +1,11 @@
 //! Servers of any kind: where they listen, and until when they run.
 
-use super::quantities::{bytes, seconds};
+use super::quantity::{bytes, seconds};
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
-use destage_nbd::handshake::Export;
-use destage_server::{Backend, Listen, Server, Settings, tls_config};
+use destage_block::{Backend, Export};
+use destage_server::{FrontEnd, Listen, Port, Server, Settings, tls_config};
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 const REPLY_MEMORY_MIN: u64 = 1 << 20;
 
 /// Listens and serves until a signal comes.
-pub fn serve<B: Backend>(
+pub fn serve<B: Backend<Port>>(
     matches: &ArgMatches,
     export: Export,
     backend: &mut B,
@@ -22,20 +22,20 @@ pub fn serve<B: Backend>(
     run(bind(matches, export)?, backend)
 }
 
-/// Serves until a signal comes, or the server is told to stop.
-pub fn run<B: Backend>(server: Server, backend: &mut B) -> Result<String, Failure> {
+/// Serves until a signal or `destage stop`.
+pub fn run<B: Backend<Port>>(server: Server, backend: &mut B) -> Result<String, Failure> {
     for address in server.addresses() {
         eprintln!("destage: serving on {address}");
     }
     destage_server::stop_on_signals(server.remote()).map_err(Failure::failed)?;
-    // Without systemd there is nobody to tell.
+    // Without systemd this does nothing.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     server.run(backend).map_err(|error| Failure::failed(format!("io_uring: {error}")))?;
     Ok(String::new())
 }
 
-/// Asks systemd for time, where it has started this process. The thread that asks waits for systemd
-/// in place of the data thread, which waits for nobody.
+/// Asks systemd for more time to stop, if systemd has started this process. A thread of its own
+/// does it, because the data thread never waits.
 pub fn time_from_systemd() -> impl FnMut(Duration) + Send + 'static {
     let (sender, times) = std::sync::mpsc::channel::<Duration>();
     let ask = move || {
@@ -44,14 +44,14 @@ pub fn time_from_systemd() -> impl FnMut(Duration) + Send + 'static {
             let _ = sd_notify::notify(&[sd_notify::NotifyState::ExtendTimeoutUsec(us)]);
         }
     };
-    // Without the thread the time is what the unit says.
+    // Without the thread the unit's own time-out applies.
     let _ = std::thread::Builder::new().name("notify".to_string()).spawn(ask);
     move |time| {
         let _ = sender.send(time);
     }
 }
 
-/// What the clients may take.
+/// Limits of the clients.
 fn limits(matches: &ArgMatches, settings: &mut Settings) -> Result<(), Failure> {
     if let Some(most) = matches.get_one::<u64>("connections") {
         settings.connections_max = *most as usize;
@@ -71,9 +71,12 @@ fn limits(matches: &ArgMatches, settings: &mut Settings) -> Result<(), Failure> 
 
 /// A server that listens where the arguments say.
 pub fn bind(matches: &ArgMatches, export: Export) -> Result<Server, Failure> {
-    let listen = matches.get_many::<String>("nbd").expect("required");
-    let listen: Vec<Listen> =
-        listen.map(|text| text.parse()).collect::<Result<_, _>>().map_err(Failure::usage)?;
+    let mut listen = Vec::new();
+    for front_end in FrontEnd::ALL {
+        for text in matches.get_many::<String>(front_end.entry().name).into_iter().flatten() {
+            listen.push((*front_end, text.parse::<Listen>().map_err(Failure::usage)?));
+        }
+    }
     let mut settings = Settings::new(export, listen);
     let path = |name| text(matches, name).map(Path::new);
     if let (Some(certificate), Some(key)) = (path("tls-cert"), path("tls-key")) {

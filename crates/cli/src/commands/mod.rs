@@ -1,30 +1,55 @@
-//! One file a command; each returns the text for standard output.
+//! One file per command; each returns the text for standard output.
 
+#[cfg(feature = "plan")]
 mod advise;
+#[cfg(feature = "serve")]
 mod array;
+#[cfg(feature = "serve")]
 mod assembly_words;
+#[cfg(feature = "load")]
 mod bench;
+#[cfg(feature = "load")]
 mod bench_feed;
+#[cfg(feature = "load")]
 mod bench_report;
+#[cfg(feature = "plan")]
 mod compare;
+#[cfg(feature = "plan")]
 mod disks;
+#[cfg(feature = "serve")]
 mod emulate;
+#[cfg(feature = "serve")]
 mod files;
+#[cfg(feature = "serve")]
 mod listener;
+#[cfg(feature = "serve")]
 mod loss;
+#[cfg(feature = "serve")]
 mod monitoring;
-mod place;
 mod policies;
+#[cfg(feature = "plan")]
 mod policy_trace;
-mod quantities;
+#[cfg(feature = "serve")]
+mod quantity;
+#[cfg(feature = "plan")]
 mod readcache_trace;
+#[cfg(feature = "plan")]
 mod reproduce;
+#[cfg(feature = "serve")]
 mod served;
+#[cfg(feature = "plan")]
 mod sim;
+#[cfg(feature = "plan")]
 mod sweep;
+#[cfg(feature = "serve")]
+mod target;
+#[cfg(feature = "torture")]
 mod torture;
+#[cfg(feature = "plan")]
 mod trace;
+#[cfg(feature = "plan")]
 mod track_trace;
+#[cfg(feature = "plan")]
 mod validate;
 
 use crate::failure::Failure;
@@ -33,41 +58,69 @@ use destage_report::Format;
 
 /// Runs the command asked for.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
-    match matches.subcommand() {
-        Some(("sim", matches)) => sim::run(matches),
-        Some(("compare", matches)) => compare::run(matches),
-        Some(("sweep", matches)) => sweep::run(matches),
-        Some(("advise", matches)) => advise::run(matches),
-        Some(("policies", matches)) => Ok(policies::run(matches)),
-        Some(("disks", matches)) => disks::run(matches),
-        Some(("trace", matches)) => trace::run(matches),
-        Some(("track-trace", matches)) => track_trace::run(matches),
-        Some(("policy-trace", matches)) => policy_trace::run(matches),
-        Some(("readcache-trace", matches)) => readcache_trace::run(matches),
-        Some(("reproduce", matches)) => reproduce::run(matches),
-        Some(("emulate", matches)) => emulate::run(matches),
-        Some(("create", matches)) => array::create(matches),
-        Some(("serve", matches)) => array::serve(matches),
-        Some(("recover", matches)) => array::recover(matches),
-        Some(("bench", matches)) => bench::run(matches),
-        Some(("torture", matches)) => torture::run(matches),
-        Some(("completions", matches)) => {
-            let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut crate::args::command(), "destage", &mut script);
-            Ok(String::from_utf8_lossy(&script).into_owned())
-        }
-        Some(("man", matches)) => {
-            let folder = text(matches, "folder").expect("required");
-            clap_mangen::generate_to(crate::args::command(), folder)
-                .map_err(|error| Failure::failed(format!("{folder}: {error}")))?;
-            Ok(String::new())
-        }
-        Some((name, matches)) => {
-            served::run(name, matches).unwrap_or_else(|| unreachable!("clap knows its commands"))
-        }
-        None => unreachable!("clap requires a command"),
+    let (command, matches) = matches.subcommand().expect("clap requires a command");
+    #[cfg(feature = "plan")]
+    if let Some(result) = plan(command, matches) {
+        return result;
     }
+    #[cfg(feature = "serve")]
+    if let Some(result) = serve(command, matches) {
+        return result;
+    }
+    match command {
+        "policies" => Ok(policies::run(matches)),
+        #[cfg(feature = "load")]
+        "bench" => bench::run(matches),
+        #[cfg(feature = "torture")]
+        "torture" => torture::run(matches),
+        "completions" => Ok(completions(matches)),
+        "man" => man(matches),
+        _ => unreachable!("clap knows the commands"),
+    }
+}
+
+/// The commands about simulations, disk models and traces.
+#[cfg(feature = "plan")]
+fn plan(command: &str, matches: &ArgMatches) -> Option<Result<String, Failure>> {
+    Some(match command {
+        "sim" => sim::run(matches),
+        "compare" => compare::run(matches),
+        "sweep" => sweep::run(matches),
+        "advise" => advise::run(matches),
+        "disks" => disks::run(matches),
+        "trace" => trace::run(matches),
+        "track-trace" => track_trace::run(matches),
+        "policy-trace" => policy_trace::run(matches),
+        "readcache-trace" => readcache_trace::run(matches),
+        "reproduce" => reproduce::run(matches),
+        _ => return None,
+    })
+}
+
+/// The commands about served arrays.
+#[cfg(feature = "serve")]
+fn serve(command: &str, matches: &ArgMatches) -> Option<Result<String, Failure>> {
+    Some(match command {
+        "emulate" => emulate::run(matches),
+        "create" => array::create(matches),
+        "serve" => array::serve(matches),
+        "recover" => array::recover(matches),
+        _ => return served::run(command, matches),
+    })
+}
+
+fn completions(matches: &ArgMatches) -> String {
+    let shell = *matches.get_one::<clap_complete::Shell>("shell").expect("required");
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut crate::args::command(), "destage", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
+}
+
+fn man(matches: &ArgMatches) -> Result<String, Failure> {
+    let folder = text(matches, "folder").expect("required");
+    clap_mangen::generate_to(crate::args::command(), folder)
+        .map_err(|error| Failure::failed(format!("{folder}: {error}")))?;
+    Ok(String::new())
 }
 
 /// The `--format` asked for.
@@ -76,7 +129,8 @@ fn format(matches: &ArgMatches) -> Format {
     text.parse().expect("clap has checked it")
 }
 
-/// The `--threads` asked for; one a processor if none.
+/// The `--threads` asked for; by default one per processor.
+#[cfg(feature = "plan")]
 fn threads(matches: &ArgMatches) -> usize {
     match matches.get_one::<u64>("threads") {
         Some(threads) => *threads as usize,

@@ -1,16 +1,17 @@
 //! Monitoring of a served array: the page and metrics of `destage serve`, its log,
 //! `status --what-if` and `trace record`.
 
-use super::place::{control, name};
+use super::target::{control, name};
 use super::{format, text};
 use crate::failure::Failure;
+#[cfg(feature = "plan")]
 use crate::progress;
 use clap::ArgMatches;
 use destage_observe::http::{Guard, HttpError, Settings, new_token, read_token, serve};
 use destage_observe::{Monitor, Options};
 use destage_report::Format;
 use destage_report::sample::WhatIf;
-use destage_server::array::control::{Record, WhatIf as AskWhatIf, ask};
+use destage_server::array::control::{WhatIf as AskWhatIf, ask};
 use destage_server::array::{ArrayBackend, ArrayHandle, tap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,10 @@ pub fn http(matches: &ArgMatches, control: &Path, monitor: Monitor) -> Result<()
     let token = token.map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?;
     let guard = Guard::new(token, names);
     let mut settings = Settings::new(address, guard, control.to_path_buf());
+    #[cfg(feature = "plan")]
+    {
+        settings.charting = destage_render::plotly_js;
+    }
     settings.allow_remote = matches.get_flag("allow-remote-http");
     let address = serve(settings, monitor).map_err(|error| match error {
         HttpError::Open(_) => Failure::usage(error),
@@ -113,14 +118,15 @@ pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
 }
 
 /// `destage trace record`.
+#[cfg(feature = "plan")]
 pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let control = control(matches)?;
     let out = Path::new(text(matches, "out").expect("required"));
     crate::output::check_writable(out)?;
     let seconds =
-        text(matches, "time").map(|time| super::quantities::seconds("time", time)).transpose()?;
-    let command = Record {
+        text(matches, "time").map(|time| super::quantity::seconds("time", time)).transpose()?;
+    let command = destage_server::array::control::Record {
         out: std::path::absolute(out).map_err(Failure::failed)?,
         seconds: seconds.map(|time| time.as_secs_f64()),
         requests: *matches.get_one("requests").expect("default"),

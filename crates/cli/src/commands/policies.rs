@@ -1,4 +1,4 @@
-//! `destage policies`: what there is, from the engine's tables.
+//! `destage policies`: the lists from the engine's tables.
 
 use clap::ArgMatches;
 use destage_engine::array::geometry::LEVELS;

@@ -5,14 +5,15 @@ use crate::failure::Failure;
 use crate::output::check_writable;
 use crate::progress;
 use clap::ArgMatches;
+use destage_render::PlotFormat;
 use destage_report::model::SCHEMA;
-use destage_report::{Cell, Format, PlotFormat, Reproduction, Table};
+use destage_report::{Cell, Format, Reproduction, Table};
 use destage_sim::reproduce::{ITEMS, Item, find, trace_folder};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Between two lines that say how far an item is, where there is no bar.
+/// Time between two lines of progress, if there is no progress bar.
 const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
 /// Runs it.
@@ -24,7 +25,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let out = text(matches, "out").map(Path::new);
     if let Some(folder) = out {
         std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::failed(format!("{}: cannot be made: {error}", folder.display()))
+            Failure::failed(format!("{}: cannot create: {error}", folder.display()))
         })?;
         check_writable(&folder.join("index.html"))?;
     }
@@ -41,7 +42,7 @@ fn items(matches: &ArgMatches) -> Result<Vec<&'static Item>, Failure> {
     let all = matches.get_flag("all") || (matches.get_flag("list") && named.is_empty());
     if !all && named.is_empty() {
         return Err(Failure::usage(
-            "name what to reproduce, as stow:fig8 or wow, or --all; --list shows what there is",
+            "name what to reproduce, e.g. stow:fig8 or wow, or use --all; --list shows all items",
         ));
     }
     let mut wanted = Vec::new();
@@ -98,7 +99,7 @@ fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure>
     let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
     for item in &report.items {
         for figure in &item.figures {
-            let bytes = destage_report::draw(&figure.plot, format).map_err(Failure::failed)?;
+            let bytes = destage_render::draw(&figure.plot, format).map_err(Failure::failed)?;
             let name = format!("{}-{}.{extension}", item.id.replace(':', "-"), figure.name);
             destage_report::write_file(&folder.join(name), &bytes)?;
         }
@@ -109,7 +110,7 @@ fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure>
         let bytes = destage_report::render_reproduction(report, format);
         destage_report::write_file(&folder.join(name), bytes.as_bytes())?;
     }
-    let page = destage_report::reproduction_html(report);
+    let page = destage_render::reproduction_html(report);
     destage_report::write_file(&folder.join("index.html"), page.as_bytes())?;
     Ok(())
 }

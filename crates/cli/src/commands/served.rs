@@ -2,8 +2,8 @@
 //! arguments are sent as they are; here is only what the command line adds.
 
 use super::files::{Made, absolute, device};
-use super::place::{control, name};
-use super::quantities::bytes;
+use super::quantity::bytes;
+use super::target::{control, name};
 use super::{format, text};
 use crate::failure::Failure;
 use crate::progress;

@@ -4,7 +4,7 @@ use super::{format, text};
 use crate::failure::Failure;
 use crate::output::{Outputs, check_writable, plot_format};
 use crate::progress;
-use crate::shared_args::run_options;
+use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_report::model::{CompareReport, Point};
 use destage_sim::compare::run_one;
@@ -27,19 +27,19 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     spinner.finish_and_clear();
     outputs.write_run(&report)?;
     if let Some(path) = series {
-        let bytes = destage_report::parquet_series(&[&report]).map_err(Failure::failed)?;
+        let bytes = destage_render::parquet_series(&[&report]).map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
-    let rendered = destage_report::render_run(&report, format(matches));
+    let rendered = destage_render::render_run(&report, format(matches));
     if let Some((path, format)) = plot {
         let points = vec![Point { variant: label, runs: vec![report], ..Point::default() }];
         let compare = CompareReport { points, ..CompareReport::default() };
-        let plots = destage_report::plots(&compare);
+        let plots = destage_render::plots(&compare);
         let (_, spec) = plots
             .iter()
             .find(|(name, _)| name.starts_with("occupancy"))
             .ok_or_else(|| Failure::failed("the run has no occupancy series to draw"))?;
-        let bytes = destage_report::draw(spec, format).map_err(Failure::failed)?;
+        let bytes = destage_render::draw(spec, format).map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
     Ok(rendered)

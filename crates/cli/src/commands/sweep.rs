@@ -3,7 +3,7 @@
 use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::progress;
-use crate::shared_args::run_options;
+use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, Table};
 use destage_sim::experiment::parse_sweep;
@@ -41,7 +41,7 @@ fn read(dataset: &Dataset, point: &SweepPoint) -> Result<Map<String, Value>, Fai
     let path = dataset.path(&point.key);
     let named = |why: &dyn std::fmt::Display| Failure::failed(format!("{}: {why}", path.display()));
     let file = std::fs::File::open(&path).map_err(|why| named(&why))?;
-    let rows = destage_report::parquet_read(file).map_err(|why| named(&why))?;
+    let rows = destage_render::parquet_read(file).map_err(|why| named(&why))?;
     let row = rows.into_iter().next().ok_or_else(|| named(&"it has no row"))?;
     Ok(row.into_iter().collect())
 }

@@ -4,7 +4,7 @@ use super::{format, text};
 use crate::failure::Failure;
 use crate::output::check_writable;
 use crate::progress;
-use crate::shared_args::run_options;
+use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_engine::registry::Entry;
 use destage_engine::units::PAGE_BYTES;
@@ -21,6 +21,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("head", matches)) => head(matches),
         Some(("convert", matches)) => convert_trace(matches),
         Some(("generate", matches)) => generate(matches),
+        #[cfg(feature = "serve")]
         Some(("record", matches)) => super::monitoring::record(matches),
         Some(("formats", matches)) => {
             Ok(entries(&destage_workload::trace::entries(), format(matches)))
@@ -48,7 +49,7 @@ fn entries(entries: &[&'static Entry], format: Format) -> String {
 
 fn open(matches: &ArgMatches) -> Result<Reader, Failure> {
     let mut options = destage_sim::options::RunOptions::default();
-    crate::shared_args::set_given(matches, &mut options)?;
+    crate::run_args::set_given(matches, &mut options)?;
     let read = options.read_options()?;
     let path = text(matches, "file").expect("required");
     Reader::open(Path::new(path), &read).map_err(Failure::failed)

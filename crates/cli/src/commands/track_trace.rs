@@ -40,7 +40,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     };
     let path = Path::new(text(matches, "file").expect("required"));
     let read = options.read_options().map_err(Failure::from)?;
-    let outcome = replay(path, &read, device, &track, &mut on_event).map_err(Failure::failed)?;
+    let outcome = replay(path, &read, device, &track, &mut on_event)?;
     match super::format(matches) {
         Format::Json => Ok(json(&outcome)),
         _ => Ok(events + &table(&outcome)),

@@ -6,7 +6,9 @@ use crate::output::{check_writable, plot_format};
 use crate::progress;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, PlotSpec, Table};
-use destage_sim::validate::{Comparison, POINTS, Pace, ValidateOptions, Validation, validate};
+use destage_sim::validate::{
+    IssueTimes, POINTS, ResponseComparison, ValidateOptions, Validation, validate,
+};
 use destage_workload::trace::{ReadOptions, Reader};
 use std::path::Path;
 
@@ -27,8 +29,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let options = ValidateOptions {
         device: *matches.get_one("device").expect("default"),
         pace: match text(matches, "pace") {
-            Some("closed") => Some(Pace::Closed),
-            Some("recorded") => Some(Pace::Recorded),
+            Some("closed") => Some(IssueTimes::Closed),
+            Some("recorded") => Some(IssueTimes::Recorded),
             _ => None,
         },
     };
@@ -36,7 +38,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let validation = validate(&spec, reader, options).map_err(Failure::failed)?;
     spinner.finish_and_clear();
     if let (Some(path), Some(plot_as)) = (plot_path, plot_as) {
-        let drawn = destage_report::draw(&plot(&spec.name, &validation), plot_as);
+        let drawn = destage_render::draw(&plot(&spec.name, &validation), plot_as);
         destage_report::write_file(path, &drawn.map_err(Failure::failed)?)?;
     }
     Ok(render(&validation, format(matches)))
@@ -80,7 +82,7 @@ fn render(validation: &Validation, format: Format) -> String {
     }
 }
 
-fn cells(comparison: &Comparison) -> Vec<Cell> {
+fn cells(comparison: &ResponseComparison) -> Vec<Cell> {
     vec![
         Cell::text(comparison.name),
         Cell::int(comparison.requests),

@@ -1,6 +1,6 @@
 //! What the parameters of a DiskSim disk mean as a [`DiskSpec`].
 //!
-//! Sparing schemes are those of DiskSim 4: 0 none; 1 whole tracks at the end of the zone; 2 and
+//! Sparing schemes are those of DiskSim 4: 0 none; 1 entire tracks at the end of the zone; 2 and
 //! 4 sectors of each cylinder; 3 of each track; 7 and 10 room for the slipped sectors at the end
 //! of the zone (10: besides the spares); 8 of each range of cylinders; 9 of each zone. Remapped
 //! defects are left out: they move single sectors.
@@ -150,7 +150,7 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
     finish(spec, disk)
 }
 
-/// Caps the drive at its block count and checks the whole.
+/// Caps the drive at its block count and checks the result.
 fn finish(mut spec: DiskSpec, disk: In<'_>) -> Result<DiskSpec, ConvertError> {
     let invalid = |error: crate::SpecError| ConvertError {
         file: disk.file.to_string(),
@@ -396,7 +396,7 @@ fn overhead(disk: In<'_>, caches: bool) -> Result<Overhead, ConvertError> {
     })
 }
 
-/// The rate at which the drive itself drives the bus; that of a slower bus stands elsewhere.
+/// The rate at which the drive itself drives the bus; the rate of a slower bus is given elsewhere.
 fn bus(disk: In<'_>) -> Result<Option<BusSpec>, ConvertError> {
     let sector_ms = disk.number_or("Bulk sector transfer time", 0.0)?;
     if sector_ms <= 0.0 {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 pub struct DiskSet(Vec<DiskId>);
 
 impl DiskSet {
-    /// Adds a disk; whether it was new.
+    /// Adds a disk. Returns whether it was new.
     pub fn insert(&mut self, disk: DiskId) -> bool {
         let new = !self.contains(disk);
         if new {
@@ -33,6 +33,12 @@ impl DiskSet {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// How many it has.
+    #[must_use]
+    pub fn len(&self) -> u16 {
+        self.0.len() as u16
     }
 
     /// The disks, in order.

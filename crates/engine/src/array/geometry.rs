@@ -1,7 +1,7 @@
-//! RAID levels and the sizes that follow from them.
+//! The table of RAID levels, and the sizes that follow from a level.
 
 use crate::registry::Entry;
-use crate::units::PageCount;
+use crate::units::{GroupId, Page, PageCount};
 
 /// A RAID level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,50 +20,174 @@ pub enum Level {
     Raid6,
 }
 
-/// A table entry.
+/// How a level survives the failure of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundancy {
+    /// It does not.
+    None,
+    /// Two copies of each page, on a pair of disks: an even one and the next.
+    Mirror,
+    /// Parity strips in each stripe.
+    Parity {
+        /// How many: P, or P and Q. As many disks of a stripe can be missing.
+        strips: u16,
+        /// Whether P moves to the disk before with each stripe (left-symmetric). If not, it is on
+        /// the last disk.
+        rotates: bool,
+    },
+}
+
+/// What a write group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupShape {
+    /// One page.
+    Page,
+    /// One strip.
+    Strip,
+    /// [`Geometry::group_stripes`] stripes.
+    Stripes,
+}
+
+/// A table entry: all that makes a level what it is. Layout and plans follow from it.
 pub struct LevelEntry {
     /// Name, summary, source.
     pub entry: Entry,
     /// The level.
     pub level: Level,
+    /// Its number in superblocks (docs/nvs-format.md).
+    pub code: u8,
     /// Fewest disks.
     pub disks_min: u16,
+    /// Most disks.
+    pub disks_max: u16,
+    /// How it survives failed disks.
+    pub redundancy: Redundancy,
+    /// What a write group is.
+    pub group: GroupShape,
 }
 
-const fn level(
-    name: &'static str,
-    level: Level,
-    disks_min: u16,
-    summary: &'static str,
-) -> LevelEntry {
-    let source = "docs/simulator.md";
-    LevelEntry { entry: Entry { name, summary, source, params: &[] }, level, disks_min }
+const fn entry(name: &'static str, summary: &'static str) -> Entry {
+    Entry { name, summary, source: "docs/simulator.md", params: &[] }
 }
 
-/// All RAID levels.
+/// Most disks of an array.
+pub const DISKS_MAX: u16 = 1024;
+
+/// All RAID levels, in the order of [`Level`].
 pub const LEVELS: &[LevelEntry] = &[
-    level("single", Level::Single, 1, "one disk; a write group is a page"),
-    level("0", Level::Raid0, 1, "striping; a write group is a strip"),
-    level("10", Level::Raid10, 2, "striping over mirrored pairs; a write group is a strip"),
-    level("4", Level::Raid4, 3, "parity on the last disk; a write group is k stripes"),
-    level("5", Level::Raid5, 3, "rotating parity, left-symmetric; a write group is k stripes"),
-    level("6", Level::Raid6, 4, "rotating P and Q; a write group is k stripes"),
+    LevelEntry {
+        entry: entry("single", "one disk; a write group is a page"),
+        level: Level::Single,
+        code: 1,
+        disks_min: 1,
+        disks_max: 1,
+        redundancy: Redundancy::None,
+        group: GroupShape::Page,
+    },
+    LevelEntry {
+        entry: entry("0", "striping; a write group is a strip"),
+        level: Level::Raid0,
+        code: 2,
+        disks_min: 1,
+        disks_max: DISKS_MAX,
+        redundancy: Redundancy::None,
+        group: GroupShape::Strip,
+    },
+    LevelEntry {
+        entry: entry("10", "striping over mirrored pairs; a write group is a strip"),
+        level: Level::Raid10,
+        code: 3,
+        disks_min: 2,
+        disks_max: DISKS_MAX,
+        redundancy: Redundancy::Mirror,
+        group: GroupShape::Strip,
+    },
+    LevelEntry {
+        entry: entry("4", "parity on the last disk; a write group is k stripes"),
+        level: Level::Raid4,
+        code: 4,
+        disks_min: 3,
+        disks_max: DISKS_MAX,
+        redundancy: Redundancy::Parity { strips: 1, rotates: false },
+        group: GroupShape::Stripes,
+    },
+    LevelEntry {
+        entry: entry("5", "rotating parity, left-symmetric; a write group is k stripes"),
+        level: Level::Raid5,
+        code: 5,
+        disks_min: 3,
+        disks_max: DISKS_MAX,
+        redundancy: Redundancy::Parity { strips: 1, rotates: true },
+        group: GroupShape::Stripes,
+    },
+    LevelEntry {
+        entry: entry("6", "rotating P and Q; a write group is k stripes"),
+        level: Level::Raid6,
+        code: 6,
+        disks_min: 4,
+        disks_max: DISKS_MAX,
+        redundancy: Redundancy::Parity { strips: 2, rotates: true },
+        group: GroupShape::Stripes,
+    },
 ];
 
 impl Level {
     /// The level's table entry.
+    #[inline]
     #[must_use]
-    pub fn entry(self) -> &'static LevelEntry {
-        LEVELS.iter().find(|l| l.level == self).expect("every level is in the table")
+    pub const fn entry(self) -> &'static LevelEntry {
+        &LEVELS[self as usize]
+    }
+
+    /// The level of a name that users type.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Level> {
+        LEVELS.iter().find(|level| level.entry.name == name).map(|level| level.level)
+    }
+
+    /// The level of a number in a superblock.
+    #[must_use]
+    pub fn of_code(code: u64) -> Option<Level> {
+        LEVELS.iter().find(|level| u64::from(level.code) == code).map(|level| level.level)
+    }
+
+    /// The name that users type.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.entry().entry.name
     }
 
     /// Parity strips in a stripe.
+    #[inline]
     #[must_use]
     pub const fn parities(self) -> u16 {
-        match self {
-            Level::Raid4 | Level::Raid5 => 1,
-            Level::Raid6 => 2,
-            Level::Single | Level::Raid0 | Level::Raid10 => 0,
+        match self.entry().redundancy {
+            Redundancy::Parity { strips, .. } => strips,
+            Redundancy::None | Redundancy::Mirror => 0,
+        }
+    }
+
+    /// Whether each page has two copies, on a pair of disks.
+    #[inline]
+    #[must_use]
+    pub const fn is_mirrored(self) -> bool {
+        matches!(self.entry().redundancy, Redundancy::Mirror)
+    }
+
+    /// Whether the array survives a failed disk.
+    #[inline]
+    #[must_use]
+    pub const fn is_redundant(self) -> bool {
+        !matches!(self.entry().redundancy, Redundancy::None)
+    }
+
+    /// Failed disks that never lose data, whichever they are.
+    #[must_use]
+    pub const fn tolerates(self) -> u16 {
+        match self.entry().redundancy {
+            Redundancy::None => 0,
+            Redundancy::Mirror => 1,
+            Redundancy::Parity { strips, .. } => strips,
         }
     }
 }
@@ -77,13 +201,13 @@ pub struct Geometry {
     pub disks: u16,
     /// Pages in a strip.
     pub strip_pages: u64,
-    /// Stripes in a write group (k); levels 4, 5 and 6 only.
+    /// Stripes in a write group (k), on levels whose groups are stripes.
     pub group_stripes: u64,
     /// Pages used of each disk.
     pub disk_pages: u64,
 }
 
-/// Why a geometry makes no array.
+/// Why a geometry is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// Too few disks for the level.
@@ -93,10 +217,18 @@ pub enum GeometryError {
         /// Fewest disks.
         disks_min: u16,
     },
-    /// `single` has one disk.
-    OneDiskOnly,
-    /// RAID-10 needs pairs.
-    OddDisks,
+    /// Too many disks for the level.
+    TooManyDisks {
+        /// The level's name.
+        level: &'static str,
+        /// Most disks.
+        disks_max: u16,
+    },
+    /// A mirrored level needs pairs.
+    OddDisks {
+        /// The level's name.
+        level: &'static str,
+    },
     /// A strip or a group of no pages.
     Zero(&'static str),
     /// More pages in a write group than the engine's masks hold.
@@ -116,8 +248,15 @@ impl core::fmt::Display for GeometryError {
             GeometryError::TooFewDisks { level, disks_min } => {
                 write!(f, "level {level} needs at least {disks_min} disks")
             }
-            GeometryError::OneDiskOnly => write!(f, "level single has exactly one disk"),
-            GeometryError::OddDisks => write!(f, "level 10 needs an even number of disks"),
+            GeometryError::TooManyDisks { level, disks_max: 1 } => {
+                write!(f, "level {level} has exactly one disk")
+            }
+            GeometryError::TooManyDisks { level, disks_max } => {
+                write!(f, "level {level} has at most {disks_max} disks")
+            }
+            GeometryError::OddDisks { level } => {
+                write!(f, "level {level} needs an even number of disks")
+            }
             GeometryError::Zero(what) => write!(f, "{what} must be at least 1"),
             GeometryError::GroupTooLarge { pages, pages_max } => {
                 write!(f, "a write group of {pages} pages is over the limit of {pages_max}")
@@ -137,16 +276,16 @@ impl Geometry {
     /// # Errors
     /// See [`GeometryError`].
     pub fn checked(mut self) -> Result<Geometry, GeometryError> {
-        let entry = self.level.entry();
-        if self.disks < entry.disks_min {
-            let (level, disks_min) = (entry.entry.name, entry.disks_min);
+        let &LevelEntry { disks_min, disks_max, .. } = self.level.entry();
+        let level = self.level.name();
+        if self.disks < disks_min {
             return Err(GeometryError::TooFewDisks { level, disks_min });
         }
-        if self.level == Level::Single && self.disks != 1 {
-            return Err(GeometryError::OneDiskOnly);
+        if self.disks > disks_max {
+            return Err(GeometryError::TooManyDisks { level, disks_max });
         }
-        if self.level == Level::Raid10 && !self.disks.is_multiple_of(2) {
-            return Err(GeometryError::OddDisks);
+        if self.level.is_mirrored() && !self.disks.is_multiple_of(2) {
+            return Err(GeometryError::OddDisks { level });
         }
         for (value, what) in [(self.strip_pages, "the strip"), (self.group_stripes, "k")] {
             if value == 0 {
@@ -158,12 +297,7 @@ impl Geometry {
         if pages > pages_max {
             return Err(GeometryError::GroupTooLarge { pages, pages_max });
         }
-        let unit = match self.level {
-            Level::Single => 1,
-            Level::Raid0 | Level::Raid10 => self.strip_pages,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => self.strip_pages * self.group_stripes,
-        };
-        self.disk_pages -= self.disk_pages % unit;
+        self.disk_pages -= self.disk_pages % self.group_rows();
         if self.disk_pages == 0 {
             return Err(GeometryError::DisksTooSmall);
         }
@@ -173,11 +307,11 @@ impl Geometry {
     /// Data strips in a stripe.
     #[must_use]
     pub fn data_strips(&self) -> u64 {
-        match self.level {
-            Level::Single => 1,
-            Level::Raid10 => u64::from(self.disks / 2),
-            level => u64::from(self.disks - level.parities()),
-        }
+        u64::from(match self.level.entry().redundancy {
+            Redundancy::None => self.disks,
+            Redundancy::Mirror => self.disks / 2,
+            Redundancy::Parity { strips, .. } => self.disks - strips,
+        })
     }
 
     /// Pages of data in a stripe.
@@ -189,11 +323,27 @@ impl Geometry {
     /// Pages in a write group.
     #[must_use]
     pub fn pages_per_group(&self) -> u64 {
-        match self.level {
-            Level::Single => 1,
-            Level::Raid0 | Level::Raid10 => self.strip_pages,
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => self.stripe_pages() * self.group_stripes,
+        match self.level.entry().group {
+            GroupShape::Page => 1,
+            GroupShape::Strip => self.strip_pages,
+            GroupShape::Stripes => self.stripe_pages() * self.group_stripes,
         }
+    }
+
+    /// Pages of a write group on each of its disks.
+    #[must_use]
+    pub fn group_rows(&self) -> u64 {
+        match self.level.entry().group {
+            GroupShape::Page => 1,
+            GroupShape::Strip => self.strip_pages,
+            GroupShape::Stripes => self.strip_pages * self.group_stripes,
+        }
+    }
+
+    /// First page of a write group on each of its disks.
+    #[must_use]
+    pub fn first_row(&self, group: GroupId) -> u64 {
+        self.place(Page(group.0 * self.pages_per_group())).page
     }
 
     /// Pages of data the array stores.
@@ -206,5 +356,20 @@ impl Geometry {
     #[must_use]
     pub fn groups(&self) -> u64 {
         self.volume_pages().0 / self.pages_per_group()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_levels_and_its_codes_differ() {
+        for (index, level) in LEVELS.iter().enumerate() {
+            assert_eq!(level.level as usize, index);
+            assert_eq!(Level::of_code(level.code.into()), Some(level.level));
+            assert_eq!(Level::named(level.entry.name), Some(level.level));
+            assert!(level.level.tolerates() < level.disks_min);
+        }
     }
 }

@@ -1,11 +1,11 @@
-//! Where pages and parity lie: page of the volume to (disk, page of the disk).
+//! Where pages and parity are: page of the volume to (disk, page of the disk).
 
-use super::geometry::{Geometry, Level};
+use super::geometry::{Geometry, Redundancy};
 use crate::units::{DiskId, Page, StripeId};
 
-/// A place on a member disk.
+/// A page of a member disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct DiskPage {
     /// The disk.
     pub disk: DiskId,
     /// 4 KiB page of the disk.
@@ -13,53 +13,42 @@ pub struct Place {
 }
 
 impl Geometry {
-    /// Place of a page of data; on RAID-10 its copy on the even disk of the pair, the other copy
-    /// is at the same page of the next disk.
+    /// Where a page of data is; on a mirrored level its copy on the even disk of the pair. The
+    /// other copy is at the same page of the next disk.
     #[must_use]
-    pub fn place(&self, page: Page) -> Place {
-        let strip = page.0 / self.strip_pages;
-        let row = page.0 % self.strip_pages;
+    pub fn place(&self, page: Page) -> DiskPage {
+        let (strip, row) = (page.0 / self.strip_pages, page.0 % self.strip_pages);
         let width = self.data_strips();
-        let at = |disk, stripe| Place { disk, page: stripe * self.strip_pages + row };
-        let stripe = strip / width;
-        match self.level {
-            Level::Single => Place { disk: DiskId(0), page: page.0 },
-            Level::Raid0 => at(DiskId((strip % width) as u16), stripe),
-            Level::Raid10 => at(DiskId((strip % width) as u16 * 2), stripe),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                at(self.data_disk(StripeId(stripe), (strip % width) as u16), stripe)
-            }
+        let (stripe, strip) = (strip / width, (strip % width) as u16);
+        DiskPage {
+            disk: self.data_disk(StripeId(stripe), strip),
+            page: stripe * self.strip_pages + row,
         }
     }
 
-    /// The page of data at a place; `None`: parity is there.
+    /// The page of data at this place; `None`: parity is there.
     #[must_use]
-    pub fn page_at(&self, place: Place) -> Option<Page> {
+    pub fn page_at(&self, place: DiskPage) -> Option<Page> {
         let (stripe, row) = (place.page / self.strip_pages, place.page % self.strip_pages);
-        let (disk, disks) = (u64::from(place.disk.0), u64::from(self.disks));
-        let strip = match self.level {
-            Level::Single => return Some(Page(place.page)),
-            Level::Raid0 => disk,
-            Level::Raid10 => disk / 2,
-            Level::Raid4 if disk + 1 == disks => return None,
-            Level::Raid4 => disk,
-            Level::Raid5 | Level::Raid6 => {
-                let after =
-                    (disk + disks - u64::from(self.parity_disk(StripeId(stripe)).0)) % disks;
-                after.checked_sub(u64::from(self.level.parities()))?
+        let strip = match self.level.entry().redundancy {
+            Redundancy::None => place.disk.0,
+            Redundancy::Mirror => place.disk.0 / 2,
+            Redundancy::Parity { strips, .. } => {
+                let first_parity = self.parity_disk(StripeId(stripe)).0;
+                let after = (place.disk.0 + self.disks - first_parity) % self.disks;
+                after.checked_sub(strips)?
             }
         };
-        Some(Page((stripe * self.data_strips() + strip) * self.strip_pages + row))
+        Some(Page((stripe * self.data_strips() + u64::from(strip)) * self.strip_pages + row))
     }
 
-    /// Disk of the first parity strip (P) of a stripe: left-symmetric on RAID-5 and RAID-6, the
-    /// last disk on RAID-4.
+    /// Disk of the first parity strip (P) of a stripe.
     #[must_use]
     pub fn parity_disk(&self, stripe: StripeId) -> DiskId {
-        let disks = u64::from(self.disks);
-        match self.level {
-            Level::Raid4 => DiskId(self.disks - 1),
-            _ => DiskId((disks - 1 - stripe.0 % disks) as u16),
+        let last = self.disks - 1;
+        match self.level.entry().redundancy {
+            Redundancy::Parity { rotates: false, .. } => DiskId(last),
+            _ => DiskId(last - (stripe.0 % u64::from(self.disks)) as u16),
         }
     }
 
@@ -72,11 +61,11 @@ impl Geometry {
     /// Disk of data strip `strip` of a stripe: data follows the parity, wrapping.
     #[must_use]
     pub fn data_disk(&self, stripe: StripeId, strip: u16) -> DiskId {
-        match self.level {
-            Level::Raid4 => DiskId(strip),
-            level => {
-                let after = self.parity_disk(stripe).0 + level.parities() + strip;
-                DiskId(after % self.disks)
+        match self.level.entry().redundancy {
+            Redundancy::None => DiskId(strip),
+            Redundancy::Mirror => DiskId(strip * 2),
+            Redundancy::Parity { strips, .. } => {
+                DiskId((self.parity_disk(stripe).0 + strips + strip) % self.disks)
             }
         }
     }
@@ -85,6 +74,7 @@ impl Geometry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::geometry::Level;
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
@@ -98,9 +88,9 @@ mod tests {
         let raid5 = geometry(Level::Raid5, 5);
         let parity: Vec<u16> = (0..6).map(|s| raid5.parity_disk(StripeId(s)).0).collect();
         assert_eq!(parity, [4, 3, 2, 1, 0, 4]);
-        assert_eq!(raid5.place(Page(0)), Place { disk: DiskId(0), page: 0 });
+        assert_eq!(raid5.place(Page(0)), DiskPage { disk: DiskId(0), page: 0 });
         // Stripe 1: parity on 3, so data strip 0 (pages 64..) is on disk 4.
-        assert_eq!(raid5.place(Page(65)), Place { disk: DiskId(4), page: 17 });
+        assert_eq!(raid5.place(Page(65)), DiskPage { disk: DiskId(4), page: 17 });
     }
 
     #[test]
@@ -131,7 +121,7 @@ mod tests {
                 let stripe = StripeId(place.page / 16);
                 if level.parities() > 0 {
                     assert_ne!(geometry.parity_disk(stripe), place.disk);
-                    let parity = Place { disk: geometry.parity_disk(stripe), ..place };
+                    let parity = DiskPage { disk: geometry.parity_disk(stripe), ..place };
                     assert_eq!(geometry.page_at(parity), None);
                 }
                 if level.parities() > 1 {

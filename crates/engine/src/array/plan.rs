@@ -1,12 +1,13 @@
 //! How a write group is written: disk reads first, then disk writes.
 //!
-//! On RAID-4, 5 and 6 each row of 4 KiB is planned by itself: no reads if all its data is dirty;
+//! On levels with parity each row of 4 KiB is planned by itself: no reads if all its data is dirty;
 //! else the cheaper of read-modify-write (old data and old parity) and reconstruct-write (the
 //! clean data) by disk reads, ties to reconstruct-write. Contiguous rows on a disk are one I/O
 //! (docs/simulator.md).
 
-use super::geometry::{Geometry, Level};
-use super::layout::Place;
+use super::disks::DiskSet;
+use super::geometry::Geometry;
+use super::layout::DiskPage;
 use crate::units::{DiskId, GroupId, Page, StripeId};
 use alloc::vec::Vec;
 
@@ -70,30 +71,36 @@ impl Geometry {
         plan.reads.clear();
         plan.writes.clear();
         (plan.rows, plan.rows_without_reads) = (0, 0);
-        match self.level {
-            Level::Single | Level::Raid0 => self.plan_plain(group, mask, false, plan),
-            Level::Raid10 => self.plan_plain(group, mask, true, plan),
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                planner.begin(usize::from(self.disks));
-                for stripe in 0..self.group_stripes {
-                    self.plan_stripe(group, stripe, mask, planner, plan);
-                }
-            }
+        if self.level.parities() == 0 {
+            let writes = &mut plan.writes;
+            plan.rows = self.plan_copies(group, mask, &DiskSet::default(), writes);
+            plan.rows_without_reads = plan.rows;
+            return;
+        }
+        planner.begin(usize::from(self.disks));
+        for stripe in 0..self.group_stripes {
+            self.plan_stripe(group, stripe, mask, planner, plan);
         }
     }
 
-    fn plan_plain(&self, group: GroupId, mask: &[u64], mirrored: bool, plan: &mut Plan) {
-        let start = group.0 * self.pages_per_group();
-        let Place { disk, page } = self.place(Page(start));
+    /// Writes of each run to the disks that have it and have not failed; how many pages.
+    pub(super) fn plan_copies(
+        &self,
+        group: GroupId,
+        mask: &[u64],
+        failed: &DiskSet,
+        writes: &mut Vec<DiskRun>,
+    ) -> u64 {
+        let DiskPage { disk, page } = self.place(Page(group.0 * self.pages_per_group()));
+        let copies = 1 + u16::from(self.level.is_mirrored());
+        let mut rows = 0;
         for (first, pages) in runs(mask, 0, self.pages_per_group()) {
-            let run = DiskRun { disk, first: page + first, pages: pages as u32 };
-            plan.writes.push(run);
-            if mirrored {
-                plan.writes.push(DiskRun { disk: DiskId(disk.0 + 1), ..run });
+            rows += pages;
+            for disk in (disk.0..disk.0 + copies).map(DiskId).filter(|d| !failed.contains(*d)) {
+                writes.push(DiskRun { disk, first: page + first, pages: pages as u32 });
             }
-            plan.rows += pages;
-            plan.rows_without_reads += pages;
         }
+        rows
     }
 
     fn plan_stripe(
@@ -147,8 +154,7 @@ impl Geometry {
             planner.read.push_rows(&mut plan.reads, disk, base, reads);
             planner.write.push_rows(&mut plan.writes, disk, base, dirty);
         }
-        for parity in 0..self.level.parities() {
-            let disk = DiskId((self.parity_disk(stripe).0 + parity) % self.disks);
+        for disk in self.parity_disks(stripe) {
             planner.read.push_rows(&mut plan.reads, disk, base, modify);
             planner.write.push_rows(&mut plan.writes, disk, base, any);
         }
@@ -243,6 +249,7 @@ fn scan(mask: &[u64], at: u64, bits: u64, clear: bool) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::geometry::Level;
     use alloc::vec;
 
     fn raid(level: Level, disks: u16, group_stripes: u64) -> Geometry {

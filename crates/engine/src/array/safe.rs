@@ -3,10 +3,9 @@
 //! interrupted.
 
 use super::disks::DiskSet;
-use super::geometry::{Geometry, Level};
-use super::layout::Place;
-use super::plan::{DiskRun, runs};
-use crate::units::{DiskId, GroupId, Page, StripeId};
+use super::geometry::{Geometry, Redundancy};
+use super::plan::DiskRun;
+use crate::units::{DiskId, GroupId, StripeId};
 use alloc::vec::Vec;
 
 /// How one row gets its parity, disks that failed included.
@@ -60,23 +59,15 @@ pub fn is_set(mask: &[u64], bit: u64) -> bool {
 }
 
 impl Geometry {
-    /// Disks that may fail before data is lost, at the least.
-    #[must_use]
-    pub fn bears_failures(&self) -> u16 {
-        match self.level {
-            Level::Raid10 => 1,
-            level => level.parities(),
-        }
-    }
-
-    /// Whether no data is lost with these disks gone.
+    /// Whether no data is lost when these disks have failed.
     #[must_use]
     pub fn survives(&self, failed: &DiskSet) -> bool {
-        match self.level {
-            Level::Raid10 => {
+        match self.level.entry().redundancy {
+            Redundancy::None => failed.is_empty(),
+            Redundancy::Mirror => {
                 failed.iter().all(|d| d.0 % 2 == 1 || !failed.contains(DiskId(d.0 + 1)))
             }
-            level => failed.iter().count() <= usize::from(level.parities()),
+            Redundancy::Parity { strips, .. } => failed.len() <= strips,
         }
     }
 
@@ -164,7 +155,8 @@ impl Geometry {
     ) {
         *plan = SafePlan::default();
         if self.level.parities() == 0 {
-            self.plan_copies(group, mask, failed, plan);
+            plan.rows = self.plan_copies(group, mask, failed, &mut plan.data);
+            plan.rows_without_reads = plan.rows;
             return;
         }
         let (mut reads, mut parity, mut data) = (Vec::new(), Vec::new(), Vec::new());
@@ -216,39 +208,63 @@ impl Geometry {
         plan.writes.append(&mut safe.parity);
     }
 
-    fn plan_copies(&self, group: GroupId, mask: &[u64], failed: &DiskSet, plan: &mut SafePlan) {
-        let start = group.0 * self.pages_per_group();
-        let Place { disk, page } = self.place(Page(start));
-        let copies = if self.level == Level::Raid10 { 2 } else { 1 };
-        for (first, pages) in runs(mask, 0, self.pages_per_group()) {
-            plan.rows += pages;
-            plan.rows_without_reads += pages;
-            for disk in (0..copies).map(|copy| DiskId(disk.0 + copy)) {
-                if !failed.contains(disk) {
-                    plan.data.push(DiskRun { disk, first: page + first, pages: pages as u32 });
-                }
-            }
-        }
-    }
-
-    /// The reads that together give what a run of a disk holds, without that disk.
+    /// The reads from which a run of a disk can be computed without that disk.
     #[must_use]
     pub fn peers(&self, run: DiskRun, failed: &DiskSet) -> Vec<DiskRun> {
         let on = |disk| DiskRun { disk, ..run };
-        match self.level {
-            Level::Single | Level::Raid0 => Vec::new(),
-            Level::Raid10 => alloc::vec![on(DiskId(run.disk.0 ^ 1))],
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => (0..self.disks)
+        match self.level.entry().redundancy {
+            Redundancy::None => Vec::new(),
+            Redundancy::Mirror => alloc::vec![on(DiskId(run.disk.0 ^ 1))],
+            Redundancy::Parity { .. } => (0..self.disks)
                 .map(DiskId)
                 .filter(|disk| *disk != run.disk && !failed.contains(*disk))
                 .map(on)
                 .collect(),
         }
     }
+
+    /// The reads from which the pages of a failed disk are computed: as many strips as a row has
+    /// of data, P before Q.
+    #[must_use]
+    pub fn rebuild_reads(
+        &self,
+        disk: DiskId,
+        first: u64,
+        pages: u64,
+        failed: &DiskSet,
+    ) -> Vec<DiskRun> {
+        if self.level.is_mirrored() {
+            let disk = DiskId(disk.0 ^ 1);
+            return alloc::vec![DiskRun { disk, first, pages: pages as u32 }];
+        }
+        let mut reads: Vec<(DiskId, u64)> = Vec::new();
+        for page in first..first + pages {
+            let stripe = self.row_of_disk_page(page).1.stripe;
+            let data = (0..self.data_strips() as u16).map(|strip| self.data_disk(stripe, strip));
+            let all = data.chain(self.parity_disks(stripe));
+            let usable = all.filter(|d| *d != disk && !failed.contains(*d));
+            reads.extend(usable.take(self.data_strips() as usize).map(|d| (d, page)));
+        }
+        let mut runs = Vec::new();
+        join(reads, &mut runs);
+        runs
+    }
+
+    /// The write groups that have rows among these pages of a disk.
+    pub(crate) fn groups_of_run(&self, run: DiskRun) -> core::ops::RangeInclusive<u64> {
+        let last = run.first + u64::from(run.pages) - 1;
+        if self.level.parities() > 0 {
+            let group = |page| self.row_of_disk_page(page).0.0;
+            return group(run.first)..=group(last);
+        }
+        let pair = u64::from(run.disk.0 / 2);
+        let strip = |page: u64| (page / self.strip_pages) * self.data_strips() + pair;
+        strip(run.first)..=strip(last)
+    }
 }
 
-/// Single pages to runs, in order of disks.
-pub(crate) fn join(mut pages: Vec<(DiskId, u64)>, out: &mut Vec<DiskRun>) {
+/// Joins single pages to runs, in the order of disks.
+fn join(mut pages: Vec<(DiskId, u64)>, out: &mut Vec<DiskRun>) {
     pages.sort_unstable();
     for (disk, first) in pages {
         match out.last_mut() {

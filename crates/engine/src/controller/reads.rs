@@ -1,67 +1,126 @@
-//! Host reads: from the array where the NVS has not every page, from a row's other disks where
-//! one has failed or cannot read.
+//! Host reads: from the array if the NVS and the read cache do not have every page; from a row's
+//! other disks if one has failed or cannot read.
 
-use super::Controller;
-use crate::array::geometry::Level;
 use crate::array::plan::DiskRun;
-use crate::event::Action;
-use crate::event::{DiskCommand, Owner};
+use crate::conditions::{Arrivals, WaitingReads};
+use crate::destage::{Destager, Surroundings};
+use crate::event::{Action, DiskCommand, Owner};
 use crate::request::{HostError, HostRequest, PageRange, RequestId};
 use crate::units::{DiskId, Duration, GroupId, Instant, Page};
 use alloc::vec::Vec;
 
-/// A host read under way.
+/// A host read in progress.
 #[derive(Clone, Debug)]
-pub(crate) struct HostRead {
+struct HostRead {
     request: HostRequest,
+    ticket: u64,
+    /// Disk commands outstanding.
     pending: u32,
-    /// Groups it reads whole rows of.
+    /// Groups of which it reads complete rows.
     locked: Vec<GroupId>,
-    /// What a disk could not read, to be written again from the others.
+    /// What a disk could not read, to be rewritten from the others.
     repairs: Vec<DiskRun>,
-    /// It met rows that were being written: once more when they are done.
+    /// It met rows that were being written: it is repeated when they are done.
     again: bool,
     failed: bool,
-    arrived: Instant,
-    /// Pages that it brings and that may be cached.
-    pub(crate) loads: Vec<u64>,
+    started: Instant,
+    /// Pages that it may put into the read cache.
+    loads: Vec<u64>,
 }
 
-impl HostRead {
-    fn new(request: HostRequest, arrived: Instant, loads: Vec<u64>) -> HostRead {
-        let (locked, repairs, pending) = (Vec::new(), Vec::new(), 0);
-        let (again, failed) = (false, false);
-        HostRead { request, pending, locked, repairs, again, failed, arrived, loads }
-    }
+/// The host reads that wait for disks.
+#[derive(Default)]
+pub(super) struct HostReads {
+    reads: Vec<HostRead>,
+    idle: Vec<u32>,
+    /// Requests, with their tickets, that wait for rows to be consistent.
+    parked: Vec<(HostRequest, u64)>,
+    arrivals: Arrivals,
+    /// Mean recent response time of reads from disk.
+    mean: Duration,
 }
 
-impl Controller {
-    pub(crate) fn arrive_read(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
-        self.counters.read_requests += 1;
-        let PageRange { first, pages } = request.range;
-        self.look_up(request.range);
-        if self.missing_span(first, pages).is_none() {
-            self.counters.read_request_hits += 1;
-            actions.push(Action::Reply { id: request.id, result: Ok(()) });
+impl HostReads {
+    pub(super) fn arrive(
+        &mut self,
+        request: HostRequest,
+        destager: &mut Destager,
+        around: &mut Surroundings<'_>,
+    ) {
+        around.state.counters.read_requests += 1;
+        let directory = &around.cache.directory;
+        around.read_cache.look_up(request.range, directory, &mut around.state.counters);
+        if missing_span(request.range, around).is_none() {
+            around.state.counters.read_request_hits += 1;
+            around.actions.push(Action::Reply { id: request.id, result: Ok(()) });
             return;
         }
-        self.start_read(request, actions);
+        let ticket = self.arrivals.add(around.state.now);
+        self.start(request, ticket, destager, around);
     }
 
-    /// Issues the disk reads of a request, or parks it where they cannot be made now.
-    pub(crate) fn start_read(&mut self, request: HostRequest, actions: &mut Vec<Action>) {
-        let PageRange { first, pages } = request.range;
-        let Some((from, to)) = self.missing_span(first, pages) else {
-            actions.push(Action::Reply { id: request.id, result: Ok(()) });
+    /// The reads that wait for disks, for policies and rates.
+    pub(super) fn waiting(&self) -> WaitingReads {
+        self.arrivals.waiting()
+    }
+
+    /// Whether reads wait for rows to be consistent.
+    pub(super) fn any_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// Mean recent response time of reads from disk.
+    pub(super) fn mean(&self) -> Duration {
+        self.mean
+    }
+
+    /// A rebuild's window passed: without reads the mean goes down.
+    pub(super) fn decay_mean(&mut self) {
+        self.mean = Duration(self.mean.0 - self.mean.0 / 8);
+    }
+
+    /// Pages were written: what is being read of them is old, and is not cached.
+    pub(super) fn drop_loads(&mut self, range: PageRange) {
+        let gone = range.first.0..range.end().0;
+        for read in &mut self.reads {
+            read.loads.retain(|page| !gone.contains(page));
+        }
+    }
+
+    /// There is another read cache: what is being read is not cached.
+    pub(super) fn drop_all_loads(&mut self) {
+        self.reads.iter_mut().for_each(|read| read.loads.clear());
+    }
+
+    /// Issues the disk reads of a request, or parks it if they cannot be made now.
+    fn start(
+        &mut self,
+        request: HostRequest,
+        ticket: u64,
+        destager: &mut Destager,
+        around: &mut Surroundings<'_>,
+    ) {
+        let Some((from, to)) = missing_span(request.range, around) else {
+            self.arrivals.remove(ticket);
+            around.actions.push(Action::Reply { id: request.id, result: Ok(()) });
             return;
         };
-        if !self.faults.failed.is_empty() && self.meets_unsettled(from, to) {
-            self.parked.push(request);
+        if !around.state.faults.failed.is_empty() && meets_unsettled(from, to, destager, around) {
+            self.parked.push((request, ticket));
             return;
         }
-        let loads = self.to_load(from, to);
-        let read = HostRead::new(request, self.now, loads);
-        let index = match self.idle_reads.pop() {
+        let read = HostRead {
+            request,
+            ticket,
+            pending: 0,
+            locked: Vec::new(),
+            repairs: Vec::new(),
+            again: false,
+            failed: false,
+            started: around.state.now,
+            loads: around.read_cache.to_load(from, to, &around.cache.directory),
+        };
+        let index = match self.idle.pop() {
             Some(index) => {
                 self.reads[index as usize] = read;
                 index
@@ -71,152 +130,128 @@ impl Controller {
                 (self.reads.len() - 1) as u32
             }
         };
-        self.read_span(index, from, to, actions);
+        self.read_span(index, from, to, destager, around);
         if self.reads[index as usize].pending == 0 {
-            // Only lost pages, and no disks to tell them by.
+            // Only lost pages, and no disks to compute them from.
             self.reads[index as usize].failed = true;
-            self.end_read(index, actions);
+            self.end(index, destager, around);
         }
     }
 
-    /// Issues the reads of a span, strip by strip; where there is a read cache, without what it or
-    /// the NVS has at the ends of each.
-    fn read_span(&mut self, index: u32, from: Page, to: Page, actions: &mut Vec<Action>) {
+    /// Issues the reads of a span, strip by strip; with a read cache, without the pages at both ends
+    /// of each strip that it or the NVS has.
+    fn read_span(
+        &mut self,
+        index: u32,
+        from: Page,
+        to: Page,
+        destager: &Destager,
+        around: &mut Surroundings<'_>,
+    ) {
+        let strip_pages = around.state.geometry.strip_pages;
         let mut page = from;
         let mut last: Option<DiskCommand> = None;
         while page <= to {
-            let rest = self.geometry.strip_pages - page.0 % self.geometry.strip_pages;
+            let rest = strip_pages - page.0 % strip_pages;
             let length = rest.min(to.0 - page.0 + 1);
             let next = page.offset(length);
-            let Some((page_from, pages)) = self.wanted(page, length) else {
+            let Some((page_from, pages)) = wanted(page, length, around) else {
                 page = next;
                 continue;
             };
-            let command = self.read_command(page_from, pages, index);
-            if self.faults.lost(command.disk, command.first) {
-                self.read_around(index, run_of(&command), actions);
+            let command = read_command(page_from, pages, index, around);
+            if around.state.faults.lost(command.disk, command.first) {
+                self.read_around(index, run_of(&command), destager, around);
             } else {
                 match &mut last {
                     Some(run) if run.disk == command.disk && end(run) == command.first => {
                         run.pages += command.pages;
                     }
-                    _ => self.submit_read(last.replace(command), actions),
+                    _ => {
+                        let before = last.replace(command).as_ref().map(run_of);
+                        self.submit(index, before.as_slice(), false, around);
+                    }
                 }
             }
             page = next;
         }
-        self.submit_read(last, actions);
+        self.submit(index, last.as_ref().map(run_of).as_slice(), false, around);
     }
 
-    /// What is to be read of a strip.
-    fn wanted(&self, first: Page, pages: u64) -> Option<(Page, u32)> {
-        if self.clean.is_none() {
-            return Some((first, pages as u32));
-        }
-        let (from, to) = self.missing_span(first, pages as u32)?;
-        Some((from, (to.0 - from.0 + 1) as u32))
+    fn submit(&mut self, index: u32, runs: &[DiskRun], write: bool, around: &mut Surroundings<'_>) {
+        self.reads[index as usize].pending += runs.len() as u32;
+        around.state.submit(Owner::HostRead(index), runs, write, around.actions);
     }
 
-    fn meets_unsettled(&self, from: Page, to: Page) -> bool {
-        let groups = self.cache.directory.group_of(from).0..=self.cache.directory.group_of(to).0;
-        groups.into_iter().any(|group| self.is_unsettled(GroupId(group)))
-    }
-
-    /// Whether rows of this group may not belong together now, or may be written again.
-    fn is_unsettled(&self, group: GroupId) -> bool {
-        // One that is kept stays so for as long as something cannot be read: it is not waited for.
-        let changes = self.destager.unsettled(group) && !self.destager.is_kept_unsettled(group);
-        changes || self.faults.locks.held(group)
-    }
-
-    fn submit_read(&mut self, command: Option<DiskCommand>, actions: &mut Vec<Action>) {
-        let Some(command) = command else { return };
-        if let Owner::HostRead(index) = command.owner {
-            self.reads[index as usize].pending += 1;
-        }
-        self.counters.disk_reads += u64::from(!command.write);
-        self.counters.disk_writes += u64::from(command.write);
-        self.dispatch.submit(command, actions);
-    }
-
-    /// Reads the row's other disks in the stead of one.
-    fn read_around(&mut self, index: u32, run: DiskRun, actions: &mut Vec<Action>) {
-        let mut peers = self.geometry.peers(run, &self.faults.at(run.first));
-        if (run.first..run.first + u64::from(run.pages)).any(|page| self.is_in_doubt(page)) {
-            // The row may be written in part: what it implies may be wrong.
+    /// Reads the row's other disks instead of one.
+    fn read_around(
+        &mut self,
+        index: u32,
+        run: DiskRun,
+        destager: &Destager,
+        around: &mut Surroundings<'_>,
+    ) {
+        let state = &mut around.state;
+        let mut peers = state.geometry.peers(run, &state.faults.at(run.first));
+        let mut pages = run.first..run.first + u64::from(run.pages);
+        if pages.any(|page| destager.is_in_doubt(&state.geometry, page)) {
+            // The row may be partly written: what it implies may be wrong.
             peers.clear();
         }
         let read = &mut self.reads[index as usize];
         read.failed |= peers.is_empty();
-        let groups = self.groups_of(run);
-        for group in groups.map(GroupId) {
-            self.faults.locks.lock(group);
-            self.reads[index as usize].locked.push(group);
+        for group in state.geometry.groups_of_run(run).map(GroupId) {
+            state.faults.locks.lock(group);
+            read.locked.push(group);
         }
         if !peers.is_empty() {
-            actions.push(Action::ReadRows { index, first: run.first, pages: run.pages });
+            around.actions.push(Action::ReadRows { index, first: run.first, pages: run.pages });
         }
-        for DiskRun { disk, first, pages } in peers {
-            let owner = Owner::HostRead(index);
-            let command = DiskCommand { disk, first, pages, write: false, owner };
-            self.submit_read(Some(command), actions);
-        }
+        self.submit(index, &peers, false, around);
     }
 
-    fn groups_of(&self, run: DiskRun) -> core::ops::RangeInclusive<u64> {
-        let last = run.first + u64::from(run.pages) - 1;
-        match self.geometry.level {
-            Level::Raid4 | Level::Raid5 | Level::Raid6 => {
-                let group = |page| self.geometry.row_of_disk_page(page).0.0;
-                group(run.first)..=group(last)
-            }
-            _ => {
-                let pair = u64::from(run.disk.0 / 2);
-                let strip = |page: u64| {
-                    (page / self.geometry.strip_pages) * self.geometry.data_strips() + pair
-                };
-                strip(run.first)..=strip(last)
-            }
-        }
-    }
-
-    /// A read of a host's request failed on a disk that others may still read from.
-    pub(crate) fn read_failed(
+    /// A read of a host's request failed on a disk. Other disks may still have the data.
+    pub(super) fn on_disk_error(
         &mut self,
         index: u32,
         command: &DiskCommand,
-        actions: &mut Vec<Action>,
+        destager: &mut Destager,
+        around: &mut Surroundings<'_>,
     ) {
         let run = run_of(command);
-        let read = &self.reads[index as usize];
+        let read = &mut self.reads[index as usize];
+        let mut groups = around.state.geometry.groups_of_run(run);
         if command.write || read.failed {
             // A repair that could not be written, or nothing more to try.
-        } else if self.groups_of(run).any(|group| self.is_unsettled(GroupId(group))) {
-            self.reads[index as usize].again = true;
-        } else if self.faults.lost(run.disk, run.first) {
-            self.read_around(index, run, actions);
+        } else if groups.any(|group| is_unsettled(GroupId(group), destager, around)) {
+            read.again = true;
+        } else if around.state.faults.lost(run.disk, run.first) {
+            self.read_around(index, run, destager, around);
         } else if run.pages > 1 {
             // Some of them can perhaps be read.
-            for DiskRun { disk, first, pages } in run.single_pages() {
-                let command = DiskCommand { disk, first, pages, ..*command };
-                self.submit_read(Some(command), actions);
-            }
+            let singles: Vec<DiskRun> = run.single_pages().collect();
+            self.submit(index, &singles, command.write, around);
         } else if !read.repairs.contains(&run) {
             let of_row = read.repairs.iter().filter(|repair| repair.first == run.first).count();
-            // More of one row than its redundancy bears.
-            let too_many = of_row >= usize::from(self.geometry.bears_failures());
-            let read = &mut self.reads[index as usize];
+            let level = around.state.geometry.level;
+            // More of one row than the level tolerates.
+            let too_many = of_row >= usize::from(level.tolerates()) && !level.is_mirrored();
             read.repairs.push(run);
-            if too_many && self.geometry.level != Level::Raid10 {
+            if too_many {
                 read.failed = true;
             } else {
-                self.read_around(index, run, actions);
+                self.read_around(index, run, destager, around);
             }
         }
-        self.read_done(index, actions);
+        self.on_disk_done(index, destager, around);
     }
 
-    pub(crate) fn read_done(&mut self, index: u32, actions: &mut Vec<Action>) {
+    pub(super) fn on_disk_done(
+        &mut self,
+        index: u32,
+        destager: &mut Destager,
+        around: &mut Surroundings<'_>,
+    ) {
         let read = &mut self.reads[index as usize];
         read.pending -= 1;
         if read.pending > 0 {
@@ -224,85 +259,107 @@ impl Controller {
         }
         let repairs = core::mem::take(&mut read.repairs);
         if repairs.is_empty() || read.failed || read.again {
-            self.end_read(index, actions);
-            return;
-        }
-        for DiskRun { disk, first, pages } in repairs {
-            let owner = Owner::HostRead(index);
-            let command = DiskCommand { disk, first, pages, write: true, owner };
-            self.submit_read(Some(command), actions);
+            self.end(index, destager, around);
+        } else {
+            self.submit(index, &repairs, true, around);
         }
     }
 
-    fn end_read(&mut self, index: u32, actions: &mut Vec<Action>) {
+    fn end(&mut self, index: u32, destager: &mut Destager, around: &mut Surroundings<'_>) {
         let read = &mut self.reads[index as usize];
         let (request, again, failed) = (read.request, read.again, read.failed);
         let locked = core::mem::take(&mut read.locked);
         if again {
-            actions.push(Action::ReadAgain { index, id: request.id });
-            self.parked.push(request);
+            around.actions.push(Action::ReadAgain { index, id: request.id });
+            self.parked.push((request, read.ticket));
         } else {
+            self.arrivals.remove(read.ticket);
             let result = if failed { Err(HostError::Unreadable) } else { Ok(()) };
             if !failed {
-                let read = &mut self.reads[index as usize];
-                let (loads, took) =
-                    (core::mem::take(&mut read.loads), self.now.since(read.arrived));
-                self.read_mean = Duration((self.read_mean.0 * 15 + took.0) / 16);
-                self.load(&loads, request.id, actions);
+                let took = around.state.now.since(read.started);
+                self.mean = Duration((self.mean.0 * 15 + took.0) / 16);
+                let loads = core::mem::take(&mut read.loads);
+                let directory = &around.cache.directory;
+                around.read_cache.load(&loads, request.id, directory, around.actions);
             }
-            actions.push(Action::Reply { id: request.id, result });
+            around.actions.push(Action::Reply { id: request.id, result });
         }
-        self.idle_reads.push(index);
+        self.idle.push(index);
         for group in locked {
-            if self.faults.locks.unlock(group) {
-                self.unlocked(group, actions);
+            if around.state.faults.locks.unlock(group) {
+                destager.on_group_unlocked(group, around);
             }
         }
         if again {
             // What it met may be done by now.
-            self.retry_parked(actions);
+            self.retry_parked(destager, around);
         }
     }
 
-    /// Tries again the reads that met rows which were being written.
-    pub(crate) fn retry_parked(&mut self, actions: &mut Vec<Action>) {
-        for request in core::mem::take(&mut self.parked) {
-            let PageRange { first, pages } = request.range;
-            let span = self.missing_span(first, pages);
-            if span.is_some_and(|(from, to)| self.meets_unsettled(from, to)) {
-                self.parked.push(request);
+    /// Repeats the reads that met rows which were being written.
+    pub(super) fn retry_parked(&mut self, destager: &mut Destager, around: &mut Surroundings<'_>) {
+        for (request, ticket) in core::mem::take(&mut self.parked) {
+            let missing = missing_span(request.range, around);
+            if missing.is_some_and(|(from, to)| meets_unsettled(from, to, destager, around)) {
+                self.parked.push((request, ticket));
             } else {
-                actions.push(Action::ReadNow { id: request.id, missing: span });
-                self.start_read(request, actions);
+                around.actions.push(Action::ReadNow { id: request.id, missing });
+                self.start(request, ticket, destager, around);
             }
         }
-    }
-
-    /// A read of pages in one strip; on RAID-10 from the mirror with the shorter queue, then the
-    /// nearer head.
-    fn read_command(&self, page: Page, pages: u32, index: u32) -> DiskCommand {
-        let place = self.geometry.place(page);
-        let mut disk = place.disk;
-        if self.geometry.level == Level::Raid10 {
-            let failed = |disk| self.faults.lost(disk, place.page);
-            let cost = |disk| {
-                let length = self.dispatch.length(disk);
-                (failed(disk), length, self.dispatch.distance(disk, place.page))
-            };
-            let mirror = DiskId(disk.0 + 1);
-            if cost(mirror) < cost(disk) {
-                disk = mirror;
-            }
-        }
-        let owner = Owner::HostRead(index);
-        DiskCommand { disk, first: place.page, pages, write: false, owner }
     }
 
     /// The request that a host read's commands belong to.
-    #[must_use]
-    pub fn read_id(&self, index: u32) -> RequestId {
+    pub(super) fn id(&self, index: u32) -> RequestId {
         self.reads[index as usize].request.id
     }
+}
+
+/// First and last page of a range that must be read from the disks.
+fn missing_span(range: PageRange, around: &Surroundings<'_>) -> Option<(Page, Page)> {
+    around.read_cache.missing_span(range.first, range.pages, &around.cache.directory)
+}
+
+/// The pages of a strip that must be read.
+fn wanted(first: Page, pages: u64, around: &Surroundings<'_>) -> Option<(Page, u32)> {
+    if !around.read_cache.is_on() {
+        return Some((first, pages as u32));
+    }
+    let (from, to) = missing_span(PageRange::new(first, pages as u32), around)?;
+    Some((from, (to.0 - from.0 + 1) as u32))
+}
+
+fn meets_unsettled(from: Page, to: Page, destager: &Destager, around: &Surroundings<'_>) -> bool {
+    let directory = &around.cache.directory;
+    let mut groups = directory.group_of(from).0..=directory.group_of(to).0;
+    groups.any(|group| is_unsettled(GroupId(group), destager, around))
+}
+
+/// Whether rows of this group may be inconsistent now, or may be rewritten.
+fn is_unsettled(group: GroupId, destager: &Destager, around: &Surroundings<'_>) -> bool {
+    // A kept one stays so for as long as something cannot be read: reads do not wait for it.
+    let changes = destager.unsettled(group) && !destager.is_kept_unsettled(group);
+    changes || around.state.faults.locks.held(group)
+}
+
+/// A read of pages in one strip; on a mirrored level from the copy with the shorter queue, then
+/// with the nearer head.
+fn read_command(page: Page, pages: u32, index: u32, around: &Surroundings<'_>) -> DiskCommand {
+    let state = &around.state;
+    let place = state.geometry.place(page);
+    let mut disk = place.disk;
+    if state.geometry.level.is_mirrored() {
+        let cost = |disk| {
+            let (lost, length) = (state.faults.lost(disk, place.page), state.dispatch.length(disk));
+            (lost, length, state.dispatch.distance(disk, place.page))
+        };
+        let mirror = DiskId(disk.0 + 1);
+        if cost(mirror) < cost(disk) {
+            disk = mirror;
+        }
+    }
+    let owner = Owner::HostRead(index);
+    DiskCommand { disk, first: place.page, pages, write: false, owner }
 }
 
 fn end(command: &DiskCommand) -> u64 {

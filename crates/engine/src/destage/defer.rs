@@ -1,37 +1,38 @@
-//! Destages that are dear while a disk is failed are put off once (VDF for writes): what is written
-//! to the group meanwhile makes them cheaper, and the cheap ones come first.
+//! Destages that are expensive while a disk is failed are deferred once (VDF for writes): pages
+//! written to the group in the meantime make them cheaper, and the cheap ones come first.
 
 use crate::array::geometry::Geometry;
 use crate::array::safe::SafePlan;
 use crate::faults::Faults;
-use crate::rebuild::rows_of;
 use crate::units::GroupId;
 use alloc::collections::BTreeSet;
 
-/// Most groups that are put off for one pick.
+/// Most groups that are deferred for one pick.
 const AT_ONCE: u32 = 16;
 
-/// The groups put off, each once while it is held.
+/// The groups deferred, each once while it is held.
 #[derive(Clone, Debug, Default)]
-pub struct PutOff {
+pub(super) struct Deferral {
     enabled: bool,
     groups: BTreeSet<u64>,
-    /// For the present pick.
-    row: u32,
+    /// Groups deferred for the present pick.
+    in_a_row: u32,
     plan: SafePlan,
-    /// How often it was done.
-    pub(crate) count: u64,
+    count: u64,
 }
 
-impl PutOff {
-    /// From now on, or no longer.
-    pub(crate) fn enable(&mut self, enabled: bool) {
-        self.enabled = enabled;
-        self.groups.clear();
+impl Deferral {
+    pub(super) fn new(enabled: bool) -> Deferral {
+        Deferral { enabled, ..Deferral::default() }
     }
 
-    /// Whether a group that was picked is to be put off.
-    pub(crate) fn asks(
+    /// How many groups were deferred so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether a group that was picked must be deferred.
+    pub(super) fn should_defer(
         &mut self,
         group: GroupId,
         mask: &[u64],
@@ -41,27 +42,27 @@ impl PutOff {
         if !self.enabled || faults.failed.is_empty() {
             return false;
         }
-        let is_new = self.row < AT_ONCE && !self.groups.contains(&group.0);
-        if is_new && self.is_dear(group, mask, geometry, faults) {
+        let is_new = self.in_a_row < AT_ONCE && !self.groups.contains(&group.0);
+        if is_new && self.is_expensive(group, mask, geometry, faults) {
             self.groups.insert(group.0);
-            self.row += 1;
+            self.in_a_row += 1;
             self.count += 1;
             return true;
         }
         self.groups.remove(&group.0);
-        self.row = 0;
+        self.in_a_row = 0;
         false
     }
 
-    /// Whether pages of a lost disk need all others read, and more pages of the group may come.
-    fn is_dear(
+    /// Whether the destage reads more than it would with no disk failed.
+    fn is_expensive(
         &mut self,
         group: GroupId,
         mask: &[u64],
         geometry: &Geometry,
         faults: &Faults,
     ) -> bool {
-        let failed = faults.at(rows_of(geometry, group).0);
+        let failed = faults.at(geometry.first_row(group));
         let mut requests = |failed| {
             geometry.plan_safely(group, mask, failed, false, &mut self.plan);
             let SafePlan { reads, parity, data, .. } = &self.plan;

@@ -1,5 +1,5 @@
-//! Pages that the host has discarded while they were held. To policy and admission they stay
-//! until their group is picked; then they leave without being written.
+//! Pages that the host has discarded while they were held. The policy and admission still count
+//! them until their group is picked; then they leave without being written.
 
 use crate::nvs::directory::Directory;
 use crate::request::PageRange;
@@ -11,17 +11,11 @@ use alloc::vec::Vec;
 
 /// The discarded pages of held groups, bit i = page i of the group.
 #[derive(Clone, Debug, Default)]
-pub struct Discards(BTreeMap<u64, Vec<u64>>);
+pub(super) struct Discards(BTreeMap<u64, Vec<u64>>);
 
 impl Discards {
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Marks what is held of a range as discarded.
-    pub fn discard(&mut self, range: PageRange, directory: &Directory) {
+    pub(super) fn discard(&mut self, range: PageRange, directory: &Directory) {
         let words = directory.pages_per_group().div_ceil(64) as usize;
         for_each_group(range, directory.pages_per_group(), |group, bits| {
             let Some(slot) = directory.find(group) else { return };
@@ -33,7 +27,7 @@ impl Discards {
     }
 
     /// The pages of a range are written: they are no longer discarded.
-    pub fn written(&mut self, range: PageRange, pages_per_group: u64) {
+    pub(super) fn written(&mut self, range: PageRange, pages_per_group: u64) {
         if self.0.is_empty() {
             return;
         }
@@ -46,9 +40,9 @@ impl Discards {
         });
     }
 
-    /// Takes the discarded pages out of the mask of a group that was picked, and frees them.
+    /// Removes the discarded pages from the mask of a group that was picked, and frees them.
     /// Returns how many.
-    pub(crate) fn take_out(
+    pub(super) fn take_out(
         &mut self,
         group: GroupId,
         mask: &mut [u64],

@@ -1,27 +1,26 @@
-//! Asks the rate how many, the policy which, the array how; bounds what is in flight.
+//! Asks the rate how many destages, the policy which, the array how; bounds what is in flight.
 
-pub(crate) mod defer;
-pub mod discards;
+mod defer;
+mod discards;
 pub mod phases;
 
-use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, Plan, Planner, runs};
-use crate::counters::Counters;
-use crate::dispatch::Dispatch;
-use crate::event::Action;
-use crate::event::{DiskCommand, Owner};
-use crate::faults::Faults;
-use crate::heads::Heads;
-use crate::rate::{RateScheme, RateView};
-use crate::readcache::coherent::Clean;
-use crate::rebuild::{Rebuild, holds_back, rows_of};
+use crate::conditions::Heads;
+use crate::conditions::WaitingReads;
+use crate::event::{Action, Owner};
+use crate::nvs::directory::Directory;
+use crate::rate::{RateScheme, RateView, Thresholds};
+use crate::readcache::coherent::CoherentCache;
+use crate::rebuild::Rebuilds;
+use crate::request::PageRange;
+use crate::state::ArrayState;
 use crate::units::GroupId;
 use crate::writecache::{Picked, WriteCache};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use defer::PutOff;
+use defer::Deferral;
 use discards::Discards;
-use phases::{Protocol, Safe};
+use phases::{Protocol, SafeState};
 
 /// How the runs of a picked group are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -43,106 +42,115 @@ pub enum Count {
     Groups,
 }
 
-/// A destage under way.
+/// How destages are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DestageConfig {
+    /// Greatest number of destage writes in flight (Q).
+    pub queue_depth: u32,
+    /// What counts as a destage write.
+    pub count: Count,
+    /// How a group's runs are issued.
+    pub issue: Issue,
+    /// Which failures the order of disk writes must survive.
+    pub protocol: Protocol,
+    /// Whether groups that are expensive to destage while degraded are deferred once.
+    pub defer: bool,
+}
+
+/// A destage in flight.
 #[derive(Default)]
-pub(crate) struct Destage {
-    pub(crate) group: GroupId,
-    /// Pages of the plan under way.
-    pub(crate) mask: Vec<u64>,
+struct Destage {
+    group: GroupId,
+    /// Pages of the present plan.
+    mask: Vec<u64>,
     /// Pages still to be issued after it (`Issue::Runs`).
     rest: Vec<u64>,
     writes: Vec<DiskRun>,
     /// Commands outstanding of the present phase.
-    pub(crate) pending: u32,
+    pending: u32,
     writing: bool,
     /// It waits for a window of a rebuild, and is not planned yet.
     held: bool,
-    /// Destage writes it counts for; 0 where there is no destage.
-    pub(crate) counted: u32,
+    /// Destage writes it counts for; 0 if the entry is unused.
+    counted: u32,
     /// Under [`Protocol::Safe`].
-    pub(crate) safe: Safe,
+    safe: SafeState,
 }
 
 /// Bounds and issues destages.
-pub struct Destager {
+pub(crate) struct Destager {
     rate: Box<dyn RateScheme>,
-    queue_depth: u32,
-    issue: Issue,
-    count: Count,
-    protocol: Protocol,
-    pub(crate) in_flight: u32,
-    pub(crate) destages: Vec<Destage>,
+    config: DestageConfig,
+    in_flight: u32,
+    destages: Vec<Destage>,
     idle: Vec<u32>,
     /// Where to look for kept destages next.
-    pub(crate) next_kept: usize,
+    next_kept: usize,
     planner: Planner,
     plan: Plan,
+    deferral: Deferral,
+    discards: Discards,
     last_sequential: bool,
     last_first_page: Option<u64>,
 }
 
 /// What the destager works on, lent for one call.
-pub struct Surroundings<'a> {
-    /// The array.
-    pub geometry: &'a Geometry,
-    /// Directory and policy.
-    pub cache: &'a mut WriteCache,
-    /// The disks' heads, as far as the driver knows.
-    pub heads: &'a dyn Heads,
-    /// The disks' queues.
-    pub dispatch: &'a mut Dispatch,
-    /// Disks that failed, and groups that may not be written.
-    pub faults: &'a Faults,
-    /// Rebuilds under way.
-    pub(crate) rebuilds: &'a [Rebuild],
-    /// The read cache.
-    pub(crate) clean: Option<&'a mut Clean>,
-    /// Groups that were put off once.
-    pub(crate) put_off: &'a mut PutOff,
-    /// Pages the host has discarded since they were written.
-    pub discards: &'a mut Discards,
-    /// Counts.
-    pub counters: &'a mut Counters,
-    /// What to do.
-    pub actions: &'a mut Vec<Action>,
+pub(crate) struct Surroundings<'a> {
+    pub(crate) state: &'a mut ArrayState,
+    pub(crate) cache: &'a mut WriteCache,
+    pub(crate) read_cache: &'a mut CoherentCache,
+    pub(crate) rebuilds: &'a Rebuilds,
+    pub(crate) reads: WaitingReads,
+    pub(crate) heads: &'a dyn Heads,
+    pub(crate) actions: &'a mut Vec<Action>,
 }
 
 impl Destager {
     /// A destager with nothing in flight.
-    #[must_use]
-    pub fn new(
-        rate: Box<dyn RateScheme>,
-        queue_depth: u32,
-        issue: Issue,
-        count: Count,
-        protocol: Protocol,
-    ) -> Destager {
+    pub(crate) fn new(rate: Box<dyn RateScheme>, config: DestageConfig) -> Destager {
         Destager {
             rate,
-            queue_depth,
-            issue,
-            count,
-            protocol,
+            config,
             in_flight: 0,
             destages: Vec::new(),
             idle: Vec::new(),
             next_kept: 0,
             planner: Planner::default(),
             plan: Plan::default(),
+            deferral: Deferral::new(config.defer),
+            discards: Discards::default(),
             last_sequential: false,
             last_first_page: None,
         }
     }
 
     /// Destage writes in flight.
-    #[must_use]
-    pub fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
-    /// Goes on with another rate.
-    pub(crate) fn thresholds(&self) -> crate::rate::Thresholds {
+    /// Which failures the order of disk writes survives.
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.config.protocol
+    }
+
+    /// How many groups were deferred so far.
+    pub(crate) fn deferrals(&self) -> u64 {
+        self.deferral.count()
+    }
+
+    pub(crate) fn thresholds(&self) -> Thresholds {
         self.rate.thresholds()
+    }
+
+    /// The host has discarded these pages.
+    pub(crate) fn discard(&mut self, range: PageRange, directory: &Directory) {
+        self.discards.discard(range, directory);
+    }
+
+    /// The host has written these pages: they are no longer discarded.
+    pub(crate) fn on_write(&mut self, range: PageRange, pages_per_group: u64) {
+        self.discards.written(range, pages_per_group);
     }
 
     pub(crate) fn set_rate(&mut self, rate: Box<dyn RateScheme>) {
@@ -150,28 +158,30 @@ impl Destager {
     }
 
     /// Occupancy changed.
-    pub fn on_occupancy(&mut self, occupancy: u64) {
+    pub(crate) fn on_occupancy(&mut self, occupancy: u64) {
         self.rate.on_occupancy(occupancy);
     }
 
     /// Issues destages while the rate allows more; `forced` (a write waits, or a flush) allows
     /// the full depth whatever the rate says.
-    pub fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
-        while self.in_flight < self.allowed(forced, around.cache) {
+    pub(crate) fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
+        while self.in_flight < self.allowed(forced, around) {
             let mut mask = match self.idle.last() {
                 Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
                 None => Vec::new(),
             };
-            let (geometry, faults) = (around.geometry, around.faults);
-            let put_off = &mut *around.put_off;
-            let mut put_off = |group, mask: &[u64]| put_off.asks(group, mask, geometry, faults);
-            let Some(mut picked) = around.cache.pick(around.heads, &mut put_off, &mut mask) else {
+            let ArrayState { geometry, faults, .. } = &*around.state;
+            let deferral = &mut self.deferral;
+            let mut defer =
+                |group, mask: &[u64]| deferral.should_defer(group, mask, geometry, faults);
+            let now = around.state.conditions(around.rebuilds.count(), around.reads, around.heads);
+            let Some(mut picked) = around.cache.pick(&now, &mut defer, &mut mask) else {
                 if let Some(index) = self.idle.last() {
                     self.destages[*index as usize].mask = mask;
                 }
                 return;
             };
-            picked.pages -= around.discards.take_out(picked.group, &mut mask, around.cache);
+            picked.pages -= self.discards.take_out(picked.group, &mut mask, around.cache);
             if picked.pages == 0 {
                 if let Some(index) = self.idle.last() {
                     self.destages[*index as usize].mask = mask;
@@ -182,38 +192,39 @@ impl Destager {
         }
     }
 
-    fn allowed(&mut self, forced: bool, cache: &WriteCache) -> u32 {
+    fn allowed(&mut self, forced: bool, around: &Surroundings<'_>) -> u32 {
         if forced {
-            return self.queue_depth;
+            return self.config.queue_depth;
         }
-        let last_sequential = self.last_sequential;
+        let (cache, last_sequential) = (&*around.cache, self.last_sequential);
         self.rate.allowed(&RateView {
             occupancy: cache.directory.occupancy(),
             capacity: cache.directory.capacity().0,
-            queue_depth: self.queue_depth,
+            queue_depth: self.config.queue_depth,
             in_sequence: &|| last_sequential && cache.next_is_sequential(),
+            now: &around.state.conditions(around.rebuilds.count(), around.reads, around.heads),
         })
     }
 
     fn start(&mut self, picked: Picked, mask: Vec<u64>, around: &mut Surroundings<'_>) {
         let index = self.take_idle();
-        let per_group = around.geometry.pages_per_group();
+        let per_group = around.state.geometry.pages_per_group();
         let run_count = runs(&mask, 0, per_group).count() as u32;
         self.note(&picked, run_count, &mask, around);
         let destage = &mut self.destages[index as usize];
         destage.group = picked.group;
-        destage.counted = match (self.count, self.issue) {
+        destage.counted = match (self.config.count, self.config.issue) {
             (Count::Runs, Issue::Group) => run_count,
             _ => 1,
         };
         self.in_flight += destage.counted;
-        if self.protocol == Protocol::Safe {
+        if self.config.protocol == Protocol::Safe {
             destage.mask = mask;
             around.actions.push(Action::Begin { index, group: picked.group });
             self.plan_or_hold(index, around);
             return;
         }
-        match self.issue {
+        match self.config.issue {
             Issue::Group => destage.mask = mask,
             Issue::Runs => {
                 destage.rest = mask;
@@ -227,9 +238,9 @@ impl Destager {
     fn plan_or_hold(&mut self, index: u32, around: &mut Surroundings<'_>) {
         let destage = &mut self.destages[index as usize];
         let group = destage.group;
-        destage.held = holds_back(around.rebuilds, around.geometry, group);
-        match (destage.held, self.protocol) {
-            (true, _) => destage.safe = Safe::default(),
+        destage.held = around.rebuilds.holds_back(&around.state.geometry, group);
+        match (destage.held, self.config.protocol) {
+            (true, _) => destage.safe = SafeState::default(),
             (false, Protocol::Safe) => self.plan_safely(index, false, around),
             (false, Protocol::Papers) => self.issue_plan(index, around),
         }
@@ -245,7 +256,7 @@ impl Destager {
     }
 
     /// Groups whose destage is planned and not kept.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = GroupId> + '_ {
+    pub(crate) fn planned(&self) -> impl Iterator<Item = GroupId> + '_ {
         let planned = |d: &&Destage| d.counted > 0 && !d.held && d.is_at_work();
         self.destages.iter().filter(planned).map(|d| d.group)
     }
@@ -257,30 +268,30 @@ impl Destager {
         mask: &[u64],
         around: &mut Surroundings<'_>,
     ) {
-        let per_group = around.geometry.pages_per_group();
+        let per_group = around.state.geometry.pages_per_group();
         let first_bit = runs(mask, 0, per_group).next().map_or(0, |(first, _)| first);
         let first_page = picked.group.0 * per_group + first_bit;
         if let Some(last) = self.last_first_page.replace(first_page) {
-            around.counters.destage_distance_pages += last.abs_diff(first_page);
+            around.state.counters.destage_distance_pages += last.abs_diff(first_page);
         }
         self.last_sequential = picked.sequential;
-        around.counters.destages += 1;
-        around.counters.destaged_pages += picked.pages;
-        around.counters.destaged_runs += u64::from(run_count);
+        around.state.counters.destages += 1;
+        around.state.counters.destaged_pages += picked.pages;
+        around.state.counters.destaged_runs += u64::from(run_count);
     }
 
     fn issue_plan(&mut self, index: u32, around: &mut Surroundings<'_>) {
         let destage = &mut self.destages[index as usize];
         let plan = &mut self.plan;
-        let failed = around.faults.at(rows_of(around.geometry, destage.group).0);
+        let failed = around.state.faults.at(around.state.geometry.first_row(destage.group));
         if failed.is_empty() {
-            around.geometry.plan(destage.group, &destage.mask, &mut self.planner, plan);
+            around.state.geometry.plan(destage.group, &destage.mask, &mut self.planner, plan);
         } else {
-            around.geometry.plan_degraded(destage.group, &destage.mask, &failed, plan);
+            around.state.geometry.plan_degraded(destage.group, &destage.mask, &failed, plan);
         }
-        destage.safe.take_spoiled();
-        around.counters.rows += plan.rows;
-        around.counters.rows_without_reads += plan.rows_without_reads;
+        destage.safe.take_invalid();
+        around.state.counters.rows += plan.rows;
+        around.state.counters.rows_without_reads += plan.rows_without_reads;
         core::mem::swap(&mut destage.writes, &mut plan.writes);
         if plan.reads.is_empty() {
             destage.issue_writes(index, around);
@@ -288,24 +299,21 @@ impl Destager {
         }
         destage.writing = false;
         destage.pending = plan.reads.len() as u32;
-        around.counters.disk_reads += u64::from(destage.pending);
-        for read in &plan.reads {
-            around.dispatch.submit(command(*read, false, index), around.actions);
-        }
+        around.state.submit(Owner::Destage(index), &plan.reads, false, around.actions);
     }
 
     /// A disk command of destage `index` is done. Returns whether space became free.
-    pub fn on_disk_done(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn on_disk_done(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
         let destage = &mut self.destages[index as usize];
         destage.pending -= 1;
         if destage.pending > 0 {
             return false;
         }
-        if self.protocol == Protocol::Safe {
+        if self.config.protocol == Protocol::Safe {
             return self.next_phase(index, around);
         }
         if !destage.writing {
-            if destage.safe.take_spoiled() {
+            if destage.safe.take_invalid() {
                 self.issue_plan(index, around);
                 return false;
             }
@@ -319,13 +327,11 @@ impl Destager {
     fn released(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
         let destage = &mut self.destages[index as usize];
         let pages = around.cache.directory.release(destage.group, &destage.mask);
-        if let Some(clean) = &mut around.clean {
-            let released = (destage.group, destage.mask.as_slice());
-            clean.released(released, index, &around.cache.directory, around.actions);
-        }
+        let released = (destage.group, destage.mask.as_slice());
+        around.read_cache.released(released, index, &around.cache.directory, around.actions);
         around.actions.push(Action::NvsRelease { group: destage.group, pages });
         if destage.rest.iter().any(|word| *word != 0) {
-            destage.next_run(around.geometry.pages_per_group());
+            destage.next_run(around.state.geometry.pages_per_group());
             self.issue_plan(index, around);
         } else {
             around.cache.destaged(destage.group);
@@ -334,14 +340,14 @@ impl Destager {
         true
     }
 
-    pub(crate) fn take_idle(&mut self) -> u32 {
+    fn take_idle(&mut self) -> u32 {
         self.idle.pop().unwrap_or_else(|| {
             self.destages.push(Destage::default());
             (self.destages.len() - 1) as u32
         })
     }
 
-    pub(crate) fn finish(&mut self, index: u32) {
+    fn finish(&mut self, index: u32) {
         let destage = &mut self.destages[index as usize];
         destage.safe.nothing_written();
         self.in_flight -= core::mem::take(&mut destage.counted);
@@ -366,14 +372,6 @@ impl Destage {
     fn issue_writes(&mut self, index: u32, around: &mut Surroundings<'_>) {
         self.writing = true;
         self.pending = self.writes.len() as u32;
-        around.counters.disk_writes += u64::from(self.pending);
-        for write in &self.writes {
-            around.dispatch.submit(command(*write, true, index), around.actions);
-        }
+        around.state.submit(Owner::Destage(index), &self.writes, true, around.actions);
     }
-}
-
-pub(crate) fn command(run: DiskRun, write: bool, index: u32) -> DiskCommand {
-    let DiskRun { disk, first, pages } = run;
-    DiskCommand { disk, first, pages, write, owner: Owner::Destage(index) }
 }

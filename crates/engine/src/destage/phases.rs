@@ -1,17 +1,16 @@
 //! The order of a destage on real disks (docs/durability.md, steps 3 to 8): read, intend, write
-//! parity, flush, write data, flush, release. Where a disk fails on the way, the plan is made
-//! anew without it; once something may have been written, as a redo.
+//! parity, flush, write data, flush, release. If a disk fails on the way, the destage is planned
+//! again without it; once something may have been written, as a redo.
 
-use super::{Destage, Destager, Surroundings, command};
+use super::{Destage, Destager, Surroundings};
 use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, runs};
-use crate::array::safe::{RowAt, SafePlan, is_set};
-use crate::event::Action;
-use crate::rebuild::{holds_back, rows_of};
+use crate::array::safe::{SafePlan, is_set};
+use crate::event::{Action, Owner};
 use crate::units::GroupId;
 use alloc::vec::Vec;
 
-/// What the order of disk writes is to bear.
+/// Which failures the order of disk writes must survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Protocol {
     /// All reads, then all writes, then release: what the papers measure.
@@ -21,22 +20,22 @@ pub enum Protocol {
     Safe,
 }
 
-/// Most kept destages that are tried again at once.
+/// Most kept destages that are retried at once.
 const KEPT_AT_ONCE: usize = 8;
 
-/// Where a safe destage stands.
+/// The phase of a safe destage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub(crate) enum Phase {
+enum DestagePhase {
     #[default]
     Reading,
     /// A scrub has its group.
     Held,
     /// The driver computes parity and makes the intent durable.
     Intending,
-    /// A row cannot be computed: its pages stay in NVS until it can. It counts for nothing that is
-    /// in flight.
+    /// A row cannot be computed: its pages stay in the NVS until it can. It does not count as in
+    /// flight.
     Kept,
-    /// A read that needs the row's parity as it is must end first.
+    /// A read that needs the row's present parity must end first.
     Locked,
     Parity,
     ParityFlush,
@@ -44,39 +43,43 @@ pub(crate) enum Phase {
     DataFlush,
 }
 
-impl Phase {
-    /// Nothing is written yet.
+impl DestagePhase {
+    /// Whether nothing is written yet.
     fn before_writes(self) -> bool {
         matches!(
             self,
-            Phase::Reading | Phase::Held | Phase::Intending | Phase::Kept | Phase::Locked
+            DestagePhase::Reading
+                | DestagePhase::Held
+                | DestagePhase::Intending
+                | DestagePhase::Kept
+                | DestagePhase::Locked
         )
     }
 }
 
 /// What a safe destage has besides its group and mask.
 #[derive(Default)]
-pub(crate) struct Safe {
-    pub(crate) phase: Phase,
+pub(super) struct SafeState {
+    phase: DestagePhase,
     plan: SafePlan,
-    /// The disks may hold parts of an earlier try.
+    /// The disks may hold parts of an earlier attempt.
     redo: bool,
     /// Pages of the rows of which they may; `None`: of any.
     doubt: Option<Vec<u64>>,
-    /// A disk failed under it.
-    spoiled: bool,
+    /// A disk failed after it was planned.
+    invalid: bool,
     /// Single pages that disks could not read.
     unreadable: Vec<DiskRun>,
 }
 
-impl Safe {
-    /// Whether a disk failed under it; it is as if none had.
-    pub(crate) fn take_spoiled(&mut self) -> bool {
-        core::mem::take(&mut self.spoiled)
+impl SafeState {
+    /// Whether a disk failed after it was planned; clears the mark.
+    pub(super) fn take_invalid(&mut self) -> bool {
+        core::mem::take(&mut self.invalid)
     }
 
     /// It is over: nothing is in doubt.
-    pub(crate) fn nothing_written(&mut self) {
+    pub(super) fn nothing_written(&mut self) {
         self.doubt = None;
     }
 
@@ -87,19 +90,19 @@ impl Safe {
 }
 
 impl Destage {
-    pub(crate) fn is_kept(&self) -> bool {
-        self.counted > 0 && self.safe.phase == Phase::Kept
+    fn is_kept(&self) -> bool {
+        self.counted > 0 && self.safe.phase == DestagePhase::Kept
     }
 
-    /// Its disks are being read or written.
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.safe.phase != Phase::Kept
+    /// Whether its disks are being read or written.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.safe.phase != DestagePhase::Kept
     }
 }
 
 impl Destager {
-    /// A destage of pages whose intent an earlier run left open. Its pages are in flight already.
-    /// `doubt`: those of the rows that may have been written in part.
+    /// Redoes a destage whose intent the last run left open. Its pages are in flight already.
+    /// `doubt`: its pages in rows that may be partly written.
     pub(crate) fn adopt(
         &mut self,
         group: GroupId,
@@ -107,7 +110,7 @@ impl Destager {
         doubt: Vec<u64>,
         around: &mut Surroundings<'_>,
     ) {
-        let per_group = around.geometry.pages_per_group();
+        let per_group = around.state.geometry.pages_per_group();
         let index = self.take_idle();
         let counted = runs(mask, 0, per_group).count() as u32;
         let destage = &mut self.destages[index as usize];
@@ -120,21 +123,21 @@ impl Destager {
         self.plan_safely(index, redo, around);
     }
 
-    /// Plans a destage, or plans it anew, and issues its reads.
-    pub(crate) fn plan_safely(&mut self, index: u32, redo: bool, around: &mut Surroundings<'_>) {
+    /// Plans a destage, the first time or again, and issues its reads.
+    pub(super) fn plan_safely(&mut self, index: u32, redo: bool, around: &mut Surroundings<'_>) {
         let destage = &mut self.destages[index as usize];
         let (group, mask) = (destage.group, &destage.mask);
         let safe = &mut destage.safe;
-        (safe.phase, safe.redo, safe.spoiled) = (Phase::Reading, redo, false);
+        (safe.phase, safe.redo, safe.invalid) = (DestagePhase::Reading, redo, false);
         safe.unreadable.clear();
-        if around.faults.locks.held(group) {
-            safe.phase = Phase::Held;
+        if around.state.faults.locks.held(group) {
+            safe.phase = DestagePhase::Held;
             return;
         }
-        let failed = around.faults.at(rows_of(around.geometry, group).0);
-        around.geometry.plan_safely(group, mask, &failed, redo, &mut safe.plan);
-        around.counters.rows += safe.plan.rows;
-        around.counters.rows_without_reads += safe.plan.rows_without_reads;
+        let failed = around.state.faults.at(around.state.geometry.first_row(group));
+        around.state.geometry.plan_safely(group, mask, &failed, redo, &mut safe.plan);
+        around.state.counters.rows += safe.plan.rows;
+        around.state.counters.rows_without_reads += safe.plan.rows_without_reads;
         let reads = core::mem::take(&mut safe.plan.reads);
         self.issue(index, &reads, false, around);
         if reads.is_empty() {
@@ -142,41 +145,36 @@ impl Destager {
         }
     }
 
-    fn issue(&mut self, index: u32, ios: &[DiskRun], write: bool, around: &mut Surroundings<'_>) {
-        self.destages[index as usize].pending += ios.len() as u32;
-        let counters = &mut around.counters;
-        *(if write { &mut counters.disk_writes } else { &mut counters.disk_reads }) +=
-            ios.len() as u64;
-        for io in ios {
-            around.dispatch.submit(command(*io, write, index), around.actions);
-        }
+    fn issue(&mut self, index: u32, runs: &[DiskRun], write: bool, around: &mut Surroundings<'_>) {
+        self.destages[index as usize].pending += runs.len() as u32;
+        around.state.submit(Owner::Destage(index), runs, write, around.actions);
     }
 
     /// Nothing of the present phase is outstanding. Returns whether space became free.
     pub(crate) fn next_phase(&mut self, index: u32, around: &mut Surroundings<'_>) -> bool {
         let destage = &mut self.destages[index as usize];
         let safe = &mut destage.safe;
-        if safe.spoiled {
-            let redo = safe.unsettled() || safe.phase != Phase::Reading;
+        if safe.invalid {
+            let redo = safe.unsettled() || safe.phase != DestagePhase::Reading;
             self.plan_safely(index, redo, around);
             return false;
         }
         match safe.phase {
-            Phase::Held | Phase::Kept => unreachable!("nothing is asked for it"),
-            Phase::Reading => {
-                safe.phase = Phase::Intending;
+            DestagePhase::Held | DestagePhase::Kept => unreachable!("a destage without commands"),
+            DestagePhase::Reading => {
+                safe.phase = DestagePhase::Intending;
                 around.actions.push(Action::Intend { index });
             }
-            Phase::Intending | Phase::Locked => {
-                if around.faults.locks.contains(destage.group) {
-                    safe.phase = Phase::Locked;
+            DestagePhase::Intending | DestagePhase::Locked => {
+                if around.state.faults.locks.contains(destage.group) {
+                    safe.phase = DestagePhase::Locked;
                     return false;
                 }
                 safe.doubt = None;
                 let mut writes = core::mem::take(&mut safe.plan.parity);
-                safe.phase = Phase::Parity;
+                safe.phase = DestagePhase::Parity;
                 if !safe.plan.parity_first || writes.is_empty() {
-                    safe.phase = Phase::Data;
+                    safe.phase = DestagePhase::Data;
                     writes.append(&mut safe.plan.data);
                 }
                 self.issue(index, &writes, true, around);
@@ -185,27 +183,28 @@ impl Destager {
                     return self.next_phase(index, around);
                 }
             }
-            Phase::Parity | Phase::Data => {
-                safe.phase =
-                    if safe.phase == Phase::Parity { Phase::ParityFlush } else { Phase::DataFlush };
+            DestagePhase::Parity | DestagePhase::Data => {
+                safe.phase = if safe.phase == DestagePhase::Parity {
+                    DestagePhase::ParityFlush
+                } else {
+                    DestagePhase::DataFlush
+                };
                 around.actions.push(Action::FlushDisks { index });
             }
-            Phase::ParityFlush => {
-                safe.phase = Phase::Data;
+            DestagePhase::ParityFlush => {
+                safe.phase = DestagePhase::Data;
                 let writes = core::mem::take(&mut safe.plan.data);
                 self.issue(index, &writes, true, around);
                 if writes.is_empty() {
                     return self.next_phase(index, around);
                 }
             }
-            Phase::DataFlush => {
-                let Surroundings { cache, actions, clean, .. } = around;
+            DestagePhase::DataFlush => {
+                let Surroundings { cache, actions, read_cache, .. } = around;
                 let pages = cache.directory.release(destage.group, &destage.mask);
                 let group = destage.group;
-                if let Some(clean) = clean {
-                    let released = (group, destage.mask.as_slice());
-                    clean.released(released, index, &cache.directory, actions);
-                }
+                let released = (group, destage.mask.as_slice());
+                read_cache.released(released, index, &cache.directory, actions);
                 cache.destaged(group);
                 self.finish(index);
                 actions.push(Action::Released { index, group, pages });
@@ -215,21 +214,21 @@ impl Destager {
         false
     }
 
-    /// A disk failed: what was planned with it and has not begun to write is planned anew.
+    /// A disk failed: destages that have not begun to write are planned again.
     pub(crate) fn disk_failed(&mut self) {
         for destage in self.destages.iter_mut().filter(|d| d.counted > 0) {
             let safe = &mut destage.safe;
-            safe.spoiled |= safe.phase.before_writes();
+            safe.invalid |= safe.phase.before_writes();
         }
     }
 
-    /// A command of a safe destage failed, and what it was for cannot be had otherwise.
-    pub(crate) fn spoil(&mut self, index: u32) {
-        self.destages[index as usize].safe.spoiled = true;
+    /// A command of a safe destage failed, and there is no other way with this plan.
+    pub(crate) fn invalidate_plan(&mut self, index: u32) {
+        self.destages[index as usize].safe.invalid = true;
     }
 
-    /// A read of a safe destage failed: its pages are read one by one, and the row's other disks
-    /// in the stead of those that fail again.
+    /// A read of a safe destage failed: its pages are read one by one, and instead of those that
+    /// fail again the row's other disks.
     pub(crate) fn read_peers(&mut self, index: u32, run: DiskRun, around: &mut Surroundings<'_>) {
         if run.pages > 1 {
             let singles: Vec<DiskRun> = run.single_pages().collect();
@@ -240,41 +239,42 @@ impl Destager {
             return;
         }
         known.push(run);
-        let peers = around.geometry.peers(run, &around.faults.at(run.first));
+        let peers = around.state.geometry.peers(run, &around.state.faults.at(run.first));
         if peers.is_empty() {
-            self.spoil(index);
+            self.invalidate_plan(index);
         }
         self.issue(index, &peers, false, around);
     }
 
-    /// A group is no longer locked: its destage may go on.
-    pub(crate) fn unlocked(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
+    /// A group is no longer locked: its destage continues.
+    pub(crate) fn on_group_unlocked(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
         let waits =
-            |d: &Destage| d.group == group && d.counted > 0 && d.safe.phase == Phase::Locked;
+            |d: &Destage| d.group == group && d.counted > 0 && d.safe.phase == DestagePhase::Locked;
         if let Some(index) = self.destages.iter().position(waits) {
             self.next_phase(index as u32, around);
         }
     }
 
-    /// A group is no longer held: its destage begins to read.
-    pub(crate) fn unheld(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
-        let waits = |d: &Destage| d.group == group && d.counted > 0 && d.safe.phase == Phase::Held;
+    /// A scrub no longer holds a group: its destage begins to read.
+    pub(crate) fn on_group_released(&mut self, group: GroupId, around: &mut Surroundings<'_>) {
+        let waits =
+            |d: &Destage| d.group == group && d.counted > 0 && d.safe.phase == DestagePhase::Held;
         if let Some(index) = self.destages.iter().position(waits) {
             self.plan_safely(index as u32, false, around);
         }
     }
 
     /// A row of this destage cannot be computed from what can be read. Nothing of it was written
-    /// in this try, so nothing needs to be: its pages wait.
+    /// in this attempt, so its pages can wait.
     pub(crate) fn keep(&mut self, index: u32) {
         let destage = &mut self.destages[index as usize];
-        assert!(destage.safe.phase == Phase::Intending, "only what is computed is kept");
-        destage.safe.phase = Phase::Kept;
+        assert!(destage.safe.phase == DestagePhase::Intending, "only what is computed is kept");
+        destage.safe.phase = DestagePhase::Kept;
         self.in_flight -= destage.counted;
     }
 
-    /// Tries some of what is kept again, in turn, where nothing else has its rows. Reads that fail
-    /// take a disk long, so few are made at once.
+    /// Retries some kept destages, in turn, if nothing else has their rows. A read that fails takes
+    /// a disk a long time, so only a few are made at once.
     pub(crate) fn try_kept(&mut self, around: &mut Surroundings<'_>) {
         let count = self.destages.len();
         let mut tried = 0;
@@ -282,8 +282,8 @@ impl Destager {
         for index in (0..count).map(|step| (from + step) % count) {
             let destage = &self.destages[index];
             let group = destage.group;
-            let busy = holds_back(around.rebuilds, around.geometry, group)
-                || around.faults.locks.held(group);
+            let busy = around.rebuilds.holds_back(&around.state.geometry, group)
+                || around.state.faults.locks.held(group);
             if destage.is_kept() && !busy {
                 self.in_flight += destage.counted;
                 let redo = destage.safe.redo;
@@ -309,22 +309,21 @@ impl Destager {
         self.destages.iter().any(|d| d.is_kept() && d.group == group)
     }
 
-    /// Whether any destage is kept.
-    pub(crate) fn keeps_any(&self) -> bool {
-        self.destages.iter().any(Destage::is_kept)
-    }
-
-    /// Whether a destage that is kept may have written parts of this row.
-    pub(crate) fn is_row_in_doubt(&self, geometry: &Geometry, group: GroupId, at: &RowAt) -> bool {
+    /// Whether a kept destage may have written parts of the row at this page of the disks.
+    pub(crate) fn is_in_doubt(&self, geometry: &Geometry, page: u64) -> bool {
+        if geometry.level.parities() == 0 || !self.destages.iter().any(Destage::is_kept) {
+            return false;
+        }
+        let (group, at) = geometry.row_of_disk_page(page);
         let strips = 0..geometry.data_strips() as u16;
         let written = |d: &Destage| {
             let pages = d.safe.doubt.as_ref().unwrap_or(&d.mask);
-            strips.clone().any(|strip| is_set(pages, geometry.bit_of(at, strip)))
+            strips.clone().any(|strip| is_set(pages, geometry.bit_of(&at, strip)))
         };
         self.destages.iter().any(|d| d.is_kept() && d.group == group && d.safe.redo && written(d))
     }
 
-    /// Groups of destages that are kept.
+    /// Groups of kept destages.
     pub(crate) fn kept(&self) -> impl Iterator<Item = GroupId> + '_ {
         self.destages.iter().filter(|d| d.is_kept()).map(|d| d.group)
     }
@@ -339,7 +338,7 @@ impl Destager {
         self.destages.iter().any(|d| d.counted > 0 && d.group == group && d.safe.unsettled())
     }
 
-    /// Pages of a destage under way, bit i = page i of the group.
+    /// Pages of a destage in flight, bit i = page i of the group.
     pub(crate) fn mask(&self, index: u32) -> &[u64] {
         &self.destages[index as usize].mask
     }

@@ -4,7 +4,7 @@ use super::lists::{Links, List};
 use super::lst::BySize;
 use super::{DestagePolicy, PageWrite, PolicyEntry};
 use crate::bounded::cover;
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
 use alloc::boxed::Box;
@@ -94,7 +94,7 @@ impl DestagePolicy for Hybrid {
         false
     }
 
-    fn on_write(&mut self, write: PageWrite) {
+    fn on_write(&mut self, write: PageWrite, _now: &Conditions<'_>) {
         let slot = write.slot;
         cover(&mut self.state, slot.index(), State::default(), self.most_groups);
         let mut pages = u16::from(!write.page_hit());
@@ -108,7 +108,7 @@ impl DestagePolicy for Hybrid {
         self.cool();
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let slot = self.victim(directory)?;
         self.leave(slot);
         Some(slot)

@@ -2,7 +2,7 @@
 
 use super::lists::{Links, List};
 use super::{DestagePolicy, PageWrite, PolicyEntry};
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::Entry;
 use alloc::boxed::Box;
@@ -31,7 +31,7 @@ impl DestagePolicy for Lrw {
         false
     }
 
-    fn on_write(&mut self, write: PageWrite) {
+    fn on_write(&mut self, write: PageWrite, _now: &Conditions<'_>) {
         if !write.created() {
             if self.list.is_newest(write.slot) {
                 return;
@@ -41,7 +41,7 @@ impl DestagePolicy for Lrw {
         self.links.append(&mut self.list, write.slot);
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let slot = self.links.oldest_that_may_go(&self.list, directory)?;
         self.links.unlink(&mut self.list, slot);
         Some(slot)

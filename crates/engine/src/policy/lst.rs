@@ -4,7 +4,7 @@ use super::lists::{Links, List};
 use super::ordered::OrderedGroups;
 use super::{DestagePolicy, PageWrite, PolicyEntry};
 use crate::bounded::cover;
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, MAX_PAGES_PER_GROUP, Slot};
 use crate::registry::Entry;
 use crate::units::GroupId;
@@ -100,13 +100,13 @@ impl DestagePolicy for Lst {
         false
     }
 
-    fn on_write(&mut self, write: PageWrite) {
+    fn on_write(&mut self, write: PageWrite, _now: &Conditions<'_>) {
         let before =
             if write.created() { 0 } else { self.sizes.remove(&mut self.links, write.slot) };
         self.sizes.insert(&mut self.links, write.slot, before + u64::from(!write.page_hit()));
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let slot = self.sizes.largest_that_may_go(&self.links, directory)?;
         self.sizes.remove(&mut self.links, slot);
         Some(slot)

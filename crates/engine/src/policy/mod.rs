@@ -11,7 +11,7 @@ mod stf;
 mod stow;
 mod wow;
 
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Choice, ChoiceError, Entry};
 use crate::units::GroupId;
@@ -120,7 +120,7 @@ impl PageWrite {
 /// group taken.
 pub trait DestagePolicy: Send {
     /// A page was written.
-    fn on_write(&mut self, write: PageWrite);
+    fn on_write(&mut self, write: PageWrite, now: &Conditions<'_>);
 
     /// Whether the policy asks if a page is sequential. If neither it nor the rate does, writes
     /// need no detector.
@@ -138,10 +138,9 @@ pub trait DestagePolicy: Send {
     /// their pages told. Occupancy in pages. Called before each pick.
     fn on_admitted(&mut self, _random: u64, _sequential: u64, _occupancy: u64) {}
 
-    /// Chooses a victim; the policy forgets it at once. The directory still holds it. Only
-    /// called while some group may be picked; `None` if the policy found none. `heads` is what
-    /// the driver knows of the disks' heads at this moment.
-    fn pick(&mut self, directory: &Directory, heads: &dyn Heads) -> Option<Slot>;
+    /// Chooses a victim, which the policy forgets at once. The directory still holds it. Only
+    /// called while some group may be picked; `None` if the policy found none.
+    fn pick(&mut self, directory: &Directory, now: &Conditions<'_>) -> Option<Slot>;
 
     /// All pages of a destage of this group are on the disks. They left the policy when it picked
     /// them, so most policies need not know.

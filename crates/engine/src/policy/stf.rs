@@ -2,7 +2,8 @@
 
 use super::ordered::OrderedGroups;
 use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
-use crate::heads::Heads;
+use crate::conditions::Conditions;
+use crate::conditions::Heads;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::Entry;
 use crate::units::GroupId;
@@ -97,14 +98,14 @@ impl DestagePolicy for Stf {
         false
     }
 
-    fn on_write(&mut self, write: PageWrite) {
+    fn on_write(&mut self, write: PageWrite, _now: &Conditions<'_>) {
         if write.created() {
             self.groups.insert(write.group);
         }
     }
 
-    fn pick(&mut self, directory: &Directory, heads: &dyn Heads) -> Option<Slot> {
-        let (_, group, slot) = self.best(directory, heads)?;
+    fn pick(&mut self, directory: &Directory, now: &Conditions<'_>) -> Option<Slot> {
+        let (_, group, slot) = self.best(directory, now.heads)?;
         self.groups.remove(group);
         self.last = group;
         Some(slot)

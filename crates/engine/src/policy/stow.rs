@@ -4,7 +4,7 @@
 use super::scan::Ring;
 use super::{DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
 use crate::bounded::cover;
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
 use crate::units::GroupId;
@@ -189,7 +189,7 @@ impl DestagePolicy for Stow {
         !self.desired_set
     }
 
-    fn on_write(&mut self, write: PageWrite) {
+    fn on_write(&mut self, write: PageWrite, _now: &Conditions<'_>) {
         if write.created() {
             self.create(write);
             self.pages[usize::from(write.sequential())] += 1;
@@ -220,7 +220,7 @@ impl DestagePolicy for Stow {
         }
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let current = self.current_queue();
         let (queue, (group, slot)) = match self.take(current, directory) {
             Some(found) => (current, found),

@@ -3,7 +3,7 @@
 use super::scan::Ring;
 use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
 use crate::bounded::cover;
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
 use alloc::boxed::Box;
@@ -66,7 +66,7 @@ impl DestagePolicy for Wow {
         self.most_count > 0
     }
 
-    fn on_write(&mut self, write: PageWrite) {
+    fn on_write(&mut self, write: PageWrite, _now: &Conditions<'_>) {
         let slot = write.slot.index();
         if write.created() {
             self.ring.insert(write.group);
@@ -77,7 +77,7 @@ impl DestagePolicy for Wow {
         }
     }
 
-    fn pick(&mut self, directory: &Directory, _heads: &dyn Heads) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let laps = u64::from(self.most_count) + 1;
         self.ring.take(directory, laps, &mut self.counter, u8::MAX).map(|(_, slot)| slot)
     }

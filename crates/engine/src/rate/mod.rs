@@ -10,6 +10,7 @@ mod quick;
 mod threshold;
 mod write_behind;
 
+use crate::conditions::Conditions;
 use crate::registry::{Choice, ChoiceError, Entry, Param};
 use alloc::boxed::Box;
 
@@ -85,6 +86,8 @@ pub struct RateView<'a> {
     pub queue_depth: u32,
     /// Whether the last destage and the next candidate are both sequential groups.
     pub in_sequence: &'a dyn Fn() -> bool,
+    /// The present moment.
+    pub now: &'a Conditions<'a>,
 }
 
 /// A destage rate.

@@ -10,6 +10,7 @@ fn depth(scheme: &str, occupancy: u64, in_sequence: bool) -> u32 {
         capacity: 1000,
         queue_depth: 20,
         in_sequence: &|| in_sequence,
+        now: &Conditions::NONE,
     })
 }
 
@@ -44,6 +45,7 @@ fn single_and_dual_start_above_and_stop_below() {
             capacity: 1000,
             queue_depth: 1,
             in_sequence: &|| false,
+            now: &Conditions::NONE,
         };
         occupancies.iter().map(|o| rate.allowed(&view(*o))).collect()
     };
@@ -68,6 +70,7 @@ fn adaptive_backs_off_from_full_and_advances_again() {
             capacity: 1000,
             queue_depth: 20,
             in_sequence: &|| false,
+            now: &Conditions::NONE,
         })
     };
     assert_eq!(depth_at(&mut rate, 850), 10);

@@ -1,13 +1,11 @@
 //! What a miss costs the surviving disks of a parity array: the penalties of docs/readcache.md.
 
 use super::fault::Weight;
-use crate::array::geometry::{Geometry, Level};
+use crate::array::geometry::{DISKS_MAX, Geometry, Level, Redundancy};
 use crate::units::{Page, StripeId};
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// Most disks of an array.
-pub const DISKS_MAX: u16 = 1024;
 /// Blocks of a chunk unless said otherwise.
 pub const CHUNK_BLOCKS: u64 = 16;
 
@@ -32,7 +30,7 @@ pub enum PenaltyError {
         /// Disks in the array.
         disks: u16,
     },
-    /// More disks failed than the parities can stand for.
+    /// More disks failed than the level tolerates.
     TooManyFailed(&'static str),
     /// A chunk of no blocks.
     NoChunk,
@@ -42,7 +40,7 @@ impl core::fmt::Display for PenaltyError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             PenaltyError::NoParity(level) => {
-                write!(f, "level {level} has no parity; a read cache is told of faults on 4, 5, 6")
+                write!(f, "level {level} has no parity; fault-aware read caches need it")
             }
             PenaltyError::Disks { level, least, given } => {
                 write!(f, "level {level} takes {least} to {DISKS_MAX} disks, not {given}")
@@ -51,7 +49,7 @@ impl core::fmt::Display for PenaltyError {
                 write!(f, "disk {failed} cannot fail: the array has disks 0 to {}", disks - 1)
             }
             PenaltyError::TooManyFailed(level) => {
-                write!(f, "level {level} does not survive so many failed disks")
+                write!(f, "level {level} does not survive that many failed disks")
             }
             PenaltyError::NoChunk => write!(f, "a chunk must have at least 1 block"),
         }
@@ -102,12 +100,11 @@ impl Penalties {
         failed: &[u64],
         chunk_blocks: u64,
     ) -> Result<Penalties, PenaltyError> {
-        let entry = level.entry();
-        let name = entry.entry.name;
+        let name = level.name();
         if level.parities() == 0 {
             return Err(PenaltyError::NoParity(name));
         }
-        let least = entry.disks_min;
+        let least = level.entry().disks_min;
         let few = u64::from(least)..=u64::from(DISKS_MAX);
         if !few.contains(&disks) {
             return Err(PenaltyError::Disks { level: name, least, given: disks });
@@ -231,7 +228,8 @@ impl Penalties {
 
 /// What of each chunk is lost, over one turn of the layout.
 fn pattern(level: Level, disks: u16, failed: &[u64]) -> Box<[u8]> {
-    let turn = u64::from(if level == Level::Raid4 { 1 } else { disks });
+    let rotates = matches!(level.entry().redundancy, Redundancy::Parity { rotates: true, .. });
+    let turn = u64::from(if rotates { disks } else { 1 });
     let geometry = Geometry { level, disks, strip_pages: 1, group_stripes: 1, disk_pages: turn };
     let width = geometry.data_strips();
     let mut pattern = vec![0; (turn * width) as usize];

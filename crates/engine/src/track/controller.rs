@@ -1,18 +1,19 @@
 //! The track cache in time, over one disk: `step(now, event, &mut actions)` like the array's
 //! controller, with pages and commands in sectors.
 //!
-//! One clean is in flight at a time, whether a waiting write or the rate asked for it; nothing
-//! looks out for an idle disk. A write to a track in flight makes its sectors dirty again, and
-//! the copy under way is void when it completes. Writes wait first come first served; one whose
-//! sectors are all dirty passes.
+//! One clean is in flight at a time, whether a waiting write or the rate asked for it; idle disks
+//! are not detected. A write to a track in flight makes its sectors dirty again, and the copy in
+//! flight is void when it completes. Writes wait first come first served; one whose sectors are all
+//! dirty passes.
 
 use super::{CleanWrites, TrackCache, TrackConfig};
 use crate::array::plan::runs;
+use crate::conditions::Heads;
+use crate::conditions::{Arrivals, Conditions};
 use crate::counters::Counters;
 use crate::dispatch::{Dispatch, Order};
 use crate::event::{Action, Event};
 use crate::event::{DiskCommand, Owner};
-use crate::heads::Heads;
 use crate::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use crate::sequential::Classified;
 use crate::units::{DiskId, GroupId, Instant};
@@ -52,8 +53,10 @@ pub struct TrackController {
     dispatch: Dispatch,
     waiting: VecDeque<Write>,
     cleaning: Option<Cleaning>,
-    reads: Vec<RequestId>,
+    /// Requests of the disk reads, with their tickets.
+    reads: Vec<(RequestId, u64)>,
     idle_reads: Vec<u32>,
+    arrivals: Arrivals,
     counters: Counters,
     last_first: Option<u64>,
     flushing: bool,
@@ -76,6 +79,7 @@ impl TrackController {
             cleaning: None,
             reads: Vec::new(),
             idle_reads: Vec::new(),
+            arrivals: Arrivals::default(),
             counters: Counters::default(),
             last_first: None,
             flushing: false,
@@ -101,36 +105,22 @@ impl TrackController {
                 self.dispatch.done(disk, actions);
                 match owner {
                     Owner::HostRead(index) => {
-                        let id = self.reads[index as usize];
+                        let (id, ticket) = self.reads[index as usize];
+                        self.arrivals.remove(ticket);
                         self.idle_reads.push(index);
                         actions.push(Action::Reply { id, result: Ok(()) });
                     }
                     Owner::Destage(_) => self.clean_done(heads, actions),
-                    Owner::Rebuild(_) => unreachable!("one disk that does not fail"),
-                    Owner::Scrub(_) => unreachable!("no scrub here"),
+                    Owner::Rebuild(_) | Owner::Scrub(_) => {
+                        unreachable!("{owner:?} for one disk that does not fail")
+                    }
                 }
             }
-            Event::Discard(..)
-            | Event::DiskError(_)
-            | Event::DiskFailed(_)
-            | Event::DiskWaits(_)
-            | Event::DiskTriesAgain(_)
-            | Event::Rebuild { .. }
-            | Event::Repaired(_)
-            | Event::Regenerated(_)
-            | Event::Tick
-            | Event::Intended(_)
-            | Event::NotComputable(_)
-            | Event::TryKept
-            | Event::Flushed(..)
-            | Event::ScrubStart
-            | Event::ScrubAllow(_)
-            | Event::ScrubRepair(..)
-            | Event::ScrubCompared(_)
-            | Event::ScrubStop => unreachable!("one disk that does not fail"),
             Event::Flush => self.flushing = true,
+            other => unreachable!("{other:?} for one disk that does not fail"),
         }
-        if self.cleaning.is_none() && (self.flushing || self.cache.wants_clean()) {
+        let seen = conditions(&self.dispatch, &self.arrivals, now, heads);
+        if self.cleaning.is_none() && (self.flushing || self.cache.wants_clean(&seen)) {
             self.start_clean(BACKGROUND, heads, actions);
         }
     }
@@ -162,11 +152,12 @@ impl TrackController {
             actions.push(Action::Reply { id, result: Ok(()) });
             return;
         }
+        let read = (id, self.arrivals.add(self.now));
         let index = self.idle_reads.pop().unwrap_or_else(|| {
-            self.reads.push(id);
+            self.reads.push(read);
             (self.reads.len() - 1) as u32
         });
-        self.reads[index as usize] = id;
+        self.reads[index as usize] = read;
         self.counters.disk_reads += 1;
         let owner = Owner::HostRead(index);
         let (first, pages) = (range.first.0, range.pages);
@@ -193,13 +184,14 @@ impl TrackController {
         }
     }
 
-    /// Puts as many segments of a write into the cache as there is room for; whether all.
+    /// Puts as many parts of a write into the cache as there is room for. Returns whether all are in.
     fn advance(&mut self, write: &mut Write, heads: &dyn Heads, actions: &mut Vec<Action>) -> bool {
         while write.next < write.range.end().0 {
             let segment = self.cache.segment(write.range, write.next);
             if let Some(cleaning) = self.cleaning.as_mut().filter(|c| c.track == segment.track) {
                 cleaning.void = true;
-                self.cache.recall(segment.track);
+                let seen = conditions(&self.dispatch, &self.arrivals, self.now, heads);
+                self.cache.recall(segment.track, &seen);
             }
             if !self.cache.make_room(segment) {
                 self.counters.stalled_writes += u64::from(!write.stalled);
@@ -209,7 +201,8 @@ impl TrackController {
                 }
                 return false;
             }
-            write.hits += self.cache.write(write.range, segment, write.classified);
+            let seen = conditions(&self.dispatch, &self.arrivals, self.now, heads);
+            write.hits += self.cache.write(write.range, segment, write.classified, &seen);
             write.next += segment.sectors;
         }
         true
@@ -231,7 +224,8 @@ impl TrackController {
         if !self.cache.directory().has_pickable() {
             return;
         }
-        let Some(picked) = self.cache.pick(heads, &mut mask) else { return };
+        let seen = conditions(&self.dispatch, &self.arrivals, self.now, heads);
+        let Some(picked) = self.cache.pick(&seen, &mut mask) else { return };
         let track = self.cache.directory().first_page(picked.group).0;
         let dirty: Vec<(u64, u64)> = runs(&mask, 0, self.per_track).collect();
         let (first, last) = (dirty[0], dirty[dirty.len() - 1]);
@@ -259,7 +253,7 @@ impl TrackController {
     }
 
     fn clean_done(&mut self, heads: &dyn Heads, actions: &mut Vec<Action>) {
-        let cleaning = self.cleaning.as_mut().expect("a clean is under way");
+        let cleaning = self.cleaning.as_mut().expect("a clean is in flight");
         cleaning.pending -= 1;
         if cleaning.pending > 0 {
             return;
@@ -300,4 +294,14 @@ impl TrackController {
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
+}
+
+fn conditions<'a>(
+    dispatch: &'a Dispatch,
+    arrivals: &Arrivals,
+    now: Instant,
+    heads: &'a dyn Heads,
+) -> Conditions<'a> {
+    let (queues, reads) = (dispatch.lengths(), arrivals.waiting());
+    Conditions { now, queues, reads, failed_disks: 0, rebuilding_disks: 0, heads }
 }

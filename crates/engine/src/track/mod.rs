@@ -12,7 +12,7 @@
 pub mod controller;
 pub mod replay;
 
-use crate::heads::Heads;
+use crate::conditions::Conditions;
 use crate::nvs::directory::Directory;
 use crate::policy::PolicyContext;
 use crate::rate::{RateScheme, RateView};
@@ -75,16 +75,16 @@ impl TrackConfig {
 }
 
 /// Sectors of one track that are both on the disk and in NVS.
-struct Clean {
+struct CleanSectors {
     mask: Vec<u64>,
     sectors: u64,
     /// When it was cleaned, counted in cleans.
     order: u64,
 }
 
-/// One segment of a write: the part on one track.
+/// The part of a write on one track.
 #[derive(Clone, Copy)]
-struct Segment {
+struct TrackSegment {
     track: GroupId,
     first: u64,
     sectors: u64,
@@ -94,7 +94,7 @@ struct Segment {
 pub struct TrackCache {
     cache: WriteCache,
     rate: Box<dyn RateScheme>,
-    clean: BTreeMap<GroupId, Clean>,
+    clean: BTreeMap<GroupId, CleanSectors>,
     by_age: BTreeMap<u64, GroupId>,
     clean_sectors: u64,
     cleans: u64,
@@ -165,16 +165,16 @@ impl TrackCache {
     }
 
     /// The segment of a write that begins at `sector`.
-    fn segment(&self, range: PageRange, sector: u64) -> Segment {
+    fn segment(&self, range: PageRange, sector: u64) -> TrackSegment {
         let track = self.directory().group_of(Page(sector));
         let first = sector - self.directory().first_page(track).0;
         let rest = self.directory().pages_per_group() - first;
-        Segment { track, first, sectors: rest.min(range.end().0 - sector) }
+        TrackSegment { track, first, sectors: rest.min(range.end().0 - sector) }
     }
 
     /// Makes room for a segment from clean sectors alone: its track's own go first, then whole
     /// tracks, oldest cleaned first. Whether there is enough.
-    fn make_room(&mut self, segment: Segment) -> bool {
+    fn make_room(&mut self, segment: TrackSegment) -> bool {
         if self.clean.contains_key(&segment.track) {
             self.drop_clean(segment.track);
         }
@@ -197,28 +197,34 @@ impl TrackCache {
     }
 
     /// Writes a segment whose room was made; how many of its sectors were dirty before.
-    fn write(&mut self, range: PageRange, segment: Segment, classified: Classified) -> u64 {
+    fn write(
+        &mut self,
+        range: PageRange,
+        segment: TrackSegment,
+        classified: Classified,
+        now: &Conditions<'_>,
+    ) -> u64 {
         let sector = self.directory().first_page(segment.track).0 + segment.first;
         let random = (range.first.0 + u64::from(classified.random)).saturating_sub(sector);
-        self.cache.write_part(segment.track, segment.first, segment.sectors, random)
+        self.cache.write_part(segment.track, segment.first, segment.sectors, random, now)
     }
 
     /// Makes sectors of a track whose copy is on its way to the disk dirty again.
-    fn recall(&mut self, track: GroupId) {
+    fn recall(&mut self, track: GroupId, now: &Conditions<'_>) {
         let Some(mask) = self.cache.directory.recall(track) else { return };
         for (word, bits) in mask.iter().enumerate() {
             let mut bits = *bits;
             while bits != 0 {
                 let bit = word as u64 * 64 + u64::from(bits.trailing_zeros());
-                self.cache.write_part(track, bit, 1, 1);
+                self.cache.write_part(track, bit, 1, 1, now);
                 bits &= bits - 1;
             }
         }
     }
 
     /// Chooses a dirty track; its sectors are in flight until [`TrackCache::cleaned`].
-    fn pick(&mut self, heads: &dyn Heads, mask: &mut Vec<u64>) -> Option<Picked> {
-        self.cache.pick(heads, &mut |_, _| false, mask)
+    fn pick(&mut self, now: &Conditions<'_>, mask: &mut Vec<u64>) -> Option<Picked> {
+        self.cache.pick(now, &mut |_, _| false, mask)
     }
 
     /// The track's copy is on the disk: its sectors are clean.
@@ -226,7 +232,7 @@ impl TrackCache {
         let sectors = self.cache.directory.release(track, mask);
         self.cleans += 1;
         if self.directory().find(track).is_none() {
-            let clean = Clean { mask: mask.to_vec(), sectors, order: self.cleans };
+            let clean = CleanSectors { mask: mask.to_vec(), sectors, order: self.cleans };
             self.by_age.insert(clean.order, track);
             self.clean.insert(track, clean);
             self.clean_sectors += sectors;
@@ -234,12 +240,13 @@ impl TrackCache {
     }
 
     /// Whether the rate wants a clean.
-    fn wants_clean(&mut self) -> bool {
+    fn wants_clean(&mut self, now: &Conditions<'_>) -> bool {
         let view = RateView {
             occupancy: self.cache.directory.occupancy(),
             capacity: self.cache.directory.capacity().0,
             queue_depth: 1,
             in_sequence: &|| false,
+            now,
         };
         self.rate.allowed(&view) > 0 && self.cache.directory.has_pickable()
     }

@@ -2,7 +2,7 @@
 //! the events makes runs comparable (docs/simulator.md).
 
 use super::{TrackCache, TrackConfig};
-use crate::heads::NoHeads;
+use crate::conditions::Conditions;
 use crate::request::PageRange;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ pub enum TrackEvent {
 pub struct TrackCounts {
     /// Read requests.
     pub reads: u64,
-    /// Read requests that were held whole.
+    /// Read requests of which every sector was held.
     pub read_hits: u64,
     /// Write requests.
     pub writes: u64,
@@ -49,7 +49,7 @@ pub struct TrackCounts {
 const HASH_OFFSET: u64 = 1_469_598_103_934_665_603;
 const HASH_PRIME: u64 = 1_099_511_628_211;
 
-/// A replay under way.
+/// A replay in progress.
 pub struct TrackReplay<'a> {
     cache: TrackCache,
     counts: TrackCounts,
@@ -89,7 +89,8 @@ impl<'a> TrackReplay<'a> {
                 stalled = true;
                 self.clean();
             }
-            self.counts.sector_hits += self.cache.write(range, segment, classified);
+            self.counts.sector_hits +=
+                self.cache.write(range, segment, classified, &Conditions::NONE);
             sector += segment.sectors;
         }
         self.cache.cache.end_request(classified);
@@ -97,13 +98,13 @@ impl<'a> TrackReplay<'a> {
         self.counts.sectors_written += u64::from(range.pages);
         self.counts.stalls += u64::from(stalled);
         self.note(TrackEvent::Write { stalled });
-        while self.cache.wants_clean() {
+        while self.cache.wants_clean(&Conditions::NONE) {
             self.clean();
         }
     }
 
     fn clean(&mut self) {
-        let picked = self.cache.pick(&NoHeads, &mut self.mask).expect("a dirty track");
+        let picked = self.cache.pick(&Conditions::NONE, &mut self.mask).expect("a dirty track");
         self.cache.cleaned(picked.group, &self.mask);
         self.counts.cleans += 1;
         self.counts.cleaned_sectors += picked.pages;

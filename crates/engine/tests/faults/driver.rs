@@ -2,13 +2,13 @@
 //! the read cache. Everything completes in random order; every read is held against the history of
 //! its pages.
 
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::{RowAt, is_set};
 use destage_engine::controller::{Config, Controller};
 use destage_engine::event::Bytes;
 use destage_engine::event::{Action, Event};
 use destage_engine::event::{DiskCommand, Owner};
-use destage_engine::readcache::coherent::CleanConfig;
+use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
 use destage_engine::units::{DiskId, GroupId, Instant, Page};
 use destage_parity::erasure::{missing_strips, parities};
@@ -41,7 +41,7 @@ pub struct Driver {
     failures: u64,
     nvs: BTreeMap<u64, (Block, u64)>,
     pub cached: BTreeMap<u64, Block>,
-    cache: Option<CleanConfig>,
+    cache: Option<ReadCacheChoice>,
     /// By page: versions and bytes, as acknowledged.
     history: BTreeMap<u64, Vec<(u64, Block)>>,
     version: u64,
@@ -69,7 +69,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(config: &Config, cache: Option<&CleanConfig>, seed: u64) -> Driver {
+    pub fn new(config: &Config, cache: Option<&ReadCacheChoice>, seed: u64) -> Driver {
         let mut controller = Controller::new(config).expect("a valid configuration");
         controller.set_read_cache(cache).expect("a valid cache");
         let disk = vec![[0; 4]; config.geometry.disk_pages as usize];
@@ -241,7 +241,7 @@ impl Driver {
             let (old, old_parity) = self.strips(&destage.pieces, &at);
             let new: Vec<Option<Block>> = (0..geometry.data_strips() as u16)
                 .map(|s| {
-                    let place = Place { disk: geometry.data_disk(at.stripe, s), page };
+                    let place = DiskPage { disk: geometry.data_disk(at.stripe, s), page };
                     let page = geometry.page_at(place).expect("data");
                     destage.frozen.get(&page.0).map(|f| f.0)
                 })
@@ -470,7 +470,7 @@ impl Driver {
                 }
                 (Owner::Destage(index), true) => {
                     let destage = &self.destages[&index];
-                    let data = self.controller.geometry().page_at(Place { disk, page });
+                    let data = self.controller.geometry().page_at(DiskPage { disk, page });
                     let data = match (data, self.controller.geometry().level.parities()) {
                         (Some(page), 1..) => Some(page),
                         (page, _) => page,

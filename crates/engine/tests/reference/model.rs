@@ -20,8 +20,8 @@ pub enum Policy {
     Lst,
     /// Nearest to the last pick, ties to the lower: without modelled heads.
     Stf,
-    /// The most recently written groups are hot, up to so many per cent of the pages; of the
-    /// others the one with the most pages.
+    /// The most recently written groups are hot, up to this percentage of the pages. Of the others
+    /// the one with the most pages is picked.
     Hybrid { hot: u64 },
 }
 

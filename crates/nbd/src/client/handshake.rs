@@ -117,7 +117,7 @@ impl Handshake {
         }
     }
 
-    /// TLS is up: goes on inside, appending the next option to `out`.
+    /// TLS has started: continues inside, appending the next option to `out`.
     pub fn tls_started(&mut self, out: &mut Vec<u8>) {
         if self.phase == Phase::Tls {
             self.after_tls(out);

@@ -1,4 +1,4 @@
-//! The client's decoder of replies: knows what was asked, and holds the server to it.
+//! The client's decoder of replies. It knows the requests, and holds the server to them.
 
 use crate::bytes::{Gather, Reader};
 use crate::reply::Extent;
@@ -8,7 +8,7 @@ use crate::wire;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What a [`ReplyDecoder::next`] came to.
+/// Result of [`ReplyDecoder::next`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// All input is consumed; more is needed.
@@ -40,13 +40,13 @@ pub enum Reply {
         /// The extents; the last may go past the end of the request.
         extents: Vec<Extent>,
     },
-    /// An error; the reply may go on.
+    /// An error; the reply may continue.
     Error {
         /// The request's cookie.
         cookie: u64,
         /// `NBD_E*`.
         errno: u32,
-        /// Where in the export, if told.
+        /// Where in the export, if the server says so.
         offset: Option<u64>,
         /// The server's text.
         text: String,
@@ -67,7 +67,7 @@ pub enum Reply {
 pub enum Violation {
     /// Not a reply of the negotiated form.
     Magic,
-    /// A reply to nothing that was asked.
+    /// A reply to no request.
     Cookie,
     /// A kind of reply that the request cannot have, or malformed.
     Chunk,

@@ -1,4 +1,4 @@
-//! Encodes requests. What the server would have to refuse is refused here.
+//! Encodes requests. It refuses what the server would have to refuse.
 
 use crate::bytes::Put;
 use crate::request::{Command, Header, Refusal, Request, Rules};

@@ -27,7 +27,7 @@ pub struct Uri {
     pub tls_hostname: Option<String>,
 }
 
-/// Why a text is no NBD URI.
+/// Why a text is not an NBD URI.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UriError {
     /// Does not begin with `nbd://`, `nbds://`, `nbd+unix://` or `nbds+unix://`.
@@ -38,7 +38,7 @@ pub enum UriError {
     Port,
     /// A `nbd+unix` URI without `socket`, or with a host; or `socket` without `+unix`.
     Socket,
-    /// A percent sign without two hexadecimal digits, a NUL, or bytes that are no UTF-8.
+    /// A percent sign without two hexadecimal digits, a NUL, or bytes that are not UTF-8.
     Escape,
     /// A query parameter that is unknown, given twice, or without a value.
     Parameter(String),
@@ -55,13 +55,15 @@ impl fmt::Display for UriError {
                 "an NBD URI begins with nbd://, nbds://, nbd+unix:// or nbds+unix://"
             }
             UriError::Authority => "the host of the NBD URI is missing or malformed",
-            UriError::Port => "the port of the NBD URI is no number from 1 to 65535",
+            UriError::Port => "the port of the NBD URI is not a number from 1 to 65535",
             UriError::Socket => {
                 "?socket=PATH goes with nbd+unix:// or nbds+unix://, without a host"
             }
             UriError::Escape => "the NBD URI has a malformed percent escape",
-            UriError::Parameter(name) => return write!(f, "NBD URI parameter {name}: not usable"),
-            UriError::Fragment => "an NBD URI has no # part",
+            UriError::Parameter(name) => {
+                return write!(f, "NBD URI parameter {name}: unknown, repeated or without a value");
+            }
+            UriError::Fragment => "an NBD URI cannot have a # part",
             UriError::TooLong => "the export name is over 4096 bytes",
         })
     }

@@ -56,14 +56,14 @@ pub enum Tls {
     Required,
 }
 
-/// What bounds the cost of one client in the handshake.
+/// Limits on the cost of one client's handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Options before the server hangs up.
     pub options: u32,
-    /// Longest data of an option that is looked at, bytes; longer is `NBD_REP_ERR_TOO_BIG`.
+    /// Longest option data that is taken, bytes; longer is `NBD_REP_ERR_TOO_BIG`.
     pub option_bytes: u32,
-    /// Longest data of an option that is read over, bytes; longer ends the connection.
+    /// Longest option data that is skipped, bytes; longer ends the connection.
     pub skip_bytes: u32,
 }
 
@@ -78,7 +78,7 @@ impl Default for Limits {
 pub struct Config {
     /// The exports.
     pub exports: Vec<Export>,
-    /// Which export the empty name stands for, if none is called so.
+    /// The export for the empty name, if none has that name.
     pub default_export: Option<usize>,
     /// TLS policy.
     pub tls: Tls,
@@ -89,7 +89,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// One export that the empty name stands for too; everything offered, no TLS.
+    /// One export, under its name and the empty one; everything offered, no TLS.
     pub fn single(export: Export) -> Config {
         Config {
             exports: vec![export],
@@ -105,7 +105,7 @@ impl Config {
         named.or(self.default_export.filter(|at| name.is_empty() && *at < self.exports.len()))
     }
 
-    /// Panics on what would make messages that the protocol forbids: the caller's mistake.
+    /// Panics on a configuration whose messages the protocol would forbid: a caller's mistake.
     pub(crate) fn assert_valid(&self) {
         for export in &self.exports {
             let strings = [&export.name, &export.description];

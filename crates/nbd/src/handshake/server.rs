@@ -6,7 +6,7 @@ use crate::session::{Context, Mode, Session};
 use crate::wire;
 use std::sync::Arc;
 
-/// What a [`Server::feed`] came to.
+/// Result of [`Server::feed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// All input is consumed; more is needed.
@@ -45,7 +45,7 @@ pub enum Reason {
     NotFixedNewstyle,
     /// More options than the limit.
     TooManyOptions,
-    /// An option longer than what is read over.
+    /// An option too long to skip.
     OptionTooLong,
     /// EXPORT_NAME cannot be answered with an error: no such export, or TLS is needed.
     ExportName,
@@ -57,7 +57,7 @@ pub enum Reason {
 enum Phase {
     Flags,
     Option,
-    /// Data too long to look at: read over, then answer.
+    /// Data too long to take: skip it, then answer.
     Skip {
         option: u32,
         left: u64,
@@ -95,7 +95,7 @@ impl Server {
     ///
     /// # Panics
     /// On a configuration with strings or context lists longer than the protocol allows, or block
-    /// sizes that are no powers of two in ascending order.
+    /// sizes that are not powers of two in ascending order.
     pub fn new(config: Arc<Config>, out: &mut Vec<u8>) -> Server {
         config.assert_valid();
         out.put_u64(wire::NBD_INIT_MAGIC);
@@ -114,7 +114,7 @@ impl Server {
         }
     }
 
-    /// TLS is up: all that was negotiated before is forgotten.
+    /// TLS has started: the server forgets everything negotiated before.
     pub fn tls_started(&mut self) {
         if matches!(self.phase, Phase::Tls) {
             self.encrypted = true;
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Is the connection inside TLS?
+    /// Whether the connection is inside TLS.
     pub fn encrypted(&self) -> bool {
         self.encrypted
     }
@@ -246,7 +246,7 @@ impl Server {
         }
     }
 
-    /// May this export be opened or looked at as the connection stands?
+    /// Whether this connection may open or list the export.
     pub(super) fn reachable(&self, export: usize) -> bool {
         self.encrypted || !self.config.exports[export].tls_only
     }
@@ -273,7 +273,7 @@ impl Server {
     fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Step {
         let option = wire::NBD_OPT_STARTTLS;
         if self.config.tls == Tls::Off {
-            refuse(out, option, wire::NBD_REP_ERR_POLICY, "this server speaks no TLS")
+            refuse(out, option, wire::NBD_REP_ERR_POLICY, "this server does not offer TLS")
         } else if self.encrypted {
             refuse(out, option, wire::NBD_REP_ERR_INVALID, "TLS is already in use")
         } else if !data.is_empty() {

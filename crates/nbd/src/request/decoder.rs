@@ -11,7 +11,7 @@ const EXTENDED_SIZE: usize = 32;
 /// Effect length and context ids of a BLOCK_STATUS payload.
 const FILTER_MAX: usize = 8 + 4 * CONTEXTS_MAX;
 
-/// What a [`Decoder::next`] came to.
+/// Result of [`Decoder::next`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// All input is consumed; more is needed.
@@ -29,7 +29,7 @@ pub enum Step {
         /// The payload is complete.
         last: bool,
     },
-    /// A request to be answered with an error; its payload, if any, is read over.
+    /// A request that gets an error as its answer; its payload, if any, is skipped.
     Refused {
         /// Its cookie.
         cookie: u64,
@@ -51,10 +51,10 @@ pub enum Step {
 pub enum Reason {
     /// A request that does not begin with the magic of the negotiated form.
     Magic,
-    /// A payload longer than what is read over.
+    /// A payload too long to skip.
     PayloadTooLong,
-    /// An extended WRITE without `NBD_CMD_FLAG_PAYLOAD_LEN`: data may follow or may not, and must
-    /// not be taken for requests.
+    /// An extended WRITE without `NBD_CMD_FLAG_PAYLOAD_LEN`: nobody can say whether data follows,
+    /// which must not be taken for requests.
     WriteWithoutPayload,
     /// Fed after the end.
     Over,
@@ -91,15 +91,15 @@ impl Decoder {
         }
     }
 
-    /// Bytes of a WRITE's payload that are still to come: a driver may receive them where it wants
-    /// them and feed them from there.
+    /// Bytes of a WRITE's payload that are still to come. A driver may receive them into their own
+    /// buffer and feed them from there.
     pub fn payload_left(&self) -> u32 {
         if let State::Payload { left, .. } = self.state { left } else { 0 }
     }
 
-    /// Shows the offsets of the requests that begin in `input` and will be told of, without taking
-    /// anything: for a driver that can prepare for them. A guess only: nothing is checked, and
-    /// what does not look like a request ends it.
+    /// Shows the offsets of the requests that begin in `input`, without taking anything, so that a
+    /// driver can prepare for them. Only a hint: it checks nothing, and stops at what does not look
+    /// like a request.
     pub fn look_ahead(&self, input: &[u8], mut show: impl FnMut(u64)) {
         let mut at = match self.state {
             State::Header if self.held_bytes == 0 => 0,
@@ -156,7 +156,7 @@ impl Decoder {
         (count as usize, Step::Payload { cookie, at, range: 0..count as usize, last })
     }
 
-    /// Collects `size` bytes in `held`; says whether they are there.
+    /// Collects `size` bytes in `held`; returns whether they are complete.
     fn hold(&mut self, rest: &mut &[u8], size: usize) -> bool {
         let count = (size - self.held_bytes).min(rest.len());
         let (front, behind) = rest.split_at(count);

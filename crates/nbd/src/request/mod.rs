@@ -9,7 +9,7 @@ pub(crate) use rules::{Header, Rules};
 use crate::session::ContextSet;
 use crate::wire;
 
-/// What a client asks for. Offsets and lengths in bytes, inside the export and not empty.
+/// A client's command. Offsets and lengths are bytes, inside the export and not empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are those of the protocol")]
 pub enum Command {
@@ -29,7 +29,7 @@ pub enum Command {
     BlockStatus { offset: u64, length: u64, one: bool, contexts: ContextSet },
 }
 
-/// A command and what its replies are matched by.
+/// A command, and the number that its replies carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// The client's own number for it.

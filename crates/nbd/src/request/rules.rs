@@ -126,7 +126,7 @@ impl Rules {
         ContextSet::first(self.context_ids.len())
     }
 
-    /// May BLOCK_STATUS carry a list of contexts?
+    /// Whether BLOCK_STATUS may carry a list of contexts.
     pub(crate) fn filters(&self) -> bool {
         self.mode == Mode::Extended && self.offers(wire::NBD_FLAG_BLOCK_STATUS_PAYLOAD)
     }
@@ -189,7 +189,7 @@ impl Rules {
         }
     }
 
-    /// Whether a command of this kind with these flags may be asked for at all.
+    /// Whether a command of this kind with these flags is allowed at all.
     pub(super) fn check_kind(&self, header: &Header) -> Result<(), Refusal> {
         let changes = matches!(
             header.kind,

@@ -311,7 +311,11 @@ const Charts = (() => {
     for (const curve of curves) parent.append(figure(curve.id, curve.title, curve.note, false));
     ring.classList.add("tall");
     parent.firstChild.after(ring);
-    for (const chart of parent.querySelectorAll(".chart")) watcher.observe(chart);
+    for (const chart of parent.querySelectorAll(".chart")) {
+      // A server built without the planner has no charting library.
+      if (window.Plotly) watcher.observe(chart);
+      else chart.hidden = true;
+    }
   }
 
   // Draws what is on the screen; all if `all`.
@@ -322,13 +326,13 @@ const Charts = (() => {
       box.hidden = Boolean(curve.absent && curve.absent(sample));
       chart.setAttribute("aria-label", description(curve, points, sample));
       if (box.hidden) continue;
-      if (all || seen.has(curve.id)) drawCurve(curve, points, sample);
+      if (window.Plotly && (all || seen.has(curve.id))) drawCurve(curve, points, sample);
       const details = box.querySelector("details");
       if (details.open) curveTable(details.querySelector("div"), curve, points, sample);
     }
     const ring = document.getElementById("c-ring");
     ring.setAttribute("aria-label", ringTold(sample));
-    if (all || seen.has("c-ring")) drawRing(sample);
+    if (window.Plotly && (all || seen.has("c-ring"))) drawRing(sample);
     const details = ring.closest("figure").querySelector("details");
     if (details.open) ringTable(details.querySelector("div"), sample);
   }

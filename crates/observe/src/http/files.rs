@@ -10,28 +10,28 @@ use std::sync::OnceLock;
 struct File {
     path: &'static str,
     kind: &'static str,
-    text: fn() -> &'static str,
+    /// Absent: the charting library, which the server is given.
+    text: Option<&'static str>,
 }
 
 const FILES: [File; 5] = [
-    File { path: "/", kind: "text/html; charset=utf-8", text: || include_str!("page.html") },
-    File { path: "/page.css", kind: "text/css; charset=utf-8", text: || include_str!("page.css") },
+    File { path: "/", kind: "text/html; charset=utf-8", text: Some(include_str!("page.html")) },
+    File {
+        path: "/page.css",
+        kind: "text/css; charset=utf-8",
+        text: Some(include_str!("page.css")),
+    },
     File {
         path: "/page.js",
         kind: "text/javascript; charset=utf-8",
-        text: || include_str!("page.js"),
+        text: Some(include_str!("page.js")),
     },
     File {
         path: "/charts.js",
         kind: "text/javascript; charset=utf-8",
-        text: || include_str!("charts.js"),
+        text: Some(include_str!("charts.js")),
     },
-    // The library that the reports use.
-    File {
-        path: "/plotly.js",
-        kind: "text/javascript; charset=utf-8",
-        text: destage_report::plotly_js,
-    },
+    File { path: "/plotly.js", kind: "text/javascript; charset=utf-8", text: None },
 ];
 
 struct Packed {
@@ -39,10 +39,9 @@ struct Packed {
     tag: String,
 }
 
-fn packed(number: usize) -> &'static Packed {
+fn packed(number: usize, text: &str) -> &'static Packed {
     static PACKED: [OnceLock<Packed>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
     PACKED[number].get_or_init(|| {
-        let text = (FILES[number].text)();
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(6));
         let written = encoder.write_all(text.as_bytes());
         let gzip = written.and_then(|()| encoder.finish()).expect("memory takes everything");
@@ -55,10 +54,15 @@ fn packed(number: usize) -> &'static Packed {
 
 /// The file of a path, if it is one.
 #[must_use]
-pub fn file(path: &str, headers: &HeaderMap) -> Option<Response<Reply>> {
+pub fn file(
+    path: &str,
+    headers: &HeaderMap,
+    charting: fn() -> &'static str,
+) -> Option<Response<Reply>> {
     let number = FILES.iter().position(|file| file.path == path)?;
     let file = &FILES[number];
-    let Packed { gzip, tag } = packed(number);
+    let content = file.text.unwrap_or_else(charting);
+    let Packed { gzip, tag } = packed(number, content);
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let known = text(header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(tag.as_str()));
     let mut response = if known {
@@ -68,7 +72,7 @@ pub fn file(path: &str, headers: &HeaderMap) -> Option<Response<Reply>> {
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         response
     } else {
-        complete(StatusCode::OK, file.kind, Bytes::from_static((file.text)().as_bytes()))
+        complete(StatusCode::OK, file.kind, Bytes::from_static(content.as_bytes()))
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(tag).expect("letters and digits"));

@@ -33,6 +33,8 @@ pub struct Settings {
     pub guard: Guard,
     /// The control socket, to which changes go.
     pub control: PathBuf,
+    /// The text of plotly.js; empty where the build has none, and the page draws no charts.
+    pub charting: fn() -> &'static str,
     /// Most connections at a time; a new one takes the place of an idle one.
     pub connections: usize,
     /// Time for a request to arrive.
@@ -52,6 +54,7 @@ impl Settings {
             allow_remote: false,
             guard,
             control,
+            charting: || "",
             connections: 64,
             request_time: Duration::from_secs(10),
             answer_time: Duration::from_secs(20),

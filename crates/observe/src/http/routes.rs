@@ -84,7 +84,7 @@ impl Routes {
             Some(route) if route.path != "/events" || request.method() == Method::GET => {
                 (route.answer)(self)
             }
-            _ => files::file(path, request.headers())
+            _ => files::file(path, request.headers(), self.settings.charting)
                 .unwrap_or_else(|| words(StatusCode::NOT_FOUND, "not found")),
         }
     }

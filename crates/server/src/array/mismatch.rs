@@ -3,7 +3,7 @@
 use super::alarm_words::byte_ranges;
 use super::alarms::{AlarmText, Alarms, ClearedBy};
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::array::layout::Place;
+use destage_engine::array::layout::DiskPage;
 use destage_engine::units::DiskId;
 use destage_served::{ScrubRange, ScrubStatus, Volume, Wrong};
 
@@ -31,7 +31,7 @@ pub(super) fn affected(geometry: &Geometry, range: &ScrubRange) -> Affected {
     };
     let (strip, end) = (geometry.strip_pages, range.first + range.pages);
     let of = |at: u64, length: u64| {
-        let place = move |disk| Place { disk: DiskId(disk), page: at };
+        let place = move |disk| DiskPage { disk: DiskId(disk), page: at };
         let pages = disks.clone().filter_map(move |disk| geometry.page_at(place(disk)));
         pages.map(move |page| (page.0, length))
     };

@@ -30,7 +30,7 @@ mod tap;
 mod tests;
 
 pub use alarms::Raised;
-pub use backend::{Absent, ArrayBackend, ArrayHandle, DIRTY_CONTEXT, Observation, export};
+pub use backend::{Absent, ArrayBackend, ArrayHandle, Observation, export};
 pub use config::{ArrayConfig, ConfigFileError, Places, Prepared};
 pub use create::{CreateError, CreateOptions, create, undo, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices, allocate};

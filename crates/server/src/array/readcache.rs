@@ -1,6 +1,6 @@
 //! The configuration of a served array's read cache.
 
-use destage_engine::readcache::coherent::{CleanConfig, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::PAGE_BYTES;
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ impl ReadCacheConfig {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn choice(&self) -> Result<Option<CleanConfig>, InvalidValue> {
+    pub fn choice(&self) -> Result<Option<ReadCacheChoice>, InvalidValue> {
         let bad = |name, error: String| InvalidValue(name, error);
         let vdf = match self.vdf.as_str() {
             "auto" => None,
@@ -97,7 +97,7 @@ impl ReadCacheConfig {
         let pages = self.bytes / PAGE_BYTES;
         let size = |error: &dyn std::fmt::Display| bad("read-cache-size", error.to_string());
         policy.check(pages).map_err(|error| size(&error))?;
-        Ok(Some(CleanConfig { policy, pages, on_write }))
+        Ok(Some(ReadCacheChoice { policy, pages, on_write }))
     }
 }
 

@@ -3,11 +3,11 @@
 //! (`reconnect.rs`); then what the server may have lost is sent again, and then they.
 
 use super::kept::Kept;
-use crate::{Handle, Io, Port, SendPart};
+use crate::Port;
+use destage_block::{Driver, Handle, Io, Piece};
 use destage_engine::units::{Duration, Instant};
 use destage_nbd::Session;
-use destage_nbd::client::request::Encoder;
-use destage_nbd::client::{Reply, ReplyDecoder};
+use destage_nbd::client::{Conversation, Reply};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::wire;
 use destage_nvslog::superblock::Uuid;
@@ -79,9 +79,8 @@ enum State {
 /// A remote member.
 pub(crate) struct Remote {
     handle: Handle,
-    encoder: Encoder,
-    decoder: ReplyDecoder,
-    out: Vec<SendPart>,
+    conversation: Conversation,
+    out: Vec<Piece>,
     sending: bool,
     receiving: bool,
     input: Option<Buffer>,
@@ -108,8 +107,7 @@ impl Remote {
     pub(crate) fn new(handle: Handle, session: &Session) -> Remote {
         Remote {
             handle,
-            encoder: Encoder::new(session),
-            decoder: ReplyDecoder::new(session),
+            conversation: Conversation::new(session),
             out: Vec::new(),
             sending: false,
             receiving: false,
@@ -173,7 +171,7 @@ impl Remote {
             }
         };
         if self.put(id, command) {
-            self.out.extend(payload.map(SendPart::Shared));
+            self.out.extend(payload.map(Piece::all_of));
         } else {
             self.pending.remove(&id);
             ended.push((OpId(id), Err(IoError::GONE)));
@@ -182,11 +180,11 @@ impl Remote {
 
     fn put(&mut self, cookie: u64, command: Command) -> bool {
         let request = Request { cookie, command };
-        if !matches!(self.out.last(), Some(SendPart::Bytes(_))) {
-            self.out.push(SendPart::Bytes(Vec::new()));
+        if !matches!(self.out.last(), Some(Piece::Bytes(_))) {
+            self.out.push(Piece::Bytes(Vec::new()));
         }
-        let Some(SendPart::Bytes(bytes)) = self.out.last_mut() else { return false };
-        self.encoder.encode(&request, bytes).is_ok() && self.decoder.expect(&request)
+        let Some(Piece::Bytes(bytes)) = self.out.last_mut() else { return false };
+        self.conversation.ask(&request, bytes).is_ok()
     }
 
     /// Sends what there is and listens for replies.
@@ -246,7 +244,7 @@ impl Remote {
         };
         let mut at = 0;
         loop {
-            let (taken, reply) = self.decoder.next(&buffer[at..]);
+            let (taken, reply) = self.conversation.next(&buffer[at..]);
             match reply {
                 Reply::NeedMore => break,
                 Reply::Data { cookie, offset, range } => {
@@ -427,7 +425,7 @@ impl Remote {
     ) {
         let State::Waits { since, .. } = self.state else { return };
         self.handle = handle;
-        (self.encoder, self.decoder) = (Encoder::new(session), ReplyDecoder::new(session));
+        self.conversation = Conversation::new(session);
         self.fua = session.has(wire::NBD_FLAG_SEND_FUA);
         self.out.clear();
         (self.sending, self.receiving, self.flush) = (false, false, None);
@@ -449,7 +447,7 @@ impl Remote {
                     let text = "its server takes no such writes any more";
                     return self.die(Some(text.to_string()), ended);
                 }
-                self.out.push(SendPart::Shared(buffer));
+                self.out.push(Piece::all_of(buffer));
             }
             return;
         }

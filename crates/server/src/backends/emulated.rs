@@ -1,13 +1,12 @@
-//! The backend of a modelled disk: its moments, and contents in memory or in a file.
+//! The backend of a modelled disk: the model gives the times; the contents are in memory or in a
+//! file.
 
 use super::ram::{change, read};
-use super::{Ask, Emulator, Sparse};
-use crate::{Answer, Backend, Handle, Io, Outcome, Payload, Port, Token};
+use super::{DiskRequest, Emulator, Sparse};
+use destage_block::{
+    Answer, Backend, Buffer, Driver, Export, Handle, Io, Outcome, Payload, Request, RequestError,
+};
 use destage_engine::units::Instant;
-use destage_nbd::handshake::Export;
-use destage_nbd::request::Command;
-use destage_nbd::wire;
-use destage_served::Buffer;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,134 +17,138 @@ enum Contents {
     File { file: Option<File>, handle: Option<Handle> },
 }
 
-struct Pending {
-    token: Token,
-    command: Command,
+struct Pending<T> {
+    token: T,
+    request: Request,
     /// The bytes of a WRITE.
     bytes: Option<Buffer>,
 }
 
-/// The export of a modelled disk: reads, writes and flushes, no more than such drives have.
+/// The export of a modelled disk: reads, writes and flushes, as such drives have them.
 #[must_use]
 pub fn disk_export(name: &str, description: &str, size: u64) -> Export {
-    let absent =
-        wire::NBD_FLAG_SEND_TRIM | wire::NBD_FLAG_SEND_WRITE_ZEROES | wire::NBD_FLAG_SEND_CACHE;
-    let mut export = super::export(name, description, size);
-    export.flags = export.flags & !absent | wire::NBD_FLAG_ROTATIONAL;
-    export.contexts.clear();
-    export
+    Export {
+        discards: false,
+        rotational: true,
+        maps: Vec::new(),
+        ..super::export(name, description, size)
+    }
 }
 
 /// The backend of `destage emulate`.
-pub struct Emulated {
+pub struct Emulated<T> {
     disk: Emulator,
     contents: Contents,
-    pending: HashMap<u64, Pending>,
-    /// Operations on the file, and what they answer.
-    in_file: HashMap<u64, (Token, u32)>,
-    /// How late requests were taken up, in nanoseconds of real time.
+    pending: HashMap<u64, Pending<T>>,
+    /// Operations on the file: the request that each answers, and the bytes of a read.
+    in_file: HashMap<u64, (T, u32)>,
+    /// How late completions were picked up, in nanoseconds of real time.
     late_ns: Histogram<u64>,
 }
 
-impl Emulated {
+impl<T> Emulated<T> {
     /// With contents in memory, all zeros.
     #[must_use]
-    pub fn in_memory(disk: Emulator) -> Emulated {
+    pub fn in_memory(disk: Emulator) -> Emulated<T> {
         Emulated::new(disk, Contents::Memory(Sparse::default()))
     }
 
     /// With contents in a file that is at least as long as the export.
     #[must_use]
-    pub fn in_file(disk: Emulator, file: File) -> Emulated {
+    pub fn in_file(disk: Emulator, file: File) -> Emulated<T> {
         Emulated::new(disk, Contents::File { file: Some(file), handle: None })
     }
 
-    fn new(disk: Emulator, contents: Contents) -> Emulated {
+    fn new(disk: Emulator, contents: Contents) -> Emulated<T> {
         let (pending, in_file) = (HashMap::new(), HashMap::new());
         let late_ns = Histogram::new_with_bounds(100, 60_000_000_000, 3).expect("good bounds");
         Emulated { disk, contents, pending, in_file, late_ns }
     }
 
-    /// How long after their moments requests were taken up, in nanoseconds of real time.
+    /// How late completions were picked up, in nanoseconds of real time.
     #[must_use]
     pub fn late_ns(&self) -> &Histogram<u64> {
         &self.late_ns
     }
 
-    /// The moment of a request has come.
-    fn complete(&mut self, port: &mut Port, key: u64) {
-        let Some(Pending { token, command, bytes }) = self.pending.remove(&key) else { return };
+    /// The disk is done with a request.
+    fn complete<D: Driver<Token = T>>(&mut self, driver: &mut D, key: u64) {
+        let Some(Pending { token, request, bytes }) = self.pending.remove(&key) else { return };
         match &mut self.contents {
-            Contents::Memory(contents) => match command {
-                Command::Read { offset, length, .. } => read(contents, port, token, offset, length),
-                command => {
-                    change(contents, &command, bytes.as_deref().unwrap_or(&[]));
+            Contents::Memory(contents) => match request {
+                Request::Read { offset, length } => read(contents, driver, token, offset, length),
+                request => {
+                    change(contents, &request, bytes.as_deref().unwrap_or(&[]));
                     if let Some(buffer) = bytes {
-                        port.recycle(buffer);
+                        driver.recycle(buffer);
                     }
-                    port.reply(token, Answer::Done);
+                    driver.reply(token, Answer::Done);
                 }
             },
             Contents::File { handle, .. } => {
                 let device = handle.expect("started");
-                let (io, length) = match command {
-                    Command::Read { offset, length, .. } => {
-                        let buffer = port.buffer(length as usize);
+                let (io, length) = match request {
+                    Request::Read { offset, length } => {
+                        let buffer = driver.buffer(length as usize);
                         (Io::Read { device, offset, buffer }, length)
                     }
-                    Command::Flush => (Io::Flush { device }, 0),
-                    command => {
+                    Request::Flush => (Io::Flush { device }, 0),
+                    request => {
                         let buffer = Arc::new(bytes.unwrap_or_else(|| Buffer::zeroed(0)));
-                        let offset = command.offset();
-                        let durable = matches!(command, Command::Write { fua: true, .. });
+                        let offset = request.offset();
+                        let durable = matches!(request, Request::Write { fua: true, .. });
                         (Io::Write { device, offset, buffer, durable }, 0)
                     }
                 };
                 self.in_file.insert(key, (token, length));
-                port.submit(key, io);
+                driver.submit(key, io);
             }
         }
     }
 }
 
-impl Backend for Emulated {
-    fn start(&mut self, port: &mut Port) {
+impl<D: Driver> Backend<D> for Emulated<D::Token> {
+    fn start(&mut self, driver: &mut D) {
         if let Contents::File { file, handle } = &mut self.contents {
-            *handle = file.take().map(|file| port.open(file.into()));
+            *handle = file.take().map(|file| driver.open(file.into()));
         }
     }
 
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
+    fn request(&mut self, driver: &mut D, token: D::Token, request: Request, payload: Payload<'_>) {
         let mut bytes = None;
-        let ask = match command {
-            Command::Read { offset, length, .. } => {
-                Ask::Move { offset, length: u64::from(length), write: false, durable: false }
-            }
-            Command::Write { offset, length, fua } => {
+        let disk_request = match request {
+            Request::Read { offset, length } => DiskRequest::Move {
+                offset,
+                length: u64::from(length),
+                write: false,
+                durable: false,
+            },
+            Request::Write { offset, length, fua } => {
                 bytes = Some(payload.into_buffer());
-                Ask::Move { offset, length: u64::from(length), write: true, durable: fua }
+                DiskRequest::Move { offset, length: u64::from(length), write: true, durable: fua }
             }
-            Command::Flush => Ask::Flush,
-            // Not offered: a drive of the modelled kind has none of them.
+            Request::Flush => DiskRequest::Flush,
+            // Not offered: drives of the modelled kind have none of these.
             _ => {
-                let text = "the modelled disk has no such command";
-                return port.reply(token, Answer::Error { errno: wire::NBD_EINVAL, text });
+                let (error, text) =
+                    (RequestError::Invalid, "the modelled disk has no such request");
+                return driver.reply(token, Answer::Error { error, text });
             }
         };
-        let key = self.disk.ask(port.now(), ask);
-        self.pending.insert(key, Pending { token, command, bytes });
+        let key = self.disk.request(driver.now(), disk_request);
+        self.pending.insert(key, Pending { token, request, bytes });
     }
 
-    fn done(&mut self, port: &mut Port, key: u64, outcome: Outcome) {
+    fn done(&mut self, driver: &mut D, key: u64, outcome: Outcome) {
         let Some((token, length)) = self.in_file.remove(&key) else { return };
         match (outcome.result, outcome.buffer) {
             (Ok(()), Some(buffer)) => {
-                port.reply(token, Answer::Data(Arc::new(buffer), 0..length as usize));
+                driver.reply(token, Answer::Data(Arc::new(buffer), 0..length as usize));
             }
-            (Ok(()), None) => port.reply(token, Answer::Done),
+            (Ok(()), None) => driver.reply(token, Answer::Done),
             (Err(_), _) => {
-                let text = "the file cannot be read or written";
-                port.reply(token, Answer::Error { errno: wire::NBD_EIO, text });
+                let (error, text) = (RequestError::Io, "the file cannot be read or written");
+                driver.reply(token, Answer::Error { error, text });
             }
         }
     }
@@ -154,10 +157,10 @@ impl Backend for Emulated {
         self.disk.due()
     }
 
-    fn timer(&mut self, port: &mut Port) {
-        while let Some((key, at)) = self.disk.done(port.now()) {
-            self.late_ns.saturating_record(port.now().since(self.disk.real_time(at)).0);
-            self.complete(port, key);
+    fn timer(&mut self, driver: &mut D) {
+        while let Some((key, at)) = self.disk.done(driver.now()) {
+            self.late_ns.saturating_record(driver.now().since(self.disk.real_time(at)).0);
+            self.complete(driver, key);
         }
     }
 

@@ -1,48 +1,48 @@
-//! A modelled disk in real time: which requests are done at which moment.
+//! A modelled disk in real time: which requests are done when.
 
 use destage_disk::{Disk, DiskOp, DiskSpec};
 use destage_engine::units::Instant;
 use std::collections::{BTreeSet, VecDeque};
 
-/// What a modelled disk is asked for.
+/// A request to a modelled disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ask {
+pub enum DiskRequest {
     /// Move bytes.
     Move {
         /// First byte.
         offset: u64,
-        /// Bytes, at least one; sectors touched in part are moved whole.
+        /// Bytes, at least one; a sector touched in part is moved completely.
         length: u64,
         /// To the disk.
         write: bool,
         /// A write is done only when it is on the medium.
         durable: bool,
     },
-    /// Done when all that was asked to be written before is on the medium.
+    /// Done when all earlier writes are on the medium.
     Flush,
 }
 
-/// A [`Disk`] with its clock tied to real time, `speed` virtual seconds to a second.
+/// A [`Disk`] in real time, at `speed` virtual seconds per second.
 ///
-/// The disk's moments are exact in virtual time: a command begins when the one before is done, not
-/// when somebody came to look.
+/// Times are exact in virtual time: a command begins when the one before it is done, not when the
+/// thread woke up.
 #[derive(Debug)]
 pub struct Emulator {
     disk: Disk,
     speed: f64,
-    /// The virtual time up to which all is settled.
+    /// The virtual time up to which the disk has been run.
     settled: Instant,
     /// When the command in service is done.
     busy_until: Option<Instant>,
-    /// No command begins before: the write-back cache is being emptied.
+    /// No command begins before this: the write-back cache is being emptied.
     held_until: Instant,
-    /// Writes that are not done, by key.
+    /// Keys of the writes that are not done.
     writes: BTreeSet<u64>,
     /// Writes to be made durable once they are done.
     durable: BTreeSet<u64>,
-    /// Flushes that wait.
+    /// Waiting flushes.
     flushes: VecDeque<u64>,
-    /// Over at these virtual moments, in order.
+    /// Keys of requests that are done at these virtual times, in order.
     leaving: VecDeque<(Instant, u64)>,
     next_key: u64,
 }
@@ -75,23 +75,23 @@ impl Emulator {
         Instant((real.0 as f64 * self.speed) as u64)
     }
 
-    /// The real moment of a virtual one.
+    /// The real time of a virtual time.
     #[must_use]
     pub fn real_time(&self, virtual_time: Instant) -> Instant {
         Instant((virtual_time.0 as f64 / self.speed).ceil() as u64)
     }
 
-    /// A request comes now; gives its key. Keys ascend.
+    /// Starts a request and returns its key. Keys ascend.
     ///
     /// # Panics
     /// If it is empty or passes the end of the disk.
-    pub fn ask(&mut self, now: Instant, ask: Ask) -> u64 {
+    pub fn request(&mut self, now: Instant, request: DiskRequest) -> u64 {
         let key = self.next_key;
         self.next_key += 1;
         let now = self.virtual_time(now);
         self.settle(now);
-        match ask {
-            Ask::Move { offset, length, write, durable } => {
+        match request {
+            DiskRequest::Move { offset, length, write, durable } => {
                 let sector = u64::from(self.disk.sector_bytes());
                 let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
                 let op = DiskOp { lbn: first, sectors: (end - first) as u32, write, tag: key };
@@ -103,7 +103,7 @@ impl Emulator {
                     }
                 }
             }
-            Ask::Flush => {
+            DiskRequest::Flush => {
                 self.flushes.push_back(key);
                 self.release_flushes(now);
             }
@@ -112,7 +112,7 @@ impl Emulator {
         key
     }
 
-    /// When [`Emulator::done`] has something to say, unless something is asked before.
+    /// When [`Emulator::done`] next returns a request, unless another one starts before.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let leaving = self.leaving.front().map(|(at, _)| *at);
@@ -120,7 +120,7 @@ impl Emulator {
         [leaving, self.busy_until, held].into_iter().flatten().min().map(|at| self.real_time(at))
     }
 
-    /// A request that is done by now, and its virtual moment.
+    /// The next request that is done by now, and the virtual time at which it was.
     pub fn done(&mut self, now: Instant) -> Option<(u64, Instant)> {
         let now = self.virtual_time(now);
         self.settle(now);
@@ -134,7 +134,7 @@ impl Emulator {
         }
     }
 
-    /// Carries the disk on to a moment.
+    /// Runs the disk up to a virtual time.
     fn settle(&mut self, now: Instant) {
         loop {
             match self.busy_until {
@@ -171,14 +171,14 @@ impl Emulator {
         self.release_flushes(at);
     }
 
-    /// Writes what the drive's cache holds; nothing else begins before that is done.
+    /// Writes what the drive's cache holds. Nothing else begins before that is done.
     fn empty_cache(&mut self, at: Instant) -> Instant {
         let begin = at.max(self.held_until);
         self.held_until = self.disk.flush(begin).max(begin);
         self.held_until
     }
 
-    /// Flushes before which no write is under way are done when the cache is empty.
+    /// A flush with no earlier write in flight is done when the cache is empty.
     fn release_flushes(&mut self, at: Instant) {
         while let Some(key) = self.flushes.front().copied() {
             let earlier = self.writes.first().is_some_and(|write| *write < key);

@@ -1,14 +1,12 @@
-//! Contents of a disk in memory: what was never written takes none.
+//! Contents of a disk in memory. What was never written takes no memory.
 
-use destage_nbd::reply::Extent;
+use destage_block::Extent;
 use std::collections::HashMap;
 
 const CHUNK: u64 = 64 << 10;
-/// `NBD_STATE_HOLE` and `NBD_STATE_ZERO`.
-const ABSENT: u64 = 3;
 /// Most extents in one answer.
 const EXTENTS_MAX: usize = 4096;
-/// Most bytes that one answer tells of: the data thread has others to serve.
+/// Most bytes that one answer reports on: the data thread has others to serve.
 const LOOKED_AT_MAX: u64 = 1 << 30;
 
 /// Bytes by address; what is absent reads as zeros.
@@ -40,7 +38,7 @@ impl Sparse {
         }
     }
 
-    /// Gives the bytes of a range, in parts that follow each other.
+    /// Calls `out` with the bytes of a range, in consecutive parts.
     pub fn each<'a>(&'a self, offset: u64, length: u64, mut out: impl FnMut(&'a [u8])) {
         static ZEROS: [u8; CHUNK as usize] = [0; CHUNK as usize];
         for (chunk, within, count) in parts(offset, length) {
@@ -49,7 +47,7 @@ impl Sparse {
         }
     }
 
-    /// Makes a range zeros, and gives back the memory of whole chunks.
+    /// Zeroes a range, and frees the chunks that it covers completely.
     pub fn clear(&mut self, offset: u64, length: u64) {
         let (first, last) = (offset / CHUNK, (offset + length).div_ceil(CHUNK));
         let whole = offset.div_ceil(CHUNK)..(offset + length) / CHUNK;
@@ -66,18 +64,18 @@ impl Sparse {
         }
     }
 
-    /// What is there and what is not, from `offset` on and perhaps not to the end; one extent only
+    /// The extents from `offset` on, with holes marked; perhaps not to the end, and only one extent
     /// if `one`.
     #[must_use]
     pub fn extents(&self, offset: u64, length: u64, one: bool) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         for (chunk, _, count) in parts(offset, length.min(LOOKED_AT_MAX)) {
-            let flags = if self.chunks.contains_key(&chunk) { 0 } else { ABSENT };
+            let marked = !self.chunks.contains_key(&chunk);
             let full = one || extents.len() == EXTENTS_MAX;
             match extents.last_mut() {
-                Some(last) if last.flags == flags => last.length += count as u64,
+                Some(last) if last.marked == marked => last.length += count as u64,
                 Some(_) if full => break,
-                _ => extents.push(Extent { length: count as u64, flags }),
+                _ => extents.push(Extent { length: count as u64, marked }),
             }
         }
         extents

@@ -1,47 +1,48 @@
-//! Who gives way when there are too many connections, or they hold too much.
+//! Which connections give way when there are too many, or when they hold too much.
 
 use super::Loop;
-use crate::backend::Backend;
+use crate::port::Port;
+use destage_block::{Backend, Driver};
 use destage_engine::units::{Duration, Instant};
 
-/// How often refused connections are said in the log.
-const SAID: Duration = Duration::from_secs(60);
+/// How often the log says that connections are refused.
+const REFUSED_EVERY: Duration = Duration::from_secs(60);
 
 fn ns(time: std::time::Duration) -> Duration {
     Duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-impl<B: Backend + ?Sized> Loop<'_, B> {
-    /// Ends a connection that is not used, so that a new one finds room: first one that has not
-    /// opened the export, then one that never made a request, then one that made none for long.
-    /// False if all are used.
+impl<B: Backend<Port> + ?Sized> Loop<'_, B> {
+    /// Ends an unused connection to make room for a new one: first one that has not opened the
+    /// export, then one that never made a request, then one that made none for long. False if all
+    /// are in use.
     pub(super) fn make_room(&mut self) -> bool {
-        let found = self.oldest_handshake().or_else(|| self.longest_unused());
+        let found = self.oldest_opening().or_else(|| self.longest_unused());
         let Some(slot) = found else {
             let now = self.port.now();
-            if self.refused.is_none_or(|at| now >= at + SAID) {
+            if self.refused.is_none_or(|at| now >= at + REFUSED_EVERY) {
                 self.refused = Some(now);
                 tracing::warn!(
                     target: "destage",
-                    "All {} connections are in use: new ones are closed. Allow more with \
+                    "All {} connections are in use, so new ones are closed. Allow more with \
                      --connections, or end clients.",
                     self.server.settings.connections_max
                 );
             }
             return false;
         };
-        tracing::info!(target: "destage", "An unused connection is closed for a new one.");
+        tracing::info!(target: "destage", "Closed an unused connection: a new one needs room.");
         self.close(slot);
         true
     }
 
-    fn oldest_handshake(&self) -> Option<u32> {
+    fn oldest_opening(&self) -> Option<u32> {
         let current = |(_, slot, generation): &(Instant, u32, u32)| {
             let same = self.port.outputs[*slot as usize].generation == *generation;
             let input = self.inputs[*slot as usize].as_ref();
-            (same && input.is_some_and(|input| input.shaking() && !input.closed)).then_some(*slot)
+            (same && input.is_some_and(|input| input.opening() && !input.closed)).then_some(*slot)
         };
-        self.shaking.iter().find_map(current)
+        self.opening.iter().find_map(current)
     }
 
     fn longest_unused(&self) -> Option<u32> {
@@ -70,7 +71,7 @@ impl<B: Backend + ?Sized> Loop<'_, B> {
         }
     }
 
-    /// While the total is reached: sends away clients that take nothing of their replies, and those
+    /// While the total is reached: disconnects clients that take none of their replies, and those
     /// that send nothing of a payload which they announced.
     pub(super) fn look_for_stalled(&mut self, now: Instant) {
         if !self.port.total.exhausted() {
@@ -92,15 +93,15 @@ impl<B: Backend + ?Sized> Loop<'_, B> {
             if output.sending && now.since(output.taken) >= most {
                 tracing::warn!(
                     target: "destage",
-                    "A client has taken none of its replies for {seconds} s, and those of all \
-                     clients reach the limit (--reply-memory): its connection is closed."
+                    "Closed the connection of a client that has taken none of its replies for \
+                     {seconds} s: the replies of all clients reach the limit (--reply-memory)."
                 );
             } else if input.assembles() && now.since(input.heard) >= most {
                 tracing::warn!(
                     target: "destage",
-                    "A client announced a WRITE and has sent nothing of it for {seconds} s, and \
-                     what all clients hold reaches the limit (--reply-memory): its connection is \
-                     closed."
+                    "Closed the connection of a client that announced a WRITE and has sent \
+                     nothing of it for {seconds} s: what all clients hold reaches the limit \
+                     (--reply-memory)."
                 );
             } else {
                 continue;

@@ -1,12 +1,13 @@
 //! A server on a thread of its own, in a temporary folder.
 #![allow(dead_code, missing_docs, reason = "each test file uses its own part")]
 
+use destage_block::{Answer, Backend, Driver, Payload, Request};
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::client::{Address, Uri};
 use destage_nbd::request::Command;
 use destage_server::backends::{Ram, export};
-use destage_server::{Answer, Backend, Listen, Payload, Port, Remote, Server, Settings, Token};
+use destage_server::{FrontEnd, Listen, Port, Remote, Server, Settings};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -22,14 +23,15 @@ pub struct Running {
 }
 
 /// Serves a backend of this size on `nbd.sock`, with changed settings.
-pub fn serve<B: Backend>(
+pub fn serve<B: Backend<Port>>(
     size: u64,
     change: impl FnOnce(&mut Settings),
     backend: impl FnOnce() -> B + Send + 'static,
 ) -> Running {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let socket = folder.path().join("nbd.sock");
-    let mut settings = Settings::new(export("disk", "test", size), vec![Listen::Unix(socket)]);
+    let mut settings =
+        Settings::new(export("disk", "test", size), vec![(FrontEnd::Nbd, Listen::Unix(socket))]);
     change(&mut settings);
     let server = Server::bind(settings).expect("listens");
     let (remote, addresses) = (server.remote(), server.addresses());
@@ -41,13 +43,14 @@ pub fn serve<B: Backend>(
 #[derive(Default)]
 pub struct Forgetful(Ram, u64);
 
-impl Backend for Forgetful {
-    fn request(&mut self, port: &mut Port, token: Token, command: Command, payload: Payload<'_>) {
-        self.1 += u64::from(matches!(command, Command::Write { .. }));
-        if matches!(command, Command::Write { .. }) && self.1.is_multiple_of(100) {
-            return port.reply(token, Answer::Done);
+impl<D: Driver> Backend<D> for Forgetful {
+    fn request(&mut self, driver: &mut D, token: D::Token, request: Request, payload: Payload<'_>) {
+        let write = matches!(request, Request::Write { .. });
+        self.1 += u64::from(write);
+        if write && self.1.is_multiple_of(100) {
+            return driver.reply(token, Answer::Done);
         }
-        self.0.request(port, token, command, payload);
+        self.0.request(driver, token, request, payload);
     }
 }
 

@@ -1,10 +1,12 @@
 //! Sampled replay: what a policy and a size would destage, from a part of the write groups and an
 //! NVS smaller in proportion, without time. After SHARDS (Waldspurger et al., FAST'15), which
-//! samples the blocks of a read cache by their hash; here whole write groups are sampled, since
+//! samples the blocks of a read cache by their hash; here write groups are sampled, since
 //! they are what is destaged, and the sequential detector sees every request.
 
+use crate::options::OptionError;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::plan::{Plan, Planner};
+use destage_engine::conditions::Conditions;
 use destage_engine::mix::mix;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{PolicyChoice, PolicyContext};
@@ -37,7 +39,7 @@ pub struct Writes {
 
 /// What is the same for all points of a curve.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub struct CurveSetup {
     /// Disks of the array, queue depth, thresholds.
     pub context: PolicyContext,
     /// How requests are classified.
@@ -47,12 +49,12 @@ pub struct Shape {
 }
 
 impl Writes {
-    /// Classifies these writes, to be sampled by so many groups at least.
+    /// Classifies these writes, for samples of at least this many groups.
     #[must_use]
     pub fn new(
         ranges: &[PageRange],
         geometry: Geometry,
-        shape: &Shape,
+        shape: &CurveSetup,
         sample_groups: u64,
     ) -> Writes {
         let per_group = geometry.pages_per_group();
@@ -82,10 +84,10 @@ impl Writes {
     pub fn point(
         &self,
         policy: &PolicyChoice,
-        shape: &Shape,
+        shape: &CurveSetup,
         nvs_pages: u64,
         check: bool,
-    ) -> Result<CurvePoint, String> {
+    ) -> Result<CurvePoint, OptionError> {
         let mut point = self.point_of(policy, shape, nvs_pages, self.one_in(nvs_pages))?;
         if check {
             let full = self.point_of(policy, shape, nvs_pages, 1)?;
@@ -97,10 +99,10 @@ impl Writes {
     fn point_of(
         &self,
         policy: &PolicyChoice,
-        shape: &Shape,
+        shape: &CurveSetup,
         nvs_pages: u64,
         one_in: u64,
-    ) -> Result<CurvePoint, String> {
+    ) -> Result<CurvePoint, OptionError> {
         let mut sums = Tally::default();
         let mut shares = Vec::new();
         let samples = (one_in / 2).clamp(1, SAMPLES);
@@ -121,19 +123,19 @@ impl Writes {
         })
     }
 
-    /// Replays the groups of one sample through an NVS of so many pages.
+    /// Replays the groups of one sample through an NVS of this many pages.
     fn replay(
         &self,
         policy: &PolicyChoice,
-        shape: &Shape,
+        shape: &CurveSetup,
         nvs_pages: u64,
         (sample, one_in): (u64, u64),
-    ) -> Result<Tally, String> {
+    ) -> Result<Tally, OptionError> {
         let per_group = self.geometry.pages_per_group();
         let capacity = nvs_pages.max(per_group);
         let groups = self.geometry.groups();
         let context = PolicyContext { nvs_pages: capacity, groups, ..shape.context };
-        let policy = policy.build(&context).map_err(|why| why.to_string())?;
+        let policy = policy.build(&context).map_err(|why| OptionError::usage(why.to_string()))?;
         let directory = Directory::new(PageCount(capacity), per_group, groups);
         // Parts are classified already.
         let mut cache = WriteCache::new(directory, Detector::Off, policy);
@@ -154,11 +156,12 @@ impl Writes {
                         > cache.directory.free_pages()
                     {
                         if !cache.destage_at_once(&mut disks) {
-                            return Err("a policy found no victim in a full NVS".into());
+                            let message = "the policy found nothing to destage in a full NVS";
+                            return Err(OptionError::input(message.into()));
                         }
                     }
                     let random = first_sequential.saturating_sub(page);
-                    cache.write_part(group, bit, pages, random);
+                    cache.write_part(group, bit, pages, random, &Conditions::NONE);
                     tally.written += pages;
                 }
                 page += pages;

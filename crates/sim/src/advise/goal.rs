@@ -39,7 +39,7 @@ pub struct Goal {
     parts: Vec<Part>,
 }
 
-/// How a run stands to a goal.
+/// A run measured against a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The figure farthest from its limit.
@@ -48,7 +48,7 @@ pub struct Judgement {
     pub value: f64,
     /// Its value over its limit.
     pub ratio: f64,
-    /// Why the goal is missed where the figure does not tell: the load was not served.
+    /// Why the goal is missed although the figure meets it: the load was not served.
     pub why: String,
 }
 
@@ -75,7 +75,7 @@ impl Goal {
     /// Reads it.
     ///
     /// # Errors
-    /// A figure that there is not, or a limit without a unit.
+    /// An unknown figure, or a limit without a unit.
     pub fn parse(text: &str) -> Result<Goal, OptionError> {
         let parts = text.split(',').map(|part| {
             parse_part(part.trim()).ok_or_else(|| {

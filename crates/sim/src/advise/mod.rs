@@ -8,11 +8,12 @@ pub mod curve;
 pub mod goal;
 
 use crate::compare::{CompareError, MakeSource, run_one};
+use crate::config::{SimConfig, Warmup};
 use crate::estimate::estimate;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
-use crate::simulator::{SimConfig, SimError};
-use curve::{Shape, Writes};
+use crate::simulator::SimError;
+use curve::{CurveSetup, Writes};
 use destage_engine::array::geometry::Level;
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
@@ -48,7 +49,7 @@ pub struct Question {
     pub seeds: u32,
     /// Replay every write group too, and say how far the sampled curve is from that.
     pub check_curve: bool,
-    /// Write groups of a sample at least; [`curve::SAMPLE_GROUPS`] unless there is a reason.
+    /// Minimum write groups per sample; normally [`curve::SAMPLE_GROUPS`].
     pub sample_groups: u64,
 }
 
@@ -71,7 +72,7 @@ struct Variant {
     thresholds: String,
 }
 
-/// A search under way.
+/// A running search.
 struct Search<'a> {
     question: &'a Question,
     make_source: &'a MakeSource<'a>,
@@ -92,7 +93,7 @@ pub fn advise(
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Advice, CompareError> {
     if question.sizes_pages.is_empty() || question.policies.is_empty() {
-        let message = "there is nothing to choose from: give sizes and policies";
+        let message = "nothing to choose from: give sizes and policies";
         return Err(OptionError::usage(message.into()).into());
     }
     let mut search =
@@ -143,7 +144,7 @@ impl Search<'_> {
         (self.progress)("sampled replay");
         let work = |job: &(u64, &SimConfig)| {
             let (policy, check) = (&job.1.controller.policy, self.question.check_curve);
-            writes.point(policy, &shape, job.0, check).map_err(OptionError::input)
+            writes.point(policy, &shape, job.0, check)
         };
         let points = in_parallel(&jobs, self.threads, &work, Result::is_err, &|_| {});
         self.curve = points.into_iter().collect::<Result<_, OptionError>>()?;
@@ -158,8 +159,8 @@ impl Search<'_> {
     ) -> Result<Vec<PageRange>, CompareError> {
         let mut source = (self.make_source)(options, config)?;
         let end = match config.warmup {
-            crate::simulator::Warmup::Time(time) => time.0.saturating_add(config.measured.0),
-            crate::simulator::Warmup::Destaged(_) => u64::MAX,
+            Warmup::Time(time) => time.0.saturating_add(config.measured.0),
+            Warmup::Destaged(_) => u64::MAX,
         };
         let mut writes = Vec::new();
         let mut requests = 0;
@@ -175,13 +176,13 @@ impl Search<'_> {
             }
         }
         if writes.is_empty() {
-            let message = "the load has no writes: there is nothing that an NVS would hold";
+            let message = "the load has no writes, so an NVS would hold nothing";
             return Err(OptionError::input(message.into()).into());
         }
         Ok(writes)
     }
 
-    /// Disk operations a page at a size, by the best policy.
+    /// Disk operations per page at a size, by the best policy.
     fn work_at(&self, pages: u64) -> f64 {
         let of_size = self.curve.iter().filter(|point| point.nvs_pages == pages);
         of_size.map(|point| point.disk_ops_per_page).fold(f64::INFINITY, f64::min)
@@ -499,7 +500,7 @@ impl Search<'_> {
         sure
     }
 
-    /// How good the sampled curve is: its own estimate, or the difference from the whole one.
+    /// How good the sampled curve is: its own estimate, or the difference from the full one.
     fn curve_sentence(&self) -> String {
         let sampled: Vec<&CurvePoint> =
             self.curve.iter().filter(|point| point.sampled_share < 1.0).collect();
@@ -508,7 +509,7 @@ impl Search<'_> {
         };
         let mut text = format!(
             "the curve, which only says where to begin, was sampled at {} of {} points, the others \
-             replayed whole; its standard error is at most {:.1} % of the pages written",
+             replayed in full; its standard error is at most {:.1} % of the pages written",
             sampled.len(),
             self.curve.len(),
             most(&|point| point.error)
@@ -519,7 +520,7 @@ impl Search<'_> {
             };
             let mean = sampled.iter().map(|p| apart(p)).sum::<f64>() / sampled.len() as f64;
             text += &format!(
-                "; from the whole curve it differs by {:.2} % of them on average, at most {:.2} %",
+                "; from the full curve it differs by {:.2} % of them on average, at most {:.2} %",
                 100.0 * mean,
                 most(&apart)
             );
@@ -579,19 +580,19 @@ fn scale_load(
     Ok(true)
 }
 
-fn shape_of(config: &SimConfig) -> Shape {
+fn shape_of(config: &SimConfig) -> CurveSetup {
     let controller = &config.controller;
     let rate = controller.rate.build(controller.nvs_pages.0);
     let (high, low) = rate.map_or((9000, 8000), |rate| {
         let thresholds = rate.thresholds();
         (thresholds.high, thresholds.low)
     });
-    Shape {
+    CurveSetup {
         context: PolicyContext {
             nvs_pages: controller.nvs_pages.0,
             groups: controller.geometry.groups(),
             disks: u64::from(controller.geometry.disks),
-            queue_depth: u64::from(controller.queue_depth),
+            queue_depth: u64::from(controller.destage.queue_depth),
             high,
             low,
             mirrored: controller.geometry.level == Level::Raid10,

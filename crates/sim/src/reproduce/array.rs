@@ -2,8 +2,8 @@
 
 use super::runner::{Cell, Plan, Runner, Sample, TimeSeries};
 use crate::compare::{CompareError, Comparison};
+use crate::config::SimConfig;
 use crate::options::{OPTIONS, RunOptions};
-use crate::simulator::SimConfig;
 use crate::sources::Sources;
 use destage_report::model::{RunReport, WritePenalty};
 
@@ -48,7 +48,7 @@ fn penalty(report: &RunReport, get: fn(&WritePenalty) -> f64) -> f64 {
     penalty.map_or(f64::NAN, get)
 }
 
-/// The part of a series that lies in the measured window.
+/// The part of a series within the measured window.
 fn measured<'a>(report: &RunReport, series: &'a [f64]) -> &'a [f64] {
     let before = (report.warmup_s / report.series.interval_s).ceil() as usize;
     series.get(before.min(series.len())..).unwrap_or_default()

@@ -1,9 +1,9 @@
 //! From the runs of an item to its drawings.
 
-use super::item::{Figure, Kind};
+use super::item::{Figure, FigureKind};
 use super::runner::{Cell, Sample, TimeSeries};
 use super::values::{PanelRuns, Panels};
-use destage_report::{PlotSpec, Scale};
+use destage_report::plot::{PlotSpec, Scale, thinned};
 
 /// Samples of a series over time that are drawn.
 const SAMPLES: usize = 600;
@@ -24,7 +24,7 @@ pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
     if figure.log_y {
         plot = plot.y_scale(Scale::Log10);
     }
-    if figure.kind == Kind::Response {
+    if figure.kind == FigureKind::Response {
         plot = plot.h_line(20.0, "20 ms");
     }
     plot.categories(categories)
@@ -32,10 +32,10 @@ pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
 
 fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
     let (x, y) = match figure.kind {
-        Kind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
-        Kind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
-        Kind::Time => ("Time (s)".into(), figure.metric.clone()),
-        Kind::Along => {
+        FigureKind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
+        FigureKind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
+        FigureKind::Time => ("Time (s)".into(), figure.metric.clone()),
+        FigureKind::Along => {
             let sweep = shown.first().and_then(|p| Some((p.plan.sweep.as_ref()?, p.unit)));
             let x = sweep.map_or_else(String::new, |((name, _), unit)| format!("{name} ({unit})"));
             (x, figure.metric.clone())
@@ -48,7 +48,7 @@ fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
 fn categories(figure: &Figure, shown: &[&PanelRuns]) -> Vec<String> {
     let values: Vec<String> = shown.first().map(|p| p.plan.values()).unwrap_or_default();
     let numbers = values.iter().all(|v| v.parse::<f64>().is_ok());
-    if figure.kind != Kind::Along || numbers { Vec::new() } else { values }
+    if figure.kind != FigureKind::Along || numbers { Vec::new() } else { values }
 }
 
 type Line = (String, Vec<(f64, f64)>);
@@ -97,12 +97,14 @@ fn mean(cell: &Cell, get: impl Fn(&Sample) -> Option<f64>) -> f64 {
 
 fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, f64)> {
     let of = |cell: &Cell, name: &str| mean(cell, |s| s.figures.get(name).copied());
-    if figure.kind == Kind::Time {
+    if figure.kind == FigureKind::Time {
         let at = figure.at.as_deref().unwrap_or_default();
         let cell = cells.iter().find(|c| c.value == at);
         let series =
             cell.and_then(|c| c.samples.first()).and_then(|s| s.series.get(figure.metric.as_str()));
-        return series.map(|s| thinned(s, figure.scale)).unwrap_or_default();
+        let scaled = |(x, y): &(f64, f64)| (*x, y * figure.scale);
+        let points: TimeSeries = series.into_iter().flatten().map(scaled).collect();
+        return thinned(&points, SAMPLES);
     }
     let point = |cell: &&Cell| {
         let written = || match categories.iter().position(|c| *c == cell.value) {
@@ -110,33 +112,13 @@ fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, 
             None => cell.value.parse().unwrap_or(f64::NAN),
         };
         let (x, y) = match figure.kind {
-            Kind::Response => (of(cell, "iops"), of(cell, "response-ms")),
-            Kind::Target => (of(cell, "iops"), written()),
+            FigureKind::Response => (of(cell, "iops"), of(cell, "response-ms")),
+            FigureKind::Target => (of(cell, "iops"), written()),
             _ => (written(), of(cell, &figure.metric)),
         };
         (x, y * figure.scale)
     };
     cells.iter().map(point).filter(|(_, y)| y.is_finite()).collect()
-}
-
-/// At most about [`SAMPLES`] points: of neighbours the least and the greatest stay.
-fn thinned(series: &TimeSeries, scale: f64) -> TimeSeries {
-    let scaled = |(x, y): &(f64, f64)| (*x, y * scale);
-    if series.len() <= SAMPLES {
-        return series.iter().map(scaled).collect();
-    }
-    let mut kept = Vec::new();
-    for chunk in series.chunks(series.len().div_ceil(SAMPLES / 2)) {
-        let places = 0..chunk.len();
-        let least = places.clone().min_by(|a, b| chunk[*a].1.total_cmp(&chunk[*b].1));
-        let most = places.max_by(|a, b| chunk[*a].1.total_cmp(&chunk[*b].1));
-        let (Some(least), Some(most)) = (least, most) else { continue };
-        kept.push(scaled(&chunk[least.min(most)]));
-        if least != most {
-            kept.push(scaled(&chunk[least.max(most)]));
-        }
-    }
-    kept
 }
 
 #[cfg(test)]
@@ -148,15 +130,5 @@ mod tests {
         let mut points = vec![(0.0, 10.0), (1.0, 20.0), (2.0, 100.0), (3.0, 5.0)];
         cut(&mut points, 60.0);
         assert_eq!(points, [(0.0, 10.0), (1.0, 20.0), (1.5, 60.0)]);
-    }
-
-    #[test]
-    fn thinning_keeps_extremes() {
-        let mut series: TimeSeries = (0..5000).map(|i| (f64::from(i), 1.0)).collect();
-        series[1234].1 = 9.0;
-        series[4321].1 = -9.0;
-        let thin = thinned(&series, 2.0);
-        assert!(thin.len() <= SAMPLES + 2 && thin.is_sorted_by(|a, b| a.0 < b.0));
-        assert!(thin.contains(&(1234.0, 18.0)) && thin.contains(&(4321.0, -18.0)));
     }
 }

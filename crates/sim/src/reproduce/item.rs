@@ -1,6 +1,6 @@
 //! An item to reproduce, as its file in `specs/experiments` says it.
 
-use super::runner::RunnerKind;
+use super::kinds::RunnerKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub type Options = BTreeMap<String, toml::Value>;
 pub struct ItemFile {
     /// Heading.
     pub title: String,
-    /// Where the published values stand.
+    /// Source of the published values.
     pub source: String,
     /// What the paper leaves open, and what is taken here.
     #[serde(default)]
@@ -24,7 +24,7 @@ pub struct ItemFile {
     /// Options common to all panels.
     #[serde(default)]
     pub options: Options,
-    /// Seeds a point.
+    /// Seeds per point.
     #[serde(default = "one")]
     pub seeds: u32,
     /// What a quick run does differently.
@@ -151,7 +151,7 @@ fn unity() -> f64 {
 /// What a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FigureKind {
     /// Mean response time by achieved throughput.
     Response,
     /// Target throughput by achieved throughput.
@@ -171,7 +171,7 @@ pub struct Figure {
     /// Heading.
     pub title: String,
     /// What it shows.
-    pub kind: Kind,
+    pub kind: FigureKind,
     /// Panels it shows.
     pub panels: Vec<String>,
     /// Variants it shows; all if empty.

@@ -7,6 +7,7 @@ mod array;
 mod figures;
 pub mod item;
 mod items;
+pub mod kinds;
 mod reads;
 mod rebuild;
 pub mod runner;
@@ -18,9 +19,9 @@ use crate::experiment::parse_sweep;
 use crate::options::OptionError;
 use destage_engine::registry::nearest_first;
 use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint};
-use item::{ItemFile, Kind, Options, Panel, Value};
+use item::{FigureKind, ItemFile, Options, Panel, Value};
 pub use items::ITEMS;
-use runner::{Cell, Plan, Settings};
+use runner::{Cell, OptionValues, Plan};
 use std::path::{Path, PathBuf};
 use values::{OF_SWEEPS, PanelRuns, Panels};
 
@@ -63,7 +64,7 @@ pub fn trace_folder() -> PathBuf {
     std::env::var_os("DESTAGE_TRACES").map_or_else(|| "../shared/traces".into(), PathBuf::from)
 }
 
-fn settings(options: &Options) -> Settings {
+fn settings(options: &Options) -> OptionValues {
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -72,7 +73,7 @@ fn settings(options: &Options) -> Settings {
 }
 
 /// Settings of which a later one replaces an earlier one.
-fn over(parts: &[&Options]) -> Settings {
+fn over(parts: &[&Options]) -> OptionValues {
     let mut all = Options::new();
     for part in parts {
         all.extend((*part).clone());
@@ -99,14 +100,14 @@ impl Item {
     /// How many runs it takes.
     ///
     /// # Errors
-    /// A sweep that is none.
+    /// An invalid sweep.
     pub fn runs(&self, quick: bool) -> Result<usize, OptionError> {
         let file = self.file();
         let plans = file.panels.iter().map(|panel| plan(&file, panel, quick));
         plans.map(|plan| plan.map(|plan| plan.runs())).sum()
     }
 
-    /// Whether every run could be made, and every value and figure names what there is.
+    /// Checks that every run could be made, and that every value and figure names something known.
     ///
     /// # Errors
     /// The first that could not.
@@ -123,8 +124,8 @@ impl Item {
         check_figures(&file)
     }
 
-    /// Runs it with so many threads; `progress` is told how many runs are done. Panels whose
-    /// traces are not in the folder are skipped, and the result says so.
+    /// Runs it on this many threads; `progress` receives the number of finished runs. Panels whose
+    /// traces are missing are skipped, and the result says so.
     ///
     /// # Errors
     /// The first option that does not fit, or run that fails.
@@ -276,7 +277,7 @@ fn check_figures(file: &ItemFile) -> Result<(), CompareError> {
         for name in &figure.panels {
             let panel = panel_named(file, name)?;
             let figures = panel.runner.runner().figures();
-            if figure.kind == Kind::Along && !figures.contains(&figure.metric.as_str()) {
+            if figure.kind == FigureKind::Along && !figures.contains(&figure.metric.as_str()) {
                 return Err(missing(&format!("{}: metric", figure.name), &figure.metric));
             }
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// Runs read caches.
 pub struct ReadsRunner;
 
-/// Names of the figures of an array of so many disks.
+/// Names of the figures of an array with this many disks.
 macro_rules! of_disks {
     ($($disks:literal),*) => {
         [$(($disks, [concat!("rgr-", $disks), concat!("reduction-", $disks)])),*]

@@ -60,7 +60,7 @@ const BELOW: [f64; 4] = [0.2, 0.1, 0.05, 0.02];
 const SERVICE_MS: f64 = 20.0;
 /// Mean time to failure of a disk that reliability is computed with.
 const MTTF_HOURS: f64 = 1e6;
-/// Requests a second where there should be hardly any.
+/// Requests per second of an idle load.
 const IDLE_IOPS: f64 = 2.0;
 /// Times an idle rebuild's length after which one under load is given up.
 pub const PATIENCE: f64 = 12.0;
@@ -195,7 +195,7 @@ impl Runs {
         once.get_or_init(make).clone()
     }
 
-    /// A rebuild at this rate, given up after so many seconds.
+    /// A rebuild at this rate, given up after this many seconds.
     fn rebuild(&self, options: &RunOptions, iops: f64, most_s: f64) -> Result<Run, CompareError> {
         let mut options = at_rate(options, Some(iops))?;
         if options.get("rebuild") == "off" {
@@ -270,7 +270,7 @@ impl Runs {
     }
 }
 
-/// Hours that the whole disk would take, and years to the loss of data with them.
+/// Hours that the entire disk would take, and years to the loss of data with them.
 fn reliability(options: &RunOptions, rebuild: &Run) -> Result<(f64, f64), CompareError> {
     let config = options.build()?;
     let geometry = &config.controller.geometry;

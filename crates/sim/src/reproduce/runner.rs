@@ -1,45 +1,12 @@
-//! What carries out the runs of a panel, and what it hands back. A kind of run is one entry of
-//! [`RunnerKind`] and one [`Runner`]; values and figures know nothing of it.
+//! What the runs of a panel are, and what they hand back. Values and figures know nothing of how
+//! they are made.
 
-use super::array::ArrayRunner;
-use super::reads::ReadsRunner;
-use super::rebuild::RebuildRunner;
-use super::track::TrackRunner;
 use crate::compare::CompareError;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Kinds of runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RunnerKind {
-    /// Simulated arrays, with the options of `destage sim`.
-    #[default]
-    Array,
-    /// A write cache by track over a trace, with a disk or without time.
-    Track,
-    /// Read caches over the reads of a trace.
-    Reads,
-    /// Degraded arrays with a read cache, and their rebuild.
-    Rebuild,
-}
-
-impl RunnerKind {
-    /// The runner of this kind.
-    #[must_use]
-    pub fn runner(self) -> &'static dyn Runner {
-        match self {
-            RunnerKind::Array => &ArrayRunner,
-            RunnerKind::Track => &TrackRunner,
-            RunnerKind::Reads => &ReadsRunner,
-            RunnerKind::Rebuild => &RebuildRunner,
-        }
-    }
-}
-
-/// Settings as written: option and value.
-pub type Settings = Vec<(String, String)>;
+/// OptionValues as written: option and value.
+pub type OptionValues = Vec<(String, String)>;
 
 /// The runs of one panel; what the options mean is up to the runner.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,12 +14,12 @@ pub struct Plan {
     /// Heading, for messages.
     pub title: String,
     /// Options common to all runs.
-    pub base: Settings,
+    pub base: OptionValues,
     /// Variants: a label and options over the common ones.
-    pub variants: Vec<(String, Settings)>,
+    pub variants: Vec<(String, OptionValues)>,
     /// The swept option and its values.
     pub sweep: Option<(String, Vec<String>)>,
-    /// Seeds a point.
+    /// Seeds per point.
     pub seeds: u32,
     /// Folder of the traces that options name.
     pub traces: PathBuf,
@@ -109,12 +76,12 @@ pub trait Runner: Sync {
     /// The first option that does not fit.
     fn check(&self, plan: &Plan) -> Result<(), CompareError>;
 
-    /// What the plan needs and is not there; its runs are skipped, which is no failure.
+    /// What the plan needs and cannot find; its runs are then skipped, which is not a failure.
     fn missing(&self, _plan: &Plan) -> Option<String> {
         None
     }
 
-    /// Runs the plan on so many threads; `progress` is told how many runs are done.
+    /// Runs the plan on this many threads; `progress` receives the number of finished runs.
     ///
     /// # Errors
     /// The first option that does not fit, or run that fails.

@@ -125,8 +125,7 @@ fn untimed(options: &RunOptions) -> Result<Sample, CompareError> {
     let track = config.track.expect("group=track was set");
     let (read, replay) = (options.read_options()?, options.replay_options()?);
     let path = std::path::Path::new(options.get("trace"));
-    let outcome = track_trace::replay(path, &read, replay.device, &track, &mut |_| {})
-        .map_err(OptionError::input)?;
+    let outcome = track_trace::replay(path, &read, replay.device, &track, &mut |_| {})?;
     let c = outcome.counts;
     let figures = counts(c.writes, c.cleans, c.cleaned_sectors, c.stalls).into_iter().collect();
     Ok(Sample { figures, digest: format!("{:016x}", outcome.hash), ..Sample::default() })

@@ -50,7 +50,7 @@ impl PanelRuns {
 /// All panels of an item by name.
 pub type Panels = BTreeMap<String, PanelRuns>;
 
-/// Figures that are of a whole sweep.
+/// Figures of an entire sweep.
 pub const OF_SWEEPS: [&str; 3] = ["iops-at-ms", "kept-iops", "peak-iops"];
 
 /// Least share of its target that a run serves when it keeps up: the bound of its own warning.

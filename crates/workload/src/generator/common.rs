@@ -8,10 +8,10 @@ use super::open::Open;
 use super::pattern::BoxedPattern;
 use super::{BoxedSource, WorkloadError};
 
-/// The most a rate may be, in requests a second.
+/// The most a rate may be, in requests per second.
 pub(super) const IOPS_MAX: f64 = 100_000_000.0;
 
-/// Requests a second of an open loop.
+/// Requests per second of an open loop.
 pub(super) const fn iops(default: &'static str) -> Param {
     Param {
         name: "iops",
@@ -95,7 +95,7 @@ pub(super) fn span_pages(choice: &Choice, volume_pages: u64) -> Result<u64, Work
 }
 
 /// Where a simple workload's requests may go.
-pub(super) struct Shape {
+pub(super) struct RequestShape {
     /// Pages of the span.
     pub span_pages: u64,
     /// Pages of a request.
@@ -104,13 +104,13 @@ pub(super) struct Shape {
     pub write_share: f64,
 }
 
-impl Shape {
+impl RequestShape {
     /// Reads `span`, `pages` and `writes`; the span must hold `slots_min` requests.
     pub(super) fn of(
         choice: &Choice,
         volume_pages: u64,
         slots_min: u64,
-    ) -> Result<Shape, WorkloadError> {
+    ) -> Result<RequestShape, WorkloadError> {
         let span_pages = span_pages(choice, volume_pages)?;
         let request_pages = choice.number("pages", 1u32, 65_536)?;
         let write_share = choice.number("writes", 0.0, 1.0)?;
@@ -119,7 +119,7 @@ impl Shape {
             let workload = choice.entry.name;
             return Err(WorkloadError::TooSmall { workload, needed_pages, pages: span_pages });
         }
-        Ok(Shape { span_pages, request_pages, write_share })
+        Ok(RequestShape { span_pages, request_pages, write_share })
     }
 
     /// Requests that fit side by side in the span. Simple workloads align requests to their size.

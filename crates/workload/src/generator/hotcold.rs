@@ -2,7 +2,7 @@
 
 use destage_engine::registry::{Choice, Entry, Param};
 
-use super::common::{self, Shape};
+use super::common::{self, RequestShape};
 use super::pattern::{Access, BoxedPattern, Directions, Pattern};
 use super::{Workload, WorkloadError};
 use crate::random::Seeded;
@@ -46,7 +46,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 struct HotCold {
     random: Seeded,
     directions: Directions,
-    shape: Shape,
+    shape: RequestShape,
     hot_slots: u64,
     hot_accesses: f64,
 }
@@ -54,7 +54,7 @@ struct HotCold {
 fn pattern(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedPattern, WorkloadError> {
     let hot_space = choice.number("hot-space", 0.0, 1.0)?;
     let hot_accesses = choice.number("hot-accesses", 0.0, 1.0)?;
-    let shape = Shape::of(choice, volume_pages, 2)?;
+    let shape = RequestShape::of(choice, volume_pages, 2)?;
     let slots = shape.slots();
     let hot_slots = ((slots as f64 * hot_space + 0.5) as u64).clamp(1, slots - 1);
     let directions = Directions::new(seed, shape.write_share);

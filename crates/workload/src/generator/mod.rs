@@ -41,7 +41,7 @@ pub struct Workload {
 /// Builds something from a choice, the volume's pages and a seed.
 type Build<T> = fn(&Choice, u64, u64) -> Result<T, WorkloadError>;
 
-/// Every workload there is.
+/// Every workload.
 pub const WORKLOADS: &[Workload] = &[
     Workload { entry: &spc1_load::ENTRY, build: spc1_load::build, pattern: None },
     random_write::WORKLOAD,
@@ -89,7 +89,7 @@ impl fmt::Display for WorkloadError {
             WorkloadError::SpanBeyondVolume { span_pages, volume_pages } => write!(
                 f,
                 "a span of {span_pages} pages reaches past the volume's {volume_pages}: \
-                 lower `span`, or 0 for the whole volume"
+                 lower `span`, or 0 for the entire volume"
             ),
             WorkloadError::BadMix(why) => write!(
                 f,

@@ -17,7 +17,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// `limit` requests at `iops` a second; the first comes one gap after the origin.
+    /// `limit` requests at `iops` per second; the first comes one gap after the origin.
     pub(super) fn new(pattern: BoxedPattern, iops: f64, seed: u64, limit: u64) -> Open {
         let mut gaps = Seeded::new(seed, "open/gaps");
         let gap_ns_mean = 1e9 / iops;

@@ -2,7 +2,7 @@
 
 use destage_engine::registry::{Choice, Entry, Param};
 
-use super::common::{self, Shape};
+use super::common::{self, RequestShape};
 use super::pattern::{Access, BoxedPattern, Directions, Pattern};
 use super::{Workload, WorkloadError};
 
@@ -37,7 +37,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 /// Streams in turn.
 struct Sequential {
     directions: Directions,
-    shape: Shape,
+    shape: RequestShape,
     /// The next slot of each stream, counted from the start of its share.
     next_slots: Vec<u64>,
     slots_per_stream: u64,
@@ -46,7 +46,7 @@ struct Sequential {
 
 fn pattern(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedPattern, WorkloadError> {
     let streams = choice.number("streams", 1u64, 100_000)?;
-    let shape = Shape::of(choice, volume_pages, streams)?;
+    let shape = RequestShape::of(choice, volume_pages, streams)?;
     let slots_per_stream = shape.slots() / streams;
     let directions = Directions::new(seed, shape.write_share);
     let next_slots = vec![0; streams as usize];

@@ -1,14 +1,14 @@
 //! The SPC-1-like request streams (v1): which blocks each stream asks for, without when.
 //!
 //! This is not SPC-1. A business scaling unit (BSU) is eight streams over three application storage
-//! units (ASUs) of 45 %, 45 % and 10 % of the space; ASU-3 lies first, then ASU-1, then ASU-2.
+//! units (ASUs) of 45 %, 45 % and 10 % of the space; ASU-3 comes first, then ASU-1, then ASU-2.
 //! Blocks are 4 KiB pages. What the description leaves open is decided so:
 //!
 //! - Each stream of each BSU has a generator, a walk (leaf) and a sequential run of its own.
 //! - Every leaf has one counter, shared by the BSUs: the place, 0 to 7, last read in it (0 before
-//!   the first). A read of the leaf advances it; the other half of the writes go where it stands.
+//!   the first). A read of the leaf advances it; the other half of the writes go to where it is.
 //! - A leaf is 8 blocks of the stream's region, `levels` is the tree's height in leaves, a walk
-//!   starts at a random leaf, and a tree lower than the starting `h` is drawn from as a whole.
+//!   starts at a random leaf, and a tree lower than the starting `h` is drawn from entirely.
 //! - Style classic: each stream of each BSU places its tree at a random offset in the region.
 //!   Style v2: a leaf past the region is drawn again, with `h` climbing on from where it was.
 //! - A write is repeated at most once in a row: the repeat does not decide on another.
@@ -55,7 +55,7 @@ pub enum Style {
 
 /// What a stream does, with its region in blocks of the volume.
 #[derive(Clone, Copy, Debug)]
-enum Shape {
+enum StreamPattern {
     Uniform { first: u64, blocks: u64 },
     Walk { first: u64, tree: Tree },
     Sequential { first: u64, starts: u64, run: u64 },
@@ -90,7 +90,7 @@ struct Stream {
 
 /// All streams of all BSUs.
 pub struct Streams {
-    shapes: [Shape; STREAMS],
+    shapes: [StreamPattern; STREAMS],
     streams: Vec<Stream>,
     /// For each stream that walks: the place last read in each leaf, shared by the BSUs.
     counters: [Vec<u8>; STREAMS],
@@ -103,7 +103,7 @@ impl Streams {
         assert!(pages >= PAGES_MIN, "the streams need {PAGES_MIN} pages, not {pages}");
         let shapes = shapes(style, pages);
         let counters = shapes.map(|shape| match shape {
-            Shape::Walk { tree, .. } => vec![0; tree.leaves as usize],
+            StreamPattern::Walk { tree, .. } => vec![0; tree.leaves as usize],
             _ => Vec::new(),
         });
         let streams = (0..bsus as usize * STREAMS)
@@ -128,20 +128,22 @@ impl Streams {
             Direction::Write
         };
         let (first, pages) = match self.shapes[kind] {
-            Shape::Uniform { first, blocks } => (first + stream.random.below(blocks), 1),
-            Shape::Walk { first, tree } => {
+            StreamPattern::Uniform { first, blocks } => (first + stream.random.below(blocks), 1),
+            StreamPattern::Walk { first, tree } => {
                 (first + stream.walk(direction, tree, &mut self.counters[kind]), 1)
             }
-            Shape::Sequential { first, starts, run } => stream.sequential(first, starts, run),
+            StreamPattern::Sequential { first, starts, run } => {
+                stream.sequential(first, starts, run)
+            }
         };
         Access { direction, range: PageRange::new(Page(first), pages) }
     }
 }
 
 impl Stream {
-    fn new(mut random: Seeded, shape: Shape) -> Stream {
+    fn new(mut random: Seeded, shape: StreamPattern) -> Stream {
         let (mut leaf, mut offset) = (0, 0);
-        if let Shape::Walk { tree, .. } = shape {
+        if let StreamPattern::Walk { tree, .. } = shape {
             offset = random.below(tree.slack + 1);
             leaf = random.below(tree.leaves - tree.slack);
         }
@@ -201,29 +203,33 @@ impl Stream {
 }
 
 /// The streams' regions on `pages` pages. Fractions of an ASU are rounded down to blocks.
-fn shapes(style: Style, pages: u64) -> [Shape; STREAMS] {
+fn shapes(style: Style, pages: u64) -> [StreamPattern; STREAMS] {
     let size_1 = pages * 45 / 100;
     let size_2 = size_1;
     let size_3 = pages / 10;
     let (asu_1, asu_2, asu_3) = (size_3, size_3 + size_1, 0);
-    let walk = |asu: u64, size: u64, percent: u64| Shape::Walk {
+    let walk = |asu: u64, size: u64, percent: u64| StreamPattern::Walk {
         first: asu + size * percent / 100,
         tree: tree(style, size / 20 / LEAF_BLOCKS),
     };
-    let sequential = |asu: u64, size: u64| Shape::Sequential {
+    let sequential = |asu: u64, size: u64| StreamPattern::Sequential {
         first: asu + size * 20 / 100,
         starts: size * 40 / 100,
         run: size / 10,
     };
     [
-        Shape::Uniform { first: asu_1, blocks: size_1 },
+        StreamPattern::Uniform { first: asu_1, blocks: size_1 },
         walk(asu_1, size_1, 15),
         sequential(asu_1, size_1),
         walk(asu_1, size_1, 70),
-        Shape::Uniform { first: asu_2, blocks: size_2 },
+        StreamPattern::Uniform { first: asu_2, blocks: size_2 },
         walk(asu_2, size_2, 47),
         sequential(asu_2, size_2),
-        Shape::Sequential { first: asu_3, starts: size_3 * 70 / 100, run: size_3 * 30 / 100 },
+        StreamPattern::Sequential {
+            first: asu_3,
+            starts: size_3 * 70 / 100,
+            run: size_3 * 30 / 100,
+        },
     ]
 }
 

@@ -19,7 +19,7 @@ use super::{BoxedSource, WorkloadError};
 use crate::random::Seeded;
 use crate::source::{Source, SourceError, SourceRequest};
 
-/// I/O a second of one BSU.
+/// I/O per second of one BSU.
 const BSU_IOPS: f64 = 50.0;
 
 pub(super) const ENTRY: Entry = Entry {
@@ -60,7 +60,7 @@ pub(super) const ENTRY: Entry = Entry {
             unit: "-",
             default: "0",
             range: "0..100000",
-            help: "number of BSUs; 0: one for every 50 I/O a second",
+            help: "number of BSUs; 0: one for every 50 I/O per second",
         },
         common::REQUESTS,
         common::SPAN,
@@ -79,7 +79,7 @@ pub enum Loop {
 /// Everything that defines an SPC-1-like load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spc1Config {
-    /// Requests a second, over all BSUs.
+    /// Requests per second, over all BSUs.
     pub target_iops: f64,
     /// Form of the walk.
     pub style: Style,
@@ -87,7 +87,7 @@ pub struct Spc1Config {
     pub arrivals: Loop,
     /// Requests a BSU may have outstanding, at least 1.
     pub bound: u32,
-    /// Number of BSUs; 0: one for every 50 I/O a second.
+    /// Number of BSUs; 0: one for every 50 I/O per second.
     pub bsus: u32,
     /// Pages used, from the start of the volume; at least [`PAGES_MIN`].
     pub span_pages: u64,

@@ -69,7 +69,7 @@ fn spc1_v2_shows_the_published_figures() {
         let share = f64::from(reads) / 1e6;
         let iops = 1e6 / (last_ns as f64 / 1e9);
         assert!((0.393..=0.396).contains(&share), "seed {seed}: reads {share}");
-        assert!((498.0..=502.0).contains(&iops), "seed {seed}: {iops} I/O a second");
+        assert!((498.0..=502.0).contains(&iops), "seed {seed}: {iops} I/O per second");
         for (name, expected) in [("1-2", 121_000.0), ("1-4", 102_600.0), ("2-2", 31_900.0)] {
             let stream = STREAM_NAMES.iter().position(|n| *n == name).unwrap();
             let ratio = unique[stream].len() as f64 / expected;
@@ -161,7 +161,7 @@ fn spc1_semi_open_shifts_the_clock() {
     check_bound(&taken, 200_000_000);
     assert!(taken.iter().all(|(at_ns, request)| request.arrival.0 == *at_ns));
     let seconds = taken.last().unwrap().0 as f64 / 1e9;
-    // Two BSUs of 8 places, each busy for a fifth of a second: at most 80 a second.
+    // Two BSUs of 8 places, each busy for a fifth of a second: at most 80 per second.
     let iops = 5_000.0 / seconds;
     assert!((70.0..=80.1).contains(&iops), "{iops}");
 }

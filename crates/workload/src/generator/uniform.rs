@@ -2,7 +2,7 @@
 
 use destage_engine::registry::{Choice, Entry};
 
-use super::common::{self, Shape};
+use super::common::{self, RequestShape};
 use super::pattern::{Access, BoxedPattern, Directions, Pattern};
 use super::{Workload, WorkloadError};
 use crate::random::Seeded;
@@ -32,7 +32,7 @@ pub(super) const WORKLOAD: Workload = Workload {
 struct Uniform {
     places: Seeded,
     directions: Directions,
-    shape: Shape,
+    shape: RequestShape,
 }
 
 /// The pattern of a choice that has the common parameters.
@@ -41,7 +41,7 @@ pub(super) fn pattern(
     volume_pages: u64,
     seed: u64,
 ) -> Result<BoxedPattern, WorkloadError> {
-    let shape = Shape::of(choice, volume_pages, 1)?;
+    let shape = RequestShape::of(choice, volume_pages, 1)?;
     let directions = Directions::new(seed, shape.write_share);
     Ok(Box::new(Uniform { places: Seeded::new(seed, "uniform/places"), directions, shape }))
 }

@@ -5,7 +5,7 @@
 
 use destage_engine::registry::{Choice, Entry, Param};
 
-use super::common::{self, Shape};
+use super::common::{self, RequestShape};
 use super::pattern::{Access, BoxedPattern, Directions, Pattern};
 use super::{Workload, WorkloadError};
 use crate::random::Seeded;
@@ -28,7 +28,7 @@ pub(super) const WORKLOAD: Workload = Workload {
                 unit: "-",
                 default: "1",
                 range: "0|1",
-                help: "1: popular places lie scattered over the span; 0: they lie at its start",
+                help: "1: popular places are scattered over the span; 0: they are at its start",
             },
             common::iops("1000"),
             common::writes("1"),
@@ -57,7 +57,7 @@ struct Zipf {
 fn pattern(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedPattern, WorkloadError> {
     let theta = choice.number("theta", 0.0, 10.0)?;
     let scramble = choice.number("scramble", 0u8, 1)? == 1;
-    let shape = Shape::of(choice, volume_pages, 1)?;
+    let shape = RequestShape::of(choice, volume_pages, 1)?;
     let slots = shape.slots();
     Ok(Box::new(Zipf {
         random: Seeded::new(seed, "zipf/ranks"),
@@ -147,7 +147,7 @@ impl Scatter {
         Scatter { count, mask, shift: bits.div_ceil(2), keys: [(); 3].map(|()| random.bits()) }
     }
 
-    /// Where `rank` lies. Each round adds a key, multiplies by an odd number and folds the upper
+    /// Position of `rank`. Each round adds a key, multiplies by an odd number and folds the upper
     /// half in; each of these can be undone, so no two ranks share a place.
     fn place(&self, rank: u64) -> u64 {
         let mut place = rank;

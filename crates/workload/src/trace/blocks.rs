@@ -1,4 +1,4 @@
-//! Plain lists of blocks: one whole number a line, as studies of read caches pass them around.
+//! Plain lists of blocks: one integer per line, the usual form in studies of read caches.
 //! Neither times nor operations nor sizes are recorded: each line is one block.
 
 use destage_engine::registry::{Choice, ChoiceError, Entry, Param};

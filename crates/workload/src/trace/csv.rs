@@ -51,7 +51,7 @@ pub(super) const FORMAT: Format = Format {
                 unit: "-",
                 default: "comma",
                 range: "comma|semicolon|tab|space",
-                help: "what stands between columns",
+                help: "separator between columns",
             },
         ],
     },
@@ -169,7 +169,7 @@ impl LineParser for Csv {
         }
         match self.map.record(line, self.separator) {
             Some(record) => Ok(Some(record)),
-            // Names of columns may stand in the first line.
+            // The first line may hold the names of the columns.
             None if first && line.iter().any(u8::is_ascii_alphabetic) => Ok(None),
             None => Err(Bad::new("columns that fit the map: numbers and an operation")),
         }

@@ -6,7 +6,7 @@ use destage_engine::registry::ChoiceError;
 
 /// Where in a trace something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TracePosition {
     /// A line of text, from 1.
     Line(u64),
     /// A record of a binary format, from 1, and the byte at which it begins (after
@@ -19,11 +19,11 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for TracePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(line) => write!(f, "line {line}"),
-            Place::Record { number, byte } => write!(f, "record {number} at byte {byte}"),
+            TracePosition::Line(line) => write!(f, "line {line}"),
+            TracePosition::Record { number, byte } => write!(f, "record {number} at byte {byte}"),
         }
     }
 }
@@ -57,7 +57,7 @@ pub enum TraceError {
         /// The file.
         file: String,
         /// The line or record.
-        place: Place,
+        place: TracePosition,
         /// What should have been there.
         expected: String,
         /// The beginning of what was there, made printable.
@@ -68,7 +68,7 @@ pub enum TraceError {
         /// The file.
         file: String,
         /// The last line or record that was begun.
-        place: Place,
+        place: TracePosition,
         /// What is incomplete.
         what: String,
     },
@@ -77,16 +77,16 @@ pub enum TraceError {
         /// The file.
         file: String,
         /// The line or record that could not be read.
-        place: Place,
+        place: TracePosition,
         /// What the decompressor said.
         why: String,
     },
-    /// A time stamp lies before the one that precedes it by more than its format allows.
+    /// A time stamp is earlier than the one before by more than its format allows.
     OutOfOrder {
         /// The file.
         file: String,
         /// The record that is too early.
-        place: Place,
+        place: TracePosition,
         /// Its time, relative to the first record; negative if it is before that one.
         time_ns: i128,
         /// The latest time before it.
@@ -113,7 +113,7 @@ pub enum TraceError {
         /// The file.
         file: String,
         /// The record.
-        place: Place,
+        place: TracePosition,
         /// One past its last page on the volume.
         end_page: u64,
         /// Pages of the volume.
@@ -124,7 +124,7 @@ pub enum TraceError {
         /// The file.
         file: String,
         /// The record.
-        place: Place,
+        place: TracePosition,
         /// Its pages.
         pages: u64,
         /// Pages allowed.

@@ -39,7 +39,7 @@ impl DeviceInfo {
     }
 }
 
-/// Figures of a trace. Blocks are 4 KiB; one touched in part counts whole.
+/// Figures of a trace. Blocks are 4 KiB; a partly touched one counts in full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceInfo {
     /// The file as it was named.

@@ -1,4 +1,4 @@
-//! Opening a trace: plain, gzip, zstd or xz, told apart by their first bytes.
+//! Opening a trace: plain, gzip, zstd or xz, detected by the first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::error::TraceError;
 
-/// Bytes looked at to tell formats apart.
+/// Bytes read to detect the format.
 const HEAD_BYTES: usize = 16 * 1024;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 128 * 1024;
@@ -84,7 +84,7 @@ impl Read for Tail {
 pub(super) struct Head {
     /// At most 16 KiB.
     pub bytes: Vec<u8>,
-    /// Whether that is the whole trace.
+    /// Whether that is the entire trace.
     pub complete: bool,
     /// Last part of the path.
     pub name: String,

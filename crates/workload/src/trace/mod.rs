@@ -38,9 +38,9 @@ pub mod write;
 use std::borrow::Cow;
 use std::io;
 
-pub use error::{Place, TraceError};
+pub use error::{TraceError, TracePosition};
 pub use input::Compression;
-pub use reader::{Order, ReadOptions, Reader};
+pub use reader::{ReadOptions, Reader, TimeOrder};
 
 use destage_engine::registry::{Choice, ChoiceError, Entry};
 
@@ -98,7 +98,7 @@ impl TraceRecord {
         self.pages_of(destage_engine::units::PAGE_BYTES)
     }
 
-    /// [`TraceRecord::pages`] where a page is so many bytes.
+    /// [`TraceRecord::pages`] where a page has this many bytes.
     #[must_use]
     pub const fn pages_of(&self, page_bytes: u64) -> (u64, u64) {
         let first = self.offset_bytes / page_bytes;
@@ -174,19 +174,19 @@ pub struct Format {
     pub has_times: bool,
     /// Whether requests carry [`Service`] times.
     pub has_service: bool,
-    /// How far a time stamp may lie before the latest one: such disorder is normal in this format,
+    /// How far a time stamp may be behind the latest one: such disorder is normal in this format,
     /// and the time is lifted to the latest. More is an error.
     pub disorder_ns: u64,
     /// Makes the parser. The file's name in lower case is a hint.
     parser: fn(&Choice, &str) -> Result<Parser, ChoiceError>,
-    /// Tells a binary format by the first bytes. Formats of lines are told by trying them.
+    /// Detects a binary format by its first bytes. Text formats are detected by trying them.
     sniff: Option<fn(&[u8]) -> bool>,
 }
 
 /// A second: disorder that is normal where several processors or servers write one trace.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Every format there is, those that are easiest to tell first.
+/// Every format, the easiest to detect first.
 pub const FORMATS: &[Format] = &[
     native::FORMAT,
     srt::FORMAT,

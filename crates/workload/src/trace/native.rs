@@ -10,7 +10,7 @@
 //! | 16 | length u64, bytes |
 //! | 24 | device u32 |
 //! | 28 | operation u8: 0 read, 1 write, 2 not recorded, 255 end mark |
-//! | 29 | flags u8: bit 0 service times are there, bit 1 asynchronous, bit 2 synchronous |
+//! | 29 | flags u8: bit 0 has service times, bit 1 asynchronous, bit 2 synchronous |
 //! | 30 | zero u16 |
 //! | 32 | service start u64, ns from arrival (48-byte records only) |
 //! | 40 | service stop u64, ns from arrival (48-byte records only) |

@@ -1,12 +1,12 @@
 //! The streaming reader: an iterator of records over any trace. It holds one line or record, never
-//! the file; only [`Order::Sort`] holds more, and that is bounded.
+//! the file; only [`TimeOrder::Sort`] holds more, and that is bounded.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 
-use super::error::{Place, TraceError, printable};
+use super::error::{TraceError, TracePosition, printable};
 use super::input::{Compression, Head, Input};
 use super::{Bad, Format, Parsed, Parser, TraceRecord, detect, format_of, input, parse};
 
@@ -16,12 +16,12 @@ const LINE_BYTES_MAX: u64 = 64 * 1024;
 const REQUEST_BYTES_MAX: u64 = 1 << 32;
 /// Times further from the first are garbage.
 const SPAN_NS_MAX: u64 = 1 << 62;
-/// Records that [`Order::Sort`] holds back.
+/// Records that [`TimeOrder::Sort`] holds back.
 const SORT_WINDOW: usize = 65_536;
 
-/// What to do with a time stamp that lies before its predecessors'.
+/// What to do with a time stamp earlier than its predecessors'.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum TimeOrder {
     /// Lift it to the latest time if it is within what is normal for the format, else fail.
     #[default]
     Check,
@@ -33,15 +33,15 @@ pub enum Order {
     Sort,
 }
 
-impl Order {
+impl TimeOrder {
     /// `check`, `lift`, `skip` or `sort`.
     #[must_use]
-    pub fn from_name(name: &str) -> Option<Order> {
+    pub fn from_name(name: &str) -> Option<TimeOrder> {
         Some(match name {
-            "check" => Order::Check,
-            "lift" => Order::Lift,
-            "skip" => Order::Skip,
-            "sort" => Order::Sort,
+            "check" => TimeOrder::Check,
+            "lift" => TimeOrder::Lift,
+            "skip" => TimeOrder::Skip,
+            "sort" => TimeOrder::Sort,
             _ => return None,
         })
     }
@@ -55,14 +55,14 @@ pub struct ReadOptions {
     /// Count malformed lines and records instead of failing on the first.
     pub skip_bad: bool,
     /// What to do about disorder.
-    pub order: Order,
+    pub order: TimeOrder,
 }
 
 /// A record that waits to be put in order: time, position in the file, then what it is.
 struct Held {
     time_ns: u64,
     sequence: u64,
-    place: Place,
+    place: TracePosition,
     record: TraceRecord,
 }
 
@@ -105,7 +105,7 @@ pub struct Reader {
     base_ns: Option<u64>,
     latest_ns: u64,
     held: BinaryHeap<Reverse<Held>>,
-    place: Place,
+    place: TracePosition,
     ended: bool,
     failed: bool,
 }
@@ -119,7 +119,7 @@ impl Reader {
         Reader::new(path.display().to_string(), input::open(path)?, options)
     }
 
-    /// Reads from any stream; `name` stands in messages and serves as a hint to the format.
+    /// Reads from any stream; `name` appears in messages and is a hint to the format.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -151,8 +151,8 @@ impl Reader {
         let format = format_of(&choice);
         let parser = (format.parser)(&choice, &head.name)?;
         let place = match parser {
-            Parser::Lines(_) => Place::Line(0),
-            Parser::Records(_) => Place::Record { number: 0, byte: 0 },
+            Parser::Lines(_) => TracePosition::Line(0),
+            Parser::Records(_) => TracePosition::Record { number: 0, byte: 0 },
         };
         Ok(Reader {
             file,
@@ -198,7 +198,7 @@ impl Reader {
 
     /// Where the record last returned was.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> TracePosition {
         self.place
     }
 
@@ -222,7 +222,7 @@ impl Reader {
     }
 
     /// The next request as the trace has it, not yet in order.
-    fn next_raw(&mut self) -> Result<Option<(TraceRecord, Place)>, TraceError> {
+    fn next_raw(&mut self) -> Result<Option<(TraceRecord, TracePosition)>, TraceError> {
         loop {
             let found = match &self.parser {
                 Parser::Lines(_) => self.next_line(),
@@ -272,7 +272,7 @@ impl Reader {
         let mut limited = (&mut self.input).take(LINE_BYTES_MAX);
         let taken = limited.read_until(b'\n', &mut self.buffer);
         self.number += 1;
-        let place = Place::Line(self.number);
+        let place = TracePosition::Line(self.number);
         if taken.map_err(|error| self.stream_error(place, &error))? == 0 {
             return Ok(Step::End);
         }
@@ -309,7 +309,7 @@ impl Reader {
     fn next_record(&mut self) -> Result<Step, TraceError> {
         let Parser::Records(parser) = &mut self.parser else { unreachable!("a binary format") };
         if !self.header_read {
-            let place = Place::Record { number: 0, byte: 0 };
+            let place = TracePosition::Record { number: 0, byte: 0 };
             match parser.header(&mut self.input) {
                 Ok(Ok(bytes)) => self.bytes = bytes,
                 Ok(Err(bad)) => return Err(self.malformed(place, bad)),
@@ -318,7 +318,7 @@ impl Reader {
             self.header_read = true;
             return Ok(Step::Nothing);
         }
-        let place = Place::Record { number: self.number + 1, byte: self.bytes };
+        let place = TracePosition::Record { number: self.number + 1, byte: self.bytes };
         let size = parser.record_bytes();
         let wants_end = parser.wants_end();
         self.buffer.resize(size, 0);
@@ -344,7 +344,7 @@ impl Reader {
     }
 
     /// Whether the end mark is right, and nothing follows it.
-    fn check_end(&mut self, count: u64, place: Place) -> Result<Step, TraceError> {
+    fn check_end(&mut self, count: u64, place: TracePosition) -> Result<Step, TraceError> {
         let rest = self.input.fill_buf().map(<[u8]>::len);
         let rest = rest.map_err(|error| self.stream_error(place, &error))?;
         let seen = self.requests + self.bad;
@@ -356,7 +356,7 @@ impl Reader {
         Err(TraceError::Malformed { file: self.file.clone(), place, expected, found })
     }
 
-    fn malformed(&self, place: Place, bad: Bad) -> TraceError {
+    fn malformed(&self, place: TracePosition, bad: Bad) -> TraceError {
         TraceError::Malformed {
             file: self.file.clone(),
             place,
@@ -365,13 +365,13 @@ impl Reader {
         }
     }
 
-    fn stream_error(&self, place: Place, error: &io::Error) -> TraceError {
+    fn stream_error(&self, place: TracePosition, error: &io::Error) -> TraceError {
         stream_error(self.file.clone(), self.compression, place, error)
     }
 
     /// The next record in order, its time made relative.
     fn next_ordered(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        if self.options.order == Order::Sort && self.format.has_times {
+        if self.options.order == TimeOrder::Sort && self.format.has_times {
             return self.next_sorted();
         }
         loop {
@@ -385,7 +385,11 @@ impl Reader {
     }
 
     /// Makes the time relative and in order; false if the record is to be left out.
-    fn admit(&mut self, record: &mut TraceRecord, place: Place) -> Result<bool, TraceError> {
+    fn admit(
+        &mut self,
+        record: &mut TraceRecord,
+        place: TracePosition,
+    ) -> Result<bool, TraceError> {
         let base_ns = *self.base_ns.get_or_insert_with(|| {
             self.latest_ns = record.time_ns;
             record.time_ns
@@ -397,7 +401,7 @@ impl Reader {
         if record.time_ns < self.latest_ns {
             let early_ns = self.latest_ns - record.time_ns;
             match self.options.order {
-                Order::Check | Order::Sort if early_ns > self.format.disorder_ns => {
+                TimeOrder::Check | TimeOrder::Sort if early_ns > self.format.disorder_ns => {
                     return Err(TraceError::OutOfOrder {
                         file: self.file.clone(),
                         place,
@@ -405,7 +409,7 @@ impl Reader {
                         previous_ns: i128::from(self.latest_ns) - i128::from(base_ns),
                     });
                 }
-                Order::Skip => {
+                TimeOrder::Skip => {
                     self.disordered += 1;
                     return Ok(false);
                 }
@@ -454,7 +458,7 @@ impl Iterator for Reader {
 
 /// One step through the input.
 enum Step {
-    Request(TraceRecord, Place),
+    Request(TraceRecord, TracePosition),
     Nothing,
     End,
 }
@@ -478,7 +482,7 @@ fn undetected(file: String, head: &Head, mut input: Input) -> TraceError {
     let mut rest = vec![0; head.bytes.len() + 1];
     if let Err(error) = fill(&mut input, &mut rest) {
         let compression = Compression::of_magic(&[]);
-        let place = Place::Record { number: 0, byte: head.bytes.len() as u64 };
+        let place = TracePosition::Record { number: 0, byte: head.bytes.len() as u64 };
         if error.kind() == io::ErrorKind::UnexpectedEof {
             let what = String::from("the compressed data ends early");
             return TraceError::Truncated { file, place, what };
@@ -492,7 +496,7 @@ fn undetected(file: String, head: &Head, mut input: Input) -> TraceError {
 fn stream_error(
     file: String,
     compression: Compression,
-    place: Place,
+    place: TracePosition,
     error: &io::Error,
 ) -> TraceError {
     match error.kind() {

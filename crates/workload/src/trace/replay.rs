@@ -12,7 +12,7 @@ use std::sync::Arc;
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
-use super::error::{Place, TraceError};
+use super::error::{TraceError, TracePosition};
 use super::reader::{ReadOptions, Reader};
 use super::{Op, TraceRecord};
 use crate::random::Seeded;
@@ -23,7 +23,7 @@ const ROUND_PAGES: u64 = 16;
 
 /// When requests are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum ReplayPace {
     /// At their recorded times divided by `speed` (above 0; 1 is the original).
     Open {
         /// How many times faster than recorded.
@@ -31,7 +31,7 @@ pub enum Pace {
     },
     /// In order, at random times (Poisson) of this mean rate, whatever was recorded.
     Rate {
-        /// Requests a second, above 0.
+        /// Requests per second, above 0.
         iops: f64,
         /// Seed of the times.
         seed: u64,
@@ -47,7 +47,7 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplayOptions {
     /// When requests are issued.
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// Only this device; all of them if none.
     pub device: Option<u32>,
     /// Pages of a chunk, which keeps devices apart.
@@ -61,7 +61,7 @@ pub struct ReplayOptions {
     pub unknown: Direction,
     /// Reads only; an operation that was not recorded counts as what `unknown` says.
     pub reads_only: bool,
-    /// Begin again at the end, for ever; not with [`Pace::Open`].
+    /// Begin again at the end, for ever; not with [`ReplayPace::Open`].
     pub repeat: bool,
     /// Bytes of a page: 4096, or a disk's sector where the cache is organised by track.
     pub page_bytes: u64,
@@ -71,7 +71,7 @@ impl Default for ReplayOptions {
     /// Open at the original speed, every device, chunks of 16 pages, unknown operations read.
     fn default() -> ReplayOptions {
         ReplayOptions {
-            pace: Pace::Open { speed: 1.0 },
+            pace: ReplayPace::Open { speed: 1.0 },
             device: None,
             chunk_pages: 16,
             wrap: false,
@@ -130,7 +130,7 @@ impl Kept {
     }
 }
 
-/// Where one device lies on the volume.
+/// Where one device is on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSpan {
     /// Its number in the trace.
@@ -140,10 +140,10 @@ pub struct DeviceSpan {
     /// Pages from there to the last one touched.
     pub pages: u64,
     /// The record that touches the last one.
-    pub last_at: Place,
+    pub last_at: TracePosition,
 }
 
-/// Where every device of a trace lies, found in one pass over it.
+/// Where every device of a trace is on the volume, found in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// By number.
@@ -177,11 +177,11 @@ impl Layout {
         replay: &ReplayOptions,
     ) -> Result<Layout, TraceError> {
         let mut reader = input.reader(read)?;
-        if matches!(replay.pace, Pace::Open { .. }) && !reader.format().has_times {
+        if matches!(replay.pace, ReplayPace::Open { .. }) && !reader.format().has_times {
             let format = reader.format().entry.name;
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
         }
-        let mut ends: BTreeMap<u32, (u64, Place)> = BTreeMap::new();
+        let mut ends: BTreeMap<u32, (u64, TracePosition)> = BTreeMap::new();
         let mut requests = 0;
         while let Some(record) = reader.next() {
             let record = record?;
@@ -208,7 +208,11 @@ impl Layout {
         Ok(Layout::of_ends(&ends, replay.chunk_pages, requests))
     }
 
-    fn of_ends(ends: &BTreeMap<u32, (u64, Place)>, chunk_pages: u64, requests: u64) -> Layout {
+    fn of_ends(
+        ends: &BTreeMap<u32, (u64, TracePosition)>,
+        chunk_pages: u64,
+        requests: u64,
+    ) -> Layout {
         let largest = ends.values().map(|(end, _)| *end).max().unwrap_or(0);
         let stride_pages = largest.next_multiple_of(ROUND_PAGES) + chunk_pages;
         let devices = ends.iter().zip(0..).map(|((&device, &(pages, last_at)), index)| {
@@ -268,7 +272,7 @@ pub struct TraceSource {
     clock: Instant,
     /// Where and how it was opened, to begin again.
     opened: (Kept, ReadOptions),
-    /// Of [`Pace::Rate`]: its generator, and the time of the last request.
+    /// Of [`ReplayPace::Rate`]: its generator, and the time of the last request.
     times: (Seeded, u64),
     /// Something was replayed since it began.
     any: bool,
@@ -283,7 +287,7 @@ struct Ahead {
 }
 
 impl TraceSource {
-    /// Reads the trace once to lay out its devices, then stands ready to replay it.
+    /// Reads the trace once to lay out its devices, then is ready to replay it.
     ///
     /// # Errors
     /// Anything wrong anywhere in the trace, a device that does not fit the volume (unless
@@ -333,7 +337,7 @@ impl TraceSource {
         volume_pages: u64,
         layout: Layout,
     ) -> Result<TraceSource, TraceError> {
-        let seed = if let Pace::Rate { seed, .. } = replay.pace { seed } else { 0 };
+        let seed = if let ReplayPace::Rate { seed, .. } = replay.pace { seed } else { 0 };
         let reader = input.reader(read)?;
         if !replay.wrap {
             layout.check_fit(reader.file(), volume_pages)?;
@@ -353,7 +357,7 @@ impl TraceSource {
         })
     }
 
-    /// Where the devices lie.
+    /// Where the devices are.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -417,13 +421,13 @@ impl TraceSource {
             first = (first % self.volume_pages).min(self.volume_pages - pages);
         }
         let at = match self.options.pace {
-            Pace::Open { speed: 1.0 } => record.time_ns,
-            Pace::Open { speed } => (record.time_ns as f64 / speed) as u64,
-            Pace::Rate { iops, .. } => {
+            ReplayPace::Open { speed: 1.0 } => record.time_ns,
+            ReplayPace::Open { speed } => (record.time_ns as f64 / speed) as u64,
+            ReplayPace::Rate { iops, .. } => {
                 self.times.1 += self.times.0.exponential_ns(1e9 / iops);
                 self.times.1
             }
-            Pace::Closed { .. } => 0,
+            ReplayPace::Closed { .. } => 0,
         };
         let range = PageRange::new(Page(first), pages as u32);
         Ok(Some(Ahead { at: Instant(at), direction, range }))
@@ -432,7 +436,7 @@ impl TraceSource {
 
 impl Source for TraceSource {
     fn next_at(&mut self) -> Option<Instant> {
-        if let Pace::Closed { outstanding } = self.options.pace
+        if let ReplayPace::Closed { outstanding } = self.options.pace
             && self.outstanding >= outstanding
         {
             return None;
@@ -451,23 +455,23 @@ impl Source for TraceSource {
         let ahead = next.map_err(|error| SourceError(error.to_string()))?;
         self.outstanding += 1;
         let arrival = match self.options.pace {
-            Pace::Open { .. } | Pace::Rate { .. } => ahead.at,
-            Pace::Closed { .. } => now,
+            ReplayPace::Open { .. } | ReplayPace::Rate { .. } => ahead.at,
+            ReplayPace::Closed { .. } => now,
         };
         Ok(SourceRequest { arrival, tag: 0, direction: ahead.direction, range: ahead.range })
     }
 
     fn completed(&mut self, _tag: u32, now: Instant) {
         self.outstanding -= 1;
-        if matches!(self.options.pace, Pace::Closed { .. }) {
+        if matches!(self.options.pace, ReplayPace::Closed { .. }) {
             self.clock = self.clock.max(now);
         }
     }
 
     fn bound(&self) -> String {
         match self.options.pace {
-            Pace::Open { .. } | Pace::Rate { .. } => String::from("none"),
-            Pace::Closed { outstanding } => format!("{outstanding} outstanding"),
+            ReplayPace::Open { .. } | ReplayPace::Rate { .. } => String::from("none"),
+            ReplayPace::Closed { outstanding } => format!("{outstanding} outstanding"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Five whole numbers a line, as SSDsim takes them and as the DTRS and WebSearch conversions come:
+//! Five integers per line, the format of SSDsim and of the DTRS and WebSearch conversions:
 //! time in ns, device, sector, sectors, flag (0 write, 1 read).
 
 use destage_engine::registry::{Choice, ChoiceError, Entry, Param};

@@ -31,7 +31,7 @@ pub(super) fn all_words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
-/// A whole number without sign.
+/// An integer without sign.
 #[inline]
 pub(super) fn number(field: &[u8]) -> Option<u64> {
     if field.is_empty() {
@@ -48,13 +48,13 @@ pub(super) fn number(field: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A whole number that fits 32 bits.
+/// An integer that fits 32 bits.
 #[inline]
 pub(super) fn number_32(field: &[u8]) -> Option<u32> {
     number(field).and_then(|value| u32::try_from(value).ok())
 }
 
-/// A decimal number, such as `12.5` or `1e-3`, times 10^`shift`, without what lies behind the point
+/// A decimal number, such as `12.5` or `1e-3`, times 10^`shift`, without digits behind the point
 /// then. Seconds to nanoseconds is a shift of 9.
 pub(super) fn decimal(field: &[u8], shift: i32) -> Option<u64> {
     let split_at = field.iter().position(|b| matches!(b, b'e' | b'E'));

@@ -37,8 +37,8 @@ impl OutputFormat {
     }
 }
 
-/// Writes a file whole or not at all: `write` fills a file of a temporary name beside `path`, which
-/// is synced and takes the name `path` when it is complete, and is removed if anything fails.
+/// Writes a file completely or not at all: `write` fills a temporary file next to `path`, which is
+/// synced and renamed to `path` when it is complete, and removed if anything fails.
 ///
 /// # Errors
 /// [`TraceError::Io`] if the file cannot be written or is not a regular file; else what `write`

@@ -10,6 +10,7 @@ use crate::array::create::blank;
 use crate::array::device_watch::{Found, Trouble, Watched};
 use crate::array::refusal::Refusal;
 use crate::array::spares::{Spare, known_spare, new_spare};
+use destage_block::Driver;
 use destage_nvslog::superblock::Superblock;
 use destage_served::{Cause, member_bytes};
 use std::path::{Path, PathBuf};

@@ -25,12 +25,11 @@ use super::scrub::Scrub;
 use super::setup::Setup;
 use super::spares::{Spare, Spares};
 use super::tap::Tap;
-use crate::{Answer, Backend, Outcome, Payload, Port, Remote, Token};
+use crate::{Port, Remote, Token};
+use destage_block::{
+    Answer, Backend, Driver, Export, Extent, Map, Maps, Outcome, Payload, Request,
+};
 use destage_engine::units::{Instant, PAGE_BYTES};
-use destage_nbd::handshake::Export;
-use destage_nbd::reply::Extent;
-use destage_nbd::request::Command as Ask;
-use destage_nbd::wire;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{
     Answer as VolumeAnswer, Command, Device, Refusal as IoRefusal, Reply, Volume, member_bytes,
@@ -41,9 +40,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-/// The metadata context that reports which bytes only the NVS has: flag 1.
-pub const DIRTY_CONTEXT: &str = "destage:dirty";
-const DIRTY_FLAG: u64 = 1;
 /// Most extents of a reply about dirty pages.
 const EXTENTS_MAX: usize = 1 << 16;
 
@@ -81,8 +77,8 @@ pub struct ArrayBackend {
 #[must_use]
 pub fn export(name: &str, description: &str, volume: &Volume) -> Export {
     let mut export = crate::backends::export(name, description, volume.bytes());
-    export.flags |= wire::NBD_FLAG_SEND_FAST_ZERO | wire::NBD_FLAG_SEND_DF;
-    export.contexts.push(DIRTY_CONTEXT.to_string());
+    export.fast_zero = true;
+    export.maps.push(Map::Dirty);
     export
 }
 
@@ -234,15 +230,15 @@ impl ArrayBackend {
         offset: u64,
         length: u64,
         one: bool,
-        contexts: destage_nbd::ContextSet,
-    ) -> Vec<(usize, Vec<Extent>)> {
+        maps: Maps,
+    ) -> Vec<(Map, Vec<Extent>)> {
         let mut status = Vec::new();
-        if contexts.contains(0) {
-            status.push((0, vec![Extent { length, flags: 0 }]));
+        if maps.contains(Map::Holes) {
+            status.push((Map::Holes, vec![Extent { length, marked: false }]));
         }
-        if contexts.contains(1) {
+        if maps.contains(Map::Dirty) {
             let most = if one { 1 } else { EXTENTS_MAX };
-            status.push((1, self.dirty_extents(offset, length, most)));
+            status.push((Map::Dirty, self.dirty_extents(offset, length, most)));
         }
         status
     }
@@ -256,9 +252,9 @@ impl ArrayBackend {
             let from = (first * PAGE_BYTES).max(at);
             let to = ((first + pages) * PAGE_BYTES).min(end);
             if from > at {
-                extents.push(Extent { length: from - at, flags: 0 });
+                extents.push(Extent { length: from - at, marked: false });
             }
-            extents.push(Extent { length: to - from, flags: DIRTY_FLAG });
+            extents.push(Extent { length: to - from, marked: true });
             at = to;
             if extents.len() >= most {
                 extents.truncate(most);
@@ -266,7 +262,7 @@ impl ArrayBackend {
             }
         }
         if at < end {
-            extents.push(Extent { length: end - at, flags: 0 });
+            extents.push(Extent { length: end - at, marked: false });
         }
         extents.truncate(most);
         extents
@@ -289,10 +285,10 @@ fn nvs_bytes(superblock: &Superblock) -> u64 {
 
 fn refuse(port: &mut Port, token: Token, refusal: IoRefusal) {
     let text = refusal.to_string();
-    port.reply(token, Answer::Error { errno: refusal.errno(), text: &text });
+    port.reply(token, Answer::Error { error: refusal.error(), text: &text });
 }
 
-impl Backend for ArrayBackend {
+impl Backend<Port> for ArrayBackend {
     fn start(&mut self, port: &mut Port) {
         let Some(mut devices) = self.opening.take() else { return };
         let identities = devices.identities();
@@ -322,21 +318,19 @@ impl Backend for ArrayBackend {
         self.look(port);
     }
 
-    fn request(&mut self, port: &mut Port, token: Token, ask: Ask, payload: Payload<'_>) {
-        let command = match ask {
-            Ask::Read { offset, length, .. } => Command::Read { offset, bytes: length as usize },
-            Ask::Write { offset, fua, .. } => Command::Write { offset, fua },
-            Ask::WriteZeroes { offset, length, fua, .. } => {
-                Command::Zero { offset, bytes: length, fua }
-            }
-            Ask::Trim { offset, length, fua } => Command::Trim { offset, bytes: length, fua },
-            Ask::Flush => Command::Flush,
-            Ask::Cache { .. } => {
+    fn request(&mut self, port: &mut Port, token: Token, request: Request, payload: Payload<'_>) {
+        let command = match request {
+            Request::Read { offset, length } => Command::Read { offset, bytes: length as usize },
+            Request::Write { offset, fua, .. } => Command::Write { offset, fua },
+            Request::Zero { offset, length, fua } => Command::Zero { offset, bytes: length, fua },
+            Request::Trim { offset, length, fua } => Command::Trim { offset, bytes: length, fua },
+            Request::Flush => Command::Flush,
+            Request::Prefetch { .. } => {
                 port.reply(token, Answer::Done);
                 return;
             }
-            Ask::BlockStatus { offset, length, one, contexts } => {
-                let status = self.status_of(offset, length, one, contexts);
+            Request::Status { offset, length, one, maps } => {
+                let status = self.status_of(offset, length, one, maps);
                 port.reply(token, Answer::Status(&status));
                 return;
             }

@@ -8,6 +8,7 @@ use crate::array::create::{Uuids, empty_nvs, fill_nvs};
 use crate::array::device_watch::Watched;
 use crate::array::devices::{DeviceError, DeviceSpec, Opened};
 use crate::array::refusal::Refusal;
+use destage_block::Driver;
 use destage_nvslog::superblock::Uuid;
 use destage_served::{Cause, MirrorRefusal};
 use std::path::{Path, PathBuf};

@@ -5,6 +5,7 @@ use super::handle::ArrayHandle;
 use crate::Port;
 use crate::array::alarms::Raised;
 use crate::array::latency::Latencies;
+use destage_block::Driver;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::counters::Counters;
 use destage_engine::policy::{Gauges, PolicyContext};

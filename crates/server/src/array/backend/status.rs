@@ -2,6 +2,7 @@
 
 use super::ArrayBackend;
 use crate::Port;
+use destage_block::Driver;
 use destage_engine::counters::Counters;
 use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_report::live::{

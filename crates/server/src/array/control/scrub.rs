@@ -3,6 +3,7 @@
 use super::command::{About, Argument, Command, Context, Kind};
 use crate::array::refusal::Refusal;
 use crate::array::scrub::SCRUB_RATE;
+use destage_block::Driver;
 use serde::{Deserialize, Serialize};
 
 /// Begins a scrub, or ends the running one.

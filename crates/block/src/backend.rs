@@ -1,0 +1,66 @@
+//! What carries out requests.
+
+use crate::{Driver, Outcome, Payload, Request};
+use destage_engine::units::Instant;
+use std::any::Any;
+
+/// An object of the data thread that serves requests. None of its functions may block.
+///
+/// In each turn the loop first hands over the requests and completions that have arrived, in any
+/// order. It then calls [`Backend::timer`] if that is due, then [`Backend::turn`], and then sends
+/// all answers.
+pub trait Backend<D: Driver> {
+    /// Called once, before anything else: hands over the devices.
+    fn start(&mut self, driver: &mut D) {
+        let _ = driver;
+    }
+
+    /// A request. It is within the export. Its token goes to [`Driver::reply`] now or later.
+    fn request(&mut self, driver: &mut D, token: D::Token, request: Request, payload: Payload<'_>);
+
+    /// A request for this byte is likely to follow soon.
+    fn soon(&self, offset: u64) {
+        let _ = offset;
+    }
+
+    /// The operation that [`Driver::submit`] got with this key has ended.
+    fn done(&mut self, driver: &mut D, key: u64, outcome: Outcome) {
+        let _ = (driver, key, outcome);
+    }
+
+    /// All requests and completions of this turn have been handed over.
+    fn turn(&mut self, driver: &mut D) {
+        let _ = driver;
+    }
+
+    /// When to call [`Backend::timer`].
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// The deadline has passed.
+    fn timer(&mut self, driver: &mut D) {
+        let _ = driver;
+    }
+
+    /// A message from another thread.
+    fn message(&mut self, driver: &mut D, message: Box<dyn Any + Send>) {
+        let _ = (driver, message);
+    }
+
+    /// The server is stopping: no further requests come. It ends when [`Backend::stopped`] is
+    /// true.
+    fn stop(&mut self, driver: &mut D) {
+        let _ = driver;
+    }
+
+    /// After [`Backend::stop`]: the server ends now.
+    fn hurry(&mut self, driver: &mut D) {
+        let _ = driver;
+    }
+
+    /// After [`Backend::stop`]: whether nothing is left to do.
+    fn stopped(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,64 @@
+//! The options of a run as arguments, drawn from the table in `destage_sim::options`.
+
+use crate::shared_args::option;
+use clap::{Arg, ArgMatches};
+use destage_sim::options::{OPTIONS, OptionError, RunOptions};
+
+/// An argument for each option of a run that `wanted` accepts.
+pub fn option_args(wanted: impl Fn(&str) -> bool) -> Vec<Arg> {
+    let wanted = OPTIONS.iter().filter(|option| wanted(option.name));
+    wanted
+        .map(|option| {
+            if option.name == "skip-bad" {
+                return skip_bad().help_heading("Run options");
+            }
+            let unit = if option.unit == "-" { "VALUE" } else { option.unit };
+            let default = match option.default {
+                "" => String::new(),
+                default => format!(" [default: {default}]"),
+            };
+            Arg::new(option.name)
+                .long(option.name)
+                .value_name(unit)
+                .help_heading("Run options")
+                .help(format!("{}: {}{default}", option.help, option.range))
+        })
+        .collect()
+}
+
+/// `--skip-bad`, which needs no value.
+fn skip_bad() -> Arg {
+    option("skip-bad", "on|off", "Skip malformed lines of the trace, and count them")
+        .num_args(0..=1)
+        .require_equals(true)
+        .default_missing_value("on")
+}
+
+/// The options of a run as given.
+pub fn run_options(matches: &ArgMatches) -> Result<RunOptions, OptionError> {
+    let mut options = RunOptions::default();
+    set_given(matches, &mut options)?;
+    Ok(options)
+}
+
+/// Sets those options that were given.
+pub fn set_given(matches: &ArgMatches, options: &mut RunOptions) -> Result<(), OptionError> {
+    for option in OPTIONS {
+        if let Ok(Some(value)) = matches.try_get_one::<String>(option.name) {
+            options.set(option.name, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// The trace that a command reads, and how.
+pub fn trace_input() -> [Arg; 4] {
+    [
+        Arg::new("file").value_name("FILE").required(true).help("Trace; plain, gzip, zstd or xz"),
+        option("trace-format", "NAME", "Trace format; see `destage trace formats`")
+            .default_value("auto"),
+        option("trace-order", "HOW", "Times out of order: auto, strict, lift, skip, sort")
+            .default_value("auto"),
+        skip_bad(),
+    ]
+}

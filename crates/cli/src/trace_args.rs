@@ -1,0 +1,252 @@
+//! Arguments of disks, trace, and the replays of a trace without time.
+
+use crate::run_args::{option_args, trace_input};
+use crate::shared_args::{flag, format_arg, option, out_arg, threads_arg};
+use clap::{Arg, ArgAction, Command, value_parser};
+
+/// The commands about disk models and traces.
+pub fn commands() -> [Command; 5] {
+    [disks(), trace(), policy_trace(), track_trace(), readcache_trace()]
+}
+
+fn required(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).value_name(value).required(true).help(help)
+}
+
+fn disks() -> Command {
+    Command::new("disks")
+        .about("List, show and convert disk models")
+        .arg_required_else_help(false)
+        .after_help(
+            "Examples: destage disks\n          destage disks show stow-ref --plot seek.svg",
+        )
+        .arg(format_arg())
+        .subcommand(
+            Command::new("show")
+                .about("Show the figures of a disk, measured on its model")
+                .after_help("Example: destage disks show stow-ref --plot seek.svg")
+                .arg(required("name", "NAME", "A model's name or .toml file"))
+                .arg(format_arg())
+                .arg(option("plot", "FILE", "Draw seek curve and zones to FILE (.svg or .png)")),
+        )
+        .subcommand(disks_validate())
+        .subcommand(
+            Command::new("convert")
+                .about("Convert DiskSim parameter files into a disk spec")
+                .after_help(
+                    "Example: destage disks convert cheetah9LP.model cheetah9LP.seek --name mine \
+                     --out mine.toml",
+                )
+                .arg(required("model", "MODEL", "DiskSim .model file"))
+                .arg(Arg::new("seek").value_name("SEEK").help("DiskSim .seek file, if separate"))
+                .arg(option("specs", "FILE", "DiskSim .diskspecs file"))
+                .arg(option("name", "NAME", "Name of the spec [default: the model's]"))
+                .arg(option("out", "FILE", "Output file [default: standard output]")),
+        )
+}
+
+fn disks_validate() -> Command {
+    Command::new("validate")
+        .about("Validate a disk model against measured service times")
+        .after_help(
+            "Requests of a validation trace are issued one at a time, each after the host's \
+             recorded think time; those of other traces at their recorded start of service. rms \
+             is the root mean square of the horizontal distance between the two distributions of \
+             response time. demerit is rms over the measured mean.\n\
+             Example: destage disks validate cheetah9lp cheetah9LP.trace.gz --plot c.svg",
+        )
+        .arg(required("spec", "SPEC", "A model's name or .toml file"))
+        .arg(required(
+            "trace",
+            "TRACE",
+            "Trace with service times (validation or srt); plain, gzip, zstd or xz",
+        ))
+        .arg(
+            option("device", "N", "Device of the trace")
+                .default_value("0")
+                .value_parser(value_parser!(u32)),
+        )
+        .arg(
+            option("pace", "HOW", "When requests are issued; auto: closed for a validation trace")
+                .default_value("auto")
+                .value_parser(["auto", "closed", "recorded"]),
+        )
+        .arg(option("plot", "FILE", "Draw both distributions to FILE (.svg or .png)"))
+        .arg(format_arg())
+}
+
+/// The trace that a command writes.
+fn trace_output() -> Arg {
+    required(
+        "out",
+        "OUT",
+        "Output file: .csv is plain CSV, any other the binary format; .gz, .zst, .xz compress it",
+    )
+}
+
+fn trace() -> Command {
+    const GENERATED: [&str; 10] = [
+        "workload",
+        "iops",
+        "requests",
+        "seed",
+        "disk",
+        "disks",
+        "level",
+        "strip",
+        "disk-fraction",
+        "group-stripes",
+    ];
+    let command = Command::new("trace")
+        .about("Inspect, convert and generate traces")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands([
+            Command::new("info")
+                .about("Exact counts: mix, footprint, overwrites, duration, sequential share")
+                .after_help("Example: destage trace info vm.vscsi.gz")
+                .args(trace_input())
+                .arg(format_arg()),
+            Command::new("head")
+                .about("Print the first records")
+                .after_help("Example: destage trace head vm.vscsi.gz -n 5")
+                .args(trace_input())
+                .arg(
+                    option("count", "N", "Number of records")
+                        .short('n')
+                        .default_value("10")
+                        .value_parser(value_parser!(u64)),
+                )
+                .arg(format_arg()),
+            Command::new("convert")
+                .about("Convert a trace to CSV or to the compact binary format")
+                .after_help("Example: destage trace convert vm.vscsi.gz vm.csv.zst")
+                .args(trace_input())
+                .arg(trace_output()),
+            Command::new("generate")
+                .about("Write the requests of a generated load to a trace")
+                .after_help(
+                    "Example: destage trace generate out.dst.zst --workload spc1 --iops 500 \
+                     --requests 100000",
+                )
+                .arg(trace_output())
+                .args(option_args(|name| GENERATED.contains(&name))),
+            Command::new("formats")
+                .about("List trace formats")
+                .after_help("Example: destage trace formats --format json")
+                .arg(format_arg()),
+            Command::new("workloads")
+                .about("List load generators")
+                .after_help("Example: destage trace workloads")
+                .arg(format_arg()),
+        ]);
+    #[cfg(feature = "serve")]
+    let command = command.subcommand(crate::array_args::record());
+    command
+}
+
+fn policy_trace() -> Command {
+    let number = |name, default: &'static str, help| {
+        option(name, "N", help).default_value(default).value_parser(value_parser!(u64))
+    };
+    let percent = |name, default: &'static str, help| {
+        option(name, "%", help).default_value(default).value_parser(value_parser!(f64))
+    };
+    Command::new("policy-trace")
+        .about("Replay writes and destages through one policy, event by event, without time")
+        .after_help(
+            "The file has lines `W first_page pages` and `D`; blank lines and lines that begin \
+             with # are skipped. Output: `W page_hits group_hits new_pages`, `D group pages \
+             mask`, and last a hash over them.\n\
+             Example: destage policy-trace events.txt --policy stow --pages 1024",
+        )
+        .arg(required("file", "FILE", "Events, or - for standard input"))
+        .arg(option("policy", "NAME", "Destage policy").required(true))
+        .arg(
+            option("pages", "N", "NVS size in pages")
+                .required(true)
+                .value_parser(value_parser!(u64)),
+        )
+        .arg(number("group-pages", "64", "Pages per write group"))
+        .arg(number("disks", "5", "Number of disks"))
+        .arg(number("queue-depth", "20", "Destage writes in flight"))
+        .arg(percent("high", "90", "High threshold"))
+        .arg(percent("low", "80", "Low threshold"))
+        .arg(
+            option("level", "LEVEL", "RAID level")
+                .default_value("5")
+                .value_parser(["5", "4", "6", "10", "0", "single"]),
+        )
+        .arg(number("seq-threshold", "16", "Pages after which a stream counts as sequential"))
+}
+
+fn track_trace() -> Command {
+    let option =
+        |name, value, default: &'static str, help| option(name, value, help).default_value(default);
+    Command::new("track-trace")
+        .about("Replay a trace through a write cache organised by track, without time")
+        .after_help(
+            "Cleaning takes no time here, so the counts are exact. `destage sim --group track` \
+             puts the same cache on a modelled disk. --events prints lines `C track \
+             dirty_sectors` and `W stalled`, and last a hash over them.\n\
+             Example: destage track-trace week.srt.gz --device 0 --policy lrw --rate dual:90/15",
+        )
+        .arg(required("file", "FILE", "Trace in any known format"))
+        .arg(option("policy", "NAME", "lrw", "Which track is cleaned next: lrw, lst, stf, ..."))
+        .arg(option("rate", "NAME", "write-behind", "Rate: write-behind, single or dual"))
+        .arg(option("nvs", "BYTES", "256K", "NVS size, e.g. 256K or 1M"))
+        .arg(option("disk", "NAME", "hp-c2200a", "Disk model with a single zone"))
+        .arg(option("device", "N", "all", "Device of the trace, or all"))
+        .arg(option("trace-format", "NAME", "auto", "Trace format"))
+        .arg(flag("events", "Print every event"))
+        .arg(option("format", "FORMAT", "table", "Output format").value_parser(["table", "json"]))
+}
+
+fn readcache_trace() -> Command {
+    Command::new("readcache-trace")
+        .about("Replay the reads of a trace through read caches of an array with failed disks")
+        .after_help(
+            "One policy in one case prints its figures and a hash over every hit, miss and \
+             eviction. Several print a table that compares fault-aware forms (vdf-NAME) with \
+             their plain forms. RGR: requests to the surviving disks per block requested.\n\
+             Examples:\n  \
+             destage readcache-trace OLTP.lis --policy vdf-lru --disks 5 --blocks 1024\n  \
+             destage readcache-trace vm.vscsi.gz --policy vdf-lru,vdf-lfu --disks 5,6,7,8 \
+             --failed all --blocks 4096,16384\n  \
+             destage readcache-trace vm.vscsi.gz --policy arc,vdf-arc --disks 5 --blocks 4096 \
+             --sweep disks=5..8..1",
+        )
+        .args(trace_input())
+        .arg(
+            option("device", "N", "Only this device of the trace").value_parser(value_parser!(u32)),
+        )
+        .arg(option("policy", "LIST", "Read-cache policies; see `destage policies`").required(true))
+        .arg(option("disks", "LIST", "Numbers of disks in the array").default_value("5"))
+        .arg(
+            option("failed", "LIST", "Failed disks: a number, all, none, or several as 0+3")
+                .default_value("0"),
+        )
+        .arg(option("blocks", "LIST", "Cache sizes in blocks of 4 KiB [default: 4096]"))
+        .arg(
+            option("level", "LEVEL", "RAID level")
+                .default_value("5")
+                .value_parser(["5", "4", "6", "10", "0", "single"]),
+        )
+        .arg(
+            option("ties", "RULE", "Which of equally frequent blocks LFU evicts")
+                .value_parser(["oldest", "literal"]),
+        )
+        .arg(option(
+            "vdf",
+            "FORM",
+            "Failed-disk awareness (VDF) of all policies: off, paper, adaptive",
+        ))
+        .arg(
+            option("sweep", "NAME=VALUES", "Values of blocks, disks or failed; repeatable")
+                .action(ArgAction::Append),
+        )
+        .arg(flag("events", "Print every block request: 1 hit or 0 miss, block, evicted block"))
+        .arg(threads_arg())
+        .arg(format_arg())
+        .arg(out_arg("Also write to FILE: .json, .csv or .txt; repeatable"))
+}

@@ -1,0 +1,59 @@
+//! What every part of a controller works on: the array, its disks' queues and failures, the counters
+//! and the time. Each of them keeps its own state; this lends them out together.
+
+use crate::array::geometry::Geometry;
+use crate::array::plan::DiskRun;
+use crate::conditions::Heads;
+use crate::conditions::{Conditions, WaitingReads};
+use crate::counters::Counters;
+use crate::dispatch::Dispatch;
+use crate::event::{Action, DiskCommand, Owner};
+use crate::faults::Faults;
+use crate::units::Instant;
+use alloc::vec::Vec;
+
+/// The array at this moment.
+pub(crate) struct ArrayState {
+    pub(crate) geometry: Geometry,
+    pub(crate) dispatch: Dispatch,
+    pub(crate) faults: Faults,
+    pub(crate) counters: Counters,
+    pub(crate) now: Instant,
+    /// No destage, rebuild window or scrub chunk begins.
+    pub(crate) paused: bool,
+}
+
+impl ArrayState {
+    /// Counts disk commands and queues them.
+    pub(crate) fn submit(
+        &mut self,
+        owner: Owner,
+        runs: &[DiskRun],
+        write: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let counters = &mut self.counters;
+        *(if write { &mut counters.disk_writes } else { &mut counters.disk_reads }) +=
+            runs.len() as u64;
+        for DiskRun { disk, first, pages } in runs.iter().copied() {
+            self.dispatch.submit(DiskCommand { disk, first, pages, write, owner }, actions);
+        }
+    }
+
+    /// What policies and rates see now.
+    pub(crate) fn conditions<'a>(
+        &'a self,
+        rebuilding_disks: u16,
+        reads: WaitingReads,
+        heads: &'a dyn Heads,
+    ) -> Conditions<'a> {
+        Conditions {
+            now: self.now,
+            queues: self.dispatch.lengths(),
+            reads,
+            failed_disks: self.faults.failed.len(),
+            rebuilding_disks,
+            heads,
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! Which devices are in use, and how a change of that set is written to all of them: it is durable
+//! on all before anything that builds on it is acknowledged (docs/durability.md, "Marks").
+
+use crate::Buffer;
+use crate::io::{Device, OpKind};
+use crate::ops::{Ops, Purpose};
+use crate::records::MemberRecords;
+use crate::store::PAGE;
+use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
+use std::sync::Arc;
+
+/// First bytes of the two copies of a superblock.
+pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
+
+/// The generations with which the devices came into use; [`NOT_JOINED`]: not in use.
+#[derive(Clone, Debug)]
+pub(crate) struct Since {
+    pub(crate) members: Vec<u64>,
+    pub(crate) nvs: Vec<u64>,
+}
+
+/// A change that is being written to all devices: first copies on the NVS devices, then first
+/// copies on the members, then all second copies. A member that has it thereby says that the NVS
+/// devices in use have it too (see `assemble`).
+struct Change {
+    phase: Phase,
+    pending: u32,
+    /// What is written.
+    superblock: Superblock,
+    /// There has been another change since: it is written after this one.
+    again: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The NVS device that is new, alone: it is not needed until others name it.
+    NewNvs,
+    Nvs,
+    Members,
+    /// Members that are being rebuilt, and those that are in sync from this change on: none of
+    /// them is ever ahead of the others.
+    Spares,
+    Second,
+}
+
+/// What a change has to know besides.
+pub(crate) struct Situation<'a> {
+    /// NVS devices in use.
+    pub(crate) nvs: &'a [u16],
+    /// Members that the superblocks name as being rebuilt, or will.
+    pub(crate) rebuilding: Vec<u16>,
+    /// One of them is rebuilt and not flushed yet.
+    pub(crate) flushing: bool,
+}
+
+/// The devices of the array.
+pub(crate) struct Devices {
+    superblock: Superblock,
+    members: Vec<Uuid>,
+    nvs: Vec<Uuid>,
+    since: Since,
+    /// Reads of each member that failed.
+    read_errors: Vec<u32>,
+    /// No request is served any more.
+    stopped: bool,
+    /// The member whose failure stopped the array.
+    stopped_by: Option<u16>,
+    /// The NVS device that the change in progress adds.
+    new_nvs: Option<u16>,
+    change: Option<Change>,
+    /// How many there have been.
+    changes: u64,
+    /// A change waits until a rebuilt member is flushed.
+    waits: bool,
+    /// The last generation that all devices in use have.
+    complete: u64,
+    pub(crate) records: MemberRecords,
+}
+
+impl Devices {
+    pub(crate) fn new(superblock: Superblock, members: Vec<Uuid>, nvs: Vec<Uuid>) -> Devices {
+        Devices {
+            since: Since { members: vec![0; members.len()], nvs: vec![0; nvs.len()] },
+            read_errors: vec![0; members.len()],
+            records: MemberRecords::new(&members),
+            members,
+            nvs,
+            stopped: false,
+            stopped_by: None,
+            new_nvs: None,
+            change: None,
+            changes: 0,
+            waits: false,
+            complete: superblock.generation,
+            superblock,
+        }
+    }
+
+    /// The same devices, which came into use with these generations.
+    pub(crate) fn joined(self, since: Since) -> Devices {
+        Devices { since, ..self }
+    }
+
+    pub(crate) fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The superblock of a device.
+    pub(crate) fn superblock_of(&self, device: Device) -> Superblock {
+        self.on_device(self.superblock, device)
+    }
+
+    fn on_device(&self, superblock: Superblock, device: Device) -> Superblock {
+        let (role, device, joined) = match device {
+            Device::Member(number) => {
+                let place = usize::from(number);
+                (Role::Member(number), self.members[place], self.since.members[place])
+            }
+            Device::Nvs(number) => {
+                let place = usize::from(number);
+                (Role::Nvs(number), self.nvs[place], self.since.nvs[place])
+            }
+        };
+        Superblock { role, device, joined, ..superblock }
+    }
+
+    pub(crate) fn members(&self) -> u16 {
+        self.members.len() as u16
+    }
+
+    pub(crate) fn member(&self, member: u16) -> Uuid {
+        self.members[usize::from(member)]
+    }
+
+    /// Whether the array serves no request any more.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Serves no request any more; `member`: because this one has failed.
+    pub(crate) fn stop(&mut self, member: Option<u16>) {
+        (self.stopped, self.stopped_by) = (true, member);
+    }
+
+    /// The member whose failure stopped the array.
+    pub(crate) fn stopped_by(&self) -> Option<u16> {
+        self.stopped_by
+    }
+
+    /// A member has failed, or is in sync.
+    pub(crate) fn mark(&mut self, member: u16, failed: bool) {
+        self.superblock.mark(member, failed);
+    }
+
+    /// Another device takes a failed member's place, to be rebuilt.
+    pub(crate) fn begin_rebuild(&mut self, member: u16, device: Uuid) {
+        let place = usize::from(member);
+        self.members[place] = device;
+        self.read_errors[place] = 0;
+        self.records.reset(member, device);
+        self.superblock.set_rebuild(member, Some(device));
+    }
+
+    /// A member is rebuilt no further.
+    pub(crate) fn end_rebuild(&mut self, member: u16) {
+        self.superblock.set_rebuild(member, None);
+        self.records.reset(member, self.member(member));
+    }
+
+    /// A rebuild is complete.
+    pub(crate) fn rebuilt(&mut self, member: u16) {
+        self.superblock.mark(member, false);
+        self.superblock.set_rebuild(member, None);
+    }
+
+    /// A spare that is absent must not continue later from where it was.
+    pub(crate) fn forget_spare(&mut self, member: u16) {
+        self.superblock.set_rebuild(member, None);
+    }
+
+    /// The superblock names the NVS devices in use.
+    pub(crate) fn name_nvs(&mut self, in_use: &[u16]) {
+        self.superblock.nvs =
+            core::array::from_fn(|place| in_use.contains(&(place as u16)).then(|| self.nvs[place]));
+    }
+
+    /// An NVS device has failed.
+    pub(crate) fn nvs_failed(&mut self, number: u16) {
+        self.since.nvs[usize::from(number)] = NOT_JOINED;
+    }
+
+    /// An NVS device has everything, and is named by the next change.
+    pub(crate) fn add_nvs(&mut self, number: u16, device: Uuid) {
+        self.nvs[usize::from(number)] = device;
+        self.since.nvs[usize::from(number)] = NOT_JOINED;
+        self.new_nvs = Some(number);
+    }
+
+    /// The NVS device that the change in progress adds.
+    pub(crate) fn new_nvs(&self) -> Option<u16> {
+        self.new_nvs
+    }
+
+    /// The same, when the change is over.
+    pub(crate) fn take_new_nvs(&mut self) -> Option<u16> {
+        self.new_nvs.take()
+    }
+
+    /// A read of a member failed; how many of its reads did.
+    pub(crate) fn count_read_error(&mut self, member: u16) -> u32 {
+        let errors = &mut self.read_errors[usize::from(member)];
+        *errors += 1;
+        *errors
+    }
+
+    /// At a start, the next generation is recorded on all devices before anything is served.
+    /// `built`: something may have been built on the one that was found.
+    pub(crate) fn start_generation(&mut self, highest: u64, built: bool) {
+        if built {
+            self.superblock.base = self.superblock.generation;
+        }
+        // A number that a crash left on some device is not used again.
+        self.superblock.generation = highest + 1;
+        self.note_joined();
+    }
+
+    /// All devices have the present generation.
+    pub(crate) fn start_complete(&mut self) {
+        self.complete = self.superblock.generation;
+    }
+
+    /// Devices that the present generation is the first to use came into use with it.
+    fn note_joined(&mut self) {
+        let superblock = &self.superblock;
+        let members = (0..).zip(&mut self.since.members);
+        let members = members.map(|(member, since)| (!superblock.has_failed(member), since));
+        let nvs = superblock.nvs.iter().zip(&mut self.since.nvs);
+        let nvs = nvs.map(|(device, since)| (device.is_some(), since));
+        for (used, since) in members.chain(nvs) {
+            match (used, *since) {
+                (false, _) => *since = NOT_JOINED,
+                (true, NOT_JOINED) => *since = superblock.generation,
+                (true, _) => {}
+            }
+        }
+    }
+
+    /// Whether a change of the set of devices is not durable yet.
+    pub(crate) fn changing(&self) -> bool {
+        self.change.is_some() || self.waits
+    }
+
+    /// Writes a superblock of the next generation to all devices in use. Returns what they have
+    /// when that is done, here and in [`Devices::superblock_written`].
+    pub(crate) fn change(
+        &mut self,
+        situation: &Situation<'_>,
+        ops: &mut Ops,
+    ) -> Option<Superblock> {
+        if let Some(change) = &mut self.change {
+            // Two at once could reach a device in the wrong order.
+            change.again = true;
+            return None;
+        }
+        self.begin_change(situation);
+        self.write_superblocks(situation, ops)
+    }
+
+    /// A change with all that is known now. It waits if a rebuilt member is not flushed yet: if
+    /// another one fails now, the rebuilt one may be needed.
+    fn begin_change(&mut self, situation: &Situation<'_>) {
+        self.change = None;
+        self.waits = situation.flushing;
+        if self.waits {
+            return;
+        }
+        self.superblock.generation += 1;
+        self.superblock.base = self.complete;
+        self.note_joined();
+        self.superblock.lost_pages = self.records.any_lost();
+        self.changes += 1;
+        let phase = if self.new_nvs.is_some() { Phase::NewNvs } else { Phase::Nvs };
+        let superblock = self.superblock;
+        self.change = Some(Change { phase, pending: 0, superblock, again: false });
+    }
+
+    /// Writes the present phase of the change, or the next that has something to write.
+    fn write_superblocks(
+        &mut self,
+        situation: &Situation<'_>,
+        ops: &mut Ops,
+    ) -> Option<Superblock> {
+        while let Some(Change { phase, superblock, .. }) = self.change {
+            let devices = self.devices_of(phase, situation);
+            let offset = SUPERBLOCKS[usize::from(phase == Phase::Second)];
+            for device in &devices {
+                let mut buffer = Buffer::zeroed(PAGE);
+                let bytes = self.on_device(superblock, *device).encode();
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                let kind = OpKind::Write { offset, buffer: Arc::new(buffer), durable: true };
+                ops.push(*device, Purpose::Superblock { change: self.changes }, kind);
+            }
+            if !devices.is_empty() {
+                self.change.as_mut()?.pending = devices.len() as u32;
+                return None;
+            }
+            if let Some(done) = self.next_phase(situation) {
+                return Some(done);
+            }
+        }
+        None
+    }
+
+    fn devices_of(&self, phase: Phase, situation: &Situation<'_>) -> Vec<Device> {
+        let rebuilt = |m: &u16| situation.rebuilding.contains(m);
+        let in_sync = |m: &u16| !self.superblock.has_failed(*m) && !rebuilt(m);
+        let members = (0..self.members()).filter(in_sync).map(Device::Member);
+        let spares = (0..self.members()).filter(rebuilt).map(Device::Member);
+        let nvs = situation.nvs.iter().map(|number| Device::Nvs(*number));
+        match phase {
+            Phase::NewNvs => nvs.filter(|d| self.new_nvs.map(Device::Nvs) == Some(*d)).collect(),
+            Phase::Nvs => nvs.collect(),
+            Phase::Members => members.collect(),
+            Phase::Spares => spares.collect(),
+            Phase::Second => nvs.chain(members).chain(spares).collect(),
+        }
+    }
+
+    /// A phase is done; what the devices have if it was the last.
+    fn next_phase(&mut self, situation: &Situation<'_>) -> Option<Superblock> {
+        let change = self.change.as_mut()?;
+        if change.again {
+            // Nothing is built on this try, which not all devices have: the next one says what is
+            // true now. If this one were completed, what failed would look as if it had been
+            // restored.
+            self.begin_change(situation);
+            return None;
+        }
+        change.phase = match change.phase {
+            Phase::NewNvs => Phase::Nvs,
+            Phase::Nvs => Phase::Members,
+            Phase::Members => Phase::Spares,
+            Phase::Spares => Phase::Second,
+            Phase::Second => {
+                self.complete = change.superblock.generation;
+                return self.change.take().map(|change| change.superblock);
+            }
+        };
+        None
+    }
+
+    /// One device has the superblock of a change, or is no longer used.
+    pub(crate) fn superblock_written(
+        &mut self,
+        change: u64,
+        situation: &Situation<'_>,
+        ops: &mut Ops,
+    ) -> Option<Superblock> {
+        if change != self.changes {
+            return None;
+        }
+        let in_progress = self.change.as_mut()?;
+        in_progress.pending -= 1;
+        if in_progress.pending > 0 {
+            return None;
+        }
+        let done = self.next_phase(situation);
+        done.or_else(|| self.write_superblocks(situation, ops))
+    }
+}

@@ -1,0 +1,71 @@
+//! Requests that are answered when pages are on the disks: without an NVS, writes are written
+//! through.
+
+use crate::request::HostId;
+
+struct DiskWait {
+    host: HostId,
+    /// The pages that are not on the disks yet, each with the oldest write that suffices.
+    pages: Vec<(u64, u64)>,
+}
+
+/// Requests that wait for the disks.
+#[derive(Default)]
+pub(crate) struct DiskWaits {
+    waits: Vec<DiskWait>,
+}
+
+impl DiskWaits {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waits.is_empty()
+    }
+
+    /// Has a request wait until these pages are on the disks, as the write of this version left
+    /// them or a later one.
+    pub(crate) fn add(&mut self, host: HostId, pages: Vec<(u64, u64)>) {
+        self.waits.push(DiskWait { host, pages });
+    }
+
+    /// A page is on the disks as the write of this version left it, or need not be.
+    pub(crate) fn page_written(&mut self, page: u64, version: u64) {
+        for wait in &mut self.waits {
+            wait.pages.retain(|(waits, least)| *waits != page || *least > version);
+        }
+    }
+
+    /// Takes the requests that wait for nothing any more.
+    pub(crate) fn take_done(&mut self) -> Vec<HostId> {
+        self.take(|wait| wait.pages.is_empty())
+    }
+
+    /// Takes the requests that wait for any of these pages.
+    pub(crate) fn take_waiting_for(&mut self, pages: impl Fn(u64) -> bool) -> Vec<HostId> {
+        self.take(|wait| wait.pages.iter().any(|(page, _)| pages(*page)))
+    }
+
+    fn take(&mut self, which: impl Fn(&DiskWait) -> bool) -> Vec<HostId> {
+        self.waits.extract_if(.., |wait| which(wait)).map(|wait| wait.host).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requests::Requests;
+
+    #[test]
+    fn a_request_waits_for_each_of_its_pages_as_it_was_written_or_newer() {
+        let mut requests = Requests::default();
+        let hosts = [requests.begin(1, false), requests.begin(2, false)];
+        let mut waits = DiskWaits::default();
+        waits.add(hosts[0], vec![(5, 10), (6, 11)]);
+        waits.add(hosts[1], vec![(6, 12)]);
+        waits.page_written(6, 11);
+        waits.page_written(5, 9);
+        assert!(waits.take_done().is_empty(), "page 5 is on the disks as it was before");
+        waits.page_written(5, 12);
+        assert_eq!(waits.take_done(), [hosts[0]]);
+        assert_eq!(waits.take_waiting_for(|page| page == 6), [hosts[1]]);
+        assert!(waits.is_empty());
+    }
+}

@@ -1,0 +1,94 @@
+//! What an NVS log holds, without changing it: `destage recover --inspect`.
+
+use super::RING;
+use super::recover::choose_anchor;
+use crate::Buffer;
+use crate::assemble::Assembly;
+use crate::io::{Device, Media};
+use crate::lost::runs;
+use destage_nvslog::recover::{RecoverError, Recovery};
+use destage_nvslog::superblock::Superblock;
+
+/// What was found. Blocks are of the log's block size, pages of 4,096 bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Inspection {
+    /// Blocks of the ring, and bytes of a block.
+    pub ring: (u64, u32),
+    /// The anchor's tail: sequence and block; `None`: no anchor is intact.
+    pub tail: Option<(u64, u64)>,
+    /// Commits that were read.
+    pub commits: u64,
+    /// Sequence of the last of them.
+    pub last_sequence: u64,
+    /// Headers behind the end, left by commits that were not complete.
+    pub dropped: u64,
+    /// Commits that one NVS device lacks and the other has.
+    pub repairs: usize,
+    /// Pages that only the log has.
+    pub dirty_pages: u64,
+    /// These pages, as runs: first page, pages.
+    pub ranges: Vec<(u64, u64)>,
+    /// Destages that were in flight.
+    pub open_intents: u64,
+    /// Why the log cannot be used.
+    pub damage: Option<RecoverError>,
+    /// NVS devices with blocks that could not be read.
+    pub unreadable: Vec<u16>,
+    /// Blocks behind the end that a device could not read.
+    pub unreadable_behind: u64,
+}
+
+/// Reads the log of an assembled array.
+#[must_use]
+pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
+    let Superblock { log, block_bytes, ring_blocks, .. } = assembly.superblock;
+    let mut found = Inspection { ring: (ring_blocks, block_bytes), ..Inspection::default() };
+    let copies = &assembly.copies;
+    let Some(anchor) = choose_anchor(media, copies, log) else { return found };
+    found.tail = Some((anchor.tail_sequence, anchor.tail_block));
+    let recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor);
+    let mut recovery = match recovery {
+        Ok(recovery) => recovery,
+        Err(error) => {
+            found.damage = Some(error);
+            return found;
+        }
+    };
+    recovery.takes_what_is_left = assembly.takes_what_is_left();
+    while let Some(want) = recovery.want() {
+        let mut bytes = Buffer::zeroed(want.blocks as usize * block_bytes as usize);
+        let offset = RING + want.block * u64::from(block_bytes);
+        let copy = copies[want.copy];
+        let read = media.read(Device::Nvs(copy), offset, &mut bytes);
+        if read.is_err() && !found.unreadable.contains(&copy) {
+            found.unreadable.push(copy);
+        }
+        if let Err(error) = recovery.give(read.ok().map(|()| &bytes[..])) {
+            found.damage = Some(error);
+            return found;
+        }
+    }
+    let recovered = recovery.finish();
+    found.commits = recovered.commits;
+    found.last_sequence = recovered.space.next_sequence() - 1;
+    found.dropped = recovered.dropped;
+    found.unreadable_behind = recovered.unreadable;
+    found.repairs = recovered.repairs.len();
+    let frozen: u64 = recovered
+        .contents
+        .intents()
+        .map(|intent| {
+            let pages = intent.pages.first.0..intent.pages.end();
+            let held = |page: &u64| {
+                !recovered.contents.frozen(destage_engine::units::Page(*page)).is_empty()
+            };
+            pages.filter(held).count() as u64
+        })
+        .sum();
+    found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;
+    let mut held: Vec<u64> = recovered.contents.pages().map(|(page, _)| page.0).collect();
+    held.sort_unstable();
+    found.ranges = runs(&held);
+    found.open_intents = recovered.contents.intents().count() as u64;
+    found
+}

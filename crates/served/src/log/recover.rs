@@ -1,0 +1,445 @@
+//! Reading the log at a start: the records that count, and the pages that only the log has
+//! (docs/nvs-format.md, "Reading the log"). Also an empty log, and a new one.
+
+use super::{ANCHORS, Log, RING, Start};
+use crate::Buffer;
+use crate::crc::crc32c;
+use crate::defect::Defect;
+use crate::io::{Device, IoError, Media, write_padded};
+use crate::pages::DirtyPages;
+use crate::settings::PageMemory;
+use crate::store::PAGE;
+use destage_engine::units::Page;
+use destage_nvslog::LogId;
+use destage_nvslog::anchor::Anchor;
+use destage_nvslog::commit::{self, Claim, Header, Kind};
+use destage_nvslog::contents::{Contents, Fragment};
+use destage_nvslog::record::{Record, RecordError};
+use destage_nvslog::recover::{RecoverError, Recovered as Found, Recovery, Repair};
+use destage_nvslog::space::{LogSpace, Purpose};
+use destage_nvslog::superblock::Superblock;
+
+/// The anchor of a log that was never used.
+const FIRST_ANCHOR: Anchor =
+    Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+
+/// Why the log cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogError {
+    /// A device cannot be written.
+    Unwritable(Device, IoError),
+    /// No anchor of the log is intact.
+    NoAnchor,
+    /// The log is damaged: a crash leaves nothing like it.
+    Damaged(RecoverError),
+    /// No device has this block's payload intact any more.
+    LostPayload(u64),
+    /// No device has this commit intact any more.
+    LostCommit(u64),
+    /// This commit has an invalid record.
+    InvalidRecord(u64, RecordError),
+    /// The log has parts of this page, which this program does not write.
+    PartOfPage(u64),
+}
+
+impl core::fmt::Display for LogError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            LogError::Unwritable(device, error) => write!(f, "{device} cannot be written: {error}"),
+            LogError::NoAnchor => write!(
+                f,
+                "no anchor of the NVS log is intact: run `destage recover --inspect` before \
+                 anything else"
+            ),
+            LogError::Damaged(error) => write!(
+                f,
+                "{error}. Nothing was changed. `destage recover --inspect` shows what can be read; \
+                 to use that and lose the rest: destage serve ... --use-nvs PATH --accept-loss"
+            ),
+            LogError::LostPayload(block) => {
+                write!(f, "no NVS device has the payload at block {block} of the log intact")
+            }
+            LogError::LostCommit(sequence) => {
+                write!(f, "no NVS device has commit {sequence} of the log intact")
+            }
+            LogError::InvalidRecord(sequence, error) => {
+                write!(f, "commit {sequence} of the NVS log has an invalid record: {error}")
+            }
+            LogError::PartOfPage(page) => {
+                write!(f, "the NVS log has parts of page {page}, which this program does not write")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+/// What to recover.
+pub(crate) struct Source<'a> {
+    pub(crate) superblock: Superblock,
+    /// NVS devices in use; none: the log starts empty.
+    pub(crate) devices: &'a [u16],
+    /// The loss of what cannot be read was accepted.
+    pub(crate) takes_what_is_left: bool,
+    pub(crate) pages: PageMemory,
+    pub(crate) defect: Defect,
+}
+
+/// What a start takes over from the last run.
+pub(crate) struct Recovered {
+    pub(crate) log: Log,
+    /// The bytes of the pages that only the log has; those of open destages are frozen.
+    pub(crate) pages: DirtyPages,
+    /// The other ones of these pages, oldest write first.
+    pub(crate) dirty: Vec<u64>,
+}
+
+/// Writes an empty log to new devices.
+///
+/// # Errors
+/// The device that cannot be written.
+pub(crate) fn create(
+    media: &mut dyn Media,
+    superblock: &Superblock,
+    devices: u16,
+) -> Result<(), (Device, IoError)> {
+    let Superblock { log, block_bytes, ring_blocks, .. } = *superblock;
+    let mut space = LogSpace::new(ring_blocks, FIRST_ANCHOR);
+    let mut first = Vec::new();
+    open_epoch(&mut space, 1, 0, log, block_bytes, &mut first);
+    for device in (0..devices).map(Device::Nvs) {
+        let failed = |error| (device, error);
+        media.write(device, RING, &Buffer::copy_of(&first)).map_err(failed)?;
+        for at in ANCHORS {
+            write_padded(media, device, at, &FIRST_ANCHOR.encode(log)).map_err(failed)?;
+        }
+        media.flush(device).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Recovers the log and makes it ready to continue.
+///
+/// # Errors
+/// See [`LogError`]. Nothing is changed then but for repairs from an intact device.
+pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Recovered, LogError> {
+    let Superblock { log, block_bytes, ring_blocks, .. } = source.superblock;
+    let devices = source.devices;
+    if devices.is_empty() {
+        return Ok(nothing(source));
+    }
+    let anchor = choose_anchor(media, devices, log).ok_or(LogError::NoAnchor)?;
+    let mut recovery = Recovery::new(log, block_bytes, ring_blocks, devices.len(), anchor)
+        .map_err(LogError::Damaged)?;
+    recovery.errors_end_the_log = source.defect.is(Defect::EndsLogAtErrors);
+    recovery.takes_what_is_left = source.takes_what_is_left;
+    let ahead = devices.iter().map(|_| None).collect();
+    let bad = vec![0..0; devices.len()];
+    let mut ring = Ring { media, devices, block_bytes, ring_blocks, log, ahead, bad };
+    while let Some(want) = recovery.want() {
+        let bytes = ring.look(want.copy, want.block, want.blocks);
+        recovery.give(bytes).map_err(LogError::Damaged)?;
+    }
+    let Found { contents, mut space, mut epoch, repairs, .. } = recovery.finish();
+    for repair in &repairs {
+        ring.repair(repair)?;
+    }
+    ring.flush()?;
+    let mut anchor = anchor;
+    if source.takes_what_is_left {
+        // What is behind the end is given up: no later start may take it for part of the log.
+        epoch = epoch.max(ring.highest_epoch());
+        let durable_through = space.next_sequence() - 1;
+        anchor = Anchor { number: anchor.number + 1, durable_through, ..anchor };
+        space.restated(anchor);
+    }
+    // A device may have an older anchor only, whose tail the next commits may overwrite.
+    ring.anchor(anchor)?;
+    let mut first = Vec::new();
+    let last_version = contents.last_version();
+    let block = open_epoch(&mut space, epoch + 1, last_version, log, block_bytes, &mut first);
+    ring.write(block, &first)?;
+    ring.flush()?;
+    space.made_durable(space.next_sequence() - 1);
+    let (pages, dirty) = load_pages(&mut ring, &contents, source.pages)?;
+    let (devices, epoch, defect) = (devices.to_vec(), epoch + 1, source.defect);
+    let start = Start { id: log, block_bytes, devices, space, contents, epoch, defect };
+    Ok(Recovered { log: Log::new(start), pages, dirty })
+}
+
+/// A log without devices.
+fn nothing(source: &Source<'_>) -> Recovered {
+    let Superblock { log, block_bytes, ring_blocks, .. } = source.superblock;
+    let log = Log::new(Start {
+        id: log,
+        block_bytes,
+        devices: Vec::new(),
+        space: LogSpace::new(ring_blocks, FIRST_ANCHOR),
+        contents: Contents::default(),
+        epoch: 1,
+        defect: source.defect,
+    });
+    Recovered { log, pages: DirtyPages::new(source.pages), dirty: Vec::new() }
+}
+
+/// Loads the pages that only the log has.
+fn load_pages(
+    ring: &mut Ring<'_>,
+    contents: &Contents,
+    how: PageMemory,
+) -> Result<(DirtyPages, Vec<u64>), LogError> {
+    let mut pages = DirtyPages::new(how);
+    let mut dirty = Vec::new();
+    for intent in contents.intents() {
+        for page in intent.pages.first.0..intent.pages.end() {
+            if ring.load(page, &contents.frozen(Page(page)), &mut pages)?.is_some() {
+                pages.freeze(page);
+            }
+        }
+    }
+    // In the order of the ring, which is read in long runs.
+    let mut held: Vec<_> = contents.pages().collect();
+    held.sort_by_key(|(_, fragments)| fragments.first().and_then(|f| f.stored).map(|s| s.block));
+    for (page, fragments) in held {
+        dirty.extend(ring.load(page.0, &fragments, &mut pages)?.map(|version| (version, page.0)));
+    }
+    dirty.sort_unstable();
+    Ok((pages, dirty.into_iter().map(|(_, page)| page).collect()))
+}
+
+pub(super) fn choose_anchor(media: &mut dyn Media, devices: &[u16], log: LogId) -> Option<Anchor> {
+    let mut read = Vec::new();
+    for number in devices {
+        for at in ANCHORS {
+            let mut bytes = Buffer::zeroed(PAGE);
+            if media.read(Device::Nvs(*number), at, &mut bytes).is_ok() {
+                read.push(bytes);
+            }
+        }
+    }
+    Anchor::choose(read.iter().map(|bytes| &bytes[..]), log)
+}
+
+/// The ring on all NVS devices.
+struct Ring<'a> {
+    media: &'a mut dyn Media,
+    devices: &'a [u16],
+    block_bytes: u32,
+    ring_blocks: u64,
+    log: LogId,
+    /// By device: blocks read ahead, and the first of them.
+    ahead: Vec<Option<(u64, Buffer)>>,
+    /// By device: blocks that could not be read ahead. They are read only as they are needed,
+    /// because each try may take the device seconds.
+    bad: Vec<core::ops::Range<u64>>,
+}
+
+/// Bytes read at once.
+const AHEAD_BYTES: u64 = 4 << 20;
+
+impl Ring<'_> {
+    fn offset(&self, block: u64) -> u64 {
+        RING + block * u64::from(self.block_bytes)
+    }
+
+    fn write(&mut self, block: u64, bytes: &[u8]) -> Result<(), LogError> {
+        self.forget();
+        let offset = self.offset(block);
+        let bytes = Buffer::copy_of(bytes);
+        for device in self.devices.iter().map(|number| Device::Nvs(*number)) {
+            self.media
+                .write(device, offset, &bytes)
+                .map_err(|error| LogError::Unwritable(device, error))?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), LogError> {
+        for device in self.devices.iter().map(|number| Device::Nvs(*number)) {
+            self.media.flush(device).map_err(|error| LogError::Unwritable(device, error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the anchor that counts wherever another one is.
+    fn anchor(&mut self, anchor: Anchor) -> Result<(), LogError> {
+        for at in ANCHORS {
+            for device in self.devices.iter().map(|number| Device::Nvs(*number)) {
+                let mut bytes = Buffer::zeroed(PAGE);
+                let read = self.media.read(device, at, &mut bytes);
+                if read.is_ok() && Anchor::decode(&bytes, self.log) == Some(anchor) {
+                    continue;
+                }
+                write_padded(self.media, device, at, &anchor.encode(self.log))
+                    .map_err(|error| LogError::Unwritable(device, error))?;
+            }
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.ahead.iter_mut().for_each(|ahead| *ahead = None);
+    }
+
+    fn read(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
+        self.look(copy, block, blocks).map(Buffer::copy_of)
+    }
+
+    /// The highest epoch of any commit that is still in the ring, in the log or not.
+    fn highest_epoch(&mut self) -> u32 {
+        let (log, block_bytes) = (self.log, self.block_bytes);
+        let mut highest = 0;
+        for copy in 0..self.devices.len() {
+            for block in 0..self.ring_blocks {
+                let claim = self.look(copy, block, 1).and_then(|b| Claim::read(b, block_bytes));
+                let Some(claim) = claim else { continue };
+                let blocks = claim.descriptor_blocks(block_bytes);
+                let descriptor = (block + blocks <= self.ring_blocks)
+                    .then(|| self.look(copy, block, blocks))
+                    .flatten();
+                if descriptor.is_some_and(|bytes| claim.holds(bytes, log, block_bytes)) {
+                    highest = highest.max(claim.header.epoch);
+                }
+            }
+        }
+        highest
+    }
+
+    /// The same, in the buffer that was read ahead.
+    fn look(&mut self, copy: usize, block: u64, blocks: u64) -> Option<&[u8]> {
+        let bytes = |blocks: u64| (blocks * u64::from(self.block_bytes)) as usize;
+        let place = |ahead: &Option<(u64, Buffer)>| {
+            let (first, chunk) = ahead.as_ref()?;
+            let at = bytes(block.checked_sub(*first)?);
+            (at + bytes(blocks) <= chunk.len()).then_some(at..at + bytes(blocks))
+        };
+        if place(&self.ahead[copy]).is_none() {
+            let used = self.ahead[copy].take().map(|(_, chunk)| chunk.full());
+            let mut chunk = used.unwrap_or_else(|| Buffer::zeroed(0));
+            let bad = &self.bad[copy];
+            let end = match block {
+                _ if bad.contains(&block) => block,
+                _ if block < bad.start => bad.start,
+                _ => self.ring_blocks,
+            };
+            let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(end - block);
+            // If not all of this can be read, perhaps what is needed can.
+            let offset = self.offset(block);
+            let device = Device::Nvs(self.devices[copy]);
+            let mut read = |length: u64| {
+                let length = bytes(length);
+                if chunk.capacity() < length {
+                    chunk = Buffer::zeroed(length);
+                }
+                chunk.set_len(length);
+                self.media.read(device, offset, &mut chunk).is_ok()
+            };
+            if many <= blocks || !read(many) {
+                if many > blocks {
+                    self.bad[copy] = block..block + many;
+                }
+                if !read(blocks) {
+                    return None;
+                }
+            }
+            self.ahead[copy] = Some((block, chunk));
+        }
+        let at = place(&self.ahead[copy])?;
+        self.ahead[copy].as_ref().map(|(_, chunk)| &chunk[at])
+    }
+
+    /// A payload from any device that has it intact.
+    fn payload(&mut self, block: u64, blocks: u64, crc: u32) -> Result<Buffer, LogError> {
+        let intact = (0..self.devices.len())
+            .filter_map(|copy| self.read(copy, block, blocks))
+            .find(|bytes| crc32c(bytes) == crc);
+        intact.ok_or(LogError::LostPayload(block))
+    }
+
+    /// Copies to one device what it lacks of a commit and others have.
+    fn repair(&mut self, repair: &Repair) -> Result<(), LogError> {
+        self.forget();
+        let mut intact: Option<(Claim, Buffer)> = None;
+        for copy in 0..self.devices.len() {
+            let Some(bytes) = self.read(copy, repair.block, repair.blocks) else { continue };
+            let Some(claim) = Claim::read(&bytes, self.block_bytes) else { continue };
+            let same = claim.header.sequence == repair.sequence
+                && claim.header.block == repair.block
+                && claim.holds(&bytes, self.log, self.block_bytes)
+                && claim.blocks(self.block_bytes) == repair.blocks;
+            let newer =
+                intact.as_ref().is_none_or(|(best, _)| claim.header.epoch > best.header.epoch);
+            if same && newer {
+                intact = Some((claim, bytes));
+            }
+        }
+        let lost = LogError::LostCommit(repair.sequence);
+        let (claim, mut bytes) = intact.ok_or(lost)?;
+        let records = claim
+            .records(&bytes, self.block_bytes)
+            .map_err(|(_, why)| LogError::InvalidRecord(repair.sequence, why))?;
+        let mut block = repair.block + claim.descriptor_blocks(self.block_bytes);
+        for record in &records {
+            let Record::Data { crc, .. } = record else { continue };
+            let blocks = record.payload_blocks(self.block_bytes);
+            let payload = self.payload(block, blocks, *crc)?;
+            let at = ((block - repair.block) * u64::from(self.block_bytes)) as usize;
+            bytes[at..at + payload.len()].copy_from_slice(&payload);
+            block += blocks;
+        }
+        let read = claim.read_blocks(self.block_bytes) * u64::from(self.block_bytes);
+        let device = Device::Nvs(self.devices[repair.copy]);
+        self.media
+            .write(device, self.offset(repair.block), &bytes[..read as usize])
+            .map_err(|error| LogError::Unwritable(device, error))
+    }
+
+    /// Loads a page; returns its version, if the log has it.
+    fn load(
+        &mut self,
+        page: u64,
+        fragments: &[Fragment],
+        pages: &mut DirtyPages,
+    ) -> Result<Option<u64>, LogError> {
+        let [fragment] = fragments else {
+            return match fragments {
+                [] => Ok(None),
+                _ => Err(LogError::PartOfPage(page)),
+            };
+        };
+        match fragment.stored {
+            None => pages.put_zeros(page, fragment.version),
+            Some(stored) if usize::from(fragment.bytes) == PAGE => {
+                let bytes = self.payload(stored.block, stored.blocks, stored.crc)?;
+                pages.put(page, fragment.version, &bytes[..PAGE]);
+            }
+            Some(_) => return Err(LogError::PartOfPage(page)),
+        }
+        Ok(Some(fragment.version))
+    }
+}
+
+/// Appends the bytes of the commit that opens an epoch; returns its block.
+fn open_epoch(
+    space: &mut LogSpace,
+    epoch: u32,
+    last_version: u64,
+    log: LogId,
+    block_bytes: u32,
+    out: &mut Vec<u8>,
+) -> u64 {
+    let place = space.allocate(1, Purpose::Housekeeping).expect("one block is always free");
+    assert!(place.padding.is_none(), "one block needs no padding");
+    let durable_through = space.durable();
+    let header = Header {
+        epoch,
+        sequence: place.sequence,
+        durable_through,
+        block: place.block,
+        last_version,
+        kind: Kind::Opens,
+    };
+    commit::encode(&header, &[], log, block_bytes, out);
+    place.block
+}

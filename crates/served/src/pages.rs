@@ -1,0 +1,242 @@
+//! The bytes of dirty pages: the current copy of each, and the copy that is being destaged.
+
+use crate::settings::PageMemory;
+use crate::store::{PAGE, PageMap, PageStore};
+use std::cell::Cell;
+
+const ZEROS: u32 = u32::MAX;
+
+/// Where the bytes of a page are, and which write they are of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    slot: u32,
+    /// Version of the write.
+    pub(crate) version: u64,
+}
+
+/// Dirty pages with their bytes.
+pub(crate) struct DirtyPages {
+    store: PageStore,
+    current: PageMap<Held>,
+    in_flight: PageMap<Held>,
+    /// Version of the newest page that was put, and of the newest that may be looked at.
+    put: u64,
+    settled: Cell<u64>,
+}
+
+impl DirtyPages {
+    /// No pages. Their bytes will be kept in this pages.
+    pub(crate) fn new(how: PageMemory) -> DirtyPages {
+        DirtyPages {
+            store: PageStore::new(how, ZEROS as usize),
+            current: PageMap::default(),
+            in_flight: PageMap::default(),
+            put: 0,
+            settled: Cell::new(0),
+        }
+    }
+
+    /// The newest bytes of a page, if it is dirty.
+    pub(crate) fn newest(&self, page: u64) -> Option<&[u8]> {
+        self.newest_copy(page).map(|held| self.bytes(held))
+    }
+
+    /// The newest copy of a page, if it is dirty.
+    pub(crate) fn newest_copy(&self, page: u64) -> Option<Held> {
+        self.current(page).or_else(|| self.in_flight(page))
+    }
+
+    /// The page's current copy.
+    pub(crate) fn current(&self, page: u64) -> Option<Held> {
+        self.current.get(&page).copied()
+    }
+
+    /// The page's copy that is being destaged.
+    pub(crate) fn in_flight(&self, page: u64) -> Option<Held> {
+        self.in_flight.get(&page).copied()
+    }
+
+    /// The bytes of the page's copy that is being destaged.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn destaged(&self, page: u64) -> &[u8] {
+        self.bytes(self.in_flight(page).expect("a page of the destage"))
+    }
+
+    /// The bytes of a copy.
+    pub(crate) fn bytes(&self, held: Held) -> &[u8] {
+        if held.slot == ZEROS {
+            return &[0; PAGE];
+        }
+        self.settle(held.version);
+        self.store.bytes(held.slot)
+    }
+
+    /// Copies, current or in flight.
+    pub(crate) fn copies(&self) -> usize {
+        self.current.len() + self.in_flight.len()
+    }
+
+    /// Pages with a copy that is being destaged.
+    pub(crate) fn pages_in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Pages with a copy of this version or an older one.
+    pub(crate) fn pages_through(&self, version: u64) -> usize {
+        let old = |held: &Held| held.version <= version;
+        let in_flight = self.in_flight.iter().filter(|(_, held)| old(held));
+        let current = self
+            .current
+            .iter()
+            .filter(|(page, held)| old(held) && !self.in_flight.get(page).is_some_and(old));
+        in_flight.count() + current.count()
+    }
+
+    /// Pages of a range with a current copy, in order.
+    pub(crate) fn current_in(&self, pages: &core::ops::Range<u64>) -> Vec<u64> {
+        if pages.is_empty() {
+            return Vec::new();
+        }
+        if pages.end - pages.start < self.current.len() as u64 {
+            return pages.clone().filter(|page| self.current.contains_key(page)).collect();
+        }
+        let mut found: Vec<u64> =
+            self.current.keys().copied().filter(|page| pages.contains(page)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Pages of a range with a copy, current or in flight, in order.
+    pub(crate) fn held_in(&self, pages: &core::ops::Range<u64>) -> Vec<u64> {
+        let mut found = self.current_in(pages);
+        found.extend(self.in_flight.keys().copied().filter(|page| pages.contains(page)));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Completes the copying of a version.
+    fn settle(&self, version: u64) {
+        if version > self.settled.get() {
+            self.store.settle();
+            self.settled.set(self.put);
+        }
+    }
+
+    /// Puts the bytes of a page: they are its current copy.
+    pub(crate) fn put(&mut self, page: u64, version: u64, bytes: &[u8]) {
+        let slot = match self.current.get(&page) {
+            Some(held) if held.slot != ZEROS => {
+                self.settle(held.version);
+                held.slot
+            }
+            _ => self.store.take(),
+        };
+        self.current.insert(page, Held { slot, version });
+        let grows = version > self.put;
+        self.put = self.put.max(version);
+        self.store.copy(slot, bytes);
+        if !grows {
+            // When a log is replayed. Versions would not show that it has to be settled.
+            self.store.settle();
+        }
+    }
+
+    /// Puts a page of zeros, which takes no pages.
+    pub(crate) fn put_zeros(&mut self, page: u64, version: u64) {
+        self.drop_current(page);
+        self.current.insert(page, Held { slot: ZEROS, version });
+    }
+
+    /// Forgets the current copy.
+    pub(crate) fn drop_current(&mut self, page: u64) {
+        if let Some(held) = self.current.remove(&page) {
+            self.give_back(held);
+        }
+    }
+
+    /// The current copy is being destaged from now on.
+    ///
+    /// # Panics
+    /// If there is none, or another is being destaged.
+    pub(crate) fn freeze(&mut self, page: u64) {
+        let held = self.current.remove(&page).expect("a page that is destaged is held");
+        let before = self.in_flight.insert(page, held);
+        assert!(before.is_none(), "two destages of one page");
+    }
+
+    /// The copy that was being destaged is on the disks; its version.
+    pub(crate) fn release(&mut self, page: u64) -> Option<u64> {
+        let held = self.in_flight.remove(&page)?;
+        self.give_back(held);
+        Some(held.version)
+    }
+
+    fn give_back(&mut self, held: Held) {
+        if held.slot != ZEROS {
+            self.settle(held.version);
+            self.store.give_back(held.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    thread_local! {
+        /// Copies that are not settled.
+        static OPEN: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Pages are settled before they are read or written again, and not each by itself.
+    #[test]
+    fn copies_are_settled_before_they_are_looked_at() {
+        let how = PageMemory {
+            copy: |to, from| {
+                OPEN.set(OPEN.get() + 1);
+                to.copy_from_slice(from);
+            },
+            settle: || OPEN.set(0),
+            ..PageMemory::default()
+        };
+        let mut pages = DirtyPages::new(how);
+        (1..=8).for_each(|version| pages.put(version, version, &[version as u8; PAGE]));
+        assert_eq!(OPEN.get(), 8, "together");
+        assert_eq!(pages.newest(3).map(|bytes| bytes[0]), Some(3));
+        assert_eq!(OPEN.get(), 0, "read");
+        assert_eq!(pages.newest(4).map(|bytes| bytes[0]), Some(4));
+        pages.put(9, 9, &[9; PAGE]);
+        pages.put(9, 10, &[10; PAGE]);
+        assert_eq!(OPEN.get(), 1, "written over: settled between the two");
+        pages.drop_current(9);
+        assert_eq!(OPEN.get(), 0, "given back");
+        pages.put(11, 12, &[11; PAGE]);
+        pages.newest(11);
+        pages.put(12, 11, &[12; PAGE]);
+        assert_eq!(OPEN.get(), 0, "an older version: at once");
+    }
+
+    #[test]
+    fn copies_are_apart_and_space_is_reused() {
+        let mut pages = DirtyPages::new(PageMemory::default());
+        pages.put(7, 1, &[1; PAGE]);
+        pages.freeze(7);
+        pages.put(7, 2, &[2; PAGE]);
+        assert_eq!(pages.newest(7).unwrap()[0], 2);
+        assert_eq!(pages.destaged(7)[0], 1);
+        pages.drop_current(7);
+        assert_eq!(pages.newest(7).unwrap()[0], 1);
+        pages.release(7);
+        assert!(pages.newest(7).is_none());
+        pages.put_zeros(8, 3);
+        assert!(pages.newest(8).unwrap().iter().all(|b| *b == 0));
+        for page in 0..1024 {
+            pages.put(page, 4, &[page as u8; PAGE]);
+        }
+        assert_eq!(pages.store.memory_bytes() >> 22, 1, "every slot came back");
+        assert_eq!(pages.newest(200).unwrap()[PAGE - 1], 200);
+    }
+}

@@ -1,0 +1,163 @@
+//! Destages: pages are frozen, the intent is logged, parity is computed and its checksums are
+//! logged, disks are flushed, and pages are released.
+
+use super::Volume;
+use crate::defect::Defect;
+use crate::destages::{Computing, Flushed, Uncomputable, pages_of_group};
+use crate::log::{RowSums, Waiter};
+use crate::lost::runs;
+use crate::request::{Alarm, Refusal};
+use crate::settings::Ack;
+use destage_engine::array::geometry::Level;
+use destage_engine::array::safe::is_set;
+use destage_engine::event::Event;
+use destage_engine::request::PageRange;
+use destage_engine::units::GroupId;
+use std::collections::BTreeMap;
+
+impl Volume {
+    /// Whether destages log an intent: without redundancy a row cannot become inconsistent.
+    fn intends(&self) -> bool {
+        !matches!(self.controller().geometry().level, Level::Single | Level::Raid0)
+    }
+
+    /// The engine begins a destage: its pages are frozen as they are now.
+    pub(super) fn begin_destage(&mut self, index: u32, group: GroupId) {
+        let mask = self.controller().destage_mask(index).to_vec();
+        let pages = pages_of_group(self.controller().geometry(), group);
+        let adopted = self.destages.take_adopted(group);
+        let through = adopted.unwrap_or(self.log.last_version());
+        if adopted.is_none() {
+            for bit in (0..u64::from(pages.pages)).filter(|bit| is_set(&mask, *bit)) {
+                self.pages.freeze(pages.first.0 + bit);
+            }
+            if self.intends() {
+                self.log.intend(pages, through);
+            }
+        }
+        let sums = adopted.map(|_| self.logged_sums(pages));
+        self.destages.begin(index, (group, pages), mask, through, sums);
+    }
+
+    /// The checksums that the last run logged for a group that it left open.
+    fn logged_sums(&self, pages: PageRange) -> BTreeMap<u32, RowSums> {
+        let geometry = self.controller().geometry();
+        let rows = 0..(geometry.group_stripes * geometry.strip_pages) as u32;
+        rows.filter_map(|row| Some((row, self.log.parity_of(pages.first, row)?))).collect()
+    }
+
+    /// All reads of a destage are done: parity is computed and its checksums are logged. If that
+    /// of any row cannot be computed, nothing is logged or written.
+    pub(super) fn intend(&mut self, index: u32) {
+        let controller = self.engine.controller();
+        let computing = Computing {
+            controller,
+            geometry: *controller.geometry(),
+            pages: &self.pages,
+            careless: self.settings.defect.is(Defect::DestagesUncomputableRows),
+            skips_sums: self.settings.defect.is(Defect::SkipsParityLog),
+        };
+        match self.destages.compute_parity(index, &computing, self.ops.now()) {
+            Ok(computed) => {
+                for (row, sums) in computed.sums {
+                    self.log.parity(computed.first, row, sums);
+                }
+                if self.intends() || self.settings.ack == Ack::Flush {
+                    self.log.wait(Waiter::Intent(index));
+                } else {
+                    self.step(Event::Intended(index));
+                }
+            }
+            Err(Uncomputable { group, report }) => {
+                self.answer_waiting_for(&[group]);
+                if let Some(pages) = report {
+                    let group_pages = pages_of_group(self.controller().geometry(), group);
+                    let (first_page, ranges) = (group_pages.first.0, runs(&pages));
+                    self.ops.alarm(Alarm::PagesKept { first_page, ranges });
+                }
+                self.step(Event::NotComputable(index));
+            }
+        }
+    }
+
+    /// Answers the requests that wait until pages of these groups are on the disks: their destage
+    /// cannot be computed, and later writes to such a group wait for it, too. With a log they are
+    /// durable as they are. Without one, only memory has these pages: that is an error.
+    fn answer_waiting_for(&mut self, groups: &[GroupId]) {
+        let per_group = self.controller().geometry().pages_per_group();
+        let among = |page: u64| groups.contains(&GroupId(page / per_group));
+        let waiting = self.requests.disk_waits.take_waiting_for(among);
+        let refusal = self.log.lost().then_some(Refusal::Unreadable);
+        waiting.into_iter().for_each(|host| self.part_done(host, refusal));
+    }
+
+    /// The same for a request that has just begun to wait for these pages.
+    pub(super) fn answer_uncomputable_pages(&mut self, pages: &[u64]) {
+        if self.destages.retry_at().is_none() {
+            return;
+        }
+        let per_group = self.controller().geometry().pages_per_group();
+        let mut groups: Vec<GroupId> = pages.iter().map(|page| GroupId(page / per_group)).collect();
+        groups.dedup();
+        groups.retain(|group| self.controller().is_kept(*group));
+        self.answer_waiting_for(&groups);
+    }
+
+    /// Tries again what could not be computed, when it is time.
+    pub(super) fn retry_uncomputable(&mut self) {
+        if !self.controller().is_paused() && self.destages.take_retry(self.ops.now()) {
+            self.step(Event::TryKept);
+            if self.controller().kept_pages() > 0 {
+                // Pages that a rebuild or a scrub holds at the moment.
+                self.destages.retry_later(self.ops.now());
+            }
+        }
+    }
+
+    /// Flushes the disks that a destage has written.
+    pub(super) fn flush_disks(&mut self, index: u32) {
+        let skip = self.settings.defect.is(Defect::ReleasesBeforeFlush);
+        let (engine, rebuilds) = (&self.engine, &self.rebuilds);
+        let gone = |member| engine.failed(member) && !rebuilds.is_attached(member);
+        let flushed = self.destages.flush(index, skip, &mut self.ops, gone);
+        self.destages_flushed(flushed);
+    }
+
+    /// A member is flushed.
+    pub(super) fn member_flushed(&mut self, member: u16) {
+        let flushed = self.destages.member_flushed(member);
+        self.destages_flushed(flushed);
+        let (engine, rebuilds) = (&self.engine, &self.rebuilds);
+        let gone = |member| engine.failed(member) && !rebuilds.is_attached(member);
+        let flushed = self.destages.flush_member(member, &mut self.ops, gone);
+        self.destages_flushed(flushed);
+    }
+
+    pub(super) fn destages_flushed(&mut self, destages: Vec<Flushed>) {
+        for flushed in destages {
+            if self.devices.changing() {
+                self.destages.hold_flushed(flushed);
+            } else {
+                self.step(Event::Flushed(flushed.index, flushed.ok));
+            }
+        }
+    }
+
+    /// A destage is on the disks.
+    pub(super) fn released(&mut self, index: u32) {
+        let geometry = self.engine.controller().geometry();
+        let released = self.destages.release(index, geometry, self.ops.now());
+        let first_page = released.pages.first.0;
+        if released.was_kept {
+            self.ops.alarm(Alarm::PagesDestaged { first_page });
+        }
+        self.log.release(released.pages, released.through);
+        let bits = 0..u64::from(released.pages.pages);
+        for bit in bits.filter(|bit| is_set(&released.mask, *bit)) {
+            if let Some(version) = self.pages.release(first_page + bit) {
+                self.requests.disk_waits.page_written(first_page + bit, version);
+            }
+        }
+        self.answer_written();
+    }
+}

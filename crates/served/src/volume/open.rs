@@ -1,0 +1,378 @@
+//! Creation and recovery: everything before the first request, one operation at a time
+//! (docs/durability.md, "Recovery").
+
+use super::Volume;
+use crate::assemble::Assembly;
+use crate::defect::Defect;
+use crate::destages::{Destages, pages_of_group};
+use crate::devices::{Devices, SUPERBLOCKS};
+use crate::engine::Engine;
+use crate::io::{Device, IoError, Media, write_padded};
+use crate::log::{self, LogError, Recovered, ring_blocks_of};
+use crate::ops::Ops;
+use crate::rebuilds::Rebuilds;
+use crate::request::Alarm;
+use crate::requests::Requests;
+use crate::scrub::Scrub;
+use crate::settings::Settings;
+use destage_engine::array::geometry::Geometry;
+use destage_engine::array::safe::is_set;
+use destage_engine::controller::{Config, ConfigError, Controller};
+use destage_engine::destage::phases::Protocol;
+use destage_engine::destage::{Count, DestageConfig, Issue};
+use destage_engine::dispatch::Order;
+use destage_engine::event::Event;
+use destage_engine::readcache::ReadPolicyError;
+use destage_engine::sequential::DetectorKind;
+use destage_engine::units::{DiskId, GroupId, Page, PageCount};
+use destage_nvslog::LogId;
+use destage_nvslog::superblock::{NOT_JOINED, NVS_MAX, REBUILDS_MAX, Role, Superblock, Uuid};
+
+/// An array to be created.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// The array, checked.
+    pub geometry: Geometry,
+    /// Bytes in a log block: 512 or 4,096.
+    pub block_bytes: u32,
+    /// Most dirty pages.
+    pub dirty_pages_max: u64,
+    /// UUID of the array.
+    pub array: Uuid,
+    /// UUID of the log.
+    pub log: Uuid,
+    /// UUIDs of the members.
+    pub members: Vec<Uuid>,
+    /// UUIDs of the NVS devices: none, one or two.
+    pub nvs: Vec<Uuid>,
+}
+
+/// Writes superblocks and an empty log. The members' data is not touched: their redundancy must be
+/// consistent already (all zeros is), or be made so by a scrub.
+///
+/// # Errors
+/// The device that failed, and how.
+pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device, IoError)> {
+    let ring_blocks = ring_blocks_of(creation.dirty_pages_max, creation.block_bytes);
+    let superblock = Superblock {
+        generation: 1,
+        base: 0,
+        joined: 0,
+        array: creation.array,
+        device: creation.array,
+        log: LogId(creation.log),
+        role: Role::Member(0),
+        geometry: creation.geometry,
+        nvs: core::array::from_fn(|place| creation.nvs.get(place).copied()),
+        block_bytes: creation.block_bytes,
+        ring_blocks,
+        dirty_pages_max: creation.dirty_pages_max,
+        failed: [0; 128],
+        rebuilds: [None; REBUILDS_MAX],
+        lost_pages: false,
+    };
+    log::create(media, &superblock, creation.nvs.len() as u16)?;
+    let devices = Devices::new(superblock, creation.members.clone(), creation.nvs.clone());
+    // The members last: without them it is not an array.
+    let nvs = (0..creation.nvs.len() as u16).map(Device::Nvs);
+    let members = (0..creation.members.len() as u16).map(Device::Member);
+    for device in nvs.chain(members) {
+        let bytes = devices.superblock_of(device).encode();
+        for at in SUPERBLOCKS {
+            write_padded(media, device, at, &bytes).map_err(|error| (device, error))?;
+            media.flush(device).map_err(|error| (device, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// Why an assembled array cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// A device cannot be written. Nothing was served: assemble again with this device unusable
+    /// ([`crate::NoSuperblock::Unwritable`]), from superblocks that are read again.
+    Unwritable(Device, IoError),
+    /// The log cannot be used.
+    Log(LogError),
+    /// The log has this many dirty pages, and the NVS has room for fewer.
+    TooManyPages(u64),
+    /// The settings make no array.
+    Config(ConfigError),
+    /// The settings make no read cache.
+    ReadCache(ReadPolicyError),
+}
+
+impl From<LogError> for OpenError {
+    fn from(error: LogError) -> OpenError {
+        match error {
+            LogError::Unwritable(device, error) => OpenError::Unwritable(device, error),
+            error => OpenError::Log(error),
+        }
+    }
+}
+
+impl core::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            OpenError::Unwritable(device, error) => {
+                write!(f, "{device} cannot be written: {error}")
+            }
+            OpenError::Log(error) => error.fmt(f),
+            OpenError::TooManyPages(pages) => {
+                write!(f, "the NVS log has {pages} dirty pages, more than the NVS has room for")
+            }
+            OpenError::Config(error) => error.fmt(f),
+            OpenError::ReadCache(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// Recovers the log and makes the volume that continues it. Its first operations redo the
+/// destages that were interrupted: serve it when [`Volume::ready`].
+///
+/// # Errors
+/// See [`OpenError`]. Nothing is changed then but for repairs from an intact NVS device; with
+/// [`OpenError::Unwritable`] the other devices may be as a crash in a start leaves them.
+pub fn open(
+    media: &mut dyn Media,
+    assembly: &Assembly,
+    settings: Settings,
+) -> Result<Volume, OpenError> {
+    let superblock = assembly.superblock;
+    let controller = Controller::new(&config(&superblock, &settings)).map_err(OpenError::Config)?;
+    let source = log::Source {
+        superblock,
+        devices: &assembly.copies,
+        takes_what_is_left: assembly.takes_what_is_left(),
+        pages: settings.pages,
+        defect: settings.defect,
+    };
+    let Recovered { log, pages, dirty } = log::recover(media, &source)?;
+    let devices = Devices::new(superblock, assembly.members.clone(), assembly.nvs.clone());
+    let mut volume = Volume {
+        engine: Engine::new(controller),
+        settings,
+        ops: Ops::default(),
+        requests: Requests::default(),
+        log,
+        pages,
+        read_cache: None,
+        destages: Destages::new(superblock.geometry.disks),
+        devices: devices.joined(assembly.since.clone()),
+        rebuilds: Rebuilds::default(),
+        scrub: Scrub::default(),
+    };
+    volume.set_rebuild_limits(volume.settings.rebuild);
+    for member in &assembly.failed {
+        volume.devices.mark(*member, true);
+        let failed = Event::DiskFailed(DiskId(*member));
+        volume.engine.controller_mut().step(volume.ops.now(), failed, &mut Vec::new());
+    }
+    volume.record_devices(media, assembly)?;
+    volume.read_records(media, assembly);
+    // Interrupted destages are redone with what is in sync of each member, and only then do
+    // windows of rebuilds read rows.
+    volume.pause(true);
+    volume.resume_rebuilds(assembly);
+    volume.take_over(&dirty)?;
+    let read_cache = volume.settings.read_cache.take();
+    volume.set_read_cache(read_cache).map_err(OpenError::ReadCache)?;
+    volume.pause(false);
+    Ok(volume)
+}
+
+/// Makes an empty device a spare of the array that has this superblock.
+///
+/// # Errors
+/// The device cannot be written.
+pub fn prepare_spare(
+    media: &mut dyn Media,
+    device: Device,
+    array: &Superblock,
+    uuid: Uuid,
+) -> Result<(), IoError> {
+    let spare = Superblock {
+        generation: 0,
+        joined: NOT_JOINED,
+        base: 0,
+        nvs: [None; NVS_MAX],
+        device: uuid,
+        role: Role::Spare,
+        failed: [0; 128],
+        rebuilds: [None; REBUILDS_MAX],
+        lost_pages: false,
+        ..*array
+    };
+    for at in SUPERBLOCKS {
+        write_padded(media, device, at, &spare.encode())?;
+        media.flush(device)?;
+    }
+    Ok(())
+}
+
+fn config(superblock: &Superblock, settings: &Settings) -> Config {
+    Config {
+        geometry: superblock.geometry,
+        nvs_pages: PageCount(superblock.dirty_pages_max),
+        policy: settings.policy.clone(),
+        rate: settings.rate.clone(),
+        destage: DestageConfig {
+            queue_depth: settings.queue_depth,
+            count: Count::Runs,
+            issue: Issue::Group,
+            protocol: Protocol::Safe,
+            defer: false,
+        },
+        detector: DetectorKind::Pages,
+        sequential_threshold: 16,
+        window: settings.window,
+        order: Order::ReadsFirst { bound: 8 },
+    }
+}
+
+impl Volume {
+    /// Records which devices are used from now on: the mark of this start.
+    fn record_devices(
+        &mut self,
+        media: &mut dyn Media,
+        assembly: &Assembly,
+    ) -> Result<(), OpenError> {
+        self.repair_superblocks(media, assembly)?;
+        self.devices.name_nvs(self.log.devices());
+        // A spare that is absent now must not continue from where it was when it is back (D12).
+        let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
+        let absent = named.filter(|member| !assembly.rebuilds.contains(member));
+        absent.for_each(|member| self.devices.forget_spare(member));
+        let same = self.devices.superblock().agrees(&assembly.superblock);
+        if !self.settings.defect.is(Defect::IgnoresMarks) || !same {
+            self.devices.start_generation(assembly.highest, assembly.built);
+            self.write_devices(media, assembly)?;
+        }
+        self.devices.start_complete();
+        Ok(())
+    }
+
+    /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that
+    /// is damaged would look as if all other devices had been absent.
+    fn repair_superblocks(
+        &mut self,
+        media: &mut dyn Media,
+        assembly: &Assembly,
+    ) -> Result<(), OpenError> {
+        if self.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
+            return Ok(());
+        }
+        for (device, copy, superblock) in &assembly.damaged {
+            let built = assembly.built && superblock.generation == assembly.superblock.generation;
+            let mut repaired = *superblock;
+            if *copy == 1 && !built {
+                // A second copy of a try on which nothing was built would say that something was.
+                repaired.generation = superblock.base;
+            }
+            write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
+                .and_then(|()| media.flush(*device))
+                .map_err(|error| OpenError::Unwritable(*device, error))?;
+            self.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
+        }
+        Ok(())
+    }
+
+    /// Reads the records of members that may have something to say.
+    fn read_records(&mut self, media: &mut dyn Media, assembly: &Assembly) {
+        for member in 0..self.devices.members() {
+            let rebuilt = assembly.rebuilds.contains(&member);
+            let lost = assembly.superblock.lost_pages && !assembly.failed.contains(&member);
+            if rebuilt || lost {
+                self.devices.records.read(media, member);
+            }
+        }
+    }
+
+    /// Continues the rebuilds of the last run from their checkpoints.
+    fn resume_rebuilds(&mut self, assembly: &Assembly) {
+        for member in assembly.rebuilds.iter().copied() {
+            let from = self.devices.records.below(member);
+            self.rebuilds.resume(member, self.devices.member(member));
+            self.step(Event::Rebuild { disk: DiskId(member), from });
+        }
+    }
+
+    /// First copies on all devices, then second ones: a second copy says that all devices have the
+    /// first. Members that are being rebuilt come last.
+    fn write_devices(
+        &mut self,
+        media: &mut dyn Media,
+        assembly: &Assembly,
+    ) -> Result<(), OpenError> {
+        let members = (0..self.devices.members()).filter(|member| !self.engine.failed(*member));
+        let nvs = self.log.devices().iter().map(|number| Device::Nvs(*number));
+        let rebuilt = assembly.rebuilds.iter().copied();
+        let devices: Vec<Device> = nvs.chain(members.chain(rebuilt).map(Device::Member)).collect();
+        for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
+            for device in devices.iter().copied() {
+                let keeps = self.settings.defect.is(Defect::KeepsDamagedSuperblocks);
+                if keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy)) {
+                    continue;
+                }
+                let bytes = self.devices.superblock_of(device).encode();
+                write_padded(media, device, at, &bytes)
+                    .and_then(|()| media.flush(device))
+                    .map_err(|error| OpenError::Unwritable(device, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pages of an open destage whose rows may have been written: those whose parity was
+    /// logged, and full stripes, which need no log. Without parity, all.
+    fn maybe_written(&self, group: GroupId, mask: &[u64]) -> Vec<u64> {
+        let geometry = self.controller().geometry();
+        if geometry.level.parities() == 0 {
+            return mask.to_vec();
+        }
+        let first = pages_of_group(geometry, group).first;
+        let mut written = vec![0; mask.len()];
+        for at in geometry.rows(group, mask) {
+            let strips = 0..geometry.data_strips() as u16;
+            let bits: Vec<u64> = strips.map(|strip| geometry.bit_of(&at, strip)).collect();
+            let full = bits.iter().all(|bit| is_set(mask, *bit));
+            if full || self.log.parity_of(first, at.row).is_some() {
+                let dirty = bits.into_iter().filter(|bit| is_set(mask, *bit));
+                dirty.for_each(|bit| written[(bit / 64) as usize] |= 1 << (bit % 64));
+            }
+        }
+        written
+    }
+
+    /// Takes over the dirty pages of the last run, and redoes the destages that it left open.
+    fn take_over(&mut self, dirty: &[u64]) -> Result<(), OpenError> {
+        let held = (dirty.len() + self.pages.pages_in_flight()) as u64;
+        if held > self.controller().directory().capacity().0 {
+            return Err(OpenError::TooManyPages(held));
+        }
+        dirty.iter().for_each(|page| self.engine.controller_mut().restore(Page(*page)));
+        let per_group = self.controller().geometry().pages_per_group();
+        for open in self.log.open_destages() {
+            let first = open.pages.first.0;
+            let mut mask = vec![0u64; per_group.div_ceil(64) as usize];
+            for bit in 0..per_group {
+                if self.pages.in_flight(first + bit).is_some() {
+                    mask[(bit / 64) as usize] |= 1 << (bit % 64);
+                }
+            }
+            if mask.iter().all(|word| *word == 0) {
+                self.log.release(open.pages, open.through);
+                continue;
+            }
+            let group = GroupId(first / per_group);
+            self.destages.adopt(group, open.through);
+            let mut actions = Vec::new();
+            let doubt = self.maybe_written(group, &mask);
+            self.engine.controller_mut().redo(group, &mask, doubt, &mut actions);
+            actions.into_iter().for_each(|action| self.act(action, None));
+        }
+        Ok(())
+    }
+}
