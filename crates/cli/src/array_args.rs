@@ -71,7 +71,12 @@ fn added(about: &About) -> Vec<Arg> {
             format_arg(),
         ]),
         "replace" => added.push(background()),
-        "scrub" => added.extend([background(), format_arg()]),
+        "scrub" => added.extend([
+            flag("check", "Only compare, and report what is wrong [default]")
+                .conflicts_with("repair"),
+            background(),
+            format_arg(),
+        ]),
         _ => {}
     }
     added
@@ -234,8 +239,8 @@ pub fn record() -> Command {
         .after_help(
             "The server writes FILE, under a temporary name until it is complete; .zst, .gz or .xz \
              compress it. Recording ends with --time or --requests, or when you interrupt this \
-             command; the file keeps what was recorded. Simulate a sample by write group (--one-in) \
-             with an NVS that is smaller in proportion.\n\
+             command; the file keeps what was recorded. Simulate a sample by write group \
+             (--one-in) with an NVS that is smaller in proportion.\n\
              Example: destage trace record tank --out tank.dtrc.zst --time 10m",
         )
         .arg(name())

@@ -117,7 +117,7 @@ fn it_is_changed_while_serving_and_what_makes_none_is_refused() {
         (&["--read-cache", "lro"][..], "lru"),
         (&["--read-cache", "lru", "--read-cache-size", "1000"], "read-cache-size"),
         (&["--vdf", "perhaps"], "paper"),
-        (&[], "--read-cache"),
+        (&[], "nothing to set"),
     ] {
         let words = [&["set", "tank"], words, &["--config-dir", &folder]].concat();
         let error = fails(2, &words);

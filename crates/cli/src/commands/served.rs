@@ -14,7 +14,7 @@ use destage_report::scrub::ScrubStatus;
 use destage_report::state::{DeviceKind, DeviceState, ScrubState};
 use destage_server::array::DeviceSpec;
 use destage_server::array::control::{
-    Argument, AskError, Entry, Kind, Status, Stop, ask, ask_to_end, ask_value, command,
+    Argument, AskError, Entry, Kind, Status, Stop, ask, ask_to_end, ask_value, check, command,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
@@ -57,6 +57,7 @@ fn give(entry: &Entry, matches: &ArgMatches) -> Result<String, Failure> {
             arguments.insert(argument.name.to_string(), value);
         }
     }
+    check(entry, arguments.clone()).map_err(Failure::usage)?;
     let bar = progress::bar("dirty pages destaged");
     let answer = ask_value(&control, name(matches), about.name, arguments.clone(), left_on(&bar));
     bar.finish_and_clear();
@@ -72,6 +73,7 @@ fn give(entry: &Entry, matches: &ArgMatches) -> Result<String, Failure> {
         "replace" if waits => wait_for_member(matches, new()),
         "replace-nvs" if waits => wait_for_nvs(matches, new()),
         "scrub" if waits => wait_for_scrub(matches),
+        "scrub" if given("stop") => Ok(format!("{}: the scrub ends\n", name(matches))),
         "set" => Ok(settings(&now(matches)?)),
         _ => said(entry, name(matches), &arguments, &reply.reply),
     }

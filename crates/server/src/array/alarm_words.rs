@@ -126,8 +126,8 @@ impl AlarmWords<'_> {
             ),
             Alarm::Repaired { member, page, pages } => format!(
                 "{} could not read {pages} pages at its byte {}: they were rewritten from the \
-                 other members, and nothing is lost. Check its SMART values, and scrub: destage scrub \
-                 {array}.",
+                 other members, and nothing is lost. Check its SMART values, and scrub: destage \
+                 scrub {array}.",
                 self.setup.called(Device::Member(*member)),
                 DATA_START + page * PAGE_BYTES
             ),

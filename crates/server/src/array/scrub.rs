@@ -62,9 +62,6 @@ impl Scrub {
         repair: bool,
         rate: u64,
     ) -> Result<(), Refusal> {
-        if rate < SCRUB_RATE_MIN {
-            return Err(Refusal::ScrubRate(SCRUB_RATE_MIN));
-        }
         volume.start_scrub(now, repair)?;
         (self.rate, self.fed, self.look) = (rate, now, now + LOOK);
         (self.running, self.alarmed, self.ended) = (true, false, None);

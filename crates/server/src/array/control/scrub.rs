@@ -2,7 +2,7 @@
 
 use super::command::{About, Argument, Command, Context, Kind};
 use crate::array::refusal::Refusal;
-use crate::array::scrub::SCRUB_RATE;
+use crate::array::scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
 use destage_block::Driver;
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +47,13 @@ impl Command for Scrub {
         done: "the scrub is running: see `destage status`",
     };
     type Reply = ();
+
+    fn check(&self) -> Result<(), Refusal> {
+        match self.rate {
+            Some(rate) if rate < SCRUB_RATE_MIN => Err(Refusal::ScrubRate(SCRUB_RATE_MIN)),
+            _ => Ok(()),
+        }
+    }
 
     fn run(self, context: &mut Context<'_>) -> Result<(), Refusal> {
         let rate = self.rate.unwrap_or(SCRUB_RATE);
