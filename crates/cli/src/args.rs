@@ -19,23 +19,9 @@ pub fn command() -> Command {
     );
     #[cfg(feature = "serve")]
     let command = command
-        .subcommands([
-            crate::array_args::create(),
-            crate::array_args::serve(),
-            crate::array_args::status(),
-            crate::array_args::flush(),
-            crate::array_args::stop(),
-            crate::array_args::set(),
-            crate::array_args::scrub(),
-        ])
-        .subcommands([
-            crate::member_args::fail(),
-            crate::member_args::replace(),
-            crate::member_args::spare(),
-            crate::array_args::replace_nvs(),
-            crate::array_args::recover(),
-            crate::server_args::emulate(),
-        ]);
+        .subcommands([crate::array_args::create(), crate::array_args::serve()])
+        .subcommands(crate::array_args::served())
+        .subcommands([crate::array_args::recover(), crate::server_args::emulate()]);
     #[cfg(feature = "load")]
     let command = command.subcommand(crate::server_args::bench());
     #[cfg(feature = "torture")]

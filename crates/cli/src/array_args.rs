@@ -1,9 +1,9 @@
-//! The command lines of a served array: create, serve, status, flush, stop, set, recover.
+//! The command lines of an array: create, serve, recover, record; and those of its server's list.
 
 use crate::server_args::serves;
 use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
-use destage_engine::readcache::coherent::OnWrite;
+use destage_server::array::control::{About, Argument, COMMANDS, Kind, Set};
 
 pub(crate) fn name() -> Arg {
     Arg::new("name").value_name("NAME").required(true).help("The array")
@@ -21,15 +21,69 @@ pub(crate) fn sparse() -> Arg {
     flag("sparse", "Allocate the space of files made with size= as it is written, not at once")
 }
 
-/// The read cache; what is not given is as it was.
-fn read_cache_args() -> [Arg; 4] {
-    [
-        option("read-cache", "POLICY", "Read cache beside the NVS, see `destage policies`; or off"),
-        option("read-cache-size", "BYTES", "Its size, as 1G [at first: 128M]"),
-        option("vdf", "FORM", "How it heeds failed disks: off, paper, adaptive[:..], auto"),
-        option("read-cache-writes", "WHAT", "Cached pages that are written: dropped, or brought")
-            .value_parser(OnWrite::NAMES.map(|(name, _)| name)),
-    ]
+/// The read cache; any option you omit keeps its value.
+fn read_cache_args() -> impl Iterator<Item = Arg> {
+    Set::READ_CACHE.iter().map(argument)
+}
+
+/// An argument of a command in the server's list.
+fn argument(of: &Argument) -> Arg {
+    let positional =
+        |value: &'static str| Arg::new(of.name).value_name(value).required(true).help(of.help);
+    match of.kind {
+        Kind::Member => positional("DISK"),
+        Kind::NewDevice => positional("DEVICE"),
+        Kind::Choice(words) => positional("WHAT").value_parser(words.to_vec()),
+        Kind::Device => option(of.name, "PATH", of.help),
+        Kind::ChoiceOption(words) => option(of.name, "WHAT", of.help).value_parser(words.to_vec()),
+        Kind::Text(value) => option(of.name, value, of.help),
+        Kind::Bytes(None) => option(of.name, "BYTES", of.help),
+        Kind::Bytes(Some(default)) => option(of.name, "BYTES", of.help).default_value(default),
+        Kind::Flag => flag(of.name, of.help),
+    }
+}
+
+/// The commands of the server's list that are commands of the command line. `status --what-if` and
+/// `trace record` give the others.
+pub fn served() -> impl Iterator<Item = Command> {
+    let all = COMMANDS.iter().map(|entry| &entry.about);
+    all.filter(|about| !["what-if", "record"].contains(&about.name)).map(|about| {
+        let arguments = about.arguments.iter().map(argument);
+        Command::new(about.name)
+            .about(about.help)
+            .after_help(about.details)
+            .arg(name())
+            .args(arguments)
+            .args(added(about))
+            .args(places())
+    })
+}
+
+/// What the command line adds to a command.
+fn added(about: &About) -> Vec<Arg> {
+    let mut added = Vec::new();
+    if about.arguments.iter().any(|argument| argument.kind == Kind::NewDevice) {
+        added.push(sparse());
+    }
+    match about.name {
+        "status" => added.extend([
+            flag("what-if", "What other policies would have destaged (serve --what-if)"),
+            format_arg(),
+        ]),
+        "replace" => added.push(background()),
+        "scrub" => added.extend([
+            flag("check", "Only compare, and report what is wrong [default]")
+                .conflicts_with("repair"),
+            background(),
+            format_arg(),
+        ]),
+        _ => {}
+    }
+    added
+}
+
+fn background() -> Arg {
+    flag("background", "Do not wait: see `destage status`")
 }
 
 /// `destage create`.
@@ -38,10 +92,10 @@ pub fn create() -> Command {
         .about("Create an array: superblocks on its disks and NVS, a configuration file")
         .after_help(
             "A disk or NVS is a file, a block device, or (disks) an NBD URI; PATH,size=BYTES makes \
-             a file of that size. Devices that hold anything are refused. Disks that may not be \
+             a file of that size. Devices that hold data are refused. Disks that may not be \
              all zeros are zeroed on levels with redundancy, which takes as long as writing them.\n\
-             Level target: one disk that is an array itself (md, a RAID card): give its strip and \
-             its --width in data disks, and destage orders for it.\n\
+             Level target: one disk that is an array itself (md, a RAID card): give its strip \
+             and its --width in data disks; destage then orders writes for the array underneath.\n\
              Example:\n  destage create tank --level 5 --disk a.img,size=1G --disk b.img,size=1G \
              --disk c.img,size=1G --nvs nvs.img,size=64M",
         )
@@ -57,16 +111,20 @@ pub fn create() -> Command {
                 .action(ArgAction::Append),
         )
         .arg(
-            option("nvs", "PATH", "NVS; twice: mirrored; none: every write goes to the disks")
-                .action(ArgAction::Append),
+            option(
+                "nvs",
+                "PATH",
+                "NVS device; give two to mirror them; without, writes go to the disks",
+            )
+            .action(ArgAction::Append),
         )
         .arg(
-            option("spare", "DISK", "Takes the place of a member that fails; repeat")
+            option("spare", "DISK", "A disk ready to replace a failed member; repeat")
                 .action(ArgAction::Append),
         )
-        .arg(option("strip", "BYTES", "Bytes on one disk before the next").default_value("64K"))
+        .arg(option("strip", "BYTES", "Strip (chunk) size per disk").default_value("64K"))
         .arg(
-            option("width", "N", "Level target: its data disks")
+            option("width", "N", "With --level target: number of its data disks")
                 .default_value("1")
                 .value_parser(value_parser!(u64).range(1..=1024)),
         )
@@ -75,15 +133,25 @@ pub fn create() -> Command {
                 .default_value("1")
                 .value_parser(value_parser!(u64).range(1..=1024)),
         )
-        .arg(option("policy", "POLICY", "See `destage policies`").default_value("stow"))
-        .arg(option("rate", "RATE", "See `destage policies`").default_value("linear:90/80"))
         .arg(
-            option("ack", "WHEN", "Writes are answered when durable in NVS, or at FLUSH and FUA")
-                .default_value("nvs")
-                .value_parser(["nvs", "flush"]),
+            option("policy", "POLICY", "Destage policy, see `destage policies`")
+                .default_value("stow"),
         )
         .arg(
-            option("on-nvs-loss", "WHAT", "When the last NVS device fails")
+            option("rate", "RATE", "Destage rate, see `destage policies`")
+                .default_value("linear:90/80"),
+        )
+        .arg(
+            option(
+                "ack",
+                "WHEN",
+                "When writes are durable: when answered (nvs), or at FLUSH and FUA",
+            )
+            .default_value("nvs")
+            .value_parser(["nvs", "flush"]),
+        )
+        .arg(
+            option("on-nvs-loss", "WHAT", "What to do when the last NVS device fails")
                 .default_value("write-through")
                 .value_parser(["write-through", "stop"]),
         )
@@ -98,8 +166,8 @@ pub fn serve() -> Command {
     let serve = Command::new("serve")
         .about("Serve an array over NBD until `destage stop`, SIGTERM or SIGINT")
         .after_help(
-            "Recovers the NVS log first. SIGTERM ends cleanly without destaging: what is dirty \
-             stays in NVS. RUST_LOG says what is logged, as info or destage=warn.\n\
+            "Recovers the NVS log first. SIGTERM ends cleanly without destaging: dirty pages \
+             stay in the NVS. RUST_LOG sets the log level, e.g. info or destage=warn.\n\
              Examples:\n  destage serve tank --nbd unix:/run/tank.sock\n  \
              destage serve tank --nbd unix:/run/tank.sock --http 127.0.0.1:9090 --what-if",
         )
@@ -108,14 +176,14 @@ pub fn serve() -> Command {
         .args(watch_args())
         .args(missing_args())
         .arg(
-            option("ack", "WHEN", "In place of what the configuration says")
+            option("ack", "WHEN", "Override the configured acknowledgement mode")
                 .value_parser(["nvs", "flush"]),
         )
         .args(read_cache_args())
         .args(places())
 }
 
-/// What a start may do without.
+/// What a start may be without.
 fn missing_args() -> [Arg; 4] {
     [
         flag(
@@ -126,20 +194,24 @@ fn missing_args() -> [Arg; 4] {
         option(
             "use-nvs",
             "PATH",
-            "Use this NVS device though it is out of date, and no other; prints what is lost",
+            "Use only this NVS device although it is out of date; prints what is lost",
         ),
-        option("use-disk", "PATH", "Use this member though it is out of date; prints what is lost"),
-        flag("accept-loss", "Do that: lose what --use-nvs or --use-disk says is lost"),
+        option(
+            "use-disk",
+            "PATH",
+            "Use this member although it is out of date; prints what is lost",
+        ),
+        flag("accept-loss", "Confirm the loss that --use-nvs or --use-disk reports"),
     ]
 }
 
 /// The page, metrics, what-if, alarms, log.
 fn watch_args() -> [Arg; 7] {
     [
-        option("http", "ADDRESS:PORT", "Serve a page and metrics there, as 127.0.0.1:9090"),
-        flag("allow-remote-http", "Let other machines see it: without TLS, so behind a proxy")
+        option("http", "ADDRESS:PORT", "Serve a page and metrics there, e.g. 127.0.0.1:9090"),
+        flag("allow-remote-http", "Let other machines see the page; it has no TLS, so use a proxy")
             .requires("http"),
-        option("http-name", "NAME", "A name by which the page is reached through a proxy; repeat")
+        option("http-name", "NAME", "A name of the page behind a proxy; repeat")
             .requires("http")
             .action(ArgAction::Append),
         option("http-token-file", "FILE", "The token for changes [default: a new one each start]")
@@ -151,9 +223,9 @@ fn watch_args() -> [Arg; 7] {
         option(
             "alarm-command",
             "COMMAND",
-            "Run by the shell at each alarm; see docs/operations.md",
+            "Shell command to run at each alarm; see docs/operations.md",
         ),
-        option("log-format", "FORM", "Of the log on standard error")
+        option("log-format", "FORM", "Format of the log on standard error")
             .default_value("text")
             .value_parser(["text", "json"]),
     ]
@@ -165,154 +237,39 @@ pub fn record() -> Command {
     Command::new("record")
         .about("Record the load of a served array as a trace")
         .after_help(
-            "The server writes FILE, whole or not at all; .zst, .gz or .xz compress it. Recording \
-             ends with --time or --requests, or when this command is interrupted: what came until \
-             then is kept. A sample by write group (--one-in) is to be simulated with an NVS \
-             smaller in proportion.\n\
+            "The server writes FILE, under a temporary name until it is complete; .zst, .gz or .xz \
+             compress it. Recording ends with --time or --requests, or when you interrupt this \
+             command; the file keeps what was recorded. Simulate a sample by write group \
+             (--one-in) with an NVS that is smaller in proportion.\n\
              Example: destage trace record tank --out tank.dtrc.zst --time 10m",
         )
         .arg(name())
         .arg(option("out", "FILE", "The trace: .dtrc or .csv, compressed or not").required(true))
-        .arg(option("time", "TIME", "How long, as 30s or 10m"))
+        .arg(option("time", "TIME", "How long, e.g. 30s or 10m"))
         .arg(
             option("requests", "N", "Most requests")
                 .default_value("100000000")
                 .value_parser(value_parser!(u64).range(1..)),
         )
         .arg(
-            option("one-in", "N", "Only requests that begin in one write group of N")
+            option("one-in", "N", "Only requests that begin in one of N write groups")
                 .default_value("1")
                 .value_parser(value_parser!(u64).range(1..=1_000_000)),
         )
         .args(places())
 }
 
-/// `destage status`.
-pub fn status() -> Command {
-    Command::new("status")
-        .about("How a served array stands: occupancy, queues, hits, times, devices, alarms")
-        .after_help("Example: destage status tank --format json")
-        .arg(name())
-        .arg(flag("what-if", "What other policies would have destaged (serve --what-if)"))
-        .arg(format_arg())
-        .args(places())
-}
-
-/// `destage flush`.
-pub fn flush() -> Command {
-    Command::new("flush")
-        .about("Destage everything of a served array; returns when nothing is dirty")
-        .after_help("Example: destage flush tank")
-        .arg(name())
-        .args(places())
-}
-
-/// `destage stop`.
-pub fn stop() -> Command {
-    Command::new("stop")
-        .about("End the server of an array")
-        .after_help(
-            "Without --drain what is dirty stays in NVS, safe; the next start continues with it. \
-             The server refuses to end while it has the only copy of a member or NVS whose file \
-             was deleted: SIGTERM then says how to save it, --force loses it. --check exits with 1 \
-             and the reason if the server would refuse, and changes nothing.\n\
-             Example: destage stop tank --drain",
-        )
-        .arg(name())
-        .arg(flag("drain", "Destage everything first"))
-        .arg(flag("force", "End even if deleted files, which only the server has, are lost by it"))
-        .arg(
-            flag("check", "Only say whether the server would refuse to end")
-                .conflicts_with_all(["drain", "force"]),
-        )
-        .args(places())
-}
-
-/// `destage set`.
-pub fn set() -> Command {
-    Command::new("set")
-        .about(
-            "Change policy, rate, read cache or rebuild limits of a served array, until it stops",
-        )
-        .after_help(
-            "Another read cache begins empty. Limits of rebuilds: window=PAGES,depth=N,share=% (of \
-             the time),min=MB/S (that share and reads-under leave),reads-under=MS (reads of \
-             hosts); what is not said is as by default, without limits.\n\
-             Examples:\n  destage set tank --policy wow --rate linear:70/40\n  \
-             destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive\n  \
-             destage set tank --rebuild share=50,min=20",
-        )
-        .arg(name())
-        .arg(option("policy", "POLICY", "See `destage policies`"))
-        .arg(option("rate", "RATE", "See `destage policies`"))
-        .arg(option("rebuild", "LIMITS", "How fast rebuilds go"))
-        .args(read_cache_args())
-        .args(places())
-}
-
-/// `destage replace-nvs`.
-pub fn replace_nvs() -> Command {
-    Command::new("replace-nvs")
-        .about("Give a served array a second NVS device: in place of a lost one, or a first mirror")
-        .after_help(
-            "The log is copied while the array serves; the command waits until the new device \
-             has all of it and counts. The device must be empty and hold at least the log. With \
-             --old a device that is still in use is given up first.\n\
-             Example: destage replace-nvs tank /dev/nvme1n1p4",
-        )
-        .arg(name())
-        .arg(
-            Arg::new("new")
-                .value_name("NEW")
-                .required(true)
-                .help("The new device; PATH,size=BYTES makes a file"),
-        )
-        .arg(option("old", "PATH", "The device to replace [the one that is not in use]"))
-        .arg(sparse())
-        .args(places())
-}
-
-/// `destage scrub`.
-pub fn scrub() -> Command {
-    Command::new("scrub")
-        .about("Compare all rows of a served array: parity with data, copies with each other")
-        .after_help(
-            "Reads all members while the array serves; host reads go first. Without --repair \
-             only pages that a member cannot read are written again. With --repair: level 10, \
-             the first copy counts; levels 4 and 5, parity is computed from the data; level 6, a \
-             single wrong strip is told by P and Q and put right, else P and Q are computed. The \
-             command waits; the scrub goes on if it is interrupted. Exit code 1: rows are wrong \
-             and were not put right, or not all were compared.\n\
-             Example: destage scrub tank --repair --rate 200M",
-        )
-        .arg(name())
-        .arg(flag("check", "Only look, and say what is wrong [default]"))
-        .arg(flag("repair", "Put right what is wrong").conflicts_with("check"))
-        .arg(
-            option("rate", "BYTES", "Bytes of the members read in a second, all together")
-                .default_value("100M"),
-        )
-        .arg(flag("background", "Do not wait: see `destage status`"))
-        .arg(flag("stop", "End the scrub under way").conflicts_with_all([
-            "check",
-            "repair",
-            "background",
-        ]))
-        .arg(format_arg())
-        .args(places())
-}
-
 /// `destage recover`.
 pub fn recover() -> Command {
     Command::new("recover")
-        .about("Recover an array's NVS log without serving it, or look at it")
+        .about("Recover an array's NVS log without serving it, or inspect it")
         .after_help(
             "Redoes interrupted destages and destages everything, so that the disks have it all. \
-             With --inspect nothing is changed.\n\
+             With --inspect it changes nothing.\n\
              Example: destage recover tank --inspect",
         )
         .arg(name())
-        .arg(flag("inspect", "Only say what the log holds, and what is wrong with it"))
+        .arg(flag("inspect", "Only report what the log holds, and what is wrong with it"))
         .args(missing_args())
         .arg(format_arg())
         .args(places())

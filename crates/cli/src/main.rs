@@ -8,8 +8,6 @@ mod args;
 mod array_args;
 mod commands;
 mod failure;
-#[cfg(feature = "serve")]
-mod member_args;
 #[cfg(feature = "plan")]
 mod output;
 #[cfg(feature = "plan")]

@@ -116,7 +116,10 @@ fn wrong_devices_are_refused_with_what_to_do() {
     let mut words = vec!["create", "third", "--config-dir", &folder];
     disks.iter().for_each(|disk| words.extend(["--disk", disk]));
     assert!(fails(1, &words).contains("a member, NVS or spare of the array"));
-    assert!(fails(2, &["create", "a/b", "--disk", "x"]).contains("a name is of letters"));
+    assert!(
+        fails(2, &["create", "a/b", "--disk", "x"])
+            .contains("array names may contain only letters")
+    );
 }
 
 #[test]

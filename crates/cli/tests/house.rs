@@ -13,7 +13,6 @@ use syn::visit::Visit;
 /// Circles of files that stay, by one of their files, and why.
 const CIRCLES: &[(&str, &str)] = &[
     ("nvslog::contents", "fragments are stored by index, and contents give them out"),
-    ("server::array::backend", "one object in fifteen files: to become a coordinator over parts"),
 ];
 
 /// A path inside a crate: names of modules, and perhaps of an item.

@@ -31,7 +31,7 @@ fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
     let small = array.refused(&["replace-nvs", "tank", &small]);
     assert!(small.contains("too small"), "{small}");
     let unknown = array.refused(&["replace-nvs", "tank", &array.path("x"), "--old", "/none"]);
-    assert!(unknown.contains("no NVS device"), "{unknown}");
+    assert!(unknown.contains("not an NVS device"), "{unknown}");
     let new = format!("{},size=16M", array.path("new"));
     let said = array.asks(&["replace-nvs", "tank", &new]);
     assert!(said.contains("the NVS is mirrored"), "{said}");

@@ -11,27 +11,14 @@ fn page() -> String {
     std::fs::read_to_string(top().join("docs/operations.md")).expect("docs/operations.md")
 }
 
-fn sources(folder: &Path, text: &mut String) {
-    for entry in std::fs::read_dir(folder).expect("listed") {
-        let path = entry.expect("an entry").path();
-        if path.is_dir() {
-            sources(&path, text);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            let source = std::fs::read_to_string(&path).expect("read");
-            // Its tests come last.
-            text.push_str(source.split("#[cfg(test)]").next().unwrap_or_default());
-        }
-    }
-}
-
 /// A name as alarms have them: words of small letters with a hyphen between them.
 fn is_name(word: &str) -> bool {
     word.contains('-')
         && word.split('-').all(|w| !w.is_empty() && w.bytes().all(|b| b.is_ascii_lowercase()))
 }
 
-/// The names of alarms in the sources: those of `Alarm::name`, and what begins a text that the
-/// server tells, up to its colon.
+/// The names of alarms in the sources: those of `Alarm::name`, and those in the words
+/// of the server's alarms.
 fn alarms() -> BTreeSet<String> {
     let request = top().join("crates/served/src/request.rs");
     let request = std::fs::read_to_string(request).expect("read");
@@ -41,15 +28,12 @@ fn alarms() -> BTreeSet<String> {
     let mut found: BTreeSet<String> =
         arms.filter_map(|line| line.split('"').nth(1)).map(str::to_string).collect();
     assert!(found.len() >= 11, "{found:?}");
-    let mut server = String::new();
-    sources(&top().join("crates/server/src"), &mut server);
-    sources(&top().join("crates/observe/src"), &mut server);
-    for literal in server.split('"').skip(1) {
-        if let Some((name, _)) = literal.split_once(':')
-            && is_name(name)
-        {
-            found.insert(name.to_string());
-        }
+    for file in ["alarm_words.rs", "mismatch.rs"] {
+        let path = top().join("crates/server/src/array").join(file);
+        let source = std::fs::read_to_string(path).expect("read");
+        // Its tests come last.
+        let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+        found.extend(source.split('"').filter(|literal| is_name(literal)).map(str::to_string));
     }
     found
 }

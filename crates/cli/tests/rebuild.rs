@@ -87,7 +87,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     assert!(refused.contains("is in use: give it up first"), "{refused}");
     array.asks(&["fail", "tank", &array.path("d0")]);
     let said = array.asks(&["fail", "tank", "3"]);
-    assert!(said.contains("no spare is at hand"), "{said}");
+    assert!(said.contains("3 is given up"), "{said}");
     let beyond = array.refused(&["fail", "tank", "4"]);
     assert!(beyond.contains("data would be lost"), "{beyond}");
     let again = array.refused(&["fail", "tank", "0"]);
@@ -164,7 +164,7 @@ fn spares_are_given_at_creation_and_known_at_the_next_start() {
     until(&array, "clean", is_clean);
     scrub(&array);
     let none = array.refused(&["spare", "tank", "remove", &array.path("s0")]);
-    assert!(none.contains("is no spare"), "{none}");
+    assert!(none.contains("is not a spare"), "{none}");
     array.stop();
     let folder = array.path("");
     let (d, s) = (array.path("x"), array.path("y"));

@@ -67,7 +67,7 @@ fn a_scrub_keeps_its_pace_is_shown_and_can_be_ended() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
     let begun = array.asks(&["scrub", "tank", "--rate", "8M", "--background"]);
-    assert!(begun.contains("has begun"), "{begun}");
+    assert!(begun.contains("the scrub is running"), "{begun}");
     assert!(array.refused(&["scrub", "tank"]).contains("a scrub is running"));
     let uri = array.uri();
     common::succeeds(&["bench", &uri, "--time", "1s", "--depth", "8"]);
@@ -85,7 +85,7 @@ fn a_scrub_keeps_its_pace_is_shown_and_can_be_ended() {
         status(&array)["scrub"]["state"] == "ended early"
     });
     assert!(ended, "{}", status(&array));
-    assert!(array.refused(&["scrub", "tank", "--stop"]).contains("no scrub is under way"));
+    assert!(array.refused(&["scrub", "tank", "--stop"]).contains("no scrub is running"));
     array.asks(&["scrub", "tank", "--rate", "2M", "--background"]);
     // It ends with the array.
     array.stop();
@@ -103,7 +103,7 @@ fn arrays_that_cannot_be_checked_are_refused() {
     assert!(stripes.refused(&["scrub", "tank"]).contains("nothing to compare"));
     let folder = array.path("");
     let slow = ["scrub", "tank", "--rate", "10K", "--config-dir", &folder];
-    assert!(fails(2, &slow).contains("at least 1M"));
+    assert!(fails(2, &slow).contains("at least 1048576 bytes per second"));
     let both = destage(&["scrub", "tank", "--check", "--repair"]);
     assert_eq!(both.status.code(), Some(2));
 }

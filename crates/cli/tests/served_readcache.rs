@@ -8,7 +8,7 @@ use common::fails;
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::request::Command;
-use destage_server::array::{Request, ask};
+use destage_server::array::control::{Fail, ask};
 
 const PAGE: usize = 4096;
 
@@ -73,8 +73,7 @@ fn the_second_read_touches_no_member_and_new_bytes_are_seen() {
     let cached = read(&mut client, 96, 16);
     let before = member_reads(&array);
     let socket = array.path("tank.control");
-    ask(socket.as_ref(), "tank", &Request::Fail { disk: "1".to_string() }, |_| {})
-        .expect("given up");
+    ask(socket.as_ref(), "tank", &Fail { disk: "1".to_string() }, |_| {}).expect("given up");
     assert_eq!(read(&mut client, 96, 16), cached);
     assert_eq!(member_reads(&array), before);
     let told = &status(&array)["read_cache"];
@@ -118,7 +117,7 @@ fn it_is_changed_while_serving_and_what_makes_none_is_refused() {
         (&["--read-cache", "lro"][..], "lru"),
         (&["--read-cache", "lru", "--read-cache-size", "1000"], "read-cache-size"),
         (&["--vdf", "perhaps"], "paper"),
-        (&[], "--read-cache"),
+        (&[], "nothing to set"),
     ] {
         let words = [&["set", "tank"], words, &["--config-dir", &folder]].concat();
         let error = fails(2, &words);

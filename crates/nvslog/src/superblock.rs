@@ -33,7 +33,7 @@ const RESERVED_FROM: usize = JOINED + 8;
 pub const NOT_JOINED: u64 = u64::MAX;
 
 /// First byte of the data of a member, and of the ring of an NVS device.
-const AREA: u64 = 1 << 20;
+pub const DATA_START: u64 = 1 << 20;
 
 /// A UUID.
 pub type Uuid = [u8; 16];
@@ -261,7 +261,7 @@ impl Superblock {
                 self.geometry.disk_pages * destage_engine::units::PAGE_BYTES
             }
         };
-        AREA + area
+        DATA_START + area
     }
 
     /// Marks a member as failed, or as whole.

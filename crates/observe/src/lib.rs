@@ -1,21 +1,22 @@
-//! Watching a served array: one thread beside the data thread asks it for its counts each second,
-//! follows the requests for what-if and recordings, and tells the page, Prometheus and alarms.
+//! Monitoring of a served array: one thread next to the data thread asks it for its counts each
+//! second, follows the requests for what-if and recordings, and feeds the page, Prometheus and the
+//! alarm command.
 //!
-//! Invariant: nothing here is waited for by the data thread. It answers a message a second, and
-//! drops what does not fit the queue of requests (docs/server.md).
+//! Invariant: the data thread waits for nothing here. It answers one message per second, and drops
+//! requests that do not fit into the queue (docs/server.md).
 #![forbid(unsafe_code)]
 
 pub mod http;
 
 mod alarm;
 mod metrics;
+mod monitor;
 mod record;
 mod sample;
 mod shadow;
-mod watch;
 mod words;
 
 pub use alarm::AlarmCommand;
+pub use monitor::{Monitor, Options};
 pub use record::{Recorded, Recorder};
 pub use shadow::{Row, SHADOWED, Shadows, Shape, in_sample};
-pub use watch::{Options, Watch};

@@ -1,16 +1,13 @@
 //! The state of an array in Prometheus' text format.
 
-use destage_report::watch::Sample;
+use destage_report::sample::Sample;
+use destage_report::state::{ArrayState, DeviceState, ScrubState};
 use destage_server::array::{Latencies, Observation};
 use std::fmt::Write;
 
 const PAGE: u64 = destage_engine::units::PAGE_BYTES;
 /// Buckets of histograms end at 2^n ns, from 8 us to 8.6 s.
 const BUCKETS: std::ops::RangeInclusive<u32> = 13..=33;
-/// States that an array may be in.
-const STATES: [&str; 7] =
-    ["clean", "degraded", "rebuilding", "stopped", "recovering", "no-nvs", "inconsistent"];
-
 /// What Prometheus takes.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -67,7 +64,7 @@ impl Text {
 pub fn metrics(sample: &Sample, observation: &Observation) -> String {
     let array = escape(&sample.status.name);
     let mut text = Text { out: String::with_capacity(32 << 10), array };
-    standing(&mut text, sample);
+    settings(&mut text, sample);
     cache(&mut text, sample, observation);
     destages(&mut text, sample, observation);
     hosts(&mut text, sample, observation);
@@ -76,15 +73,15 @@ pub fn metrics(sample: &Sample, observation: &Observation) -> String {
     scrub(&mut text, sample);
     rebuilds(&mut text, sample);
     read_cache(&mut text, sample);
-    watching(&mut text, sample, observation);
+    monitoring(&mut text, sample, observation);
     text.out
 }
 
-fn standing(text: &mut Text, sample: &Sample) {
+fn settings(text: &mut Text, sample: &Sample) {
     let status = &sample.status;
     text.family("build_info", "gauge", "Version of the program; always 1.");
     text.line("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
-    text.family("array_info", "gauge", "How the array is run; always 1.");
+    text.family("array_info", "gauge", "Settings of the array; always 1.");
     let labels = [
         ("level", status.level.as_str()),
         ("policy", &status.policy),
@@ -93,9 +90,9 @@ fn standing(text: &mut Text, sample: &Sample) {
     ];
     text.line("array_info", &labels, 1.0);
     text.family("array_state", "gauge", "1 for the state that the array is in.");
-    for state in STATES {
-        let is = f64::from(u8::from(state == status.state));
-        text.line("array_state", &[("state", state)], is);
+    for state in ArrayState::ALL {
+        let is = f64::from(u8::from(*state == status.state));
+        text.line("array_state", &[("state", state.name())], is);
     }
     text.gauge("uptime_seconds", "Time since the server started.", status.uptime_s);
     text.gauge("volume_bytes", "Size of the volume.", status.volume_bytes as f64);
@@ -126,7 +123,7 @@ fn cache(text: &mut Text, sample: &Sample, observation: &Observation) {
             text.family(
                 "queue_desired_bytes",
                 "gauge",
-                "Bytes of pages that the policy means the queue to have.",
+                "Bytes of pages that the policy wants in the queue.",
             );
             text.line("queue_desired_bytes", &[("queue", "sequential")], bytes(desired));
         }
@@ -190,21 +187,23 @@ fn devices(text: &mut Text, sample: &Sample, observation: &Observation) {
         text.family(name, kind, help);
         for (at, (device, number, _)) in all.iter().enumerate() {
             let labels =
-                [("kind", device.kind.as_str()), ("number", number), ("device", &device.device)];
+                [("kind", device.kind.name()), ("number", number), ("device", &device.device)];
             text.line(name, &labels, values(at));
         }
     };
-    let used = |at: usize| f64::from(u8::from(all[at].0.state == "in use"));
+    let used = |at: usize| f64::from(u8::from(all[at].0.state == DeviceState::InUse));
     family("device_in_use", "gauge", "1 if the device is in use, 0 if it failed.", &used);
     let busy = |at: usize| all[at].2.busy_ns as f64 / 1e9;
-    let help = "Time with an operation under way on the device.";
+    let help = "Time with an operation in flight on the device.";
     family("device_busy_seconds_total", "counter", help, &busy);
     let depth = |at: usize| f64::from(all[at].2.in_flight);
-    family("device_operations_in_flight", "gauge", "Operations under way.", &depth);
-    family("device_reads_total", "counter", "Reads asked of it.", &|at| all[at].2.reads as f64);
-    family("device_writes_total", "counter", "Writes asked of it.", &|at| all[at].2.writes as f64);
+    family("device_operations_in_flight", "gauge", "Operations in flight.", &depth);
+    family("device_reads_total", "counter", "Reads of the device.", &|at| all[at].2.reads as f64);
+    family("device_writes_total", "counter", "Writes to the device.", &|at| {
+        all[at].2.writes as f64
+    });
     let flushes = |at: usize| all[at].2.flushes as f64;
-    family("device_flushes_total", "counter", "Flushes asked of it.", &flushes);
+    family("device_flushes_total", "counter", "Flushes of the device.", &flushes);
     let read = |at: usize| all[at].2.read_bytes as f64;
     family("device_read_bytes_total", "counter", "Bytes of these reads.", &read);
     let written = |at: usize| all[at].2.written_bytes as f64;
@@ -232,20 +231,24 @@ fn scrub(text: &mut Text, sample: &Sample) {
         text.gauge("scrub_last_complete_timestamp_seconds", help, at as f64);
     }
     let Some(scrub) = &sample.status.scrub else { return };
-    let running = f64::from(u8::from(scrub.state == "running"));
-    text.gauge("scrub_running", "1 while a scrub is under way.", running);
+    let running = f64::from(u8::from(scrub.state == ScrubState::Running));
+    text.gauge("scrub_running", "1 while a scrub is running.", running);
     text.gauge("scrub_rows", "Rows that the scrub has to compare.", scrub.rows as f64);
     let done = scrub.rows_done as f64;
     text.gauge("scrub_rows_done", "Rows that the last scrub has compared.", done);
     let wrong = (scrub.inconsistent_rows + scrub.unreadable_rows + scrub.lost_rows) as f64;
-    text.gauge("scrub_rows_wrong", "Rows that the last scrub found wrong.", wrong);
+    text.gauge(
+        "scrub_rows_wrong",
+        "Rows that the last scrub found inconsistent, unreadable or lost.",
+        wrong,
+    );
     let inconsistent = scrub.inconsistent_rows as f64;
     let help = "Rows that the last scrub found inconsistent, repaired or not.";
     text.gauge("scrub_rows_inconsistent", help, inconsistent);
     let help = "Rows that the last scrub could not read: their data is lost.";
     text.gauge("scrub_rows_lost", help, scrub.lost_rows as f64);
     let left = scrub.rows_left as f64;
-    text.gauge("scrub_rows_left", "Rows found wrong and not put right.", left);
+    text.gauge("scrub_rows_left", "Of these, rows that are not repaired.", left);
 }
 
 fn rebuilds(text: &mut Text, sample: &Sample) {
@@ -254,8 +257,8 @@ fn rebuilds(text: &mut Text, sample: &Sample) {
         return;
     }
     for (name, help) in [
-        ("rebuild_bytes", "Bytes of a member that are to be rebuilt in all."),
-        ("rebuild_bytes_done", "Bytes of it that are whole again."),
+        ("rebuild_bytes", "Bytes of a member to rebuild in total."),
+        ("rebuild_bytes_done", "Bytes of it that are rebuilt."),
     ] {
         text.family(name, "gauge", help);
         for rebuild in rebuilds {
@@ -278,11 +281,11 @@ fn read_cache(text: &mut Text, sample: &Sample) {
     text.counter("read_pages_cached_total", help, read.cached);
 }
 
-fn watching(text: &mut Text, sample: &Sample, observation: &Observation) {
+fn monitoring(text: &mut Text, sample: &Sample, observation: &Observation) {
     let alarms = observation.raised.last().map_or(0, |raised| raised.number);
     text.counter("alarms_total", "Alarms raised.", alarms);
     let active = sample.status.alarms.len() as f64;
-    text.gauge("alarms_active", "Alarms that nothing has ended yet.", active);
+    text.gauge("alarms_active", "Alarms that nothing has cleared yet.", active);
     let Some(what_if) = &sample.what_if else { return };
     let help = "Requests that shadow policies and recordings missed.";
     text.counter("watch_dropped_requests_total", help, what_if.dropped);

@@ -1,6 +1,7 @@
 //! Recordings: the served requests as a trace, written by a thread of its own.
 
-use destage_server::array::{RecordRequest, Seen, SeenOp};
+use destage_server::array::control::Recording;
+use destage_server::array::{RecordingError, Seen, SeenOp};
 use destage_workload::trace::write::{OutputFormat, TraceWriter, write_atomically};
 use destage_workload::trace::{Compression, Op, TraceError, TraceRecord};
 use std::sync::Mutex;
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 /// Batches of requests on their way to the file.
 const BATCHES: usize = 256;
 
-/// The recording under way, as the thread that watches sees it.
+/// The running recording, as the monitor sees it.
 #[derive(Default)]
 pub struct Recorder {
-    /// Where requests go, if one is under way.
+    /// Where requests go, if a recording is running.
     batches: Mutex<Option<SyncSender<Vec<Seen>>>>,
     wanted: AtomicBool,
     dropped: AtomicU64,
@@ -48,31 +49,26 @@ impl Recorder {
         }
     }
 
-    /// Records until the request's bounds or `go_on` end it. `lost` is how many requests the
-    /// data thread could not tell, since the start. `per_group` is in bytes.
+    /// Records until the recording's bounds end it, or `progress` returns false. `lost` counts the
+    /// requests that did not fit into the queue since the start. `per_group` is in bytes.
     ///
     /// # Errors
-    /// In words: one is under way already, or the file cannot be written.
+    /// See [`RecordingError`].
     pub fn record(
         &self,
-        asked: &RecordRequest,
+        asked: &Recording,
         per_group: u64,
         lost: &dyn Fn() -> u64,
-        go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<Recorded, String> {
-        if !asked.out.is_absolute() {
-            return Err(format!("{}: the server takes whole paths only", asked.out.display()));
-        }
-        let time = asked.seconds.map(Duration::try_from_secs_f64).transpose();
-        let time = time.map_err(|error| format!("seconds: {error}"))?;
-        let end = time.and_then(|time| Instant::now().checked_add(time));
+        progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<Recorded, RecordingError> {
+        let end = asked.time.and_then(|time| Instant::now().checked_add(time));
         let (sender, batches) = sync_channel(BATCHES);
         {
-            let mut under_way = self.batches.lock().expect("not poisoned");
-            if under_way.is_some() {
-                return Err("a recording is under way already".to_string());
+            let mut running = self.batches.lock().expect("not poisoned");
+            if running.is_some() {
+                return Err(RecordingError::Running);
             }
-            *under_way = Some(sender);
+            *running = Some(sender);
         }
         let (dropped, lost_before) = (self.dropped.load(Ordering::Relaxed), lost());
         self.wanted.store(true, Ordering::Relaxed);
@@ -86,28 +82,28 @@ impl Recorder {
             let format = OutputFormat::of_path(&asked.out, false);
             let mut writer = TraceWriter::new(file, format, compression).map_err(failed)?;
             let trims =
-                copy(&batches, asked, end, per_group, &mut writer, go_on).map_err(failed)?;
+                copy(&batches, asked, end, per_group, &mut writer, progress).map_err(failed)?;
             Ok((writer.finish().map_err(failed)?, trims))
         });
         self.wanted.store(false, Ordering::Relaxed);
         *self.batches.lock().expect("not poisoned") = None;
-        let (requests, trims) = written.map_err(|error| error.to_string())?;
+        let (requests, trims) = written.map_err(|error| RecordingError::File(error.to_string()))?;
         let lost = lost() - lost_before;
         let dropped = self.dropped.load(Ordering::Relaxed) - dropped + lost;
         Ok(Recorded { requests, dropped, trims })
     }
 }
 
-/// How often it is asked whether to go on.
+/// How often it reports progress.
 const ASK: Duration = Duration::from_millis(250);
 
 fn copy<W: std::io::Write>(
     batches: &Receiver<Vec<Seen>>,
-    asked: &RecordRequest,
+    asked: &Recording,
     end: Option<Instant>,
     per_group: u64,
     writer: &mut TraceWriter<W>,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> std::io::Result<u64> {
     let (mut requests, mut trims) = (0, 0);
     let mut first = None;
@@ -119,7 +115,7 @@ fn copy<W: std::io::Write>(
         }
         if now >= ask_at {
             ask_at = now + ASK;
-            if !go_on(requests) {
+            if !progress(requests) {
                 break;
             }
         }

@@ -1,6 +1,7 @@
 //! From two observations of an array, one second apart: rates, times, what the page shows.
 
-use destage_report::watch::{DeviceRate, Point, Pointer, Sample};
+use destage_report::sample::{DeviceRate, Point, Pointer, Sample};
+use destage_report::state::DeviceKind;
 use destage_server::array::{Latencies, Observation};
 
 /// Per cent; none of nothing.
@@ -73,10 +74,10 @@ fn devices(before: &Observation, now: &Observation) -> Vec<DeviceRate> {
         };
         let busy = percent(load.busy_ns.saturating_sub(earlier.busy_ns), ns);
         DeviceRate {
-            kind: device.kind.clone(),
+            kind: device.kind,
             number: device.number,
             busy: tenths(busy.unwrap_or(0.0).min(100.0)),
-            under_way: load.in_flight,
+            in_flight: load.in_flight,
             reads: rate(load.reads, earlier.reads),
             writes: rate(load.writes, earlier.writes),
             written_bytes: load.written_bytes,
@@ -101,7 +102,12 @@ fn pointers(now: &Observation) -> Vec<Pointer> {
 /// What the page shows, without events, sentence and what-if.
 #[must_use]
 pub fn sample(before: &Observation, now: &Observation, at_ms: u64) -> Sample {
-    let nvs = now.status.devices.iter().zip(&now.loads).filter(|(device, _)| device.kind == "nvs");
+    let nvs = now
+        .status
+        .devices
+        .iter()
+        .zip(&now.loads)
+        .filter(|(device, _)| device.kind == DeviceKind::Nvs);
     let most = nvs.map(|(_, load)| load.written_bytes).max();
     let wear = most.filter(|_| now.host_written_bytes > 0);
     let mut status = now.status.clone();

@@ -15,7 +15,7 @@ use destage_engine::request::PageRange;
 use destage_engine::sequential::{Classified, Detector, DetectorKind};
 use destage_engine::units::{PAGE_BYTES, Page, PageCount};
 use destage_engine::writecache::{Admitted, Picked, ReplayEvents, WriteCache};
-use destage_report::watch::WhatIfRow;
+use destage_report::sample::WhatIfRow;
 use destage_served::part_pages;
 use destage_server::array::{Seen, SeenOp};
 

@@ -1,9 +1,10 @@
-//! In plain words: how an array stands, and what has happened to it.
+//! In plain words: the state of an array, and what has happened to it.
 
-use destage_report::watch::{Happened, Sample};
+use destage_report::sample::{Happened, Sample};
+use destage_report::state::{ArrayState, DeviceKind, DeviceState, EventLevel, ScrubState};
 use std::collections::VecDeque;
 
-/// Per cent of the NVS from which it is called full: writes wait, or soon will.
+/// Per cent of the NVS from which the cache is called full: writes wait, or soon will.
 const FULL: f64 = 99.0;
 /// Seconds after which a full cache is an event.
 const FULL_SECONDS: u64 = 3;
@@ -11,7 +12,7 @@ const FULL_SECONDS: u64 = 3;
 const EVENTS: usize = 50;
 
 fn busiest(sample: &Sample) -> f64 {
-    let members = sample.devices.iter().filter(|device| device.kind == "member");
+    let members = sample.devices.iter().filter(|device| device.kind == DeviceKind::Member);
     members.map(|device| device.busy).fold(0.0, f64::max)
 }
 
@@ -34,13 +35,13 @@ pub fn grouped(number: f64) -> String {
 pub fn says(sample: &Sample, full_seconds: u64) -> String {
     let (status, point) = (&sample.status, &sample.point);
     let [low, high] = sample.thresholds;
-    match status.state.as_str() {
-        "stopped" => {
-            return "The array has stopped: too many devices have failed. Nothing is served; what \
-                    is dirty stays in NVS."
+    match status.state {
+        ArrayState::Stopped => {
+            return "The array has stopped: too many devices have failed. It serves nothing. Dirty \
+                    pages stay in the NVS."
                 .to_string();
         }
-        "recovering" => return "Destages of the last run are being redone.".to_string(),
+        ArrayState::Recovering => return "Redoing destages of the last run.".to_string(),
         _ => {}
     }
     let destages = format!(
@@ -49,7 +50,7 @@ pub fn says(sample: &Sample, full_seconds: u64) -> String {
         grouped(point.destages),
         busiest(sample)
     );
-    let cache = if status.state == "no-nvs" {
+    let cache = if status.state == ArrayState::NoNvs {
         format!("No NVS device is left: every write goes to the disks; {destages}.")
     } else if status.nvs_pages == 0 {
         "There is no NVS: every write goes to the disks.".to_string()
@@ -66,11 +67,11 @@ pub fn says(sample: &Sample, full_seconds: u64) -> String {
         };
         format!("Cache {:.0} % full, {where_}: {destages}.", point.occupancy)
     };
-    let cache = match status.state.as_str() {
-        "inconsistent" => format!("The last scrub found rows that are wrong. {cache}"),
+    let cache = match status.state {
+        ArrayState::Inconsistent => format!("The last scrub found inconsistent rows. {cache}"),
         _ => cache,
     };
-    let failed = status.devices.iter().filter(|device| device.state == "failed").count();
+    let failed = status.devices.iter().filter(|device| device.state == DeviceState::Failed).count();
     match failed {
         0 => cache,
         1 => format!("One device has failed. {cache}"),
@@ -78,7 +79,7 @@ pub fn says(sample: &Sample, full_seconds: u64) -> String {
     }
 }
 
-/// What has happened, told from one second to the next.
+/// What has happened, found by comparing each second with the one before.
 #[derive(Default)]
 pub struct Events {
     list: VecDeque<Happened>,
@@ -89,30 +90,29 @@ pub struct Events {
 }
 
 impl Events {
-    fn push(&mut self, at_ms: u64, level: &str, text: String) {
+    fn push(&mut self, at_ms: u64, level: EventLevel, text: String) {
         self.number += 1;
         match level {
-            "warning" => tracing::warn!(target: "destage::event", "{text}"),
+            EventLevel::Warning => tracing::warn!(target: "destage::event", "{text}"),
             _ => tracing::info!(target: "destage::event", "{text}"),
         }
-        let level = level.to_string();
         self.list.push_back(Happened { number: self.number, at_ms, level, text });
         if self.list.len() > EVENTS {
             self.list.pop_front();
         }
     }
 
-    /// An alarm was raised; false if it was told before.
+    /// An alarm was raised; returns false if it is known already.
     pub fn alarm(&mut self, number: u64, at_ms: u64, text: &str) -> bool {
         if number <= self.last_alarm {
             return false;
         }
         self.last_alarm = number;
-        self.push(at_ms, "alarm", text.to_string());
+        self.push(at_ms, EventLevel::Alarm, text.to_string());
         true
     }
 
-    /// Looks at the next second; writes what is to be said into it.
+    /// Compares the next second with the last; writes its sentence and the events into it.
     pub fn look(&mut self, sample: &mut Sample) {
         let at = sample.point.at_ms;
         self.fullness(sample, at);
@@ -130,9 +130,9 @@ impl Events {
         let full = nvs && (sample.point.occupancy >= FULL || sample.status.writes_waiting > 0);
         match (self.full_since, full) {
             (None, true) => self.full_since = Some((at, false)),
-            (Some((since, told)), true) => {
+            (Some((since, reported)), true) => {
                 let seconds = at.saturating_sub(since) / 1000;
-                if !told && seconds >= FULL_SECONDS {
+                if !reported && seconds >= FULL_SECONDS {
                     self.full_since = Some((since, true));
                     let text = format!(
                         "Cache full for {seconds} s: destage at depth {}, {} groups/s, busiest \
@@ -141,14 +141,18 @@ impl Events {
                         grouped(sample.point.destages),
                         busiest(sample)
                     );
-                    self.push(at, "warning", text);
+                    self.push(at, EventLevel::Warning, text);
                 }
             }
-            (Some((since, told)), false) => {
+            (Some((since, reported)), false) => {
                 self.full_since = None;
-                if told {
+                if reported {
                     let seconds = at.saturating_sub(since) / 1000;
-                    self.push(at, "note", format!("Cache no longer full, after {seconds} s"));
+                    self.push(
+                        at,
+                        EventLevel::Note,
+                        format!("Cache no longer full, after {seconds} s"),
+                    );
                 }
             }
             (None, false) => {}
@@ -158,7 +162,11 @@ impl Events {
     fn changes(&mut self, before: &Sample, now: &Sample, at: u64) {
         let (then, status) = (&before.status, &now.status);
         if then.state != status.state {
-            let level = if status.state == "clean" { "note" } else { "warning" };
+            let level = if status.state == ArrayState::Clean {
+                EventLevel::Note
+            } else {
+                EventLevel::Warning
+            };
             let text = format!("The array is {} (it was {})", status.state, then.state);
             self.push(at, level, text);
         }
@@ -166,17 +174,21 @@ impl Events {
             [("Policy", &then.policy, &status.policy), ("Rate", &then.rate, &status.rate)]
         {
             if then != now {
-                self.push(at, "note", format!("{what} {now} (it was {then})"));
+                self.push(at, EventLevel::Note, format!("{what} {now} (it was {then})"));
             }
         }
         for device in &status.devices {
             let same = |other: &&destage_report::live::DeviceStatus| {
                 (&other.kind, other.number) == (&device.kind, device.number)
             };
-            let name = if device.kind == "nvs" { "NVS device" } else { "Disk" };
+            let name = if device.kind == DeviceKind::Nvs { "NVS device" } else { "Disk" };
             match then.devices.iter().find(same) {
                 Some(earlier) if earlier.state != device.state => {
-                    let level = if device.state == "failed" { "warning" } else { "note" };
+                    let level = if device.state == DeviceState::Failed {
+                        EventLevel::Warning
+                    } else {
+                        EventLevel::Note
+                    };
                     let text = format!(
                         "{name} {} ({}): {} (it was {})",
                         device.number, device.device, device.state, earlier.state
@@ -187,13 +199,13 @@ impl Events {
             }
         }
         let running = |sample: &destage_report::live::ArrayStatus| {
-            sample.scrub.as_ref().is_some_and(|scrub| scrub.state == "running")
+            sample.scrub.as_ref().is_some_and(|scrub| scrub.state == ScrubState::Running)
         };
         match (running(then), running(status)) {
-            (false, true) => self.push(at, "note", "A scrub has begun".to_string()),
+            (false, true) => self.push(at, EventLevel::Note, "A scrub started".to_string()),
             (true, false) => {
                 let line = status.scrub.as_ref().map(|scrub| scrub.line()).unwrap_or_default();
-                self.push(at, "note", format!("Scrub: {line}"));
+                self.push(at, EventLevel::Note, format!("Scrub: {line}"));
             }
             _ => {}
         }

@@ -6,9 +6,10 @@ pub mod live;
 pub mod model;
 pub mod plot;
 pub mod reproduction;
+pub mod sample;
 pub mod scrub;
+pub mod state;
 pub mod table;
-pub mod watch;
 
 mod format;
 mod write;

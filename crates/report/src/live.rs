@@ -2,6 +2,7 @@
 
 use crate::Table;
 use crate::scrub::ScrubStatus;
+use crate::state::{ArrayState, DeviceKind, DeviceState};
 use crate::table::Cell;
 use serde::{Deserialize, Serialize};
 
@@ -28,14 +29,14 @@ pub struct LatencyStatus {
 /// A device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceStatus {
-    /// `member` or `nvs`.
-    pub kind: String,
+    /// What it is to the array.
+    pub kind: DeviceKind,
     /// Its number.
     pub number: u16,
     /// Path or URI.
     pub device: String,
-    /// `in use`, `failed`, `rebuilding`, `being filled`, or `ready` (a spare).
-    pub state: String,
+    /// Its state.
+    pub state: DeviceState,
 }
 
 /// A member that is being rebuilt.
@@ -153,8 +154,8 @@ pub struct ArrayStatus {
     pub version: u32,
     /// The array's name.
     pub name: String,
-    /// `clean`, `degraded`, `rebuilding`, `stopped`, `recovering`, `no-nvs` or `inconsistent`.
-    pub state: String,
+    /// Its state: the worst that holds.
+    pub state: ArrayState,
     /// What it is waiting for, in words.
     pub waiting_for: String,
     /// RAID level.
@@ -329,7 +330,7 @@ impl ArrayStatus {
             table.push(vec![Cell::text(name), Cell::text(value)]);
         };
         row("array", format!("{}, level {}, {}", self.name, self.level, mib(self.volume_bytes)));
-        row("state", self.state.clone());
+        row("state", self.state.to_string());
         row("waiting for", self.waiting_for.clone());
         row("policy, rate", format!("{}, {}; ack {}", self.policy, self.rate, self.ack));
         let occupancy = share(self.occupancy_pages, self.nvs_pages);

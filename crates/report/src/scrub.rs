@@ -1,6 +1,7 @@
 //! A scrub of a served array: its progress or result.
 
 use crate::Table;
+use crate::state::ScrubState;
 use crate::table::Cell;
 use serde::{Deserialize, Serialize};
 
@@ -43,8 +44,8 @@ impl ScrubRange {
 /// A scrub. A row is one page of 4,096 bytes of each member (of each of a pair on level 10).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScrubStatus {
-    /// `running`, `complete`, or `ended early`: asked to, or a member failed.
-    pub state: String,
+    /// How far it is.
+    pub state: ScrubState,
     /// What does not fit is put right.
     pub repair: bool,
     /// Rows compared.
@@ -81,7 +82,7 @@ impl ScrubStatus {
     /// Whether all rows were compared and are right now.
     #[must_use]
     pub fn clean(&self) -> bool {
-        self.state == "complete" && self.rows_left == 0
+        self.state == ScrubState::Complete && self.rows_left == 0
     }
 
     /// In a line.
@@ -128,7 +129,7 @@ impl ScrubStatus {
             table.push(vec![Cell::text(name), Cell::text(value)]);
         };
         row("scrub", if self.repair { "repair" } else { "check" }.to_string());
-        row("state", self.state.clone());
+        row("state", self.state.to_string());
         row("rows", format!("{} of {}", self.rows_done, self.rows));
         let read = self.bytes_read as f64 / 1048576.0;
         row("read", format!("{read:.1} MiB, {:.1} MiB/s", self.mib_per_s));

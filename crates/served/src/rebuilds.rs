@@ -11,7 +11,7 @@ use destage_nvslog::superblock::{REBUILDS_MAX, Superblock, Uuid};
 use std::collections::BTreeMap;
 
 /// First byte of the data on a member.
-pub(crate) const DATA: u64 = 1 << 20;
+pub(crate) use destage_nvslog::superblock::DATA_START as DATA;
 
 /// Why a member is not replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! `destage create | serve | status | flush | stop | set | recover`: a served array.
+//! `destage create | serve | recover`: an array and its server.
 
 use super::files::{Made, absolute, devices};
 use super::quantity::bytes;
@@ -9,19 +9,18 @@ use crate::progress;
 use clap::ArgMatches;
 use destage_engine::array::geometry::Level;
 use destage_engine::units::Instant;
-use destage_report::live::ArrayStatus;
-use destage_report::{Cell, Format, Table};
+use destage_report::{Cell, Table};
 use destage_served::{
     Assembly, Device, Found, Inspection, IoError, NoSuperblock, OpenError,
     Settings as VolumeSettings, Volume, assemble, inspect, open, read_superblock,
 };
+use destage_server::array::control::listen;
 use destage_server::array::{
-    Absent, AdminError, ArrayBackend, ArrayConfig, CreateOptions, DeviceError, DeviceSpec, Devices,
-    ReadCacheChange, ReadCacheConfig, Request, ask, ask_to_end, create as create_array, export,
-    listen, open_spares, uuid_text,
+    Absent, ArrayBackend, ArrayConfig, ArrayHandle, CreateOptions, DeviceError, DeviceSpec,
+    Devices, ReadCacheChange, ReadCacheConfig, create as create_array, export, open_spares,
+    uuid_text,
 };
 use destage_server::{Server, Settings};
-use std::time::Duration;
 
 /// `destage create`.
 pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
@@ -54,7 +53,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
     };
     config.settings().map_err(Failure::usage)?;
     let options = create_options(matches, [disks, nvs, spares])?;
-    // What cannot be written down is refused before a device is touched.
+    // A configuration that cannot be written is refused before a device is touched.
     let prepared = places.prepare(name, &config).map_err(Failure::failed)?;
     let bar = progress::bar("MiB of zeros");
     let creation = create_array(&options, &mut |done, of| {
@@ -117,7 +116,7 @@ fn create_options(
     })
 }
 
-/// An array's devices, opened and put together; and those that cannot be used.
+/// An array's devices, opened and assembled; and those that cannot be used.
 struct Assembled<'a> {
     matches: &'a ArgMatches,
     config: &'a ArrayConfig,
@@ -137,7 +136,7 @@ impl<'a> Assembled<'a> {
         Assembled::without(matches, config, (devices, missing), &[])
     }
 
-    /// Puts the devices together without those that an earlier try could not write.
+    /// Assembles the devices without those that an earlier try could not write.
     fn without(
         matches: &'a ArgMatches,
         config: &'a ArrayConfig,
@@ -183,7 +182,7 @@ impl<'a> Assembled<'a> {
 /// `destage serve`.
 pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     destage_server::give_back_large_buffers();
-    super::watch::log(text(matches, "log-format") == Some("json"))?;
+    super::monitoring::log(text(matches, "log-format") == Some("json"))?;
     let places = places(matches);
     let name = name(matches);
     let mut config = places.read(name).map_err(Failure::failed)?;
@@ -201,7 +200,7 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let Assembled { devices, assembly, unusable, .. } = assembled;
     let (spares, missing_spares) = open_spares(&config.spares, &volume.superblock());
     for (member, device) in assembly.spares.iter().copied() {
-        // It was on its way into that place when the last run ended.
+        // It was about to become this member when the last run ended.
         let bytes = devices.member_bytes(member).unwrap_or(0);
         if let Err(refusal) = volume.replace(Instant::ZERO, member, device, bytes) {
             eprintln!("destage: {}: {refusal}", config.disks[usize::from(member)]);
@@ -209,7 +208,7 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     }
     let status = volume.status();
     eprintln!(
-        "destage: {name}: {} bytes, {} dirty pages in NVS, {} destages to be redone",
+        "destage: {name}: {} bytes, {} dirty pages in NVS, {} destages to redo",
         volume.bytes(),
         status.dirty_pages,
         status.redoing
@@ -219,24 +218,25 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let control = places.control_of(name).map_err(Failure::usage)?;
     let remote = server.remote();
     let mut backend = ArrayBackend::new(name, config, volume, devices);
-    let watch = super::watch::start(matches, name, &server, &mut backend)?;
-    let socket = listen(&control, remote.clone(), std::sync::Arc::new(watch.clone()))
+    let handle = ArrayHandle::new(remote.clone());
+    let monitor = super::monitoring::start(matches, name, handle.clone(), &mut backend)?;
+    let socket = listen(&control, handle, std::sync::Arc::new(monitor.clone()))
         .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
-    super::watch::http(matches, &control, watch)?;
+    super::monitoring::http(matches, &control, monitor)?;
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
     backend.set_ask_for_time(listener::time_from_systemd());
     backend.report_absent(Absent { devices: unusable, spares: missing_spares });
     let result = listener::run(server, &mut backend);
     if text(matches, "http").is_some() && text(matches, "http-token-file").is_none() {
-        // It is worth nothing now.
+        // The token is of no use without the server.
         let _ = std::fs::remove_file(control.with_extension("token"));
     }
     socket.remove();
     result.and_then(|text| backend.ended(false).map_err(Failure::failed).map(|()| text))
 }
 
-/// What the arguments say of a read cache.
+/// The read cache that the arguments ask for.
 fn read_cache(matches: &ArgMatches) -> Result<ReadCacheChange, Failure> {
     let owned = |argument| text(matches, argument).map(str::to_string);
     Ok(ReadCacheChange {
@@ -245,119 +245,6 @@ fn read_cache(matches: &ArgMatches) -> Result<ReadCacheChange, Failure> {
         vdf: owned("vdf"),
         writes: owned("read-cache-writes"),
     })
-}
-
-/// Asks the server of an array.
-pub(super) fn asked(
-    matches: &ArgMatches,
-    request: &Request,
-) -> Result<Option<ArrayStatus>, Failure> {
-    let name = name(matches);
-    let control = places(matches).control_of(name).map_err(Failure::usage)?;
-    let bar = progress::bar("dirty pages destaged");
-    let mut most = 0;
-    let answer = ask(&control, name, request, |left| {
-        most = most.max(left);
-        bar.set_length(most);
-        bar.set_position(most - left);
-    });
-    bar.finish_and_clear();
-    answer.map_err(|error| match error {
-        AdminError::Refused(text)
-            if matches!(request, Request::Set { .. } | Request::ReadCache { .. }) =>
-        {
-            Failure::usage(text)
-        }
-        error => Failure::failed(error),
-    })
-}
-
-/// Gives the server of an array a device; a file that was made for it goes if it is refused.
-pub(super) fn give(matches: &ArgMatches, request: &Request, made: Made) -> Result<(), Failure> {
-    let control = places(matches).control_of(name(matches)).map_err(Failure::usage)?;
-    let answer = ask(&control, name(matches), request, |_| ());
-    made.settle(matches, &answer);
-    answer.map(|_| ()).map_err(Failure::failed)
-}
-
-/// `destage status`.
-pub fn status(matches: &ArgMatches) -> Result<String, Failure> {
-    if matches.get_flag("what-if") {
-        return super::watch::what_if(matches);
-    }
-    let status = asked(matches, &Request::Status)?.expect("a status was asked for");
-    Ok(match format(matches) {
-        Format::Json => {
-            let text = serde_json::to_string_pretty(&status).map_err(Failure::failed)?;
-            format!("{text}\n")
-        }
-        other => status.table().render(other),
-    })
-}
-
-/// `destage flush`.
-pub fn flush(matches: &ArgMatches) -> Result<String, Failure> {
-    asked(matches, &Request::Flush)?;
-    Ok(format!("{}: nothing is dirty\n", name(matches)))
-}
-
-/// How long `destage stop` waits for the server that agreed to end.
-const END_MOST: Duration = Duration::from_secs(600);
-
-/// `destage stop`.
-pub fn stop(matches: &ArgMatches) -> Result<String, Failure> {
-    let name = name(matches);
-    if matches.get_flag("check") {
-        asked(matches, &Request::CheckStop)?;
-        return Ok(format!("{name}: it would stop\n"));
-    }
-    let control = places(matches).control_of(name).map_err(Failure::usage)?;
-    let how = ["drain", "force"].map(|flag| matches.get_flag(flag));
-    let bar = progress::bar("dirty pages destaged");
-    let mut most = 0;
-    let ended = ask_to_end(&control, name, how, END_MOST, |left| {
-        most = most.max(left);
-        bar.set_length(most);
-        bar.set_position(most - left);
-    });
-    bar.finish_and_clear();
-    if ended.map_err(Failure::failed)? {
-        return Ok(format!("{name}: stopped\n"));
-    }
-    Err(Failure::failed(format!(
-        "{name}: the server has not ended within {} s: see `destage status {name}`",
-        END_MOST.as_secs()
-    )))
-}
-
-/// `destage set`.
-pub fn set(matches: &ArgMatches) -> Result<String, Failure> {
-    let owned = |argument| text(matches, argument).map(str::to_string);
-    let (policy, rate, rebuild) = (owned("policy"), owned("rate"), owned("rebuild"));
-    let change = read_cache(matches)?;
-    let other = policy.is_some() || rate.is_some() || rebuild.is_some();
-    if !other && change.is_empty() {
-        return Err(Failure::usage(
-            "nothing to set: give --policy, --rate, --read-cache, --read-cache-size, --vdf, \
-             --read-cache-writes or --rebuild",
-        ));
-    }
-    if !change.is_empty() {
-        asked(matches, &Request::ReadCache { change })?;
-    }
-    if other {
-        asked(matches, &Request::Set { policy, rate, rebuild })?;
-    }
-    let status = asked(matches, &Request::Status)?.expect("a status was asked for");
-    let cache = status
-        .read_cache
-        .map_or("off".to_string(), |cache| format!("{} of {} pages", cache.policy, cache.pages));
-    let (name, policy, rate) = (status.name, status.policy, status.rate);
-    let limits = match status.rebuild_limits.as_str() {
-        "" => "without limits",
-        limits => limits,
-    };
-    Ok(format!("{name}: policy {policy}, rate {rate}, read cache {cache}, rebuilds {limits}\n"))
 }
 
 /// `destage recover`.
@@ -378,9 +265,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
             Ok(text)
         };
     }
-    super::watch::log(false)?;
+    super::monitoring::log(false)?;
     let mut settings = config.settings().map_err(Failure::failed)?;
-    // Nobody reads.
+    // Nothing reads from it.
     settings.read_cache = None;
     let (volume, assembled) = assembled.open(&settings)?;
     assembled.say_unusable();
@@ -410,22 +297,22 @@ fn inspected(found: &Inspection, assembly: &Assembly) -> Table {
     row("ring", format!("{} blocks of {} bytes", found.ring.0, found.ring.1));
     row(
         "tail",
-        found.tail.map_or("no anchor is whole".to_string(), |(sequence, block)| {
+        found.tail.map_or("no anchor is valid".to_string(), |(sequence, block)| {
             format!("commit {sequence} at block {block}")
         }),
     );
     row("commits", format!("{}, the last is {}", found.commits, found.last_sequence));
-    row("unfinished commits behind the end", found.dropped.to_string());
-    row("unreadable blocks behind the end", found.unreadable_behind.to_string());
+    row("unfinished commits after the end", found.dropped.to_string());
+    row("unreadable blocks after the end", found.unreadable_behind.to_string());
     row("commits that one mirror lacks", found.repairs.to_string());
     row("dirty pages", found.dirty_pages.to_string());
     for (device, copy, _) in &assembly.damaged {
         let copy = ["first", "second"][*copy];
         row("damaged superblock", format!("{copy} copy of {device}; the next start repairs it"));
     }
-    row("destages under way", found.open_intents.to_string());
+    row("destages in flight", found.open_intents.to_string());
     if !found.unreadable.is_empty() {
-        row("unreadable in places", format!("NVS devices {:?}", found.unreadable));
+        row("partly unreadable", format!("NVS devices {:?}", found.unreadable));
     }
     row("damage", found.damage.map_or("none".to_string(), |error| error.to_string()));
     table

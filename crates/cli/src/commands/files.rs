@@ -1,10 +1,11 @@
-//! Files that a command makes for an array: members, NVS, spares. They go again if it fails.
+//! Files that a command makes for an array: members, NVS, spares. They are removed if it fails.
 
 use super::target::{name, places};
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
-use destage_server::array::{AdminError, DeviceSpec, allocate};
+use destage_server::array::control::AskError;
+use destage_server::array::{DeviceSpec, allocate};
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,14 +21,14 @@ impl Made {
     }
 
     /// Keeps them unless the server has refused them and does not name them in the configuration.
-    pub(super) fn settle<T>(self, matches: &ArgMatches, answer: &Result<T, AdminError>) {
-        let refused = matches!(answer, Err(AdminError::Refused(_) | AdminError::NotServed(_)));
+    pub(super) fn settle<T>(self, matches: &ArgMatches, answer: &Result<T, AskError>) {
+        let refused = matches!(answer, Err(AskError::Refused(_) | AskError::NotServed(_)));
         let named = match places(matches).read(name(matches)) {
             Ok(config) => {
                 let mut all = config.disks.iter().chain(&config.nvs).chain(&config.spares);
                 all.any(|device| self.0.iter().any(|made| absolute_path(made) == *device))
             }
-            // Nobody knows.
+            // Without the configuration, a file that is in use must not be removed.
             Err(_) => true,
         };
         if !refused || named {
@@ -88,8 +89,8 @@ pub(super) fn device(
     }))
 }
 
-/// Makes a file for its owner alone. Unless it is sparse it has its space: a member that finds none
-/// later keeps writes waiting.
+/// Makes a file for its owner alone. Unless it is sparse it gets its space now: writes to a member
+/// that finds none later would wait.
 fn make(path: &str, size: u64, sparse: bool, made: &mut Made) -> Result<(), Failure> {
     let open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let file = open.map_err(|error| {

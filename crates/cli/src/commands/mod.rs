@@ -25,9 +25,7 @@ mod listener;
 #[cfg(feature = "serve")]
 mod loss;
 #[cfg(feature = "serve")]
-mod members;
-#[cfg(feature = "serve")]
-mod mirror;
+mod monitoring;
 mod policies;
 #[cfg(feature = "plan")]
 mod policy_trace;
@@ -38,7 +36,7 @@ mod readcache_trace;
 #[cfg(feature = "plan")]
 mod reproduce;
 #[cfg(feature = "serve")]
-mod scrub;
+mod served;
 #[cfg(feature = "plan")]
 mod sim;
 #[cfg(feature = "plan")]
@@ -53,8 +51,6 @@ mod trace;
 mod track_trace;
 #[cfg(feature = "plan")]
 mod validate;
-#[cfg(feature = "serve")]
-mod watch;
 
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -108,17 +104,8 @@ fn serve(command: &str, matches: &ArgMatches) -> Option<Result<String, Failure>>
         "emulate" => emulate::run(matches),
         "create" => array::create(matches),
         "serve" => array::serve(matches),
-        "status" => array::status(matches),
-        "flush" => array::flush(matches),
-        "stop" => array::stop(matches),
-        "set" => array::set(matches),
-        "replace-nvs" => mirror::run(matches),
-        "scrub" => scrub::run(matches),
-        "fail" => members::fail(matches),
-        "replace" => members::replace(matches),
-        "spare" => members::spare(matches),
         "recover" => array::recover(matches),
-        _ => return None,
+        _ => return served::run(command, matches),
     })
 }
 

@@ -17,7 +17,7 @@ pub fn bytes(text: &str) -> Result<u64, Failure> {
     let number = digits.parse::<u64>().ok().filter(|_| shift < 64);
     number
         .and_then(|number| number.checked_mul(1 << (shift % 64)))
-        .ok_or_else(|| Failure::usage(format!("{text}: a number of bytes, as 4096, 64K or 16G")))
+        .ok_or_else(|| Failure::usage(format!("{text}: a number of bytes, e.g. 4096, 64K or 16G")))
 }
 
 /// A time as `500ms`, `10s`, `2m`; plain numbers are seconds.
@@ -33,5 +33,5 @@ pub fn seconds(name: &str, text: &str) -> Result<Duration, Failure> {
     let number = digits.parse::<f64>().ok().filter(|number| (0.0..=1e7).contains(number));
     let time = number.zip(unit).map(|(number, unit)| number * unit).filter(|time| *time > 0.0);
     time.map(Duration::from_secs_f64)
-        .ok_or_else(|| Failure::usage(format!("--{name} {text}: a time, as 500ms, 10s or 2m")))
+        .ok_or_else(|| Failure::usage(format!("--{name} {text}: a time, e.g. 500ms, 10s or 2m")))
 }

@@ -22,7 +22,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("convert", matches)) => convert_trace(matches),
         Some(("generate", matches)) => generate(matches),
         #[cfg(feature = "serve")]
-        Some(("record", matches)) => super::watch::record(matches),
+        Some(("record", matches)) => super::monitoring::record(matches),
         Some(("formats", matches)) => {
             Ok(entries(&destage_workload::trace::entries(), format(matches)))
         }

@@ -1,4 +1,4 @@
-//! Answers: whole ones, and streams of events.
+//! Answers: complete ones, and streams of events.
 
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Frame, SizeHint};
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 /// The bytes of an answer.
 pub enum Reply {
     /// All at once.
-    Whole(Full<Bytes>),
+    Complete(Full<Bytes>),
     /// As they come.
     Events(mpsc::Receiver<Bytes>),
 }
@@ -33,7 +33,7 @@ impl Body for Reply {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Reply::Whole(whole) => Pin::new(whole).poll_frame(context),
+            Reply::Complete(bytes) => Pin::new(bytes).poll_frame(context),
             Reply::Events(events) => {
                 events.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
@@ -42,14 +42,14 @@ impl Body for Reply {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Reply::Whole(whole) => whole.is_end_stream(),
+            Reply::Complete(bytes) => bytes.is_end_stream(),
             Reply::Events(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Reply::Whole(whole) => whole.size_hint(),
+            Reply::Complete(bytes) => bytes.size_hint(),
             Reply::Events(_) => SizeHint::default(),
         }
     }
@@ -81,20 +81,24 @@ pub fn answer(status: StatusCode, kind: &'static str, body: Reply) -> Response<R
     response
 }
 
-/// An answer that is there.
+/// A complete answer.
 #[must_use]
-pub fn whole(status: StatusCode, kind: &'static str, bytes: impl Into<Bytes>) -> Response<Reply> {
-    answer(status, kind, Reply::Whole(Full::new(bytes.into())))
+pub fn complete(
+    status: StatusCode,
+    kind: &'static str,
+    bytes: impl Into<Bytes>,
+) -> Response<Reply> {
+    answer(status, kind, Reply::Complete(Full::new(bytes.into())))
 }
 
-/// One line of words.
+/// One line of text.
 #[must_use]
 pub fn words(status: StatusCode, text: &str) -> Response<Reply> {
-    whole(status, "text/plain; charset=utf-8", format!("{text}\n"))
+    complete(status, "text/plain; charset=utf-8", format!("{text}\n"))
 }
 
 /// JSON.
 #[must_use]
 pub fn json(status: StatusCode, value: &serde_json::Value) -> Response<Reply> {
-    whole(status, "application/json", format!("{value}\n"))
+    complete(status, "application/json", format!("{value}\n"))
 }

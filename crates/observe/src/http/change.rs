@@ -1,71 +1,81 @@
-//! Changes: handed to the control socket as `destage set` and the others do.
+//! Commands over HTTP: handed to the control socket, as the command line does.
 
-use destage_server::array::Request;
+use destage_server::array::control::{About, Argument, Kind, ask_value, check, command};
 use hyper::StatusCode;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::UnixStream;
 
-/// Commands that may be given here. The control socket says which of them it knows.
-const COMMANDS: [&str; 8] =
-    ["set", "flush", "fail", "replace", "replace-nvs", "spare", "scrub", "scrub-stop"];
 /// Changes nothing: the page asks whether a token is right.
 const UNLOCK: &str = "unlock";
-/// How long the answer is waited for; what was begun goes on.
+/// How long a request waits for the answer; a command that takes longer continues.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Most bytes of an answer.
-const ANSWER_BYTES: u64 = 1 << 20;
+/// Most commands that run at a time, each on a thread of its own.
+pub const COMMANDS_MAX: usize = 64;
 
-/// Asks for a change.
-pub async fn change(control: &Path, command: &str, body: &[u8]) -> (StatusCode, Value) {
+/// What the page knows of a command.
+pub fn described(about: &About) -> Value {
+    let argument = |argument: &Argument| {
+        let (kind, choices) = match argument.kind {
+            Kind::Flag => ("flag", &[][..]),
+            Kind::Choice(choices) => ("choice", choices),
+            Kind::ChoiceOption(choices) => ("choice-option", choices),
+            Kind::Bytes(_) => ("bytes", &[][..]),
+            Kind::Member | Kind::NewDevice => ("required", &[][..]),
+            Kind::Device | Kind::Text(_) => ("text", &[][..]),
+        };
+        json!({
+            "name": argument.name,
+            "kind": kind,
+            "choices": choices,
+            "help": argument.help,
+        })
+    };
+    let arguments: Vec<Value> = about.arguments.iter().map(argument).collect();
+    json!({
+        "name": about.name,
+        "help": about.help,
+        "question": about.question,
+        "changes": about.changes,
+        "arguments": arguments,
+    })
+}
+
+/// Gives a command.
+pub async fn change(control: &Path, name: &str, body: &[u8]) -> (StatusCode, Value) {
     let error = |status, text: &str| (status, json!({ "error": text }));
-    if command != UNLOCK && !COMMANDS.contains(&command) {
+    let entry = command(name).filter(|entry| entry.about.http);
+    if name != UNLOCK && entry.is_none() {
         return error(StatusCode::NOT_FOUND, "there is no such command");
     }
     let arguments: Map<String, Value> = match serde_json::from_slice(body) {
         Ok(Value::Object(arguments)) => arguments,
         _ => return error(StatusCode::BAD_REQUEST, "send a JSON object"),
     };
-    if command == UNLOCK {
-        // The token was right, or this would not be asked.
+    let Some(entry) = entry else {
+        // The token was right, or the request would not have come here.
         return match arguments.is_empty() {
             true => (StatusCode::OK, json!({ "ok": true })),
             false => error(StatusCode::BAD_REQUEST, "send {}: unlock takes no arguments"),
         };
-    }
+    };
     if arguments.contains_key("command") {
         let text = "leave out \"command\": the path names it";
         return error(StatusCode::BAD_REQUEST, text);
     }
-    let mut request = arguments;
-    request.insert("command".to_string(), Value::from(command));
-    let request = Value::Object(request);
-    let line = format!("{request}\n");
-    if let Err(text) = Request::from_json(request) {
-        return error(StatusCode::BAD_REQUEST, &text);
+    if let Err(why) = check(entry, arguments.clone()) {
+        return error(StatusCode::BAD_REQUEST, &why.to_string());
     }
-    match tokio::time::timeout(PATIENCE, asked(control, &line)).await {
+    let (socket, name) = (control.to_path_buf(), entry.about.name);
+    let array = control.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let asked = tokio::task::spawn_blocking(move || {
+        ask_value(&socket, &array.unwrap_or_default(), name, arguments, |_| ())
+    });
+    match tokio::time::timeout(PATIENCE, asked).await {
         Err(_) => (StatusCode::ACCEPTED, json!({ "ok": true, "note": "still running" })),
-        Ok(Ok(())) => (StatusCode::OK, json!({ "ok": true })),
-        Ok(Err(text)) => error(StatusCode::CONFLICT, &text),
+        Ok(Ok(Ok(asked))) if asked.reply.is_null() => (StatusCode::OK, json!({ "ok": true })),
+        Ok(Ok(Ok(asked))) => (StatusCode::OK, json!({ "ok": true, "reply": asked.reply })),
+        Ok(Ok(Err(why))) => error(StatusCode::CONFLICT, &why.to_string()),
+        Ok(Err(panic)) => error(StatusCode::INTERNAL_SERVER_ERROR, &panic.to_string()),
     }
-}
-
-async fn asked(control: &Path, line: &str) -> Result<(), String> {
-    let words = |error: std::io::Error| format!("the control socket: {error}");
-    let mut stream = UnixStream::connect(control).await.map_err(words)?;
-    stream.write_all(line.as_bytes()).await.map_err(words)?;
-    let mut lines = BufReader::new(stream.take(ANSWER_BYTES)).lines();
-    while let Some(line) = lines.next_line().await.map_err(words)? {
-        let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-        if let Some(error) = answer.get("error") {
-            return Err(error.as_str().unwrap_or("refused").to_string());
-        }
-        if answer.get("progress").is_none() {
-            return Ok(());
-        }
-    }
-    Err("the server has ended".to_string())
 }

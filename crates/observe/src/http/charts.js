@@ -44,8 +44,8 @@ const Charts = (() => {
     {
       id: "c-iops",
       title: "Requests of hosts",
-      note: "Reads and writes answered, a second.",
-      unit: "a second",
+      note: "Reads and writes answered per second.",
+      unit: "per second",
       lines: [
         ["Writes", (p) => p.writes],
         ["Reads", (p) => p.reads],
@@ -78,9 +78,9 @@ const Charts = (() => {
     {
       id: "c-destages",
       title: "Destage rate and concurrency",
-      note: "Write groups destaged a second (left), destage writes in flight (right).",
-      unit: "groups a second",
-      lines: [["Groups a second", (p) => p.destages]],
+      note: "Write groups destaged per second (left), destage writes in flight (right).",
+      unit: "groups per second",
+      lines: [["Groups per second", (p) => p.destages]],
       second: ["In flight", (p) => p.in_flight],
     },
   ];
@@ -208,7 +208,7 @@ const Charts = (() => {
     Plotly.react(document.getElementById(curve.id), traces, layout, CONFIG);
   }
 
-  function told(curve, points, sample) {
+  function description(curve, points, sample) {
     const p = points[points.length - 1];
     const shown = curve.second ? [...curve.lines, curve.second] : curve.lines;
     const parts = shown.map(([name, get]) => {
@@ -305,7 +305,7 @@ const Charts = (() => {
     const ring = figure(
       "c-ring",
       "Where destages fall",
-      "The volume as a ring, clockwise from its begin: the last 256 destages and the pointers.",
+      "The volume as a ring, clockwise from offset 0: the last 256 destages and the pointers.",
       true,
     );
     for (const curve of curves) parent.append(figure(curve.id, curve.title, curve.note, false));
@@ -324,7 +324,7 @@ const Charts = (() => {
       const chart = document.getElementById(curve.id);
       const box = chart.closest("figure");
       box.hidden = Boolean(curve.absent && curve.absent(sample));
-      chart.setAttribute("aria-label", told(curve, points, sample));
+      chart.setAttribute("aria-label", description(curve, points, sample));
       if (box.hidden) continue;
       if (window.Plotly && (all || seen.has(curve.id))) drawCurve(curve, points, sample);
       const details = box.querySelector("details");

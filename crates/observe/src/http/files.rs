@@ -1,6 +1,6 @@
 //! The files of the page: built in, compressed once.
 
-use super::body::{Reply, whole};
+use super::body::{Reply, complete};
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, VARY};
 use hyper::{HeaderMap, Response, StatusCode, header};
@@ -66,13 +66,13 @@ pub fn file(
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let known = text(header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(tag.as_str()));
     let mut response = if known {
-        whole(StatusCode::NOT_MODIFIED, file.kind, Bytes::new())
+        complete(StatusCode::NOT_MODIFIED, file.kind, Bytes::new())
     } else if text(header::ACCEPT_ENCODING).is_some_and(|list| list.contains("gzip")) {
-        let mut response = whole(StatusCode::OK, file.kind, gzip.clone());
+        let mut response = complete(StatusCode::OK, file.kind, gzip.clone());
         response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         response
     } else {
-        whole(StatusCode::OK, file.kind, Bytes::from_static(content.as_bytes()))
+        complete(StatusCode::OK, file.kind, Bytes::from_static(content.as_bytes()))
     };
     let headers = response.headers_mut();
     headers.insert(ETAG, HeaderValue::from_str(tag).expect("letters and digits"));

@@ -1,6 +1,6 @@
-//! The HTTP side of a served array: one thread, which asks nothing of the data thread.
+//! HTTP for a served array: one thread, which asks nothing of the data thread.
 //!
-//! What bounds a client: docs/server.md. Who may ask what: `guard.rs`.
+//! docs/server.md has the limits of a client, `guard.rs` who may ask what.
 
 mod body;
 mod change;
@@ -10,8 +10,9 @@ mod places;
 mod routes;
 
 pub use guard::{Denied, Guard, new_token, read_token};
+pub use routes::{ROUTES, Route};
 
-use crate::watch::Watch;
+use crate::monitor::Monitor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use places::Places;
@@ -34,13 +35,13 @@ pub struct Settings {
     pub control: PathBuf,
     /// The text of plotly.js; empty where the build has none, and the page draws no charts.
     pub charting: fn() -> &'static str,
-    /// Most connections at a time; a new one takes the place of one that asks nothing.
+    /// Most connections at a time; a new one takes the place of an idle one.
     pub connections: usize,
-    /// Time for a request to come whole.
+    /// Time for a request to arrive.
     pub request_time: Duration,
     /// Time in which a client must take some of an answer.
     pub answer_time: Duration,
-    /// Time after which a connection ends and has to be made anew.
+    /// Time after which the server closes a connection.
     pub connection_time: Duration,
 }
 
@@ -62,12 +63,12 @@ impl Settings {
     }
 }
 
-/// Why there is no page.
+/// Why the page cannot be served.
 #[derive(Debug)]
 pub enum HttpError {
     /// Other machines can reach the address.
     Open(SocketAddr),
-    /// The system refuses.
+    /// The address cannot be used.
     System(SocketAddr, std::io::Error),
 }
 
@@ -86,11 +87,11 @@ impl fmt::Display for HttpError {
 
 impl std::error::Error for HttpError {}
 
-/// Begins to serve; the thread ends with the process. The address, with its port.
+/// Begins to serve; the thread ends with the process. Returns the address, with its port.
 ///
 /// # Errors
 /// See [`HttpError`].
-pub fn serve(settings: Settings, watch: Watch) -> Result<SocketAddr, HttpError> {
+pub fn serve(settings: Settings, monitor: Monitor) -> Result<SocketAddr, HttpError> {
     let address = settings.address;
     if !address.ip().is_loopback() && !settings.allow_remote {
         return Err(HttpError::Open(address));
@@ -102,11 +103,12 @@ pub fn serve(settings: Settings, watch: Watch) -> Result<SocketAddr, HttpError> 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .max_blocking_threads(change::COMMANDS_MAX)
         .build()
         .map_err(failed)?;
     let thread = std::thread::Builder::new().name("http".to_string());
     let run = move || {
-        if let Err(error) = runtime.block_on(accept(listener, settings, watch)) {
+        if let Err(error) = runtime.block_on(accept(listener, settings, monitor)) {
             tracing::error!(target: "destage::http", "HTTP server stopped: {error}");
         }
     };
@@ -114,14 +116,18 @@ pub fn serve(settings: Settings, watch: Watch) -> Result<SocketAddr, HttpError> 
     Ok(address)
 }
 
-/// How long none is accepted after the system refused one.
+/// How long the server accepts nothing after the system refused a connection.
 const PAUSE: Duration = Duration::from_millis(200);
 
-async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std::io::Result<()> {
+async fn accept(
+    listener: TcpListener,
+    settings: Settings,
+    monitor: Monitor,
+) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let places = Places::new(settings.connections);
     let settings = Arc::new(settings);
-    let routes = Arc::new(Routes::new(settings.clone(), watch));
+    let routes = Arc::new(Routes::new(settings.clone(), monitor));
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -131,10 +137,10 @@ async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std:
                 continue;
             }
         };
-        // All are being answered: closed at once.
+        // All places are busy: the new connection is closed at once.
         let Some(place) = places.take() else { continue };
         let _ = stream.set_nodelay(true);
-        // Also when the client's window is closed: it takes nothing.
+        // This holds also when the client's window is closed.
         let most = settings.answer_time.as_millis() as u32;
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, most);
         let (routes, settings) = (routes.clone(), settings.clone());
@@ -146,7 +152,7 @@ async fn accept(listener: TcpListener, settings: Settings, watch: Watch) -> std:
                 async move {
                     place.asks();
                     let answer = routes.answer(request).await;
-                    // A stream goes on; its number has a limit of its own.
+                    // A stream stays busy; the number of streams has its own limit.
                     if !answer.as_ref().is_ok_and(|answer| answer.body().is_stream()) {
                         place.rests();
                     }

@@ -10,6 +10,9 @@
     if (us < 1000) return us.toFixed(0) + " µs";
     return (us / 1000).toFixed(us < 100000 ? 1 : 0) + " ms";
   };
+  // Commands with a place of their own on the page; the others get forms.
+  const PLACED = ["set", "scrub", "fail", "replace", "replace-nvs"];
+  let commands = [];
   let points = [];
   let last = null;
   let token = "";
@@ -97,7 +100,7 @@
       const busy = Math.round(rate.busy || 0);
       cells[2].querySelector("i").style.width = busy + "%";
       cells[2].querySelector(".busy > span").textContent = busy + " %";
-      cells[3].textContent = rate.under_way === undefined ? "–" : rate.under_way;
+      cells[3].textContent = rate.in_flight === undefined ? "–" : rate.in_flight;
       cells[4].textContent = rate.reads === undefined ? "–" : count(rate.reads);
       cells[5].textContent = rate.writes === undefined ? "–" : count(rate.writes);
       cells[6].textContent = device.device;
@@ -133,15 +136,13 @@
     button.disabled = !token;
     button.onclick = () => {
       if (!failed) {
-        const text =
-          "Give up " + name + " (" + device.device + ")? The array goes on with less redundancy, " +
-          "and what the disk holds is out of date from then on.";
+        const text = question("fail", { disk: name + " (" + device.device + ")" });
         ask(text, "Give it up", false, () => post("fail", { disk: String(device.number) }));
       } else if (member) {
-        const text = "Rebuild " + name + " on a new device, which must be empty.";
+        const text = question("replace", { old: name });
         ask(text, "Replace", true, (path) => post("replace", { old: String(device.number), new: path }));
       } else {
-        const text = "Fill a new device as the mirror of the NVS log. It must be empty.";
+        const text = question("replace-nvs", {});
         ask(text, "Replace", true, (path) =>
           post("replace-nvs", { old: device.device, new: path }),
         );
@@ -149,7 +150,7 @@
     };
   }
 
-  // Scrub, rebuild and mirror under way, with the time to go.
+  // The running scrub, rebuilds and resync, with the time to go.
   function works(sample) {
     const s = sample.status;
     const list = [];
@@ -159,7 +160,7 @@
       list.push(["Scrub", s.scrub.rows_done, s.scrub.rows, s.scrub.seconds_to_go, note]);
     }
     if (s.mirror) {
-      const name = "Filling NVS " + s.mirror.number;
+      const name = "Resyncing NVS " + s.mirror.number;
       list.push([name, s.mirror.bytes_copied, s.mirror.bytes, null, ""]);
     }
     for (const rebuild of s.rebuilds) {
@@ -260,7 +261,7 @@
     if (document.visibilityState === "visible") Charts.draw(points, sample, false);
   }
 
-  // Asks before anything is changed. `device`: a new device is to be named.
+  // Asks before anything is changed. `device`: the answer names a new device.
   function ask(text, yes, device, then) {
     const dialog = byId("confirm");
     put("confirm-text", text);
@@ -289,7 +290,8 @@
       const said = await response.json();
       if (response.status === 401) lock();
       if (!response.ok) throw new Error(said.error || response.statusText);
-      box.textContent = said.note ? "Started (" + said.note + ")." : "Done.";
+      box.textContent = said.note ? "Started (continuing in the background)." : "Done.";
+      if (said.reply !== undefined) box.textContent = JSON.stringify(said.reply);
     } catch (error) {
       box.classList.add("error");
       box.textContent = "Not done: " + error.message;
@@ -302,7 +304,7 @@
     if (last) devices(last);
   }
 
-  // The server says whether the token is right before anything is offered.
+  // The server checks the token before the page offers anything.
   async function unlock() {
     token = byId("token").value.trim();
     byId("token").value = "";
@@ -330,7 +332,7 @@
       event.preventDefault();
       const policy = byId("policy").value.trim();
       const rate = byId("rate").value.trim();
-      const text = "Go on with policy " + policy + " and rate " + rate + " until it is stopped?";
+      const text = question("set", { policy, rate });
       ask(text, "Set", false, async () => {
         await post("set", { policy, rate });
         delete byId("policy").dataset.touched;
@@ -339,23 +341,82 @@
     });
     byId("scrub").addEventListener("click", () => {
       const repair = byId("repair").checked;
-      const does = repair ? "compare all rows and put right what does not fit" : "compare all rows";
-      const text = "Read all disks and " + does + ", at most 100 MiB a second?";
-      ask(text, "Start", false, () => post("scrub", { repair, rate: 100 * 1024 * 1024 }));
+      const text = question("scrub", {}) + (repair ? " Inconsistent rows are repaired." : "");
+      ask(text, "Start", false, () => post("scrub", { repair }));
     });
     byId("scrub-stop").addEventListener("click", () => {
-      ask("Stop the scrub?", "Stop", false, () => post("scrub-stop", {}));
-    });
-    byId("flush").addEventListener("click", () => {
-      ask("Destage everything at full depth?", "Destage", false, () => post("flush", {}));
+      ask("Stop the scrub?", "Stop", false, () => post("scrub", { stop: true }));
     });
   }
 
+  // What the page asks before a command.
+  function question(name, values) {
+    const known = commands.find((command) => command.name === name);
+    const text = known ? known.question : "Are you sure?";
+    return text.replace(/\{([a-z-]+)\}/g, (_, key) => values[key] || "");
+  }
+
+  function input(command, argument) {
+    const id = command.name + "-" + argument.name;
+    const label = document.createElement("label");
+    label.htmlFor = id;
+    label.textContent = argument.name;
+    label.title = argument.help;
+    const field = document.createElement(argument.choices.length ? "select" : "input");
+    field.id = id;
+    if (argument.kind === "flag") field.type = "checkbox";
+    if (argument.kind === "choice-option") field.append(document.createElement("option"));
+    field.required = ["required", "choice"].includes(argument.kind);
+    for (const choice of argument.choices) {
+      const option = document.createElement("option");
+      option.textContent = choice;
+      field.append(option);
+    }
+    return [label, field];
+  }
+
+  // The arguments that a form has; fields left empty are left out.
+  function values(command) {
+    const found = {};
+    for (const argument of command.arguments) {
+      const field = byId(command.name + "-" + argument.name);
+      const text = field.value.trim();
+      if (argument.kind === "flag") found[argument.name] = field.checked;
+      else if (text) found[argument.name] = argument.kind === "bytes" ? Number(text) : text;
+    }
+    return found;
+  }
+
+  // A form for a command, made from the server's list.
+  function form(command) {
+    const form = document.createElement("form");
+    form.className = "row";
+    form.append(...command.arguments.flatMap((argument) => input(command, argument)));
+    const button = document.createElement("button");
+    button.id = command.name;
+    button.textContent = command.name[0].toUpperCase() + command.name.slice(1).replace(/-/g, " ");
+    const help = document.createElement("small");
+    help.className = "quiet";
+    help.textContent = command.help;
+    form.append(button, help);
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const given = values(command);
+      const give = () => post(command.name, given);
+      if (command.changes) ask(question(command.name, given), "Yes", false, give);
+      else give();
+    });
+    return form;
+  }
+
   async function choices() {
-    const told = await (await fetch("/api/choices")).json();
+    const known = await (await fetch("/api/choices")).json();
+    commands = known.commands;
+    const others = commands.filter((command) => !PLACED.includes(command.name));
+    byId("commands").replaceChildren(...others.map(form));
     for (const [id, names] of [
-      ["policies", told.policies],
-      ["rates", told.rates],
+      ["policies", known.policies],
+      ["rates", known.rates],
     ]) {
       byId(id).replaceChildren(
         ...names.map((name) => {
@@ -387,9 +448,9 @@
       linked("live", false);
       show(JSON.parse(event.data));
     };
-    stream.onerror = () => linked("connection lost: trying again", true);
+    stream.onerror = () => linked("connection lost: reconnecting", true);
     setInterval(() => {
-      if (heard && Date.now() - heard > 5000) linked("no news for 5 s", true);
+      if (heard && Date.now() - heard > 5000) linked("no data for 5 s", true);
     }, 1000);
     const again = () => last && Charts.draw(points, last, true);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", again);

@@ -1,11 +1,13 @@
-//! What is answered to which request.
+//! The answer to each request.
 
 use super::Settings;
-use super::body::{Reply, answer, json, whole, words};
+use super::body::{Reply, answer, complete, json, words};
 use super::guard::Denied;
 use super::{change, files};
 use crate::metrics;
-use crate::watch::Watch;
+use crate::monitor::Monitor;
+use destage_report::state::ArrayState;
+use destage_server::array::control::COMMANDS;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
@@ -14,22 +16,43 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Most bytes of what is posted.
+/// Most bytes of a posted body.
 const BODY_BYTES: usize = 16 << 10;
 /// Streams at a time; the other connections are left for requests.
 const STREAMS: usize = 48;
 
+/// A path that can be read.
+pub struct Route {
+    /// The path.
+    pub path: &'static str,
+    answer: fn(&Routes) -> Response<Reply>,
+}
+
+const fn route(path: &'static str, answer: fn(&Routes) -> Response<Reply>) -> Route {
+    Route { path, answer }
+}
+
+/// The paths that can be read, but for the files of the page. docs/watching.md lists them.
+pub const ROUTES: &[Route] = &[
+    route("/events", Routes::events),
+    route("/metrics", Routes::metrics),
+    route("/healthz", |_| fresh(words(StatusCode::OK, "ok"))),
+    route("/readyz", Routes::ready),
+    route("/api/history", Routes::history),
+    route("/api/choices", |_| json(StatusCode::OK, &choices())),
+];
+
 /// The answers of one server.
 pub struct Routes {
     settings: Arc<Settings>,
-    watch: Watch,
+    monitor: Monitor,
     streams: Arc<Semaphore>,
 }
 
 impl Routes {
     /// Answers about an array.
-    pub fn new(settings: Arc<Settings>, watch: Watch) -> Routes {
-        Routes { settings, watch, streams: Arc::new(Semaphore::new(STREAMS)) }
+    pub fn new(settings: Arc<Settings>, monitor: Monitor) -> Routes {
+        Routes { settings, monitor, streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 
     /// The answer to a request.
@@ -55,40 +78,44 @@ impl Routes {
     }
 
     fn shown(&self, path: &str, request: &Request<Incoming>) -> Response<Reply> {
-        let ok = StatusCode::OK;
-        match path {
-            "/events" if request.method() == Method::GET => self.events(),
-            "/metrics" => fresh(whole(
-                ok,
-                metrics::CONTENT_TYPE,
-                Bytes::from_owner(Shared(self.watch.metrics())),
-            )),
-            "/api/choices" => json(ok, &choices()),
-            "/api/history" => fresh(whole(ok, "application/json", self.watch.history())),
-            // Alive: this thread answers. Ready: the data thread does, and serves.
-            "/healthz" => fresh(words(ok, "ok")),
-            "/readyz" => fresh(match self.watch.state().as_deref() {
-                Some(state @ ("clean" | "degraded" | "rebuilding" | "no-nvs" | "inconsistent")) => {
-                    words(ok, state)
-                }
-                Some(state) => words(StatusCode::SERVICE_UNAVAILABLE, state),
-                None => {
-                    let text = "the data thread has not answered for 5 s";
-                    words(StatusCode::SERVICE_UNAVAILABLE, text)
-                }
-            }),
-            path => files::file(path, request.headers(), self.settings.charting)
+        let route = ROUTES.iter().find(|route| route.path == path);
+        match route {
+            // A stream has no end, so it has no head alone.
+            Some(route) if route.path != "/events" || request.method() == Method::GET => {
+                (route.answer)(self)
+            }
+            _ => files::file(path, request.headers(), self.settings.charting)
                 .unwrap_or_else(|| words(StatusCode::NOT_FOUND, "not found")),
         }
     }
 
-    /// Each second as an event. A client that is slow misses seconds, and nobody waits for it.
+    fn metrics(&self) -> Response<Reply> {
+        let text = Bytes::from_owner(Shared(self.monitor.metrics()));
+        fresh(complete(StatusCode::OK, metrics::CONTENT_TYPE, text))
+    }
+
+    fn history(&self) -> Response<Reply> {
+        fresh(complete(StatusCode::OK, "application/json", self.monitor.history()))
+    }
+
+    /// Whether the data thread answers, and serves. (That the server lives, any answer shows.)
+    fn ready(&self) -> Response<Reply> {
+        let state = self.monitor.state();
+        let status = match state.is_some_and(ArrayState::serves) {
+            true => StatusCode::OK,
+            false => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let silent = "the data thread has not answered for 5 s";
+        fresh(words(status, state.map_or(silent, ArrayState::name)))
+    }
+
+    /// Each second as an event. A slow client misses seconds; nothing waits for it.
     fn events(&self) -> Response<Reply> {
         let Ok(place) = self.streams.clone().try_acquire_owned() else {
             return words(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
         };
         let (sender, events) = mpsc::channel(1);
-        let mut latest = self.watch.stream();
+        let mut latest = self.monitor.stream();
         tokio::spawn(async move {
             let mut next = Bytes::from_static(b"retry: 2000\n\n");
             while sender.send(next).await.is_ok() && latest.changed().await.is_ok() {
@@ -116,17 +143,19 @@ impl Routes {
             }
         };
         let (status, value) = change::change(&self.settings.control, command, &body).await;
-        tracing::info!(target: "destage::http", command, %status, "asked over HTTP");
+        tracing::info!(target: "destage::http", command, %status, "command over HTTP");
         fresh(json(status, &value))
     }
 }
 
-/// What `set` knows.
+/// What the page offers: the commands, policies and rates.
 fn choices() -> serde_json::Value {
     use destage_engine::{policy::POLICIES, rate::RATES};
     let policies: Vec<&str> = POLICIES.iter().map(|policy| policy.entry.name).collect();
     let rates: Vec<&str> = RATES.iter().map(|rate| rate.entry.name).collect();
-    serde_json::json!({ "policies": policies, "rates": rates })
+    let commands = COMMANDS.iter().filter(|entry| entry.about.http);
+    let commands: Vec<_> = commands.map(|entry| change::described(&entry.about)).collect();
+    serde_json::json!({ "policies": policies, "rates": rates, "commands": commands })
 }
 
 /// Text that is shared, as bytes.
@@ -138,7 +167,7 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-/// Not to be kept.
+/// An answer that clients must not cache.
 fn fresh(mut response: Response<Reply>) -> Response<Reply> {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
@@ -147,7 +176,7 @@ fn fresh(mut response: Response<Reply>) -> Response<Reply> {
 fn denied(why: &Denied) -> Response<Reply> {
     let (status, text) = match why {
         Denied::Host => {
-            (StatusCode::MISDIRECTED_REQUEST, "not a name of this server: see --http-name")
+            (StatusCode::MISDIRECTED_REQUEST, "this is not a name of the server: see --http-name")
         }
         Denied::Origin => (StatusCode::FORBIDDEN, "a page of another site may not change this"),
         Denied::Type => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "send application/json"),

@@ -2,10 +2,11 @@
 
 use super::*;
 use destage_report::live::DeviceStatus;
-use destage_report::watch::DeviceRate;
+use destage_report::sample::DeviceRate;
+use destage_report::state::{DeviceKind, DeviceState};
 
-fn device(state: &str) -> DeviceStatus {
-    DeviceStatus { kind: "member".into(), number: 1, device: "/d1".into(), state: state.into() }
+fn device(state: DeviceState) -> DeviceStatus {
+    DeviceStatus { kind: DeviceKind::Member, number: 1, device: "/d1".into(), state }
 }
 
 fn second(at: u64, occupancy: f64) -> Sample {
@@ -15,22 +16,21 @@ fn second(at: u64, occupancy: f64) -> Sample {
     sample.point.destages = 1610.0;
     sample.point.in_flight = 20;
     sample.status.nvs_pages = 1000;
-    sample.status.state = "clean".into();
-    sample.status.devices = vec![device("in use")];
-    let kind = "member".to_string();
+    sample.status.devices = vec![device(DeviceState::InUse)];
+    let kind = DeviceKind::Member;
     let (reads, writes, written_bytes) = (0.0, 0.0, 0);
     let busy =
-        DeviceRate { kind, number: 1, busy: 97.6, under_way: 3, reads, writes, written_bytes };
+        DeviceRate { kind, number: 1, busy: 97.6, in_flight: 3, reads, writes, written_bytes };
     sample.devices = vec![busy];
     sample
 }
 
 fn texts(events: &Events) -> Vec<(&str, &str)> {
-    events.list.iter().map(|event| (event.level.as_str(), event.text.as_str())).collect()
+    events.list.iter().map(|event| (event.level.name(), event.text.as_str())).collect()
 }
 
 #[test]
-fn a_full_cache_is_told_once_and_its_end() {
+fn a_full_cache_is_reported_once_and_its_end() {
     let mut events = Events::default();
     for at in 0..6 {
         let mut sample = second(at, 99.5);
@@ -39,24 +39,25 @@ fn a_full_cache_is_told_once_and_its_end() {
                     1,610 groups/s, busiest disk 98 % busy.";
         assert!(at < 5 || sample.says == full, "{}", sample.says);
     }
-    let told = "Cache full for 3 s: destage at depth 20, 1,610 groups/s, busiest disk 98 % busy";
-    assert_eq!(texts(&events), [("warning", told)]);
+    let expected =
+        "Cache full for 3 s: destage at depth 20, 1,610 groups/s, busiest disk 98 % busy";
+    assert_eq!(texts(&events), [("warning", expected)]);
     events.look(&mut second(6, 85.0));
     assert_eq!(texts(&events)[1], ("note", "Cache no longer full, after 6 s"));
-    // A short one is nothing to tell.
+    // A short one is not reported.
     events.look(&mut second(7, 100.0));
     events.look(&mut second(8, 85.0));
     assert_eq!(events.list.len(), 2);
 }
 
 #[test]
-fn changes_are_told_in_words() {
+fn changes_are_reported_in_words() {
     let mut events = Events::default();
     events.look(&mut second(0, 10.0));
     let mut sample = second(1, 10.0);
-    sample.status.state = "degraded".into();
+    sample.status.state = ArrayState::Degraded;
     sample.status.policy = "wow".into();
-    sample.status.devices = vec![device("failed")];
+    sample.status.devices = vec![device(DeviceState::Failed)];
     events.look(&mut sample);
     let expected = [
         ("warning", "The array is degraded (it was clean)"),
@@ -66,12 +67,12 @@ fn changes_are_told_in_words() {
     assert_eq!(texts(&events), expected);
     assert!(sample.says.starts_with("One device has failed. Cache 10 % full"), "{}", sample.says);
     assert_eq!(sample.events.len(), 3);
-    sample.status.state = "stopped".into();
+    sample.status.state = ArrayState::Stopped;
     assert!(says(&sample, 0).starts_with("The array has stopped"));
 }
 
 #[test]
-fn an_alarm_is_told_once() {
+fn an_alarm_is_reported_once() {
     let mut events = Events::default();
     assert!(events.alarm(1, 5, "member 1 has failed"));
     assert!(!events.alarm(1, 6, "member 1 has failed"));
@@ -80,7 +81,7 @@ fn an_alarm_is_told_once() {
 }
 
 #[test]
-fn sentences_tell_where_the_cache_stands() {
+fn sentences_compare_the_cache_with_its_thresholds() {
     let says = |occupancy| says(&second(0, occupancy), 0);
     assert!(says(95.0).contains("95 % full, above the high threshold"));
     assert!(says(85.0).contains("between the thresholds"));
@@ -97,6 +98,6 @@ fn sentences_tell_where_the_cache_stands() {
 #[test]
 fn only_the_last_events_are_kept() {
     let mut events = Events::default();
-    (0..EVENTS + 9).for_each(|n| events.push(n as u64, "note", n.to_string()));
+    (0..EVENTS + 9).for_each(|n| events.push(n as u64, EventLevel::Note, n.to_string()));
     assert_eq!((events.list.len(), events.list[0].number), (EVENTS, 10));
 }

@@ -44,7 +44,7 @@ pub use sizes::{dirty_pages_of, ring_blocks_of};
 /// First byte of anchor A and anchor B on an NVS device.
 const ANCHORS: [u64; 2] = [4096, 8192];
 /// First byte of the ring.
-const RING: u64 = 1 << 20;
+use destage_nvslog::superblock::DATA_START as RING;
 /// Commits in flight at once. With more, each would carry less and cost the processor and the
 /// device the same.
 const IN_FLIGHT_MAX: usize = 2;

@@ -1,11 +1,13 @@
 //! The words of an alarm: what happened, to which device by its path, what it means for the data,
 //! and what to do. The volume knows numbers; the configuration knows paths.
 
-use super::alarms::Ends;
-use super::backend::ArrayBackend;
-
+use super::alarms::AlarmText;
+use super::remote::Event;
+use super::setup::Setup;
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Alarm, Cause, Device, Lost};
+use destage_nvslog::superblock::DATA_START;
+use destage_served::{Alarm, Cause, Device, Lost, Volume};
+use std::fmt;
 
 /// Ranges of the volume that an alarm names.
 pub(super) const RANGES_NAMED: usize = 8;
@@ -26,31 +28,17 @@ pub(super) fn byte_ranges(ranges: &[(u64, u64)]) -> String {
     format!("bytes {} of the volume{more}", named.join(", "))
 }
 
-/// What a start found of the devices that the configuration names.
-#[derive(Clone, Debug, Default)]
-pub struct Absent {
-    /// Members and NVS devices that cannot be used, and why.
-    pub devices: Vec<(Device, String)>,
-    /// Spares that cannot be used, by their names, and why.
-    pub spares: Vec<(String, String)>,
+/// The words of an array's alarms.
+pub(super) struct AlarmWords<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) volume: &'a Volume,
+    /// A spare is ready to replace a member.
+    pub(super) has_spare: bool,
 }
 
-impl ArrayBackend {
-    /// A device with its path.
-    pub(super) fn called(&self, device: Device) -> String {
-        let (kind, number, names) = match device {
-            Device::Member(number) => ("Member", number, &self.config().disks),
-            Device::Nvs(number) => ("NVS device", number, &self.config().nvs),
-        };
-        match names.get(usize::from(number)) {
-            Some(path) => format!("{kind} {number} ({path})"),
-            None => format!("{kind} {number}"),
-        }
-    }
-
-    /// The same within a sentence.
-    fn called_within(&self, member: u16) -> String {
-        self.called(Device::Member(member)).replacen("Member", "member", 1)
+impl AlarmWords<'_> {
+    fn array(&self) -> &str {
+        self.setup.name()
     }
 
     /// How many more failures the array tolerates.
@@ -63,7 +51,7 @@ impl ArrayBackend {
         match geometry.level {
             level if !level.is_redundant() => "The array cannot be served without it.".to_string(),
             level if level.is_mirrored() => {
-                let partner = |member: &u16| self.called_within(member ^ 1);
+                let partner = |member: &u16| self.setup.called_within(member ^ 1);
                 let partners: Vec<String> = status.failed.iter().map(partner).collect();
                 format!(
                     "The array is degraded: if {} fails too, data is lost.",
@@ -82,14 +70,14 @@ impl ArrayBackend {
         if self.volume.status().stopped {
             return "Bring it back, or another that failed, and start again.".to_string();
         }
-        match self.spares.is_empty() {
-            true => format!("Replace it: destage replace {} {member} /path/of/NEW.", self.name()),
-            false => "A spare takes its place.".to_string(),
+        match self.has_spare {
+            false => format!("Replace it: destage replace {} {member} /path/of/NEW.", self.array()),
+            true => "A spare takes its place.".to_string(),
         }
     }
 
     fn replace_nvs_words(&self) -> String {
-        format!("Replace it: destage replace-nvs {} /path/of/NEW.", self.name())
+        format!("Replace it: destage replace-nvs {} /path/of/NEW.", self.array())
     }
 
     fn without_nvs_words(&self) -> String {
@@ -97,60 +85,60 @@ impl ArrayBackend {
             "Every write goes to the disks before it is answered. For a cache again: \
              destage stop {} --drain, then create the array again over its data \
              (docs/operations.md).",
-            self.name()
+            self.array()
         )
     }
 
-    /// A volume's alarm, as `NAME: TEXT`.
-    pub(super) fn alarm_words(&self, alarm: &Alarm) -> String {
-        let array = self.name();
+    /// A volume's alarm.
+    pub(super) fn of(&self, alarm: &Alarm) -> AlarmText {
+        let array = self.array();
         let text = match alarm {
             Alarm::MemberFailed(member, cause) => format!(
                 "{} failed: {cause}. {} {}",
-                self.called(Device::Member(*member)),
+                self.setup.called(Device::Member(*member)),
                 self.redundancy(),
                 self.replace_member_words(*member)
             ),
             Alarm::RebuildStopped(member, cause) => format!(
                 "The spare for {} failed: {cause}. {} Give another one: destage replace {array} \
                  {member} /path/of/NEW.",
-                self.called_within(*member),
+                self.setup.called_within(*member),
                 self.redundancy()
             ),
             Alarm::NvsMirrorLost(copy, cause) => format!(
                 "{} failed: {cause}. One NVS device is left: if it fails too, a crash loses what \
                  is dirty. {}",
-                self.called(Device::Nvs(*copy)),
+                self.setup.called(Device::Nvs(*copy)),
                 self.replace_nvs_words()
             ),
             Alarm::MirrorFailed(copy) => format!(
                 "{}: the resync did not complete. The other NVS device counts as before. Retry \
                  with this device, cleared, or with another one: destage replace-nvs {array} \
                  /path/of/NEW.",
-                self.called(Device::Nvs(*copy))
+                self.setup.called(Device::Nvs(*copy))
             ),
             Alarm::NvsLost { copy, pages, cause } => self.nvs_lost_words(*copy, *pages, cause),
             Alarm::DeviceWaits(device, error) => format!(
-                "{}: {error}. Writes wait and are tried again every second; nothing is lost. \
-                 Make space, or replace the device.",
-                self.called(*device)
+                "{}: {error}. Its writes wait and are retried every second; nothing is lost. \
+                 Free space for it, or replace it.",
+                self.setup.called(*device)
             ),
             Alarm::Repaired { member, page, pages } => format!(
-                "{} could not read {pages} pages at its byte {}: they were written again from the \
-                 other members, and nothing is lost. Look at its SMART values, and scrub: destage \
+                "{} could not read {pages} pages at its byte {}: they were rewritten from the \
+                 other members, and nothing is lost. Check its SMART values, and scrub: destage \
                  scrub {array}.",
-                self.called(Device::Member(*member)),
-                (1 << 20) + page * PAGE_BYTES
+                self.setup.called(Device::Member(*member)),
+                DATA_START + page * PAGE_BYTES
             ),
             Alarm::SuperblockRepaired { device, copy } => format!(
-                "{}: the {} copy of its superblock was damaged and was written again from the \
+                "{}: the {} copy of its superblock was damaged and was rewritten from the \
                  other. Nothing is lost. If it happens again, replace the device.",
-                self.called(*device),
+                self.setup.called(*device),
                 if *copy == 0 { "first" } else { "second" }
             ),
             lost => self.loss_words(lost),
         };
-        format!("{}: {text}", alarm.name())
+        AlarmText::new(alarm.name(), text)
     }
 
     /// Alarms of data that is lost; and those of a volume that this file does not know.
@@ -158,27 +146,27 @@ impl ArrayBackend {
         let restore = format!(
             "Reads of them fail until they are written. Restore them from a backup, then: destage \
              scrub {}.",
-            self.name()
+            self.array()
         );
         match alarm {
             Alarm::PagesLost { member, page, ranges } => format!(
                 "Page {page} of {} cannot be reconstructed: the other members cannot read their \
-                 part either. Lost: {}. {restore}",
-                self.called_within(*member),
+                 part of the row either. Lost: {}. {restore}",
+                self.setup.called_within(*member),
                 byte_ranges(ranges)
             ),
             Alarm::PagesKept { ranges, .. } => format!(
                 "{} cannot be destaged: members cannot read what their parity is computed from. \
-                 They stay in the NVS and are tried again every 5 seconds; nothing that was \
-                 acknowledged is lost, and they read right. Replace the failed member, or the one \
-                 with read errors: destage status {}.",
+                 They stay in the NVS and are retried every 5 seconds. No acknowledged \
+                 write is lost, and reads of them are correct. Replace the failed member, or the \
+                 one with read errors: destage status {}.",
                 byte_ranges(ranges),
-                self.name()
+                self.array()
             ),
             Alarm::ArrayStopped(lost) => format!(
                 "Too many members have failed for level {}: the array has stopped. {} Bring one \
-                 back and start again: what was dirty is in the NVS, and nothing was written \
-                 since.",
+                 back and start the server again. Dirty pages are in the NVS; nothing was \
+                 written since.",
                 self.volume.controller().geometry().level.entry().entry.name,
                 self.lost_words(lost)
             ),
@@ -188,13 +176,15 @@ impl ArrayBackend {
 
     fn lost_words(&self, lost: &Lost) -> String {
         let member = |(member, from): &(u16, u64)| match from {
-            0 => self.called_within(*member),
-            from => format!("{} (rebuilt below its page {from})", self.called_within(*member)),
+            0 => self.setup.called_within(*member),
+            from => {
+                format!("{} (rebuilt below its page {from})", self.setup.called_within(*member))
+            }
         };
         let members: Vec<String> = lost.members.iter().map(member).collect();
         let more = if lost.more { " and more" } else { "" };
         format!(
-            "{} bytes are unavailable while {} stay away: {}{more}.",
+            "{} bytes are unavailable while {} are missing: {}{more}.",
             lost.pages * PAGE_BYTES,
             members.join(", "),
             byte_ranges(&lost.ranges)
@@ -202,9 +192,9 @@ impl ArrayBackend {
     }
 
     fn nvs_lost_words(&self, copy: u16, pages: u64, cause: &Cause) -> String {
-        let device = self.called(Device::Nvs(copy));
+        let device = self.setup.called(Device::Nvs(copy));
         let begin = format!("{device} failed: {cause}. No NVS device is left.");
-        if self.config().on_nvs_loss == "stop" {
+        if self.setup.config().stops_on_nvs_loss() {
             return format!(
                 "{begin} The array has stopped, as on_nvs_loss asks. Bring the device back and \
                  start again."
@@ -213,106 +203,198 @@ impl ArrayBackend {
         let lost = match pages {
             0 => "Nothing was dirty, so nothing is lost.".to_string(),
             pages => format!(
-                "{pages} acknowledged pages are only in memory until they are destaged, and a \
-                 crash before that loses them. Keep the machine up until destage status {} says \
-                 0 dirty.",
-                self.name()
+                "{pages} acknowledged pages are only in memory until they are destaged; a crash \
+                 before that loses them. Keep the machine up until destage status {} reports 0 \
+                 dirty pages.",
+                self.array()
             ),
         };
         format!("{begin} {lost} {}", self.without_nvs_words())
     }
 
-    /// An end of an alarm.
-    pub(super) fn end_words(&self, alarm: &Alarm) -> String {
+    /// The event that clears an alarm.
+    pub(super) fn of_clearing(&self, alarm: &Alarm) -> String {
         match alarm {
             Alarm::MemberRebuilt(member) => {
-                format!("{}: rebuild complete.", self.called(Device::Member(*member)))
+                format!("{}: rebuild complete.", self.setup.called(Device::Member(*member)))
             }
             Alarm::NvsMirrored(copy) => {
-                format!("{} is in sync: the log is mirrored.", self.called(Device::Nvs(*copy)))
+                format!(
+                    "{} is in sync: the log is mirrored.",
+                    self.setup.called(Device::Nvs(*copy))
+                )
             }
             Alarm::PagesDestaged { first_page } => format!(
                 "The dirty pages from byte {} of the volume are on the disks.",
                 first_page * PAGE_BYTES
             ),
-            Alarm::DeviceAnswers(device) => format!("{} takes writes again.", self.called(*device)),
+            Alarm::DeviceAnswers(device) => {
+                format!("{} takes writes again.", self.setup.called(*device))
+            }
             other => other.to_string(),
         }
     }
 
-    /// Raises the alarms of a start: for everything that the configuration names and the array
-    /// does not use. Each start does, since each serves with less than it should have.
-    pub fn report_absent(&mut self, absent: Absent) {
-        let Absent { devices, spares } = absent;
-        let why =
-            |device| devices.iter().find(|(other, _)| *other == device).map(|(_, why)| why.clone());
-        let status = self.volume.status();
-        for member in &status.failed {
-            let rebuilt = status.rebuilds.iter().any(|rebuild| rebuild.member == *member);
-            let text = self.absent_member_words(*member, why(Device::Member(*member)), rebuilt);
-            self.told(text, Ends::MemberRebuilt(*member));
-        }
-        let unused = 0..self.config().nvs.len() as u16;
-        let unused: Vec<u16> = unused.filter(|copy| !status.nvs_devices.contains(copy)).collect();
-        for copy in unused {
-            let why = why(Device::Nvs(copy));
-            if status.nvs_devices.is_empty() {
-                let text = self.absent_nvs_words(copy, why);
-                self.told(text, Ends::Never);
-            } else {
-                let text = self.absent_mirror_words(copy, why);
-                self.told(text, Ends::NvsMirrored);
-            }
-        }
-        for (name, why) in spares {
-            let text = format!(
-                "spare-missing: The spare {name} cannot be used: {why}. If a member fails, it does \
-                 not take its place; nothing is lost. Bring it back and add it again (destage \
-                 spare {0} add {name}), or take it out (destage spare {0} remove {name}).",
-                self.name()
-            );
-            self.told(text, Ends::SpareChanged(name.clone()));
-            self.missing_spares.push(name);
-        }
+    /// A member that the array does not use at its start.
+    pub(super) fn absent_member(&self, member: u16, why: Option<&str>, rebuilt: bool) -> AlarmText {
+        let redundancy = self.redundancy();
+        let called = self.setup.called(Device::Member(member));
+        let (name, text) = match why {
+            _ if rebuilt => (
+                "member-failed",
+                format!(
+                    "{called} failed before this start and is being rebuilt. {redundancy} For its \
+                     progress: destage status {}.",
+                    self.array()
+                ),
+            ),
+            Some(why) => (
+                "member-missing",
+                format!(
+                    "{called} cannot be used: {why}. {redundancy} What it holds is out of date \
+                     from now on. {}",
+                    self.replace_member_words(member)
+                ),
+            ),
+            None => (
+                "member-failed",
+                format!(
+                    "{called} failed before this start, and what it holds is out of date. \
+                     {redundancy} {}",
+                    self.replace_member_words(member)
+                ),
+            ),
+        };
+        AlarmText::new(name, text)
     }
 
-    fn absent_member_words(&self, member: u16, why: Option<String>, rebuilt: bool) -> String {
-        let (called, redundancy) = (self.called(Device::Member(member)), self.redundancy());
-        match why {
-            _ if rebuilt => format!(
-                "member-failed: {called} failed before this start and is being rebuilt. \
-                 {redundancy} To see how far it is: destage status {}.",
-                self.name()
-            ),
-            Some(why) => format!(
-                "member-missing: {called} cannot be used: {why}. {redundancy} What it holds is out \
-                 of date from now on. {}",
-                self.replace_member_words(member)
-            ),
-            None => format!(
-                "member-failed: {called} failed before this start, and what it holds is out of \
-                 date. {redundancy} {}",
-                self.replace_member_words(member)
-            ),
-        }
-    }
-
-    fn absent_mirror_words(&self, copy: u16, why: Option<String>) -> String {
-        let why = why.unwrap_or("it failed before this start and is out of date".to_string());
-        format!(
-            "nvs-mirror-lost: {} is not used: {why}. One NVS device is left: if it fails too, a \
-             crash loses what is dirty. {}",
-            self.called(Device::Nvs(copy)),
+    /// An NVS device that the array does not use at its start, while it has another.
+    pub(super) fn absent_mirror(&self, copy: u16, why: Option<&str>) -> AlarmText {
+        let text = format!(
+            "{} is not used: {}. One NVS device is left: if it fails too, a crash loses dirty \
+             pages. {}",
+            self.setup.called(Device::Nvs(copy)),
+            why.unwrap_or(FAILED_BEFORE),
             self.replace_nvs_words()
-        )
+        );
+        AlarmText::new("nvs-mirror-lost", text)
     }
 
-    fn absent_nvs_words(&self, copy: u16, why: Option<String>) -> String {
-        let why = why.unwrap_or("it failed before this start and is out of date".to_string());
-        format!(
-            "nvs-lost: {} is not used: {why}. No NVS device is in use. {}",
-            self.called(Device::Nvs(copy)),
+    /// An NVS device that the array does not use at its start, and it has no other.
+    pub(super) fn absent_nvs(&self, copy: u16, why: Option<&str>) -> AlarmText {
+        let text = format!(
+            "{} is not used: {}. No NVS device is in use. {}",
+            self.setup.called(Device::Nvs(copy)),
+            why.unwrap_or(FAILED_BEFORE),
             self.without_nvs_words()
-        )
+        );
+        AlarmText::new("nvs-lost", text)
     }
+
+    /// A spare that cannot be used.
+    pub(super) fn absent_spare(&self, name: &str, why: &str) -> AlarmText {
+        let array = self.array();
+        let text = format!(
+            "The spare {name} cannot be used: {why}. If a member fails, this spare does not \
+             replace it; nothing is lost. Bring it back and add it again (destage spare {array} \
+             add {name}), or remove it (destage spare {array} remove {name})."
+        );
+        AlarmText::new("spare-missing", text)
+    }
+
+    /// A member's file that was deleted, and the array continues without it.
+    pub(super) fn deleted_member(&self, member: u16) -> AlarmText {
+        let text = format!(
+            "The file of {} was deleted. The array does not use it any further. {}",
+            self.setup.called_within(member),
+            self.replace_member_words(member)
+        );
+        AlarmText::new("file-deleted", text)
+    }
+
+    /// A member's file that was deleted, and the array needs it.
+    pub(super) fn deleted_needed_member(&self, member: u16) -> AlarmText {
+        let text = format!(
+            "The file of {} was deleted, and data would be lost without it. The open file works \
+             until the server ends; then it is lost. Copy the data off, or wait for a running \
+             rebuild, or end the server with SIGTERM, which says how to save the file. `destage \
+             stop {}` refuses.",
+            self.setup.called_within(member),
+            self.array()
+        );
+        AlarmText::new("file-deleted", text)
+    }
+
+    /// The file of the only NVS device that was deleted.
+    pub(super) fn deleted_nvs(&self, copy: u16) -> AlarmText {
+        let text = format!(
+            "{}, the only NVS device, was deleted. The open file works until the server ends; \
+             then its dirty pages are lost. Give the array another one now: destage replace-nvs \
+             {} /path/of/NEW.",
+            self.setup.path_of(Device::Nvs(copy)).unwrap_or("The NVS file"),
+            self.array()
+        );
+        AlarmText::new("file-deleted", text)
+    }
+
+    /// A spare's file that was deleted.
+    pub(super) fn deleted_spare(&self, name: &str) -> AlarmText {
+        let text = format!(
+            "{name}, a spare, was deleted. Nothing is lost; if a member fails, this spare does not \
+             replace it. Add another one: destage spare {} add /path/of/NEW.",
+            self.array()
+        );
+        AlarmText::new("file-deleted", text)
+    }
+
+    /// What has happened to the connection of a member that another server serves.
+    pub(super) fn connection(&self, member: u16, event: &Event) -> AlarmText {
+        let called = self.setup.called(Device::Member(member));
+        let (name, text) = match event {
+            Event::Lost(error) => (
+                "member-disconnected",
+                format!(
+                    "{called}: the connection broke: {error}. Its reads and writes wait while the \
+                     server reconnects, for up to {} s; nothing is lost.",
+                    self.setup.config().reconnect_seconds()
+                ),
+            ),
+            Event::Back { away, again } => (
+                "member-reconnected",
+                format!(
+                    "{called} was away for {:.1} s. {again} unflushed writes were sent again; \
+                     nothing is lost. Find out why its server ended.",
+                    away.0 as f64 / 1e9
+                ),
+            ),
+            Event::GaveUp(why) => (
+                "member-not-reconnected",
+                format!("{called} is no longer used: {why}. {}", self.replace_member_words(member)),
+            ),
+        };
+        AlarmText::new(name, text)
+    }
+}
+
+/// Why a device is not used that can be opened.
+const FAILED_BEFORE: &str = "it failed before this start and is out of date";
+
+/// A spare that could not replace a member.
+pub(super) fn spare_not_taken(spare: &str, member: u16, why: &dyn fmt::Display) -> AlarmText {
+    let text = format!(
+        "{spare} cannot replace member {member}: {why}. Nothing is lost. Correct the cause; the \
+         server tries again every 5 s."
+    );
+    AlarmText::new("spare-not-taken", text)
+}
+
+/// Deleted files that a server which ends waits for.
+pub(super) fn save_files(array: &str, seconds: u32, commands: &[String]) -> AlarmText {
+    let text = format!(
+        "The server of {array} ends in {seconds} s, and the only copy of deleted files with it. \
+         Save them now: {}. The server ends by itself when they are saved; then start it again. A \
+         second SIGTERM ends it at once.",
+        commands.join(" and ")
+    );
+    AlarmText::new("save-files", text)
 }

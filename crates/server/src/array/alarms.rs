@@ -1,76 +1,148 @@
-//! Alarms that stand: what was told, and what ends it.
+//! Active alarms and what clears them, and the last alarms raised.
 
 use destage_served::{Alarm, Device};
+use std::collections::VecDeque;
+use std::fmt;
 
-/// Alarms that are kept.
-const KEPT: usize = 100;
+/// Active alarms that are kept.
+const ACTIVE_MAX: usize = 100;
+/// Alarms that are remembered for the monitor.
+const RAISED_MAX: usize = 100;
 
-/// What ends an alarm.
+/// An alarm in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
-    /// This member is whole again.
+pub(super) struct AlarmText {
+    /// Its name (docs/operations.md).
+    pub(super) name: &'static str,
+    /// What happened, to which device, what it means for the data, and what to do.
+    pub(super) text: String,
+}
+
+impl AlarmText {
+    pub(super) fn new(name: &'static str, text: String) -> AlarmText {
+        AlarmText { name, text }
+    }
+}
+
+impl fmt::Display for AlarmText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.text)
+    }
+}
+
+/// What clears an alarm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ClearedBy {
+    /// This member is in sync again.
     MemberRebuilt(u16),
-    /// There are two NVS devices again.
+    /// The log is mirrored again.
     NvsMirrored,
     /// Operations on this device succeed again.
     DeviceAnswers(Device),
     /// The pages of this group are on the disks.
     PagesDestaged(u64),
-    /// What is told next of this member's connection.
+    /// The next alarm about the connection of this member.
     Reconnected(u16),
-    /// A spare has taken a member's place.
+    /// A spare has replaced a member.
     SpareTaken,
-    /// The spare of this name is given or taken away.
+    /// The spare of this name is added or removed.
     SpareChanged(String),
     /// A complete scrub finds nothing wrong, or has repaired it.
     Scrubbed,
     /// Nothing while the array is served.
-    Never,
+    Nothing,
 }
 
-/// What ends a volume's alarm.
-pub(super) fn ends(alarm: &Alarm) -> Ends {
+/// What clears a volume's alarm.
+pub(super) fn cleared_by(alarm: &Alarm) -> ClearedBy {
     match alarm {
         Alarm::MemberFailed(member, _) | Alarm::RebuildStopped(member, _) => {
-            Ends::MemberRebuilt(*member)
+            ClearedBy::MemberRebuilt(*member)
         }
-        Alarm::NvsMirrorLost(..) | Alarm::MirrorFailed(_) => Ends::NvsMirrored,
-        Alarm::PagesKept { first_page, .. } => Ends::PagesDestaged(*first_page),
-        Alarm::DeviceWaits(device, _) => Ends::DeviceAnswers(*device),
-        _ => Ends::Never,
+        Alarm::NvsMirrorLost(..) | Alarm::MirrorFailed(_) => ClearedBy::NvsMirrored,
+        Alarm::PagesKept { first_page, .. } => ClearedBy::PagesDestaged(*first_page),
+        Alarm::DeviceWaits(device, _) => ClearedBy::DeviceAnswers(*device),
+        _ => ClearedBy::Nothing,
     }
 }
 
-/// The alarms that stand, each as `NAME: TEXT`, oldest first.
-#[derive(Default)]
-pub(crate) struct Alarms(Vec<(String, Ends)>);
+/// What a volume's message clears, if it is not an alarm but the end of one.
+pub(super) fn clears(alarm: &Alarm) -> Option<ClearedBy> {
+    Some(match alarm {
+        Alarm::NvsMirrored(_) => ClearedBy::NvsMirrored,
+        Alarm::MemberRebuilt(member) => ClearedBy::MemberRebuilt(*member),
+        Alarm::PagesDestaged { first_page } => ClearedBy::PagesDestaged(*first_page),
+        Alarm::DeviceAnswers(device) => ClearedBy::DeviceAnswers(*device),
+        _ => return None,
+    })
+}
+
+/// An alarm as it was raised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Raised {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Its name (docs/operations.md).
+    pub name: &'static str,
+    /// The alarm in words.
+    pub text: String,
+}
+
+/// The alarms of an array.
+pub(crate) struct Alarms {
+    array: String,
+    /// Oldest first.
+    active: Vec<(AlarmText, ClearedBy)>,
+    /// The last ones, oldest first.
+    raised: VecDeque<Raised>,
+    count: u64,
+}
 
 impl Alarms {
-    pub(crate) fn texts(&self) -> Vec<String> {
-        self.0.iter().map(|(text, _)| text.clone()).collect()
+    pub(super) fn new(array: &str) -> Alarms {
+        let (active, raised) = (Vec::new(), VecDeque::new());
+        Alarms { array: array.to_string(), active, raised, count: 0 }
     }
 
-    /// Whether one is active that this would end.
-    pub(super) fn waits_for(&self, end: &Ends) -> bool {
-        self.0.iter().any(|(_, ends)| ends == end)
+    /// The active alarms, each as `NAME: TEXT`, oldest first.
+    pub(super) fn texts(&self) -> Vec<String> {
+        self.active.iter().map(|(alarm, _)| alarm.to_string()).collect()
     }
 
-    pub(super) fn has(&self, text: &str) -> bool {
-        self.0.iter().any(|(known, _)| known == text)
+    /// The last alarms raised.
+    pub(super) fn raised(&self) -> Vec<Raised> {
+        self.raised.iter().cloned().collect()
     }
 
-    /// Adds one. If there are too many, the oldest that never ends gives way; without any, the
-    /// oldest.
-    pub(super) fn add(&mut self, text: String, ends: Ends) {
-        if self.0.len() >= KEPT {
-            let never = |(_, ends): &(String, Ends)| *ends == Ends::Never;
-            self.0.remove(self.0.iter().position(never).unwrap_or(0));
+    /// Whether an active alarm would be cleared by this.
+    pub(super) fn any_cleared_by(&self, by: &ClearedBy) -> bool {
+        self.active.iter().any(|(_, cleared_by)| cleared_by == by)
+    }
+
+    pub(super) fn is_active(&self, alarm: &AlarmText) -> bool {
+        self.active.iter().any(|(known, _)| known == alarm)
+    }
+
+    /// Raises an alarm. If too many are active, the oldest that nothing clears is dropped; without
+    /// any of those, the oldest.
+    pub(super) fn raise(&mut self, alarm: AlarmText, cleared_by: ClearedBy) {
+        let (array, name) = (&self.array, alarm.name);
+        tracing::warn!(target: "destage", array, alarm = name, "alarm {alarm}");
+        self.count += 1;
+        let text = alarm.text.clone();
+        self.raised.push_back(Raised { number: self.count, name, text });
+        if self.raised.len() > RAISED_MAX {
+            self.raised.pop_front();
         }
-        self.0.push((text, ends));
+        if self.active.len() >= ACTIVE_MAX {
+            let lasting = |(_, by): &(AlarmText, ClearedBy)| *by == ClearedBy::Nothing;
+            self.active.remove(self.active.iter().position(lasting).unwrap_or(0));
+        }
+        self.active.push((alarm, cleared_by));
     }
 
-    pub(super) fn end(&mut self, by: &Ends) {
-        self.0.retain(|(_, ends)| ends != by);
+    pub(super) fn clear(&mut self, by: &ClearedBy) {
+        self.active.retain(|(_, cleared_by)| cleared_by != by);
     }
 }
 
@@ -79,9 +151,17 @@ mod tests {
     use super::*;
     use destage_served::Cause;
 
+    fn alarm(text: impl ToString) -> AlarmText {
+        AlarmText::new("x", text.to_string())
+    }
+
+    fn names(alarms: &Alarms) -> Vec<&str> {
+        alarms.active.iter().map(|(alarm, _)| alarm.name).collect()
+    }
+
     #[test]
-    fn what_ends_an_alarm_ends_it_alone() {
-        let mut alarms = Alarms::default();
+    fn an_alarm_is_cleared_by_its_own_event_alone() {
+        let mut alarms = Alarms::new("tank");
         let volume = [
             Alarm::MemberFailed(1, Cause::Asked),
             Alarm::MemberFailed(11, Cause::Asked),
@@ -91,28 +171,43 @@ mod tests {
             Alarm::NvsLost { copy: 0, pages: 7, cause: Cause::Asked },
         ];
         for alarm in &volume {
-            alarms.add(alarm.name().to_string(), ends(alarm));
+            alarms.raise(AlarmText::new(alarm.name(), String::new()), cleared_by(alarm));
         }
-        alarms.add("file-deleted".to_string(), Ends::MemberRebuilt(1));
-        alarms.add("spare-not-taken".to_string(), Ends::SpareTaken);
-        alarms.end(&Ends::MemberRebuilt(1));
+        let named = |name| AlarmText::new(name, String::new());
+        alarms.raise(named("file-deleted"), ClearedBy::MemberRebuilt(1));
+        alarms.raise(named("spare-not-taken"), ClearedBy::SpareTaken);
+        alarms.clear(&ClearedBy::MemberRebuilt(1));
         let left = ["member-failed", "nvs-mirror-lost", "nvs-mirror-failed", "nvs-lost"];
-        assert_eq!(alarms.texts(), [&left[..], &["spare-not-taken"]].concat());
-        alarms.end(&Ends::NvsMirrored);
-        alarms.end(&Ends::SpareTaken);
-        assert_eq!(alarms.texts(), ["member-failed", "nvs-lost"]);
-        (0..KEPT).for_each(|number| alarms.add(number.to_string(), Ends::Never));
-        assert!(alarms.texts().len() == KEPT && alarms.has("99") && !alarms.has("nvs-lost"));
+        assert_eq!(names(&alarms), [&left[..], &["spare-not-taken"]].concat());
+        alarms.clear(&ClearedBy::NvsMirrored);
+        alarms.clear(&ClearedBy::SpareTaken);
+        assert_eq!(names(&alarms), ["member-failed", "nvs-lost"]);
+        (0..ACTIVE_MAX).for_each(|number| alarms.raise(alarm(number), ClearedBy::Nothing));
+        assert!(alarms.texts().len() == ACTIVE_MAX && alarms.is_active(&alarm("99")));
+        assert!(!names(&alarms).contains(&"nvs-lost"));
     }
+
     #[test]
-    fn alarms_that_never_end_give_way_first() {
-        let mut alarms = Alarms::default();
-        alarms.add("nvs-mirror-lost".to_string(), Ends::NvsMirrored);
-        (0..KEPT).for_each(|number| alarms.add(number.to_string(), Ends::Never));
-        assert!(alarms.has("nvs-mirror-lost") && !alarms.has("0") && alarms.has("1"));
-        // Those that end fill the list; the newest one is kept, whatever it is.
-        (0..KEPT).for_each(|n| alarms.add(format!("spare {n}"), Ends::SpareTaken));
-        alarms.add("last".to_string(), Ends::Never);
-        assert!(alarms.texts().len() == KEPT && alarms.has("last") && !alarms.has("spare 0"));
+    fn alarms_that_nothing_clears_are_dropped_first() {
+        let mut alarms = Alarms::new("tank");
+        alarms.raise(alarm("mirror"), ClearedBy::NvsMirrored);
+        (0..ACTIVE_MAX).for_each(|number| alarms.raise(alarm(number), ClearedBy::Nothing));
+        let is_active = |alarms: &Alarms, text: &str| alarms.is_active(&alarm(text));
+        assert!(is_active(&alarms, "mirror") && !is_active(&alarms, "0"));
+        assert!(is_active(&alarms, "1"));
+        // Alarms that something clears fill the list; the newest is kept, whatever it is.
+        (0..ACTIVE_MAX)
+            .for_each(|n| alarms.raise(alarm(format!("spare {n}")), ClearedBy::SpareTaken));
+        alarms.raise(alarm("last"), ClearedBy::Nothing);
+        assert!(alarms.texts().len() == ACTIVE_MAX && is_active(&alarms, "last"));
+        assert!(!is_active(&alarms, "spare 0"));
+    }
+
+    #[test]
+    fn the_last_alarms_are_remembered() {
+        let mut alarms = Alarms::new("tank");
+        (0..RAISED_MAX + 5).for_each(|n| alarms.raise(alarm(n), ClearedBy::Nothing));
+        assert_eq!(alarms.raised().len(), RAISED_MAX);
+        assert_eq!(alarms.raised().last().map(|raised| raised.number), Some(RAISED_MAX as u64 + 5));
     }
 }

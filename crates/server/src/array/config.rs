@@ -1,7 +1,7 @@
-//! The configuration file of an array: which devices, and how it is run. What the array *is*
-//! stands in the superblocks.
+//! The configuration file of an array: its devices and its settings. What the array *is* is in the
+//! superblocks.
 
-use super::readcache::ReadCacheConfig;
+use super::readcache::{InvalidValue, ReadCacheConfig};
 use destage_engine::units::Duration;
 use destage_served::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
@@ -9,6 +9,7 @@ use std::fmt;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// An array's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ pub struct ArrayConfig {
     pub window: u32,
     /// Seconds after which a device that does not answer has failed.
     pub stall_seconds: u32,
-    /// Seconds that a server which is told to end waits for deleted files to be saved.
+    /// Seconds that an ending server waits for deleted files to be saved.
     #[serde(default = "save_seconds")]
     pub save_seconds: u32,
     /// Limits of rebuilds: `share=50,min=20`.
@@ -54,18 +55,18 @@ fn save_seconds() -> u32 {
     300
 }
 
-/// Why there is no configuration to go by.
+/// Why a configuration cannot be used.
 #[derive(Debug)]
 pub enum ConfigFileError {
-    /// A name that makes no file name.
+    /// The name is not a valid file name.
     Name(String),
-    /// There is none of that name.
+    /// No array has this name.
     Unknown(String, PathBuf),
-    /// There is one already.
+    /// An array of this name exists.
     Exists(PathBuf),
-    /// The file is no configuration.
+    /// The file is not a valid configuration.
     Form(PathBuf, String),
-    /// The system refuses.
+    /// The file cannot be read or written.
     Io(PathBuf, std::io::Error),
     /// A value out of range.
     Value(&'static str, String),
@@ -75,7 +76,7 @@ impl fmt::Display for ConfigFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConfigFileError::Name(name) => {
-                write!(f, "{name:?}: a name is of letters, digits, - and _")
+                write!(f, "{name:?}: array names may contain only letters, digits, '-' and '_'")
             }
             ConfigFileError::Unknown(name, path) => write!(
                 f,
@@ -129,7 +130,7 @@ impl Places {
     /// The configuration of an array.
     ///
     /// # Errors
-    /// A name that is none.
+    /// If the name is not valid.
     pub fn config_of(&self, name: &str) -> Result<PathBuf, ConfigFileError> {
         check_name(name)?;
         Ok(self.config.join(format!("{name}.toml")))
@@ -138,7 +139,7 @@ impl Places {
     /// The control socket of an array.
     ///
     /// # Errors
-    /// A name that is none.
+    /// If the name is not valid.
     pub fn control_of(&self, name: &str) -> Result<PathBuf, ConfigFileError> {
         check_name(name)?;
         Ok(self.run.join(format!("{name}.control")))
@@ -160,14 +161,14 @@ impl Places {
         let config: ArrayConfig = toml::from_str(&text)
             .map_err(|error| ConfigFileError::Form(path.clone(), error.message().to_string()))?;
         if config.version != 1 {
-            let error = format!("version {}; this program knows 1", config.version);
+            let error = format!("version {}; this program reads version 1", config.version);
             return Err(ConfigFileError::Form(path, error));
         }
         config.settings()?;
         Ok(config)
     }
 
-    /// Writes the configuration of a new array beside its place.
+    /// Writes the configuration of a new array next to its place.
     ///
     /// # Errors
     /// See [`ConfigFileError`].
@@ -202,7 +203,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Puts it in its place.
+    /// Renames it to its place.
     ///
     /// # Errors
     /// See [`ConfigFileError`].
@@ -232,7 +233,73 @@ fn check_name(name: &str) -> Result<(), ConfigFileError> {
     Ok(())
 }
 
+/// One change of a configuration file at a time: each is read, changed and replaced.
+static EDITS: Mutex<()> = Mutex::new(());
+
+/// Changes a configuration file; the new one replaces it atomically.
+pub(super) fn edit(
+    path: &Path,
+    change: impl FnOnce(&mut ArrayConfig),
+) -> Result<(), ConfigFileError> {
+    let _alone = EDITS.lock().unwrap_or_else(PoisonError::into_inner);
+    let other = |error: &dyn fmt::Display| std::io::Error::other(error.to_string());
+    let work = || -> std::io::Result<()> {
+        let text = std::fs::read_to_string(path)?;
+        let mut config: ArrayConfig = toml::from_str(&text).map_err(|error| other(&error))?;
+        change(&mut config);
+        let text = toml::to_string(&config).map_err(|error| other(&error))?;
+        let new = path.with_extension("toml.new");
+        let mut file = private(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.set_permissions(std::fs::metadata(path)?.permissions())?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    work().map_err(|error| ConfigFileError::Io(path.to_path_buf(), error))
+}
+
+/// Refuses a configuration file that cannot be replaced, before anything else is changed.
+pub(super) fn check_writable(path: Option<&Path>) -> Result<(), ConfigFileError> {
+    path.map_or(Ok(()), |path| edit(path, |_| ()))
+}
+
 impl ArrayConfig {
+    /// Whether the array stops when its last NVS device fails.
+    pub(super) fn stops_on_nvs_loss(&self) -> bool {
+        self.on_nvs_loss == "stop"
+    }
+
+    /// How long the server tries to reach the server of a member again: less than the stall limit,
+    /// so that the operations which wait do not count as stalled.
+    pub(super) fn reconnect_seconds(&self) -> f64 {
+        f64::from(self.stall_seconds) * 7.0 / 8.0
+    }
+
+    /// A member by its name in the configuration, or by its number.
+    pub(super) fn member_called(&self, name: &str) -> Option<u16> {
+        let named = self.disks.iter().position(|disk| disk == name);
+        let number = || name.parse::<usize>().ok().filter(|number| *number < self.disks.len());
+        named.or_else(number).map(|number| number as u16)
+    }
+
+    /// Puts a device into the place of a member; if it was a spare, it no longer is.
+    pub(super) fn put_member(&mut self, member: u16, name: &str) {
+        self.spares.retain(|spare| spare != name);
+        if let Some(disk) = self.disks.get_mut(usize::from(member)) {
+            *disk = name.to_string();
+        }
+    }
+
+    /// Puts a device into the place of an NVS device, or behind the last.
+    pub(super) fn put_nvs(&mut self, place: u16, name: &str) {
+        match self.nvs.get_mut(usize::from(place)) {
+            Some(device) => *device = name.to_string(),
+            None => self.nvs.push(name.to_string()),
+        }
+    }
+
     /// How the volume runs.
     ///
     /// # Errors
@@ -270,10 +337,40 @@ impl ArrayConfig {
         }
         settings.rebuild = destage_engine::limits::parse_limits(&self.rebuild)
             .map_err(|error| bad("rebuild", &error))?;
-        settings.read_cache = self.read_cache.choice()?;
+        let invalid = |InvalidValue(name, why)| ConfigFileError::Value(name, why);
+        settings.read_cache = self.read_cache.choice().map_err(invalid)?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));
         Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concurrent_changes_of_a_configuration_are_all_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("tank.toml");
+        let text = "version = 1\ndisks = ['/dev/a']\npolicy = 'stow'\nrate = 'linear'\n\
+                    ack = 'nvs'\non_nvs_loss = 'stop'\nqueue_depth = 128\nwindow = 32\n\
+                    stall_seconds = 30\n";
+        std::fs::write(&path, text).expect("written");
+        let (path, name) = (&path, |thread, n| format!("/dev/{thread}-{n}"));
+        let add = |thread| {
+            let one = |n| edit(path, |config| config.spares.push(name(thread, n)));
+            (0..20).try_for_each(one)
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || add(thread))).collect();
+            for thread in threads {
+                thread.join().expect("no panic").expect("written");
+            }
+        });
+        let text = std::fs::read_to_string(path).expect("read");
+        let config: ArrayConfig = toml::from_str(&text).expect("not torn");
+        assert_eq!(config.spares.len(), 80, "{text}");
     }
 }

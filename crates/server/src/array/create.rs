@@ -2,13 +2,13 @@
 
 use super::devices::{DeviceError, DeviceSpec, Devices, Opened};
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
-use destage_nvslog::superblock::Uuid;
+use destage_nvslog::superblock::{DATA_START, SuperblockError, Uuid};
 use destage_served::{
     Buffer, Creation, Device, IoError, NoSuperblock, dirty_pages_of, prepare_spare, read_superblock,
 };
 use std::fmt;
 
-/// What is to be created.
+/// The array to create.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// RAID level.
@@ -21,13 +21,13 @@ pub struct CreateOptions {
     pub strip_pages: u64,
     /// Stripes in a write group.
     pub group_stripes: u64,
-    /// Devices that become members when some fail.
+    /// Devices that are ready to replace failed members.
     pub spares: Vec<DeviceSpec>,
-    /// The members are all zeros, or their redundancy is right otherwise.
+    /// The members are all zeros, or in sync for another reason.
     pub assume_clean: bool,
 }
 
-/// Why no array was created.
+/// Why an array or a device could not be created.
 #[derive(Debug)]
 pub enum CreateError {
     /// A device cannot be used.
@@ -38,11 +38,11 @@ pub enum CreateError {
     NotEmpty(DeviceSpec, String),
     /// A device is too small.
     TooSmall(DeviceSpec, u64),
-    /// The sizes make no array.
+    /// No array can have these sizes.
     Geometry(GeometryError),
     /// More than two NVS devices.
     Nvs(usize),
-    /// No random numbers to be had.
+    /// The system gives no random numbers.
     Random(std::io::Error),
 }
 
@@ -53,8 +53,8 @@ impl fmt::Display for CreateError {
             CreateError::Io(spec, error) => write!(f, "{spec}: {error}"),
             CreateError::NotEmpty(spec, what) => write!(
                 f,
-                "{spec} holds {what}: if it is needed no longer, clear its first MiB (`dd \
-                 if=/dev/zero bs=1M count=1 conv=notrunc of={spec}`) and create again"
+                "{spec} holds {what}: if you no longer need it, wipe its first MiB (`dd \
+                 if=/dev/zero bs=1M count=1 conv=notrunc of={spec}`) and retry"
             ),
             CreateError::TooSmall(spec, bytes) => {
                 write!(f, "{spec} has {bytes} bytes, which is too small")
@@ -70,11 +70,8 @@ impl fmt::Display for CreateError {
 
 impl std::error::Error for CreateError {}
 
-/// First byte of the data on a member, and of the ring on an NVS device.
-const AREA: u64 = 1 << 20;
-
-/// Creates an array: its geometry, with what its members can hold. `progress` hears of bytes of
-/// zeros written, of how many.
+/// Creates an array; its geometry uses all that its members can hold. `progress` gets the bytes of
+/// zeros written so far, and their total.
 ///
 /// # Errors
 /// See [`CreateError`]. Devices that hold something are not touched.
@@ -95,11 +92,10 @@ pub fn create(
         look_for_contents(&mut devices, *device, spec_of(options, *device))?;
     }
     let creation = shape(options, &mut devices)?;
-    let spares = empty_spares(options, &creation)?;
-    let mut spares = spares;
+    let mut spares = empty_spares(options, &creation)?;
     let result = write(options, &creation, &mut devices, &mut spares, progress);
     if result.is_err() {
-        // They were empty before: the corrected command is to find them so.
+        // The corrected command must find them empty, as they were.
         let all = devices.members.iter_mut().chain(&mut devices.nvs).flatten();
         all.chain(spares.iter_mut()).for_each(blank);
     }
@@ -119,7 +115,7 @@ fn write(
     for (opened, spec) in devices.nvs.iter_mut().zip(&options.nvs) {
         if let Some(opened) = opened {
             // A block written for the first time costs the file system much more than later.
-            let bytes = opened.bytes().unwrap_or(AREA);
+            let bytes = opened.bytes().unwrap_or(DATA_START);
             fill(opened, bytes, progress).map_err(|error| CreateError::Io(spec.clone(), error))?;
         }
     }
@@ -129,7 +125,7 @@ fn write(
         let fail = |error| CreateError::Io(spec.clone(), error);
         let array = read_superblock(devices, Device::Member(0));
         let array = array.map_err(|_| fail(IoError::GONE))?;
-        let uuid = Uuids::new().map_err(CreateError::Random)?.next()?;
+        let uuid = Uuids::new()?.next()?;
         let mut alone = Devices::of(vec![Some(spares.remove(0))]);
         let prepared = prepare_spare(&mut alone, Device::Member(0), &array.superblock, uuid);
         spares.extend(alone.members.into_iter().flatten());
@@ -138,13 +134,13 @@ fn write(
     Ok(())
 }
 
-/// Clears what was written at the beginning of a device that was empty.
+/// Clears the beginning of a device that was empty before.
 pub(super) fn blank(opened: &mut Opened) {
-    // A device that fails here keeps what it has, and is refused next time with what to do.
-    let _ = opened.write(0, &Buffer::zeroed(AREA as usize)).and_then(|()| opened.flush());
+    // A device that fails here keeps its contents: the next try refuses it, with advice.
+    let _ = opened.write(0, &Buffer::zeroed(DATA_START as usize)).and_then(|()| opened.flush());
 }
 
-/// Clears the devices of an array that was created and is not to be.
+/// Clears the devices of an array whose creation is undone.
 pub fn undo(options: &CreateOptions, creation: &Creation) {
     let open = |spec: &DeviceSpec| Opened::new(spec, false).ok();
     let all = options.disks.iter().chain(&options.nvs).chain(&options.spares);
@@ -159,7 +155,7 @@ pub fn undo(options: &CreateOptions, creation: &Creation) {
 
 /// The spares, opened; nothing is written yet.
 fn empty_spares(options: &CreateOptions, creation: &Creation) -> Result<Vec<Opened>, CreateError> {
-    let needs = AREA + creation.geometry.disk_pages * 4096;
+    let needs = DATA_START + creation.geometry.disk_pages * 4096;
     let open = |spec: &DeviceSpec| {
         let (opened, bytes) = empty_device(spec)?;
         let large = bytes >= needs;
@@ -215,24 +211,22 @@ fn look_for_contents(
     let fail = |error| CreateError::Io(spec.clone(), error);
     let opened = devices.get(device).expect("all are open");
     let bytes = opened.bytes().map_err(|_| fail(IoError::GONE))?;
-    if bytes < 2 * AREA {
+    if bytes < 2 * DATA_START {
         return Err(CreateError::TooSmall(spec.clone(), bytes));
     }
-    let mut first = Buffer::zeroed(AREA as usize);
+    let mut first = Buffer::zeroed(DATA_START as usize);
     opened.read(0, &mut first).map_err(fail)?;
     let what = match read_superblock(devices, device) {
         Ok(found) => {
             format!("a member, NVS or spare of the array {}", uuid_text(&found.superblock.array))
         }
-        Err(NoSuperblock::Bytes(destage_nvslog::superblock::SuperblockError::Foreign))
+        Err(NoSuperblock::Bytes(SuperblockError::Foreign))
             if first.iter().all(|byte| *byte == 0) =>
         {
             return Ok(());
         }
-        Err(NoSuperblock::Bytes(destage_nvslog::superblock::SuperblockError::Foreign)) => {
-            "data that is not destage's".to_string()
-        }
-        Err(why) => format!("something of destage's ({why})"),
+        Err(NoSuperblock::Bytes(SuperblockError::Foreign)) => "data of another program".to_string(),
+        Err(why) => format!("data of destage ({why})"),
     };
     Err(CreateError::NotEmpty(spec.clone(), what))
 }
@@ -240,7 +234,7 @@ fn look_for_contents(
 fn shape(options: &CreateOptions, devices: &mut Devices) -> Result<Creation, CreateError> {
     let pages = |opened: &Option<Opened>| {
         let bytes = opened.as_ref().and_then(|opened| opened.bytes().ok()).unwrap_or(0);
-        bytes.saturating_sub(AREA) / 4096
+        bytes.saturating_sub(DATA_START) / 4096
     };
     let disk_pages = devices.members.iter().map(pages).min().unwrap_or(0).min(1 << 40);
     let geometry = Geometry {
@@ -263,10 +257,10 @@ fn shape(options: &CreateOptions, devices: &mut Devices) -> Result<Creation, Cre
         dirty_pages_max = dirty_pages_max.min(pages);
     }
     if options.nvs.is_empty() {
-        // Written through: memory for what is under way.
+        // Written through: memory for the writes in flight.
         dirty_pages_max = dirty_pages_max.min(16_384);
     }
-    let mut ids = Uuids::new().map_err(CreateError::Random)?;
+    let mut ids = Uuids::new()?;
     Ok(Creation {
         geometry,
         block_bytes,
@@ -281,8 +275,8 @@ fn shape(options: &CreateOptions, devices: &mut Devices) -> Result<Creation, Cre
 pub(super) struct Uuids(std::fs::File);
 
 impl Uuids {
-    pub(super) fn new() -> std::io::Result<Uuids> {
-        std::fs::File::open("/dev/urandom").map(Uuids)
+    pub(super) fn new() -> Result<Uuids, CreateError> {
+        std::fs::File::open("/dev/urandom").map(Uuids).map_err(CreateError::Random)
     }
 
     /// A random UUID, version 4 (RFC 9562).
@@ -318,7 +312,7 @@ fn zero_members(
     if !options.level.is_redundant() {
         return Ok(());
     }
-    let bytes = AREA + creation.geometry.disk_pages * 4096;
+    let bytes = DATA_START + creation.geometry.disk_pages * 4096;
     for (opened, spec) in devices.members.iter_mut().zip(&options.disks) {
         let opened = opened.as_mut().expect("all are open");
         let fail = |error| CreateError::Io(spec.clone(), error);
@@ -352,7 +346,7 @@ fn fill_part(
     bytes: u64,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), IoError> {
-    let zeros = Buffer::zeroed(1 << 20);
+    let zeros = Buffer::zeroed(DATA_START as usize);
     let block = u64::from(opened.block_bytes());
     let mut at = part.start / block * block;
     let end = part.end.next_multiple_of(block).min(bytes);

@@ -6,7 +6,8 @@ use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::client::Uri;
 use destage_nbd::request::Command;
-use destage_served::{Device, IoError, Media};
+use destage_nvslog::superblock::Uuid;
+use destage_served::{Device, IoError, Media, read_superblock};
 use rustix::fs::{FlockOperation, OFlags};
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -417,6 +418,17 @@ impl Devices {
             Device::Member(number) => self.members.get_mut(usize::from(number))?.as_mut(),
             Device::Nvs(number) => self.nvs.get_mut(usize::from(number))?.as_mut(),
         }
+    }
+
+    /// By member: the UUIDs of those that other servers serve.
+    pub(super) fn identities(&mut self) -> Vec<Option<Uuid>> {
+        let remote = |opened: &Option<Opened>| matches!(opened, Some(Opened::Remote(_)));
+        let remotes: Vec<bool> = self.members.iter().map(remote).collect();
+        let uuid = |(number, remote)| {
+            let mut read = |device| read_superblock(self, device).ok();
+            if remote { Some(read(Device::Member(number))?.superblock.device) } else { None }
+        };
+        (0..).zip(remotes).map(uuid).collect()
     }
 
     /// All places.

@@ -1,13 +1,13 @@
-//! How a server ends: what is in flight ends, the log is confirmed. What only an open, deleted file
-//! or only memory holds is saved first, where that can be done in time. No step waits for ever.
+//! How a server ends: it completes what is in flight and confirms the log. What only an open,
+//! deleted file or only memory holds is saved first, if there is time. Every step has a time limit.
 
-use super::alarms::Ends;
-use super::backend::ArrayBackend;
-use super::watch::Watched;
-use crate::Port;
-use destage_block::Driver;
+use super::alarm_words::save_files;
+use super::alarms::{Alarms, ClearedBy};
+use super::device_watch::{DeviceWatch, Watched};
+use super::refusal::{Refusal, Undrained, Unfinished, UnfinishedWork, WhyDirty};
+use super::setup::Setup;
 use destage_engine::units::{Duration, Instant};
-use destage_served::Cause;
+use destage_served::{Cause, Device, Volume};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,10 +15,10 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// How often an ending server looks how far it is.
+/// How often an ending server checks its progress.
 const LOOK: Duration = Duration(100_000_000);
-/// What is added to the stall limit before an ending server gives up: by then the volume has given
-/// up the device, and continues without it.
+/// How long after the stall limit an ending server gives up: by then the volume has given up the
+/// device and continues without it.
 const GRACE: Duration = Duration(2_000_000_000);
 /// What an ending server asks for beyond the time that a step may take: clients are given 5 s for
 /// their replies, and devices are closed.
@@ -26,7 +26,7 @@ const MARGIN: Duration = Duration(30_000_000_000);
 /// How often it asks for time at most.
 const ASK: Duration = Duration(1_000_000_000);
 
-/// Hears how much more time the end may take.
+/// Is called with the time that the end may still take.
 type AskForTime = Box<dyn FnMut(std::time::Duration) + Send>;
 
 /// How far a stop has come.
@@ -34,72 +34,56 @@ type AskForTime = Box<dyn FnMut(std::time::Duration) + Send>;
 enum Stop {
     #[default]
     No,
-    /// What is in flight ends; nothing new begins.
+    /// What is in flight completes; nothing new begins.
     Ending,
-    /// The log's last commit is confirmed.
+    /// The log's last commit is being confirmed.
     Confirming,
-    /// All devices are marked: one that is restored from an older copy is seen at the next start.
+    /// All devices are being marked, so that the next start detects one that was restored from an
+    /// older copy.
     Marking,
-    /// Files are to be saved until then; those that were written at this time or later count.
+    /// An operator saves files until then. Those that were written at this time or later count.
     Saving(Instant, std::time::SystemTime),
-    /// The disks are told that they have everything: the NVS was deleted and not saved.
+    /// The deleted NVS is given up: the disks have everything.
     Leaving,
     Over,
 }
 
-/// What is known of the end of a server.
+/// The end of a server, and waits for all to be destaged.
 #[derive(Default)]
 pub(super) struct Ending {
     stop: Stop,
     /// Files that were deleted and that the array cannot do without.
     deleted: BTreeSet<Watched>,
-    /// An operator wants the end though files are lost by it.
+    /// An operator wants the end even if files are lost.
     forced: bool,
-    /// Everything is destaged before the end: who hears whether it was.
-    drains: Vec<Sender<Result<(), String>>>,
-    /// A wait for all to be destaged ends, too, when it comes no further.
-    pub(super) bounded: bool,
-    /// When it was last seen to come nearer to its end, and how far it was.
+    /// Everything is destaged now: these get the result.
+    drains: Vec<Sender<Drained>>,
+    /// Everything is destaged before the end: these get the result.
+    end_drains: Vec<Sender<Drained>>,
+    /// A wait for all to be destaged also ends when it makes no progress.
+    bounded: bool,
+    /// When there was progress last, and what it was measured by.
     progress: (Instant, [u64; 5]),
     looked: Instant,
-    /// It came no further.
+    /// It made no progress.
     stuck: bool,
     /// Files that were not saved.
     unsaved: Vec<String>,
-    /// Whoever ends a server that takes too long is asked for time here.
+    /// Asks for time the one who would kill a server that ends too slowly.
     ask_for_time: Option<AskForTime>,
-    /// When it was last asked: in which step, and how far that had come.
+    /// When that was last asked, in which step, and when that step had made progress.
     asked: Option<(Instant, Stop, Instant)>,
 }
 
-impl Ending {
-    /// When to look again.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let waits = match self.stop {
-            Stop::No => self.bounded,
-            Stop::Over => false,
-            _ => true,
-        };
-        waits.then_some(self.looked + LOOK)
-    }
+/// The result of a wait for all to be destaged.
+pub(super) type Drained = Result<(), Undrained>;
 
-    pub(super) fn is_over(&self) -> bool {
-        self.stop == Stop::Over
-    }
-
-    /// Notes a deleted file that the array cannot do without; whether it is new.
-    pub(super) fn note(&mut self, whose: &Watched) -> bool {
-        self.deleted.insert(whose.clone())
-    }
-
-    /// Whether files were deleted that the array cannot do without.
-    pub(super) fn has_deleted(&self) -> bool {
-        !self.deleted.is_empty()
-    }
-
-    pub(super) fn forget(&mut self, whose: &Watched) {
-        self.deleted.remove(whose);
-    }
+/// The parts of an array that its end needs.
+pub(super) struct Around<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) volume: &'a mut Volume,
+    pub(super) watch: &'a DeviceWatch,
+    pub(super) alarms: &'a mut Alarms,
 }
 
 /// A file that exists only as long as it is open here.
@@ -136,306 +120,337 @@ fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', "'\\''"))
 }
 
-impl ArrayBackend {
-    /// Has the server end: nothing new is begun.
-    pub(super) fn begin_end(&mut self, port: &mut Port) {
-        let now = port.now();
-        self.ending.stop = Stop::Ending;
-        if !self.ending.stuck {
-            self.ending.progress = (now, [u64::MAX; 5]);
+impl Ending {
+    /// When to check again.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let waits = match self.stop {
+            Stop::No => self.bounded,
+            Stop::Over => false,
+            _ => true,
+        };
+        waits.then_some(self.looked + LOOK)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stop == Stop::Over
+    }
+
+    /// Notes a deleted file that the array cannot do without; returns whether it is new.
+    pub(super) fn note_deleted(&mut self, whose: &Watched) -> bool {
+        self.deleted.insert(whose.clone())
+    }
+
+    /// Whether files were deleted that the array cannot do without.
+    pub(super) fn has_deleted(&self) -> bool {
+        !self.deleted.is_empty()
+    }
+
+    pub(super) fn forget_deleted(&mut self, whose: &Watched) {
+        self.deleted.remove(whose);
+    }
+
+    /// Destages everything; the sender gets the result.
+    pub(super) fn drain(&mut self, result: Sender<Drained>) {
+        self.drains.push(result);
+    }
+
+    /// The same, but it also ends when it makes no progress.
+    pub(super) fn drain_bounded(&mut self, result: Sender<Drained>) {
+        self.drain(result);
+        self.bounded = true;
+    }
+
+    /// Destages everything before the end; the sender then gets the result.
+    pub(super) fn drain_at_end(&mut self, result: Sender<Drained>) {
+        self.end_drains.push(result);
+    }
+
+    /// An operator wants the end even if files are lost.
+    pub(super) fn force(&mut self) {
+        self.forced = true;
+    }
+
+    /// `ask` is called with the time that the current step of the end may take, repeatedly as long
+    /// as the step makes progress.
+    pub(super) fn set_ask_for_time(&mut self, ask: AskForTime) {
+        self.ask_for_time = Some(ask);
+    }
+
+    /// Begins the end: nothing new is started.
+    pub(super) fn begin(&mut self, now: Instant, volume: &mut Volume) {
+        self.stop = Stop::Ending;
+        if !self.stuck {
+            self.progress = (now, [u64::MAX; 5]);
         }
-        self.volume.pause(true);
-        self.volume.stop_scrub(now);
-        self.volume.end_mirror(now);
+        volume.pause(true);
+        volume.stop_scrub(now);
+        volume.end_mirror(now);
     }
 
-    /// Ends at once, whatever is lost by it.
-    pub(super) fn end_now(&mut self) {
-        if !self.ending.is_over() {
-            self.over();
+    /// Ends at once, whatever is lost.
+    pub(super) fn end_now(&mut self, around: &mut Around<'_>) {
+        if !self.is_over() {
+            self.over(around);
         }
     }
 
-    /// An operator wants the end though files are lost by it.
-    pub(crate) fn force_end(&mut self) {
-        self.ending.forced = true;
+    /// Answers the waits for all to be destaged that are over; the others have everything destaged.
+    pub(super) fn look_at_drains(&mut self, now: Instant, setup: &Setup, volume: &mut Volume) {
+        if self.drains.is_empty() {
+            return;
+        }
+        let status = volume.status();
+        let result = match status.dirty_pages {
+            _ if status.stopped => Err(Undrained::Stopped),
+            0 => Ok(()),
+            pages if status.kept_pages > 0 && volume.drained() => {
+                Err(Undrained::Kept(setup.name().to_string(), pages))
+            }
+            _ => return volume.flush_cache(now),
+        };
+        self.answer_drains(&result);
     }
 
-    /// Destages everything before the end; the sender then hears whether that was done.
-    pub(crate) fn drain_at_end(&mut self, hears: Sender<Result<(), String>>) {
-        self.ending.drains.push(hears);
+    fn answer_drains(&mut self, result: &Drained) {
+        for drain in self.drains.drain(..) {
+            // A client that has disconnected does not need the answer.
+            let _ = drain.send(result.clone());
+        }
     }
 
-    /// Says whom to ask for time when the end takes long: it hears how long the step may take that
-    /// is being done, again and again as long as that comes nearer to its end.
-    pub fn set_ask_for_time(&mut self, ask: impl FnMut(std::time::Duration) + Send + 'static) {
-        self.ending.ask_for_time = Some(Box::new(ask));
-    }
-
-    /// Asks for the time that the step of the end may take which is being done.
-    fn ask_for_time(&mut self, now: Instant) {
-        let (stop, far) = (self.ending.stop, self.ending.progress.0);
+    /// Asks for the time that the current step may take.
+    fn ask_for_time(&mut self, now: Instant, around: &Around<'_>) {
+        let (stop, progress) = (self.stop, self.progress.0);
         let (left, goes_on) = match stop {
             Stop::No | Stop::Over => return,
             Stop::Saving(until, _) => (until.since(now), true),
             _ => {
-                let asked = self.ending.asked;
-                (self.patience(), asked.is_none_or(|(_, _, asked_far)| asked_far != far))
+                let asked = self.asked;
+                let patience = self.patience(around.setup, around.volume);
+                (patience, asked.is_none_or(|(_, _, at)| at != progress))
             }
         };
-        let due = match self.ending.asked {
+        let due = match self.asked {
             Some((at, asked, _)) if asked == stop => now.since(at) >= ASK && goes_on,
             _ => true,
         };
-        if due && let Some(ask) = &mut self.ending.ask_for_time {
+        if due && let Some(ask) = &mut self.ask_for_time {
             ask(std::time::Duration::from_nanos(left.0 + MARGIN.0));
-            self.ending.asked = Some((now, stop, far));
+            self.asked = Some((now, stop, progress));
         }
     }
 
     /// The files that exist only as long as this server runs, and that the array needs.
-    fn only_copies(&self) -> Vec<Open> {
+    fn only_copies(&self, setup: &Setup, watch: &DeviceWatch) -> Vec<Open> {
         let of = |whose: &Watched| {
-            let (names, number) = match whose {
-                Watched::Member(number) => (&self.config().disks, number),
-                Watched::Nvs(number) => (&self.config().nvs, number),
+            let device = match whose {
+                Watched::Member(number) => Device::Member(*number),
+                Watched::Nvs(number) => Device::Nvs(*number),
                 Watched::Spare(_) => return None,
             };
-            let path = names.get(usize::from(*number))?.clone();
-            Some(Open { path, file: self.watch.file(whose)? })
+            let path = setup.path_of(device)?.to_string();
+            Some(Open { path, file: watch.file(whose)? })
         };
-        self.ending.deleted.iter().filter_map(of).collect()
+        self.deleted.iter().filter_map(of).collect()
     }
 
-    /// Why the server is not to end, if it is not.
-    pub(crate) fn refuses_end(&self) -> Option<String> {
-        let only = self.only_copies();
+    /// Refuses an end that would lose the only copy of deleted files.
+    pub(super) fn check(&self, setup: &Setup, watch: &DeviceWatch) -> Result<(), Refusal> {
+        let only = self.only_copies(setup, watch);
         if only.is_empty() {
-            return None;
+            return Ok(());
         }
-        let (name, pid) = (self.name(), std::process::id());
-        let paths: Vec<&str> = only.iter().map(|open| open.path.as_str()).collect();
-        let (were, them) = if only.len() == 1 { ("was", "it") } else { ("were", "them") };
-        Some(format!(
-            "{name}: {} {were} deleted. The server has the only copy, which is lost when it ends, \
-             and the array with it. To save {them}: `kill {pid}` (SIGTERM); the alarm save-files \
-             then says how. To lose {them}: destage stop {name} --force",
-            paths.join(", ")
-        ))
+        let paths = only.into_iter().map(|open| open.path).collect();
+        Err(Refusal::WouldLoseFiles(setup.name().to_string(), paths))
     }
 
     /// Takes the next step towards the end.
-    pub(super) fn look_at_end(&mut self, port: &mut Port) {
-        let now = port.now();
-        self.ending.looked = now;
-        self.next_step(now);
-        self.ask_for_time(now);
+    pub(super) fn look(&mut self, now: Instant, mut around: Around<'_>) {
+        self.looked = now;
+        self.next_step(now, &mut around);
+        self.ask_for_time(now, &around);
     }
 
-    fn next_step(&mut self, now: Instant) {
-        match self.ending.stop {
-            Stop::No if self.ending.bounded => self.look_at_drain(now),
+    fn next_step(&mut self, now: Instant, around: &mut Around<'_>) {
+        match self.stop {
+            Stop::No if self.bounded => {
+                // Ends a wait for all to be destaged that would never end.
+                if !self.drains.is_empty() && self.is_stuck(now, around) {
+                    self.stuck = true;
+                    self.answer_drains(&Err(Undrained::Stuck));
+                }
+            }
             Stop::No | Stop::Over => {}
-            Stop::Ending | Stop::Confirming | Stop::Marking => self.look_for_quiet(now),
+            Stop::Ending | Stop::Confirming | Stop::Marking => self.look_for_quiet(now, around),
             Stop::Saving(until, since) => {
-                let saved = self.only_copies().iter().all(|open| open.is_saved(since));
-                if saved {
-                    self.over();
-                } else if now >= until || self.ending.forced {
-                    self.leave(now);
+                let only = self.only_copies(around.setup, around.watch);
+                if only.iter().all(|open| open.is_saved(since)) {
+                    self.over(around);
+                } else if now >= until || self.forced {
+                    self.leave(now, around);
                 }
             }
             Stop::Leaving => {
-                if self.volume.idle() && !self.volume.is_changing() || self.is_stuck(now) {
-                    self.over();
+                let volume = &around.volume;
+                if volume.idle() && !volume.is_changing() || self.is_stuck(now, around) {
+                    self.over(around);
                 }
-            }
-        }
-    }
-
-    /// Ends a wait for all to be destaged that would have no end.
-    fn look_at_drain(&mut self, now: Instant) {
-        if !self.drains.is_empty() && self.is_stuck(now) {
-            self.ending.stuck = true;
-            for drain in self.drains.drain(..) {
-                let _ = drain.send(Err("the disks took no writes in time".to_string()));
             }
         }
     }
 
     /// Waits until nothing is in flight.
-    fn look_for_quiet(&mut self, now: Instant) {
-        self.ending.stuck = self.ending.stuck || self.is_stuck(now);
-        let idle = self.volume.idle();
-        if self.ending.stuck {
-            self.quiet(now);
-        } else if self.only_in_memory()
-            || self.is_to_drain()
-            || self.volume.status().writes_waiting > 0
-        {
-            // Writes that wait for NVS space are taken by destages alone.
-            self.volume.pause(false);
-            self.volume.flush_cache(now);
-        } else if self.volume.status().stopped || idle && self.ending.stop == Stop::Marking {
-            self.quiet(now);
-        } else if idle && self.ending.stop == Stop::Confirming {
-            self.volume.mark_stop(now);
-            self.ending.stop = Stop::Marking;
+    fn look_for_quiet(&mut self, now: Instant, around: &mut Around<'_>) {
+        self.stuck = self.stuck || self.is_stuck(now, around);
+        if self.stuck {
+            return self.quiet(now, around);
+        }
+        let destages = self.only_in_memory(around.volume) || self.is_to_drain(around.volume);
+        let volume = &mut *around.volume;
+        let (idle, status) = (volume.idle(), volume.status());
+        if destages || status.writes_waiting > 0 {
+            // Only destages free the NVS space that these writes wait for.
+            volume.pause(false);
+            volume.flush_cache(now);
+        } else if status.stopped || idle && self.stop == Stop::Marking {
+            self.quiet(now, around);
+        } else if idle && self.stop == Stop::Confirming {
+            volume.mark_stop(now);
+            self.stop = Stop::Marking;
         } else if idle {
-            self.volume.confirm(now);
-            self.ending.stop = Stop::Confirming;
+            volume.confirm(now);
+            self.stop = Stop::Confirming;
         } else {
-            self.volume.pause(true);
+            volume.pause(true);
         }
     }
 
-    /// Whether pages are dirty that no NVS has, or only one whose file was deleted: then they are
-    /// destaged before the end.
-    fn only_in_memory(&self) -> bool {
-        let status = self.volume.status();
-        let kept = |copy: &u16| !self.ending.deleted.contains(&Watched::Nvs(*copy));
+    /// Whether dirty pages are in no NVS, or only in one whose file was deleted: they are destaged
+    /// before the end.
+    fn only_in_memory(&self, volume: &Volume) -> bool {
+        let status = volume.status();
+        let kept = |copy: &u16| !self.deleted.contains(&Watched::Nvs(*copy));
         let lost = !status.nvs_devices.iter().any(kept);
         // With too few members nothing can be destaged.
-        let enough = || status.nvs_devices.is_empty() && self.volume.lost().members.is_empty();
+        let enough = || status.nvs_devices.is_empty() && volume.lost().members.is_empty();
         let can = !status.stopped || enough();
-        lost && can && status.dirty_pages > 0 && !self.ending.forced
+        lost && can && status.dirty_pages > 0 && !self.forced
     }
 
-    /// Whether pages are dirty that are to be destaged before the end, and can be.
-    fn is_to_drain(&self) -> bool {
-        let status = self.volume.status();
-        let kept = status.kept_pages > 0 && self.volume.drained();
-        !self.ending.drains.is_empty() && status.dirty_pages > 0 && !status.stopped && !kept
+    /// Whether dirty pages are to be destaged before the end, and can be.
+    fn is_to_drain(&self, volume: &Volume) -> bool {
+        let status = volume.status();
+        let kept = status.kept_pages > 0 && volume.drained();
+        !self.end_drains.is_empty() && status.dirty_pages > 0 && !status.stopped && !kept
     }
 
-    /// Whether it has come no further for longer than a device may take. What would be lost by an
-    /// end is waited for as long as files that are to be saved.
-    fn is_stuck(&mut self, now: Instant) -> bool {
-        let status = self.volume.status();
-        let far = [
+    /// Whether it made no progress for longer than a device may take. Pages that an end would lose
+    /// get as much time as files that are to be saved.
+    fn is_stuck(&mut self, now: Instant, around: &Around<'_>) -> bool {
+        let status = around.volume.status();
+        let progress = [
             status.dirty_pages,
             u64::from(status.destages_in_flight),
             status.requests as u64,
             u64::from(status.redoing),
             status.operations as u64,
         ];
-        if far != self.ending.progress.1 {
-            self.ending.progress = (now, far);
+        if progress != self.progress.1 {
+            self.progress = (now, progress);
         }
-        now.since(self.ending.progress.0) > self.patience()
+        now.since(self.progress.0) > self.patience(around.setup, around.volume)
     }
 
-    /// How long it may come no further before it is given up.
-    fn patience(&self) -> Duration {
-        let config = self.config();
-        let lost = self.volume.status().dirty_pages > 0 && self.only_in_memory();
+    /// How long it may make no progress before it is given up.
+    fn patience(&self, setup: &Setup, volume: &Volume) -> Duration {
+        let config = setup.config();
+        let lost = volume.status().dirty_pages > 0 && self.only_in_memory(volume);
         let seconds = config.stall_seconds.max(if lost { config.save_seconds } else { 0 });
         Duration::from_secs(u64::from(seconds)) + GRACE
     }
 
-    /// Nothing is in flight any more: what is left is to save files.
-    fn quiet(&mut self, now: Instant) {
-        let only = self.only_copies();
-        let seconds = self.config().save_seconds;
-        if only.is_empty() || self.ending.forced || seconds == 0 {
-            self.leave(now);
-            return;
+    /// Nothing is in flight any more: only files are left to be saved.
+    fn quiet(&mut self, now: Instant, around: &mut Around<'_>) {
+        let only = self.only_copies(around.setup, around.watch);
+        let seconds = around.setup.config().save_seconds;
+        if only.is_empty() || self.forced || seconds == 0 {
+            return self.leave(now, around);
         }
         let until = now + Duration::from_secs(u64::from(seconds));
-        self.ending.stop = Stop::Saving(until, std::time::SystemTime::now());
+        self.stop = Stop::Saving(until, std::time::SystemTime::now());
         let commands: Vec<String> = only.iter().map(Open::command).collect();
-        let text = format!(
-            "save-files: the server of {} ends in {seconds} s, and the only copy of deleted files \
-             with it. Save them now: {}. The server ends by itself when they are saved; then \
-             start it again. A second SIGTERM ends it at once",
-            self.name(),
-            commands.join(" and ")
-        );
-        self.told(text, Ends::Never);
+        let alarm = save_files(around.setup.name(), seconds, &commands);
+        around.alarms.raise(alarm, ClearedBy::Nothing);
     }
 
-    /// Ends. A deleted NVS that has nothing the disks lack is given up first: else the next start
-    /// would wait for it.
-    fn leave(&mut self, now: Instant) {
+    /// Ends. A deleted NVS that has nothing the disks lack is given up first, because the next
+    /// start would wait for it.
+    fn leave(&mut self, now: Instant, around: &mut Around<'_>) {
         let nvs = |whose: &&Watched| matches!(whose, Watched::Nvs(_));
-        let deleted = self.ending.deleted.iter().find(nvs).cloned();
-        let status = self.volume.status();
+        let deleted = self.deleted.iter().find(nvs).cloned();
+        let status = around.volume.status();
         match deleted {
             Some(Watched::Nvs(copy)) if status.dirty_pages == 0 && !status.stopped => {
-                self.ending.forget(&Watched::Nvs(copy));
-                self.volume.give_up_nvs(now, copy, Cause::Deleted);
-                self.ending.stop = Stop::Leaving;
+                self.forget_deleted(&Watched::Nvs(copy));
+                around.volume.give_up_nvs(now, copy, Cause::Deleted);
+                self.stop = Stop::Leaving;
             }
-            _ => self.over(),
+            _ => self.over(around),
         }
     }
 
-    fn over(&mut self) {
-        let since = match self.ending.stop {
+    fn over(&mut self, around: &mut Around<'_>) {
+        let since = match self.stop {
             Stop::Saving(_, since) => Some(since),
             _ => None,
         };
         let saved = |open: &Open| since.is_some_and(|since| open.is_saved(since));
-        let unsaved = self.only_copies().into_iter().filter(|open| !saved(open));
-        self.ending.unsaved = unsaved.map(|open| open.path).collect();
-        self.ending.stop = Stop::Over;
-        let result = match (self.ended(true), self.dirty_pages()) {
-            (Ok(()), dirty @ 1..) => {
-                Err(format!("{}: {dirty} dirty pages were not destaged", self.name()))
-            }
-            (result, _) => result,
+        let only = self.only_copies(around.setup, around.watch);
+        let unsaved = only.into_iter().filter(|open| !saved(open));
+        self.unsaved = unsaved.map(|open| open.path).collect();
+        self.stop = Stop::Over;
+        let dirty = around.volume.status().dirty_pages;
+        let result = match self.result(around.setup, around.volume, true) {
+            Err(unfinished) => Err(Undrained::End(unfinished)),
+            Ok(()) if dirty > 0 => Err(Undrained::Left(around.setup.name().to_string(), dirty)),
+            Ok(()) => Ok(()),
         };
-        for hears in &self.ending.drains {
-            let _ = hears.send(result.clone());
+        for drain in &self.end_drains {
+            let _ = drain.send(result.clone());
         }
     }
 
-    /// After the server has ended: what it leaves undone, for an error.
-    ///
-    /// # Errors
-    /// In words: what is lost, or where it still is.
-    pub fn ended(&self, all: bool) -> Result<(), String> {
-        let (name, status) = (self.name(), self.volume.status());
-        let (dirty, nvs) = (status.dirty_pages, self.config().nvs.join(", "));
-        if !self.ending.unsaved.is_empty() && !self.ending.forced {
-            let paths = self.ending.unsaved.join(", ");
-            return Err(format!(
-                "{name}: the server ended before these deleted files were saved, and they are \
-                 lost: {paths}. Restore them from a backup"
-            ));
-        }
-        if dirty == 0 || self.ending.forced || nvs.is_empty() {
+    /// What the server leaves undone after its end; with `all`, also pages that are safe in the
+    /// NVS.
+    pub(super) fn result(
+        &self,
+        setup: &Setup,
+        volume: &Volume,
+        all: bool,
+    ) -> Result<(), Unfinished> {
+        let (status, config) = (volume.status(), setup.config());
+        let (dirty, nvs) = (status.dirty_pages, config.nvs.join(", "));
+        let what = if !self.unsaved.is_empty() && !self.forced {
+            UnfinishedWork::FilesLost(self.unsaved.clone())
+        } else if dirty == 0 || self.forced || nvs.is_empty() {
             return Ok(());
-        }
-        if status.nvs_devices.is_empty() {
-            let stops = self.config().on_nvs_loss == "stop";
-            return Err(match stops {
-                true => format!(
-                    "{name}: {dirty} dirty pages were not destaged. Only the NVS that failed can \
-                     have them ({nvs}): bring it back, and start again"
-                ),
-                false => format!(
-                    "{name}: {dirty} dirty pages were not destaged and are lost: the NVS ({nvs}) \
-                     had failed before. Restore what was written last from a backup"
-                ),
-            });
-        }
-        if !self.ending.stuck && !all && self.ending.drains.is_empty() {
+        } else if status.nvs_devices.is_empty() {
+            match config.stops_on_nvs_loss() {
+                true => UnfinishedWork::OnFailedNvs(dirty, nvs),
+                false => UnfinishedWork::Lost(dirty, nvs),
+            }
+        } else if !self.stuck && !all && self.end_drains.is_empty() {
             return Ok(());
-        }
-        let why = if status.stopped {
-            "the array has stopped"
-        } else if self.ending.stuck {
-            "the disks took no writes in time"
-        } else if status.kept_pages > 0 {
-            "members cannot read what their parity is computed from"
         } else {
-            "the server was told to end"
+            let why = match () {
+                () if status.stopped => WhyDirty::Stopped,
+                () if self.stuck => WhyDirty::Stuck,
+                () if status.kept_pages > 0 => WhyDirty::NoParity,
+                () => WhyDirty::Asked,
+            };
+            UnfinishedWork::InNvs(dirty, nvs, why)
         };
-        Err(format!(
-            "{name}: {dirty} dirty pages were not destaged: {why}. They are in the NVS ({nvs}), \
-             and nothing is lost: start again when the disks are in order"
-        ))
+        Err(Unfinished { array: setup.name().to_string(), what })
     }
 }
 

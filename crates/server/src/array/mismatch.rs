@@ -1,14 +1,13 @@
 //! Rows that a scrub found wrong: which bytes of the volume they hold, and the alarm about them.
 
 use super::alarm_words::byte_ranges;
-use super::alarms::Ends;
-use super::backend::ArrayBackend;
-use destage_engine::array::geometry::Geometry;
+use super::alarms::{AlarmText, Alarms, ClearedBy};
+use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::DiskId;
-use destage_served::{ScrubRange, ScrubStatus, Wrong};
+use destage_served::{ScrubRange, ScrubStatus, Volume, Wrong};
 
-/// Runs of the volume that one range of rows is told as; the others are only counted.
+/// Runs of the volume that are reported for one range of rows; the others are only counted.
 const RUNS_MAX: usize = 64;
 
 /// What rows hold of the volume.
@@ -66,15 +65,15 @@ pub(super) fn affected(geometry: &Geometry, range: &ScrubRange) -> Affected {
     Affected { runs, pages: count }
 }
 
-/// What the last scrubs found.
-#[derive(Default)]
-pub(crate) struct Found {
-    /// Rows that did not fit or were lost, of all scrubs that have ended.
-    pub(super) rows: u64,
+/// What the last scrubs of an array found.
+pub(super) struct Mismatches {
+    array: String,
+    /// Inconsistent and lost rows, of all scrubs that have ended.
+    rows: u64,
     /// When the last complete scrub ended, in seconds since 1970.
-    pub(super) completed_unix_s: Option<u64>,
+    completed_unix_s: Option<u64>,
     /// Rows are wrong that no scrub has repaired since.
-    pub(super) left: bool,
+    left: bool,
     /// The rows that the alarm has named.
     named: Vec<ScrubRange>,
 }
@@ -112,42 +111,64 @@ fn mismatched(scrub: &ScrubStatus) -> u64 {
     scrub.inconsistent_rows + scrub.lost_rows
 }
 
-impl ArrayBackend {
-    /// Rows found that did not fit or were lost, since the start.
-    pub(crate) fn mismatches(&self) -> u64 {
-        let running = self.volume.scrub_status().filter(|_| self.volume.scrub_running());
-        self.found.rows + running.as_ref().map_or(0, mismatched)
+impl Mismatches {
+    pub(super) fn new(array: &str) -> Mismatches {
+        let (array, named) = (array.to_string(), Vec::new());
+        Mismatches { array, rows: 0, completed_unix_s: None, left: false, named }
     }
 
-    /// What a scrub has found so far is an alarm after a minute: it may take days.
-    pub(crate) fn scrub_looks(&mut self) {
-        let Some(scrub) = self.volume.scrub_status() else { return };
-        if mismatched(&scrub) > 0 && !scrub.repair {
-            self.found.left = true;
-            self.mismatch_alarm(&scrub);
-            self.pace.alarmed = true;
+    /// Inconsistent and lost rows found since the start.
+    pub(super) fn rows(&self, volume: &Volume) -> u64 {
+        let running = volume.scrub_status().filter(|_| volume.scrub_running());
+        self.rows + running.as_ref().map_or(0, mismatched)
+    }
+
+    pub(super) fn completed_unix_s(&self) -> Option<u64> {
+        self.completed_unix_s
+    }
+
+    /// Whether rows are wrong that no scrub has repaired since.
+    pub(super) fn are_left(&self) -> bool {
+        self.left
+    }
+
+    /// Raises an alarm about what a running check has found so far: it may take days. Returns
+    /// whether it found anything.
+    pub(super) fn look(&mut self, volume: &Volume, alarms: &mut Alarms) -> bool {
+        let Some(scrub) = volume.scrub_status() else { return false };
+        let found = mismatched(&scrub) > 0 && !scrub.repair;
+        if found {
+            self.left = true;
+            self.raise(&scrub, volume, alarms);
         }
+        found
     }
 
-    /// A scrub has ended: what it found is an alarm, or the end of one.
-    pub(crate) fn scrub_over(&mut self, scrub: &ScrubStatus, ended_unix_s: Option<u64>) {
-        self.found.rows += mismatched(scrub);
+    /// A scrub has ended: what it found raises an alarm, or clears one.
+    pub(super) fn ended(
+        &mut self,
+        scrub: &ScrubStatus,
+        ended_unix_s: Option<u64>,
+        volume: &Volume,
+        alarms: &mut Alarms,
+    ) {
+        self.rows += mismatched(scrub);
         let wrong = mismatched(scrub) > 0;
-        let known = self.alarms.waits_for(&Ends::Scrubbed);
+        let known = alarms.any_cleared_by(&ClearedBy::Scrubbed);
         let left = scrub.rows_left() > 0;
         if scrub.whole {
-            self.found.completed_unix_s = ended_unix_s;
-            self.alarms.end(&Ends::Scrubbed);
+            self.completed_unix_s = ended_unix_s;
+            alarms.clear(&ClearedBy::Scrubbed);
             if !wrong {
-                self.found.named.clear();
+                self.named.clear();
             }
         }
-        self.found.left = left || self.found.left && !scrub.whole;
+        self.left = left || self.left && !scrub.whole;
         if wrong && !(known && scrub.whole && !left) {
-            self.mismatch_alarm(scrub);
+            self.raise(scrub, volume, alarms);
         } else if wrong {
-            // What was named is repaired now, and nothing more is to be said of it.
-            let named = core::mem::take(&mut self.found.named);
+            // The rows that an alarm named are repaired now: only new ones are reported.
+            let named = core::mem::take(&mut self.named);
             let ranges = unnamed(&scrub.ranges, &named);
             let rows: u64 = ranges.iter().map(|range| range.pages).sum();
             let inconsistent_rows = rows + scrub.rows_elsewhere;
@@ -161,24 +182,24 @@ impl ArrayBackend {
                     lost_rows,
                     ..scrub.clone()
                 };
-                self.mismatch_alarm(&new);
+                self.raise(&new, volume, alarms);
             }
         }
     }
 
     /// Raises the alarm about these rows, in place of an earlier one.
-    fn mismatch_alarm(&mut self, scrub: &ScrubStatus) {
-        self.alarms.end(&Ends::Scrubbed);
-        self.told(self.mismatch_words(scrub), Ends::Scrubbed);
+    fn raise(&mut self, scrub: &ScrubStatus, volume: &Volume, alarms: &mut Alarms) {
+        alarms.clear(&ClearedBy::Scrubbed);
+        let text = self.words(scrub, volume.controller().geometry());
+        alarms.raise(AlarmText::new("scrub-mismatch", text), ClearedBy::Scrubbed);
         if scrub.whole && !scrub.running {
-            self.found.named.clear();
+            self.named.clear();
         }
-        // One that did not read all rows says nothing against what was named before.
-        self.found.named.extend(&scrub.ranges);
+        // A scrub that did not read all rows does not disprove what was named before.
+        self.named.extend(&scrub.ranges);
     }
 
-    fn mismatch_words(&self, scrub: &ScrubStatus) -> String {
-        let geometry = self.volume.controller().geometry();
+    fn words(&self, scrub: &ScrubStatus, geometry: &Geometry) -> String {
         let wrong = scrub.ranges.iter().filter(is_wrong);
         let (mut places, mut runs, mut pages) = (Vec::new(), Vec::new(), 0);
         for range in wrong {
@@ -197,46 +218,47 @@ impl ArrayBackend {
         }
         runs.sort_unstable();
         let bytes = match pages {
-            0 => "only parity is affected".to_string(),
-            _ => format!("affected are {}", byte_ranges(&runs)),
+            0 => "they affect only parity".to_string(),
+            _ => format!("they affect {}", byte_ranges(&runs)),
         };
         let lost = match scrub.lost_rows {
             0 => String::new(),
             rows => format!(", {rows} of them cannot be read at all"),
         };
         format!(
-            "scrub-mismatch: A scrub found {} rows that are wrong{lost} (rows: {}{more}); {bytes}. \
-             {}",
+            "A scrub found {} inconsistent rows{lost} (rows: {}{more}); {bytes}. {}",
             mismatched(scrub),
             places.join("; "),
-            self.mismatch_advice(scrub)
+            self.advice(scrub, geometry.level)
         )
     }
 
-    fn mismatch_advice(&self, scrub: &ScrubStatus) -> String {
-        let (level, name) = (self.volume.controller().geometry().level, self.name());
+    fn advice(&self, scrub: &ScrubStatus, level: Level) -> String {
+        let name = &self.array;
         let check = "Compare these bytes with a backup, or with the checksums of the file system";
         if scrub.rows_left() == 0 {
             let how = match level.parities() {
                 0 => "the first copy was written over the second",
-                2 => "a strip that P and Q name was computed again, else P and Q were",
+                2 => {
+                    "a strip that P and Q identify was computed again, otherwise P and Q were"
+                }
                 _ => "parity was computed from the data",
             };
             return format!(
-                "They are repaired: {how}. If it was the other side that was right, the data is \
-                 wrong now. {check}. The next scrub without a mismatch ends this alarm: destage \
+                "They are repaired: {how}. If the other side was right, the data is now \
+                 wrong. {check}. The next scrub without a mismatch clears this alarm: destage \
                  scrub {name}."
             );
         }
         let meaning = match level.parities() {
             0 => "The copies differ, and which one is right is unknown: reads may return either",
             2 => {
-                "Where P and Q do not name one member, it is unknown which strip is wrong; if a \
-                 member fails, its bytes there may be reconstructed wrongly"
+                "Where P and Q do not identify one member, it is unknown which strip is wrong; if \
+                 a member fails, its bytes there may be reconstructed wrongly"
             }
             _ => {
-                "Parity does not fit the data, and which of them is wrong is unknown; if a member \
-                 fails, its bytes there are reconstructed wrongly"
+                "Parity does not match the data, and which of them is wrong is unknown; if a \
+                 member fails, its bytes there are reconstructed wrongly"
             }
         };
         format!(

@@ -1,45 +1,42 @@
-//! The served array: its configuration, devices, backend, and the control socket.
+//! The served array: its configuration, devices, backend, and the commands that it takes.
 
-mod admin;
 mod alarm_words;
 mod alarms;
+mod attached;
 mod backend;
 mod config;
+pub mod control;
 mod create;
+mod device_watch;
 mod devices;
 mod ending;
 mod inline;
 mod kept;
 mod latency;
 mod mapped;
-mod members;
-mod mirror;
 mod mismatch;
-mod observe;
 mod pages;
 mod readcache;
 mod reconnect;
+mod refusal;
 mod remote;
+mod requests;
 mod scrub;
+mod setup;
 mod sigbus;
-mod stop;
+mod spares;
+mod tap;
 #[cfg(test)]
 mod tests;
-mod watch;
 
-pub use admin::{
-    Admin, AdminError, Control, Extras, RecordRequest, Request, ask, ask_extra, ask_to_end, listen,
-};
-pub use alarm_words::Absent;
-pub use backend::{ArrayBackend, export};
+pub use alarms::Raised;
+pub use backend::{Absent, ArrayBackend, ArrayHandle, Observation, export};
 pub use config::{ArrayConfig, ConfigFileError, Places, Prepared};
 pub use create::{CreateError, CreateOptions, create, undo, uuid_text};
 pub use devices::{DeviceError, DeviceSpec, Devices, allocate};
 pub use latency::Latencies;
-pub use members::{NewMember, Place, Spare, open_spares};
-pub use mirror::{NewMirror, Slot};
-pub use observe::{Observation, Raised, Seen, SeenOp, Tap, TapReader, tap};
 pub use readcache::{ReadCacheChange, ReadCacheConfig};
-pub use reconnect::{Attempt, Tried};
+pub use refusal::{RecordingError, Refusal, Undrained, Unfinished};
 pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
-pub use watch::{Found, Trouble, Watched};
+pub use spares::{Spare, open_spares};
+pub use tap::{Seen, SeenOp, Tap, TapReader, tap};

@@ -1,14 +1,13 @@
-//! The read cache of a served array: as it is configured, changed while serving, and told.
+//! The configuration of a served array's read cache.
 
-use super::backend::ArrayBackend;
-use super::config::ConfigFileError;
-use destage_engine::counters::Counters;
 use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{Vdf, choose};
 use destage_engine::units::PAGE_BYTES;
-use destage_report::live::{PagesRead, ReadCacheStatus};
-use destage_served::Status;
 use serde::{Deserialize, Serialize};
+
+/// A value that is not valid: its name, and why.
+#[derive(Debug)]
+pub struct InvalidValue(pub &'static str, pub String);
 
 /// A read cache as the configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,9 +17,9 @@ pub struct ReadCacheConfig {
     pub policy: String,
     /// Bytes of the pages held.
     pub bytes: u64,
-    /// How failed members are heeded; `auto`: as the policy's name says.
+    /// Failed-disk awareness (VDF); `auto`: what the policy's name says.
     pub vdf: String,
-    /// What becomes of cached pages that are written: `invalidate`, `update` or `keep`.
+    /// What happens to a cached page when it is written: `invalidate`, `update` or `keep`.
     pub writes: String,
 }
 
@@ -35,7 +34,7 @@ impl Default for ReadCacheConfig {
     }
 }
 
-/// What is to be another than it is.
+/// What is to change of a read cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadCacheChange {
@@ -43,9 +42,9 @@ pub struct ReadCacheChange {
     pub policy: Option<String>,
     /// Bytes.
     pub bytes: Option<u64>,
-    /// How failed members are heeded.
+    /// Failed-disk awareness (VDF).
     pub vdf: Option<String>,
-    /// What becomes of cached pages that are written.
+    /// What happens to a cached page when it is written.
     pub writes: Option<String>,
 }
 
@@ -69,23 +68,22 @@ impl ReadCacheConfig {
         self
     }
 
-    /// The cache that it makes; none if it is off. Its other values are looked at all the same.
+    /// The cache that it makes; `None` if it is off. Its other values are checked all the same.
     ///
     /// # Errors
     /// A value out of range.
-    pub fn choice(&self) -> Result<Option<ReadCacheChoice>, ConfigFileError> {
-        let bad = |name, error: String| ConfigFileError::Value(name, error);
-        let vdf =
-            match self.vdf.as_str() {
-                "auto" => None,
-                form => Some(Vdf::parse(form).ok_or_else(|| {
-                    bad("vdf", format!("`{form}` is none of auto, {}", Vdf::RANGE))
-                })?),
-            };
+    pub fn choice(&self) -> Result<Option<ReadCacheChoice>, InvalidValue> {
+        let bad = |name, error: String| InvalidValue(name, error);
+        let vdf = match self.vdf.as_str() {
+            "auto" => None,
+            form => Some(Vdf::parse(form).ok_or_else(|| {
+                bad("vdf", format!("`{form}` is not a VDF form; use auto, {}", Vdf::RANGE))
+            })?),
+        };
         let named = OnWrite::NAMES.into_iter().find(|(name, _)| *name == self.writes);
         let Some((_, on_write)) = named else {
             let names = OnWrite::NAMES.map(|(name, _)| name).join(", ");
-            let error = format!("`{}` is none of {names}", self.writes);
+            let error = format!("`{}` is not one of {names}", self.writes);
             return Err(bad("read-cache-writes", error));
         };
         if self.policy == "off" {
@@ -101,44 +99,6 @@ impl ReadCacheConfig {
         policy.check(pages).map_err(|error| size(&error))?;
         Ok(Some(ReadCacheChoice { policy, pages, on_write }))
     }
-}
-
-impl ArrayBackend {
-    /// Goes on with another read cache, which is empty.
-    pub(crate) fn change_read_cache(&mut self, change: ReadCacheChange) -> Result<(), String> {
-        let mut config = self.config().clone();
-        config.read_cache = config.read_cache.with(change);
-        let choice = config.read_cache.choice().map_err(|error| error.to_string())?;
-        self.volume.set_read_cache(choice).map_err(|error| error.to_string())?;
-        self.set_config(config);
-        Ok(())
-    }
-
-    /// The read cache, for a status.
-    pub(crate) fn read_cache_told(&self, status: &Status) -> Option<ReadCacheStatus> {
-        let cache = status.read_cache.as_ref()?;
-        let zero = Counters::default();
-        Some(ReadCacheStatus {
-            policy: cache.policy.clone(),
-            writes: self.config().read_cache.writes.clone(),
-            held_pages: cache.state.held as u64,
-            pages: cache.state.pages as u64,
-            memory_bytes: cache.memory_bytes,
-            weight: cache.state.weight.map(|weight| weight.in_quarters() as f64 / 4.0),
-            weight_changes: cache.state.weight_changes,
-            since_start: pages_read(&zero, &status.counters),
-            since_change: pages_read(&cache.state.before, &status.counters),
-        })
-    }
-}
-
-fn pages_read(before: &Counters, after: &Counters) -> PagesRead {
-    PagesRead::new(
-        after.read_pages - before.read_pages,
-        after.read_pages_nvs - before.read_pages_nvs,
-        after.read_pages_cached - before.read_pages_cached,
-        after.read_penalty - before.read_penalty,
-    )
 }
 
 #[cfg(test)]
@@ -163,7 +123,8 @@ mod tests {
             ("vdf = 'yes'", "paper"),
             ("writes = 'no'", "read-cache-writes: "),
         ] {
-            let error = with(text).expect_err(text).to_string();
+            let InvalidValue(name, why) = with(text).expect_err(text);
+            let error = format!("{name}: {why}");
             assert!(error.contains(names), "{text}: {error}");
         }
     }

@@ -3,7 +3,6 @@
 //! (`reconnect.rs`); then what the server may have lost is sent again, and then they.
 
 use super::kept::Kept;
-use super::reconnect::Identity;
 use crate::Port;
 use destage_block::{Driver, Handle, Io, Piece};
 use destage_engine::units::{Duration, Instant};
@@ -11,6 +10,7 @@ use destage_nbd::Session;
 use destage_nbd::client::{Conversation, Reply};
 use destage_nbd::request::{Command, Request};
 use destage_nbd::wire;
+use destage_nvslog::superblock::Uuid;
 use destage_served::{Buffer, IoClass, IoError, OpId, OpKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,16 +31,27 @@ struct Pending {
     flush: Option<u64>,
 }
 
-/// What came of an operation.
+/// What a remote member is recognised by.
+#[derive(Clone)]
+pub(super) struct Identity {
+    pub(super) uri: String,
+    pub(super) array: Uuid,
+    pub(super) device: Uuid,
+    pub(super) bytes: u64,
+    /// The least generation that its superblock may have: one with less is an older copy.
+    pub(super) generation: u64,
+}
+
+/// The result of an operation.
 pub(crate) type Ended = (OpId, Result<Option<Buffer>, IoError>);
 
 /// What has happened to the connection.
 pub(super) enum Event {
     /// It broke.
     Lost(IoError),
-    /// There is another, after this time; this many writes were sent again.
+    /// It is back after this time; this many writes were sent again.
     Back { away: Duration, again: usize },
-    /// There will be none, and why.
+    /// The server gave it up, and why.
     GaveUp(String),
 }
 

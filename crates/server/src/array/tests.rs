@@ -1,14 +1,17 @@
-//! A served array in this process: what is found or prepared while the array changes, and arrives
-//! when it is no longer right.
+//! A served array in this process: findings and prepared devices that arrive after the array has
+//! changed.
 
 use super::*;
-use crate::{Remote, Server, Settings};
-use admin::WatchAsked;
+use crate::{Port, Remote, Server, Settings};
+use alarms::AlarmText;
+use backend::{members, nvs};
+use control::{AskError, Stop, ask_to_end};
 use destage_engine::array::geometry::Level;
 use destage_report::live::ArrayStatus;
-use destage_served::{Allow, Found, assemble, open, read_superblock};
+use destage_report::state::{ArrayState, DeviceKind, DeviceState};
+use destage_served::{Allow, Found, MirrorRefusal, assemble, open, read_superblock};
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 
 fn spec(path: &str) -> DeviceSpec {
     path.parse().expect("a path")
@@ -52,7 +55,7 @@ impl Drop for Ends {
 
 /// The server's side as a client's thread sees it.
 struct Client {
-    remote: Remote,
+    array: ArrayHandle,
     folder: tempfile::TempDir,
 }
 
@@ -61,18 +64,19 @@ impl Client {
         self.folder.path().join(name).to_str().expect("text").to_string()
     }
 
-    fn asks<T>(&self, ask: impl FnOnce(Sender<T>) -> Admin) -> T {
-        let (sender, answer) = channel();
-        self.remote.send(Box::new(ask(sender)));
-        answer.recv().expect("an answer")
+    fn asks<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
+    ) -> T {
+        self.array.answer(work).expect("an answer")
     }
 
     fn status(&self) -> ArrayStatus {
-        *self.asks(Admin::Status)
+        self.asks(|array, port| array.status(port))
     }
 
     /// The state of a device, by its kind and number.
-    fn state_of(&self, kind: &str, number: u16) -> String {
+    fn state_of(&self, kind: DeviceKind, number: u16) -> DeviceState {
         let of = |device: &destage_report::live::DeviceStatus| {
             device.kind == kind && device.number == number
         };
@@ -82,8 +86,8 @@ impl Client {
     /// Deletes a file of the array, and has the server see it.
     fn delete(&self, name: &str) {
         std::fs::remove_file(self.path(name)).expect("removed");
-        let WatchAsked(watch) = self.asks(Admin::Watch);
-        watch.look_now(&self.remote);
+        let found = self.asks(|array, _| array.device_watch()).look_now();
+        self.asks(move |array, port| found.iter().for_each(|found| array.trouble(port, found)));
     }
 }
 
@@ -113,7 +117,7 @@ fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
     let settings = Settings::new(export("tank", "", &volume), Vec::new());
     let server = Server::bind(settings).expect("bound");
     let mut backend = ArrayBackend::new("tank", config, volume, devices);
-    let client = Client { remote: server.remote(), folder };
+    let client = Client { array: ArrayHandle::new(server.remote()), folder };
     let ends = Ends(server.remote());
     let thread = std::thread::spawn(move || {
         let _ends = ends;
@@ -128,18 +132,20 @@ fn a_new_nvs_device_does_not_take_the_place_of_the_last_one() {
     with_array(|client| {
         let new = file(client.folder.path(), "new", 3 << 20);
         let old = client.path("nvs1");
-        let (slot, ready) = mirror::prepared(&client.remote, Some(&old), &new).expect("ready");
+        let (slot, ready) = nvs::prepare(&client.array, Some(&old), &new).expect("ready");
         client.delete("nvs0");
-        assert_eq!(client.state_of("nvs", 0), "failed");
-        let refused = mirror::install(&client.remote, &slot, ready).expect_err("refused");
-        assert!(refused.contains("the only NVS device in use"), "{refused}");
+        assert_eq!(client.state_of(DeviceKind::Nvs, 0), DeviceState::Failed);
+        let refused = nvs::install(&client.array, &slot, ready).expect_err("refused");
+        assert!(matches!(refused, Refusal::OnlyNvs), "{refused}");
         let now = client.status();
         assert!(!now.alarms.iter().any(|alarm| alarm.starts_with("nvs-lost")), "{:?}", now.alarms);
         assert_eq!(now.devices.iter().filter(|d| d.device == old).count(), 1, "{:?}", now.devices);
-        assert_eq!(client.state_of("nvs", 1), "in use");
+        assert_eq!(client.state_of(DeviceKind::Nvs, 1), DeviceState::InUse);
         // Destages need no NVS device that is closed.
-        client.asks(Admin::Drain).expect("nothing is dirty");
-        assert_eq!(client.state_of("nvs", 1), "in use");
+        let (sender, drained) = channel();
+        client.asks(move |array, _| array.drain(sender));
+        assert_eq!(drained.recv(), Ok(Ok(())), "nothing is dirty");
+        assert_eq!(client.state_of(DeviceKind::Nvs, 1), DeviceState::InUse);
     });
 }
 
@@ -148,11 +154,11 @@ fn two_nvs_devices_are_not_replaced_at_once() {
     with_array(|client| {
         let ask = |old: &str, new: &str| {
             let new = file(client.folder.path(), new, 3 << 20);
-            mirror::prepared(&client.remote, Some(&client.path(old)), &new)
+            nvs::prepare(&client.array, Some(&client.path(old)), &new)
         };
         let first = ask("nvs0", "a").expect("ready");
         let refused = ask("nvs1", "b").err().expect("refused");
-        assert!(refused.contains("is being filled"), "{refused}");
+        assert!(matches!(refused, Refusal::Mirror(None, MirrorRefusal::Running)), "{refused}");
         drop(first);
         // It was given up before it was handed over.
         ask("nvs1", "c").expect("ready");
@@ -163,12 +169,12 @@ fn two_nvs_devices_are_not_replaced_at_once() {
 fn an_array_is_degraded_however_many_alarms_came_after_the_one_of_its_nvs() {
     with_array(|client| {
         client.delete("nvs1");
-        assert_eq!(client.status().state, "degraded");
+        assert_eq!(client.status().state, ArrayState::Degraded);
         for number in 0..150 {
-            let text = format!("spare-not-taken: for the cause {number}");
-            client.remote.send(Box::new(Admin::SpareNotTaken(text)));
+            let alarm = AlarmText::new("spare-not-taken", format!("for the cause {number}"));
+            client.asks(move |array, _| array.spare_not_taken(alarm));
         }
-        assert_eq!(client.status().state, "degraded");
+        assert_eq!(client.status().state, ArrayState::Degraded);
         assert!(client.status().alarms.len() <= 100);
     });
 }
@@ -180,37 +186,35 @@ fn an_array_whose_only_nvs_file_was_deleted_is_degraded() {
         client.delete("nvs0");
         let now = client.status();
         assert!(now.alarms.iter().any(|alarm| alarm.contains("the only NVS")), "{:?}", now.alarms);
-        assert_eq!(now.state, "degraded");
+        assert_eq!(now.state, ArrayState::Degraded);
     });
 }
 
 #[test]
 fn trouble_of_a_device_that_was_replaced_does_not_give_up_its_successor() {
     with_array(|client| {
-        let WatchAsked(watch) = client.asks(Admin::Watch);
+        let watch = client.asks(|array, _| array.device_watch());
         std::fs::remove_file(client.path("d1")).expect("removed");
         let late = watch.look();
         assert_eq!(late.len(), 1);
-        client.asks(|sender| Admin::Fail("1".to_string(), sender)).expect("given up");
+        client.asks(|array, _| array.fail_member("1")).expect("given up");
         let new = file(client.folder.path(), "new", 4 << 20);
-        members::replace(&client.remote, "1", &new).expect("replaced");
-        for found in late {
-            client.remote.send(Box::new(Admin::Trouble(found)));
-        }
+        members::replace(&client.array, "1", &new).expect("replaced");
+        client.asks(move |array, port| late.iter().for_each(|found| array.trouble(port, found)));
         let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        while client.status().state != "clean" {
+        while client.status().state != ArrayState::Clean {
             assert!(std::time::Instant::now() < until, "{:?}", client.status().alarms);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        assert_eq!(client.state_of("member", 1), "in use");
+        assert_eq!(client.state_of(DeviceKind::Member, 1), DeviceState::InUse);
         // And of the new one it counts.
         client.delete("new");
-        assert_eq!(client.state_of("member", 1), "failed");
+        assert_eq!(client.state_of(DeviceKind::Member, 1), DeviceState::Failed);
     });
 }
 
 /// What a stop says where the server hangs up after it has said how many pages are dirty.
-fn stop_that_ends_early(drain: bool) -> Result<bool, AdminError> {
+fn stop_that_ends_early(drain: bool) -> Result<bool, AskError> {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("tank.control");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("bound");
@@ -222,7 +226,10 @@ fn stop_that_ends_early(drain: bool) -> Result<bool, AdminError> {
         stream.write_all(b"{\"progress\":7}\n").expect("said");
     });
     let most = std::time::Duration::from_secs(10);
-    let ended = ask_to_end(&socket, "tank", [drain, false], most, |_| ());
+    let ended = {
+        let stop = Stop { drain, force: false, check: false };
+        ask_to_end(&socket, "tank", &stop, most, |_| ())
+    };
     server.join().expect("it hung up");
     ended
 }

@@ -1,40 +1,41 @@
-//! The thread that watches.
+//! The monitor: a thread that asks the array for its counts each second.
 
 use crate::alarm::AlarmCommand;
 use crate::record::Recorder;
 use crate::shadow::{Row, Shadows, Shape};
 use crate::words::Events;
 use crate::{metrics, sample};
-use destage_report::watch::{Point, Sample, WhatIf};
-use destage_server::Remote;
-use destage_server::array::{Admin, Extras, Observation, RecordRequest, Seen, TapReader};
+use destage_report::sample::{Point, Sample, WhatIf};
+use destage_report::state::ArrayState;
+use destage_server::array::control::{Monitoring, Recording};
+use destage_server::array::{ArrayHandle, Observation, RecordingError, Seen, TapReader};
 use std::collections::VecDeque;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch as latest;
 
 /// How often the array is asked for its counts.
 const SECOND: Duration = Duration::from_secs(1);
-/// How often the queue of requests is looked at: it is deep enough for that.
+/// How often the queue of requests is emptied: it is deep enough for that.
 const LOOK: Duration = Duration::from_millis(20);
 /// Requests handed on together.
 const BATCH: usize = 1024;
-/// Seconds that a page is shown when it is opened.
+/// Seconds of the past that a page shows when it is opened.
 const HISTORY: usize = 600;
 
-/// What is to be watched.
+/// What the monitor does.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Shadow policies follow one write group in so many; `None`: there are none.
+    /// Shadow policies follow one write group in this many; `None`: there are none.
     pub what_if_one_in: Option<u64>,
-    /// A shell command for each alarm.
+    /// A shell command to run for each alarm.
     pub alarm_command: Option<String>,
 }
 
-/// What is known of an array, for those who ask. Cheap to clone.
+/// What is known of an array. Cheap to clone.
 #[derive(Clone)]
-pub struct Watch {
+pub struct Monitor {
     shared: Arc<Shared>,
 }
 
@@ -52,22 +53,22 @@ struct Latest {
     metrics: Arc<str>,
     history: VecDeque<Point>,
     what_if: Option<WhatIf>,
-    state: String,
+    state: ArrayState,
     group_bytes: u64,
     at: Option<Instant>,
 }
 
-impl Watch {
-    /// Begins to watch; the thread ends with the server.
+impl Monitor {
+    /// Starts the thread, which ends with the server.
     ///
     /// # Errors
     /// If the system gives no thread.
     pub fn start(
         array: &str,
         options: Options,
-        remote: Remote,
+        handle: ArrayHandle,
         tap: TapReader,
-    ) -> std::io::Result<Watch> {
+    ) -> std::io::Result<Monitor> {
         let tap = Arc::new(Mutex::new(tap));
         let lost = {
             let tap = tap.clone();
@@ -80,22 +81,22 @@ impl Watch {
             tap_lost: Box::new(lost),
             shadowed: options.what_if_one_in.is_some(),
         });
-        let watch = Watch { shared: shared.clone() };
+        let monitor = Monitor { shared: shared.clone() };
         let command = options.alarm_command.as_deref();
-        let mut watcher = Watcher {
+        let mut worker = Worker {
             shared,
             alarms: command.map(|command| AlarmCommand::new(command, array)),
             options,
-            remote,
+            handle,
             events: Events::default(),
             before: None,
             shadows: None,
             base: None,
             batch: Vec::with_capacity(BATCH),
         };
-        let thread = std::thread::Builder::new().name("watch".to_string());
-        thread.spawn(move || watcher.run(&tap))?;
-        Ok(watch)
+        let thread = std::thread::Builder::new().name("monitor".to_string());
+        thread.spawn(move || worker.run(&tap))?;
+        Ok(monitor)
     }
 
     /// For Prometheus: as of the last second.
@@ -117,12 +118,12 @@ impl Watch {
         self.shared.stream.subscribe()
     }
 
-    /// The state of the array, if its data thread has answered of late.
+    /// The state of the array, if its data thread has answered recently.
     #[must_use]
-    pub fn state(&self) -> Option<String> {
+    pub fn state(&self) -> Option<ArrayState> {
         let latest = self.latest();
         let fresh = latest.at.is_some_and(|at| at.elapsed() < 5 * SECOND);
-        fresh.then(|| latest.state.clone())
+        fresh.then_some(latest.state)
     }
 
     fn latest(&self) -> std::sync::MutexGuard<'_, Latest> {
@@ -130,24 +131,24 @@ impl Watch {
     }
 }
 
-impl Extras for Watch {
-    fn what_if(&self) -> Result<serde_json::Value, String> {
+impl Monitoring for Monitor {
+    fn what_if(&self) -> Option<serde_json::Value> {
         if !self.shared.shadowed {
-            return Err("there are no shadow policies: serve it with --what-if".to_string());
+            return None;
         }
         let what_if = self.latest().what_if.clone().unwrap_or_default();
-        serde_json::to_value(what_if).map_err(|error| error.to_string())
+        serde_json::to_value(what_if).ok()
     }
 
     fn record(
         &self,
-        record: &RecordRequest,
+        recording: &Recording,
         progress: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<serde_json::Value, String> {
+    ) -> Result<serde_json::Value, RecordingError> {
         let group_bytes = self.latest().group_bytes.max(1);
         let shared = &self.shared;
         let lost = || (shared.tap_lost)();
-        let recorded = shared.recorder.record(record, group_bytes, &lost, progress)?;
+        let recorded = shared.recorder.record(recording, group_bytes, &lost, progress)?;
         Ok(serde_json::json!({
             "requests": recorded.requests,
             "dropped": recorded.dropped,
@@ -156,7 +157,7 @@ impl Extras for Watch {
     }
 }
 
-/// From where shadows and array are compared.
+/// The counts from which the comparison of the shadows and the array starts.
 struct Base {
     policy: String,
     at: destage_engine::units::Instant,
@@ -164,10 +165,10 @@ struct Base {
     shadows: Vec<Row>,
 }
 
-struct Watcher {
+struct Worker {
     shared: Arc<Shared>,
     options: Options,
-    remote: Remote,
+    handle: ArrayHandle,
     alarms: Option<AlarmCommand>,
     events: Events,
     before: Option<Box<Observation>>,
@@ -176,7 +177,7 @@ struct Watcher {
     batch: Vec<Seen>,
 }
 
-impl Watcher {
+impl Worker {
     fn run(&mut self, tap: &Mutex<TapReader>) {
         let mut next = Instant::now();
         loop {
@@ -198,10 +199,7 @@ impl Watcher {
 
     /// `None` when the server has ended.
     fn ask(&self) -> Option<Box<Observation>> {
-        let (sender, answer) = channel();
-        if !self.remote.send(Box::new(Admin::Observe(sender))) {
-            return None;
-        }
+        let answer = self.handle.observe();
         loop {
             match answer.recv_timeout(5 * SECOND) {
                 Ok(observation) => return Some(observation),
@@ -239,7 +237,7 @@ impl Watcher {
             if self.events.alarm(raised.number, at_ms, &raised.text)
                 && let Some(alarms) = &mut self.alarms
             {
-                alarms.raise(&raised.name, &raised.text);
+                alarms.raise(raised.name, &raised.text);
             }
         }
         if let Some(alarms) = &mut self.alarms {
@@ -268,11 +266,11 @@ impl Watcher {
             latest.history.pop_front();
         }
         latest.what_if.clone_from(&sample.what_if);
-        latest.state.clone_from(&sample.status.state);
+        latest.state = sample.status.state;
         latest.group_bytes = observation.geometry.pages_per_group() * 4096;
         latest.at = Some(Instant::now());
         drop(latest);
-        // Nobody looks: nothing is written.
+        // Without an open page nothing is written.
         if self.shared.stream.receiver_count() > 0 {
             let text = serde_json::to_string(sample).unwrap_or_default();
             self.shared.stream.send_replace(Arc::from(text));
@@ -304,7 +302,7 @@ impl Watcher {
         }
         let rows = shadows.rows();
         match &self.base {
-            // They are comparable from the begin on if all begin with nothing, else once all had to
+            // They are comparable from the start if all start empty, otherwise once all had to
             // destage.
             None if shadows.warm() || (counters.pages_written == 0 && now.held_pages == 0) => {
                 let (policy, at) = (running.policy.clone(), now.at);

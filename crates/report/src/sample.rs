@@ -1,6 +1,7 @@
 //! What a monitor of a served array receives each second: the page, and `status --what-if`.
 
 use crate::live::ArrayStatus;
+use crate::state::{DeviceKind, EventLevel};
 use crate::table::{Cell, Table};
 use serde::{Deserialize, Serialize};
 
@@ -40,13 +41,13 @@ pub struct Point {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceRate {
     /// `member` or `nvs`.
-    pub kind: String,
+    pub kind: DeviceKind,
     /// Its number.
     pub number: u16,
     /// Per cent of the time with an operation in flight.
     pub busy: f64,
     /// Operations in flight now.
-    pub under_way: u32,
+    pub in_flight: u32,
     /// Reads per second.
     pub reads: f64,
     /// Writes per second.
@@ -71,8 +72,8 @@ pub struct Happened {
     pub number: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
-    /// `note`, `warning`, or `alarm`.
-    pub level: String,
+    /// How much it matters.
+    pub level: EventLevel,
     /// Plain text.
     pub text: String,
 }

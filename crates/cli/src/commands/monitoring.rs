@@ -1,18 +1,18 @@
-//! Watching a served array: the page and metrics of `destage serve`, its log, `status --what-if`
-//! and `trace record`.
+//! Monitoring of a served array: the page and metrics of `destage serve`, its log,
+//! `status --what-if` and `trace record`.
 
-use super::target::{name, places};
+use super::target::{control, name};
 use super::{format, text};
 use crate::failure::Failure;
 #[cfg(feature = "plan")]
 use crate::progress;
 use clap::ArgMatches;
 use destage_observe::http::{Guard, HttpError, Settings, new_token, read_token, serve};
-use destage_observe::{Options, Watch};
+use destage_observe::{Monitor, Options};
 use destage_report::Format;
-use destage_report::watch::WhatIf;
-use destage_server::Server;
-use destage_server::array::{ArrayBackend, Request, ask_extra, tap};
+use destage_report::sample::WhatIf;
+use destage_server::array::control::{WhatIf as AskWhatIf, ask};
+use destage_server::array::{ArrayBackend, ArrayHandle, tap};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use tracing_subscriber::filter::Targets;
@@ -20,10 +20,10 @@ use tracing_subscriber::fmt::layer;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Requests that wait for the thread that watches: a fifth of a second at 300,000 a second.
+/// Requests that wait for the monitor: a fifth of a second at 300,000 per second.
 const TAP: usize = 1 << 16;
 
-/// Begins the log on standard error, of what `RUST_LOG` says.
+/// Begins the log on standard error; `RUST_LOG` sets its level.
 pub fn log(json: bool) -> Result<(), Failure> {
     let wanted = std::env::var("RUST_LOG").unwrap_or_else(|_| "info".to_string());
     let targets: Targets =
@@ -37,27 +37,27 @@ pub fn log(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Begins to watch an array that is to be served.
+/// Starts the monitor of an array.
 pub fn start(
     matches: &ArgMatches,
     name: &str,
-    server: &Server,
+    handle: ArrayHandle,
     backend: &mut ArrayBackend,
-) -> Result<Watch, Failure> {
+) -> Result<Monitor, Failure> {
     let options = Options {
         what_if_one_in: matches.get_one::<u64>("what-if").copied(),
         alarm_command: text(matches, "alarm-command").map(str::to_string),
     };
     let (end, reader) = tap(TAP);
     backend.tap(end);
-    Watch::start(name, options, server.remote(), reader).map_err(Failure::failed)
+    Monitor::start(name, options, handle, reader).map_err(Failure::failed)
 }
 
-/// Serves the page, if it is asked for.
-pub fn http(matches: &ArgMatches, control: &Path, watch: Watch) -> Result<(), Failure> {
+/// Serves the page, if the arguments ask for it.
+pub fn http(matches: &ArgMatches, control: &Path, monitor: Monitor) -> Result<(), Failure> {
     let Some(address) = text(matches, "http") else { return Ok(()) };
     let address: SocketAddr = address.parse().map_err(|_| {
-        Failure::usage(format!("--http {address}: give an address and a port, as 127.0.0.1:9090"))
+        Failure::usage(format!("--http {address}: give an address and a port, e.g. 127.0.0.1:9090"))
     })?;
     let names = matches.get_many::<String>("http-name").unwrap_or_default().cloned().collect();
     let (token, path) = match text(matches, "http-token-file") {
@@ -75,7 +75,7 @@ pub fn http(matches: &ArgMatches, control: &Path, watch: Watch) -> Result<(), Fa
         settings.charting = destage_render::plotly_js;
     }
     settings.allow_remote = matches.get_flag("allow-remote-http");
-    let address = serve(settings, watch).map_err(|error| match error {
+    let address = serve(settings, monitor).map_err(|error| match error {
         HttpError::Open(_) => Failure::usage(error),
         HttpError::System(..) => Failure::failed(error),
     })?;
@@ -86,8 +86,8 @@ pub fn http(matches: &ArgMatches, control: &Path, watch: Watch) -> Result<(), Fa
 /// `destage status --what-if`.
 pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
-    let control = places(matches).control_of(name).map_err(Failure::usage)?;
-    let value = ask_extra(&control, name, &Request::WhatIf, |_| {}).map_err(Failure::failed)?;
+    let command = AskWhatIf {};
+    let value = ask(&control(matches)?, name, &command, |_| {}).map_err(Failure::failed)?;
     if format(matches) == Format::Json {
         return serde_json::to_string_pretty(&value)
             .map(|text| text + "\n")
@@ -99,7 +99,7 @@ pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
         return Ok(table);
     }
     let WhatIf { seconds, one_in, dropped, trims, .. } = &what_if;
-    let told = if *seconds == 0.0 || what_if.running.destages == 0 {
+    let first = if *seconds == 0.0 || what_if.running.destages == 0 {
         "Nothing to compare yet: not all policies had to destage.".to_string()
     } else {
         format!("Over {seconds:.0} s, in caches as full as the running one.")
@@ -114,31 +114,33 @@ pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
     if *trims > 0 {
         notes += &format!("{trims} trims were not followed.\n");
     }
-    Ok(format!("{told}\n{table}{notes}"))
+    Ok(format!("{first}\n{table}{notes}"))
 }
 
 /// `destage trace record`.
 #[cfg(feature = "plan")]
 pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
-    let control = places(matches).control_of(name).map_err(Failure::usage)?;
+    let control = control(matches)?;
     let out = Path::new(text(matches, "out").expect("required"));
     crate::output::check_writable(out)?;
     let seconds =
         text(matches, "time").map(|time| super::quantity::seconds("time", time)).transpose()?;
-    let request = Request::Record(destage_server::array::RecordRequest {
+    let command = destage_server::array::control::Record {
         out: std::path::absolute(out).map_err(Failure::failed)?,
         seconds: seconds.map(|time| time.as_secs_f64()),
         requests: *matches.get_one("requests").expect("default"),
         one_in: *matches.get_one("one-in").expect("default"),
-    });
+    };
     let spinner = progress::spinner("requests recorded");
-    let value = ask_extra(&control, name, &request, |count| spinner.set_position(count))
+    let value = ask(&control, name, &command, |count| spinner.set_position(count))
         .map_err(Failure::failed)?;
     spinner.finish_and_clear();
     let count = |key: &str| value.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let mut said = format!("{} requests written to {}", count("requests"), out.display());
-    for (key, what) in [("dropped", "were too many and are missing"), ("trims", "trims left out")] {
+    for (key, what) in
+        [("dropped", "did not fit into the queue and are missing"), ("trims", "trims left out")]
+    {
         if count(key) > 0 {
             said += &format!("; {} {what}", count(key));
         }

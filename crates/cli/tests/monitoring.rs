@@ -1,11 +1,11 @@
-//! A served array watched: metrics, health, changes, what-if, recordings, alarms, the log.
+//! Monitoring of a served array: metrics, health, changes, what-if, recordings, alarms, the log.
 
 mod common;
 
 use common::array::{Array, status};
 use common::http::{address, ask, get, post, token, until};
 use common::{fails, succeeds, top};
-use destage_server::array::{RecordRequest, Request, ask_extra};
+use destage_server::array::control::{Record, ask as control};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -329,9 +329,9 @@ fn recordings_are_whole_or_absent_and_bounded() {
     let (folder, uri) = (array.path(""), array.uri());
     // No time at all, as another client of the socket may have it: refused, and nothing is left.
     let out = array.path("never.dtrc").into();
-    let no_time = RecordRequest { out, seconds: Some(-1.0), requests: 1, one_in: 1 };
+    let no_time = Record { out, seconds: Some(-1.0), requests: 1, one_in: 1 };
     let socket = array.path("tank.control");
-    let refused = ask_extra(socket.as_ref(), "tank", &Request::Record(no_time), |_| {});
+    let refused = control(socket.as_ref(), "tank", &no_time, |_| {});
     assert!(refused.expect_err("refused").to_string().contains("seconds"));
     let error = array.refused(&["status", "tank", "--what-if"]);
     assert!(error.contains("--what-if"), "{error}");
@@ -355,7 +355,7 @@ fn recordings_are_whole_or_absent_and_bounded() {
     std::thread::sleep(Duration::from_millis(500));
     let other = array.path("other.dtrc");
     let error = array.refused(&["trace", "record", "tank", "--out", &other]);
-    assert!(error.contains("under way already"), "{error}");
+    assert!(error.contains("another recording is running"), "{error}");
     succeeds(&["bench", &uri, "--time", "500ms", "--depth", "4"]);
     std::thread::sleep(Duration::from_millis(300));
     record.kill().expect("killed");

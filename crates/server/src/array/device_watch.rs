@@ -1,11 +1,9 @@
-//! Looks whether the devices are still there, and still as long as the array needs. Of a file that
-//! was deleted the open descriptor works on, and all of it is gone when the server ends. Of a disk
-//! that was pulled the device node goes the same way. A file that was cut short would read zeros
-//! where a write has grown it again.
+//! Checks regularly that the devices are still there, and still as long as the array needs. The
+//! open descriptor of a deleted file still works, and its data is gone when the server ends. The
+//! device node of a disk that was pulled disappears in the same way. A file that was cut short
+//! would read zeros after a write has grown it again.
 
-use super::admin::Admin;
 use super::devices::Opened;
-use crate::Remote;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -14,14 +12,14 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often it looks.
+/// How often the devices are checked.
 const EVERY: Duration = Duration::from_millis(500);
-/// How long a look may take that somebody waits for.
+/// How long a check may take that a command waits for.
 const LOOK: Duration = Duration::from_secs(3);
 
-/// Whose device it is.
+/// Which device it is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Watched {
+pub(super) enum Watched {
     /// A member's.
     Member(u16),
     /// An NVS device of this number.
@@ -32,7 +30,7 @@ pub enum Watched {
 
 /// What has become of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub(super) enum Trouble {
     /// Its file, or its device node, was deleted.
     Deleted,
     /// It has become shorter than the array needs.
@@ -44,16 +42,16 @@ pub enum Trouble {
     },
 }
 
-/// What a look has found.
+/// What a check has found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub(super) struct Found {
     pub(super) whose: Watched,
     pub(super) trouble: Trouble,
     /// Which device it was: another one may have its place by now.
     number: u64,
 }
 
-/// A device that is looked at.
+/// A device that is checked.
 #[derive(Clone)]
 struct Known {
     number: u64,
@@ -76,15 +74,15 @@ impl Known {
     }
 }
 
-/// The devices that are looked at. A thread of its own does it: a file system may not answer.
+/// The devices that are checked. A thread of its own does it, because a file system may hang.
 #[derive(Clone, Default)]
-pub(crate) struct Watch {
+pub(super) struct DeviceWatch {
     devices: Arc<Mutex<BTreeMap<Watched, Known>>>,
-    /// How many devices there have been.
+    /// Devices added so far.
     added: Arc<AtomicU64>,
 }
 
-impl Watch {
+impl DeviceWatch {
     fn known(&self) -> std::sync::MutexGuard<'_, BTreeMap<Watched, Known>> {
         self.devices.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,61 +97,58 @@ impl Watch {
         now.into_iter().filter_map(found).collect()
     }
 
-    /// Whether what was found is of a device that is still looked at. A look takes its time, and
-    /// the device may have been replaced in between.
+    /// Whether a finding is about a device that is still there. A check takes time, and the device
+    /// may have been replaced in between.
     pub(super) fn is_current(&self, found: &Found) -> bool {
         self.known().get(&found.whose).is_some_and(|known| known.number == found.number)
     }
 
-    /// Begins to look, and says what is wrong until it is removed; it ends when the
-    /// data thread has, at the next thing to say, or with the process.
-    pub(crate) fn start(&self, remote: Remote) {
+    /// Begins to check, and reports what is wrong, again and again until the device is removed.
+    /// It ends when `report` returns false.
+    pub(super) fn start(&self, report: impl Fn(Found) -> bool + Send + 'static) {
         let watch = self.clone();
-        let looks = move || {
+        let checks = move || {
             loop {
                 std::thread::sleep(EVERY);
                 for found in watch.look() {
-                    if !remote.send(Box::new(Admin::Trouble(found))) {
+                    if !report(found) {
                         return;
                     }
                 }
             }
         };
         // Without the thread a deleted file is seen at the next start.
-        let _ = std::thread::Builder::new().name("watch".to_string()).spawn(looks);
+        let _ = std::thread::Builder::new().name("devices".to_string()).spawn(checks);
     }
 
-    /// Looks now, and has the data thread told before this returns; not longer than it may take.
-    pub(crate) fn look_now(&self, remote: &Remote) {
+    /// Checks now, but not for longer than [`LOOK`].
+    pub(super) fn look_now(&self) -> Vec<Found> {
         let (sender, found) = channel();
         let watch = self.clone();
         let look = move || drop(sender.send(watch.look()));
         let thread = std::thread::Builder::new().name("look".to_string()).spawn(look);
-        if thread.is_ok()
-            && let Ok(found) = found.recv_timeout(LOOK)
-        {
-            for found in found {
-                remote.send(Box::new(Admin::Trouble(found)));
-            }
+        if thread.is_err() {
+            return Vec::new();
         }
+        found.recv_timeout(LOOK).unwrap_or_default()
     }
 
-    /// Looks at a device from now on, if it is of this machine; it must have this many bytes.
-    pub(crate) fn add(&self, whose: Watched, opened: &Opened, needs: u64) {
+    /// Checks a device from now on, if it is local; it must have this many bytes.
+    pub(super) fn add(&self, whose: Watched, opened: &Opened, needs: u64) {
         if let Some(file) = opened.file().and_then(|file| file.try_clone().ok()) {
             let number = self.added.fetch_add(1, Ordering::Relaxed);
             self.known().insert(whose, Known { number, file: Arc::new(file), needs });
         }
     }
 
-    /// The file of a device, if it is no block device.
-    pub(crate) fn file(&self, whose: &Watched) -> Option<Arc<File>> {
+    /// The file of a device, if it is a regular file.
+    pub(super) fn file(&self, whose: &Watched) -> Option<Arc<File>> {
         let known = self.known().get(whose).cloned()?;
         known.file.metadata().is_ok_and(|about| about.is_file()).then_some(known.file)
     }
 
-    /// Looks at it no longer, and lets go of it.
-    pub(crate) fn remove(&self, whose: &Watched) {
+    /// Stops checking a device and closes it.
+    pub(super) fn remove(&self, whose: &Watched) {
         self.known().remove(whose);
     }
 }

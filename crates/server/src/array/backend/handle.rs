@@ -1,0 +1,63 @@
+//! The way to a served array from other threads: functions that its data thread runs.
+
+use super::ArrayBackend;
+use crate::array::refusal::Refusal;
+use crate::{Port, Remote};
+use std::sync::mpsc::{Receiver, channel};
+
+/// What another thread has the data thread do. It must not block.
+type Work = dyn FnOnce(&mut ArrayBackend, &mut Port) + Send;
+
+/// A message to the data thread.
+pub(super) struct Call(pub(super) Box<Work>);
+
+/// The way to a served array. Cheap to clone.
+#[derive(Clone)]
+pub struct ArrayHandle(Remote);
+
+impl ArrayHandle {
+    /// The way to the array that this server serves.
+    #[must_use]
+    pub fn new(remote: Remote) -> ArrayHandle {
+        ArrayHandle(remote)
+    }
+
+    /// Has the data thread run this; false if the server has ended.
+    pub(in crate::array) fn run(
+        &self,
+        work: impl FnOnce(&mut ArrayBackend, &mut Port) + Send + 'static,
+    ) -> bool {
+        self.0.send(Box::new(Call(Box::new(work))))
+    }
+
+    /// The same, with a result. The receiver has no sender when the server has ended.
+    pub(in crate::array) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
+    ) -> Receiver<T> {
+        let (sender, result) = channel();
+        self.run(move |array, port| {
+            // The client may have disconnected.
+            let _ = sender.send(work(array, port));
+        });
+        result
+    }
+
+    /// The same; waits for the result.
+    pub(in crate::array) fn answer<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.ask(work).recv().map_err(|_| Refusal::Ending)
+    }
+
+    /// Ends the server.
+    pub(in crate::array) fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// Open connections of clients.
+    pub(in crate::array) fn connections(&self) -> usize {
+        self.0.connections()
+    }
+}
