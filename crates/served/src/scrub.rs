@@ -4,7 +4,7 @@
 use crate::Buffer;
 use crate::rows::Pieces;
 use crate::store::PAGE;
-use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::array::geometry::Geometry;
 use destage_engine::array::plan::DiskRun;
 use destage_engine::array::safe::RowAt;
 use destage_engine::event::{DiskCommand, ScrubChunk};
@@ -455,6 +455,7 @@ fn compare_whole(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_engine::array::geometry::Level;
 
     #[test]
     fn a_wrong_copy_is_repaired_only_on_request() {
