@@ -239,9 +239,7 @@ impl Mismatches {
         if scrub.rows_left() == 0 {
             let how = match level.parities() {
                 0 => "the first copy was written over the second",
-                2 => {
-                    "a strip that P and Q identify was computed again, otherwise P and Q were"
-                }
+                2 => "a strip that P and Q identify was computed again, otherwise P and Q were",
                 _ => "parity was computed from the data",
             };
             return format!(
