@@ -33,10 +33,10 @@ fn listen_args() -> [Arg; 9] {
         flag("allow-plain-tcp", "Listen without TLS where other machines can connect"),
         option("busy-poll", "US", "Microseconds to look for work before sleeping; 0: never")
             .long_help(
-                "Where requests come within so many microseconds of each other, the data thread \
-                 looks for the next one that long before it sleeps, which saves the time to wake \
-                 it and costs a busy processor meanwhile; 0: never [default: 20, 0 with one \
-                 processor]",
+                "Before the data thread sleeps, it looks for new requests for up to this many \
+                 microseconds, if requests come that close together. This saves the time to wake \
+                 the thread and keeps a processor busy in that time; 0: never [default: 20, 0 \
+                 with one processor]",
             )
             .value_parser(value_parser!(u64).range(0..=1_000_000)),
         option("connections", "N", "Most connections; unused ones give way [default: 256]")
@@ -49,14 +49,14 @@ fn listen_args() -> [Arg; 9] {
         .long_help(
             "Memory for requests in flight and replies not sent yet, of all clients together \
              [default: 128M]. When it is reached, only clients that take their replies are \
-             served: the others have half of it at most, and one that takes nothing for \
-             --reply-timeout is sent away. One request may go over it.",
+             served: the others have half of it at most, and the server disconnects one that \
+             takes nothing for --reply-timeout. One request may go over it.",
         ),
         option(
             "reply-timeout",
             "TIME",
-            "Send clients away that take no reply, or send nothing of a WRITE, for this long while \
-             --reply-memory is reached [default: 60s]",
+            "Disconnect clients that take no reply, or send nothing of a WRITE, for this long \
+             while --reply-memory is reached [default: 60s]",
         ),
     ]
 }
@@ -101,15 +101,15 @@ Examples:
   destage bench nbd://127.0.0.1/ --workload spc1:iops=700 --time 5m --interval 1s --hdr spc1.hgrm
   destage bench nbd://127.0.0.1/ --workload 'mix:0.7*zipf+0.3*sequential(pages=16)' --closed
   destage bench nbd://127.0.0.1/ --trace vm.vscsi.gz --speed 10 --wrap on --verify
-  destage bench nbd://127.0.0.1/ --log acked.log    # kill the server meanwhile
+  destage bench nbd://127.0.0.1/ --log acked.log    # kill the server while it runs
   destage bench nbd://127.0.0.1/ --check acked.log  # which writes are lost?
 
 What is asked comes from --rw, from a generator (--workload, see `destage trace workloads`) \
 over the whole export, or from a trace (--trace). When it is asked: --rw keeps --depth requests \
-under way on each connection (a closed loop); a workload and a trace keep their own times (an \
+in flight on each connection (a closed loop); a workload and a trace keep their own times (an \
 open loop, if they have times); --rate and --closed make either of any. In an open loop a \
 request's latency counts from when it was due, however late a slow server let it begin, and \
-requests that were due and not begun when the time was over are told.
+requests that were due but never issued before the end of the time are reported.
 
 Exit code 1 if the server died or stalled, a request failed, or contents are wrong.";
 
@@ -128,11 +128,11 @@ fn bench_requests() -> [Arg; 8] {
             "read",
         ]),
         option("bs", "BYTES", "Bytes of a request of --rw").default_value("4K"),
-        option("workload", "SPEC", "Requests of a generator, as spc1:iops=700 or uniform:iops=0")
+        option("workload", "SPEC", "Requests of a generator, e.g. spc1:iops=700 or uniform:iops=0")
             .conflicts_with_all(["rw", "bs"]),
         option("trace", "FILE", "Requests of a trace; gzip, zstd, xz or plain")
             .conflicts_with_all(["rw", "bs", "workload"]),
-        number("depth", "32", "Requests under way on each connection, at most"),
+        number("depth", "32", "Requests in flight on each connection, at most"),
         number("connections", "1", "Connections"),
         option("size", "BYTES", "Stay within the first bytes [default: all]"),
         number("seed", "1", "Seed of addresses and times"),
@@ -145,9 +145,9 @@ fn bench_trace() -> [Arg; 6] {
         option("trace-format", "NAME", "Its format, if it should not be detected"),
         option("trace-order", "HOW", "Times out of order: auto, check, lift, skip, sort"),
         option("trace-device", "N", "Only this device; else all, one after another"),
-        option("wrap", "on|off", "Fold what lies beyond the export back into it; off: refuse it"),
-        option("skip-bad", "on|off", "Count malformed lines and go on"),
-        option("speed", "K", "Recorded times so many times faster [default: 1]")
+        option("wrap", "on|off", "Fold requests beyond the export back into it; off: refuse them"),
+        option("skip-bad", "on|off", "Count malformed lines and continue"),
+        option("speed", "K", "Speed up recorded times by this factor [default: 1]")
             .value_parser(value_parser!(f64))
             .conflicts_with_all(["closed", "rate"]),
     ]
@@ -156,16 +156,16 @@ fn bench_trace() -> [Arg; 6] {
 /// When it is asked.
 fn bench_pace() -> [Arg; 6] {
     [
-        option("time", "TIME", "How long, as 10s or 2m [default: 10s; a trace: all of it]"),
-        option("warmup", "TIME", "Run so long before, uncounted"),
-        option("rate", "N", "Open loop: requests a second over all connections")
+        option("time", "TIME", "How long, e.g. 10s or 2m [default: 10s; a trace: all of it]"),
+        option("warmup", "TIME", "Warm-up time, excluded from the results"),
+        option("rate", "N", "Open loop: requests per second over all connections")
             .value_parser(value_parser!(f64)),
         option("arrivals", "HOW", "How requests of --rate follow each other")
             .value_parser(["even", "poisson"])
             .default_value("even"),
-        flag("closed", "Closed loop: --depth under way on each connection, as fast as possible")
+        flag("closed", "Closed loop: --depth in flight on each connection, as fast as possible")
             .conflicts_with("rate"),
-        option("timeout", "TIME", "A server that answers nothing for so long has stalled")
+        option("timeout", "TIME", "Give up if the server sends nothing for this long")
             .default_value("60s"),
     ]
 }
@@ -176,22 +176,22 @@ fn bench_contents() -> [Arg; 5] {
         flag("verify", "Stamp what is written and check what is read, and all at the end"),
         option("log", "FILE", "Record what was acknowledged, for --check; stamps blocks"),
         option("check", "FILE", "Read what FILE says was acknowledged; 1 if any is lost"),
-        number("fsync-every", "0", "A FLUSH after so many writes; 0 for none"),
+        number("fsync-every", "0", "Send a FLUSH every N writes; 0: never"),
         flag("fua", "Writes are to be durable when they are answered"),
     ]
 }
 
-/// What is told.
+/// What is reported.
 fn bench_results() -> [Arg; 4] {
     [
         format_arg(),
-        option("interval", "TIME", "Figures of each such time, on standard error and in the JSON"),
+        option("interval", "TIME", "Print statistics at this interval (stderr and JSON)"),
         option(
             "hdr",
             "FILE",
             "Latencies for HdrHistogram plotters: FILE as NAME.read.EXT and so on",
         ),
-        option("server-pid", "PID", "Report that process's CPU time a request")
+        option("server-pid", "PID", "Report that process's CPU time per request")
             .value_parser(value_parser!(u32)),
     ]
 }

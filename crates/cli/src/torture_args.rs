@@ -14,8 +14,8 @@ pub fn command() -> Command {
         .about("Crash the served array at any operation on simulated devices, and check every byte")
         .after_help(
             "Each case is an array, a load and faults drawn from its seed, with 8 power failures; \
-             seeds count up from --seed. A case that fails is told with the line that runs it \
-             again, and the exit code is 1. See docs/durability.md, \"Tests\".\n\
+             seeds count up from --seed. A case that fails is reported with the command that \
+             runs it again, and the exit code is 1. See docs/durability.md, \"Tests\".\n\
              Examples:\n  \
              destage torture --crashes 10000\n  \
              destage torture --level 6 --ack flush --hours 0.5 --seed clock",
@@ -40,7 +40,7 @@ pub fn command() -> Command {
                 .long("hours")
                 .value_name("H")
                 .value_parser(clap::value_parser!(f64))
-                .help("Go on for so long instead"),
+                .help("Run for this many hours instead"),
         )
         .arg(
             drawn("level", "LEVEL", "RAID level")

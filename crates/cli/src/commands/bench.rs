@@ -38,13 +38,13 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             print!("{result}");
             let (failed, all) = (measured.errors(), measured.requests());
             let error = std::io::Error::from_raw_os_error(errno as i32);
-            let told = format!("{uri}: {failed} of {all} requests failed, the first: {error}");
-            Err(Failure::failed(told))
+            let message = format!("{uri}: {failed} of {all} requests failed, the first: {error}");
+            Err(Failure::failed(message))
         }
     }
 }
 
-/// Runs the load; tells of the progress on standard error.
+/// Runs the load; shows its progress on standard error.
 fn measure(matches: &ArgMatches, uri: &Uri, load: &Load) -> Result<(Measured, Intervals), Failure> {
     let failed = |error| match error {
         BenchError::Unfit(_) => Failure::usage(error),
@@ -55,7 +55,7 @@ fn measure(matches: &ArgMatches, uri: &Uri, load: &Load) -> Result<(Measured, In
     let feed = bench_feed::feed(matches, &target)?;
     let bar = crate::progress::spinner("no answers yet");
     let (mut intervals, mut last) = (Intervals::new(), (Duration::ZERO, 0u64));
-    let measured = target.run(load, feed, &mut |told| match told {
+    let measured = target.run(load, feed, &mut |progress| match progress {
         Progress::Second(time, answered) => {
             let (before, seen) = std::mem::replace(&mut last, (time, answered));
             let rate = (answered - seen) as f64 / (time - before).as_secs_f64();

@@ -14,10 +14,10 @@ use destage_workload::trace::TraceError;
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceSource};
 use std::path::Path;
 
-/// Devices of a trace lie at least so far apart.
+/// Devices of a trace are at least this far apart.
 const APART_BYTES: u64 = 64 << 10;
 
-/// A source whose pages are so many bytes.
+/// A source whose pages have `page_bytes` bytes.
 struct OfSource {
     source: Box<dyn Source + Send>,
     page_bytes: u64,

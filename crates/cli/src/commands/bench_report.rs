@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Names of the kinds, in their order.
 const KINDS: [&str; 3] = ["read", "write", "flush"];
-/// Latencies that are told: name and share.
+/// Latencies that are reported: name and share.
 const SHARES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 
@@ -161,7 +161,7 @@ fn json(about: &[(&str, String)], measured: &Measured, rows: &Table, all: &Inter
     format!("{all:#}\n")
 }
 
-/// The file of a kind beside `path`: NAME.EXT becomes NAME.read.EXT.
+/// The file of a kind next to `path`: NAME.EXT becomes NAME.read.EXT.
 pub fn hdr_path(path: &Path, place: usize) -> PathBuf {
     let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or("hgrm");
     path.with_extension(format!("{}.{extension}", KINDS[place]))
