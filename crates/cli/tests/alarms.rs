@@ -59,11 +59,11 @@ fn a_degraded_start_raises_alarms_every_time() {
             (metric(&address, "destage_alarms_total")? == 3.0).then_some(())
         });
         assert_eq!(metric(&address, "destage_alarms_active"), Some(3.0));
-        let told = until(20, "the alarm command", || {
-            let told = std::fs::read_to_string(&out).ok()?;
-            (told.lines().count() == 3).then_some(told)
+        let lines = until(20, "the alarm command", || {
+            let lines = std::fs::read_to_string(&out).ok()?;
+            (lines.lines().count() == 3).then_some(lines)
         });
-        assert!(names.iter().all(|name| told.contains(name)), "{told}");
+        assert!(names.iter().all(|name| lines.contains(name)), "{lines}");
         array.stop();
     }
 }
@@ -80,7 +80,7 @@ fn what_a_start_found_missing_ends_as_at_run_time() {
     assert!(member.contains("one more failure loses data"), "{member}");
     array.asks(&["replace", "tank", "1", &format!("{},size=32M", array.path("new"))]);
     assert_eq!(alarm(&array, "member-missing"), "");
-    // Its members are whole, its NVS is not mirrored.
+    // Its members are in sync, its NVS is not mirrored.
     assert_eq!(status(&array)["state"], "degraded");
     array.asks(&["replace-nvs", "tank", &format!("{},size=16M", array.path("nvs2"))]);
     assert_eq!(alarm(&array, "nvs-mirror-lost"), "");

@@ -64,7 +64,7 @@ fn a_recovery_without_serving_destages_everything() {
 }
 
 #[test]
-fn a_member_or_a_mirror_that_is_missing_is_borne_when_asked() {
+fn a_member_or_a_mirror_that_is_missing_is_tolerated_when_asked() {
     let mut array = Array::create(&["nvs0", "nvs1"]);
     array.serve(&[]);
     let (log, uri) = (array.path("acked"), array.uri());
@@ -123,7 +123,7 @@ fn wrong_devices_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_damaged_log_stops_the_start_and_is_told() {
+fn a_damaged_log_stops_the_start_and_is_reported() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
     let uri = array.uri();

@@ -1,4 +1,4 @@
-//! `destage bench` as users run it: generated loads, traces, what it tells and writes.
+//! `destage bench` as users run it: generated loads, traces, what it reports and writes.
 
 mod common;
 
@@ -118,8 +118,11 @@ fn results_have_everything() {
     let more = ["--warmup", "300ms", "--time", "900ms", "--interval", "300ms", "--hdr", &hdr];
     let output = destage(&[&words[..], &more, &["--format", "json"]].concat());
     assert!(output.status.success());
-    let told = String::from_utf8(output.stderr).expect("text");
-    assert!(told.lines().count() >= 3 && told.lines().all(|line| line.contains("p99")), "{told}");
+    let progress = String::from_utf8(output.stderr).expect("text");
+    assert!(
+        progress.lines().count() >= 3 && progress.lines().all(|line| line.contains("p99")),
+        "{progress}"
+    );
     let text = String::from_utf8(output.stdout).expect("text");
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let mut sum = 0;
@@ -170,7 +173,7 @@ fn a_trace_is_replayed_at_its_times_or_as_fast_as_possible() {
     let report = json(&[&words[..], &["--time", "255ms"]].concat());
     let of = |name: &str| report[name].as_u64().expect("a number");
     assert_eq!(of("requests") + of("not_begun"), 26);
-    // What lies beyond the export is refused or folded.
+    // What is beyond the export is refused or folded.
     let words = [&words[..], &["--closed", "--size", "8M"]].concat();
     let error = fails(1, &words);
     assert!(error.contains("8388608") && error.contains("--wrap on"), "{error}");
@@ -220,8 +223,8 @@ fn a_replayed_trace_is_what_the_array_records() {
 }
 
 #[test]
-fn an_open_loop_on_a_modelled_disk_tells_its_queue() {
-    // One head: some 200 random reads a second, of 1,000 that are due.
+fn an_open_loop_on_a_modelled_disk_reports_its_queue() {
+    // One head: some 200 random reads per second, of 1,000 that are due.
     let disk = Disk::start("stow-ref", &["--size", "1G"]);
     let uri = format!("nbd+unix:///stow-ref?socket={}", disk.path("s"));
     let words = ["bench", &uri, "--rw", "randread", "--time", "1s", "--depth", "2"];
@@ -239,7 +242,7 @@ fn an_open_loop_on_a_modelled_disk_tells_its_queue() {
 }
 
 #[test]
-fn what_cannot_be_done_is_told_in_one_line() {
+fn what_cannot_be_done_is_reported_in_one_line() {
     let disk = Disk::ram();
     let uri = disk.uri();
     let trace = disk.path("t.csv");
@@ -280,7 +283,7 @@ fn what_cannot_be_done_is_told_in_one_line() {
 }
 
 #[test]
-fn a_server_that_dies_is_told() {
+fn a_server_that_dies_is_reported() {
     let mut disk = Disk::ram();
     let uri = disk.uri();
     let error = std::thread::scope(|scope| {

@@ -45,7 +45,7 @@ fn glutton(array: &Array) -> UnixStream {
     stream
 }
 
-/// A load that must succeed, beside whatever is there.
+/// A load that must succeed, whatever other clients do.
 fn good_load(array: &Array) {
     let uri = array.uri();
     let words = ["bench", &uri, "--rw", "randrw", "--depth", "4", "--time", "500ms"];
@@ -125,7 +125,7 @@ fn the_control_socket_has_a_limit_and_says_so() {
         assert!(Instant::now() < end, "no place is free again");
     }
     assert_eq!(status(&array)["state"], "clean");
-    // A client that drips its request is sent away in time.
+    // A client that drips its request is disconnected in time.
     let mut slow = connect();
     slow.set_read_timeout(Some(Duration::from_secs(15))).expect("set");
     let began = Instant::now();

@@ -21,21 +21,21 @@ fn served(more: &[&str]) -> (Array, String) {
 
 /// Samples by name and labels; asserts that the form is right.
 fn samples(text: &str) -> BTreeMap<String, f64> {
-    let (mut found, mut told) = (BTreeMap::new(), BTreeMap::new());
+    let (mut found, mut families) = (BTreeMap::new(), BTreeMap::new());
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# HELP ") {
             let (name, help) = rest.split_once(' ').expect("help");
-            assert!(help.ends_with('.') && told.insert(name, "").is_none(), "{line}");
+            assert!(help.ends_with('.') && families.insert(name, "").is_none(), "{line}");
         } else if let Some(rest) = line.strip_prefix("# TYPE ") {
             let (name, kind) = rest.split_once(' ').expect("a type");
-            assert_eq!(told.insert(name, kind), Some(""), "{line}");
+            assert_eq!(families.insert(name, kind), Some(""), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
         } else {
             let (series, value) = line.rsplit_once(' ').expect("a sample");
             let name = series.split('{').next().expect("a name");
             let parts = ["_bucket", "_sum", "_count"];
             let base = parts.iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
-            let kind = told.get(name).or_else(|| told.get(base)).expect("a family");
+            let kind = families.get(name).or_else(|| families.get(base)).expect("a family");
             assert!(!kind.is_empty(), "{line}");
             let value: f64 = value.parse().expect("a number");
             assert!(found.insert(series.to_string(), value).is_none(), "twice: {series}");
@@ -63,8 +63,8 @@ fn metrics_are_as_prometheus_and_the_dashboard_take_them() {
     until(10, "readiness", || (get(&address, "/readyz").0 == 200).then_some(()));
     let uri = array.uri();
     succeeds(&["bench", &uri, "--rw", "randrw", "--time", "2s", "--depth", "8"]);
-    let told = status(&array);
-    let written = told["writes"]["requests"].as_f64().expect("writes");
+    let now = status(&array);
+    let written = now["writes"]["requests"].as_f64().expect("writes");
     let count = "destage_host_request_duration_seconds_count{array=\"tank\",op=\"write\"}";
     let (code, text) = until(10, "the last second", || {
         let (code, text) = get(&address, "/metrics");
@@ -196,8 +196,8 @@ fn alarms_run_a_command_and_the_log_is_json() {
     array.serve(&["--http", "127.0.0.1:0", "--alarm-command", &command, "--log-format", "json"]);
     let address = address(&array);
     assert_eq!(post(&address, "fail", &token(&array), "", "{\"disk\":\"1\"}").0, 200);
-    let told = until(20, "the command", || std::fs::read_to_string(&out).ok());
-    assert_eq!(told, "tank member-failed\n");
+    let alarms = until(20, "the command", || std::fs::read_to_string(&out).ok());
+    assert_eq!(alarms, "tank member-failed\n");
     assert_eq!(get(&address, "/readyz"), (200, "degraded\n".to_string()));
     let log = std::fs::read_to_string(array.path("stderr")).expect("a log");
     let lines = log.lines().map(|line| serde_json::from_str(line).expect("JSON"));
@@ -207,7 +207,7 @@ fn alarms_run_a_command_and_the_log_is_json() {
 }
 
 #[test]
-fn a_stream_of_events_tells_each_second() {
+fn a_stream_of_events_reports_each_second() {
     let (array, address) = served(&[]);
     let mut stream = TcpStream::connect(&address).expect("connected");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
@@ -271,23 +271,23 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     }
     let output = record.wait_with_output().expect("ended");
     let said = String::from_utf8(output.stdout).expect("text");
-    let told = status(&array);
-    let writes = told["writes"]["requests"].as_u64().expect("writes");
+    let now = status(&array);
+    let writes = now["writes"]["requests"].as_u64().expect("writes");
     assert!(said.starts_with(&format!("{writes} requests written")), "{said}");
     let found = until(10, "the last second", || {
         let found = what_if(&array);
-        (found["running"]["pages_written"] == told["pages_written"]).then_some(found)
+        (found["running"]["pages_written"] == now["pages_written"]).then_some(found)
     });
     assert_eq!((&found["dropped"], &found["one_in"]), (&0.into(), &1.into()));
     let running = &found["running"];
-    let nvs_pages = told["nvs_pages"].as_f64().expect("a number");
+    let nvs_pages = now["nvs_pages"].as_f64().expect("a number");
     for row in found["shadows"].as_array().expect("shadows") {
         assert_eq!(row["pages_written"], running["pages_written"], "{found}");
         let policy = row["policy"].as_str().expect("a name");
-        let simulated = simulated(&out, policy, &told["nvs_pages"]);
+        let simulated = simulated(&out, policy, &now["nvs_pages"]);
         println!("{row} and simulated {simulated}");
         agrees(row, (&simulated["groups"], &simulated["mean_distance_pages"]), nvs_pages);
-        if policy == told["policy"] {
+        if policy == now["policy"] {
             println!("the running policy's own {row} and {running}");
             agrees(row, (&running["destages"], &running["mean_distance_pages"]), nvs_pages);
         }
@@ -324,7 +324,7 @@ fn simulated(trace: &str, policy: &str, nvs_pages: &serde_json::Value) -> serde_
 }
 
 #[test]
-fn recordings_are_whole_or_absent_and_bounded() {
+fn recordings_are_complete_or_absent_and_bounded() {
     let (array, _) = served(&[]);
     let (folder, uri) = (array.path(""), array.uri());
     // No time at all, as another client of the socket may have it: refused, and nothing is left.
@@ -346,7 +346,7 @@ fn recordings_are_whole_or_absent_and_bounded() {
     assert!(record.wait().expect("ended").success());
     let info = succeeds(&["trace", "info", &out, "--format", "json"]);
     assert!(info.contains("\"500\""), "{info}");
-    // Interrupted: what came until then is there; a second one meanwhile is refused.
+    // Interrupted: what came until then is there; a second one at a time is refused.
     let out = array.path("cut.dtrc");
     let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))
         .args(["trace", "record", "tank", "--out", &out, "--config-dir", &folder])

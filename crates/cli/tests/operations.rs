@@ -48,9 +48,9 @@ fn every_alarm_has_its_entry() {
     let (_, section) = page.split_once("\n## Alarms\n").expect("the section");
     let (section, _) = section.split_once("\n## ").expect("the next");
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
-    let told: BTreeSet<String> =
+    let documented: BTreeSet<String> =
         rows.filter_map(|row| row.split_once('`')).map(|(name, _)| name.to_string()).collect();
-    assert_eq!(told, alarms, "docs/operations.md against the sources");
+    assert_eq!(documented, alarms, "docs/operations.md against the sources");
     for row in section.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = row.split(" | ").collect();
         assert!(cells.len() == 3 && cells[2].len() > 8, "nothing to do is said: {row}");
@@ -67,8 +67,8 @@ fn the_drills_run_as_they_stand() {
     let program = Path::new(env!("CARGO_BIN_EXE_destage"));
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program.parent().expect("a folder").display());
-    // Whatever is left running when a drill fails ends with the script; that nothing is left is
-    // no failure of it.
+    // Whatever is left running when a drill fails ends with the script. If nothing is left, the
+    // trap still succeeds.
     let trap = "trap 'kill $(jobs -p) 2> /dev/null || true' EXIT";
     let script = format!("set -e\n{trap}\n{}", blocks.concat());
     let output = Command::new("timeout")

@@ -1,5 +1,5 @@
 //! Faults that come from outside while an array is served: files that are deleted or cut short,
-//! file systems without space, and servers that are told to end in the midst of it.
+//! file systems without space, and servers that have to end in the midst of it.
 
 mod common;
 
@@ -284,7 +284,7 @@ fn a_deleted_nvs_file_that_is_not_saved_costs_no_data() {
 }
 
 /// A recovery that is to end in time: its exit code and last line.
-fn recovers(array: &Array, meanwhile: impl FnOnce()) -> (Option<i32>, String) {
+fn recovers(array: &Array, during: impl FnOnce()) -> (Option<i32>, String) {
     let folder = array.path("");
     let mut recover = Command::new(env!("CARGO_BIN_EXE_destage"))
         .args(["recover", "tank", "--config-dir", &folder])
@@ -293,7 +293,7 @@ fn recovers(array: &Array, meanwhile: impl FnOnce()) -> (Option<i32>, String) {
         .spawn()
         .expect("runs");
     std::thread::sleep(Duration::from_millis(1500));
-    meanwhile();
+    during();
     let began = Instant::now();
     let code = loop {
         if let Some(code) = recover.try_wait().expect("a child") {
@@ -337,9 +337,9 @@ fn a_recovery_whose_nvs_disappears_ends() {
                 small.clear();
             }
         });
-        let told = last.contains("dirty pages") || last.contains("/nvs");
+        let explained = last.contains("dirty pages") || last.contains("/nvs");
         let what = format!("{on_loss}, clear {clear}, deleted {deleted}: {code:?} {last}");
-        assert!(if clear { code == Some(0) } else { code == Some(1) && told }, "{what}");
+        assert!(if clear { code == Some(0) } else { code == Some(1) && explained }, "{what}");
         if clear && on_loss == "write-through" {
             array.serve(&[]);
             kept(&array, &log);

@@ -1,5 +1,5 @@
 //! Man pages and shell completions are made from the commands, and know all of them; what the
-//! package installs beside them agrees with the program.
+//! package installs with them agrees with the program.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn listed(help: &str, section: &str) -> Vec<String> {
     lines.take_while(|line| !line.is_empty()).filter(entry).filter_map(word).collect()
 }
 
-/// Every command as its words, from the help texts alone: the top one is no words.
+/// Every command as its words, from the help texts alone; the top one has no words.
 fn commands() -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
     let mut next = 0;
@@ -155,7 +155,7 @@ fn the_unit_calls_the_program_as_it_is() {
     assert!(commands().contains(&vec![words[1].clone()]), "{words:?}");
     let known = options(&words[1..2]);
     for option in words.iter().filter_map(|word| word.strip_prefix("--")) {
-        assert!(known.contains(&option.to_string()), "{option} is no option of {}", words[1]);
+        assert!(known.contains(&option.to_string()), "{} has no option {option}", words[1]);
     }
     if here("systemd-analyze") && Path::new("/usr/bin/destage").exists() {
         let unit = top().join("packaging/destage@.service");

@@ -66,7 +66,7 @@ fn events_are_printed_one_a_block() {
 }
 
 #[test]
-fn several_policies_stand_beside_their_plain_forms() {
+fn several_policies_are_compared_with_their_plain_forms() {
     let folder = TempDir::new().expect("a folder");
     let (path, out) = (syn_t(&folder), folder.path().join("t.csv"));
     let rows = rows(&path, "--policy vdf-lru,vdf-lfu --disks 5 --blocks 50 --sweep disks=5,8");

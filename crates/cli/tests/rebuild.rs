@@ -64,7 +64,7 @@ fn a_deleted_file_is_seen_and_the_spare_takes_its_place_over_a_kill() {
     assert!(now["alarms"].to_string().contains("was deleted"), "{now}");
     let refused = array.refused(&["scrub", "tank"]);
     assert!(refused.contains("being rebuilt"), "{refused}");
-    // Killed in the midst of it: the next start goes on, and needs to be told nothing.
+    // Killed in the midst of it: the next start continues by itself.
     array.kill();
     bench.wait().expect("ended");
     array.serve(&[]);
@@ -100,7 +100,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     assert!(old.contains("a member, NVS or spare of the array"), "{old}");
     let new = format!("{},size=32M", array.path("n0"));
     let said = array.asks(&["replace", "tank", &array.path("d0"), &new]);
-    assert!(said.contains("the member is whole"), "{said}");
+    assert!(said.contains("rebuild complete"), "{said}");
     assert_eq!(status(&array)["state"], "degraded");
     array.asks(&["replace", "tank", "3", &format!("{},size=32M", array.path("n3"))]);
     let now = status(&array);
@@ -133,7 +133,8 @@ fn a_spare_is_not_lost_while_the_configuration_cannot_be_written() {
     std::fs::File::create(&new).expect("made").set_len(32 << 20).expect("long");
     array.refused(&["spare", "tank", "add", &new]);
     array.asks(&["fail", "tank", "1"]);
-    let now = until(&array, "told", |now| now["alarms"].to_string().contains("spare-not-taken"));
+    let now =
+        until(&array, "the alarm", |now| now["alarms"].to_string().contains("spare-not-taken"));
     assert_eq!(now["state"], "degraded");
     for spare in &spares {
         assert!(now["devices"].to_string().contains(spare), "{now}");
@@ -144,7 +145,7 @@ fn a_spare_is_not_lost_while_the_configuration_cannot_be_written() {
     // By itself, at the next try.
     let now = until(&array, "clean", is_clean);
     assert!(!now["alarms"].to_string().contains("spare-not-taken"), "{now}");
-    // And what was refused meanwhile was not touched.
+    // And what was refused until then was not touched.
     array.asks(&["spare", "tank", "add", &new]);
 }
 

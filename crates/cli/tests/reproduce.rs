@@ -69,7 +69,7 @@ fn a_quick_item_end_to_end() {
     assert_eq!(plain(&json), plain(&written), "the same runs, the same values");
 }
 
-/// Rows of the items with a band, as name, value and whether it lies inside.
+/// Rows of the items with a band, as name, value and whether it is inside.
 fn banded(words: &[&str]) -> Vec<(String, f64, bool)> {
     let json = succeeds(&[&["reproduce", "--format", "json"][..], words].concat());
     let report: Value = serde_json::from_str(&json).expect("JSON");
@@ -85,7 +85,7 @@ fn banded(words: &[&str]) -> Vec<(String, f64, bool)> {
     rows.filter_map(row).collect()
 }
 
-/// Values known to lie outside their band; `docs/reproduction.md` says by how much, and why.
+/// Values known to be outside their band; `docs/reproduction.md` says by how much, and why.
 const OUTSIDE: &[&str] = &[
     "SeqQ/RanQ 90/80: time full",
     "RAID-10, 65,536 pages: WOW over LRW",

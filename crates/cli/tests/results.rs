@@ -132,7 +132,7 @@ fn the_same_seed_gives_the_same_digest_with_any_number_of_threads() {
     assert_eq!(one, digests(&words("1")), "the same on the same threads");
     assert_eq!(one, digests(&words("3")), "the same on other threads");
     assert_ne!(one[0], one[1], "another seed, another run");
-    // Recorded from this simulator; an intended change of any model must record it anew.
+    // Recorded from this simulator; an intended change of any model must record it again.
     assert_eq!(one[0], "39b7d8bd39ff89ed");
 }
 

@@ -132,8 +132,8 @@ fn a_damaged_superblock_copy_is_reported_and_repaired() {
     let mut array = Array::create(&["nvs"]);
     for (name, at) in [("nvs", 100), ("d0", 12_288 + 100), ("nvs", 12_288 + 100), ("d0", 100)] {
         flip(array.path(name), at);
-        let told = array.asks(&["recover", "tank", "--inspect"]);
-        assert!(told.contains("damaged superblock"), "{told}");
+        let report = array.asks(&["recover", "tank", "--inspect"]);
+        assert!(report.contains("damaged superblock"), "{report}");
         array.serve(&[]);
         let alarms = status(&array)["alarms"].to_string();
         assert!(alarms.contains("superblock-repaired"), "{alarms}");

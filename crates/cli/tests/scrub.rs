@@ -12,10 +12,10 @@ fn scrub(array: &Array, more: &[&str]) -> (i32, Value) {
     let words = ["scrub", "tank", "--rate", "2G", "--format", "json", "--config-dir", &folder];
     let output = destage(&[&words, more].concat());
     let text = String::from_utf8(output.stdout).expect("text");
-    let told = serde_json::from_str(&text);
+    let report = serde_json::from_str(&text);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    let told = told.unwrap_or_else(|_| panic!("{text}{error}"));
-    (output.status.code().expect("an exit code"), told)
+    let report = report.unwrap_or_else(|_| panic!("{text}{error}"));
+    (output.status.code().expect("an exit code"), report)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn flipped_bytes_of_members_are_found_repaired_and_gone() {
         let now = status(&array);
         assert_eq!((&now["scrub"]["state"], &now["state"]), (&"complete".into(), &"clean".into()));
         assert!(now["scrub"]["ended_unix_s"].as_u64() > Some(0), "{now}");
-        // The repair is on the disks, and what level 6 told wrong is as it was.
+        // The repair is on the disks, and what level 6 found wrong is as it was.
         array.kill();
         array.serve(&[]);
         assert_eq!(scrub(&array, &[]).1["inconsistent_rows"], 0);
@@ -161,8 +161,8 @@ fn mismatches_raise_an_alarm_that_names_bytes_of_the_volume() {
         assert_eq!(metric(&address, "scrub_mismatched_rows_total"), Some(rows));
         assert_eq!(metric(&address, "scrub_rows_lost"), Some(0.0));
         assert!(metric(&address, "scrub_last_complete_timestamp_seconds") > Some(1e9));
-        let told = common::http::until(20, "the command", || std::fs::read_to_string(&out).ok());
-        assert_eq!(told, "scrub-mismatch\n");
+        let alarms = common::http::until(20, "the command", || std::fs::read_to_string(&out).ok());
+        assert_eq!(alarms, "scrub-mismatch\n");
         // One that is ended early says nothing of the rest.
         array.asks(&["scrub", "tank", "--rate", "1M", "--background"]);
         array.asks(&["scrub", "tank", "--stop"]);

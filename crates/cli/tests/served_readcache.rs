@@ -1,5 +1,6 @@
-//! The read cache of an array as operators run it: hits that touch no member, what is written seen
-//! at once, a lost member heeded, changed while serving, told by `status`, refused with a reason.
+//! The read cache of an array as operators run it: hits touch no member, a read sees at once what
+//! was written, a lost member is preferred, the cache changes while serving, `status` shows it, and
+//! the server refuses what does not fit with a reason.
 
 mod common;
 
@@ -76,11 +77,11 @@ fn the_second_read_touches_no_member_and_new_bytes_are_seen() {
     ask(socket.as_ref(), "tank", &Fail { disk: "1".to_string() }, |_| {}).expect("given up");
     assert_eq!(read(&mut client, 96, 16), cached);
     assert_eq!(member_reads(&array), before);
-    let told = &status(&array)["read_cache"];
-    assert_eq!((&told["policy"], &told["pages"]), (&"vdf-lru".into(), &256.into()), "{told}");
-    assert_eq!((&told["weight"], &told["since_change"]["rgr"]), (&2.0.into(), &0.0.into()));
-    assert!(told["since_start"]["rgr"].as_f64() > Some(0.1), "{told}");
-    assert!(told["memory_bytes"].as_u64() <= Some((1 << 20) + 256 * 200), "{told}");
+    let cache = &status(&array)["read_cache"];
+    assert_eq!((&cache["policy"], &cache["pages"]), (&"vdf-lru".into(), &256.into()), "{cache}");
+    assert_eq!((&cache["weight"], &cache["since_change"]["rgr"]), (&2.0.into(), &0.0.into()));
+    assert!(cache["since_start"]["rgr"].as_f64() > Some(0.1), "{cache}");
+    assert!(cache["memory_bytes"].as_u64() <= Some((1 << 20) + 256 * 200), "{cache}");
     let table = array.asks(&["status", "tank"]);
     assert!(
         table.contains("since last failure or repair") && table.contains("RGR 0.0000"),

@@ -28,7 +28,7 @@ impl Serving {
         Serving(child)
     }
 
-    /// SIGKILL: nothing is told, nothing is tidied.
+    /// SIGKILL: nothing is reported, nothing is tidied.
     fn kill(&mut self) {
         self.0.kill().expect("killed");
         self.0.wait().expect("gone");
@@ -111,7 +111,7 @@ fn load_until_killed(server: &mut Serving, uri: &str, log: &str) -> String {
 }
 
 #[test]
-fn what_a_killed_server_lost_is_told() {
+fn what_a_killed_server_lost_is_reported() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (listen, uri, log) = names(folder.path());
     let file = folder.path().join("disk").to_str().expect("text").to_string();

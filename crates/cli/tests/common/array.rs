@@ -32,7 +32,7 @@ impl Array {
         self.folder.path().join(name).to_str().expect("text").to_string()
     }
 
-    /// Any level over so many files.
+    /// Any level over this many disks, which are files.
     pub fn of_level(level: &str, disks: u16, nvs: &[&str]) -> Array {
         let array = Array::empty();
         array.create_with("tank", "d", nvs, level, disks);

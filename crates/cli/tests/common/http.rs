@@ -22,7 +22,7 @@ pub fn ask(address: &str, request: &str) -> (u16, String) {
     let _ = stream.read_to_string(&mut text);
     let status = text.split(' ').nth(1).and_then(|code| code.parse().ok());
     let (_, body) = text.split_once("\r\n\r\n").unwrap_or(("", ""));
-    (status.unwrap_or_else(|| panic!("{text:?} is no answer")), body.to_string())
+    (status.unwrap_or_else(|| panic!("{text:?} is not an answer")), body.to_string())
 }
 
 pub fn get(address: &str, path: &str) -> (u16, String) {
