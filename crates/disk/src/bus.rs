@@ -66,7 +66,7 @@ impl Bus {
     }
 
     /// Time from a read's first sector under the head until its last is with the host; the medium
-    /// takes `media_ns`, and the sectors on the last track, with their time, are `tail`. What lies
+    /// takes `media_ns`, and the sectors on the last track, with their time, are `tail`. What is
     /// on the tracks before crosses the bus while the heads move on.
     #[inline]
     pub(crate) fn read_ns(&self, sectors: u32, media_ns: u64, tail: (u32, u32)) -> u64 {

@@ -261,7 +261,7 @@ impl Cache {
         }
     }
 
-    /// The read-ahead going on from where it stopped at its limit.
+    /// The read-ahead, resumed where it stopped at its limit.
     fn resume(&self, model: &DiskModel, stopped: Ahead, now: Instant) -> Ahead {
         let Some(last) = model.stream(stopped.limit - 1, 1).last() else { return stopped };
         let at = Head { place: last.place, next_lbn: u64::MAX, write: false };

@@ -363,7 +363,7 @@ pub struct ZoneSpec {
     /// The same for the first track of a cylinder; absent: the fewest that cover the switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cylinder_skew: Option<u32>,
-    /// Where the zone's first sector lies, in sectors after the index; absent: where the head
+    /// Where the zone's first sector is, in sectors after the index; absent: where the head
     /// is when it comes from the end of the zone before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset_sectors: Option<u32>,

@@ -212,7 +212,7 @@ fn every_sector_has_a_place_of_its_own() {
             last = (cylinder, head);
             if spec.spares_per == destage_disk::SparesPer::Zone && zone == slips {
                 let slipped = cylinder == 0 && head == 0 && sector == 5;
-                assert!(!slipped, "{lbn} lies on a slipped sector");
+                assert!(!slipped, "{lbn} is on a slipped sector");
             }
         }
         // The whole drive in one command meets every stretch.

@@ -204,10 +204,10 @@ fn cut_and_mangled_text_never_panics() {
     let _ = made_up(&format!("a {{ b = {}", "[".repeat(100_000)), SEEK, SPECS);
 }
 
-/// Where the traces are: `DESTAGE_TRACES`, or beside the workspace.
+/// Where the traces are: `DESTAGE_TRACES`, or next to the workspace.
 fn traces() -> PathBuf {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
-    std::env::var_os("DESTAGE_TRACES").map_or_else(|| PathBuf::from(beside), PathBuf::from)
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/traces");
+    std::env::var_os("DESTAGE_TRACES").map_or_else(|| PathBuf::from(shared), PathBuf::from)
 }
 
 /// What the built-in specs do not take from these files, as their headers say.

@@ -24,7 +24,7 @@ struct Driver {
     actions: Vec<Action>,
     appends: VecDeque<(RequestId, PageRange)>,
     disks: Vec<DiskCommand>,
-    /// Intents and flushes under way.
+    /// Intents and flushes in flight.
     others: Vec<Event>,
     /// Pages acknowledged and not yet released, with how many copies (a page in flight may be
     /// written again).

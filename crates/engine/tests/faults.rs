@@ -1,5 +1,5 @@
 //! Failing disks, rebuild and the read cache, with real bytes: random loads on every level that
-//! bears a failure, disks that fail, are replaced and fail again at any moment; no read gives
+//! tolerates a failure, disks that fail, are replaced and fail again at any moment; no read gives
 //! anything but what was acknowledged, and in the end the disks alone have it all.
 
 #[path = "faults/driver.rs"]

@@ -65,21 +65,21 @@ fn bytes_per_block(policy: &str) -> f64 {
 
 /// One test: what is allocated is counted for the whole process.
 #[test]
-fn at_most_48_bytes_a_page_and_none_for_a_second_stack() {
+fn at_most_48_bytes_per_page_and_none_for_a_second_stack() {
     // Those without ghosts, of which there are more or fewer as other blocks are evicted.
     for plain in ["lru", "lfu", "clock", "sieve"] {
         let [bytes, aware] = [plain, &format!("vdf-{plain}")].map(bytes_per_block);
-        println!("{plain}: {bytes:.1} bytes a block, fault-aware {aware:.1}");
-        assert!(aware <= bytes + 1.0, "{plain}: {aware:.1} and {bytes:.1} bytes a block");
-        assert!(bytes <= 96.0, "{plain}: {bytes:.1} bytes a block");
+        println!("{plain}: {bytes:.1} bytes per block, fault-aware {aware:.1}");
+        assert!(aware <= bytes + 1.0, "{plain}: {aware:.1} and {bytes:.1} bytes per block");
+        assert!(bytes <= 96.0, "{plain}: {bytes:.1} bytes per block");
     }
     for entry in POLICIES {
         let name = entry.entry.name;
         // A volume that the bitmaps cover, and one so large that a tree must.
         for (group_pages, volume_pages) in [(64, (1 << 27) + 64), (1, (1 << 33) + 1)] {
             let bytes = bytes_per_page(name, group_pages, volume_pages);
-            println!("{name}, groups of {group_pages}: {bytes:.1} bytes a page");
-            assert!(bytes <= 48.0, "{name}: {bytes:.1} bytes a page");
+            println!("{name}, groups of {group_pages}: {bytes:.1} bytes per page");
+            assert!(bytes <= 48.0, "{name}: {bytes:.1} bytes per page");
         }
     }
 }

@@ -129,7 +129,7 @@ impl Claim {
     /// The records of a descriptor whose checksum holds.
     ///
     /// # Errors
-    /// The number of the record that is none, and why.
+    /// The number of the invalid record, and why.
     pub fn records(&self, bytes: &[u8], block_bytes: u32) -> Result<Vec<Record>, BadRecord> {
         let mut rest = &bytes[HEADER_BYTES..self.descriptor_bytes as usize];
         let mut records = Vec::new();

@@ -71,9 +71,9 @@ impl Fragments {
     /// What putting a newer fragment of the page will look at: its node and the neighbours of that.
     pub(super) fn touch(&self, page: u64) -> Option<u64> {
         let node = &self.nodes[self.first(page)? as usize];
-        let beside = [node.before, node.after]
+        let near = [node.before, node.after]
             .map(|slot| self.nodes.get(slot as usize).map_or(0, |node| node.sequence));
-        Some(beside[0] ^ beside[1])
+        Some(near[0] ^ near[1])
     }
 
     /// Fragments of a page, oldest first.

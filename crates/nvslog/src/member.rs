@@ -20,7 +20,7 @@ pub struct MemberRecord {
     pub number: u64,
     /// The device.
     pub device: Uuid,
-    /// While it is being rebuilt: its pages below are whole.
+    /// While it is being rebuilt: its pages below are in sync.
     pub below: u64,
     /// Pages that could not be computed, in order; at most [`LOST_MAX`].
     pub lost: Vec<u64>,

@@ -49,7 +49,7 @@ pub enum Damage {
     Unreadable,
     /// The devices have different commits of one epoch and sequence here: they were used apart.
     Diverged,
-    /// A record in a commit whose checksums hold is none: a newer program or a wrong one wrote it.
+    /// A record is invalid, though the checksums match: a newer program or a wrong one wrote it.
     Record {
         /// Its number in the commit.
         index: u32,
@@ -88,7 +88,7 @@ impl core::fmt::Display for RecoverError {
             ),
             Damage::Unreadable => write!(
                 f,
-                "it cannot be read (a read error is no end of the log), so acknowledged writes \
+                "it cannot be read (a read error does not end the log), so acknowledged writes \
                  may be behind it"
             ),
             Damage::Diverged => write!(
@@ -163,7 +163,7 @@ enum State {
 #[derive(Default)]
 struct Found {
     commit: Option<(Claim, Vec<Record>)>,
-    /// By record: whether its payload was whole on some device.
+    /// By record: whether its payload was intact on some device.
     whole: Vec<bool>,
     bad_copies: Vec<usize>,
     /// Devices that could read what was asked for.
@@ -352,7 +352,7 @@ impl Recovery {
             Some(found) if found.0 != claim && !newer(found) => return self.next_copy(true),
             Some(found) if found.0 == claim => {}
             _ => {
-                // Devices read before have an older commit here, or none that is whole.
+                // Devices read before have an older commit here, or no intact one.
                 self.found.bad_copies = (0..self.copy).collect();
                 let records = claim
                     .records(bytes, self.block_bytes)
@@ -381,7 +381,7 @@ impl Recovery {
         self.next_copy(bad)
     }
 
-    /// Goes on to the next device, or decides on the commit.
+    /// Continues with the next device, or decides on the commit.
     fn next_copy(&mut self, bad: bool) -> Result<(), RecoverError> {
         if bad {
             self.found.bad_copies.push(self.copy);

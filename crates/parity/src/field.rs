@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn two_lost_strips_can_be_told_apart() {
+    fn two_lost_strips_can_be_distinguished() {
         // 2^i for up to 255 strips are distinct, so P and Q together find two unknowns.
         let mut seen = [false; 256];
         for e in EXPONENTS {

@@ -14,7 +14,7 @@ pub enum Culprit {
     Q,
     /// Only this data strip is wrong; P's syndrome is what it is wrong by.
     Strip(u16),
-    /// Nothing single that is known: one parity alone tells nothing, or several are wrong.
+    /// Nothing single that is known: one parity alone locates nothing, or several are wrong.
     Unknown,
 }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_strip_is_told_and_two_are_not() {
+    fn one_wrong_strip_is_found_and_two_are_not() {
         assert_eq!(after(&[], true), None);
         assert_eq!(after(&[], false), None);
         for strip in 0..5 {

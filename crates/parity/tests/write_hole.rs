@@ -140,7 +140,7 @@ fn crashes(row: &Row, parities: usize, parity_first: bool) -> Result<u64, ()> {
                 .map(|number| {
                     let (old, new) = (parity(&row.old, number), parity(&row.new, number));
                     let now = if is(written, strips + number) { new } else { old };
-                    // The checksum tells the new one, also where the old one is equal to it.
+                    // The checksum identifies the new one, also where the old one is equal to it.
                     (!is(missing, strips + number)).then_some((now, now == new))
                 })
                 .collect();

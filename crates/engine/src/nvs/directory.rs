@@ -80,7 +80,7 @@ pub struct Directory {
     withheld_groups: u64,
 }
 
-/// Most pages a write group may have.
+/// The maximum number of pages in a write group.
 pub const MAX_PAGES_PER_GROUP: u64 = u16::MAX as u64;
 
 impl Directory {

@@ -1,8 +1,8 @@
-//! A hash index from group to slot, as small as it can be: 4 bytes an entry.
+//! A hash index from group to slot, as small as it can be: 4 bytes per entry.
 //!
 //! Open addressing with linear probing and backward-shift deletion. The keys are not stored:
 //! the caller knows the group of a slot. Growth is by half, up to what the NVS can ever need,
-//! so that a full index of a full NVS costs 5 bytes a group.
+//! so that a full index of a full NVS costs 5 bytes per group.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,4 +1,4 @@
-//! Doubly linked lists of slots, oldest to newest, that share one vector of links: 8 bytes a
+//! Doubly linked lists of slots, oldest to newest, that share one vector of links: 8 bytes per
 //! group, whatever the number of lists. A slot is in one list at most.
 
 use crate::bounded::cover;

@@ -1,7 +1,7 @@
 //! Groups in address order: insert, remove, and the first at or after an address.
 //!
 //! A hierarchy of bitmaps (64-way) over all groups of the volume where that costs at most 8
-//! bytes a page of NVS (or a megabyte), so each operation touches one word a level; a B-tree
+//! bytes per page of NVS (or a megabyte), so each operation touches one word per level; a B-tree
 //! where the volume is too large for that.
 
 use crate::units::GroupId;

@@ -1,5 +1,5 @@
-//! S3-FIFO: new blocks pass through a small queue; those accessed more than once there go on to
-//! the main queue, the others leave early but are remembered for a while as ghosts.
+//! S3-FIFO: new blocks pass through a small queue; those accessed more than once there move
+//! to the main queue, the others leave early but are remembered for a while as ghosts.
 
 use super::fault::{HEAVY, LIGHT, Worth};
 use super::place::Places;

@@ -1,6 +1,6 @@
 //! A driver with real bytes: disks that fail and are replaced by blank ones, an NVS, the bytes of
-//! the read cache. Everything completes in random order; every read is held against the history of
-//! its pages.
+//! the read cache. Everything completes in random order; every read is compared with the history
+//! of its pages.
 
 use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::{RowAt, is_set};
@@ -205,7 +205,7 @@ impl Driver {
         (data.collect(), geometry.parity_disks(at.stripe).map(get).collect())
     }
 
-    /// All data of a row; `None` if it cannot be told.
+    /// All data of a row; `None` if it cannot be reconstructed.
     fn solve(data: &[Option<Block>], parity: &[Option<Block>]) -> Option<Vec<Block>> {
         let known: Vec<Option<&[u8]>> =
             data.iter().map(|d| d.as_ref().map(|d| d.as_slice())).collect();
@@ -229,7 +229,7 @@ impl Driver {
     fn compute(&mut self, index: u32) {
         let geometry = *self.controller.geometry();
         let destage = &self.destages[&index];
-        // A plan made anew, after a failure, has the parity of the first.
+        // A plan made again, after a failure, has the parity of the first.
         let mut parity = destage.parity.clone();
         let rows: BTreeSet<u64> =
             destage.frozen.keys().map(|page| geometry.place(Page(*page)).page).collect();
@@ -274,7 +274,8 @@ impl Driver {
             let lost = self.controller.failed_at(page);
             let survivors = geometry.parity_disks(at.stripe).any(|d| !lost.contains(d));
             let whole = whole.or_else(|| (!survivors).then(|| vec![[0; 4]; 2]));
-            for (disk, block) in geometry.parity_disks(at.stripe).zip(whole.expect("told")) {
+            for (disk, block) in geometry.parity_disks(at.stripe).zip(whole.expect("reconstructed"))
+            {
                 parity.insert((disk.0, page), block);
             }
         }

@@ -12,7 +12,7 @@ pub enum Policy {
     Cscan,
     /// Scan with a bit (frequency 1) or a counter.
     Wow { initial: u32, frequency: u32 },
-    /// Two rings; H is at most this many pages a disk.
+    /// Two rings; H is at most this many pages per disk.
     Stow { hysteresis: u64 },
     /// Two rings, the larger is picked from.
     Seqran,
@@ -184,7 +184,7 @@ impl Model {
         self.sizes[usize::from(seq)]
     }
 
-    /// The sizes counted anew.
+    /// Counts the sizes again.
     fn check_sizes(&self) {
         for seq in [false, true] {
             let ring = self.groups.values().filter(|g| g.in_seq == seq);

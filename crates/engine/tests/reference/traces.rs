@@ -154,7 +154,7 @@ impl Writer<'_> {
     fn odd_line(&mut self, base: u64) {
         match self.rng.below(6) {
             0 => self.text.push('\n'),
-            1 => self.text.push_str("# W 1 0 is no line\n"),
+            1 => self.text.push_str("# W 1 0 in a comment\n"),
             2 => self.text.push_str("#\n"),
             3 => self.write(base, self.pages),
             4 => {
@@ -224,7 +224,7 @@ pub fn many_streams(rng: &mut Rng) -> String {
         let at = rng.below(4200) as usize;
         write(&mut next[at], rng.one_in(9));
     }
-    // In turn: of 4097 streams each is forgotten just before it goes on, of 4096 none is.
+    // In turn: of 4097 streams each is forgotten just before it continues, of 4096 none is.
     for streams in [4097, 4096] {
         for _ in 0..4 {
             next[..streams].iter_mut().for_each(|page| write(page, false));

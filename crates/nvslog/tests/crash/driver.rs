@@ -32,7 +32,7 @@ pub enum Defect {
     TailPassesEarly,
     /// Moves frozen pages as if they were not.
     ForgetsFrozen,
-    /// Goes on in the old epoch after a crash.
+    /// Continues in the old epoch after a crash.
     KeepsEpoch,
 }
 
