@@ -281,7 +281,7 @@ impl Client {
         }
     }
 
-    /// Tells the server that the client leaves.
+    /// Informs the server that the client leaves.
     ///
     /// # Errors
     /// If the connection has ended already.

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stamp_tells_place_and_generation_and_every_damage() {
+    fn a_stamp_shows_place_and_generation_and_every_damage() {
         let mut bytes = vec![0; 4096];
         stamp(&mut bytes, 7, 8192, 3);
         assert_eq!(first_wrong(&bytes, 7, 8192, 3..=3), None);

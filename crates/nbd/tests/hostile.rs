@@ -237,7 +237,7 @@ fn client_handshakes() {
                 }
             }
         }
-        assert!(out.len() < 1024, "a client says only so much");
+        assert!(out.len() < 1024, "a client says little");
     }
     assert!(opened > 1000 && failed > 1000, "{opened} {failed}");
 }

@@ -175,8 +175,8 @@ fn block_status() {
     let write = |encoder: &Encoder, out: &mut Vec<u8>| {
         encoder.block_status(out, TAG, true, 1, &extents);
     };
-    let told = Reply::Extents { cookie: COOKIE, context: 0, extents: extents.clone() };
-    let events = [told, done(None)];
+    let reply = Reply::Extents { cookie: COOKIE, context: 0, extents: extents.clone() };
+    let events = [reply, done(None)];
     let sent = "668e33ef 0001 0005 1122334455667788 00000014 00000001
                 00002000 00000003 00006000 00000000";
     check(Mode::Structured, status(false), write, sent, &events);

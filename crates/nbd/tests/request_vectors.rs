@@ -68,8 +68,10 @@ fn check(session: &Session, sent: &str, command: Command) {
 fn refused(session: &Session, sent: &str, why: Refusal, errno: u32) {
     let flush = if session.mode == Mode::Extended { FLUSH_EXTENDED } else { FLUSH };
     let (steps, data) = all_splits(session, &bytes(&format!("{sent} {flush}")));
-    let Step::Refused { cookie: 7, why: told, .. } = steps[0] else { panic!("{sent}: {steps:?}") };
-    assert_eq!((told, told.errno()), (why, errno), "{sent}");
+    let Step::Refused { cookie: 7, why: reason, .. } = steps[0] else {
+        panic!("{sent}: {steps:?}")
+    };
+    assert_eq!((reason, reason.errno()), (why, errno), "{sent}");
     let next = Request { cookie: 9, command: Command::Flush };
     assert_eq!(steps[1..], [Step::Request(next)], "{sent}: the stream stays in step");
     assert!(data.is_empty());

@@ -9,7 +9,7 @@ use destage_engine::request::RequestId;
 /// A page written in part.
 #[derive(Default)]
 struct PartialPage {
-    /// Tells it from an earlier completion of the same page.
+    /// Distinguishes it from an earlier completion of the same page.
     number: u64,
     /// The page as it is now, once that is known.
     bytes: Option<Buffer>,

@@ -8,7 +8,7 @@ use crate::store::PAGE;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::units::Page;
 
-/// Who wants a read.
+/// What a read is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ReadFor {
     /// A request of the host.

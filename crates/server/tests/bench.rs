@@ -68,7 +68,7 @@ fn listed(asks: &[FeedRequest]) -> Option<Box<dyn Feed>> {
     Some(Box::new(Listed { asks: asks.iter().copied().collect(), completed: Arc::default() }))
 }
 
-/// So many requests, each so long after the one before, over a MiB and of many sizes.
+/// `number` requests, one every `each_ns`, over a MiB and of many sizes.
 fn mixed(number: u64, each_ns: u64) -> Vec<FeedRequest> {
     let mut rng = common::Rng(7);
     let mut ask = |tag| {
@@ -87,7 +87,7 @@ fn mixed(number: u64, each_ns: u64) -> Vec<FeedRequest> {
 
 type Seen = Arc<Mutex<Vec<(bool, u64, u64)>>>;
 
-/// Memory that tells what was asked: writes?, offset, length.
+/// Memory that records what was requested: writes?, offset, length.
 struct Counting(Ram, Seen);
 
 impl Backend<Port> for Counting {
@@ -104,11 +104,11 @@ impl Backend<Port> for Counting {
 
 fn counting(most: u32) -> (Running, Seen) {
     let seen = Seen::default();
-    let told = Arc::clone(&seen);
+    let recorder = Arc::clone(&seen);
     let server = serve(
         16 << 20,
         |settings| settings.export.block.maximum = most,
-        move || Counting(Ram::default(), told),
+        move || Counting(Ram::default(), recorder),
     );
     (server, seen)
 }
@@ -183,7 +183,7 @@ fn a_feed_keeps_its_times() {
     assert!(begun.elapsed() < ms(398), "{:?}", begun.elapsed());
 }
 
-/// Memory that takes so long for each request, one after the other.
+/// Memory that takes this long for each request, one after the other.
 struct Slow(Ram, Duration);
 
 impl Backend<Port> for Slow {
@@ -194,8 +194,8 @@ impl Backend<Port> for Slow {
 }
 
 #[test]
-fn an_open_loop_tells_the_queue_before_a_slow_server() {
-    // 200 requests a second at most; 400 are due.
+fn an_open_loop_reports_the_queue_before_a_slow_server() {
+    // 200 requests per second at most; 400 are due.
     let server = serve(16 << 20, |_| {}, || Slow(Ram::default(), ms(5)));
     let mut load = load(ms(1_000));
     load.depth = 1;
@@ -240,8 +240,8 @@ fn the_warm_up_is_not_counted_and_intervals_add_up() {
     load.pace = Pace::Scheduled { rate: 1_000.0, arrivals: Arrivals::Even };
     let (mut laps, mut last) = (Vec::new(), Duration::ZERO);
     let target = Target::connect(&server.uri(), &load).expect("connects");
-    let measured = target.run(&load, None, &mut |told| {
-        let Progress::Lap(Lap { begin, end, tally }) = told else { return };
+    let measured = target.run(&load, None, &mut |progress| {
+        let Progress::Lap(Lap { begin, end, tally }) = progress else { return };
         assert_eq!(*begin, last);
         laps.push(tally.requests());
         last = *end;
@@ -296,7 +296,7 @@ impl Backend<Port> for Broken {
 }
 
 #[test]
-fn errors_are_counted_and_a_server_that_stalls_is_told() {
+fn errors_are_counted_and_a_server_that_stalls_is_reported() {
     let server = serve(16 << 20, |_| {}, || Broken(true, Vec::new()));
     let asks = mixed(50, 0);
     let mut load = load(ms(100));
@@ -315,7 +315,7 @@ fn errors_are_counted_and_a_server_that_stalls_is_told() {
 }
 
 #[test]
-fn a_feed_that_fails_is_told() {
+fn a_feed_that_fails_is_reported() {
     struct Failing(u32);
     impl Feed for Failing {
         fn next_at(&mut self) -> Option<u64> {

@@ -109,7 +109,7 @@ fn the_longest_request_passes_and_a_longer_one_does_not() {
     assert!(got == bytes);
     let longer = Request { cookie: 1, command: read(0, (64 * MIB + 1) as u32) };
     assert!(client.put(&longer, &[]).is_err());
-    // More than what one connection may have under way, without reading replies meanwhile.
+    // More than one connection may have in flight, and no reply is read until then.
     for cookie in 0..8 {
         let command = read(cookie * 1_000, (32 * MIB) as u32);
         client.put(&Request { cookie, command }, &[]).expect("put");

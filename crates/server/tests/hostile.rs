@@ -144,22 +144,22 @@ fn a_hostile_client_costs_nothing_but_itself() {
             good
         })
     };
-    let goes_on = |what: &str| {
+    let still_serves = |what: &str| {
         let before = served.load(Ordering::Relaxed);
         eventually(what, || served.load(Ordering::Relaxed) > before + 20);
     };
     let mut rng = Rng(4);
     random_bytes(&path, &mut rng);
-    goes_on("service beside random bytes");
+    still_serves("service next to random bytes");
     half_requests(&path, &mut rng);
-    goes_on("service beside half requests");
+    still_serves("service next to half requests");
     let kept = absurd_lengths(&path);
-    goes_on("service beside absurd lengths");
+    still_serves("service next to absurd lengths");
     drop(kept);
     leave_within_replies(&path);
-    goes_on("service beside vanished readers");
+    still_serves("service next to vanished readers");
     let kept = never_read(&path);
-    goes_on("service beside those who never read");
+    still_serves("service next to those who never read");
     // Four connections of at most 8 MiB and one request each: what they asked for is 64 GiB.
     let most = memory + 4 * (8 << 20) + 4 * (16 << 20) + (64 << 20);
     assert!(resident_bytes() < most, "{} of {memory} bytes", resident_bytes());
@@ -168,8 +168,8 @@ fn a_hostile_client_costs_nothing_but_itself() {
     // The limit, and the time for handshakes.
     let idle: Vec<_> = (0..150).map(|_| UnixStream::connect(&path).expect("connects")).collect();
     eventually("the limit is reached", || server.remote.connections() == 100);
-    goes_on("service beside the silent");
-    eventually("the silent are sent away", || server.remote.connections() == 1);
+    still_serves("service next to the silent");
+    eventually("the silent are disconnected", || server.remote.connections() == 1);
     drop(idle);
     end.store(true, Ordering::Relaxed);
     let mut good = worker.join().expect("the good client was served well");

@@ -53,7 +53,7 @@ fn glutton(path: &Path, bytes: u32) -> UnixStream {
     stream
 }
 
-/// Works until it is told to end; the longest time of a request, and how many there were.
+/// Works until `end` is set; returns the longest time of a request, and how many there were.
 fn good(mut client: Client, end: Arc<AtomicBool>) -> std::thread::JoinHandle<(Duration, u64)> {
     std::thread::spawn(move || {
         let (mut longest, mut count) = (Duration::ZERO, 0);
@@ -97,14 +97,14 @@ fn clients_that_never_read_share_one_limit_and_a_good_one_goes_on() {
     let most = memory + (32 << 20) + (16 << 20) + 300 * (192 << 10) + (64 << 20);
     let now = resident_bytes();
     assert!(now < most, "{} MiB of {} MiB", now >> 20, most >> 20);
-    // A new one is served beside all of them.
+    // A new one is served next to all of them.
     let mut new = Client::connect(&server.uri(), Mode::Structured).expect("connects");
     let began = Instant::now();
     (0..40).for_each(|_| assert_eq!(new.call(read(0, 65_536), &[]).expect("READ").len(), 65_536));
     // It reads, so that it may ask for more.
     assert_eq!(new.call(read(0, 8 << 20), &[]).expect("READ").len(), 8 << 20);
     assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    // Those who take nothing are sent away while the limit is reached.
+    // Those who take nothing are disconnected while the limit is reached.
     eventually("room", || server.remote.connections() < 290);
     std::thread::sleep(Duration::from_millis(500));
     end.store(true, Ordering::Relaxed);
@@ -129,7 +129,7 @@ fn connections_that_are_not_used_lock_nobody_out() {
     let half: Vec<UnixStream> =
         (0..300).map(|_| UnixStream::connect(&path).expect("connects")).collect();
     eventually("the limit", || server.remote.connections() == 40);
-    let mut second = Client::connect(&server.uri(), Mode::Structured).expect("beside half-open");
+    let mut second = Client::connect(&server.uri(), Mode::Structured).expect("next to half-open");
     second.call(read(0, 4096), &[]).expect("READ");
     drop(half);
     eventually("they are gone", || server.remote.connections() == 2);
@@ -137,7 +137,7 @@ fn connections_that_are_not_used_lock_nobody_out() {
     let unused: Vec<UnixStream> = (0..38).map(|_| opened(&path).expect("opened")).collect();
     assert_eq!(server.remote.connections(), 40);
     std::thread::sleep(Duration::from_millis(400));
-    let mut third = Client::connect(&server.uri(), Mode::Structured).expect("beside unused ones");
+    let mut third = Client::connect(&server.uri(), Mode::Structured).expect("next to unused ones");
     third.call(read(0, 4096), &[]).expect("READ");
     // Those who work keep their place.
     for client in [&mut client, &mut second] {
@@ -177,7 +177,7 @@ fn a_client_that_stops_in_a_write_keeps_nobody_waiting_for_ever() {
     });
     let got = answer.recv_timeout(Duration::from_secs(20)).expect("the READ is answered");
     assert_eq!(got, Ok(1 << 20));
-    // The one that stopped was sent away.
+    // The one that stopped was disconnected.
     bad.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
     assert_eq!(bad.read(&mut [0; 16]).unwrap_or(0), 0);
     // One that sends slowly, and something all the time, is not.
@@ -203,7 +203,7 @@ fn what_a_client_that_was_sent_away_had_asked_for_reaches_no_other() {
     let server = serve(SIZE, change, Ram::default);
     // One reply is being sent, and the next request waits for room.
     let bad = glutton(&server.socket(), 4 << 20);
-    eventually("it is sent away", || server.remote.connections() == 0);
+    eventually("it is disconnected", || server.remote.connections() == 0);
     let mut client = Client::connect(&server.uri(), Mode::Structured).expect("connects");
     assert_eq!(client.call(read(0, 1 << 20), &[]).expect("READ").len(), 1 << 20);
     drop(bad);

@@ -159,7 +159,7 @@ fn known_clients_are_served_and_others_are_not() {
 }
 
 #[test]
-fn nothing_is_told_in_the_clear_and_nonsense_ends_the_connection() {
+fn nothing_is_sent_in_the_clear_and_nonsense_ends_the_connection() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let server = start(folder.path());
     let (mut plain, mut out) = (tcp(&server), Vec::new());

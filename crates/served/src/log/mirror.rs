@@ -84,7 +84,7 @@ enum Phase {
 
 /// A mirror that is being filled.
 pub(super) struct Mirror {
-    /// Tells its operations from those of an earlier one.
+    /// Distinguishes its operations from those of an earlier one.
     number: u64,
     device: u16,
     uuid: Uuid,

@@ -383,8 +383,8 @@ impl Devices {
         self.members.get(usize::from(member))?.as_ref()?.bytes().ok()
     }
 
-    /// Opens the devices. A member that cannot be opened is left out, and why is told; what is in
-    /// use, or no device at all, is an error.
+    /// Opens the devices. A member that cannot be opened is left out, and the cause is reported;
+    /// a device in use, or no device at all, is an error.
     ///
     /// # Errors
     /// See [`DeviceError`].

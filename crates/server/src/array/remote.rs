@@ -87,7 +87,7 @@ pub(crate) struct Remote {
     /// By number, so in the order in which they were asked for.
     pending: BTreeMap<u64, Pending>,
     kept: Kept,
-    /// Its own flush is under way, sent when this was the last write that was kept.
+    /// Its own flush is in flight, sent when this was the last write that was kept.
     flush: Option<u64>,
     state: State,
     fua: bool,
