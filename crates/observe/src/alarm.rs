@@ -1,5 +1,5 @@
 //! A command of the operator's choice for each alarm. It never keeps anything waiting: one runs
-//! at a time, the same alarm at most once a minute, and what comes meanwhile is told by the next.
+//! at a time, the same alarm at most once a minute, and the next run reports what came in between.
 
 use std::collections::VecDeque;
 use std::os::unix::process::CommandExt;
@@ -141,11 +141,11 @@ mod tests {
         alarms.raise("nvs-lost", "gone");
         wait(&mut alarms, start + Duration::from_secs(1));
         wait(&mut alarms, start + Duration::from_secs(2));
-        let told = || std::fs::read_to_string(&out).expect("read");
-        assert_eq!(told(), "tank member-failed 1 member 1\ntank nvs-lost 1 gone\n");
+        let output = || std::fs::read_to_string(&out).expect("read");
+        assert_eq!(output(), "tank member-failed 1 member 1\ntank nvs-lost 1 gone\n");
         alarms.turn(start + Duration::from_secs(61));
         wait(&mut alarms, start + Duration::from_secs(61));
-        assert!(told().ends_with("tank member-failed 2 member 3; $(touch x)\n"), "{}", told());
+        assert!(output().ends_with("tank member-failed 2 member 3; $(touch x)\n"), "{}", output());
     }
 
     #[test]

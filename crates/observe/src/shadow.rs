@@ -36,7 +36,7 @@ pub struct Shape {
 /// Write groups that are sampled together: policies go by neighbours too.
 const REGION: u64 = 64;
 
-/// Whether a write group is in the sample of one in so many.
+/// Whether a write group is in the sample of one in `one_in`.
 #[must_use]
 pub fn in_sample(group: u64, one_in: u64) -> bool {
     one_in == 1 || mix(group / REGION).is_multiple_of(one_in)
@@ -91,7 +91,7 @@ impl Edge {
         Edge { peak: 0, last: 0, per_group }
     }
 
-    /// So much was held when a write came.
+    /// A write came when this many pages were held.
     fn write(&mut self, held_pages: u64) {
         self.peak = if held_pages < self.last {
             // It fell by a destage; by more than one, and it is not to go up there again.
@@ -102,7 +102,7 @@ impl Edge {
         self.last = held_pages;
     }
 
-    /// So much is held, and nothing is written.
+    /// This many pages are held, and nothing is written.
     fn idle(&mut self, held_pages: u64) {
         (self.peak, self.last) = (held_pages, held_pages);
     }
@@ -123,7 +123,7 @@ pub struct Shadows {
 }
 
 impl Shadows {
-    /// Empty caches that follow one write group in so many.
+    /// Empty caches that follow one write group in `one_in`.
     ///
     /// # Errors
     /// A policy that cannot be made for this array.
@@ -199,8 +199,8 @@ impl Shadows {
         }
     }
 
-    /// Destages what is held beyond so many pages, as the running array has: it destages also while
-    /// nothing is written.
+    /// Destages what is held beyond `held_pages`, which is what the running array holds: it
+    /// destages also while nothing is written.
     pub fn follow(&mut self, held_pages: u64) {
         if core::mem::take(&mut self.written) {
             return;

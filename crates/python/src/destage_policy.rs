@@ -170,7 +170,7 @@ impl Nvs {
     }
 }
 
-/// The methods of a policy object; those that it does not have are none.
+/// The methods of a policy object; a method that it lacks is `None`.
 struct Adapter {
     on_write: Py<PyAny>,
     pick: Py<PyAny>,
@@ -268,7 +268,7 @@ impl policy::DestagePolicy for Adapter {
     }
 }
 
-/// Stands in for a policy that could not be made; the run ends at its first request.
+/// Replaces a policy that could not be made; the run ends at its first request.
 struct Unmade;
 
 impl policy::DestagePolicy for Unmade {

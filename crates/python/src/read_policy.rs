@@ -39,7 +39,7 @@ impl Adapter {
         }
     }
 
-    /// Tells the policy of an access; makes room before a block is loaded.
+    /// Informs the policy of an access; makes room before a block is loaded.
     fn tell(&mut self, py: Python<'_>, block: u64) -> PyResult<Access> {
         if self.held.contains(&block) {
             self.policy.call_method1(py, "on_hit", (block,))?;

@@ -264,7 +264,7 @@ fn degenerate_reports_render_everywhere() {
     }
 }
 
-/// The plot as SVG parses, has no number that is none, and shows its title, labels and names.
+/// The plot as SVG parses, has only valid numbers, and shows its title, labels and names.
 fn check_svg(plot: &PlotSpec) {
     let svg = String::from_utf8(draw(plot, PlotFormat::Svg).unwrap()).unwrap();
     let document = roxmltree::Document::parse(&svg).unwrap_or_else(|e| panic!("{e}: {svg}"));
@@ -336,7 +336,7 @@ fn formats_follow_the_extension() {
 }
 
 #[test]
-fn html_is_whole_offline_and_cannot_be_injected_into() {
+fn html_is_complete_offline_and_cannot_be_injected_into() {
     let mut report = compare("iops", &["16", HOSTILE], &["lrw", HOSTILE]);
     report.title = HOSTILE.to_owned();
     report.command = HOSTILE.to_owned();

@@ -20,7 +20,7 @@ impl Format {
     pub const NAMES: [&'static str; 3] = ["table", "csv", "json"];
 }
 
-/// A name that is no [`Format`]: the caller's mistake, exit 2.
+/// A name that is not a [`Format`]: the caller's mistake, exit 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFormat(pub String);
 

@@ -52,7 +52,7 @@ pub struct RebuildStatus {
     pub bytes: u64,
     /// Bytes that a crash would not take back.
     pub checkpoint_bytes: u64,
-    /// Seconds since it began, or went on after a start.
+    /// Seconds since it began, or resumed after a start.
     pub elapsed_s: f64,
     /// Seconds to go at the mean rate so far.
     pub to_go_s: Option<f64>,

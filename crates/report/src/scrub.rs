@@ -32,8 +32,8 @@ impl ScrubRange {
     fn volume_words(&self) -> String {
         let one = |(offset, length): &(u64, u64)| format!("{offset} to {}", offset + length - 1);
         let named: Vec<String> = self.volume.iter().take(NAMED).map(one).collect();
-        let told: u64 = self.volume.iter().take(NAMED).map(|(_, length)| length).sum();
-        match (self.volume_bytes, self.volume_bytes.saturating_sub(told)) {
+        let named_bytes: u64 = self.volume.iter().take(NAMED).map(|(_, length)| length).sum();
+        match (self.volume_bytes, self.volume_bytes.saturating_sub(named_bytes)) {
             (0, _) => "no byte of the volume".to_string(),
             (_, 0) => format!("bytes {} of the volume", named.join(", ")),
             (_, more) => format!("bytes {} of the volume and {more} more", named.join(", ")),
@@ -46,7 +46,7 @@ impl ScrubRange {
 pub struct ScrubStatus {
     /// How far it is.
     pub state: ScrubState,
-    /// What does not fit is put right.
+    /// Inconsistent rows are repaired.
     pub repair: bool,
     /// Rows compared.
     pub rows_done: u64,
@@ -68,7 +68,7 @@ pub struct ScrubStatus {
     pub lost_rows: u64,
     /// Rows written again.
     pub repaired_rows: u64,
-    /// Rows found wrong and not put right.
+    /// Rows found inconsistent and not repaired.
     pub rows_left: u64,
     /// The first ranges found.
     pub ranges: Vec<ScrubRange>,

@@ -49,7 +49,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let (mut file, temporary) = create_beside(directory, name)?;
+    let (mut file, temporary) = create_next_to(directory, name)?;
     let written = keep_permissions(&file, &target)
         .and_then(|()| file.write_all(bytes))
         .and_then(|()| file.sync_all());
@@ -72,7 +72,7 @@ fn keep_permissions(file: &File, target: &Path) -> io::Result<()> {
 }
 
 /// Creates a file under a name that no one else has.
-fn create_beside(directory: &Path, name: &std::ffi::OsStr) -> io::Result<(File, PathBuf)> {
+fn create_next_to(directory: &Path, name: &std::ffi::OsStr) -> io::Result<(File, PathBuf)> {
     for attempt in 0..100 {
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);

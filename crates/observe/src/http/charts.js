@@ -275,7 +275,7 @@ const Charts = (() => {
     Plotly.react(document.getElementById("c-ring"), traces, layout, CONFIG);
   }
 
-  function ringTold(sample) {
+  function ringLabel(sample) {
     const where = sample.pointers.map((p) => p.name + " at " + bytes(p.page * PAGE));
     const last = sample.recent.slice(-1).map((page) => bytes(page * PAGE));
     return (
@@ -331,7 +331,7 @@ const Charts = (() => {
       if (details.open) curveTable(details.querySelector("div"), curve, points, sample);
     }
     const ring = document.getElementById("c-ring");
-    ring.setAttribute("aria-label", ringTold(sample));
+    ring.setAttribute("aria-label", ringLabel(sample));
     if (window.Plotly && (all || seen.has("c-ring"))) drawRing(sample);
     const details = ring.closest("figure").querySelector("details");
     if (details.open) ringTable(details.querySelector("div"), sample);

@@ -28,7 +28,7 @@ pub enum Denied {
 /// The rules.
 pub struct Guard {
     token: String,
-    /// Names that clients may call the server by, beside addresses and `localhost`.
+    /// Names that clients may call the server by, besides addresses and `localhost`.
     names: Vec<String>,
 }
 

@@ -136,7 +136,7 @@ fn the_level_from_which_the_array_destages_is_followed_up_and_down() {
 }
 
 #[test]
-fn a_sample_of_the_groups_tells_destages_within_a_tenth() {
+fn a_sample_of_the_groups_estimates_destages_within_a_tenth() {
     let load = load(400_000);
     let mut all = Shadows::new(shape(), 1).expect("made");
     let mut some = Shadows::new(shape(), 4).expect("made");
@@ -153,7 +153,7 @@ fn a_sample_of_the_groups_tells_destages_within_a_tenth() {
 }
 
 #[test]
-fn odd_requests_are_borne() {
+fn odd_requests_are_tolerated() {
     let mut shadows = Shadows::new(shape(), 1).expect("made");
     let end = shape().geometry.volume_pages().0 * PAGE_BYTES;
     let held_pages = u32::MAX;
