@@ -82,7 +82,7 @@ impl Run {
     }
 
     /// Whether no member has failed, and none is being rebuilt.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_in_sync(&self) -> bool {
         self.rebuilds().is_empty() && self.volume().controller().failed().is_empty()
     }
 
@@ -90,13 +90,13 @@ impl Run {
     ///
     /// # Errors
     /// They do not become in sync.
-    pub fn make_whole(&mut self) -> Result<End, String> {
+    pub fn replace_failed(&mut self) -> Result<End, String> {
         let mut end = End::Done;
-        while end == End::Done && !self.is_whole() {
+        while end == End::Done && !self.is_in_sync() {
             if let Some(member) = self.volume().wants_spare() {
                 self.replace_member(member)?;
             }
-            let goes_on = |run: &Run| run.is_whole() || run.volume().wants_spare().is_some();
+            let goes_on = |run: &Run| run.is_in_sync() || run.volume().wants_spare().is_some();
             end = self.drive_until(&goes_on).map_err(|why| format!("{SETTLED}: {why}"))?;
         }
         if end == End::Done && self.failed.iter().next().is_some() {
@@ -108,9 +108,9 @@ impl Run {
     /// The same, in cases with rebuilds.
     ///
     /// # Errors
-    /// As [`Run::make_whole`].
-    pub(super) fn make_whole_if_asked(&mut self) -> Result<End, String> {
-        if self.case.rebuilds { self.make_whole() } else { Ok(End::Done) }
+    /// As [`Run::replace_failed`].
+    pub(super) fn replace_failed_if_asked(&mut self) -> Result<End, String> {
+        if self.case.rebuilds { self.replace_failed() } else { Ok(End::Done) }
     }
 
     /// Fails a member, as an operator does.

@@ -12,7 +12,7 @@ const DATA: u64 = 1 << 20;
 impl Run {
     /// Whether a scrub may be started.
     fn can_scrub(&self) -> bool {
-        self.case.geometry.level.is_redundant() && self.is_whole() && self.volume().ready()
+        self.case.geometry.level.is_redundant() && self.is_in_sync() && self.volume().ready()
     }
 
     /// Sometimes starts a scrub, or ends one.

@@ -120,7 +120,7 @@ impl Run {
         self.make_space();
         let phases = [
             Run::answered,
-            Run::make_whole_if_asked,
+            Run::replace_failed_if_asked,
             Run::drained,
             Run::read_all,
             Run::end_scrub,

@@ -99,7 +99,7 @@ fn destaged_pages_may_stay_without_a_read() {
 }
 
 #[test]
-fn a_lost_disk_is_heeded_at_once_and_what_is_cached_of_it_needs_no_row() {
+fn a_lost_disk_counts_at_once_and_what_is_cached_of_it_needs_no_row() {
     for (level, penalty) in [(Level::Raid5, 3), (Level::Raid6, 4)] {
         let mut run = filled(level, "vdf-lru", 16, OnWrite::Invalidate, Defect::None);
         let geometry = run.case.geometry;
@@ -123,7 +123,7 @@ fn a_lost_disk_is_heeded_at_once_and_what_is_cached_of_it_needs_no_row() {
     }
 }
 
-/// A page of data whose disk, or whose copy, holds a wrong bit is read, then put right by a scrub,
+/// A page of data whose disk, or whose copy, holds a wrong bit is read, then repaired by a scrub,
 /// then read again.
 fn repaired(level: Level, defect: Defect) -> Result<(), String> {
     let mut run = filled(level, "lru", 32, OnWrite::Invalidate, defect);
@@ -133,7 +133,7 @@ fn repaired(level: Level, defect: Defect) -> Result<(), String> {
     let read =
         Request { kind: Kind::Read, offset: page * PAGE_BYTES, bytes: PAGE_BYTES, fua: false };
     run.submit(read).expect("asked");
-    // Nothing on this level tells a read that a bit is wrong.
+    // Nothing on this level shows a read that a bit is wrong.
     let wrong = run.answered().expect_err("the flipped bit");
     assert!(wrong.contains("bytes that nobody wrote there"), "{wrong}");
     assert!(run.status().read_cache.expect("a cache").state.held > 0);

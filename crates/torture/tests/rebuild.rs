@@ -51,7 +51,7 @@ fn load_one(run: &mut Run, n: u64) -> Result<(), String> {
     run.submit(Request { kind, offset, bytes: (1 + n % 2) * PAGE_BYTES, fua: false })
 }
 
-/// Writes and reads while members are rebuilt; `Done` when the array is whole.
+/// Writes and reads while members are rebuilt; `Done` when the array is in sync.
 fn rebuild(run: &mut Run) -> Result<End, String> {
     // Small windows: many steps.
     run.limit_rebuilds(4);
@@ -66,7 +66,7 @@ fn rebuild(run: &mut Run) -> Result<End, String> {
         if run.world.crashed {
             return Ok(End::Crash);
         }
-        if run.is_whole() {
+        if run.is_in_sync() {
             return run.answered();
         }
     }
@@ -125,7 +125,7 @@ fn a_seed_gives_the_same_run_twice() {
 }
 
 /// The power failing before an operation of the rebuild, and again in the one that follows.
-/// Whether it was whole before the power failed.
+/// Returns whether it was in sync before the power failed.
 fn crash_at(level: Level, survivors: Survivors, at: u64) -> Result<(bool, Run), String> {
     let mut run = filled(level, Defect::None);
     for n in 0..6 {
@@ -215,7 +215,7 @@ fn a_member_that_was_replaced_is_out_of_date_for_good() {
 
 /// A second failure that the level tolerates, during a rebuild.
 #[test]
-fn a_second_failure_within_redundancy_is_borne() {
+fn a_second_failure_within_redundancy_is_tolerated() {
     for (level, second) in [(Level::Raid6, 3), (Level::Raid10, 3)] {
         for steps in [3, 20, 60, 150] {
             let mut run = filled(level, Defect::None);
@@ -324,7 +324,7 @@ fn unreadable_sectors_are_named_and_never_made_up() {
         let page = 21;
         run.spoil(bad, page);
         run.limit_rebuilds(4);
-        assert_eq!(run.make_whole(), Ok(End::Done));
+        assert_eq!(run.replace_failed(), Ok(End::Done));
         let lost: Vec<u64> =
             run.reported_lost.iter().flat_map(|(from, n)| *from..from + n).collect();
         let geometry = run.case.geometry;

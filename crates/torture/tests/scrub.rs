@@ -91,7 +91,7 @@ fn what_is_flipped_is_found_under_load_and_nothing_else() {
             run.forget_flips();
             scrub_under_load(&mut run, false);
             assert_eq!(run.last_scrub().expect("a scrub").inconsistent_rows, 0);
-            // Without a Q nothing tells that it was the data, or the first copy.
+            // Without a Q nothing shows that it was the data, or the first copy.
             if level == Level::Raid6 || *what != "data" {
                 run.settle().unwrap_or_else(|why| panic!("{level:?} {what}: {why}"));
             }
