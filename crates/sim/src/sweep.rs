@@ -65,8 +65,8 @@ pub struct SweepPoint {
 }
 
 impl Sweep {
-    /// All points, checked. `digests` gives the digest of a trace's contents where its name is no
-    /// file; files are read once each.
+    /// All points, checked. `digests` gives the digest of a trace's contents where its name is not
+    /// a file; files are read once each.
     ///
     /// # Errors
     /// The first option that does not fit, or a file that cannot be read.

@@ -1,4 +1,4 @@
-//! A disk model held against what the drive was measured to do.
+//! A disk model compared with what the drive was measured to do.
 //!
 //! The trace's requests are served by the model one at a time, and the distribution of its
 //! response times is compared with that of the measured ones. The figure of merit is the root
@@ -18,7 +18,7 @@ pub const POINTS: usize = 10_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IssueTimes {
     /// One outstanding; the next arrives when the model is done and the host has thought as long
-    /// as it did in the trace: what lies between a measured completion and the next arrival.
+    /// as it did in the trace: the time between a measured completion and the next arrival.
     Closed,
     /// Each at its recorded start of service, however long the model took for the one before.
     Recorded,
@@ -62,7 +62,7 @@ impl Sample {
     }
 }
 
-/// Why a model could not be held against a trace.
+/// Why a model could not be compared with a trace.
 #[derive(Debug)]
 pub enum ValidateError {
     /// The trace cannot be read: exit 1.
@@ -81,7 +81,7 @@ pub enum ValidateError {
         /// Where.
         place: TracePosition,
     },
-    /// A request lies past the end of the drive: exit 1.
+    /// A request is past the end of the drive: exit 1.
     BeyondDrive {
         /// The file.
         file: String,

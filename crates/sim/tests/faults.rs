@@ -1,5 +1,6 @@
-//! Simulated arrays that lose a disk: every level and both protocols go on serving, rebuilds end
-//! and keep their limits, and the read cache that heeds the failed disk asks less of the others.
+//! Simulated arrays that lose a disk: every level and both protocols continue to serve,
+//! rebuilds end and keep their limits, and a read cache that takes the failed disk into account
+//! asks less of the others.
 
 use destage_report::model::RunReport;
 use destage_sim::compare::run_one;
@@ -77,7 +78,7 @@ fn a_degraded_disk_does_nothing_and_writes_have_penalties() {
 }
 
 #[test]
-fn a_cache_that_heeds_the_fault_asks_less_of_the_other_disks() {
+fn a_fault_aware_cache_asks_less_of_the_other_disks() {
     let with = |vdf| {
         rgr(&run(&[
             ("vdf", vdf),
@@ -127,7 +128,7 @@ fn rebuilds_keep_their_limits() {
 }
 
 #[test]
-fn destages_that_are_dear_are_put_off() {
+fn destages_that_are_expensive_are_deferred() {
     let with = |on| {
         run(&[
             ("vdf-writes", on),

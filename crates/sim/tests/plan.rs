@@ -1,5 +1,5 @@
-//! Sweeps and advice: keys, rows that are whole or absent, the sampled curve against the whole one,
-//! answers that hold.
+//! Sweeps and advice: keys, rows that are complete or absent, the sampled curve against the
+//! exact one, answers that hold.
 
 use destage_engine::policy;
 use destage_engine::request::PageRange;
@@ -145,7 +145,7 @@ impl ReplayEvents for Count {
 }
 
 #[test]
-fn the_whole_curve_is_a_replay_and_the_sampled_one_is_near_it() {
+fn the_exact_curve_is_a_replay_and_the_sampled_one_is_near_it() {
     let config = options(&[]).build().expect("a configuration").controller;
     let geometry = config.geometry;
     let ranges = load(400_000, 1_000_000);
@@ -214,7 +214,7 @@ fn an_answer_holds_and_is_the_same_on_any_number_of_threads() {
     assert_eq!(one.sizes_pages[place - 1], below.nvs_pages, "neighbours");
     let at_below = one.runs.iter().filter(|r| r.nvs_pages == below.nvs_pages && r.seed == 1);
     assert_eq!(at_below.count(), 4, "every variant was simulated one step below");
-    // The load stands in the workload's text or in an option of its own: it is scaled all the same.
+    // The load is in the workload's text or in an option of its own: it is scaled all the same.
     let mut in_text = question.clone();
     in_text.base.set("iops", "").expect("an option");
     in_text.base.set("workload", "spc1:iops=700").expect("an option");

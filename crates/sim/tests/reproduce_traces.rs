@@ -26,8 +26,8 @@ fn figure(cells: &[Cell], variant: &str, value: &str, name: &str) -> f64 {
 }
 
 fn folder() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("DESTAGE_TRACES").map_or_else(beside, PathBuf::from);
+    let shared = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("DESTAGE_TRACES").map_or_else(shared, PathBuf::from);
     if !folder.join("ajw.1week.srt.gz").exists() {
         println!("SKIPPED: {} has no ajw.1week.srt.gz", folder.display());
         return None;

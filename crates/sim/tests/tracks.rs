@@ -8,8 +8,8 @@ use destage_sim::track_trace::replay;
 use std::path::PathBuf;
 
 fn trace() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = std::env::var_os("DESTAGE_TRACES").map_or_else(beside, PathBuf::from);
+    let shared = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = std::env::var_os("DESTAGE_TRACES").map_or_else(shared, PathBuf::from);
     let path = folder.join("ajw.1week.srt.gz");
     if !path.exists() {
         println!("SKIPPED: {} is not there", path.display());

@@ -43,7 +43,7 @@ fn srt_keeps_service_times_and_flags() {
 }
 
 #[test]
-fn compressions_are_told_by_content_and_may_be_concatenated() {
+fn compressions_are_detected_by_content_and_may_be_concatenated() {
     for sample in samples() {
         for (ending, compression) in
             [("gz", Compression::Gzip), ("zst", Compression::Zstd), ("xz", Compression::Xz)]
@@ -79,13 +79,13 @@ fn a_malformed_line_is_named_or_counted() {
         let mut lines: Vec<&str> = content.lines().collect();
         let at = lines.iter().position(|l| l.bytes().any(|b| b.is_ascii_digit())).unwrap();
         let at = if sample.format == "fio" { 3 } else { at + 1 };
-        lines.insert(at, "8,0 this is no request, is it?");
+        lines.insert(at, "8,0 this is not a request, is it?");
         let spoilt = lines.join("\n");
         let options = of_format(sample.format);
         let expected = format!("t: line {}: expected ", at + 1);
         let message = message(spoilt.as_bytes(), &options);
         assert!(message.starts_with(&expected), "{}: {message}", sample.format);
-        assert!(message.ends_with("found `8,0 this is no request, is it?`"), "{message}");
+        assert!(message.ends_with("found `8,0 this is not a request, is it?`"), "{message}");
         let skipping = ReadOptions { skip_bad: true, ..options };
         let mut opened = reader(spoilt.as_bytes(), sample.name, &skipping).unwrap();
         let records: Vec<_> = opened.by_ref().map(|r| tuple(&r.unwrap())).collect();

@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes taken at most by a replay of so many requests, all of which were read.
+/// Bytes taken at most by a replay of this many requests, all of which were read.
 fn most_bytes(folder: &Path, requests: u64) -> usize {
     let path = folder.join(format!("{requests}.csv"));
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));

@@ -35,7 +35,7 @@ const OP_END: u8 = 255;
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
         name: "destage",
-        summary: "our own binary format: 32 bytes a request, or 48 with service times",
+        summary: "our own binary format: 32 bytes per request, or 48 with service times",
         source: "crates/workload/src/trace/native.rs",
         params: &[],
     },

@@ -17,7 +17,7 @@ const XZ_LEVEL: u32 = 6;
 pub enum OutputFormat {
     /// Our own binary format, see [`super::native`].
     Destage {
-        /// Keep service times (48 bytes a request instead of 32).
+        /// Keep service times (48 bytes per request instead of 32).
         with_service: bool,
     },
     /// CSV with the columns time_ns, device, offset_bytes, length_bytes, op (R, W or ?).
