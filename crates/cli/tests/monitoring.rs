@@ -346,7 +346,7 @@ fn recordings_are_complete_or_absent_and_bounded() {
     assert!(record.wait().expect("ended").success());
     let info = succeeds(&["trace", "info", &out, "--format", "json"]);
     assert!(info.contains("\"500\""), "{info}");
-    // Interrupted: what came until then is there; a second one at a time is refused.
+    // Interrupted: what came until then is there; a second one at the same time is refused.
     let out = array.path("cut.dtrc");
     let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))
         .args(["trace", "record", "tank", "--out", &out, "--config-dir", &folder])

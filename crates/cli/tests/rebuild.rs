@@ -84,7 +84,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     let log = array.path("acked");
     let mut bench = load(&array, &log, 4);
     let refused = array.refused(&["replace", "tank", "0", &array.path("d1")]);
-    assert!(refused.contains("is in use: give it up first"), "{refused}");
+    assert!(refused.contains("is in use. Fail it first"), "{refused}");
     array.asks(&["fail", "tank", &array.path("d0")]);
     let said = array.asks(&["fail", "tank", "3"]);
     assert!(said.contains("3 is given up"), "{said}");

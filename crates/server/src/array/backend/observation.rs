@@ -30,7 +30,7 @@ pub struct Observation {
     pub host_written_bytes: u64,
     /// What the engine counted.
     pub counters: Counters,
-    /// Where the policy is.
+    /// The state of the policy.
     pub gauges: Gauges,
     /// The thresholds of the rate.
     pub thresholds: Thresholds,
