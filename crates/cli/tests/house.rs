@@ -11,9 +11,8 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 /// Circles of files that stay, by one of their files, and why.
-const CIRCLES: &[(&str, &str)] = &[
-    ("nvslog::contents", "fragments are stored by index, and contents give them out"),
-];
+const CIRCLES: &[(&str, &str)] =
+    &[("nvslog::contents", "fragments are stored by index, and contents give them out")];
 
 /// A path inside a crate: names of modules, and perhaps of an item.
 type Names = Vec<String>;

@@ -84,7 +84,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     let log = array.path("acked");
     let mut bench = load(&array, &log, 4);
     let refused = array.refused(&["replace", "tank", "0", &array.path("d1")]);
-    assert!(refused.contains("is in use: give it up first"), "{refused}");
+    assert!(refused.contains("is in use. Fail it first"), "{refused}");
     array.asks(&["fail", "tank", &array.path("d0")]);
     let said = array.asks(&["fail", "tank", "3"]);
     assert!(said.contains("3 is given up"), "{said}");
@@ -100,7 +100,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     assert!(old.contains("a member, NVS or spare of the array"), "{old}");
     let new = format!("{},size=32M", array.path("n0"));
     let said = array.asks(&["replace", "tank", &array.path("d0"), &new]);
-    assert!(said.contains("the member is whole"), "{said}");
+    assert!(said.contains("rebuild complete"), "{said}");
     assert_eq!(status(&array)["state"], "degraded");
     array.asks(&["replace", "tank", "3", &format!("{},size=32M", array.path("n3"))]);
     let now = status(&array);

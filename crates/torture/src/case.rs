@@ -2,7 +2,7 @@
 
 use destage_engine::array::geometry::{Geometry, LEVELS, Level, Redundancy};
 use destage_engine::policy::{POLICIES, PolicyChoice};
-use destage_engine::readcache::coherent::{ReadCacheChoice, OnWrite};
+use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
 use destage_engine::units::Duration;
 use destage_engine::{policy, rate};

@@ -309,9 +309,7 @@ impl Volume {
         let level = self.controller().geometry().level;
         let refusal = match () {
             () if self.devices.stopped() => Some(ScrubRefusal::Stopped),
-            () if !level.is_redundant() => {
-                Some(ScrubRefusal::NothingToCompare)
-            }
+            () if !level.is_redundant() => Some(ScrubRefusal::NothingToCompare),
             () if self.scrub.running() => Some(ScrubRefusal::Running),
             () if !self.rebuilds.is_empty() => Some(ScrubRefusal::Rebuilding),
             () if !self.controller().failed().is_empty() => Some(ScrubRefusal::Degraded),

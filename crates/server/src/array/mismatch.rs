@@ -225,9 +225,10 @@ impl Mismatches {
             0 => String::new(),
             rows => format!(", {rows} of them cannot be read at all"),
         };
+        let wrong = mismatched(scrub);
         format!(
-            "A scrub found {} inconsistent rows{lost} (rows: {}{more}); {bytes}. {}",
-            mismatched(scrub),
+            "A scrub found {wrong} inconsistent {}{lost} (rows: {}{more}); {bytes}. {}",
+            if wrong == 1 { "row" } else { "rows" },
             places.join("; "),
             self.advice(scrub, geometry.level)
         )
@@ -239,9 +240,7 @@ impl Mismatches {
         if scrub.rows_left() == 0 {
             let how = match level.parities() {
                 0 => "the first copy was written over the second",
-                2 => {
-                    "a strip that P and Q identify was computed again, otherwise P and Q were"
-                }
+                2 => "a strip that P and Q identify was computed again, otherwise P and Q were",
                 _ => "parity was computed from the data",
             };
             return format!(
