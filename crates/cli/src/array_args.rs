@@ -133,32 +133,26 @@ pub fn create() -> Command {
                 .default_value("1")
                 .value_parser(value_parser!(u64).range(1..=1024)),
         )
-        .arg(
-            option("policy", "POLICY", "Destage policy, see `destage policies`")
-                .default_value("stow"),
-        )
-        .arg(
-            option("rate", "RATE", "Destage rate, see `destage policies`")
-                .default_value("linear:90/80"),
-        )
-        .arg(
-            option(
-                "ack",
-                "WHEN",
-                "When writes are durable: when answered (nvs), or at FLUSH and FUA",
-            )
-            .default_value("nvs")
-            .value_parser(["nvs", "flush"]),
-        )
-        .arg(
-            option("on-nvs-loss", "WHAT", "What to do when the last NVS device fails")
-                .default_value("write-through")
-                .value_parser(["write-through", "stop"]),
-        )
+        .args(destage_args())
         .arg(flag("assume-clean", "Do not zero the disks: they are all zeros, or in sync"))
         .arg(sparse())
         .args(read_cache_args())
         .args(places())
+}
+
+/// When writes are durable, and how they are destaged.
+fn destage_args() -> [Arg; 4] {
+    [
+        option("policy", "POLICY", "Destage policy, see `destage policies`").default_value("stow"),
+        option("rate", "RATE", "Destage rate, see `destage policies`")
+            .default_value("linear:90/80"),
+        option("ack", "WHEN", "When writes are durable: when answered (nvs), or at FLUSH and FUA")
+            .default_value("nvs")
+            .value_parser(["nvs", "flush"]),
+        option("on-nvs-loss", "WHAT", "What to do when the last NVS device fails")
+            .default_value("write-through")
+            .value_parser(["write-through", "stop"]),
+    ]
 }
 
 /// `destage serve`.

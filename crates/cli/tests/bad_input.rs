@@ -121,7 +121,7 @@ fn an_unwritable_output_fails_before_the_work_and_leaves_nothing() {
     let path = path.to_str().expect("text");
     let error = fails(1, &["compare", "--out", path]);
     assert!(error.contains("r.html") && error.contains("cannot be written"), "{error}");
-    assert!(fails(2, &["compare", "--out", "report.pdf"]).contains("known: html"));
+    assert!(fails(2, &["compare", "--out", "report.pdf"]).contains("use one of: html"));
     let out = folder.path().join("run.json");
     let out_text = out.to_str().expect("text").to_string();
     assert!(sim_fails(1, &["--trace", "/nowhere", "--out", &out_text]).contains("/nowhere"));

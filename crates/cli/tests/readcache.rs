@@ -129,7 +129,7 @@ fn bad_input_is_one_line() {
     assert!(refused(2, "--policy lru --sweep size=1,2").contains("disks, blocks or failed"));
     assert!(refused(2, "--policy lru,arc --events").contains("--events takes one"));
     assert!(refused(1, "--policy lru --out /no/such/t.csv").contains("cannot be written"));
-    assert!(refused(2, "--policy lru --out t.html").contains("known: json"));
+    assert!(refused(2, "--policy lru --out t.html").contains("use one of: json"));
     let empty = file(&folder, "empty.txt", "");
     assert!(fails(1, &["readcache-trace", &empty, "--policy", "lru"]).contains("empty"));
     let writes = file(&folder, "w.spc", "0,0,4096,W,0.5\n0,8,4096,W,0.6\n");

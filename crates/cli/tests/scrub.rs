@@ -208,7 +208,7 @@ fn a_repair_of_other_rows_than_those_named_is_an_alarm() {
     assert_eq!((code, &mended["repaired_rows"]), (0, &2.into()), "{mended}");
     let text = mismatch(&array).expect("an alarm of what was repaired elsewhere");
     assert!(text.contains("repaired: parity was computed from the data"), "{text}");
-    assert!(text.contains("1 inconsistent rows"), "{text}");
+    assert!(text.contains("1 inconsistent row "), "{text}");
     assert!(!text.contains("36864 to 40959"), "{text}");
     assert_eq!(status(&array)["state"], "clean");
     assert_eq!(scrub(&array, &[]).0, 0);

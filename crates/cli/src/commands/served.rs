@@ -14,7 +14,8 @@ use destage_report::scrub::ScrubStatus;
 use destage_report::state::{DeviceKind, DeviceState, ScrubState};
 use destage_server::array::DeviceSpec;
 use destage_server::array::control::{
-    Argument, AskError, Entry, Kind, Status, Stop, ask, ask_to_end, ask_value, check, command,
+    Argument, AskError, Command as _, Entry, Kind, Status, Stop, ask, ask_to_end, ask_value, check,
+    command,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
@@ -148,6 +149,7 @@ fn stop(matches: &ArgMatches) -> Result<String, Failure> {
     let (array, control) = (name(matches), control(matches)?);
     let [drain, force, check] = ["drain", "force", "check"].map(|flag| matches.get_flag(flag));
     let stop = Stop { drain, force, check };
+    stop.check().map_err(Failure::usage)?;
     if check {
         ask(&control, array, &stop, |_| ()).map_err(Failure::failed)?;
         return Ok(format!("{array}: the server would stop\n"));

@@ -225,9 +225,10 @@ impl Mismatches {
             0 => String::new(),
             rows => format!(", {rows} of them cannot be read at all"),
         };
+        let wrong = mismatched(scrub);
         format!(
-            "A scrub found {} inconsistent rows{lost} (rows: {}{more}); {bytes}. {}",
-            mismatched(scrub),
+            "A scrub found {wrong} inconsistent {}{lost} (rows: {}{more}); {bytes}. {}",
+            if wrong == 1 { "row" } else { "rows" },
             places.join("; "),
             self.advice(scrub, geometry.level)
         )

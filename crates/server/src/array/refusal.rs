@@ -13,6 +13,8 @@ pub enum Refusal {
     Malformed(String),
     /// A change without anything to change.
     NothingToSet,
+    /// Two arguments contradict each other.
+    Contradiction(&'static str, &'static str),
     /// The server is ending and answers no more.
     Ending,
     /// The server would lose the only copy of these deleted files of the array of this name.
@@ -135,6 +137,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Malformed(why) => f.write_str(why),
+            Refusal::Contradiction(one, other) => {
+                write!(f, "--{one} and --{other} exclude each other: give one of them")
+            }
             Refusal::NothingToSet => f.write_str(
                 "nothing to set: give policy, rate, rebuild, read-cache, read-cache-size, vdf or \
                  read-cache-writes",

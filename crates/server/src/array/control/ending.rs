@@ -78,8 +78,16 @@ impl Command for Stop {
     };
     type Reply = ();
 
+    fn check(&self) -> Result<(), Refusal> {
+        match (self.check, self.drain, self.force) {
+            (true, true, _) => Err(Refusal::Contradiction("check", "drain")),
+            (true, _, true) => Err(Refusal::Contradiction("check", "force")),
+            _ => Ok(()),
+        }
+    }
+
     fn run(self, context: &mut Context<'_>) -> Result<(), Refusal> {
-        if self.force && !self.check {
+        if self.force {
             context.array.run(|array, _| array.force_end());
         } else {
             may_end(context)?;

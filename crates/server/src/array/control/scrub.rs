@@ -50,6 +50,7 @@ impl Command for Scrub {
 
     fn check(&self) -> Result<(), Refusal> {
         match self.rate {
+            _ if self.stop && self.repair => Err(Refusal::Contradiction("stop", "repair")),
             Some(rate) if rate < SCRUB_RATE_MIN => Err(Refusal::ScrubRate(SCRUB_RATE_MIN)),
             _ => Ok(()),
         }
