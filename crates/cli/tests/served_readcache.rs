@@ -1,6 +1,6 @@
-//! The read cache of an array as operators run it: hits touch no member, a read sees at once what
-//! was written, a lost member is preferred, the cache changes while serving, `status` shows it, and
-//! the server refuses what does not fit with a reason.
+//! The read cache of an array as operators run it. Hits touch no member, and a read sees at once
+//! what was written. Pages of a lost member count more. The cache changes while serving, `status`
+//! shows it, and the server refuses an invalid choice with a reason.
 
 mod common;
 
