@@ -302,8 +302,8 @@ impl Rebuilds {
         (window.phase, window.invalid) = (WindowPhase::Reading, false);
         window.unreadable.clear();
         let (first, pages) = (window.first, window.pages);
-        let failed = state.faults.at(first);
-        let reads = state.geometry.rebuild_reads(rebuild.disk, first, pages, &failed);
+        let failed_at = |page| state.faults.at(page);
+        let reads = state.geometry.rebuild_reads(rebuild.disk, first, pages, failed_at);
         submit(window, &reads, false, state, actions);
     }
 
@@ -423,12 +423,12 @@ impl Rebuilds {
             window.unreadable.push(run);
             // The row is computed from the other parity, or not at all.
             let mut failed = state.faults.at(first);
-            let before = state.geometry.rebuild_reads(rebuilt, first, 1, &failed);
+            let before = state.geometry.rebuild_reads(rebuilt, first, 1, |_| failed.clone());
             for unreadable in window.unreadable.iter().filter(|r| r.first == first) {
                 failed.insert(unreadable.disk);
             }
             if state.geometry.survives(&failed) {
-                let mut more = state.geometry.rebuild_reads(rebuilt, first, 1, &failed);
+                let mut more = state.geometry.rebuild_reads(rebuilt, first, 1, |_| failed.clone());
                 more.retain(|run| !before.contains(run));
                 submit(window, &more, false, state, actions);
             } else {

@@ -160,7 +160,7 @@ fn crash_at(level: Level, survivors: Survivors, at: u64) -> Result<(bool, Run), 
 
 #[test]
 fn the_power_failing_at_any_step_loses_nothing() {
-    let every = number("TORTURE_EVERY", 9);
+    let every = number("TORTURE_EVERY", 1);
     for level in [Level::Raid5, Level::Raid6, Level::Raid10] {
         let mut counts = Counts::default();
         for at in (0..).step_by(every as usize) {

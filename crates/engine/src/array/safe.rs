@@ -231,7 +231,7 @@ impl Geometry {
         disk: DiskId,
         first: u64,
         pages: u64,
-        failed: &DiskSet,
+        failed_at: impl Fn(u64) -> DiskSet,
     ) -> Vec<DiskRun> {
         if self.level.is_mirrored() {
             let disk = DiskId(disk.0 ^ 1);
@@ -239,6 +239,8 @@ impl Geometry {
         }
         let mut reads: Vec<(DiskId, u64)> = Vec::new();
         for page in first..first + pages {
+            // Another disk may be rebuilt below some page of these.
+            let failed = failed_at(page);
             let stripe = self.row_of_disk_page(page).1.stripe;
             let data = (0..self.data_strips() as u16).map(|strip| self.data_disk(stripe, strip));
             let all = data.chain(self.parity_disks(stripe));
