@@ -396,6 +396,7 @@ impl<'a> Simulator<'a> {
                 | Action::ReadAgain { .. }
                 | Action::ReadRows { .. }
                 | Action::ReadNow { .. }
+                | Action::LeftOut { .. }
                 | Action::ScrubCompare { .. }
                 | Action::ScrubDone { .. }
                 | Action::ScrubEnded { .. } => {}

@@ -303,7 +303,11 @@ impl HostReads {
             if missing.is_some_and(|(from, to)| meets_unsettled(from, to, destager, around)) {
                 self.parked.push((request, ticket));
             } else {
-                around.actions.push(Action::ReadNow { id: request.id, missing });
+                let id = request.id;
+                around.actions.push(Action::ReadNow { id, missing });
+                for range in missing.map_or(Vec::new(), |span| left_out(span, around)) {
+                    around.actions.push(Action::LeftOut { id, range });
+                }
                 self.start(request, ticket, destager, around);
             }
         }
@@ -318,6 +322,26 @@ impl HostReads {
 /// First and last page of a range that must be read from the disks.
 fn missing_span(range: PageRange, around: &Surroundings<'_>) -> Option<(Page, Page)> {
     around.read_cache.missing_span(range.first, range.pages, &around.cache.directory)
+}
+
+/// The pages of a span that [`HostReads::read_span`] leaves out.
+fn left_out((from, to): (Page, Page), around: &Surroundings<'_>) -> Vec<PageRange> {
+    let strip_pages = around.state.geometry.strip_pages;
+    let mut out = Vec::new();
+    let mut page = from;
+    while page <= to {
+        let length = (strip_pages - page.0 % strip_pages).min(to.0 - page.0 + 1);
+        let next = page.offset(length);
+        let (first, pages) = wanted(page, length, around).unwrap_or((next, 0));
+        let behind = first.offset(u64::from(pages));
+        for (first, end) in [(page, first), (behind, next)] {
+            if first < end {
+                out.push(PageRange::new(first, (end.0 - first.0) as u32));
+            }
+        }
+        page = next;
+    }
+    out
 }
 
 /// The pages of a strip that must be read.

@@ -152,6 +152,7 @@ impl Driver {
                 rows.retain(|(_, page), _| !(first..first + u64::from(pages)).contains(page));
             }
             Action::ReadNow { id, .. } => self.take_held(id.0),
+            Action::LeftOut { .. } => {}
             Action::Disk(command) => self.commands.push(command),
             Action::Reply { id, result } => {
                 assert_eq!(result, Ok(()));

@@ -389,6 +389,15 @@ impl Volume {
         *self.requests.op(id) = EngineOp::Read(read);
     }
 
+    /// Pages between the first and the last of a read that begins now are not read either.
+    pub(super) fn left_out(&mut self, id: RequestId, range: PageRange) {
+        let mut read = self.requests.take_read(id);
+        let lacks = |page: u64| self.read_cache.as_ref().is_some_and(|cache| cache.lacks(page));
+        let out = range.first.0..range.end().0;
+        read.skip(|page| out.contains(&page) && !lacks(page));
+        *self.requests.op(id) = EngineOp::Read(read);
+    }
+
     /// The bytes of pages that a disk could not read, to be written again: reconstructed from what
     /// was read for a host's read. `None`: too little was read.
     pub(super) fn repaired_bytes(&mut self, index: u32, command: &DiskCommand) -> Option<Buffer> {

@@ -201,6 +201,7 @@ impl Volume {
                 self.requests.read(id).pieces.rows_hold(first, pages);
             }
             Action::ReadNow { id, missing } => self.read_now(id, missing),
+            Action::LeftOut { id, range } => self.left_out(id, range),
             Action::Disk(command) => self.command(&command),
             Action::Reply { id, result } => {
                 let error = result.err().map(|_| Refusal::Unreadable);
