@@ -127,8 +127,8 @@ pub enum Action {
         /// First and last of its pages that are not held; `None`: all are.
         missing: Option<(Page, Page)>,
     },
-    /// After [`Action::ReadNow`]: these pages between its first and its last are held or cached, and
-    /// are not read. The engine may forget them in the same step.
+    /// After [`Action::ReadNow`]: these pages between its first and its last are held or cached,
+    /// and are not read. The engine may forget them in the same step.
     LeftOut {
         /// The request.
         id: RequestId,
