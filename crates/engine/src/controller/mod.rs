@@ -199,6 +199,23 @@ impl Controller {
         actions: &mut Vec<Action>,
         work: impl FnOnce(&mut Destager, &mut Surroundings<'_>) -> T,
     ) -> T {
+        self.with_parts(heads, actions, |_, destager, around| work(destager, around))
+    }
+
+    fn with_reads(
+        &mut self,
+        actions: &mut Vec<Action>,
+        work: impl FnOnce(&mut HostReads, &mut Destager, &mut Surroundings<'_>),
+    ) {
+        self.with_parts(&NoHeads, actions, work);
+    }
+
+    fn with_parts<T>(
+        &mut self,
+        heads: &dyn Heads,
+        actions: &mut Vec<Action>,
+        work: impl FnOnce(&mut HostReads, &mut Destager, &mut Surroundings<'_>) -> T,
+    ) -> T {
         let mut around = Surroundings {
             state: &mut self.state,
             cache: &mut self.cache,
@@ -208,24 +225,7 @@ impl Controller {
             heads,
             actions,
         };
-        work(&mut self.destager, &mut around)
-    }
-
-    fn with_reads(
-        &mut self,
-        actions: &mut Vec<Action>,
-        work: impl FnOnce(&mut HostReads, &mut Destager, &mut Surroundings<'_>),
-    ) {
-        let mut around = Surroundings {
-            state: &mut self.state,
-            cache: &mut self.cache,
-            read_cache: &mut self.read_cache,
-            rebuilds: &self.rebuilds,
-            reads: self.reads.waiting(),
-            heads: &NoHeads,
-            actions,
-        };
-        work(&mut self.reads, &mut self.destager, &mut around);
+        work(&mut self.reads, &mut self.destager, &mut around)
     }
 
     fn arrive(&mut self, request: HostRequest, actions: &mut Vec<Action>) {

@@ -148,17 +148,9 @@ impl HostReads {
         destager: &Destager,
         around: &mut Surroundings<'_>,
     ) {
-        let strip_pages = around.state.geometry.strip_pages;
-        let mut page = from;
         let mut last: Option<DiskCommand> = None;
-        while page <= to {
-            let rest = strip_pages - page.0 % strip_pages;
-            let length = rest.min(to.0 - page.0 + 1);
-            let next = page.offset(length);
-            let Some((page_from, pages)) = wanted(page, length, around) else {
-                page = next;
-                continue;
-            };
+        for (page, length) in strips(from, to, around.state.geometry.strip_pages) {
+            let Some((page_from, pages)) = wanted(page, length, around) else { continue };
             let command = read_command(page_from, pages, index, around);
             if around.state.faults.lost(command.disk, command.first) {
                 self.read_around(index, run_of(&command), destager, around);
@@ -173,7 +165,6 @@ impl HostReads {
                     }
                 }
             }
-            page = next;
         }
         self.submit(index, last.as_ref().map(run_of).as_slice(), false, around);
     }
@@ -326,11 +317,8 @@ fn missing_span(range: PageRange, around: &Surroundings<'_>) -> Option<(Page, Pa
 
 /// The pages of a span that [`HostReads::read_span`] leaves out.
 fn left_out((from, to): (Page, Page), around: &Surroundings<'_>) -> Vec<PageRange> {
-    let strip_pages = around.state.geometry.strip_pages;
     let mut out = Vec::new();
-    let mut page = from;
-    while page <= to {
-        let length = (strip_pages - page.0 % strip_pages).min(to.0 - page.0 + 1);
+    for (page, length) in strips(from, to, around.state.geometry.strip_pages) {
         let next = page.offset(length);
         let (first, pages) = wanted(page, length, around).unwrap_or((next, 0));
         let behind = first.offset(u64::from(pages));
@@ -339,9 +327,20 @@ fn left_out((from, to): (Page, Page), around: &Surroundings<'_>) -> Vec<PageRang
                 out.push(PageRange::new(first, (end.0 - first.0) as u32));
             }
         }
-        page = next;
     }
     out
+}
+
+/// A span, cut where strips end: first page and pages of each part.
+fn strips(from: Page, to: Page, strip_pages: u64) -> impl Iterator<Item = (Page, u64)> {
+    let mut next = from;
+    core::iter::from_fn(move || {
+        let page = next;
+        let rest = strip_pages - page.0 % strip_pages;
+        let length = rest.min((to.0 + 1).checked_sub(page.0)?);
+        next = page.offset(length);
+        (length > 0).then_some((page, length))
+    })
 }
 
 /// The pages of a strip that must be read.
