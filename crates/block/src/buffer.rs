@@ -1,6 +1,8 @@
 //! Bytes whose start is aligned to a page, as direct I/O needs them.
 
+use core::ops::Range;
 use destage_engine::units::PAGE_BYTES;
+use std::sync::Arc;
 
 const ALIGN: usize = PAGE_BYTES as usize;
 
@@ -60,6 +62,47 @@ impl Buffer {
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.len() - self.start
+    }
+}
+
+/// A part of a buffer that several operations use.
+#[derive(Clone, Debug)]
+pub struct SharedBytes {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl SharedBytes {
+    /// Some bytes of a buffer. The first should keep the alignment that direct I/O needs.
+    #[must_use]
+    pub fn part(buffer: &Arc<Buffer>, range: Range<usize>) -> SharedBytes {
+        SharedBytes { buffer: Arc::clone(buffer), range }
+    }
+
+    /// The buffer, if nothing else uses it any more.
+    #[must_use]
+    pub fn into_buffer(self) -> Option<Buffer> {
+        Arc::into_inner(self.buffer)
+    }
+}
+
+impl From<Buffer> for SharedBytes {
+    fn from(buffer: Buffer) -> SharedBytes {
+        SharedBytes::from(Arc::new(buffer))
+    }
+}
+
+impl From<Arc<Buffer>> for SharedBytes {
+    fn from(buffer: Arc<Buffer>) -> SharedBytes {
+        let range = 0..buffer.len();
+        SharedBytes { buffer, range }
+    }
+}
+
+impl core::ops::Deref for SharedBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
     }
 }
 

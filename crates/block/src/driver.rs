@@ -1,10 +1,8 @@
 //! What a backend is given: the clock, the devices, and the way back to the clients.
 
-use crate::{Answer, Buffer, IoError};
+use crate::{Answer, Buffer, IoError, SharedBytes};
 use destage_engine::units::Instant;
-use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 /// Carries out what a backend wants done.
 pub trait Driver {
@@ -65,7 +63,7 @@ pub enum Io {
         /// First byte.
         offset: u64,
         /// The bytes.
-        buffer: Arc<Buffer>,
+        buffer: SharedBytes,
         /// Done only when durable (`RWF_DSYNC`).
         durable: bool,
     },
@@ -96,23 +94,16 @@ pub enum Piece {
     /// Bytes of its own.
     Bytes(Vec<u8>),
     /// Part of a buffer that others may use too.
-    Shared(Arc<Buffer>, Range<usize>),
+    Shared(SharedBytes),
 }
 
 impl Piece {
-    /// A complete buffer.
-    #[must_use]
-    pub fn all_of(buffer: Arc<Buffer>) -> Piece {
-        let all = 0..buffer.len();
-        Piece::Shared(buffer, all)
-    }
-
     /// The bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Piece::Bytes(bytes) => bytes,
-            Piece::Shared(buffer, range) => &buffer[range.clone()],
+            Piece::Shared(bytes) => bytes,
         }
     }
 }

@@ -14,7 +14,7 @@ mod export;
 mod request;
 
 pub use backend::Backend;
-pub use buffer::Buffer;
+pub use buffer::{Buffer, SharedBytes};
 pub use driver::{Driver, Handle, Io, Outcome, Piece};
 pub use error::{IoClass, IoError, RequestError};
 pub use export::{BlockSizes, Export};

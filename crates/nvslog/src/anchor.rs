@@ -1,7 +1,7 @@
 //! Anchors: where the log begins, in two copies.
 
 use super::crc::Crc;
-use super::{LogId, NUMBER_MAX, SLOT_BYTES, put, u32_at, u64_at};
+use super::{LogId, NUMBER_MAX, SUPERBLOCK_BYTES, put, u32_at, u64_at};
 
 const MAGIC: &[u8; 8] = b"DSTGANCR";
 const USED_BYTES: usize = 48;
@@ -22,8 +22,8 @@ pub struct Anchor {
 impl Anchor {
     /// The anchor's bytes.
     #[must_use]
-    pub fn encode(&self, log: LogId) -> [u8; SLOT_BYTES] {
-        let mut bytes = [0; SLOT_BYTES];
+    pub fn encode(&self, log: LogId) -> [u8; SUPERBLOCK_BYTES] {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
         put(&mut bytes, 0, MAGIC);
         put(&mut bytes, 16, &self.number.to_le_bytes());
         put(&mut bytes, 24, &self.tail_sequence.to_le_bytes());
@@ -37,7 +37,7 @@ impl Anchor {
     /// The anchor in these bytes; `None` if they are torn, damaged or another log's.
     #[must_use]
     pub fn decode(bytes: &[u8], log: LogId) -> Option<Anchor> {
-        let bytes = bytes.get(..SLOT_BYTES)?;
+        let bytes = bytes.get(..SUPERBLOCK_BYTES)?;
         let crc = Crc::default().with(&log.0).with(&bytes[12..]).value();
         if bytes[..8] != *MAGIC || u32_at(bytes, 8) != crc {
             return None;

@@ -1,55 +1,49 @@
-//! What a log holds: the fragments of each page, what open intents froze, parity checksums.
+//! What a log holds: the newest record of each page, what open intents froze, parity checksums.
 //! The driver keeps one and applies each record that it appends; recovery applies those it
 //! finds. Both so come to the same state (D8).
 
-use super::fragments::Fragments;
+use super::held::HeldPages;
+use super::record::ALL_SECTORS;
 use super::record::{Origin, Pages, Record, RecordError, SectorSums};
 use super::space::LogSpace;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
-use destage_engine::units::{PAGE_BYTES, Page};
+use destage_engine::units::Page;
 
-/// Bytes of a page, in the log.
+/// A page in the log, or some of its sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fragment {
+pub struct HeldPage {
     /// Its number in the order of writes.
     pub version: u64,
     /// The commit it is in.
     pub sequence: u64,
-    /// First byte in the page.
-    pub offset: u16,
-    /// Bytes.
-    pub bytes: u16,
+    /// Bit i: sector i is here.
+    pub sectors: u8,
     /// Where the bytes are; `None`: they are zeros.
     pub stored: Option<Stored>,
 }
 
-/// A payload in the ring.
+/// A page's bytes in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// First block.
-    pub block: u64,
-    /// Blocks.
-    pub blocks: u64,
-    /// CRC-32C of the blocks.
+    /// The slot.
+    pub slot: u32,
+    /// CRC-32C of its bytes.
     pub crc: u32,
 }
 
-impl Fragment {
-    pub(super) fn covers(&self, other: &Fragment) -> bool {
-        let end = |f: &Fragment| u32::from(f.offset) + u32::from(f.bytes);
-        self.offset <= other.offset && end(self) >= end(other)
-    }
-
-    fn blocks(&self) -> u64 {
-        self.stored.map_or(0, |stored| stored.blocks)
+impl HeldPage {
+    fn slot(&self) -> Option<u32> {
+        self.stored.map(|stored| stored.slot)
     }
 
     fn record(&self, page: Page, origin: Origin) -> Record {
-        let Fragment { version, offset, bytes, .. } = *self;
+        let HeldPage { version, sectors, .. } = *self;
         match self.stored {
-            Some(Stored { crc, .. }) => Record::Data { page, version, offset, bytes, crc, origin },
+            Some(Stored { slot, crc }) => {
+                Record::Data { page, version, slot, sectors, crc, origin }
+            }
             None => Record::Zero { pages: Pages::new(page, 1), version, origin },
         }
     }
@@ -77,25 +71,11 @@ pub struct ParityRow {
     pub sequence: u64,
 }
 
-/// A live record to be moved, and where its payload is.
-pub type Move = (Record, Option<Stored>);
-
-/// Where a record is: its commit and, for data, the first block of its payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The commit.
-    pub sequence: u64,
-    /// First block of the payload.
-    pub block: u64,
-    /// Blocks of the payload.
-    pub blocks: u64,
-}
-
 /// What a log holds.
 #[derive(Clone, Default)]
 pub struct Contents {
-    pages: Fragments,
-    frozen: Fragments,
+    pages: HeldPages,
+    frozen: HeldPages,
     intents: BTreeMap<u64, OpenIntent>,
     parity: BTreeMap<(u64, u32), ParityRow>,
     last_version: u64,
@@ -103,11 +83,8 @@ pub struct Contents {
 
 impl PartialEq for Contents {
     fn eq(&self, other: &Contents) -> bool {
-        let all = |of: &Fragments| -> Vec<(u64, Vec<Fragment>)> {
-            of.all().into_iter().map(|page| (page, of.of(page).collect())).collect()
-        };
-        all(&self.pages) == all(&other.pages)
-            && all(&self.frozen) == all(&other.frozen)
+        self.pages.sorted() == other.pages.sorted()
+            && self.frozen.sorted() == other.frozen.sorted()
             && self.intents == other.intents
             && self.parity == other.parity
             && self.last_version == other.last_version
@@ -116,16 +93,16 @@ impl PartialEq for Contents {
 
 impl core::fmt::Debug for Contents {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (pages, frozen) = (self.pages.pages_held(), self.frozen.pages_held());
+        let (pages, frozen) = (self.pages.count(), self.frozen.count());
         write!(f, "Contents({pages} pages, {frozen} frozen, {} intents)", self.intents.len())
     }
 }
 
 impl Contents {
-    /// The page's fragments, oldest first, without frozen ones.
+    /// What is held of the page, without what is frozen.
     #[must_use]
-    pub fn fragments(&self, page: Page) -> Vec<Fragment> {
-        self.pages.of(page.0).collect()
+    pub fn page(&self, page: Page) -> Option<HeldPage> {
+        self.pages.get(page.0)
     }
 
     /// Looks at what [`Contents::apply`] of new data of the page will look at, which brings it into
@@ -135,21 +112,26 @@ impl Contents {
         self.pages.touch(page.0)
     }
 
-    /// The page's frozen fragments, oldest first: all older than the others.
+    /// What an open intent froze of the page.
     #[must_use]
-    pub fn frozen(&self, page: Page) -> Vec<Fragment> {
-        self.frozen.of(page.0).collect()
+    pub fn frozen(&self, page: Page) -> Option<HeldPage> {
+        self.frozen.get(page.0)
     }
 
-    /// Pages with fragments that are not frozen, in order.
-    pub fn pages(&self) -> impl Iterator<Item = (Page, Vec<Fragment>)> + '_ {
-        self.pages.all().into_iter().map(|page| (Page(page), self.pages.of(page).collect()))
+    /// All that is held and not frozen, in the order of commits.
+    pub fn pages(&self) -> impl Iterator<Item = (Page, HeldPage)> + '_ {
+        self.pages.by_commit().map(|(page, held)| (Page(page), held))
     }
 
-    /// Pages with fragments that are not frozen.
+    /// All that is frozen, in the order of commits.
+    pub fn frozen_pages(&self) -> impl Iterator<Item = (Page, HeldPage)> + '_ {
+        self.frozen.by_commit().map(|(page, held)| (Page(page), held))
+    }
+
+    /// Pages held that are not frozen.
     #[must_use]
     pub fn pages_held(&self) -> usize {
-        self.pages.pages_held()
+        self.pages.count()
     }
 
     /// Intents that no release has closed: their stripes must be redone.
@@ -174,14 +156,14 @@ impl Contents {
         self.last_version = self.last_version.max(last_version);
     }
 
-    /// Applies a record, and counts in `space` what is live.
+    /// Applies a record of commit `sequence`, and counts in `space` what is live.
     ///
     /// # Errors
     /// A record that no correct program appends; nothing is changed then.
     pub fn apply(
         &mut self,
         record: &Record,
-        at: Place,
+        sequence: u64,
         space: &mut LogSpace,
     ) -> Result<(), RecordError> {
         if let Some(version) = record.new_version() {
@@ -190,18 +172,16 @@ impl Contents {
             }
             self.last_version = version;
         }
-        let Place { sequence, block, blocks } = at;
         match *record {
-            Record::Data { page, version, offset, bytes, crc, origin } => {
-                let stored = Some(Stored { block, blocks, crc });
-                let fragment = Fragment { version, sequence, offset, bytes, stored };
-                self.insert(page.0, fragment, origin, space);
+            Record::Data { page, version, slot, sectors, crc, origin } => {
+                let stored = Some(Stored { slot, crc });
+                let held = HeldPage { version, sequence, sectors, stored };
+                self.insert(page.0, held, origin, space);
             }
             Record::Zero { pages, version, origin } => {
-                let bytes = PAGE_BYTES as u16;
-                let fragment = Fragment { version, sequence, offset: 0, bytes, stored: None };
+                let held = HeldPage { version, sequence, sectors: ALL_SECTORS, stored: None };
                 for page in pages.first.0..pages.end() {
-                    self.insert(page, fragment, origin, space);
+                    self.insert(page, held, origin, space);
                 }
             }
             Record::Trim { pages, version } => {
@@ -214,28 +194,32 @@ impl Contents {
             Record::Parity { first, row, p, q, .. } => {
                 let new = ParityRow { p, q, sequence };
                 if let Some(old) = self.parity.insert((first.0, row), new) {
-                    space.died(old.sequence, 0, sequence);
+                    space.died(old.sequence, None, sequence);
                 }
-                space.born(sequence, 0);
+                space.born(sequence);
             }
         }
         Ok(())
     }
 
-    fn insert(&mut self, page: u64, new: Fragment, origin: Origin, space: &mut LogSpace) {
+    fn insert(&mut self, page: u64, new: HeldPage, origin: Origin, space: &mut LogSpace) {
         let sequence = new.sequence;
-        let mut dies = |old: Fragment| space.died(old.sequence, old.blocks(), sequence);
-        if origin == Origin::New {
-            self.pages.put_newest(page, new, &mut dies);
-            space.born(sequence, new.blocks());
-            return;
+        space.born(sequence);
+        // A copy of a record leaves the slot to the copy; a completion has one of its own.
+        let gone = |old: HeldPage| old.slot().filter(|_| old.slot() != new.slot());
+        let mut dies = |old: HeldPage| space.died(old.sequence, gone(old), sequence);
+        if origin != Origin::New {
+            let same = |old: &HeldPage| old.version == new.version;
+            for of in [&mut self.pages, &mut self.frozen] {
+                if let Some(old) = of.take_if(page, same) {
+                    dies(old);
+                }
+            }
         }
-        let same = |old: &Fragment| old.version == new.version;
-        self.pages.take(page, same, &mut dies);
-        self.frozen.take(page, same, &mut dies);
-        space.born(sequence, new.blocks());
         let to = if origin == Origin::Frozen { &mut self.frozen } else { &mut self.pages };
-        to.add(page, new);
+        if let Some(old) = to.put(page, new) {
+            dies(old);
+        }
     }
 
     fn release(&mut self, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
@@ -250,7 +234,7 @@ impl Contents {
             .collect();
         for first in closed {
             if let Some(intent) = self.intents.remove(&first) {
-                space.died(intent.sequence, 0, sequence);
+                space.died(intent.sequence, None, sequence);
             }
         }
         // An intent that stays open keeps its parity.
@@ -262,7 +246,7 @@ impl Contents {
             .collect();
         for row in rows {
             if let Some(parity) = self.parity.remove(&row) {
-                space.died(parity.sequence, 0, sequence);
+                space.died(parity.sequence, None, sequence);
             }
         }
     }
@@ -277,44 +261,48 @@ impl Contents {
             return Err(RecordError::Intent);
         }
         if let Some(old) = self.intents.insert(pages.first.0, intent) {
-            space.died(old.sequence, 0, sequence);
+            space.died(old.sequence, None, sequence);
         }
-        space.born(sequence, 0);
+        space.born(sequence);
         let bounds = pages.first.0..pages.end();
         let frozen = &mut self.frozen;
-        let older = |fragment: &Fragment| fragment.version <= through;
-        self.pages.take_range(bounds, older, |page, fragment| frozen.add(page, fragment));
+        let older = |held: &HeldPage| held.version <= through;
+        self.pages.take_range(bounds, older, |page, held| {
+            if let Some(old) = frozen.put(page, held) {
+                space.died(old.sequence, old.slot(), sequence);
+            }
+        });
         Ok(())
     }
 
     /// The live records of some commits, as moved ones in the order in which they are to be
     /// appended. Looks at nothing newer.
     #[must_use]
-    pub fn live_in(&self, commits: &Range<u64>) -> Vec<Move> {
-        let mut moves: Vec<Move> = Vec::new();
+    pub fn live_in(&self, commits: &Range<u64>) -> Vec<Record> {
+        let mut moves: Vec<Record> = Vec::new();
         for intent in self.intents.values().filter(|i| commits.contains(&i.sequence)) {
             let OpenIntent { pages, through, .. } = *intent;
-            moves.push((Record::Intent { pages, through, moved: true }, None));
+            moves.push(Record::Intent { pages, through, moved: true });
         }
         for ((first, row), parity) in &self.parity {
             if commits.contains(&parity.sequence) {
                 let (first, row, ParityRow { p, q, .. }) = (Page(*first), *row, *parity);
-                moves.push((Record::Parity { first, row, p, q, moved: true }, None));
+                moves.push(Record::Parity { first, row, p, q, moved: true });
             }
         }
         for (of, origin) in [(&self.frozen, Origin::Frozen), (&self.pages, Origin::Moved)] {
-            let old = of.by_commit().take_while(|(_, f)| f.sequence < commits.end);
-            for (page, fragment) in old.filter(|(_, f)| f.sequence >= commits.start) {
-                moves.push((fragment.record(Page(page), origin), fragment.stored));
+            let old = of.by_commit().take_while(|(_, held)| held.sequence < commits.end);
+            for (page, held) in old.filter(|(_, held)| held.sequence >= commits.start) {
+                moves.push(held.record(Page(page), origin));
             }
         }
         moves
     }
 }
 
-/// Drops fragments up to a version.
-fn kill(of: &mut Fragments, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
-    let old = |fragment: &Fragment| fragment.version <= through;
-    let dies = |_, gone: Fragment| space.died(gone.sequence, gone.blocks(), sequence);
+/// Drops what is held of some pages up to a version.
+fn kill(of: &mut HeldPages, pages: Pages, through: u64, sequence: u64, space: &mut LogSpace) {
+    let old = |held: &HeldPage| held.version <= through;
+    let dies = |_, gone: HeldPage| space.died(gone.sequence, gone.slot(), sequence);
     of.take_range(pages.first.0..pages.end(), old, dies);
 }

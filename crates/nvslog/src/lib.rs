@@ -11,10 +11,12 @@ pub mod anchor;
 pub mod commit;
 pub mod contents;
 pub mod crc;
-mod fragments;
+mod held;
 pub mod member;
 pub mod record;
 pub mod recover;
+pub mod sizes;
+pub mod slots;
 pub mod space;
 pub mod superblock;
 
@@ -23,13 +25,13 @@ pub mod superblock;
 pub struct LogId(pub [u8; 16]);
 
 /// Bytes of a superblock or an anchor.
-pub const SLOT_BYTES: usize = 512;
+pub const SUPERBLOCK_BYTES: usize = 512;
 /// Bytes of a commit's header.
 pub const HEADER_BYTES: usize = 64;
 /// Most bytes of header and records.
-pub const DESCRIPTOR_BYTES_MAX: usize = 65_536;
-/// Most payload bytes of a commit.
-pub const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
+pub const COMMIT_BYTES_MAX: usize = 65_536;
+/// Most pages of a commit.
+pub const COMMIT_PAGES_MAX: usize = 256;
 /// Most pages that a Zero, Trim, Release or Intent record names.
 pub const RANGE_PAGES_MAX: u32 = 1 << 20;
 /// Fewest blocks of a ring.

@@ -1,8 +1,8 @@
 //! Records: the entries of a commit, typed, to bytes and back.
 
-use super::{RANGE_PAGES_MAX, put, u16_at, u32_at, u64_at};
+use super::{RANGE_PAGES_MAX, put, u32_at, u64_at};
 use alloc::vec::Vec;
-use destage_engine::units::{PAGE_BYTES, Page, SECTORS_PER_PAGE};
+use destage_engine::units::{Page, SECTORS_PER_PAGE};
 
 /// CRC-32C of each sector of a parity page.
 pub type SectorSums = [u32; SECTORS_PER_PAGE as usize];
@@ -10,17 +10,17 @@ pub type SectorSums = [u32; SECTORS_PER_PAGE as usize];
 /// One entry of a commit (docs/nvs-format.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Bytes of a page; the payload follows the descriptor.
+    /// A page, or some of its sectors. It replaces what the log had of the page.
     Data {
         /// The page.
         page: Page,
         /// Its number in the order of writes.
         version: u64,
-        /// First byte in the page.
-        offset: u16,
-        /// Bytes, at least 1.
-        bytes: u16,
-        /// CRC-32C of the payload filled to whole blocks.
+        /// Where the bytes are.
+        slot: u32,
+        /// Bit i: sector i of the slot is the page's; never 0.
+        sectors: u8,
+        /// CRC-32C of the slot.
         crc: u32,
         /// New, or a copy.
         origin: Origin,
@@ -72,6 +72,13 @@ pub enum Record {
     },
 }
 
+/// All sectors of a page.
+pub const ALL_SECTORS: u8 = u8::MAX;
+/// Pages of a Data record are below this.
+pub const PAGES_MAX: u64 = 1 << 44;
+/// Versions are below this.
+pub const VERSION_MAX: u64 = 1 << 52;
+
 /// Whether a record is new.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
@@ -79,7 +86,7 @@ pub enum Origin {
     New,
     /// A copy of an older record, with its version.
     Moved,
-    /// A copy of a record that an open intent has frozen.
+    /// A copy of a record that an open intent has frozen, or its completion.
     Frozen,
 }
 
@@ -121,8 +128,10 @@ pub enum RecordError {
     Short,
     /// No pages, too many, or past the last page number.
     Pages,
-    /// No bytes, or bytes past the end of the page.
-    Range,
+    /// No valid sector.
+    Sectors,
+    /// A slot that the device does not have, or that two records name.
+    Slot,
     /// A version that is not above those before it.
     Version,
     /// An intent that overlaps an open one, or parity of none.
@@ -135,7 +144,8 @@ impl core::fmt::Display for RecordError {
             RecordError::Unknown => "a type, flag or length that this version does not know",
             RecordError::Short => "a record that ends behind its commit's descriptor",
             RecordError::Pages => "a run of no pages, of too many, or past the last page number",
-            RecordError::Range => "a run of no bytes, or past the end of its page",
+            RecordError::Sectors => "a page without a valid sector",
+            RecordError::Slot => "a slot that the device does not have, or that another page has",
             RecordError::Version => "a version out of order",
             RecordError::Intent => "an intent over an open one, or parity without an intent",
         })
@@ -148,28 +158,22 @@ const TRIM: u8 = 3;
 const RELEASE: u8 = 4;
 const INTENT: u8 = 5;
 const PARITY: u8 = 6;
-const MOVED: u8 = 1;
-const HAS_Q: u8 = 2;
-const FROZEN: u8 = 4;
+/// Version of the record types, in the low bits of the second byte; the flags are above it.
+const TYPE_VERSION: u8 = 1;
+const MOVED: u8 = 16;
+const HAS_Q: u8 = 32;
+const FROZEN: u8 = 64;
+/// Types that a program may skip if it does not know them.
+const MAY_BE_SKIPPED: u8 = 128;
 
 impl Record {
     /// Bytes of the record.
     #[must_use]
     pub const fn encoded_bytes(&self) -> usize {
         match self {
-            Record::Data { .. } => 32,
             Record::Parity { q: None, .. } => 48,
             Record::Parity { q: Some(_), .. } => 80,
             _ => 24,
-        }
-    }
-
-    /// Blocks of payload.
-    #[must_use]
-    pub const fn payload_blocks(&self, block_bytes: u32) -> u64 {
-        match self {
-            Record::Data { bytes, .. } => (*bytes as u64).div_ceil(block_bytes as u64),
-            _ => 0,
         }
     }
 
@@ -208,13 +212,14 @@ impl Record {
             put(to, 16, &number.to_le_bytes());
         };
         match *self {
-            Record::Data { page, version, offset, bytes, crc, .. } => {
+            Record::Data { page, version, slot, sectors, crc, .. } => {
+                assert!(page.0 < PAGES_MAX && version < VERSION_MAX, "out of limits");
                 to[0] = DATA;
+                to[3] = sectors;
                 put(to, 4, &crc.to_le_bytes());
-                put(to, 8, &page.0.to_le_bytes());
-                put(to, 16, &version.to_le_bytes());
-                put(to, 24, &offset.to_le_bytes());
-                put(to, 26, &bytes.to_le_bytes());
+                put(to, 8, &(version | page.0 >> 32 << 52).to_le_bytes());
+                put(to, 16, &(page.0 as u32).to_le_bytes());
+                put(to, 20, &slot.to_le_bytes());
             }
             Record::Zero { pages, version, .. } => run(to, ZERO, pages, version),
             Record::Trim { pages, version } => run(to, TRIM, pages, version),
@@ -235,28 +240,34 @@ impl Record {
         {
             to[1] |= FROZEN;
         }
-        to[1] |= u8::from(self.moved()) * MOVED;
-        put(to, 2, &(self.encoded_bytes() as u16).to_le_bytes());
+        to[1] |= TYPE_VERSION | u8::from(self.moved()) * MOVED;
+        to[2] = (self.encoded_bytes() / 8) as u8;
     }
 
-    /// The record at the start of `bytes`, and its length.
+    /// The record at the start of `bytes`, and its length; no record if this program may skip it.
     ///
     /// # Errors
     /// See [`RecordError`].
-    pub fn decode(bytes: &[u8]) -> Result<(Record, usize), RecordError> {
-        if bytes.len() < 24 {
+    pub fn decode(bytes: &[u8]) -> Result<(Option<Record>, usize), RecordError> {
+        if bytes.len() < 8 {
             return Err(RecordError::Short);
         }
-        let length = usize::from(u16_at(bytes, 2));
+        let length = usize::from(bytes[2]) * 8;
         let Some(bytes) = bytes.get(..length) else { return Err(RecordError::Short) };
-        if length < 24 {
+        if length == 0 {
+            return Err(RecordError::Unknown);
+        }
+        if bytes[0] & MAY_BE_SKIPPED != 0 {
+            return Ok((None, length));
+        }
+        if length < 24 || bytes[1] & 15 != TYPE_VERSION {
             return Err(RecordError::Unknown);
         }
         let record = Record::typed(bytes)?;
         // One record has one encoding: whatever else the bytes say is not of this version.
         let mut again = Vec::with_capacity(length);
         record.encode(&mut again);
-        if again == bytes { Ok((record, length)) } else { Err(RecordError::Unknown) }
+        if again == bytes { Ok((Some(record), length)) } else { Err(RecordError::Unknown) }
     }
 
     fn typed(bytes: &[u8]) -> Result<Record, RecordError> {
@@ -270,21 +281,24 @@ impl Record {
         let (first, number) = (Page(u64_at(bytes, 8)), u64_at(bytes, 16));
         let run = || {
             let pages = Pages::new(first, argument);
-            let most = u64::MAX / PAGE_BYTES - u64::from(RANGE_PAGES_MAX);
-            let fits = (1..=RANGE_PAGES_MAX).contains(&argument) && first.0 <= most;
-            if fits { Ok(pages) } else { Err(RecordError::Pages) }
+            let fits = (1..=RANGE_PAGES_MAX).contains(&argument) && first.0 < PAGES_MAX;
+            let numbered = number < VERSION_MAX;
+            match (fits, numbered) {
+                (true, true) => Ok(pages),
+                (false, _) => Err(RecordError::Pages),
+                (_, false) => Err(RecordError::Version),
+            }
         };
         Ok(match (bytes[0], bytes.len()) {
-            (DATA, 32) => {
-                let (offset, bytes) = (u16_at(bytes, 24), u16_at(bytes, 26));
-                let end = u64::from(offset) + u64::from(bytes);
-                if bytes == 0 || end > PAGE_BYTES {
-                    return Err(RecordError::Range);
+            (DATA, 24) => {
+                let high = first.0 >> 52;
+                let page = Page(high << 32 | u64::from(u32_at(bytes, 16)));
+                let (version, slot) = (first.0 & (VERSION_MAX - 1), u32_at(bytes, 20));
+                let (sectors, crc) = (bytes[3], argument);
+                if sectors == 0 {
+                    return Err(RecordError::Sectors);
                 }
-                if first.0 > u64::MAX / PAGE_BYTES - 1 {
-                    return Err(RecordError::Pages);
-                }
-                Record::Data { page: first, version: number, offset, bytes, crc: argument, origin }
+                Record::Data { page, version, slot, sectors, crc, origin }
             }
             (ZERO, 24) => Record::Zero { pages: run()?, version: number, origin },
             (TRIM, 24) => Record::Trim { pages: run()?, version: number },

@@ -4,27 +4,56 @@
 
 use crate::LogId;
 use crate::anchor::Anchor;
-use crate::commit::{Claim, Kind};
-use crate::contents::{Contents, Place};
+use crate::commit::{Claim, Header, Kind};
+use crate::contents::{Contents, Stored};
 use crate::crc::crc32c;
 use crate::record::{Record, RecordError};
+use crate::slots::Slots;
 use crate::space::LogSpace;
 use crate::{RING_BLOCKS_MAX, RING_BLOCKS_MIN};
-use alloc::vec;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use destage_engine::units::Page;
 
 /// Blocks looked through at once behind the end of the log.
 const SEARCH_BLOCKS: u64 = 256;
+
+/// Where the log is on its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// UUID of the log.
+    pub log: LogId,
+    /// Bytes in a block of the ring.
+    pub block_bytes: u32,
+    /// Blocks in the ring.
+    pub ring_blocks: u64,
+    /// Slots behind the ring.
+    pub slots: u32,
+    /// Devices that have it.
+    pub copies: usize,
+}
 
 /// What is to be read next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     /// Of which NVS device, from 0.
     pub copy: usize,
-    /// First block in the ring.
-    pub block: u64,
-    /// Blocks, never past the ring's end.
-    pub blocks: u64,
+    /// What of it.
+    pub part: Part,
+}
+
+/// A part of an NVS device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Blocks of the ring, never past its end.
+    Ring {
+        /// The first.
+        block: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// A slot.
+    Slot(u32),
 }
 
 /// The log is damaged: not what a crash leaves.
@@ -43,13 +72,15 @@ pub struct RecoverError {
 pub enum Damage {
     /// The anchor points out of the ring: a program wrote it so.
     Anchor,
-    /// A commit that was durable is not there or not whole.
+    /// A commit that was durable is not there or not complete.
     Missing(Witness),
+    /// No device has the bytes of a page that the log names: the page.
+    Slot(Page),
     /// No device can read what is here, so nobody knows whether commits end here.
     Unreadable,
     /// The devices have different commits of one epoch and sequence here: they were used apart.
     Diverged,
-    /// A record is invalid, though the checksums match: a newer program or a wrong one wrote it.
+    /// A record in a commit whose checksums hold is none: a newer program or a wrong one wrote it.
     Record {
         /// Its number in the commit.
         index: u32,
@@ -79,16 +110,16 @@ impl core::fmt::Display for RecoverError {
         match damage {
             Damage::Anchor => write!(f, "the anchor names a place outside the ring"),
             Damage::Missing(Witness::Anchor) => {
-                write!(f, "the commit is not whole, and the anchor says that it was durable")
+                write!(f, "the commit is not complete, and the anchor says that it was durable")
             }
             Damage::Missing(Witness::Commit { block, sequence }) => write!(
                 f,
-                "the commit is not whole, and commit {sequence} at block {block} says that it was \
-                 durable"
+                "the commit is not complete, and commit {sequence} at block {block} says that it \
+                 was durable"
             ),
             Damage::Unreadable => write!(
                 f,
-                "it cannot be read (a read error does not end the log), so acknowledged writes \
+                "it cannot be read (a read error is no end of the log), so acknowledged writes \
                  may be behind it"
             ),
             Damage::Diverged => write!(
@@ -96,6 +127,9 @@ impl core::fmt::Display for RecoverError {
                 "the two NVS devices have different commits here: they were used apart from each \
                  other"
             ),
+            Damage::Slot(page) => {
+                write!(f, "no NVS device has the bytes of page {}, which is dirty", page.0)
+            }
             Damage::Record { index, error } => write!(f, "record {index}: {error}"),
         }
     }
@@ -103,28 +137,25 @@ impl core::fmt::Display for RecoverError {
 
 impl core::error::Error for RecoverError {}
 
-/// A commit that one NVS device lacks, in part at least: its descriptor and each payload are
-/// copied from whichever device has them whole.
+/// What one NVS device lacks of a commit, and another has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Repair {
     /// The device that lacks it.
     pub copy: usize,
-    /// Its sequence.
-    pub sequence: u64,
-    /// Its first block.
-    pub block: u64,
-    /// Its blocks.
-    pub blocks: u64,
+    /// The one that has it.
+    pub from: usize,
+    /// What.
+    pub part: Part,
 }
 
 /// What a log held. Before anything else the driver carries out the repairs, flushes the devices,
 /// and makes the opening commit of the next epoch durable (D7): `space` takes what was read as
-/// durable.
+/// durable. The slots of `contents` are still to be read: those of confirmed commits were not.
 #[derive(Clone, Debug)]
 pub struct Recovered {
     /// Pages, open intents and parity checksums.
     pub contents: Contents,
-    /// The ring's space; its head is where the next commit goes.
+    /// The device's space; its head is where the next commit goes.
     pub space: LogSpace,
     /// Epoch of the last commit: the next start has one more.
     pub epoch: u32,
@@ -134,7 +165,7 @@ pub struct Recovered {
     pub dropped: u64,
     /// Blocks behind the end that a device could not read.
     pub unreadable: u64,
-    /// Commits to be copied from one device to the other.
+    /// What is to be copied from one device to another.
     pub repairs: Vec<Repair>,
 }
 
@@ -144,13 +175,15 @@ enum State {
     Header,
     /// All of it.
     Commit(Claim),
+    /// A slot of the first commit in doubt: that of its page with this number.
+    Slot(usize),
     /// What is behind the end; `offset` blocks were looked through. The next `singly` blocks are
     /// read one by one.
     Search {
         offset: u64,
         singly: u64,
     },
-    /// A descriptor found there that the chunk did not hold whole.
+    /// A commit found there that the chunk did not hold completely.
     Candidate {
         claim: Claim,
         block: u64,
@@ -159,75 +192,97 @@ enum State {
     Done,
 }
 
-/// The expected commit, as far as it is known.
+/// What the devices have of the place that is looked at.
 #[derive(Default)]
 struct Found {
     commit: Option<(Claim, Vec<Record>)>,
-    /// By record: whether its payload was intact on some device.
-    whole: Vec<bool>,
+    /// The first device that has it intact.
+    intact: Option<usize>,
     bad_copies: Vec<usize>,
     /// Devices that could read what was asked for.
     readable: usize,
 }
 
-/// A recovery in progress.
+/// A commit that follows, and is not applied yet.
+struct Follower {
+    claim: Claim,
+    records: Vec<Record>,
+    repairs: Vec<Repair>,
+}
+
+impl Follower {
+    /// The slots that must hold what its records say.
+    fn slots(&self) -> impl Iterator<Item = Stored> + '_ {
+        self.records.iter().filter_map(|record| match *record {
+            Record::Data { slot, crc, .. } => Some(Stored { slot, crc }),
+            _ => None,
+        })
+    }
+}
+
+/// Recovery in progress.
 pub struct Recovery {
-    log: LogId,
-    block_bytes: u32,
-    ring_blocks: u64,
-    copies: usize,
+    layout: Layout,
     copy: usize,
     state: State,
     found: Found,
+    /// Commits that follow, from the first that is not confirmed.
+    followers: VecDeque<Follower>,
+    /// All commits up to this one were durable.
+    confirmed: u64,
+    /// Where the next commit is expected, behind the followers: block, sequence, epoch, and the
+    /// blocks from the tail to there.
+    head: u64,
+    sequence: u64,
+    epoch: u32,
     used: u64,
+    /// No device can read what is there.
+    unreadable: bool,
     recovered: Recovered,
     /// For tests of tests: what cannot be read counts as not written.
     pub errors_end_the_log: bool,
+    /// For tests of tests: commits in doubt count as complete.
+    pub trusts_slots: bool,
     /// An operator accepts the loss: the log ends where it cannot be read or is damaged, and what
     /// is behind that is not looked for.
     pub takes_what_is_left: bool,
 }
 
 impl Recovery {
-    /// The recovery of a log of `ring_blocks` blocks on `copies` devices.
+    /// The recovery of a log.
     ///
     /// # Errors
     /// An anchor that points out of the ring.
-    pub fn new(
-        log: LogId,
-        block_bytes: u32,
-        ring_blocks: u64,
-        copies: usize,
-        anchor: Anchor,
-    ) -> Result<Recovery, RecoverError> {
-        let ring = (RING_BLOCKS_MIN..=RING_BLOCKS_MAX).contains(&ring_blocks);
-        if !ring || anchor.tail_block >= ring_blocks || anchor.tail_sequence == 0 {
+    pub fn new(layout: Layout, anchor: Anchor) -> Result<Recovery, RecoverError> {
+        let ring = (RING_BLOCKS_MIN..=RING_BLOCKS_MAX).contains(&layout.ring_blocks);
+        if !ring || anchor.tail_block >= layout.ring_blocks || anchor.tail_sequence == 0 {
             let Anchor { tail_block: block, tail_sequence: sequence, .. } = anchor;
             return Err(RecoverError { block, sequence, damage: Damage::Anchor });
         }
         let recovered = Recovered {
             contents: Contents::default(),
-            space: LogSpace::new(ring_blocks, anchor),
+            space: LogSpace::new(layout.ring_blocks, layout.block_bytes, anchor),
             epoch: 0,
             commits: 0,
             dropped: 0,
             unreadable: 0,
             repairs: Vec::new(),
         };
-        let (state, found) = (State::Header, Found::default());
-        let (copy, used) = (0, 0);
-        let errors_end_the_log = false;
         Ok(Recovery {
-            log,
-            block_bytes,
-            ring_blocks,
-            copies,
-            copy,
-            state,
-            found,
-            used,
+            layout,
+            copy: 0,
+            state: State::Header,
+            found: Found::default(),
+            followers: VecDeque::new(),
+            confirmed: anchor.durable_through,
+            head: anchor.tail_block,
+            sequence: anchor.tail_sequence,
+            epoch: 0,
+            used: 0,
+            unreadable: false,
             recovered,
-            errors_end_the_log,
+            errors_end_the_log: false,
+            trusts_slots: false,
             takes_what_is_left: false,
         })
     }
@@ -236,20 +291,22 @@ impl Recovery {
     #[must_use]
     pub fn want(&self) -> Option<Want> {
         let copy = self.copy;
-        let head = self.recovered.space.head();
-        let want = |block, blocks| Some(Want { copy, block, blocks });
+        let block_bytes = self.layout.block_bytes;
+        let ring = |block, blocks| Some(Want { copy, part: Part::Ring { block, blocks } });
         match self.state {
-            State::Header => want(head, 1),
-            State::Commit(claim) => want(head, claim.read_blocks(self.block_bytes)),
+            State::Header => ring(self.head, 1),
+            State::Commit(claim) => ring(self.head, claim.own_blocks(block_bytes)),
+            State::Slot(index) => {
+                let slot = self.followers.front()?.slots().nth(index)?.slot;
+                Some(Want { copy, part: Part::Slot(slot) })
+            }
             State::Search { offset, singly } => {
-                let block = (head + offset) % self.ring_blocks;
+                let block = (self.head + offset) % self.layout.ring_blocks;
                 let rest = self.recovered.space.free_blocks() - offset;
                 let most = if singly > 0 { 1 } else { SEARCH_BLOCKS };
-                want(block, most.min(rest).min(self.ring_blocks - block))
+                ring(block, most.min(rest).min(self.layout.ring_blocks - block))
             }
-            State::Candidate { claim, block, .. } => {
-                want(block, claim.descriptor_blocks(self.block_bytes))
-            }
+            State::Candidate { claim, block, .. } => ring(block, claim.own_blocks(block_bytes)),
             State::Done => None,
         }
     }
@@ -259,28 +316,29 @@ impl Recovery {
     /// # Errors
     /// The log is damaged.
     pub fn give(&mut self, bytes: Option<&[u8]>) -> Result<(), RecoverError> {
-        self.found.readable += usize::from(self.looks_at_commit() && bytes.is_some());
-        match (self.state, bytes) {
-            (State::Header, Some(bytes)) => match Claim::read(bytes, self.block_bytes) {
-                Some(claim) if self.may_follow(&claim) => {
-                    self.state = State::Commit(claim);
-                    if claim.read_blocks(self.block_bytes) > 1 {
+        match self.state {
+            State::Header => {
+                self.found.readable += usize::from(bytes.is_some());
+                match bytes.and_then(Claim::read).filter(|claim| self.may_follow(claim)) {
+                    Some(claim) if claim.own_blocks(self.layout.block_bytes) > 1 => {
+                        self.state = State::Commit(claim);
                         Ok(())
-                    } else {
-                        self.commit(bytes)
                     }
+                    Some(claim) => self.commit(claim, bytes),
+                    None => self.next_copy(false),
                 }
-                _ => self.next_copy(true),
-            },
-            (State::Commit(_), Some(bytes)) => self.commit(bytes),
-            (State::Header, None) => self.next_copy(true),
-            (State::Commit(_), None) => {
-                // The header could be read; the rest could not.
-                self.found.readable -= 1;
-                self.next_copy(true)
             }
-            (State::Search { offset, .. }, bytes) => {
-                let blocks = self.want().map_or(0, |want| want.blocks);
+            State::Commit(claim) => {
+                // The header could be read; perhaps the rest could not.
+                self.found.readable -= usize::from(bytes.is_none());
+                self.commit(claim, bytes)
+            }
+            State::Slot(index) => self.slot(index, bytes),
+            State::Search { offset, .. } => {
+                let blocks = match self.want() {
+                    Some(Want { part: Part::Ring { blocks, .. }, .. }) => blocks,
+                    _ => 0,
+                };
                 match bytes {
                     Some(bytes) => self.search(bytes, offset, blocks),
                     // Block by block: one that cannot be read hides no other.
@@ -295,14 +353,15 @@ impl Recovery {
                     }
                 }
             }
-            (State::Candidate { claim, block, offset }, bytes) => {
-                if bytes.is_some_and(|bytes| claim.holds(bytes, self.log, self.block_bytes)) {
+            State::Candidate { claim, block, offset } => {
+                let Layout { log, block_bytes, .. } = self.layout;
+                if bytes.is_some_and(|bytes| claim.holds(bytes, log, block_bytes)) {
                     return Err(self.witnessed(&claim, block));
                 }
                 self.search_on(offset);
                 Ok(())
             }
-            (State::Done, _) => panic!("recovery is done and wants nothing"),
+            State::Done => panic!("recovery is done and wants nothing"),
         }
     }
 
@@ -316,141 +375,213 @@ impl Recovery {
         self.recovered
     }
 
-    fn looks_at_commit(&self) -> bool {
-        matches!(self.state, State::Header)
-    }
-
     fn may_follow(&self, claim: &Claim) -> bool {
-        let space = &self.recovered.space;
         let header = &claim.header;
-        let first = self.recovered.commits == 0;
+        let first = self.recovered.commits == 0 && self.followers.is_empty();
         let epoch = match header.kind {
             _ if first => header.epoch > 0,
-            Kind::Opens => header.epoch > self.recovered.epoch,
-            _ => header.epoch == self.recovered.epoch,
+            Kind::Opens => header.epoch > self.epoch,
+            _ => header.epoch == self.epoch,
         };
-        let blocks = claim.blocks(self.block_bytes);
-        let fits = blocks <= space.contiguous_blocks() && self.used + blocks < self.ring_blocks;
-        let padded =
-            !matches!(header.kind, Kind::Pads { .. }) || blocks == space.contiguous_blocks();
-        let here = header.block == space.head() && header.sequence == space.next_sequence();
+        let blocks = claim.blocks(self.layout.block_bytes);
+        let rest = self.layout.ring_blocks - self.head;
+        let fits = blocks <= rest && self.used + blocks < self.layout.ring_blocks;
+        let padded = !matches!(header.kind, Kind::Pads { .. }) || blocks == rest;
+        let here = header.block == self.head && header.sequence == self.sequence;
         here && epoch && fits && padded
     }
 
     /// Checks the expected commit as this device has it.
-    fn commit(&mut self, bytes: &[u8]) -> Result<(), RecoverError> {
-        let State::Commit(claim) = self.state else { unreachable!("a commit was wanted") };
-        let again = Claim::read(bytes, self.block_bytes);
-        if again != Some(claim) || !claim.holds(bytes, self.log, self.block_bytes) {
-            return self.next_copy(true);
-        }
-        let newer = |(found, _): &(Claim, Vec<Record>)| claim.header.epoch > found.header.epoch;
+    fn commit(&mut self, claim: Claim, bytes: Option<&[u8]>) -> Result<(), RecoverError> {
+        let Layout { log, block_bytes, .. } = self.layout;
+        let intact = bytes.filter(|bytes| {
+            Claim::read(bytes) == Some(claim) && claim.holds(bytes, log, block_bytes)
+        });
+        let Some(bytes) = intact else { return self.next_copy(false) };
+        let epoch = claim.header.epoch;
         match &self.found.commit {
-            Some(found) if found.0 != claim && found.0.header.epoch == claim.header.epoch => {
+            Some((found, _)) if *found == claim => {}
+            Some((found, _)) if found.header.epoch == epoch => {
                 return Err(self.error(Damage::Diverged));
             }
-            Some(found) if found.0 != claim && !newer(found) => return self.next_copy(true),
-            Some(found) if found.0 == claim => {}
+            Some((found, _)) if found.header.epoch > epoch => return self.next_copy(false),
             _ => {
-                // Devices read before have an older commit here, or no intact one.
+                // Devices read before have an older commit here, or none that is intact.
                 self.found.bad_copies = (0..self.copy).collect();
+                self.found.intact = Some(self.copy);
                 let records = claim
-                    .records(bytes, self.block_bytes)
+                    .records(bytes)
                     .map_err(|(index, error)| self.error(Damage::Record { index, error }))?;
-                self.found.whole = vec![false; records.len()];
                 self.found.commit = Some((claim, records));
             }
         }
-        let Found { commit: Some((_, records)), whole, .. } = &mut self.found else {
-            unreachable!("just found")
-        };
-        let block_bytes = u64::from(self.block_bytes);
-        let mut at = claim.descriptor_blocks(self.block_bytes) * block_bytes;
-        let mut bad = false;
-        for (record, whole) in records.iter().zip(whole) {
-            let Record::Data { crc, .. } = record else {
-                *whole = true;
-                continue;
-            };
-            let end = at + record.payload_blocks(self.block_bytes) * block_bytes;
-            let here = crc32c(&bytes[at as usize..end as usize]) == *crc;
-            *whole |= here;
-            bad |= !here;
-            at = end;
-        }
-        self.next_copy(bad)
+        self.next_copy(true)
     }
 
-    /// Continues with the next device, or decides on the commit.
-    fn next_copy(&mut self, bad: bool) -> Result<(), RecoverError> {
-        if bad {
+    /// Looks at the next device, or decides on the commit.
+    fn next_copy(&mut self, intact: bool) -> Result<(), RecoverError> {
+        self.state = State::Header;
+        if self.more_copies(intact) {
+            return Ok(());
+        }
+        let found = core::mem::take(&mut self.found);
+        match found.commit {
+            Some((claim, records)) => {
+                let part = Part::Ring {
+                    block: self.head,
+                    blocks: claim.own_blocks(self.layout.block_bytes),
+                };
+                let repairs = repairs(&found.bad_copies, found.intact, part);
+                self.follow(claim, records, repairs)
+            }
+            None => self.chain_ends(found.readable == 0),
+        }
+    }
+
+    /// Whether another device is to be asked for the same.
+    fn more_copies(&mut self, intact: bool) -> bool {
+        if !intact {
             self.found.bad_copies.push(self.copy);
         }
         self.copy += 1;
-        self.state = State::Header;
-        if self.copy < self.copies {
-            return Ok(());
+        if self.copy < self.layout.copies {
+            return true;
         }
         self.copy = 0;
-        let found = core::mem::take(&mut self.found);
-        match found.commit {
-            Some((claim, records)) if found.whole.iter().all(|whole| *whole) => {
-                self.accept(&claim, &records, &found.bad_copies)
-            }
-            _ if self.takes_what_is_left => {
-                self.state = State::Done;
-                Ok(())
-            }
-            // A read error is not a torn write: whether a commit was here is not known (D9).
-            _ if found.readable == 0 && !(cfg!(feature = "defects") && self.errors_end_the_log) => {
-                Err(self.error(Damage::Unreadable))
-            }
-            _ => self.end(),
-        }
+        false
     }
 
-    fn accept(
+    fn follow(
         &mut self,
-        claim: &Claim,
-        records: &[Record],
-        bad_copies: &[usize],
+        claim: Claim,
+        records: Vec<Record>,
+        repairs: Vec<Repair>,
     ) -> Result<(), RecoverError> {
-        let block = self.recovered.space.head();
-        let blocks = claim.blocks(self.block_bytes);
         let header = &claim.header;
-        let sequence = header.sequence;
-        let repair = |&copy: &usize| Repair { copy, sequence, block, blocks };
-        self.recovered.repairs.extend(bad_copies.iter().map(repair));
+        let blocks = claim.blocks(self.layout.block_bytes);
+        self.confirmed = self.confirmed.max(header.durable_through);
+        self.head = (self.head + blocks) % self.layout.ring_blocks;
+        (self.sequence, self.epoch) = (header.sequence + 1, header.epoch);
+        self.used += blocks;
+        self.followers.push_back(Follower { claim, records, repairs });
+        while self.front_is_confirmed() {
+            self.accept()?;
+        }
+        Ok(())
+    }
+
+    fn front_is_confirmed(&self) -> bool {
+        let confirmed = |front: &Follower| front.claim.header.sequence <= self.confirmed;
+        self.followers.front().is_some_and(confirmed)
+    }
+
+    /// No commit follows. Those in doubt are looked at in their order; then, what is behind.
+    fn chain_ends(&mut self, unreadable: bool) -> Result<(), RecoverError> {
+        let errors_end = cfg!(feature = "defects") && self.errors_end_the_log;
+        self.unreadable = unreadable && !self.takes_what_is_left && !errors_end;
+        self.next_in_doubt()
+    }
+
+    fn next_in_doubt(&mut self) -> Result<(), RecoverError> {
+        while let Some(front) = self.followers.front() {
+            let trusts = cfg!(feature = "defects") && self.trusts_slots;
+            if front.slots().next().is_some() && !trusts {
+                self.state = State::Slot(0);
+                return Ok(());
+            }
+            self.accept()?;
+        }
+        self.end()
+    }
+
+    /// Checks a slot of the first commit in doubt as this device has it.
+    fn slot(&mut self, index: usize, bytes: Option<&[u8]>) -> Result<(), RecoverError> {
+        let Some(front) = self.followers.front() else { unreachable!("a slot was wanted") };
+        let Some(stored) = front.slots().nth(index) else { unreachable!("a slot was wanted") };
+        self.found.readable += usize::from(bytes.is_some());
+        let intact = bytes.is_some_and(|bytes| crc32c(bytes) == stored.crc);
+        if intact {
+            self.found.intact.get_or_insert(self.copy);
+        }
+        if self.more_copies(intact) {
+            return Ok(());
+        }
+        let found = core::mem::take(&mut self.found);
+        let part = Part::Slot(stored.slot);
+        if found.intact.is_some() {
+            let more = repairs(&found.bad_copies, found.intact, part);
+            let Some(front) = self.followers.front_mut() else { unreachable!("looked at") };
+            front.repairs.extend(more);
+            if front.slots().nth(index + 1).is_some() {
+                self.state = State::Slot(index + 1);
+                return Ok(());
+            }
+            self.accept()?;
+            return self.next_in_doubt();
+        }
+        // The commit is not complete: the log ends before it.
+        let header = front_header(&self.followers);
+        (self.head, self.sequence) = (header.block, header.sequence);
+        self.followers.clear();
+        let errors_end = cfg!(feature = "defects") && self.errors_end_the_log;
+        self.unreadable = found.readable == 0 && !self.takes_what_is_left && !errors_end;
+        self.end()
+    }
+
+    /// Applies the first follower.
+    fn accept(&mut self) -> Result<(), RecoverError> {
+        let Some(Follower { claim, records, repairs }) = self.followers.pop_front() else {
+            return Ok(());
+        };
+        let header = &claim.header;
+        let (block, sequence) = (header.block, header.sequence);
         let error = |index, error| RecoverError {
             block,
-            sequence: header.sequence,
+            sequence,
             damage: Damage::Record { index, error },
         };
         let Recovered { contents, space, .. } = &mut self.recovered;
-        assert!(space.replay(blocks), "may_follow looked whether it fits");
-        let mut at = block + claim.descriptor_blocks(self.block_bytes);
+        let fits = space.replay(claim.blocks(self.layout.block_bytes));
+        assert!(fits, "may_follow looked whether it fits");
         for (index, record) in records.iter().enumerate() {
-            let blocks = record.payload_blocks(self.block_bytes);
-            let place = Place { sequence: header.sequence, block: at, blocks };
-            contents.apply(record, place, space).map_err(|e| error(index as u32, e))?;
-            at += blocks;
+            let slots = self.layout.slots;
+            if matches!(record, Record::Data { slot, .. } if *slot >= slots) {
+                return Err(error(index as u32, RecordError::Slot));
+            }
+            contents.apply(record, sequence, space).map_err(|e| error(index as u32, e))?;
         }
         if header.last_version < contents.last_version() {
             return Err(error(records.len() as u32, RecordError::Version));
         }
         contents.raise_version(header.last_version);
-        space.made_durable(header.sequence);
+        space.made_durable(sequence);
         self.recovered.epoch = header.epoch;
         self.recovered.commits += 1;
-        self.used += blocks;
+        self.recovered.repairs.extend(repairs);
         Ok(())
     }
 
     /// No commit follows: was one lost that had been durable?
     fn end(&mut self) -> Result<(), RecoverError> {
-        let space = &self.recovered.space;
-        let durable = space.anchor().durable_through >= space.next_sequence();
-        if durable || self.recovered.commits == 0 {
+        // A read error is not a torn write: whether a commit was here is not known (D9).
+        if self.unreadable {
+            return Err(self.error(Damage::Unreadable));
+        }
+        let Recovered { contents, space, .. } = &mut self.recovered;
+        let mut slots = Slots::new(self.layout.slots);
+        let held = contents.pages().chain(contents.frozen_pages());
+        let twice =
+            held.filter_map(|(_, held)| held.stored).any(|stored| !slots.found(stored.slot));
+        space.slots = slots;
+        if twice {
+            let (index, error) = (0, RecordError::Slot);
+            return Err(self.error(Damage::Record { index, error }));
+        }
+        if self.takes_what_is_left {
+            self.state = State::Done;
+            return Ok(());
+        }
+        if self.confirmed >= self.sequence || self.recovered.commits == 0 {
             return Err(self.error(Damage::Missing(Witness::Anchor)));
         }
         self.state = State::Search { offset: 0, singly: 0 };
@@ -458,28 +589,29 @@ impl Recovery {
     }
 
     fn search(&mut self, bytes: &[u8], offset: u64, blocks: u64) -> Result<(), RecoverError> {
-        let expected = self.recovered.space.next_sequence();
-        let first = (self.recovered.space.head() + offset) % self.ring_blocks;
+        let expected = self.sequence;
+        let Layout { log, block_bytes, ring_blocks, .. } = self.layout;
+        let first = (self.head + offset) % ring_blocks;
         for index in 0..blocks {
-            let from = (index * u64::from(self.block_bytes)) as usize;
+            let from = (index * u64::from(block_bytes)) as usize;
             let block = first + index;
-            let Some(claim) = Claim::read(&bytes[from..], self.block_bytes) else { continue };
+            let Some(claim) = Claim::read(&bytes[from..]) else { continue };
             let header = &claim.header;
             let ours = header.block == block && header.epoch >= self.recovered.epoch;
             if !ours || header.sequence < expected {
                 continue;
             }
             self.recovered.dropped += 1;
-            let descriptor = claim.descriptor_blocks(self.block_bytes);
-            if header.durable_through < expected || block + descriptor > self.ring_blocks {
+            let own = claim.own_blocks(block_bytes);
+            if header.durable_through < expected || block + own > ring_blocks {
                 continue;
             }
-            if index + descriptor > blocks {
+            if index + own > blocks {
                 let offset = offset + index + 1;
                 self.state = State::Candidate { claim, block, offset };
                 return Ok(());
             }
-            if claim.holds(&bytes[from..], self.log, self.block_bytes) {
+            if claim.holds(&bytes[from..], log, block_bytes) {
                 return Err(self.witnessed(&claim, block));
             }
         }
@@ -496,7 +628,7 @@ impl Recovery {
         if offset >= self.recovered.space.free_blocks() {
             self.copy += 1;
             self.state = State::Search { offset: 0, singly: 0 };
-            if self.copy == self.copies {
+            if self.copy == self.layout.copies {
                 self.state = State::Done;
             }
         }
@@ -508,7 +640,15 @@ impl Recovery {
     }
 
     fn error(&self, damage: Damage) -> RecoverError {
-        let space = &self.recovered.space;
-        RecoverError { block: space.head(), sequence: space.next_sequence(), damage }
+        RecoverError { block: self.head, sequence: self.sequence, damage }
     }
+}
+
+fn front_header(followers: &VecDeque<Follower>) -> Header {
+    followers.front().map(|front| front.claim.header).unwrap_or_else(|| unreachable!("looked at"))
+}
+
+fn repairs(bad_copies: &[usize], from: Option<usize>, part: Part) -> Vec<Repair> {
+    let repair = |from| bad_copies.iter().map(move |&copy| Repair { copy, from, part });
+    from.into_iter().flat_map(repair).collect()
 }

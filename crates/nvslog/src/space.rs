@@ -1,16 +1,18 @@
-//! Space in the ring: where the next commit goes, what of the log is live, how far the tail may
-//! move, and which live records must be moved before the head comes round.
+//! Space: where in the ring the next commit goes, which of its records are live, how far the tail
+//! may move, and which live records must be moved before the head comes round; and the slots.
 //!
 //! The log is divided in time into segments, runs of commits of 1/64 of the ring or more; what is
 //! live is counted for each.
 
 use super::anchor::Anchor;
-use super::{DESCRIPTOR_BYTES_MAX, PAYLOAD_BYTES_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use super::slots::Slots;
+use super::{COMMIT_BYTES_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::VecDeque;
 use core::ops::Range;
-use destage_engine::units::SECTOR_BYTES;
 
 const SEGMENTS: u64 = 64;
+/// Bytes of the records that are moved most.
+const DATA_RECORD_BYTES: u64 = 24;
 
 /// What a commit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,42 +40,48 @@ struct Segment {
     first_sequence: u64,
     blocks: u64,
     live_records: u64,
-    live_blocks: u64,
     /// Last commit that killed a record of this segment.
     killed_by: u64,
 }
 
-/// The ring's space.
+/// The space of an NVS device.
 #[derive(Clone, Debug)]
 pub struct LogSpace {
     ring_blocks: u64,
+    block_bytes: u32,
     head: u64,
     used: u64,
     next_sequence: u64,
     durable: u64,
+    /// Highest sequence that a durable commit, or both anchors, say was durable.
+    confirmed: u64,
     segments: VecDeque<Segment>,
-    live_blocks: u64,
     anchor: Anchor,
+    /// Where pages are.
+    pub slots: Slots,
 }
 
 impl LogSpace {
-    /// The space of a ring whose log begins where the anchor says and has no commits yet.
+    /// The space of a ring whose log begins where the anchor says and has no commits yet; without
+    /// slots.
     ///
     /// # Panics
     /// If the ring is out of limits; the superblock's decoder checks first.
     #[must_use]
-    pub fn new(ring_blocks: u64, anchor: Anchor) -> LogSpace {
+    pub fn new(ring_blocks: u64, block_bytes: u32, anchor: Anchor) -> LogSpace {
         assert!((RING_BLOCKS_MIN..=RING_BLOCKS_MAX).contains(&ring_blocks));
         assert!(anchor.tail_block < ring_blocks);
         LogSpace {
             ring_blocks,
+            block_bytes,
             head: anchor.tail_block,
             used: 0,
             next_sequence: anchor.tail_sequence,
             durable: anchor.tail_sequence - 1,
+            confirmed: anchor.durable_through,
             segments: VecDeque::new(),
-            live_blocks: 0,
             anchor,
+            slots: Slots::default(),
         }
     }
 
@@ -92,7 +100,7 @@ impl LogSpace {
     /// Most blocks of a commit.
     #[must_use]
     pub fn commit_blocks_max(&self) -> u64 {
-        (self.ring_blocks / 8).min((DESCRIPTOR_BYTES_MAX as u64 + PAYLOAD_BYTES_MAX) / SECTOR_BYTES)
+        (self.ring_blocks / 8).min(COMMIT_BYTES_MAX as u64 / u64::from(self.block_bytes))
     }
 
     /// Blocks kept for housekeeping: two segments as large as they get.
@@ -105,12 +113,6 @@ impl LogSpace {
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
         self.ring_blocks - self.used
-    }
-
-    /// Payload blocks that are live.
-    #[must_use]
-    pub fn live_blocks(&self) -> u64 {
-        self.live_blocks
     }
 
     /// Block of the next commit, without padding.
@@ -175,7 +177,6 @@ impl LogSpace {
                 first_sequence: self.next_sequence,
                 blocks,
                 live_records: 0,
-                live_blocks: 0,
                 killed_by: 0,
             }),
         }
@@ -189,27 +190,35 @@ impl LogSpace {
         &mut self.segments[behind - 1]
     }
 
-    /// A record of commit `sequence` is live, with its payload blocks.
-    pub fn born(&mut self, sequence: u64, blocks: u64) {
-        let segment = self.segment_of(sequence);
-        segment.live_records += 1;
-        segment.live_blocks += blocks;
-        self.live_blocks += blocks;
+    /// A record of commit `sequence` is live.
+    pub fn born(&mut self, sequence: u64) {
+        self.segment_of(sequence).live_records += 1;
     }
 
-    /// A record of commit `sequence` is dead because of a record of commit `killer`.
-    pub fn died(&mut self, sequence: u64, blocks: u64, killer: u64) {
+    /// A record of commit `sequence` is dead because of a record of commit `killer`; so is the slot
+    /// that it named.
+    pub fn died(&mut self, sequence: u64, slot: Option<u32>, killer: u64) {
         let segment = self.segment_of(sequence);
         segment.live_records -= 1;
-        segment.live_blocks -= blocks;
         segment.killed_by = segment.killed_by.max(killer);
-        self.live_blocks -= blocks;
+        if let Some(slot) = slot {
+            self.slots.killed(slot, killer);
+        }
     }
 
     /// All commits up to `sequence` are durable.
     pub fn made_durable(&mut self, sequence: u64) {
         assert!(sequence < self.next_sequence);
         self.durable = self.durable.max(sequence);
+    }
+
+    /// Something durable says that all commits up to this one were durable: the slots that they
+    /// freed may be written.
+    pub fn confirmed(&mut self, through: u64) {
+        if through > self.confirmed {
+            self.confirmed = through;
+            self.slots.confirmed(through);
+        }
     }
 
     /// Segments at the tail that the log can do without (D3); never the last.
@@ -225,14 +234,14 @@ impl LogSpace {
             .unwrap_or(0)
     }
 
-    /// The anchor to be written, if it is worth it: it frees 1/16 of the ring, or `now` says
+    /// The anchor to be written, if it is worth it: it frees 1/8 of the ring, or `now` says
     /// that an append waits and it frees anything. Nothing is reused before
     /// [`LogSpace::anchored`].
     #[must_use]
     pub fn anchor_due(&self, now: bool) -> Option<Anchor> {
         let count = self.passable();
         let frees: u64 = self.segments.iter().take(count).map(|s| s.blocks).sum();
-        let due = frees >= self.ring_blocks / 16 || now && frees > 0;
+        let due = frees >= self.ring_blocks / 8 || now && frees > 0;
         due.then(|| Anchor {
             number: self.anchor.number + 1,
             tail_sequence: self.segments[count].first_sequence,
@@ -250,6 +259,7 @@ impl LogSpace {
             self.used -= gone.blocks;
         }
         self.anchor = anchor;
+        self.confirmed(anchor.durable_through);
     }
 
     /// Another anchor with the same tail: what the last one said was durable is given up.
@@ -278,10 +288,26 @@ impl LogSpace {
                 return None;
             }
             if segment.live_records > 0 {
-                return Some(segment.first_sequence..next.first_sequence);
+                return Some(segment.first_sequence..self.enough_from(index, next.first_sequence));
             }
             free += segment.blocks;
         }
         None
+    }
+
+    /// The end of a run of segments whose live records fill a block.
+    fn enough_from(&self, first: usize, least: u64) -> u64 {
+        let fill = u64::from(self.block_bytes) / DATA_RECORD_BYTES;
+        let (mut records, mut end) = (0, least);
+        for (segment, next) in
+            self.segments.iter().skip(first).zip(self.segments.iter().skip(first + 1))
+        {
+            if records >= fill {
+                break;
+            }
+            records += segment.live_records;
+            end = next.first_sequence;
+        }
+        end
     }
 }

@@ -2,17 +2,20 @@
 
 use super::crc::crc32c;
 use super::{
-    LogId, NUMBER_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SLOT_BYTES, field, put, u16_at, u32_at,
-    u64_at,
+    LogId, NUMBER_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SUPERBLOCK_BYTES, field, put, u16_at,
+    u32_at, u64_at,
 };
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
+use destage_engine::units::PAGE_BYTES;
 
 const MAGIC: &[u8; 8] = b"DSTGSUPR";
 /// The format version, the only one that is read: those before it were never released.
-pub const FORMAT_VERSION: u32 = 3;
-/// Features that this program knows, bit by bit. One that it does not know may mean that the
-/// bytes elsewhere are not what they seem, so the device is refused.
-pub const FEATURES: u64 = 0;
+pub const FORMAT_VERSION: u32 = 4;
+/// Features that this program knows, bit by bit. With one that it does not know the bytes elsewhere
+/// may mean something else, so it does not use the device at all.
+pub const FEATURES: u32 = 0;
+/// Features that this program knows and without which it may read a device but not write it.
+pub const WRITE_FEATURES: u32 = 0;
 /// Most NVS devices in use.
 pub const NVS_MAX: usize = 2;
 /// Most members of an array.
@@ -27,7 +30,7 @@ const NVS_SET: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
 const FEATURE_MASK: usize = NVS_SET + NVS_MAX * 16;
 const BASE: usize = FEATURE_MASK + 8;
 const JOINED: usize = BASE + 8;
-const RESERVED_FROM: usize = JOINED + 8;
+const SLOTS: usize = JOINED + 8;
 
 /// Of a device that is not in use yet: [`Superblock::joined`].
 pub const NOT_JOINED: u64 = u64::MAX;
@@ -77,6 +80,10 @@ pub struct Superblock {
     pub ring_blocks: u64,
     /// Most dirty pages.
     pub dirty_pages_max: u64,
+    /// Slots behind the ring.
+    pub slots: u32,
+    /// Features that this program does not know and with which it may only read the device.
+    pub unknown_write_features: u32,
     /// Failed members, bit i of byte i / 8; those being rebuilt included.
     pub failed: [u8; 128],
     /// Members being rebuilt, and the devices that become them.
@@ -97,7 +104,7 @@ pub enum SuperblockError {
     /// Of a format from before the first release.
     Older(u32),
     /// It uses features that this program does not know: their bits.
-    Features(u64),
+    Features(u32),
     /// A field is out of limits: which.
     Field(&'static str),
     /// The sizes make no array.
@@ -136,8 +143,8 @@ impl core::error::Error for SuperblockError {}
 impl Superblock {
     /// The superblock's bytes.
     #[must_use]
-    pub fn encode(&self) -> [u8; SLOT_BYTES] {
-        let mut bytes = [0; SLOT_BYTES];
+    pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut bytes = [0; SUPERBLOCK_BYTES];
         let to = &mut bytes[..];
         let (kind, number) = match self.role {
             Role::Member(number) => (1, number),
@@ -172,7 +179,9 @@ impl Superblock {
         }
         put(to, FEATURE_MASK, &FEATURES.to_le_bytes());
         put(to, BASE, &self.base.to_le_bytes());
+        put(to, FEATURE_MASK + 4, &(WRITE_FEATURES | self.unknown_write_features).to_le_bytes());
         put(to, JOINED, &self.joined.to_le_bytes());
+        put(to, SLOTS, &u64::from(self.slots).to_le_bytes());
         let crc = crc32c(&to[12..]);
         put(to, 8, &crc.to_le_bytes());
         bytes
@@ -183,7 +192,7 @@ impl Superblock {
     /// # Errors
     /// See [`SuperblockError`].
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
-        let bytes = bytes.get(..SLOT_BYTES).ok_or(SuperblockError::Foreign)?;
+        let bytes = bytes.get(..SUPERBLOCK_BYTES).ok_or(SuperblockError::Foreign)?;
         if bytes[..8] != *MAGIC {
             return Err(SuperblockError::Foreign);
         }
@@ -196,7 +205,7 @@ impl Superblock {
             older if older < FORMAT_VERSION => return Err(SuperblockError::Older(older)),
             newer => return Err(SuperblockError::Newer(newer)),
         }
-        match u64_at(bytes, FEATURE_MASK) & !FEATURES {
+        match u32_at(bytes, FEATURE_MASK) & !FEATURES {
             0 => {}
             unknown => return Err(SuperblockError::Features(unknown)),
         }
@@ -221,15 +230,15 @@ impl Superblock {
             block_bytes: u32_at(bytes, 104),
             ring_blocks: u64_at(bytes, 112),
             dirty_pages_max: u64_at(bytes, 120),
+            slots: u32::try_from(u64_at(bytes, SLOTS)).unwrap_or(u32::MAX),
+            unknown_write_features: u32_at(bytes, FEATURE_MASK + 4) & !WRITE_FEATURES,
             failed: field(bytes, 128),
             rebuilds: decode_rebuilds(bytes, geometry.disks)?,
             lost_pages: u32_at(bytes, FLAGS) == LOST_PAGES,
         };
         superblock.check()?;
         let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        let reserved = u32_at(bytes, FLAGS) <= LOST_PAGES
-            && none(&bytes[78..80])
-            && none(&bytes[RESERVED_FROM..]);
+        let reserved = u32_at(bytes, FLAGS) <= LOST_PAGES && none(&bytes[78..80]);
         if reserved { Ok(superblock) } else { Err(SuperblockError::Field("reserved bytes")) }
     }
 
@@ -252,14 +261,18 @@ impl Superblock {
         Superblock { role, device, joined, ..*self } == *other
     }
 
+    /// Bytes of the ring; the slots are behind it.
+    #[must_use]
+    pub fn ring_bytes(&self) -> u64 {
+        self.ring_blocks.saturating_mul(u64::from(self.block_bytes))
+    }
+
     /// Bytes that its device must have.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         let area = match self.role {
-            Role::Nvs(_) => self.ring_blocks * u64::from(self.block_bytes),
-            Role::Member(_) | Role::Spare => {
-                self.geometry.disk_pages * destage_engine::units::PAGE_BYTES
-            }
+            Role::Nvs(_) => self.ring_bytes() + u64::from(self.slots) * PAGE_BYTES,
+            Role::Member(_) | Role::Spare => self.geometry.disk_pages * PAGE_BYTES,
         };
         DATA_START + area
     }
@@ -295,7 +308,8 @@ impl Superblock {
             (self.generation < NUMBER_MAX, "generation"),
             (self.base <= self.generation, "base"),
             (matches!(self.block_bytes, 512 | 4096), "log block"),
-            (ring, "ring"),
+            (ring && self.ring_bytes().is_multiple_of(PAGE_BYTES), "ring"),
+            (self.slots < u32::MAX && u64::from(self.slots) > self.dirty_pages_max, "slots"),
             (dirty, "number of dirty pages"),
         ] {
             if !fits {
@@ -334,7 +348,7 @@ impl Superblock {
             }
         };
         // A new device has its first copy before its second.
-        let never = second.iter().take(SLOT_BYTES).all(|byte| *byte == 0);
+        let never = second.iter().take(SUPERBLOCK_BYTES).all(|byte| *byte == 0);
         let damaged = [copies[0].is_err(), copies[1].is_err() && !never];
         // Second copies are written when all devices have the first. One that is damaged may have
         // been of this generation.

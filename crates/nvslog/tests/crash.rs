@@ -8,48 +8,57 @@ mod driver;
 
 use destage_engine::units::Page;
 use destage_nvslog::commit::Kind;
+use destage_nvslog::crc::crc32c;
 use destage_nvslog::record::Pages;
+use destage_nvslog::recover::Part;
 use destage_nvslog::space::Purpose;
-use driver::{Batch, Defect, Driver, RING, recover};
+use driver::{Batch, Defect, Driver, RING, part_bytes, recover};
+
+/// Few: the log goes round soon.
+const RING_BLOCKS: u64 = 64;
+
+const STEPS: u32 = 240;
 
 struct Tally {
     crashes: u64,
     laps: u64,
     moved: u64,
     reopened: u64,
+    slots_reused: u64,
 }
 
 fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally, String> {
-    let mut driver = Driver::new(seed, 256, copies, defect);
+    let mut driver = Driver::new(seed, RING_BLOCKS, copies, defect);
     for step in 0..steps {
         driver.step().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
     }
-    let Driver { crashes, laps, moved, reopened, .. } = driver;
-    Ok(Tally { crashes, laps, moved, reopened })
+    let Driver { crashes, laps, moved, reopened, slots_reused, .. } = driver;
+    Ok(Tally { crashes, laps, moved, reopened, slots_reused })
 }
 
 fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
-    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0 };
+    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, slots_reused: 0 };
     for seed in seeds {
         let one =
-            history(seed, copies, Defect::None, 120).unwrap_or_else(|error| panic!("{error}"));
+            history(seed, copies, Defect::None, STEPS).unwrap_or_else(|error| panic!("{error}"));
         all.crashes += one.crashes;
         all.laps += one.laps;
         all.moved += one.moved;
         all.reopened += one.reopened;
+        all.slots_reused += one.slots_reused;
     }
     println!(
-        "{} crashes, {} laps, {} records moved, {} epochs",
-        all.crashes, all.laps, all.moved, all.reopened
+        "{} crashes, {} laps, {} records moved, {} epochs, {} slots written again",
+        all.crashes, all.laps, all.moved, all.reopened, all.slots_reused
     );
     all
 }
 
 #[test]
 fn random_histories_on_one_device() {
-    let all = histories(0..170, 1);
+    let all = histories(0..110, 1);
     assert!(all.crashes >= 20_000, "{}", all.crashes);
-    assert!(all.laps > 100 && all.moved > 300 && all.reopened > 300);
+    assert!(all.laps > 100 && all.moved > 50 && all.reopened > 300 && all.slots_reused > 5_000);
 }
 
 #[test]
@@ -73,8 +82,11 @@ fn a_wrong_driver_is_caught() {
         Defect::TailPassesEarly,
         Defect::ForgetsFrozen,
         Defect::KeepsEpoch,
+        Defect::ReusesSlotsEarly,
+        Defect::ReusesSlotsUnconfirmed,
+        Defect::ShiftsSectors,
     ] {
-        let caught = (0..300).find_map(|seed| history(seed, 1, defect, 120).err());
+        let caught = (0..300).find_map(|seed| history(seed, 1, defect, STEPS).err());
         println!("{defect:?}: {caught:?}");
         assert!(caught.is_some(), "{defect:?} was not caught");
     }
@@ -84,31 +96,30 @@ fn a_wrong_driver_is_caught() {
 #[test]
 fn exhaustive_small_histories() {
     let mut crashes = 0;
-    for seed in 0..55 {
+    for seed in 0..12 {
         let mut driver = Driver::new(seed, 64, 1, Defect::None);
         driver.exhaustive = true;
         for step in 0..30 {
             let page = driver.random.below(driver::PAGES);
-            let unit = driver.random.below(56) as usize;
+            let first = driver.random.below(8) as usize;
             let mut batch = Batch::default();
-            let below = if driver.is_full() { 2 } else { 8 };
-            let done = match driver.random.below(below) {
+            let done = match driver.random.below(8) {
                 0 => driver.intend(page & !1),
                 1 => driver.release(0),
                 2 => {
                     driver.zero_or_trim(
                         &mut batch,
                         Pages::new(Page(page), 1),
-                        unit.is_multiple_of(2),
+                        first.is_multiple_of(2),
                     );
                     driver.host(batch)
                 }
                 _ => {
-                    driver.write(&mut batch, page, unit, 1 + unit % 8);
+                    driver.write(&mut batch, page, first, 8 - first);
                     driver.host(batch)
                 }
             };
-            let room = driver.devices[0].cached.len() <= 4 && driver.random.below(4) > 0;
+            let room = driver.devices[0].cached.len() <= 3 && driver.random.below(4) > 0;
             let done = done.and_then(|()| if room { Ok(()) } else { driver.flush() });
             done.unwrap_or_else(|error| panic!("seed {seed}, step {step}: {error}"));
         }
@@ -121,9 +132,9 @@ fn exhaustive_small_histories() {
 /// D9: no flipped bit is accepted, or loses a commit that was confirmed.
 #[test]
 fn flipped_bits_are_detected() {
-    let (mut detected, mut harmless) = (0, 0);
+    let (mut detected, mut in_slots, mut harmless) = (0, 0, 0);
     for seed in 0..30 {
-        let mut driver = Driver::new(seed, 256, 1, Defect::None);
+        let mut driver = Driver::new(seed, RING_BLOCKS, 1, Defect::None);
         for _ in 0..40 {
             driver.step().expect("a history");
         }
@@ -131,50 +142,61 @@ fn flipped_bits_are_detected() {
         let to = Purpose::Housekeeping;
         assert_eq!(driver.append(Kind::Plain, Batch::default(), to), Ok(true), "it confirms");
         driver.flush().expect("durable");
-        let whole = driver.devices[0].durable.clone();
-        let expected = recover(std::slice::from_ref(&whole), 256).expect("undamaged");
+        let intact = driver.devices[0].durable.clone();
+        let expected = recover(std::slice::from_ref(&intact), RING_BLOCKS).expect("undamaged");
         let last = expected.space.next_sequence() - 1;
         for _ in 0..60 {
-            let mut image = whole.clone();
+            let mut image = intact.clone();
             let bit = driver.random.below(image.len() as u64 * 8) as usize;
             image[bit / 8] ^= 1 << (bit % 8);
-            match recover(&[image], 256) {
+            match recover(std::slice::from_ref(&image), RING_BLOCKS) {
                 Err(error) => {
                     detected += 1;
                     assert!(bit / 8 >= RING, "an anchor has a second copy: {error}");
                 }
                 Ok(recovered) => {
-                    harmless += 1;
                     assert!(recovered.space.next_sequence() >= last, "only the empty commit");
                     assert_eq!(recovered.contents, expected.contents, "seed {seed}, bit {bit}");
+                    let contents = &recovered.contents;
+                    let damaged =
+                        contents.pages().chain(contents.frozen_pages()).any(|(_, held)| {
+                            held.stored.is_some_and(|stored| {
+                                let range = part_bytes(Part::Slot(stored.slot), RING_BLOCKS);
+                                assert_eq!(crc32c(&intact[range.clone()]), stored.crc);
+                                crc32c(&image[range]) != stored.crc
+                            })
+                        });
+                    *(if damaged { &mut in_slots } else { &mut harmless }) += 1;
                 }
             }
         }
     }
-    println!("{detected} detected, {harmless} where nothing is held");
-    assert!(detected > 200);
+    println!("{detected} detected, {in_slots} in slots, {harmless} where nothing is held");
+    assert!(detected > 100 && in_slots > 100);
 }
 
-/// Damage on one of two devices is repaired from the other, payload by payload.
+/// Damage on one of two devices is repaired from the other, part by part.
 #[test]
 fn a_second_device_makes_up_for_damage() {
     let mut repaired = 0;
     for seed in 0..30 {
-        let mut driver = Driver::new(seed, 256, 2, Defect::None);
+        let mut driver = Driver::new(seed, RING_BLOCKS, 2, Defect::None);
         for _ in 0..40 {
             driver.step().expect("a history");
         }
         driver.flush().expect("durable");
         let images: Vec<Vec<u8>> = driver.devices.iter().map(|d| d.durable.clone()).collect();
         for _ in 0..10 {
-            let block = driver.random.below(256) as usize;
+            let sectors = (images[0].len() - RING) as u64 / 512;
+            let sector = driver.random.below(sectors) as usize;
+            let other = (sector + sectors as usize / 2) % sectors as usize;
             let mut damaged = images.clone();
-            for (copy, block) in [(0, block), (1, (block + 128) % 256)] {
-                damaged[copy][RING + block * 512 + driver.random.below(512) as usize] ^= 4;
+            for (copy, sector) in [(0, sector), (1, other)] {
+                damaged[copy][RING + sector * 512 + driver.random.below(512) as usize] ^= 4;
             }
-            let recovered = driver.check(&damaged).expect("one whole copy of each commit");
+            let recovered = driver.check(&damaged).expect("one intact copy of each part");
             repaired += recovered.repairs.len();
         }
     }
-    assert!(repaired > 100, "{repaired}");
+    assert!(repaired > 50, "{repaired}");
 }

@@ -3,13 +3,13 @@
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::Page;
 use destage_nvslog::anchor::Anchor;
-use destage_nvslog::commit::{
-    self, Claim, Header, Kind, append_payload, commit_blocks, payload_crc,
-};
-use destage_nvslog::contents::{Contents, Place};
+use destage_nvslog::commit::{self, Claim, Header, Kind, commit_blocks};
+use destage_nvslog::contents::Contents;
 use destage_nvslog::member::{LOST_MAX, MemberRecord};
-use destage_nvslog::record::{Origin, Pages, Record, RecordError};
-use destage_nvslog::recover::{Damage, RecoverError, Recovery, Witness};
+use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record, RecordError};
+use destage_nvslog::recover::{Damage, Layout, Part, RecoverError, Recovery, Witness};
+use destage_nvslog::sizes::Sizes;
+use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::{Chosen, REBUILDS_MAX, Role, Superblock, SuperblockError};
 use destage_nvslog::{LogId, crc::crc32c};
@@ -36,36 +36,37 @@ fn records_by_hand() {
     let (page, pages) = (Page(0x0102), Pages::new(Page(0x0304), 5));
     let (p, q) = ([0x11; 8], Some([0x22; 8]));
     let moved = Origin::Moved;
-    let data = Record::Data { page, version: 9, offset: 512, bytes: 7, crc: 0xAABB, origin: moved };
+    let (far, sectors) = (Page(0xABC_0000_0102), 0b101);
+    let data = Record::Data { page: far, version: 9, slot: 7, sectors, crc: 0xAABB, origin: moved };
     for (record, expected) in [
-        (data, "01012000bbaa000002010000000000000900000000000000000207000000 0000"),
+        (data, "01110305 bbaa0000 090000000000c0ab 02010000 07000000"),
         (
             Record::Zero { pages, version: 10, origin: Origin::Frozen },
-            "02051800 05000000 0403000000000000 0a00000000000000",
+            "02510300 05000000 0403000000000000 0a00000000000000",
         ),
         (
             Record::Trim { pages, version: 11 },
-            "03001800 05000000 0403000000000000 0b00000000000000",
+            "03010300 05000000 0403000000000000 0b00000000000000",
         ),
         (
             Record::Release { pages, through: 12 },
-            "04001800 05000000 0403000000000000 0c00000000000000",
+            "04010300 05000000 0403000000000000 0c00000000000000",
         ),
         (
             Record::Intent { pages, through: 13, moved: false },
-            "05001800 05000000 0403000000000000 0d00000000000000",
+            "05010300 05000000 0403000000000000 0d00000000000000",
         ),
         (
             Record::Parity { first: page, row: 3, p, q, moved: true },
             &format!(
-                "06035000 03000000 0201000000000000 {} {}",
+                "06310a00 03000000 0201000000000000 {} {}",
                 "11000000".repeat(8),
                 "22000000".repeat(8)
             ),
         ),
     ] {
         assert_eq!(hex(&encoded(&record)), expected.replace(' ', ""), "{record:?}");
-        assert_eq!(Record::decode(&encoded(&record)), Ok((record, record.encoded_bytes())));
+        assert_eq!(Record::decode(&encoded(&record)), Ok((Some(record), record.encoded_bytes())));
     }
 }
 
@@ -90,14 +91,14 @@ fn random(state: &mut u64, below: u64) -> u64 {
     (*state >> 33) % below
 }
 
-fn random_record(state: &mut u64) -> (Record, Vec<u8>) {
+fn random_record(state: &mut u64) -> Record {
     let page = Page(random(state, 1 << 31));
     let pages = Pages::new(page, 1 + random(state, 1 << 20) as u32);
     let version = random(state, 1000);
     let origin = [Origin::New, Origin::Moved, Origin::Frozen][random(state, 3) as usize];
     let moved = random(state, 2) == 0;
     let sums = |state: &mut u64| std::array::from_fn(|_| random(state, 1 << 31) as u32);
-    let record = match random(state, 7) {
+    match random(state, 7) {
         0 => Record::Zero { pages, version, origin },
         1 => Record::Trim { pages, version },
         2 => Record::Release { pages, through: version },
@@ -107,14 +108,11 @@ fn random_record(state: &mut u64) -> (Record, Vec<u8>) {
             Record::Parity { first: page, row: version as u32, p: sums(state), q, moved }
         }
         _ => {
-            let offset = random(state, 4096) as u16;
-            let bytes = 1 + random(state, 4096 - u64::from(offset)) as u16;
-            let payload: Vec<u8> = (0..bytes).map(|_| random(state, 256) as u8).collect();
-            let crc = payload_crc(&payload, 512);
-            return (Record::Data { page, version, offset, bytes, crc, origin }, payload);
+            let sectors = 1 + random(state, 255) as u8;
+            let (slot, crc) = (random(state, 1 << 31) as u32, random(state, 1 << 31) as u32);
+            Record::Data { page, version, slot, sectors, crc, origin }
         }
-    };
-    (record, Vec::new())
+    }
 }
 
 #[test]
@@ -122,24 +120,36 @@ fn round_trips() {
     let state = &mut 1;
     for sequence in 1..3000u64 {
         let count = random(state, 12);
-        let (records, payloads): (Vec<Record>, Vec<Vec<u8>>) =
-            (0..count).map(|_| random_record(state)).unzip();
+        let records: Vec<Record> = (0..count).map(|_| random_record(state)).collect();
         let mut bytes = Vec::new();
         let header = header(Kind::Plain, sequence, 77);
         commit::encode(&header, &records, LOG, 512, &mut bytes);
-        let descriptor = bytes.len();
-        payloads.iter().for_each(|payload| append_payload(payload, 512, &mut bytes));
         assert_eq!(bytes.len() as u64, 512 * commit_blocks(&records, 512));
-        let claim = Claim::read(&bytes, 512).expect("a header");
+        let claim = Claim::read(&bytes).expect("a header");
         assert_eq!((claim.header, claim.blocks(512)), (header, bytes.len() as u64 / 512));
         assert!(claim.holds(&bytes, LOG, 512) && !claim.holds(&bytes, LogId([9; 16]), 512));
-        assert_eq!(claim.records(&bytes, 512), Ok(records));
-        // Any flipped bit of the descriptor shows.
-        let bit = random(state, descriptor as u64 * 8) as usize;
+        assert_eq!(claim.records(&bytes), Ok(records));
+        // Any flipped bit shows.
+        let bit = random(state, bytes.len() as u64 * 8) as usize;
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let still = Claim::read(&bytes, 512).is_some_and(|claim| claim.holds(&bytes, LOG, 512));
+        let still = Claim::read(&bytes).is_some_and(|claim| claim.holds(&bytes, LOG, 512));
         assert!(!still, "bit {bit} of commit {sequence}");
     }
+}
+
+/// A later program's additions: a type that may be skipped is; other types and versions are not.
+#[test]
+fn records_of_later_versions() {
+    let record = Record::Trim { pages: Pages::new(Page(4), 2), version: 3 };
+    let mut bytes = Vec::new();
+    commit::encode(&header(Kind::Plain, 9, 7), &[record, record], LOG, 512, &mut bytes);
+    let records = |bytes: &[u8]| Claim::read(bytes).expect("a header").records(bytes);
+    bytes[64] = 0x85;
+    assert_eq!(records(&bytes), Ok(vec![record]), "skipped by its length");
+    bytes[64] = 5 + 64;
+    assert_eq!(records(&bytes), Err((0, RecordError::Unknown)));
+    (bytes[64], bytes[65]) = (3, 2);
+    assert_eq!(records(&bytes), Err((0, RecordError::Unknown)), "version 2 of the type");
 }
 
 #[test]
@@ -151,20 +161,24 @@ fn records_of_no_sense_are_refused() {
         Record::decode(&bytes).map(|_| ())
     };
     assert_eq!(with(0, 9), Err(RecordError::Unknown), "type");
-    assert_eq!(with(1, 1), Err(RecordError::Unknown), "a trim is never moved");
-    assert_eq!(with(2, 16), Err(RecordError::Unknown), "length");
-    assert_eq!(with(2, 32), Err(RecordError::Short), "length past the end");
+    assert_eq!(with(1, 17), Err(RecordError::Unknown), "a trim is never moved");
+    assert_eq!(with(2, 2), Err(RecordError::Unknown), "length");
+    assert_eq!(with(2, 0), Err(RecordError::Unknown), "no length");
+    assert_eq!(with(2, 4), Err(RecordError::Short), "length past the end");
+    assert_eq!(with(3, 1), Err(RecordError::Unknown), "reserved");
     assert_eq!(with(4, 0), Err(RecordError::Pages), "no pages");
     assert_eq!(with(7, 1), Err(RecordError::Pages), "too many pages");
     assert_eq!(with(15, 0xFF), Err(RecordError::Pages), "past the last page");
+    assert_eq!(with(23, 1), Err(RecordError::Version), "past the last version");
     assert_eq!(Record::decode(&trim[..20]), Err(RecordError::Short));
     // Random bytes never panic, and what is taken has these very bytes.
     let state = &mut 5;
     for _ in 0..100_000 {
         let mut bytes: Vec<u8> = (0..80).map(|_| random(state, 256) as u8).collect();
         bytes[0] = random(state, 8) as u8;
-        (bytes[2], bytes[3]) = ([24, 32, 48, 80][random(state, 4) as usize], 0);
-        if let Ok((record, length)) = Record::decode(&bytes) {
+        bytes[1] = bytes[1] & 0xF0 | 1;
+        (bytes[2], bytes[3]) = ([3, 4, 6, 10][random(state, 4) as usize], bytes[3] & 1);
+        if let Ok((Some(record), length)) = Record::decode(&bytes) {
             assert_eq!(encoded(&record), bytes[..length]);
         }
     }
@@ -213,6 +227,8 @@ fn superblock(role: Role) -> Superblock {
         block_bytes: 512,
         ring_blocks: 1 << 20,
         dirty_pages_max: 38_836,
+        slots: 40_000,
+        unknown_write_features: 0,
         failed: [0; 128],
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,
@@ -269,7 +285,7 @@ fn superblocks() {
     assert_eq!(with(73, 9), Some(SuperblockError::Field("level")));
     assert_eq!(with(78, 1), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(496, 1), None, "the generation with which it came into use");
-    assert_eq!(with(504, 1), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(505, 1), Some(SuperblockError::Field("slots")), "fewer than dirty pages");
     assert_eq!(with(96, 1), Some(SuperblockError::Field("disk size")));
     assert!(matches!(with(80, 0), Some(SuperblockError::Geometry(_))));
     assert_eq!(Superblock::decode(&[0; 512]), Err(SuperblockError::Foreign));
@@ -307,13 +323,15 @@ fn superblocks_of_other_formats_are_refused_with_a_reason() {
     };
     for (at, value, error) in [
         (12, 1, SuperblockError::Older(1)),
-        (12, 2, SuperblockError::Older(2)),
-        (12, 4, SuperblockError::Newer(4)),
+        (12, 3, SuperblockError::Older(3)),
+        (12, 5, SuperblockError::Newer(5)),
         (480, 1, SuperblockError::Features(1)),
-        (487, 128, SuperblockError::Features(1 << 63)),
+        (483, 128, SuperblockError::Features(1 << 31)),
     ] {
         assert_eq!(Superblock::decode(&with(at, value)), Err(error), "{at}: {value}");
     }
+    let read_only = Superblock::decode(&with(484, 4)).expect("it may be read");
+    assert_eq!(read_only.unknown_write_features, 4);
     assert!(SuperblockError::Older(2).to_string().contains("before the first release"));
     assert!(SuperblockError::Features(4).to_string().contains("mask 0x4"));
     let known = superblock(Role::Member(5)).encode();
@@ -352,11 +370,21 @@ fn member_records() {
     assert_eq!(MemberRecord::decode(&[0; 40]), None);
 }
 
+fn layout(ring_blocks: u64, slots: u32) -> Layout {
+    Layout { log: LOG, block_bytes: 512, ring_blocks, slots, copies: 1 }
+}
+
+/// Recovers from a ring, with slots that are all zeros.
 fn replay(image: &[u8], ring_blocks: u64, anchor: Anchor) -> Result<u64, RecoverError> {
-    let mut recovery = Recovery::new(LOG, 512, ring_blocks, 1, anchor)?;
+    let mut recovery = Recovery::new(layout(ring_blocks, 64), anchor)?;
     while let Some(want) = recovery.want() {
-        let from = want.block as usize * 512;
-        recovery.give(Some(&image[from..from + want.blocks as usize * 512]))?;
+        match want.part {
+            Part::Ring { block, blocks } => {
+                let from = block as usize * 512;
+                recovery.give(Some(&image[from..from + blocks as usize * 512]))?;
+            }
+            Part::Slot(_) => recovery.give(Some(&[0; 4096]))?,
+        }
     }
     Ok(recovery.finish().commits)
 }
@@ -403,15 +431,15 @@ fn nonsense_with_good_checksums_does_not_panic() {
         let mut image = Vec::new();
         let mut version = 0;
         for sequence in 1..=1 + random(state, 6) {
-            let mut payloads = Vec::new();
             let mut records = Vec::new();
             for _ in 0..random(state, 6) {
-                let (mut record, payload) = random_record(state);
+                let mut record = random_record(state);
                 let pages = Pages::new(Page(random(state, 12)), 1 + random(state, 6) as u32);
                 version += random(state, 20).min(1);
                 match &mut record {
-                    Record::Data { page, version: v, origin, .. } => {
-                        *page = pages.first;
+                    Record::Data { page, version: v, slot, crc, origin, .. } => {
+                        (*page, *slot) = (pages.first, random(state, 66) as u32);
+                        *crc = crc32c(&[0; 4096]);
                         *v = if *origin == Origin::New { version } else { random(state, 20) };
                     }
                     Record::Zero { pages: p, version: v, origin } => {
@@ -428,12 +456,10 @@ fn nonsense_with_good_checksums_does_not_panic() {
                     Record::Parity { first, .. } => *first = pages.first,
                 }
                 records.push(record);
-                payloads.push(payload);
             }
             let kind = if sequence == 1 { Kind::Opens } else { Kind::Plain };
             let header = header(kind, sequence, image.len() as u64 / 512);
             commit::encode(&header, &records, LOG, 512, &mut image);
-            payloads.iter().for_each(|payload| append_payload(payload, 512, &mut image));
         }
         image.resize(512 * 512, 0);
         match replay(&image, 512, anchor) {
@@ -446,30 +472,39 @@ fn nonsense_with_good_checksums_does_not_panic() {
     assert!(read > 300 && refused > 300);
 }
 
-/// Bytes written to the log per byte of host data: single pages, a sweep over the addresses as
-/// the destage order, 90 % of the most dirty pages held.
-fn amplification(writes_a_commit: u64, hot: bool) -> (f64, u64) {
-    const PAGES_MAX: u64 = 16_384;
-    const VOLUME: u64 = 16 * PAGES_MAX;
-    let ring_blocks = 3 * PAGES_MAX * 9;
+/// Bytes written to the device per byte of host data in the steady state: single pages, a sweep
+/// over the addresses as the destage order, 90 % of the most dirty pages held; and pages moved.
+fn amplification(block_bytes: u32, writes_per_commit: u64, hot: bool) -> (f64, u64) {
+    let Sizes { ring_blocks, slots, dirty_pages } =
+        Sizes::of_device(64 << 20, block_bytes).expect("large enough");
+    let volume = 16 * dirty_pages;
     let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
-    let (mut space, mut contents) = (LogSpace::new(ring_blocks, anchor), Contents::default());
+    let (mut space, mut contents) =
+        (LogSpace::new(ring_blocks, block_bytes, anchor), Contents::default());
+    space.slots = Slots::new(slots);
     let (mut state, mut sweep) = (3, 0);
     let (mut host, mut log, mut moved) = (0u64, 0u64, 0u64);
     let mut extra: Vec<Record> = Vec::new();
-    while host < 8 * PAGES_MAX {
+    let mut version = 0;
+    while host < 8 * dirty_pages {
+        if host < 2 * dirty_pages {
+            // Not yet the steady state.
+            (log, moved) = (0, 0);
+        }
         let mut records = std::mem::take(&mut extra);
-        for _ in 0..writes_a_commit {
-            let within = if hot && random(&mut state, 2) == 0 { VOLUME / 20 } else { VOLUME };
+        let mut taken = Vec::new();
+        assert!(space.slots.take(writes_per_commit as usize, &mut taken), "slots are confirmed");
+        for slot in taken {
+            let within = if hot && random(&mut state, 2) == 0 { volume / 20 } else { volume };
             let page = Page(random(&mut state, within));
-            let version = contents.last_version().max(host) + 1;
+            version += 1;
             host += 1;
-            let origin = Origin::New;
-            records.push(Record::Data { page, version, offset: 0, bytes: 4096, crc: 0, origin });
+            let (sectors, origin) = (ALL_SECTORS, Origin::New);
+            records.push(Record::Data { page, version, slot, sectors, crc: 0, origin });
         }
         loop {
             let purpose = if records[0].moved() { Purpose::Housekeeping } else { Purpose::Host };
-            let blocks = commit_blocks(&records, 512);
+            let blocks = commit_blocks(&records, block_bytes);
             let Some(place) = space.allocate(blocks, purpose) else {
                 let anchor = space.anchor_due(true).expect("something to free");
                 space.anchored(anchor);
@@ -477,23 +512,22 @@ fn amplification(writes_a_commit: u64, hot: bool) -> (f64, u64) {
             };
             log += blocks + place.padding.map_or(0, |_| 1);
             for record in records.drain(..) {
-                let blocks = record.payload_blocks(512);
-                let at = Place { sequence: place.sequence, block: 0, blocks };
-                contents.apply(&record, at, &mut space).expect("applied");
+                contents.apply(&record, place.sequence, &mut space).expect("applied");
             }
+            space.confirmed(space.durable());
             space.made_durable(place.sequence);
             if let Some(anchor) = space.anchor_due(false) {
                 space.anchored(anchor);
                 log += 2;
             }
             let Some(commits) = space.evacuate(0) else { break };
-            records.extend(contents.live_in(&commits).into_iter().map(|(record, _)| record));
+            records.extend(contents.live_in(&commits));
             moved += records.len() as u64;
-            records.truncate(64);
+            records.truncate(2000);
         }
-        while contents.pages_held() as u64 > PAGES_MAX * 9 / 10 {
-            while contents.fragments(Page(sweep)).is_empty() {
-                sweep = (sweep + 1) % VOLUME;
+        while contents.pages_held() as u64 > dirty_pages * 9 / 10 {
+            while contents.page(Page(sweep)).is_none() {
+                sweep = (sweep + 1) % volume;
             }
             let next = Page(sweep);
             let pages = Pages::new(next, 1);
@@ -503,48 +537,28 @@ fn amplification(writes_a_commit: u64, hot: bool) -> (f64, u64) {
             extra.push(Record::Parity { first: next, row: 0, p, q: None, moved: false });
             extra.push(Record::Release { pages, through });
             let last = space.next_sequence() - 1;
-            let at = Place { sequence: last, block: 0, blocks: 0 };
-            contents.apply(&Record::Release { pages, through }, at, &mut space).expect("applied");
+            let release = Record::Release { pages, through };
+            contents.apply(&release, last, &mut space).expect("applied");
         }
     }
-    ((log * 512) as f64 / (host * 4096) as f64, moved)
+    let pages = 6 * dirty_pages;
+    let bytes = log * u64::from(block_bytes) + pages * 4096;
+    (bytes as f64 / (pages * 4096) as f64, moved)
 }
 
+/// The figures of docs/nvs-format.md, "Sizes".
 #[test]
-fn at_most_one_fifth_more_is_written_than_the_host_wrote() {
-    for (writes, hot) in [(1, false), (1, true), (4, false), (4, true), (32, false), (32, true)] {
-        let (ratio, moved) = amplification(writes, hot);
-        println!("{writes} writes a commit, hot {hot}: {ratio:.3}, {moved} pages moved");
-        assert!(ratio <= 1.2, "{writes} writes a commit: {ratio}");
+fn little_more_is_written_than_the_host_wrote() {
+    for (block_bytes, writes, most) in
+        [(512, 32, 1.15), (512, 4, 1.3), (512, 1, 1.3), (4096, 32, 1.2), (4096, 1, 2.1)]
+    {
+        for hot in [false, true] {
+            let (ratio, moved) = amplification(block_bytes, writes, hot);
+            println!(
+                "blocks of {block_bytes}, {writes} writes per commit, hot {hot}: {ratio:.3}, \
+                 {moved} records moved"
+            );
+            assert!(ratio <= most, "{block_bytes}, {writes}: {ratio}");
+        }
     }
-}
-
-#[test]
-#[ignore = "a measurement: replays 1 GiB"]
-fn replay_of_one_gibibyte() {
-    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
-    let ring_blocks = 1 << 21;
-    let payload = [3u8; 4096];
-    let crc = payload_crc(&payload, 512);
-    let mut image = Vec::new();
-    let (mut version, mut sequence) = (0, 0);
-    while image.len() < ring_blocks as usize * 512 - 300_000 {
-        let records: Vec<Record> = (0..32)
-            .map(|_| {
-                version += 1;
-                let (page, origin) = (Page(version * 7), Origin::New);
-                Record::Data { page, version, offset: 0, bytes: 4096, crc, origin }
-            })
-            .collect();
-        sequence += 1;
-        let kind = if sequence == 1 { Kind::Opens } else { Kind::Plain };
-        let header = header(kind, sequence, image.len() as u64 / 512);
-        commit::encode(&Header { last_version: version, ..header }, &records, LOG, 512, &mut image);
-        records.iter().for_each(|_| append_payload(&payload, 512, &mut image));
-    }
-    image.resize(ring_blocks as usize * 512, 0);
-    let start = std::time::Instant::now();
-    assert_eq!(replay(&image, ring_blocks, anchor), Ok(sequence));
-    println!("{sequence} commits, {version} pages in {:?}", start.elapsed());
-    assert!(start.elapsed().as_secs() < 5);
 }

@@ -16,6 +16,12 @@ pub enum Defect {
     SkipsParityLog,
     /// Uses space again before the anchors that free it are durable.
     ReusesSpaceEarly,
+    /// Writes a slot again before the commit that frees it is durable.
+    ReusesSlotsEarly,
+    /// Writes a slot again when that commit is durable, but nothing durable says so.
+    ReusesSlotsUnconfirmed,
+    /// At a start, takes the slots of an unconfirmed commit for complete.
+    TrustsSlots,
     /// Does not record that a device has failed.
     ForgetsLostDevices,
     /// Scrubs rows that are being written.

@@ -7,7 +7,6 @@ use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
 use crate::store::PAGE;
 use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
-use std::sync::Arc;
 
 /// First bytes of the two copies of a superblock.
 pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
@@ -297,7 +296,7 @@ impl Devices {
                 let mut buffer = Buffer::zeroed(PAGE);
                 let bytes = self.on_device(superblock, *device).encode();
                 buffer[..bytes.len()].copy_from_slice(&bytes);
-                let kind = OpKind::Write { offset, buffer: Arc::new(buffer), durable: true };
+                let kind = OpKind::Write { offset, buffer: buffer.into(), durable: true };
                 ops.push(*device, Purpose::Superblock { change: self.changes }, kind);
             }
             if !devices.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::Buffer;
 use crate::store::PAGE;
-use std::sync::Arc;
+use destage_block::SharedBytes;
 
 pub use destage_block::{IoClass, IoError};
 
@@ -56,7 +56,7 @@ pub enum OpKind {
         /// First byte.
         offset: u64,
         /// The bytes; shared where two NVS devices get the same.
-        buffer: Arc<Buffer>,
+        buffer: SharedBytes,
         /// It is done only when it is durable (FUA).
         durable: bool,
     },

@@ -43,9 +43,7 @@ pub use defect::Defect;
 pub use destage_block::Buffer;
 pub use io::{Device, IoClass, IoError, Media, Op, OpId, OpKind};
 pub use load::DeviceLoad;
-pub use log::{
-    Inspection, LogError, MirrorRefusal, MirrorStatus, dirty_pages_of, inspect, ring_blocks_of,
-};
+pub use log::{Inspection, LogError, MirrorRefusal, MirrorStatus, inspect};
 pub use lost::Lost;
 pub use read_cache::ReadCacheStatus;
 pub use rebuilds::{RebuildStatus, ReplaceRefusal, member_bytes};

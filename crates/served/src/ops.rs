@@ -16,8 +16,6 @@ pub(crate) enum LogOp {
     Commit { sequence: u64 },
     /// A copy of the anchor.
     Anchor,
-    /// A payload that is read to be moved.
-    Move { page: u64, version: u64 },
     /// A step of filling a new NVS mirror, by its number.
     Mirror { number: u64 },
 }

@@ -79,7 +79,7 @@ impl Record {
         }
         self.step = Step::Copy(copy);
         let buffer = Arc::clone(&self.buffer);
-        let kind = OpKind::Write { offset: RECORDS[copy], buffer, durable: true };
+        let kind = OpKind::Write { offset: RECORDS[copy], buffer: buffer.into(), durable: true };
         ops.push(Device::Member(member), Purpose::Record, kind);
     }
 }

@@ -6,7 +6,7 @@ use crate::ring::{Completion, Ring, Work};
 use crate::spare::Spare;
 use crate::total::Total;
 use destage_block::{
-    Answer, Buffer, Driver, Handle, Io, IoError, Outcome, Piece, Request, RequestError,
+    Answer, Buffer, Driver, Handle, Io, IoError, Outcome, Piece, Request, RequestError, SharedBytes,
 };
 use destage_engine::units::Instant;
 use std::cell::Cell;
@@ -94,8 +94,8 @@ impl Port {
     /// Keeps the buffers of what was sent.
     pub(crate) fn recycle_pieces(&mut self, pieces: Vec<Piece>) {
         for piece in pieces {
-            if let Piece::Shared(buffer, _) = piece
-                && let Some(buffer) = Arc::into_inner(buffer)
+            if let Piece::Shared(bytes) = piece
+                && let Some(buffer) = bytes.into_buffer()
             {
                 self.spare.give(buffer);
             }
@@ -152,7 +152,7 @@ impl Port {
         // The device is shorter than it was.
         let result = if left > 0 { Err(IoError::SHORT) } else { Ok(()) };
         if let Work::Write { buffer, .. } = work {
-            if let Some(buffer) = Arc::into_inner(buffer) {
+            if let Some(buffer) = buffer.into_buffer() {
                 self.spare.give(buffer);
             }
             return end(result, 0, None);
@@ -327,7 +327,7 @@ impl Driver for Port {
                     }
                 });
                 if shared {
-                    output.push(Piece::Shared(buffer, range));
+                    output.push(Piece::Shared(SharedBytes::part(&buffer, range)));
                 }
             }
             Answer::Error { error, text } => {
@@ -384,7 +384,7 @@ mod tests {
         let buffer = || Buffer::zeroed(4096);
         let read = || Work::Read { device: file(), offset: 0, buffer: buffer(), from: 0 };
         let write = || {
-            let buffer = Arc::new(buffer());
+            let buffer = buffer().into();
             Work::Write { device: file(), offset: 0, buffer, from: 0, durable: true }
         };
         for work in [read(), write(), Work::Sync { device: file() }] {

@@ -5,7 +5,7 @@
 //! ring that is dropped waits for the kernel, or leaks the table.
 #![allow(unsafe_code)]
 
-use destage_block::{Buffer, Piece};
+use destage_block::{Buffer, Piece, SharedBytes};
 use io_uring::{IoUring, opcode, squeue, types};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -19,7 +19,7 @@ pub(crate) enum Work {
     Receive { socket: Arc<OwnedFd>, buffer: Buffer, from: usize },
     Send { socket: Arc<OwnedFd>, pieces: Vec<Piece>, from: usize },
     Read { device: Arc<OwnedFd>, offset: u64, buffer: Buffer, from: usize },
-    Write { device: Arc<OwnedFd>, offset: u64, buffer: Arc<Buffer>, from: usize, durable: bool },
+    Write { device: Arc<OwnedFd>, offset: u64, buffer: SharedBytes, from: usize, durable: bool },
     Sync { device: Arc<OwnedFd> },
     Readable { event: Arc<OwnedFd> },
 }

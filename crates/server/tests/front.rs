@@ -188,7 +188,7 @@ impl Backend<Port> for InFile {
                 Io::Read { device, offset, buffer }
             }
             Asked::Write { offset, .. } => {
-                Io::Write { device, offset, buffer: Arc::new(payload.into_buffer()), durable: true }
+                Io::Write { device, offset, buffer: payload.into_buffer().into(), durable: true }
             }
             _ => Io::Flush { device },
         };

@@ -6,6 +6,7 @@ use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
 use destage_engine::units::Duration;
 use destage_engine::{policy, rate};
+use destage_nvslog::sizes::Sizes;
 use destage_served::{Ack, Creation, Defect, OnNvsLoss, Settings};
 use destage_workload::random::Seeded;
 
@@ -134,12 +135,17 @@ impl Case {
         Creation {
             geometry: self.geometry,
             block_bytes: self.block_bytes,
-            dirty_pages_max: self.nvs_pages,
+            sizes: Sizes::for_pages(self.nvs_pages, self.block_bytes),
             array: uuid(1, 0),
             log: uuid(2, 0),
             members: (0..self.geometry.disks).map(|member| uuid(3, member)).collect(),
             nvs: (0..self.nvs).map(|copy| uuid(4, copy)).collect(),
         }
+    }
+
+    /// Bytes that an NVS device needs.
+    pub fn nvs_bytes(&self) -> u64 {
+        Sizes::for_pages(self.nvs_pages, self.block_bytes).bytes(self.block_bytes)
     }
 
     /// The case in one line.

@@ -139,8 +139,8 @@ impl Run {
         let copy = self.draws.run.below(2) as usize;
         self.mishaps.rotten_log = true;
         for _ in 0..1 + self.draws.run.below(20) {
-            let ring = destage_served::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
-            let (sector, bit) = self.place_in_log(ring * u64::from(self.case.block_bytes));
+            let log = self.case.nvs_bytes() - (1 << 20);
+            let (sector, bit) = self.place_in_log(log);
             self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
         }
     }

@@ -152,8 +152,7 @@ impl Run {
 
     /// Sectors of an NVS device behind its first MiB.
     fn nvs_sectors(&self) -> u64 {
-        let blocks = destage_served::ring_blocks_of(self.case.nvs_pages, self.case.block_bytes);
-        blocks * u64::from(self.case.block_bytes) / 512
+        (self.case.nvs_bytes() - (1 << 20)) / 512
     }
 
     /// A device is shorter than it was.

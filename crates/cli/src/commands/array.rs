@@ -78,7 +78,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         creation.geometry.level.entry().entry.name,
         config.disks.len(),
         volume,
-        creation.dirty_pages_max,
+        creation.sizes.dirty_pages,
         path.display(),
     ))
 }

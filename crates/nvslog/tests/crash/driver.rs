@@ -4,18 +4,22 @@ use crate::device::{Device, Random, SECTOR};
 use destage_engine::units::Page;
 use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
-use destage_nvslog::commit::{self, Header, Kind, append_payload, payload_crc};
-use destage_nvslog::contents::{Contents, Fragment, OpenIntent, Place};
-use destage_nvslog::record::{Origin, Pages, Record};
-use destage_nvslog::recover::{RecoverError, Recovered, Recovery};
+use destage_nvslog::commit::{self, Header, Kind};
+use destage_nvslog::contents::{Contents, HeldPage, OpenIntent};
+use destage_nvslog::crc::crc32c;
+use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
+use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered, Recovery};
+use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
 use std::collections::VecDeque;
 
 pub const LOG: LogId = LogId([7; 16]);
 pub const PAGES: u64 = 8;
-/// Bytes that the model takes as one: each write covers whole units, filled with its stamp.
-pub const UNIT: usize = 64;
-const UNITS: usize = 4096 / UNIT;
+/// Few: they are written again soon.
+const SLOTS: u32 = 26;
+/// Sectors of a page; each write covers complete ones, filled with its stamp.
+const SECTORS: usize = 8;
+const PAGE: usize = SECTORS * SECTOR;
 const ANCHORS: [usize; 2] = [0, 4096];
 pub const RING: usize = 8192;
 const BLOCK: u32 = SECTOR as u32;
@@ -34,16 +38,34 @@ pub enum Defect {
     ForgetsFrozen,
     /// Continues in the old epoch after a crash.
     KeepsEpoch,
+    /// Writes a slot again before the commit that freed it is durable.
+    ReusesSlotsEarly,
+    /// Writes a slot again when that commit is durable, but nothing durable says so.
+    ReusesSlotsUnconfirmed,
+    /// Logs the next sector instead of the one that was written.
+    ShiftsSectors,
 }
 
-pub type Units = Vec<Option<u32>>;
+/// What each sector holds, where that is specified.
+pub type Sectors = Vec<Option<u32>>;
+
+/// Of a page that gets its slot when its commit is appended.
+const NO_SLOT: u32 = u32::MAX;
+
+fn put_stamp(bytes: &mut [u8], sector: usize, stamp: u32) {
+    let to = &mut bytes[sector * SECTOR..][..SECTOR];
+    to.chunks_exact_mut(4).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
+}
+
+fn stamp_at(bytes: &[u8], sector: usize) -> u32 {
+    u32::from_le_bytes(bytes[sector * SECTOR..][..4].try_into().expect("four bytes"))
+}
 
 #[derive(Clone)]
 struct Snapshot {
     sequence: u64,
-    volume: Units,
+    volume: Sectors,
     contents: Contents,
-    live_blocks: u64,
 }
 
 #[derive(Clone)]
@@ -51,7 +73,7 @@ struct Destaging {
     pages: Pages,
     through: u64,
     /// What the intent froze.
-    new: Units,
+    new: Sectors,
     intent: u64,
     /// The release's commit.
     released: Option<u64>,
@@ -61,8 +83,10 @@ struct Destaging {
 #[derive(Clone, Default)]
 pub struct Batch {
     pub records: Vec<Record>,
-    pub payloads: Vec<Vec<u8>>,
-    pub volume: Option<Units>,
+    /// Bytes for the slot of each Data record that is not moved, which gets its slot when the
+    /// commit is appended.
+    pub pages: VecDeque<Vec<u8>>,
+    pub volume: Option<Sectors>,
 }
 
 pub struct Driver {
@@ -73,6 +97,7 @@ pub struct Driver {
     pub laps: u64,
     pub moved: u64,
     pub reopened: u64,
+    pub slots_reused: u64,
     /// Whether every subset of unflushed sectors is tried.
     pub exhaustive: bool,
     defect: Defect,
@@ -80,54 +105,57 @@ pub struct Driver {
     pub contents: Contents,
     epoch: u32,
     disk: Vec<u32>,
-    volume: Units,
+    volume: Sectors,
     snapshots: VecDeque<Snapshot>,
     destaging: Vec<Destaging>,
     acknowledged: u64,
+    /// What the last commit's header says was durable.
+    says_durable: u64,
+    /// Slots given out so far.
+    given_out: Vec<bool>,
+    last_block: u64,
     stamp: u32,
+}
+
+fn layout(ring_blocks: u64, copies: usize) -> Layout {
+    Layout { log: LOG, block_bytes: BLOCK, ring_blocks, slots: SLOTS, copies }
+}
+
+/// Bytes of a part of a device.
+pub fn part_bytes(part: Part, ring_blocks: u64) -> std::ops::Range<usize> {
+    match part {
+        Part::Ring { block, blocks } => {
+            let from = RING + block as usize * SECTOR;
+            from..from + blocks as usize * SECTOR
+        }
+        Part::Slot(slot) => {
+            let from = RING + ring_blocks as usize * SECTOR + slot as usize * PAGE;
+            from..from + PAGE
+        }
+    }
 }
 
 pub fn recover(images: &[Vec<u8>], ring_blocks: u64) -> Result<Recovered, RecoverError> {
     let copies = images.iter().flat_map(|image| ANCHORS.map(|at| &image[at..at + SECTOR]));
     let anchor = Anchor::choose(copies, LOG).expect("an anchor");
-    let mut recovery = Recovery::new(LOG, BLOCK, ring_blocks, images.len(), anchor)?;
+    let mut recovery = Recovery::new(layout(ring_blocks, images.len()), anchor)?;
     while let Some(want) = recovery.want() {
-        let from = RING + want.block as usize * SECTOR;
-        recovery.give(Some(&images[want.copy][from..from + want.blocks as usize * SECTOR]))?;
+        recovery.give(Some(&images[want.copy][part_bytes(want.part, ring_blocks)]))?;
     }
     Ok(recovery.finish())
-}
-
-fn overlay(units: &mut [u32], covered: &mut [bool], fragments: &[Fragment], images: &[Vec<u8>]) {
-    for fragment in fragments {
-        let first = usize::from(fragment.offset) / UNIT;
-        for unit in 0..usize::from(fragment.bytes) / UNIT {
-            units[first + unit] = fragment.stored.map_or(0, |stored| {
-                let at = RING + stored.block as usize * SECTOR + unit * UNIT;
-                let whole = images.iter().find(|image| {
-                    if images.len() == 1 {
-                        return true;
-                    }
-                    let from = RING + stored.block as usize * SECTOR;
-                    let payload = &image[from..from + stored.blocks as usize * SECTOR];
-                    payload_crc(payload, BLOCK) == stored.crc
-                });
-                let image = whole.expect("recovery accepted the payload");
-                u32::from_le_bytes(image[at..at + 4].try_into().unwrap())
-            });
-            covered[first + unit] = true;
-        }
-    }
 }
 
 impl Driver {
     pub fn new(seed: u64, ring_blocks: u64, copies: usize, defect: Defect) -> Driver {
         let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
-        let mut device = Device::new(RING / SECTOR + ring_blocks as usize);
+        let sectors = RING / SECTOR + ring_blocks as usize + SLOTS as usize * SECTORS;
+        let mut device = Device::new(sectors);
         for at in ANCHORS {
             device.write(at, &anchor.encode(LOG));
         }
         device.flush();
+        let mut space = LogSpace::new(ring_blocks, BLOCK, anchor);
+        space.slots = Slots::new(SLOTS);
         let mut driver = Driver {
             devices: vec![device; copies],
             random: Random(seed),
@@ -136,16 +164,20 @@ impl Driver {
             laps: 0,
             moved: 0,
             reopened: 0,
+            slots_reused: 0,
             exhaustive: false,
             defect: Defect::None,
-            space: LogSpace::new(ring_blocks, anchor),
+            space,
             contents: Contents::default(),
             epoch: 1,
-            disk: vec![0; PAGES as usize * UNITS],
-            volume: vec![Some(0); PAGES as usize * UNITS],
+            disk: vec![0; PAGES as usize * SECTORS],
+            volume: vec![Some(0); PAGES as usize * SECTORS],
             snapshots: VecDeque::new(),
             destaging: Vec::new(),
             acknowledged: 0,
+            says_durable: 0,
+            given_out: vec![false; SLOTS as usize],
+            last_block: 0,
             stamp: 0,
         };
         // The log exists once its first commit is durable: only then is anything checked.
@@ -179,6 +211,11 @@ impl Driver {
     fn durable(&mut self) {
         let last = self.space.next_sequence() - 1;
         self.space.made_durable(last);
+        let confirmed = match self.defect {
+            Defect::ReusesSlotsUnconfirmed => last,
+            _ => self.says_durable,
+        };
+        self.space.confirmed(confirmed);
         self.acknowledged = last;
         self.snapshots.retain(|snapshot| snapshot.sequence >= last);
         self.destaging.retain(|d| d.released.is_none_or(|released| released > last));
@@ -217,46 +254,102 @@ impl Driver {
             return Err(format!("commit {last} was never appended"));
         };
         for page in 0..PAGES {
-            let range = page as usize * UNITS..(page as usize + 1) * UNITS;
-            let mut units = self.disk[range.clone()].to_vec();
-            let mut covered = vec![false; UNITS];
-            overlay(&mut units, &mut covered, &recovered.contents.frozen(Page(page)), images);
+            let range = page as usize * SECTORS..(page as usize + 1) * SECTORS;
+            let mut found = self.disk[range.clone()].to_vec();
+            let mut covered = 0;
+            let mut overlay = |held: Option<HeldPage>| self.overlay(&mut found, held, images);
+            covered |= overlay(recovered.contents.frozen(Page(page)))?;
             let destaging = self.destaging.iter().find(|d| {
                 let open = d.intent <= last && d.released.is_none_or(|commit| commit > last);
                 open && d.pages.overlaps(Pages::new(Page(page), 1))
             });
             if let Some(d) = destaging {
-                let from = (page - d.pages.first.0) as usize * UNITS;
-                for (unit, new) in d.new[from..from + UNITS].iter().enumerate() {
-                    if new.is_some_and(|new| !covered[unit] || units[unit] != new) {
+                let from = (page - d.pages.first.0) as usize * SECTORS;
+                for (sector, new) in d.new[from..from + SECTORS].iter().enumerate() {
+                    let lost = covered >> sector & 1 == 0 || Some(found[sector]) != *new;
+                    if new.is_some() && lost {
                         return Err(format!("page {page}: what an open intent froze is gone"));
                     }
                 }
             }
-            overlay(&mut units, &mut covered, &recovered.contents.fragments(Page(page)), images);
-            for (unit, expected) in at.volume[range].iter().enumerate() {
-                if expected.is_some_and(|expected| expected != units[unit]) {
-                    let found = units[unit];
-                    return Err(format!("page {page} unit {unit}: {found}, not {expected:?}"));
+            self.overlay(&mut found, recovered.contents.page(Page(page)), images)?;
+            for (sector, expected) in at.volume[range].iter().enumerate() {
+                if expected.is_some_and(|expected| expected != found[sector]) {
+                    let found = found[sector];
+                    return Err(format!("page {page} sector {sector}: {found}, not {expected:?}"));
                 }
             }
         }
-        if recovered.contents != at.contents || recovered.space.live_blocks() != at.live_blocks {
+        if recovered.contents != at.contents {
             return Err(format!("contents differ after commit {last}"));
         }
         Ok(recovered)
     }
 
-    /// Appends a commit, with padding if need be; `false`: no room.
-    pub fn append(&mut self, kind: Kind, batch: Batch, to: Purpose) -> Result<bool, String> {
-        let blocks = commit::commit_blocks(&batch.records, BLOCK);
-        let Some(place) = self.space.allocate(blocks, to) else { return Ok(false) };
-        if let Some((block, sequence, blocks)) = place.padding {
-            self.laps += 1;
-            let kind = Kind::Pads { blocks: blocks as u32 - 1 };
-            self.write_commit(kind, block, sequence, Batch::default())?;
+    /// Lays what the log has of a page over what is below it; the sectors that it has.
+    fn overlay(
+        &self,
+        found: &mut [u32],
+        held: Option<HeldPage>,
+        images: &[Vec<u8>],
+    ) -> Result<u8, String> {
+        let Some(held) = held else { return Ok(0) };
+        let bytes = match held.stored {
+            None => &[0; PAGE][..],
+            Some(stored) => {
+                let range = part_bytes(Part::Slot(stored.slot), self.ring_blocks);
+                let mut copies = images.iter().map(|image| &image[range.clone()]);
+                let intact = copies.find(|bytes| crc32c(bytes) == stored.crc);
+                intact.ok_or_else(|| format!("slot {} has something else", stored.slot))?
+            }
+        };
+        for (sector, found) in found.iter_mut().enumerate() {
+            if held.sectors >> sector & 1 == 1 {
+                *found = stamp_at(bytes, sector);
+            }
         }
-        self.write_commit(kind, place.block, place.sequence, batch)?;
+        Ok(held.sectors)
+    }
+
+    /// Appends a commit, with padding if need be; `false`: no room.
+    pub fn append(&mut self, kind: Kind, mut batch: Batch, to: Purpose) -> Result<bool, String> {
+        let mut slots = Vec::new();
+        if self.defect == Defect::ReusesSlotsEarly {
+            self.space.slots.confirmed(u64::MAX);
+        }
+        if !self.space.slots.take(batch.pages.len(), &mut slots) {
+            return Ok(false);
+        }
+        let blocks = commit::commit_blocks(&batch.records, BLOCK);
+        let Some(place) = self.space.allocate(blocks, to) else {
+            // As if they had been named and killed: they come back with the next confirmation.
+            slots.into_iter().for_each(|slot| self.space.slots.killed(slot, 0));
+            return Ok(false);
+        };
+        let mut to_write = Vec::new();
+        let mut given = slots.into_iter();
+        for record in &mut batch.records {
+            let moved = record.moved();
+            let Record::Data { slot, crc, sectors, .. } = record else { continue };
+            if moved && *slot != NO_SLOT {
+                continue;
+            }
+            let bytes = batch.pages.pop_front().expect("bytes of each new page");
+            (*slot, *crc) = (given.next().expect("one for each page"), crc32c(&bytes));
+            if self.defect == Defect::ShiftsSectors {
+                *sectors = sectors.rotate_left(1);
+            }
+            let before = std::mem::replace(&mut self.given_out[*slot as usize], true);
+            self.slots_reused += u64::from(before);
+            to_write.push((*slot, bytes));
+        }
+        if let Some((block, sequence, blocks)) = place.padding {
+            let kind = Kind::Pads { blocks: blocks as u32 - 1 };
+            self.write_commit(kind, block, sequence, Batch::default(), Vec::new())?;
+        }
+        self.laps += u64::from(place.block < self.last_block);
+        self.last_block = place.block;
+        self.write_commit(kind, place.block, place.sequence, batch, to_write)?;
         Ok(true)
     }
 
@@ -266,15 +359,12 @@ impl Driver {
         block: u64,
         sequence: u64,
         batch: Batch,
+        pages: Vec<(u32, Vec<u8>)>,
     ) -> Result<(), String> {
-        let Batch { records, payloads, volume } = batch;
-        let mut at = block + commit::descriptor_blocks(&records, BLOCK);
+        let Batch { records, volume, .. } = batch;
         for record in &records {
-            let blocks = record.payload_blocks(BLOCK);
-            let place = Place { sequence, block: at, blocks };
-            let applied = self.contents.apply(record, place, &mut self.space);
+            let applied = self.contents.apply(record, sequence, &mut self.space);
             applied.map_err(|error| error.to_string())?;
-            at += blocks;
         }
         self.volume = volume.unwrap_or_else(|| self.volume.clone());
         let header = Header {
@@ -285,15 +375,18 @@ impl Driver {
             last_version: self.contents.last_version(),
             kind,
         };
+        self.says_durable = header.durable_through;
         let mut bytes = Vec::new();
         commit::encode(&header, &records, LOG, BLOCK, &mut bytes);
-        payloads.iter().for_each(|payload| append_payload(payload, BLOCK, &mut bytes));
         self.snapshots.push_back(Snapshot {
             sequence,
             volume: self.volume.clone(),
             contents: self.contents.clone(),
-            live_blocks: self.space.live_blocks(),
         });
+        for (slot, page) in &pages {
+            let at = part_bytes(Part::Slot(*slot), self.ring_blocks).start;
+            self.write_all(at, page)?;
+        }
         self.write_all(RING + block as usize * SECTOR, &bytes)?;
         if self.defect == Defect::AcknowledgesEarly {
             self.durable();
@@ -311,6 +404,11 @@ impl Driver {
             self.flush()?;
             self.anchor(true)?;
             self.housekeeping(commit::commit_blocks(&batch.records, BLOCK))?;
+            if !self.space.slots.clone().take(batch.pages.len(), &mut Vec::new()) {
+                // Confirms the commits that freed slots.
+                self.append(Kind::Plain, Batch::default(), Purpose::Housekeeping)?;
+                self.flush()?;
+            }
         }
         Err("no room in the log".into())
     }
@@ -340,7 +438,7 @@ impl Driver {
             self.anchor(false)?;
             let Some(commits) = self.space.evacuate(waiting) else { return Ok(()) };
             let mut batch = Batch::default();
-            for (mut record, stored) in self.contents.live_in(&commits) {
+            for mut record in self.contents.live_in(&commits) {
                 self.moved += 1;
                 if let (Defect::ForgetsFrozen, Record::Data { origin, .. }) =
                     (self.defect, &mut record)
@@ -352,11 +450,6 @@ impl Driver {
                     batch.records.pop();
                     self.append_moved(std::mem::take(&mut batch))?;
                     batch.records.push(record);
-                }
-                if let Some(stored) = stored {
-                    let at = RING + stored.block as usize * SECTOR;
-                    let payload = self.devices[0].read(at, stored.blocks as usize * SECTOR);
-                    batch.payloads.push(payload);
                 }
             }
             self.append_moved(batch)?;
@@ -379,22 +472,61 @@ impl Driver {
         Err("no room to move live records".into())
     }
 
-    /// Adds a write of whole units to a batch.
-    pub fn write(&mut self, batch: &mut Batch, page: u64, unit: usize, units: usize) {
+    /// Adds a write of complete sectors to a batch.
+    pub fn write(&mut self, batch: &mut Batch, page: u64, first: usize, sectors: usize) {
         self.stamp += 1;
-        let payload = self.stamp.to_le_bytes().repeat(units * UNIT / 4);
         let version = self.next_version(batch);
+        let (mut mask, mut bytes) = self.newest(batch, page);
+        for sector in first..first + sectors {
+            mask |= 1 << sector;
+            put_stamp(&mut bytes, sector, self.stamp);
+        }
         batch.records.push(Record::Data {
             page: Page(page),
             version,
-            offset: (unit * UNIT) as u16,
-            bytes: (units * UNIT) as u16,
-            crc: payload_crc(&payload, BLOCK),
+            slot: NO_SLOT,
+            sectors: mask,
+            crc: 0,
             origin: Origin::New,
         });
-        batch.payloads.push(payload);
-        let from = page as usize * UNITS + unit;
-        self.fill(batch, from, units, Some(self.stamp));
+        batch.pages.push_back(bytes);
+        let from = page as usize * SECTORS + first;
+        self.fill(batch, from, sectors, Some(self.stamp));
+    }
+
+    /// The sectors of a page that the log has, with the batch.
+    fn newest(&self, batch: &Batch, page: u64) -> (u8, Vec<u8>) {
+        let mut bytes = vec![0; PAGE];
+        let mut of_batch = batch.pages.iter();
+        let mut newest: Option<(u8, &[u8])> = None;
+        for record in &batch.records {
+            match record {
+                Record::Data { page: Page(of), sectors, .. } => {
+                    let written = of_batch.next().expect("bytes of each new page");
+                    if *of == page {
+                        newest = Some((*sectors, written));
+                    }
+                }
+                Record::Zero { pages, .. } if pages.overlaps(Pages::new(Page(page), 1)) => {
+                    newest = Some((ALL_SECTORS, &[0; PAGE]));
+                }
+                Record::Trim { pages, .. } if pages.overlaps(Pages::new(Page(page), 1)) => {
+                    newest = Some((0, &[0; PAGE]));
+                }
+                _ => {}
+            }
+        }
+        if let Some((mask, written)) = newest {
+            bytes.copy_from_slice(written);
+            return (mask, bytes);
+        }
+        let held = self.contents.page(Page(page)).or(self.contents.frozen(Page(page)));
+        let Some(held) = held else { return (0, bytes) };
+        if let Some(stored) = held.stored {
+            let range = part_bytes(Part::Slot(stored.slot), self.ring_blocks);
+            bytes = self.devices[0].read(range.start, PAGE);
+        }
+        (held.sectors, bytes)
     }
 
     pub fn zero_or_trim(&mut self, batch: &mut Batch, pages: Pages, zero: bool) {
@@ -403,8 +535,8 @@ impl Driver {
             true => Record::Zero { pages, version, origin: Origin::New },
             false => Record::Trim { pages, version },
         });
-        let (from, units) = (pages.first.0 as usize * UNITS, pages.count as usize * UNITS);
-        self.fill(batch, from, units, zero.then_some(0));
+        let (from, count) = (pages.first.0 as usize * SECTORS, pages.count as usize * SECTORS);
+        self.fill(batch, from, count, zero.then_some(0));
     }
 
     fn next_version(&self, batch: &Batch) -> u64 {
@@ -412,27 +544,42 @@ impl Driver {
         last.unwrap_or(self.contents.last_version()) + 1
     }
 
-    fn fill(&self, batch: &mut Batch, from: usize, units: usize, value: Option<u32>) {
+    fn fill(&self, batch: &mut Batch, from: usize, count: usize, value: Option<u32>) {
         let volume = batch.volume.get_or_insert_with(|| self.volume.clone());
-        volume[from..from + units].fill(value);
+        volume[from..from + count].fill(value);
     }
 
     /// Begins the destage of two pages, if the log holds something of them (D4).
     pub fn intend(&mut self, first: u64) -> Result<(), String> {
         let pages = Pages::new(Page(first), 2);
         let busy = self.destaging.iter().any(|d| d.released.is_none() && d.pages.overlaps(pages));
-        let mut covered = [false; 2 * UNITS];
-        for (index, page) in [first, first + 1].into_iter().enumerate() {
-            for fragment in self.contents.fragments(Page(page)) {
-                let from = index * UNITS + usize::from(fragment.offset) / UNIT;
-                covered[from..from + usize::from(fragment.bytes) / UNIT].fill(true);
-            }
-        }
-        if busy || !covered.contains(&true) {
+        let held = [first, first + 1].map(|page| self.contents.page(Page(page)));
+        if busy || held.iter().all(Option::is_none) {
             return Ok(());
         }
-        let volume = &self.volume[first as usize * UNITS..];
-        let new = covered.iter().zip(volume).map(|(c, value)| value.filter(|_| *c)).collect();
+        let mut new: Sectors = Vec::new();
+        let mut completions = Vec::new();
+        for (page, held) in (first..).zip(held) {
+            let from = page as usize * SECTORS;
+            let mut sectors = held.map_or(0, |held| held.sectors);
+            if let Some(held) = held
+                && held.stored.is_some()
+                && sectors != ALL_SECTORS
+                && (completions.is_empty() || !self.exhaustive)
+                && self.random.below(2) == 0
+            {
+                let (_, mut bytes) = self.newest(&Batch::default(), page);
+                let missing = (0..SECTORS).filter(|sector| held.sectors >> sector & 1 == 0);
+                missing.for_each(|sector| put_stamp(&mut bytes, sector, self.below(page, sector)));
+                completions.push((page, held.version, bytes));
+                sectors = ALL_SECTORS;
+            }
+            let of = |sector: usize| match held.is_some_and(|h| h.sectors >> sector & 1 == 1) {
+                true => self.volume[from + sector],
+                false => Some(self.below(page, sector)),
+            };
+            new.extend((0..SECTORS).map(|s| of(s).filter(|_| sectors >> s & 1 == 1)));
+        }
         let through = self.contents.last_version();
         let mut batch = Batch::default();
         batch.records.push(Record::Intent { pages, through, moved: false });
@@ -440,6 +587,12 @@ impl Driver {
             let p = [row + 1; 8];
             let q = (self.random.below(2) == 0).then_some([row + 2; 8]);
             batch.records.push(Record::Parity { first: Page(first), row, p, q, moved: false });
+        }
+        for (page, version, bytes) in completions {
+            let (page, origin) = (Page(page), Origin::Frozen);
+            let (slot, sectors, crc) = (NO_SLOT, ALL_SECTORS, 0);
+            batch.records.push(Record::Data { page, version, slot, sectors, crc, origin });
+            batch.pages.push_back(bytes);
         }
         self.host(batch)?;
         let open = self.contents.intents().find(|open| open.pages == pages);
@@ -454,9 +607,9 @@ impl Driver {
         if destaging.released.is_some() {
             return Ok(());
         }
-        let from = destaging.pages.first.0 as usize * UNITS;
-        for (unit, new) in destaging.new.iter().enumerate() {
-            self.disk[from + unit] = new.unwrap_or(self.disk[from + unit]);
+        let from = destaging.pages.first.0 as usize * SECTORS;
+        for (sector, new) in destaging.new.iter().enumerate() {
+            self.disk[from + sector] = new.unwrap_or(self.disk[from + sector]);
         }
         self.crash_point()?;
         let Destaging { pages, through, .. } = destaging;
@@ -466,7 +619,7 @@ impl Driver {
         self.host(Batch { records, ..Batch::default() })
     }
 
-    /// Crashes for good, recovers, and continues from there in a new epoch (D7).
+    /// Crashes for good, recovers, and goes on from there in a new epoch (D7).
     pub fn reopen(&mut self) -> Result<(), String> {
         let images = self.crash_images();
         let recovered = self.check(&images)?;
@@ -475,9 +628,7 @@ impl Driver {
         for (device, image) in self.devices.iter_mut().zip(&images) {
             (device.durable, device.cached) = (image.clone(), Vec::new());
         }
-        if !recovered.repairs.is_empty() {
-            self.repair(&recovered, &images);
-        }
+        self.repair(&recovered, &images);
         self.snapshots.retain(|snapshot| snapshot.sequence == last);
         self.volume = self.snapshots[0].volume.clone();
         self.destaging.retain(|d| {
@@ -500,46 +651,33 @@ impl Driver {
         self.flush()
     }
 
-    /// Copies what one device lacks from the other, by payload.
+    /// Copies what one device lacks from the other; then what the slots lack.
     fn repair(&mut self, recovered: &Recovered, images: &[Vec<u8>]) {
         for repair in &recovered.repairs {
-            let at = RING + repair.block as usize * SECTOR;
-            let whole = |image: &&Vec<u8>| {
-                let claim = commit::Claim::read(&image[at..], BLOCK);
-                claim.filter(|claim| {
-                    claim.header.block == repair.block
-                        && claim.header.sequence == repair.sequence
-                        && claim.holds(&image[at..], LOG, BLOCK)
-                        && claim.blocks(BLOCK) == repair.blocks
-                })
-            };
-            let (claim, source) = images
-                .iter()
-                .filter_map(|image| whole(&image).map(|claim| (claim, image)))
-                .max_by_key(|(claim, _)| claim.header.epoch)
-                .expect("a whole descriptor");
-            let mut end = at + claim.descriptor_blocks(BLOCK) as usize * SECTOR;
-            let target = &mut self.devices[repair.copy].durable;
-            target[at..end].copy_from_slice(&source[at..end]);
-            for record in claim.records(&source[at..], BLOCK).expect("records") {
-                let Record::Data { crc, .. } = record else { continue };
-                let payload = end..end + record.payload_blocks(BLOCK) as usize * SECTOR;
-                let good = |image: &&Vec<u8>| payload_crc(&image[payload.clone()], BLOCK) == crc;
-                let from = images.iter().find(good).expect("a whole payload");
-                target[payload.clone()].copy_from_slice(&from[payload.clone()]);
-                end = payload.end;
+            let range = part_bytes(repair.part, self.ring_blocks);
+            let from = &images[repair.from][range.clone()];
+            self.devices[repair.copy].durable[range].copy_from_slice(from);
+        }
+        let contents = &recovered.contents;
+        for (_, held) in contents.pages().chain(contents.frozen_pages()) {
+            let Some(stored) = held.stored else { continue };
+            let range = part_bytes(Part::Slot(stored.slot), self.ring_blocks);
+            let intact = images.iter().find(|image| crc32c(&image[range.clone()]) == stored.crc);
+            let intact = intact.expect("checked before");
+            for device in &mut self.devices {
+                device.durable[range.clone()].copy_from_slice(&intact[range.clone()]);
             }
         }
     }
 
-    /// Whether only destages should continue.
-    pub fn is_full(&self) -> bool {
-        self.space.live_blocks() > self.ring_blocks / 4
+    /// What is below what the log holds newest of a page.
+    fn below(&self, page: u64, sector: usize) -> u32 {
+        self.disk[page as usize * SECTORS + sector]
     }
 
     /// One random step.
     pub fn step(&mut self) -> Result<(), String> {
-        match self.random.below(if self.is_full() { 40 } else { 100 }) {
+        match self.random.below(100) {
             0..12 => {
                 let group = self.random_below(PAGES / 2);
                 self.intend(2 * group)
@@ -563,15 +701,15 @@ impl Driver {
                 let mut batch = Batch::default();
                 for _ in 0..=self.random_below(3) {
                     let page = self.random_below(PAGES);
-                    let (unit, units) = match self.random_below(3) {
-                        0 => (0, UNITS),
+                    let (first, sectors) = match self.random_below(3) {
+                        0 => (0, SECTORS),
                         _ => {
-                            let unit = self.random_below(UNITS as u64);
-                            let most = (UNITS as u64 - unit).min(10);
-                            (unit as usize, 1 + self.random_below(most) as usize)
+                            let first = self.random_below(SECTORS as u64);
+                            let most = SECTORS as u64 - first;
+                            (first as usize, 1 + self.random_below(most) as usize)
                         }
                     };
-                    self.write(&mut batch, page, unit, units);
+                    self.write(&mut batch, page, first, sectors);
                 }
                 self.host(batch)
             }

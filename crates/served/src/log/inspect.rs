@@ -6,7 +6,8 @@ use crate::Buffer;
 use crate::assemble::Assembly;
 use crate::io::{Device, Media};
 use crate::lost::runs;
-use destage_nvslog::recover::{RecoverError, Recovery};
+use destage_engine::units::PAGE_BYTES;
+use destage_nvslog::recover::{Layout, Part, RecoverError, Recovery};
 use destage_nvslog::superblock::Superblock;
 
 /// What was found. Blocks are of the log's block size, pages of 4,096 bytes.
@@ -41,12 +42,13 @@ pub struct Inspection {
 /// Reads the log of an assembled array.
 #[must_use]
 pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
-    let Superblock { log, block_bytes, ring_blocks, .. } = assembly.superblock;
+    let Superblock { log, block_bytes, ring_blocks, slots, .. } = assembly.superblock;
     let mut found = Inspection { ring: (ring_blocks, block_bytes), ..Inspection::default() };
     let copies = &assembly.copies;
     let Some(anchor) = choose_anchor(media, copies, log) else { return found };
     found.tail = Some((anchor.tail_sequence, anchor.tail_block));
-    let recovery = Recovery::new(log, block_bytes, ring_blocks, copies.len(), anchor);
+    let layout = Layout { log, block_bytes, ring_blocks, slots, copies: copies.len() };
+    let recovery = Recovery::new(layout, anchor);
     let mut recovery = match recovery {
         Ok(recovery) => recovery,
         Err(error) => {
@@ -56,8 +58,15 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
     };
     recovery.takes_what_is_left = assembly.takes_what_is_left();
     while let Some(want) = recovery.want() {
-        let mut bytes = Buffer::zeroed(want.blocks as usize * block_bytes as usize);
-        let offset = RING + want.block * u64::from(block_bytes);
+        let block_bytes = u64::from(block_bytes);
+        let (offset, length) = match want.part {
+            Part::Ring { block, blocks } => (RING + block * block_bytes, blocks * block_bytes),
+            Part::Slot(slot) => {
+                let first = RING + ring_blocks * block_bytes;
+                (first + u64::from(slot) * PAGE_BYTES, PAGE_BYTES)
+            }
+        };
+        let mut bytes = Buffer::zeroed(length as usize);
         let copy = copies[want.copy];
         let read = media.read(Device::Nvs(copy), offset, &mut bytes);
         if read.is_err() && !found.unreadable.contains(&copy) {
@@ -74,17 +83,7 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
     found.dropped = recovered.dropped;
     found.unreadable_behind = recovered.unreadable;
     found.repairs = recovered.repairs.len();
-    let frozen: u64 = recovered
-        .contents
-        .intents()
-        .map(|intent| {
-            let pages = intent.pages.first.0..intent.pages.end();
-            let held = |page: &u64| {
-                !recovered.contents.frozen(destage_engine::units::Page(*page)).is_empty()
-            };
-            pages.filter(held).count() as u64
-        })
-        .sum();
+    let frozen = recovered.contents.frozen_pages().count() as u64;
     found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;
     let mut held: Vec<u64> = recovered.contents.pages().map(|(page, _)| page.0).collect();
     held.sort_unstable();

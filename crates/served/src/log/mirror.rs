@@ -2,17 +2,21 @@
 //! earlier contents are copied, and the superblocks name it only when all of that is durable
 //! (docs/durability.md, "NVS mirrors").
 
+use super::anchors::anchor_bytes;
 use super::{ANCHORS, Log, RING};
 use crate::Buffer;
 use crate::io::{Device, OpKind};
 use crate::ops::{LogOp, Ops, Purpose};
 use crate::request::Alarm;
 use crate::store::PAGE;
+use core::ops::Range;
 use destage_nvslog::superblock::Uuid;
-use std::sync::Arc;
 
 /// Bytes copied at once.
 const COPY_BYTES: u64 = 256 << 10;
+
+/// Slots copied at once.
+const COPY_SLOTS: u32 = 64;
 
 /// Why an NVS mirror is not added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +75,14 @@ pub struct MirrorStatus {
 enum Phase {
     /// Commits that went to the good device alone are not durable yet.
     Waits,
+    /// A part of the ring is read, or written.
     Reads,
     Writes,
+    /// Commits up to this one may still be writing the slots that come next.
+    SlotsWait(u64),
+    /// Slots are read, or written.
+    SlotReads,
+    SlotWrites,
     Flushes,
     /// The good device's anchor is being written.
     AnchorInFlight,
@@ -98,6 +108,8 @@ pub(super) struct Mirror {
     copied: u64,
     /// Blocks of the copy in flight.
     chunk: u64,
+    /// The slots that are being copied; those before them are.
+    slots: Range<u32>,
 }
 
 impl Mirror {
@@ -121,7 +133,7 @@ impl Log {
         new: &NewMirror,
         ops: &mut Ops,
     ) -> Result<(), MirrorRefusal> {
-        let needs = RING + self.space.ring_blocks() * u64::from(self.block_bytes);
+        let needs = self.offset_of_slot(self.space.slots.count());
         let NewMirror { device, uuid, bytes, block_bytes } = *new;
         let refusal = match () {
             () if self.lost() => Some(MirrorRefusal::NoLog),
@@ -149,6 +161,7 @@ impl Log {
             blocks: 0,
             copied: 0,
             chunk: 0,
+            slots: 0..0,
         });
         self.joining = Some(device);
         self.hold_anchors = true;
@@ -159,10 +172,11 @@ impl Log {
     /// The mirror that is being filled.
     pub(crate) fn mirror_status(&self) -> Option<MirrorStatus> {
         let block = u64::from(self.block_bytes);
+        let slots = |slots: u32| u64::from(slots) * PAGE as u64;
         let of = |mirror: &Mirror| MirrorStatus {
             copy: mirror.device,
-            bytes: mirror.copied * block,
-            of: mirror.blocks * block,
+            bytes: mirror.copied * block + slots(mirror.slots.start),
+            of: mirror.blocks * block + slots(self.space.slots.count()),
         };
         self.mirror.as_ref().map(of)
     }
@@ -185,6 +199,7 @@ impl Log {
                 self.hold_anchors = false;
                 self.mirror_copy(ops);
             }
+            Phase::SlotsWait(last) if self.space.durable() >= last => self.mirror_read_slots(ops),
             Phase::AnchorInFlight if !anchoring => {
                 mirror.phase = Phase::Anchor(0);
                 self.mirror_anchor(0, ops);
@@ -202,8 +217,7 @@ impl Log {
         let left = mirror.blocks - mirror.copied;
         if left == 0 {
             self.keep = None;
-            mirror.phase = Phase::Flushes;
-            ops.push(Device::Nvs(mirror.device), mirror.purpose(), OpKind::Flush);
+            self.mirror_next_slots(ops);
             return;
         }
         let first = (mirror.tail + mirror.copied) % ring_blocks;
@@ -216,12 +230,37 @@ impl Log {
         ops.push(Device::Nvs(self.devices[0]), mirror.purpose(), kind);
     }
 
+    /// The next slots are given to no commit while they are copied: what a commit writes to others
+    /// goes to both devices. Or all are copied.
+    fn mirror_next_slots(&mut self, ops: &mut Ops) {
+        let Some(mirror) = &mut self.mirror else { return };
+        let slots = &mut self.space.slots;
+        let first = mirror.slots.end;
+        let Some(first) = slots.next_used(first..slots.count()) else {
+            mirror.slots = slots.count()..slots.count();
+            slots.hold_back(0..0);
+            mirror.phase = Phase::Flushes;
+            ops.push(Device::Nvs(mirror.device), mirror.purpose(), OpKind::Flush);
+            return;
+        };
+        mirror.slots = first..(first + COPY_SLOTS).min(slots.count());
+        slots.hold_back(mirror.slots.clone());
+        mirror.phase = Phase::SlotsWait(self.space.next_sequence() - 1);
+        self.mirror_turn(ops);
+    }
+
+    fn mirror_read_slots(&mut self, ops: &mut Ops) {
+        let Some(mirror) = &mut self.mirror else { return };
+        mirror.phase = Phase::SlotReads;
+        let (first, count) = (mirror.slots.start, mirror.slots.len());
+        let purpose = mirror.purpose();
+        let kind = OpKind::Read { offset: self.offset_of_slot(first), bytes: count * PAGE };
+        ops.push(Device::Nvs(self.devices[0]), purpose, kind);
+    }
+
     fn mirror_anchor(&mut self, which: usize, ops: &mut Ops) {
         let Some(mirror) = &self.mirror else { return };
-        let mut bytes = Buffer::zeroed(PAGE);
-        let anchor = self.space.anchor().encode(self.id);
-        bytes[..anchor.len()].copy_from_slice(&anchor);
-        let buffer = Arc::new(bytes);
+        let buffer = anchor_bytes(&self.space.anchor(), self.id, self.block_bytes);
         let kind = OpKind::Write { offset: ANCHORS[which], buffer, durable: true };
         ops.push(Device::Nvs(mirror.device), mirror.purpose(), kind);
     }
@@ -235,10 +274,18 @@ impl Log {
                 let ring_blocks = self.space.ring_blocks();
                 let first = (mirror.tail + mirror.copied) % ring_blocks;
                 let offset = RING + first * u64::from(self.block_bytes);
-                let buffer = Arc::new(bytes);
-                let kind = OpKind::Write { offset, buffer, durable: false };
+                let kind = OpKind::Write { offset, buffer: bytes.into(), durable: false };
                 ops.push(Device::Nvs(mirror.device), mirror.purpose(), kind);
             }
+            (Phase::SlotReads, Some(bytes)) => {
+                mirror.phase = Phase::SlotWrites;
+                let (device, purpose, first) =
+                    (mirror.device, mirror.purpose(), mirror.slots.start);
+                let offset = self.offset_of_slot(first);
+                let kind = OpKind::Write { offset, buffer: bytes.into(), durable: false };
+                ops.push(Device::Nvs(device), purpose, kind);
+            }
+            (Phase::SlotWrites, _) => self.mirror_next_slots(ops),
             (Phase::Writes, _) => {
                 mirror.copied += mirror.chunk;
                 self.mirror_copy(ops);
@@ -279,6 +326,7 @@ impl Log {
     pub(crate) fn end_mirror(&mut self, ops: &mut Ops) {
         let Some(mirror) = self.mirror.take() else { return };
         (self.joining, self.keep) = (None, None);
+        self.space.slots.hold_back(0..0);
         self.hold_anchors = false;
         for purpose in ops.abandon(Device::Nvs(mirror.device)) {
             if let Purpose::Log(LogOp::Commit { sequence }) = purpose {

@@ -7,31 +7,30 @@
 //! `parity_of` for what the last run left open), `recover.rs` (`recover`, `create`), `sizes.rs`,
 //! `mirror.rs` (a device that joins while the log is used) and `inspect.rs`.
 
+mod anchors;
 mod inspect;
 mod mirror;
 mod moves;
 mod recover;
-mod sizes;
 
 use crate::Buffer;
 use crate::crc::{crc32c, crc32c_of_both};
 use crate::defect::Defect;
 use crate::io::{Device, OpKind};
 use crate::ops::{LogOp, Ops, Purpose};
-use crate::pages::DirtyPages;
 use crate::request::HostId;
 use crate::store::PAGE;
+use anchors::AnchorWrite;
+use destage_block::SharedBytes;
 use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
-use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Header, Kind};
-use destage_nvslog::contents::{Contents, ParityRow, Place};
-use destage_nvslog::record::SectorSums;
-use destage_nvslog::record::{Origin, Pages, Record};
+use destage_nvslog::contents::{Contents, ParityRow};
+use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record, SectorSums};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
-use destage_nvslog::{DESCRIPTOR_BYTES_MAX, HEADER_BYTES, LogId};
+use destage_nvslog::{COMMIT_BYTES_MAX, COMMIT_PAGES_MAX, HEADER_BYTES, LogId};
 use mirror::Mirror;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub use inspect::{Inspection, inspect};
@@ -39,7 +38,6 @@ pub(crate) use mirror::NewMirror;
 pub use mirror::{MirrorRefusal, MirrorStatus};
 pub use recover::LogError;
 pub(crate) use recover::{Recovered, Source, create, recover};
-pub use sizes::{dirty_pages_of, ring_blocks_of};
 
 /// First byte of anchor A and anchor B on an NVS device.
 const ANCHORS: [u64; 2] = [4096, 8192];
@@ -48,9 +46,9 @@ use destage_nvslog::superblock::DATA_START as RING;
 /// Commits in flight at once. With more, each would carry less and cost the processor and the
 /// device the same.
 const IN_FLIGHT_MAX: usize = 2;
-/// A batch with this many bytes of payload is written though another commit is in flight, and
-/// takes no further write.
-const SHARE: usize = 64 << 10;
+/// A batch with this many pages is written though another commit is in flight, and takes no
+/// further write.
+const SHARE: usize = 16;
 /// Buffers of commits that are kept to be used again.
 const POOL_MAX: usize = 8;
 /// After this long without a commit, an empty one confirms those before it.
@@ -67,22 +65,28 @@ pub(crate) enum Waiter {
     Answer(HostId),
 }
 
+/// Of a page that gets its slot when its commit is written.
+const NO_SLOT: u32 = u32::MAX;
+
 /// Records that will be one commit.
 struct Batch {
     records: Vec<Record>,
-    /// Room for the descriptor, then the payloads.
+    /// Room for the commit, then the pages.
     buffer: Buffer,
-    payload: usize,
-    descriptor: usize,
+    pages: usize,
+    /// Bytes of the commit.
+    bytes: usize,
     waiters: Vec<Waiter>,
 }
 
 /// A commit in flight.
 struct Flight {
     sequence: u64,
-    /// NVS devices that do not have it yet.
+    /// Writes that are not durable yet, on all NVS devices together.
     pending: usize,
-    buffer: Option<Arc<Buffer>>,
+    /// What its header says was durable.
+    durable_through: u64,
+    buffer: Arc<Buffer>,
     waiters: Vec<Waiter>,
     /// Empty; kept for its capacity.
     records: Vec<Record>,
@@ -95,13 +99,6 @@ struct Spare {
     buffer: Buffer,
     records: Vec<Record>,
     waiters: Vec<Waiter>,
-}
-
-struct AnchorWrite {
-    anchor: Anchor,
-    /// 0: A is being written, 1: B.
-    copy: usize,
-    pending: usize,
 }
 
 /// The log.
@@ -130,8 +127,6 @@ pub(crate) struct Log {
     anchor: Option<AnchorWrite>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
-    /// Payloads being read back, each with the place of the device that was asked last.
-    moves: BTreeMap<(u64, u64), (usize, Option<Buffer>)>,
     pool: Vec<Spare>,
     /// Those whose commits are durable, until they are taken.
     durable: VecDeque<Waiter>,
@@ -140,9 +135,12 @@ pub(crate) struct Log {
     /// No commit is reported as durable: a change of the set of devices must be durable first.
     hold: bool,
     defect: Defect,
+    spare_slots: usize,
     bytes_written: u64,
     records_moved: u64,
+    /// Kept for their capacity.
     scratch: Vec<u8>,
+    slots: Vec<u32>,
 }
 
 /// What a log starts with.
@@ -154,6 +152,8 @@ struct Start {
     contents: Contents,
     epoch: u32,
     defect: Defect,
+    /// Slots besides those of the most dirty pages.
+    spare_slots: usize,
 }
 
 /// Checksums of the new parity of a row, sector by sector.
@@ -184,7 +184,7 @@ pub(crate) struct LogStatus {
 
 impl Log {
     fn new(start: Start) -> Log {
-        let Start { id, block_bytes, devices, space, contents, epoch, defect } = start;
+        let Start { id, block_bytes, devices, space, contents, epoch, defect, spare_slots } = start;
         Log {
             id,
             block_bytes,
@@ -203,15 +203,16 @@ impl Log {
             in_flight: VecDeque::new(),
             anchor: None,
             waiting_blocks: 0,
-            moves: BTreeMap::new(),
             pool: Vec::new(),
             durable: VecDeque::new(),
             unconfirmed: None,
             hold: false,
             defect,
+            spare_slots,
             bytes_written: 0,
             records_moved: 0,
             scratch: Vec::new(),
+            slots: Vec::new(),
         }
     }
 
@@ -264,7 +265,7 @@ impl Log {
     /// A write of the host begins. All of it goes into one commit if that has room.
     pub(crate) fn begin_write(&mut self) {
         let idle = self.queue.len() + self.in_flight.len() < IN_FLIGHT_MAX;
-        if idle && self.queue.back().is_some_and(|batch| batch.payload >= SHARE) {
+        if idle && self.queue.back().is_some_and(|batch| batch.pages >= SHARE) {
             let batch = self.new_batch();
             self.queue.push_back(batch);
         }
@@ -275,11 +276,9 @@ impl Log {
         self.last_version += 1;
         let version = self.last_version;
         if !self.lost() {
-            let crc = crc32c(bytes);
-            let origin = Origin::New;
-            let (page, bytes_) = (Page(page), PAGE as u16);
-            let record = Record::Data { page, version, offset: 0, bytes: bytes_, crc, origin };
-            self.add(record, bytes);
+            let (page, crc, origin) = (Page(page), crc32c(bytes), Origin::New);
+            let (slot, sectors) = (NO_SLOT, ALL_SECTORS);
+            self.add(Record::Data { page, version, slot, sectors, crc, origin }, bytes);
         }
         version
     }
@@ -323,36 +322,43 @@ impl Log {
         }
     }
 
-    fn add(&mut self, record: Record, payload: &[u8]) {
+    fn add(&mut self, record: Record, page: &[u8]) {
+        let pages = page.len() / PAGE;
         let fits = self.queue.back().is_some_and(|batch| {
-            let descriptor = batch.descriptor + record.encoded_bytes();
-            let payload = batch.payload + payload.len();
-            let blocks = self.blocks_of(descriptor) + self.blocks_of(payload);
-            descriptor <= DESCRIPTOR_BYTES_MAX
-                && DESCRIPTOR_BYTES_MAX + payload <= batch.buffer.len()
-                && blocks <= self.space.commit_blocks_max()
+            let bytes = batch.bytes + record.encoded_bytes();
+            batch.pages + pages <= self.pages_max() && self.fits(bytes)
         });
         if !fits {
             let batch = self.new_batch();
             self.queue.push_back(batch);
         }
         let batch = self.queue.back_mut().expect("just pushed");
-        batch.descriptor += record.encoded_bytes();
+        batch.bytes += record.encoded_bytes();
         batch.records.push(record);
-        let at = DESCRIPTOR_BYTES_MAX + batch.payload;
-        batch.buffer[at..at + payload.len()].copy_from_slice(payload);
-        batch.payload += payload.len();
+        let at = COMMIT_BYTES_MAX + batch.pages * PAGE;
+        batch.buffer[at..at + page.len()].copy_from_slice(page);
+        batch.pages += pages;
+    }
+
+    /// Most pages of a commit: no more than there are slots besides those of dirty pages.
+    fn pages_max(&self) -> usize {
+        COMMIT_PAGES_MAX.min(self.spare_slots).max(1)
+    }
+
+    /// Whether a commit may have this many bytes.
+    fn fits(&self, bytes: usize) -> bool {
+        bytes <= COMMIT_BYTES_MAX && self.blocks_of(bytes) <= self.space.commit_blocks_max()
     }
 
     fn new_batch(&mut self) -> Batch {
-        let bytes = DESCRIPTOR_BYTES_MAX + (1 << 20);
+        let bytes = COMMIT_BYTES_MAX + COMMIT_PAGES_MAX * PAGE;
         let Spare { mut buffer, records, waiters } = self.pool.pop().unwrap_or_else(|| Spare {
             buffer: Buffer::zeroed(bytes),
             records: Vec::with_capacity(64),
             waiters: Vec::with_capacity(64),
         });
         buffer.set_len(bytes);
-        Batch { records, buffer, payload: 0, descriptor: HEADER_BYTES, waiters }
+        Batch { records, buffer, pages: 0, bytes: HEADER_BYTES, waiters }
     }
 
     fn blocks_of(&self, bytes: usize) -> u64 {
@@ -395,7 +401,7 @@ impl Log {
     }
 
     /// Writes what may be written now.
-    pub(crate) fn turn(&mut self, pages: &DirtyPages, ops: &mut Ops) {
+    pub(crate) fn turn(&mut self, ops: &mut Ops) {
         if self.lost() {
             return;
         }
@@ -407,20 +413,26 @@ impl Log {
             if self.in_flight.len() >= IN_FLIGHT_MAX {
                 return;
             }
-            if let Some(commits) = self.space.evacuate(self.waiting_blocks) {
-                if self.evacuate(&commits, pages, ops) {
-                    continue;
-                }
-                // Otherwise the tail must move first, or payloads are being read.
-            } else {
-                self.moves.retain(|_, (_, bytes)| bytes.is_none());
+            if let Some(commits) = self.space.evacuate(self.waiting_blocks)
+                && self.evacuate(&commits, ops)
+            {
+                continue;
             }
+            // Otherwise nothing is to be moved, or the tail must move first.
             let Some(batch) = self.queue.front() else { return };
             if self.gathers(batch) {
                 return;
             }
-            let blocks = self.blocks_of(batch.descriptor) + self.blocks_of(batch.payload);
+            let (blocks, pages) = (self.blocks_of(batch.bytes), batch.pages);
+            if !self.take_slots(pages) {
+                if !self.confirms_now() {
+                    return;
+                }
+                continue;
+            }
             let Some(place) = self.space.allocate(blocks, Room::Host) else {
+                let slots = &mut self.space.slots;
+                self.slots.drain(..).for_each(|slot| slots.give_back(slot));
                 if self.waiting_blocks == blocks {
                     return;
                 }
@@ -433,9 +445,29 @@ impl Log {
         }
     }
 
+    /// Takes slots for the pages of the next commit. `false`: there are too few.
+    fn take_slots(&mut self, pages: usize) -> bool {
+        if self.defect.is(Defect::ReusesSlotsEarly) {
+            self.space.slots.confirmed(u64::MAX);
+        }
+        self.slots.clear();
+        self.space.slots.take(pages, &mut self.slots)
+    }
+
+    /// No slot is free before a commit confirms those before it: whether one was put in front.
+    fn confirms_now(&mut self) -> bool {
+        // One in flight will confirm what is durable by then.
+        let can = self.in_flight.is_empty() && self.space.slots.waiting() > 0;
+        if can {
+            let batch = self.new_batch();
+            self.queue.push_front(batch);
+        }
+        can
+    }
+
     /// Whether a batch waits for more records: a small one does while another commit is in flight.
     fn gathers(&self, batch: &Batch) -> bool {
-        self.queue.len() == 1 && batch.payload < SHARE && !self.in_flight.is_empty()
+        self.queue.len() == 1 && batch.pages < SHARE && !self.in_flight.is_empty()
     }
 
     /// Sends a commit to all NVS devices, with padding before it where that is needed.
@@ -444,23 +476,27 @@ impl Log {
             let kind = Kind::Pads { blocks: blocks as u32 - 1 };
             let mut padding = self.new_batch();
             self.describe(&mut padding, kind, block, sequence);
-            self.send(padding, block, sequence, ops);
+            self.send(padding, block, sequence, &[], ops);
         }
         let Allocation { block, sequence, .. } = place;
-        let mut at = block + self.blocks_of(batch.descriptor);
-        for record in &batch.records {
-            let blocks = record.payload_blocks(self.block_bytes);
-            let place = Place { sequence, block: at, blocks };
-            let applied = self.contents.apply(record, place, &mut self.space);
+        let slots = core::mem::take(&mut self.slots);
+        let mut next = slots.iter();
+        for record in &mut batch.records {
+            if let Record::Data { slot, .. } = record
+                && *slot == NO_SLOT
+            {
+                *slot = *next.next().expect("a slot for each page");
+            }
+            let applied = self.contents.apply(record, sequence, &mut self.space);
             applied.expect("the log's own records are right");
-            at += blocks;
         }
         self.describe(&mut batch, Kind::Plain, block, sequence);
         self.unconfirmed = (!batch.records.is_empty()).then(|| ops.now());
-        self.send(batch, block, sequence, ops);
+        self.send(batch, block, sequence, &slots, ops);
+        self.slots = slots;
     }
 
-    /// Puts the descriptor before the payloads.
+    /// Puts the commit before the pages.
     fn describe(&mut self, batch: &mut Batch, kind: Kind, block: u64, sequence: u64) {
         let header = Header {
             epoch: self.epoch,
@@ -473,34 +509,60 @@ impl Log {
         self.scratch.clear();
         let log = (self.id, self.block_bytes);
         commit::encode_with(crc32c_of_both, &header, &batch.records, log, &mut self.scratch);
-        batch.descriptor = self.scratch.len();
-        let at = DESCRIPTOR_BYTES_MAX - batch.descriptor;
-        batch.buffer[at..DESCRIPTOR_BYTES_MAX].copy_from_slice(&self.scratch);
+        batch.bytes = self.scratch.len();
+        let at = COMMIT_BYTES_MAX - batch.bytes;
+        batch.buffer[at..COMMIT_BYTES_MAX].copy_from_slice(&self.scratch);
     }
 
-    fn send(&mut self, batch: Batch, block: u64, sequence: u64, ops: &mut Ops) {
-        let Batch { mut buffer, payload, descriptor, waiters, mut records } = batch;
+    /// Writes a commit and its pages, all at the same time: after a crash their checksums say
+    /// whether it is complete.
+    fn send(&mut self, batch: Batch, block: u64, sequence: u64, slots: &[u32], ops: &mut Ops) {
+        let Batch { buffer, pages, bytes, waiters, mut records } = batch;
         records.clear();
-        buffer.set_range(DESCRIPTOR_BYTES_MAX - descriptor, descriptor + payload);
-        self.bytes_written += buffer.len() as u64;
+        self.bytes_written += (bytes + pages * PAGE) as u64;
         let buffer = Arc::new(buffer);
-        for copy in self.devices.iter().chain(&self.joining) {
-            let kind = OpKind::Write {
-                offset: RING + block * u64::from(self.block_bytes),
-                buffer: Arc::clone(&buffer),
-                durable: true,
-            };
-            ops.push(Device::Nvs(*copy), Purpose::Log(LogOp::Commit { sequence }), kind);
+        let mut writes = vec![(
+            self.offset_of_block(block),
+            SharedBytes::part(&buffer, COMMIT_BYTES_MAX - bytes..COMMIT_BYTES_MAX),
+        )];
+        let mut at = COMMIT_BYTES_MAX;
+        for run in slots.chunk_by(|one, next| one + 1 == *next) {
+            let end = at + run.len() * PAGE;
+            writes.push((self.offset_of_slot(run[0]), SharedBytes::part(&buffer, at..end)));
+            at = end;
         }
-        let pending = self.devices.len() + usize::from(self.joining.is_some());
-        let last_version = self.contents.last_version();
-        let buffer = Some(buffer);
-        let flight = Flight { sequence, pending, buffer, waiters, records, last_version };
-        self.in_flight.push_back(flight);
+        let devices = self.devices.iter().chain(&self.joining);
+        let mut pending = 0;
+        for device in devices {
+            for (offset, buffer) in &writes {
+                let kind = OpKind::Write { offset: *offset, buffer: buffer.clone(), durable: true };
+                ops.push(Device::Nvs(*device), Purpose::Log(LogOp::Commit { sequence }), kind);
+                pending += 1;
+            }
+        }
+        drop(writes);
+        let (durable_through, last_version) = (self.space.durable(), self.contents.last_version());
+        self.in_flight.push_back(Flight {
+            sequence,
+            pending,
+            durable_through,
+            buffer,
+            waiters,
+            records,
+            last_version,
+        });
         if self.defect.is(Defect::AcknowledgesEarly) {
             let flight = self.in_flight.back_mut().expect("just pushed");
             self.durable.extend(flight.waiters.drain(..));
         }
+    }
+
+    fn offset_of_block(&self, block: u64) -> u64 {
+        RING + block * u64::from(self.block_bytes)
+    }
+
+    fn offset_of_slot(&self, slot: u32) -> u64 {
+        self.offset_of_block(self.space.ring_blocks()) + u64::from(slot) * PAGE as u64
     }
 
     /// One device has a commit durable, or is no longer used.
@@ -516,9 +578,14 @@ impl Log {
         while !self.hold && self.in_flight.front().is_some_and(|flight| flight.pending == 0) {
             let mut flight = self.in_flight.pop_front().expect("looked at");
             self.space.made_durable(flight.sequence);
+            let confirmed = match self.defect.is(Defect::ReusesSlotsUnconfirmed) {
+                true => flight.sequence,
+                false => flight.durable_through,
+            };
+            self.space.confirmed(confirmed);
             self.durable_version = flight.last_version;
             self.durable.extend(flight.waiters.drain(..));
-            if let Some(Ok(buffer)) = flight.buffer.map(Arc::try_unwrap)
+            if let Some(buffer) = Arc::into_inner(flight.buffer)
                 && self.pool.len() < POOL_MAX
             {
                 let Flight { records, waiters, .. } = flight;
@@ -532,7 +599,6 @@ impl Log {
         match op {
             LogOp::Commit { sequence } => self.commit_done(sequence),
             LogOp::Anchor => self.anchor_done(ops),
-            LogOp::Move { page, version } => self.moved(page, version, bytes),
             LogOp::Mirror { number } => self.mirror_done(number, bytes, ops),
         }
     }
@@ -571,63 +637,6 @@ impl Log {
         }
         (self.anchor, self.unconfirmed) = (None, None);
     }
-
-    /// Whether an anchor is being written.
-    fn anchoring(&self) -> bool {
-        self.anchor.is_some()
-    }
-
-    /// Whether the blocks that this anchor frees are copied to a new mirror, if there is one.
-    fn may_free(&self, anchor: &Anchor) -> bool {
-        let ring = self.space.ring_blocks();
-        self.keep.is_none_or(|(tail, copied)| (anchor.tail_block + ring - tail) % ring <= copied)
-    }
-
-    fn write_anchor(&mut self, ops: &mut Ops) {
-        if self.anchor.is_some() || self.hold_anchors {
-            return;
-        }
-        let due = self.space.anchor_due(self.waiting_blocks > 0);
-        if let Some(anchor) = due.filter(|anchor| self.may_free(anchor)) {
-            self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
-            self.send_anchor(ops);
-            if self.defect.is(Defect::ReusesSpaceEarly) {
-                self.space.anchored(anchor);
-            }
-        }
-    }
-
-    fn send_anchor(&mut self, ops: &mut Ops) {
-        let Some(write) = &mut self.anchor else { return };
-        let mut bytes = Buffer::zeroed(PAGE);
-        let anchor = write.anchor.encode(self.id);
-        bytes[..anchor.len()].copy_from_slice(&anchor);
-        let buffer = Arc::new(bytes);
-        write.pending = self.devices.len();
-        for copy in &self.devices {
-            let (offset, buffer) = (ANCHORS[write.copy], Arc::clone(&buffer));
-            let kind = OpKind::Write { offset, buffer, durable: true };
-            ops.push(Device::Nvs(*copy), Purpose::Log(LogOp::Anchor), kind);
-        }
-    }
-
-    /// One device has the anchor durable, or is no longer used.
-    fn anchor_done(&mut self, ops: &mut Ops) {
-        let Some(write) = &mut self.anchor else { return };
-        write.pending -= 1;
-        if write.pending > 0 {
-            return;
-        }
-        if write.copy == 0 {
-            write.copy = 1;
-            self.send_anchor(ops);
-        } else {
-            if !self.defect.is(Defect::ReusesSpaceEarly) {
-                self.space.anchored(write.anchor);
-            }
-            self.anchor = None;
-        }
-    }
 }
 
 fn pages_of(range: PageRange) -> Pages {
@@ -641,43 +650,48 @@ fn range_of(pages: Pages) -> PageRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_nvslog::anchor::Anchor;
+    use destage_nvslog::slots::Slots;
 
     const ANCHOR: Anchor =
         Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
 
-    fn no_pages() -> DirtyPages {
-        DirtyPages::new(crate::settings::PageMemory::default())
-    }
-
     fn empty() -> Log {
+        let mut space = LogSpace::new(1 << 12, 512, ANCHOR);
+        space.slots = Slots::new(2048);
         Log::new(Start {
             id: LogId([1; 16]),
             block_bytes: 512,
             devices: vec![0],
-            space: LogSpace::new(1 << 20, ANCHOR),
+            space,
             contents: Contents::default(),
             epoch: 1,
             defect: Defect::None,
+            spare_slots: 512,
         })
     }
 
-    /// A buffer may have room for a little more than a commit may hold, by where it begins.
-    #[test]
-    fn no_batch_is_larger_than_a_commit_wherever_its_buffer_begins() {
-        let mut between = Vec::new();
-        for bytes in (0..64).map(|n| 16 + n * 80) {
-            let mut log = empty();
-            // Moves where the next buffer is.
-            between.push(vec![0u8; bytes]);
-            let mut buffer = Buffer::zeroed(DESCRIPTOR_BYTES_MAX + (1 << 20) + PAGE);
-            buffer.set_len(DESCRIPTOR_BYTES_MAX + (1 << 20));
-            log.pool.push(Spare { buffer, records: Vec::new(), waiters: Vec::new() });
-            (0..600).for_each(|page| {
-                log.write_page(page, &[7; PAGE]);
-            });
-            assert!(log.queue.iter().all(|batch| batch.payload <= 1 << 20));
-            assert_eq!(log.queue.len(), 3);
+    fn in_flight(log: &Log) -> Vec<u64> {
+        log.in_flight.iter().map(|flight| flight.sequence).collect()
+    }
+
+    /// All writes of a commit are durable.
+    fn done(log: &mut Log, sequence: u64) {
+        let of =
+            |log: &Log| log.in_flight.iter().find(|f| f.sequence == sequence).map(|f| f.pending);
+        while of(log).is_some_and(|pending| pending > 0) {
+            log.commit_done(sequence);
         }
+    }
+
+    #[test]
+    fn no_batch_is_larger_than_a_commit() {
+        let mut log = empty();
+        (0..600).for_each(|page| {
+            log.write_page(page, &[7; PAGE]);
+        });
+        assert!(log.queue.iter().all(|batch| batch.pages <= COMMIT_PAGES_MAX));
+        assert_eq!(log.queue.len(), 3);
     }
 
     #[test]
@@ -689,29 +703,49 @@ mod tests {
                 log.write_page(page, &[7; PAGE]);
             });
         }
-        let pages: Vec<usize> = log.queue.iter().map(|batch| batch.payload / PAGE).collect();
+        let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
         assert_eq!(pages, [18, 174]);
     }
 
     #[test]
     fn a_small_batch_waits_until_the_commits_in_flight_are_done() {
-        let (pages, mut ops, mut log) = (no_pages(), Ops::default(), empty());
-        let in_flight = |log: &Log| log.in_flight.iter().map(|f| f.sequence).collect::<Vec<_>>();
+        let (mut ops, mut log) = (Ops::default(), empty());
         log.write_page(1, &[7; PAGE]);
-        log.turn(&pages, &mut ops);
+        log.turn(&mut ops);
         assert_eq!(in_flight(&log).len(), 1, "nothing to wait for");
-        (10..10 + SHARE as u64 / 4096).for_each(|page| {
+        (10..10 + SHARE as u64).for_each(|page| {
             log.write_page(page, &[7; PAGE]);
         });
-        log.turn(&pages, &mut ops);
+        log.turn(&mut ops);
         assert_eq!(in_flight(&log).len(), 2, "enough for a commit of its own");
         log.write_page(2, &[7; PAGE]);
-        log.commit_done(in_flight(&log)[0]);
-        log.turn(&pages, &mut ops);
+        let first = in_flight(&log)[0];
+        done(&mut log, first);
+        log.turn(&mut ops);
         assert_eq!(in_flight(&log).len(), 1, "it gathers");
-        log.commit_done(in_flight(&log)[0]);
-        log.turn(&pages, &mut ops);
+        let second = in_flight(&log)[0];
+        done(&mut log, second);
+        log.turn(&mut ops);
         assert_eq!(in_flight(&log).len(), 1, "nothing to wait for any more");
         assert!(log.queue.is_empty());
+    }
+
+    /// A page that is written again and again takes slots, and an empty commit frees them.
+    #[test]
+    fn slots_that_are_not_confirmed_are_waited_for() {
+        let (mut ops, mut log) = (Ops::default(), empty());
+        log.space.slots = Slots::new(4);
+        log.spare_slots = 3;
+        for round in 0..20 {
+            log.write_page(7, &[round; PAGE]);
+            log.wait(Waiter::Intent(u32::from(round)));
+            while !log.settled() {
+                log.turn(&mut ops);
+                let all = in_flight(&log);
+                assert!(!all.is_empty(), "round {round}: nothing would ever be durable");
+                all.into_iter().for_each(|sequence| done(&mut log, sequence));
+            }
+            assert_eq!(log.next_durable(), Some(Waiter::Intent(u32::from(round))));
+        }
     }
 }

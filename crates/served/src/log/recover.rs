@@ -9,13 +9,13 @@ use crate::io::{Device, IoError, Media, write_padded};
 use crate::pages::DirtyPages;
 use crate::settings::PageMemory;
 use crate::store::PAGE;
+use destage_engine::request::PageRange;
 use destage_engine::units::Page;
 use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Claim, Header, Kind};
-use destage_nvslog::contents::{Contents, Fragment};
-use destage_nvslog::record::{Record, RecordError};
-use destage_nvslog::recover::{RecoverError, Recovered as Found, Recovery, Repair};
+use destage_nvslog::contents::{Contents, HeldPage, Stored};
+use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered as Found, Recovery, Repair};
 use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::Superblock;
 
@@ -32,14 +32,10 @@ pub enum LogError {
     NoAnchor,
     /// The log is damaged: a crash leaves nothing like it.
     Damaged(RecoverError),
-    /// No device has this block's payload intact any more.
-    LostPayload(u64),
-    /// No device has this commit intact any more.
-    LostCommit(u64),
-    /// This commit has an invalid record.
-    InvalidRecord(u64, RecordError),
-    /// The log has parts of this page, which this program does not write.
-    PartOfPage(u64),
+    /// No device has the bytes of these dirty pages intact: how many there are, and the first.
+    LostPages(u64, u64),
+    /// No device has a part of the ring intact any more that one had just before: its block.
+    LostBlock(u64),
 }
 
 impl core::fmt::Display for LogError {
@@ -56,17 +52,14 @@ impl core::fmt::Display for LogError {
                 "{error}. Nothing was changed. `destage recover --inspect` shows what can be read; \
                  to use that and lose the rest: destage serve ... --use-nvs PATH --accept-loss"
             ),
-            LogError::LostPayload(block) => {
-                write!(f, "no NVS device has the payload at block {block} of the log intact")
-            }
-            LogError::LostCommit(sequence) => {
-                write!(f, "no NVS device has commit {sequence} of the log intact")
-            }
-            LogError::InvalidRecord(sequence, error) => {
-                write!(f, "commit {sequence} of the NVS log has an invalid record: {error}")
-            }
-            LogError::PartOfPage(page) => {
-                write!(f, "the NVS log has parts of page {page}, which this program does not write")
+            LogError::LostPages(count, first) => write!(
+                f,
+                "the bytes of {count} dirty pages are damaged on the NVS (the first is page \
+                 {first}), and no mirror has them. Nothing was changed. To give these pages up: \
+                 destage serve ... --use-nvs PATH --accept-loss"
+            ),
+            LogError::LostBlock(block) => {
+                write!(f, "no NVS device has block {block} of the log intact any more")
             }
         }
     }
@@ -104,7 +97,7 @@ pub(crate) fn create(
     devices: u16,
 ) -> Result<(), (Device, IoError)> {
     let Superblock { log, block_bytes, ring_blocks, .. } = *superblock;
-    let mut space = LogSpace::new(ring_blocks, FIRST_ANCHOR);
+    let mut space = LogSpace::new(ring_blocks, block_bytes, FIRST_ANCHOR);
     let mut first = Vec::new();
     open_epoch(&mut space, 1, 0, log, block_bytes, &mut first);
     for device in (0..devices).map(Device::Nvs) {
@@ -123,26 +116,36 @@ pub(crate) fn create(
 /// # Errors
 /// See [`LogError`]. Nothing is changed then but for repairs from an intact device.
 pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Recovered, LogError> {
-    let Superblock { log, block_bytes, ring_blocks, .. } = source.superblock;
+    let Superblock { log, block_bytes, ring_blocks, slots, .. } = source.superblock;
     let devices = source.devices;
     if devices.is_empty() {
         return Ok(nothing(source));
     }
     let anchor = choose_anchor(media, devices, log).ok_or(LogError::NoAnchor)?;
-    let mut recovery = Recovery::new(log, block_bytes, ring_blocks, devices.len(), anchor)
-        .map_err(LogError::Damaged)?;
+    let layout = Layout { log, block_bytes, ring_blocks, slots, copies: devices.len() };
+    let mut recovery = Recovery::new(layout, anchor).map_err(LogError::Damaged)?;
+    recovery.trusts_slots = source.defect.is(Defect::TrustsSlots);
     recovery.errors_end_the_log = source.defect.is(Defect::EndsLogAtErrors);
     recovery.takes_what_is_left = source.takes_what_is_left;
     let ahead = devices.iter().map(|_| None).collect();
     let bad = vec![0..0; devices.len()];
-    let mut ring = Ring { media, devices, block_bytes, ring_blocks, log, ahead, bad };
+    let end_block = ring_blocks + u64::from(slots) * (PAGE as u64 / u64::from(block_bytes));
+    let mut ring = Ring { media, devices, block_bytes, ring_blocks, end_block, log, ahead, bad };
     while let Some(want) = recovery.want() {
-        let bytes = ring.look(want.copy, want.block, want.blocks);
+        let bytes = match want.part {
+            Part::Ring { block, blocks } => ring.look(want.copy, block, blocks),
+            Part::Slot(slot) => ring.look_at_slot(want.copy, slot),
+        };
         recovery.give(bytes).map_err(LogError::Damaged)?;
     }
     let Found { contents, mut space, mut epoch, repairs, .. } = recovery.finish();
     for repair in &repairs {
         ring.repair(repair)?;
+    }
+    // Before anything is written that a later start would build on.
+    let loaded = load_pages(&mut ring, &contents, source.pages)?;
+    if let (Some(first), false) = (loaded.lost.first(), source.takes_what_is_left) {
+        return Err(LogError::LostPages(loaded.lost.len() as u64, first.0));
     }
     ring.flush()?;
     let mut anchor = anchor;
@@ -161,10 +164,23 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     ring.write(block, &first)?;
     ring.flush()?;
     space.made_durable(space.next_sequence() - 1);
-    let (pages, dirty) = load_pages(&mut ring, &contents, source.pages)?;
+    // The commit that opens the epoch says so.
+    space.confirmed(space.durable() - 1);
+    let Loaded { pages, dirty, lost } = loaded;
     let (devices, epoch, defect) = (devices.to_vec(), epoch + 1, source.defect);
-    let start = Start { id: log, block_bytes, devices, space, contents, epoch, defect };
-    Ok(Recovered { log: Log::new(start), pages, dirty })
+    let spare_slots = spare_slots(&source.superblock);
+    let start =
+        Start { id: log, block_bytes, devices, space, contents, epoch, defect, spare_slots };
+    let mut log = Log::new(start);
+    // No later start looks for what was given up.
+    let through = log.last_version();
+    lost.into_iter().for_each(|page| log.release(PageRange::new(page, 1), through));
+    Ok(Recovered { log, pages, dirty })
+}
+
+/// Slots besides those of the most dirty pages.
+fn spare_slots(superblock: &Superblock) -> usize {
+    (u64::from(superblock.slots) - superblock.dirty_pages_max) as usize
 }
 
 /// A log without devices.
@@ -174,37 +190,51 @@ fn nothing(source: &Source<'_>) -> Recovered {
         id: log,
         block_bytes,
         devices: Vec::new(),
-        space: LogSpace::new(ring_blocks, FIRST_ANCHOR),
+        space: LogSpace::new(ring_blocks, block_bytes, FIRST_ANCHOR),
         contents: Contents::default(),
         epoch: 1,
         defect: source.defect,
+        spare_slots: spare_slots(&source.superblock),
     });
     Recovered { log, pages: DirtyPages::new(source.pages), dirty: Vec::new() }
 }
 
-/// Loads the pages that only the log has.
+/// The pages that only the log has.
+struct Loaded {
+    pages: DirtyPages,
+    /// Without those of open destages; oldest write first.
+    dirty: Vec<u64>,
+    /// Pages whose bytes no device has intact.
+    lost: Vec<Page>,
+}
+
+/// Loads the pages that only the log has, in the order of slots, from every device: what one lacks
+/// is written again.
 fn load_pages(
     ring: &mut Ring<'_>,
     contents: &Contents,
     how: PageMemory,
-) -> Result<(DirtyPages, Vec<u64>), LogError> {
-    let mut pages = DirtyPages::new(how);
-    let mut dirty = Vec::new();
-    for intent in contents.intents() {
-        for page in intent.pages.first.0..intent.pages.end() {
-            if ring.load(page, &contents.frozen(Page(page)), &mut pages)?.is_some() {
-                pages.freeze(page);
-            }
+) -> Result<Loaded, LogError> {
+    let mut loaded = Loaded { pages: DirtyPages::new(how), dirty: Vec::new(), lost: Vec::new() };
+    let slot = |(_, held): &(Page, HeldPage)| held.stored.map(|stored| stored.slot);
+    let mut frozen: Vec<_> = contents.frozen_pages().collect();
+    frozen.sort_by_key(slot);
+    for (page, held) in frozen {
+        if ring.load(page, &held, &mut loaded)? {
+            loaded.pages.freeze(page.0);
         }
     }
-    // In the order of the ring, which is read in long runs.
     let mut held: Vec<_> = contents.pages().collect();
-    held.sort_by_key(|(_, fragments)| fragments.first().and_then(|f| f.stored).map(|s| s.block));
-    for (page, fragments) in held {
-        dirty.extend(ring.load(page.0, &fragments, &mut pages)?.map(|version| (version, page.0)));
+    held.sort_by_key(slot);
+    let mut dirty = Vec::new();
+    for (page, held) in held {
+        if ring.load(page, &held, &mut loaded)? {
+            dirty.push((held.version, page.0));
+        }
     }
     dirty.sort_unstable();
-    Ok((pages, dirty.into_iter().map(|(_, page)| page).collect()))
+    loaded.dirty = dirty.into_iter().map(|(_, page)| page).collect();
+    Ok(loaded)
 }
 
 pub(super) fn choose_anchor(media: &mut dyn Media, devices: &[u16], log: LogId) -> Option<Anchor> {
@@ -226,6 +256,8 @@ struct Ring<'a> {
     devices: &'a [u16],
     block_bytes: u32,
     ring_blocks: u64,
+    /// Behind the last slot, in blocks.
+    end_block: u64,
     log: LogId,
     /// By device: blocks read ahead, and the first of them.
     ahead: Vec<Option<(u64, Buffer)>>,
@@ -282,19 +314,15 @@ impl Ring<'_> {
         self.ahead.iter_mut().for_each(|ahead| *ahead = None);
     }
 
-    fn read(&mut self, copy: usize, block: u64, blocks: u64) -> Option<Buffer> {
-        self.look(copy, block, blocks).map(Buffer::copy_of)
-    }
-
     /// The highest epoch of any commit that is still in the ring, in the log or not.
     fn highest_epoch(&mut self) -> u32 {
         let (log, block_bytes) = (self.log, self.block_bytes);
         let mut highest = 0;
         for copy in 0..self.devices.len() {
             for block in 0..self.ring_blocks {
-                let claim = self.look(copy, block, 1).and_then(|b| Claim::read(b, block_bytes));
+                let claim = self.look(copy, block, 1).and_then(Claim::read);
                 let Some(claim) = claim else { continue };
-                let blocks = claim.descriptor_blocks(block_bytes);
+                let blocks = claim.own_blocks(block_bytes);
                 let descriptor = (block + blocks <= self.ring_blocks)
                     .then(|| self.look(copy, block, blocks))
                     .flatten();
@@ -321,7 +349,7 @@ impl Ring<'_> {
             let end = match block {
                 _ if bad.contains(&block) => block,
                 _ if block < bad.start => bad.start,
-                _ => self.ring_blocks,
+                _ => self.end_block,
             };
             let many = (AHEAD_BYTES / u64::from(self.block_bytes)).min(end - block);
             // If not all of this can be read, perhaps what is needed can.
@@ -349,74 +377,65 @@ impl Ring<'_> {
         self.ahead[copy].as_ref().map(|(_, chunk)| &chunk[at])
     }
 
-    /// A payload from any device that has it intact.
-    fn payload(&mut self, block: u64, blocks: u64, crc: u32) -> Result<Buffer, LogError> {
-        let intact = (0..self.devices.len())
-            .filter_map(|copy| self.read(copy, block, blocks))
-            .find(|bytes| crc32c(bytes) == crc);
-        intact.ok_or(LogError::LostPayload(block))
+    fn look_at_slot(&mut self, copy: usize, slot: u32) -> Option<&[u8]> {
+        let blocks = PAGE as u64 / u64::from(self.block_bytes);
+        self.look(copy, self.ring_blocks + u64::from(slot) * blocks, blocks)
     }
 
-    /// Copies to one device what it lacks of a commit and others have.
+    /// Copies to one device what it lacks and another has.
     fn repair(&mut self, repair: &Repair) -> Result<(), LogError> {
-        self.forget();
-        let mut intact: Option<(Claim, Buffer)> = None;
-        for copy in 0..self.devices.len() {
-            let Some(bytes) = self.read(copy, repair.block, repair.blocks) else { continue };
-            let Some(claim) = Claim::read(&bytes, self.block_bytes) else { continue };
-            let same = claim.header.sequence == repair.sequence
-                && claim.header.block == repair.block
-                && claim.holds(&bytes, self.log, self.block_bytes)
-                && claim.blocks(self.block_bytes) == repair.blocks;
-            let newer =
-                intact.as_ref().is_none_or(|(best, _)| claim.header.epoch > best.header.epoch);
-            if same && newer {
-                intact = Some((claim, bytes));
+        let (block, bytes) = match repair.part {
+            Part::Ring { block, blocks } => {
+                (block, self.look(repair.from, block, blocks).map(Buffer::copy_of))
             }
-        }
-        let lost = LogError::LostCommit(repair.sequence);
-        let (claim, mut bytes) = intact.ok_or(lost)?;
-        let records = claim
-            .records(&bytes, self.block_bytes)
-            .map_err(|(_, why)| LogError::InvalidRecord(repair.sequence, why))?;
-        let mut block = repair.block + claim.descriptor_blocks(self.block_bytes);
-        for record in &records {
-            let Record::Data { crc, .. } = record else { continue };
-            let blocks = record.payload_blocks(self.block_bytes);
-            let payload = self.payload(block, blocks, *crc)?;
-            let at = ((block - repair.block) * u64::from(self.block_bytes)) as usize;
-            bytes[at..at + payload.len()].copy_from_slice(&payload);
-            block += blocks;
-        }
-        let read = claim.read_blocks(self.block_bytes) * u64::from(self.block_bytes);
-        let device = Device::Nvs(self.devices[repair.copy]);
-        self.media
-            .write(device, self.offset(repair.block), &bytes[..read as usize])
-            .map_err(|error| LogError::Unwritable(device, error))
+            Part::Slot(slot) => {
+                let blocks = PAGE as u64 / u64::from(self.block_bytes);
+                let block = self.ring_blocks + u64::from(slot) * blocks;
+                (block, self.look_at_slot(repair.from, slot).map(Buffer::copy_of))
+            }
+        };
+        let bytes = bytes.ok_or(LogError::LostBlock(block))?;
+        self.write_to(repair.copy, block, &bytes)
     }
 
-    /// Loads a page; returns its version, if the log has it.
-    fn load(
-        &mut self,
-        page: u64,
-        fragments: &[Fragment],
-        pages: &mut DirtyPages,
-    ) -> Result<Option<u64>, LogError> {
-        let [fragment] = fragments else {
-            return match fragments {
-                [] => Ok(None),
-                _ => Err(LogError::PartOfPage(page)),
-            };
+    fn write_to(&mut self, copy: usize, block: u64, bytes: &Buffer) -> Result<(), LogError> {
+        self.ahead[copy] = None;
+        let device = Device::Nvs(self.devices[copy]);
+        let offset = self.offset(block);
+        let written = self.media.write(device, offset, bytes);
+        written.map_err(|error| LogError::Unwritable(device, error))
+    }
+
+    /// Loads a page; whether some device has it intact.
+    fn load(&mut self, page: Page, held: &HeldPage, loaded: &mut Loaded) -> Result<bool, LogError> {
+        let Some(Stored { slot, crc }) = held.stored else {
+            loaded.pages.put_zeros(page.0, held.version);
+            return Ok(true);
         };
-        match fragment.stored {
-            None => pages.put_zeros(page, fragment.version),
-            Some(stored) if usize::from(fragment.bytes) == PAGE => {
-                let bytes = self.payload(stored.block, stored.blocks, stored.crc)?;
-                pages.put(page, fragment.version, &bytes[..PAGE]);
+        let mut found = false;
+        let mut lacking = Vec::new();
+        for copy in 0..self.devices.len() {
+            match self.look_at_slot(copy, slot) {
+                Some(bytes) if crc32c(bytes) == crc => {
+                    if !core::mem::replace(&mut found, true) {
+                        loaded.pages.put(page.0, held.version, bytes);
+                    }
+                }
+                _ => lacking.push(copy),
             }
-            Some(_) => return Err(LogError::PartOfPage(page)),
         }
-        Ok(Some(fragment.version))
+        if !found {
+            loaded.lost.push(page);
+            return Ok(false);
+        }
+        if !lacking.is_empty() {
+            let block =
+                self.ring_blocks + u64::from(slot) * (PAGE as u64 / u64::from(self.block_bytes));
+            let newest = loaded.pages.newest(page.0).map(Buffer::copy_of);
+            let bytes = newest.ok_or(LogError::LostBlock(block))?;
+            lacking.into_iter().try_for_each(|copy| self.write_to(copy, block, &bytes))?;
+        }
+        Ok(true)
     }
 }
 

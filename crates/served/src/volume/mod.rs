@@ -33,7 +33,6 @@ use destage_engine::rate::RateChoice;
 use destage_engine::registry::ChoiceError;
 use destage_engine::request::RequestId;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
-use std::sync::Arc;
 
 pub use open::{Creation, OpenError, create, open, prepare_spare};
 pub use status::Status;
@@ -93,7 +92,7 @@ impl Volume {
             self.ops.answered(device);
         }
         if let OpKind::Write { buffer, .. } = kind
-            && let Some(buffer) = Arc::into_inner(buffer)
+            && let Some(buffer) = buffer.into_buffer()
         {
             self.ops.recycle(buffer);
         }
@@ -143,7 +142,7 @@ impl Volume {
     }
 
     fn write_log(&mut self) {
-        self.log.turn(&self.pages, &mut self.ops);
+        self.log.turn(&mut self.ops);
     }
 
     /// Continues what waited for commits that have become durable.
@@ -266,7 +265,7 @@ impl Volume {
         }
         let offset = DATA + command.first * PAGE_BYTES;
         let kind = match bytes {
-            Some(bytes) => OpKind::Write { offset, buffer: Arc::new(bytes), durable: false },
+            Some(bytes) => OpKind::Write { offset, buffer: bytes.into(), durable: false },
             None => {
                 OpKind::Read { offset, bytes: (u64::from(command.pages) * PAGE_BYTES) as usize }
             }

@@ -8,7 +8,7 @@ use crate::destages::{Destages, pages_of_group};
 use crate::devices::{Devices, SUPERBLOCKS};
 use crate::engine::Engine;
 use crate::io::{Device, IoError, Media, write_padded};
-use crate::log::{self, LogError, Recovered, ring_blocks_of};
+use crate::log::{self, LogError, Recovered};
 use crate::ops::Ops;
 use crate::rebuilds::Rebuilds;
 use crate::request::Alarm;
@@ -26,6 +26,7 @@ use destage_engine::readcache::ReadPolicyError;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::units::{DiskId, GroupId, Page, PageCount};
 use destage_nvslog::LogId;
+use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{NOT_JOINED, NVS_MAX, REBUILDS_MAX, Role, Superblock, Uuid};
 
 /// An array to be created.
@@ -35,8 +36,8 @@ pub struct Creation {
     pub geometry: Geometry,
     /// Bytes in a log block: 512 or 4,096.
     pub block_bytes: u32,
-    /// Most dirty pages.
-    pub dirty_pages_max: u64,
+    /// How an NVS device is divided, and the most dirty pages.
+    pub sizes: Sizes,
     /// UUID of the array.
     pub array: Uuid,
     /// UUID of the log.
@@ -53,7 +54,7 @@ pub struct Creation {
 /// # Errors
 /// The device that failed, and how.
 pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device, IoError)> {
-    let ring_blocks = ring_blocks_of(creation.dirty_pages_max, creation.block_bytes);
+    let Sizes { ring_blocks, slots, dirty_pages } = creation.sizes;
     let superblock = Superblock {
         generation: 1,
         base: 0,
@@ -66,7 +67,9 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
         nvs: core::array::from_fn(|place| creation.nvs.get(place).copied()),
         block_bytes: creation.block_bytes,
         ring_blocks,
-        dirty_pages_max: creation.dirty_pages_max,
+        dirty_pages_max: dirty_pages,
+        slots,
+        unknown_write_features: 0,
         failed: [0; 128],
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,

@@ -2,9 +2,10 @@
 
 use super::devices::{DeviceError, DeviceSpec, Devices, Opened};
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
+use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, SuperblockError, Uuid};
 use destage_served::{
-    Buffer, Creation, Device, IoError, NoSuperblock, dirty_pages_of, prepare_spare, read_superblock,
+    Buffer, Creation, Device, IoError, NoSuperblock, prepare_spare, read_superblock,
 };
 use std::fmt;
 
@@ -247,24 +248,24 @@ fn shape(options: &CreateOptions, devices: &mut Devices) -> Result<Creation, Cre
     let geometry = geometry.checked().map_err(CreateError::Geometry)?;
     let block = devices.nvs.iter().flatten().map(Opened::block_bytes).max().unwrap_or(512);
     let block_bytes = if block > 512 { 4096 } else { 512 };
-    let mut dirty_pages_max = geometry.volume_pages().0.min(1 << 31);
+    let volume_pages = geometry.volume_pages().0.min(1 << 31);
+    // Written through without an NVS: memory for the writes in flight.
+    let mut sizes = Sizes::for_pages(volume_pages.min(16_384), block_bytes);
+    let mut smallest = u64::MAX;
     for (opened, spec) in devices.nvs.iter().zip(&options.nvs) {
         let bytes = opened.as_ref().and_then(|opened| opened.bytes().ok()).unwrap_or(0);
-        let pages = dirty_pages_of(bytes, block_bytes);
-        if pages == 0 {
-            return Err(CreateError::TooSmall(spec.clone(), bytes));
+        let of_device = Sizes::of_device(bytes, block_bytes);
+        let of_device = of_device.ok_or(CreateError::TooSmall(spec.clone(), bytes))?;
+        if bytes < smallest {
+            (sizes, smallest) = (of_device, bytes);
         }
-        dirty_pages_max = dirty_pages_max.min(pages);
     }
-    if options.nvs.is_empty() {
-        // Written through: memory for the writes in flight.
-        dirty_pages_max = dirty_pages_max.min(16_384);
-    }
+    sizes.dirty_pages = sizes.dirty_pages.min(volume_pages);
     let mut ids = Uuids::new()?;
     Ok(Creation {
         geometry,
         block_bytes,
-        dirty_pages_max,
+        sizes,
         array: ids.next()?,
         log: ids.next()?,
         members: options.disks.iter().map(|_| ids.next()).collect::<Result<_, _>>()?,

@@ -97,7 +97,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let write = |offset, bytes: &[u8]| OpKind::Write {
             offset,
-            buffer: Arc::new(Buffer::copy_of(bytes)),
+            buffer: Buffer::copy_of(bytes).into(),
             durable: false,
         };
         assert_eq!(carry_out(&file, write(512, &[7; 512])).map(|_| ()), Ok(()));

@@ -1,9 +1,8 @@
 //! Writes that a remote member's server has answered and not flushed yet. A server that is started
 //! again may have lost them: they are sent again, in their order, before anything else.
 
-use destage_served::Buffer;
+use destage_block::SharedBytes;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// Most bytes that are kept.
 const KEPT_MAX: usize = 64 << 20;
@@ -13,7 +12,7 @@ const FLUSH_AT: usize = 16 << 20;
 const BATCH: usize = 4 << 20;
 
 /// A write: its number, from 1, its place and its bytes.
-pub(super) type Write = (u64, u64, Arc<Buffer>);
+pub(super) type Write = (u64, u64, SharedBytes);
 
 /// The writes, oldest first.
 #[derive(Default)]
@@ -28,7 +27,7 @@ pub(super) struct Kept {
 
 impl Kept {
     /// A write was answered.
-    pub(super) fn add(&mut self, offset: u64, buffer: Arc<Buffer>) {
+    pub(super) fn add(&mut self, offset: u64, buffer: SharedBytes) {
         self.last += 1;
         self.bytes += buffer.len();
         self.writes.push_back((self.last, offset, buffer));
@@ -87,7 +86,7 @@ impl Kept {
             }
             ranges.insert(*offset, end);
             bytes += buffer.len();
-            batch.push((*number, *offset, Arc::clone(buffer)));
+            batch.push((*number, *offset, buffer.clone()));
         }
         batch
     }
@@ -97,8 +96,8 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn buffer(bytes: usize) -> Arc<Buffer> {
-        Arc::new(Buffer::zeroed(bytes))
+    fn buffer(bytes: usize) -> SharedBytes {
+        destage_block::Buffer::zeroed(bytes).into()
     }
 
     fn numbers(kept: &Kept, after: u64) -> Vec<u64> {

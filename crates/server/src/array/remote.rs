@@ -163,7 +163,7 @@ impl Remote {
             OpKind::Write { offset, buffer, durable } => {
                 let (offset, length) = (*offset, buffer.len() as u32);
                 let fua = *durable && self.fua;
-                (Command::Write { offset, length, fua }, Some(Arc::clone(buffer)))
+                (Command::Write { offset, length, fua }, Some(buffer.clone()))
             }
             OpKind::Flush => {
                 pending.flush = Some(self.kept.last());
@@ -171,7 +171,7 @@ impl Remote {
             }
         };
         if self.put(id, command) {
-            self.out.extend(payload.map(Piece::all_of));
+            self.out.extend(payload.map(Piece::Shared));
         } else {
             self.pending.remove(&id);
             ended.push((OpId(id), Err(IoError::GONE)));
@@ -296,7 +296,7 @@ impl Remote {
         } else if let OpKind::Write { offset, buffer, durable } = &pending.kind {
             let flush = *durable && !self.fua;
             if flush || !*durable || !self.kept.is_empty() {
-                self.kept.add(*offset, Arc::clone(buffer));
+                self.kept.add(*offset, buffer.clone());
             }
             if flush {
                 pending.flush = Some(self.kept.last());
@@ -447,7 +447,7 @@ impl Remote {
                     let text = "its server takes no such writes any more";
                     return self.die(Some(text.to_string()), ended);
                 }
-                self.out.push(Piece::all_of(buffer));
+                self.out.push(Piece::Shared(buffer));
             }
             return;
         }

@@ -94,7 +94,7 @@ impl<T> Emulated<T> {
                     }
                     Request::Flush => (Io::Flush { device }, 0),
                     request => {
-                        let buffer = Arc::new(bytes.unwrap_or_else(|| Buffer::zeroed(0)));
+                        let buffer = bytes.unwrap_or_else(|| Buffer::zeroed(0)).into();
                         let offset = request.offset();
                         let durable = matches!(request, Request::Write { fua: true, .. });
                         (Io::Write { device, offset, buffer, durable }, 0)

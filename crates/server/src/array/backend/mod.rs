@@ -280,7 +280,7 @@ impl ArrayBackend {
 
 /// Bytes that an NVS device needs.
 fn nvs_bytes(superblock: &Superblock) -> u64 {
-    DATA_START + superblock.ring_blocks * u64::from(superblock.block_bytes)
+    DATA_START + superblock.ring_bytes() + u64::from(superblock.slots) * PAGE_BYTES
 }
 
 fn refuse(port: &mut Port, token: Token, refusal: IoRefusal) {

@@ -1,0 +1,191 @@
+//! The slots of an NVS device: which may be written (docs/nvs-format.md, "When a slot may be
+//! written").
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Which slots are free, and which will be when a commit is confirmed.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    count: u32,
+    /// Bit i of word w: slot 64 w + i is free.
+    free: Vec<u64>,
+    frees: u32,
+    /// Where the search for the next free slot begins.
+    next: u32,
+    /// Slots whose record was killed, with the sequence of the killer's commit; not sorted.
+    killed: VecDeque<(u64, u32)>,
+    /// Not given out, though perhaps free: a copy of the device reads them now.
+    held_back: Range<u32>,
+}
+
+impl Slots {
+    /// All free.
+    #[must_use]
+    pub fn new(count: u32) -> Slots {
+        let mut free = vec![u64::MAX; (count as usize).div_ceil(64)];
+        if let (Some(last), rest @ 1..) = (free.last_mut(), count % 64) {
+            *last = (1 << rest) - 1;
+        }
+        Slots { count, free, frees: count, ..Slots::default() }
+    }
+
+    /// All slots of the device.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Slots that may be written now.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.frees
+    }
+
+    /// Slots that wait for a confirmation.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.killed.len()
+    }
+
+    /// A slot that the log names, found at a start. `false`: there is none, or it was named before.
+    pub fn found(&mut self, slot: u32) -> bool {
+        let (word, bit) = place(slot);
+        let is_free = slot < self.count && self.free[word] & bit != 0;
+        if is_free {
+            self.free[word] &= !bit;
+            self.frees -= 1;
+        }
+        is_free
+    }
+
+    /// Gives out `pages` slots, neighbours where there are any, after those of before. `false`, and
+    /// none: there are too few.
+    pub fn take(&mut self, pages: usize, into: &mut Vec<u32>) -> bool {
+        let before = into.len();
+        if self.frees as usize >= pages {
+            self.scan(self.next..self.count, before + pages, into);
+            if into.len() < before + pages {
+                self.scan(0..self.next, before + pages, into);
+            }
+        }
+        if into.len() < before + pages {
+            into.drain(before..).for_each(|slot| self.give_back(slot));
+            return false;
+        }
+        self.next = into.last().map_or(self.next, |slot| (slot + 1) % self.count);
+        true
+    }
+
+    fn scan(&mut self, range: Range<u32>, until: usize, into: &mut Vec<u32>) {
+        let mut slot = range.start;
+        while slot < range.end && into.len() < until {
+            let (word, bit) = place(slot);
+            let ahead = self.free[word] & !(bit - 1);
+            if ahead == 0 {
+                slot = (slot | 63) + 1;
+                continue;
+            }
+            slot = slot & !63 | ahead.trailing_zeros();
+            if slot < range.end && !self.held_back.contains(&slot) {
+                self.free[word] &= !place(slot).1;
+                self.frees -= 1;
+                into.push(slot);
+            }
+            slot += 1;
+        }
+    }
+
+    /// The record that named a slot is dead because of one in commit `killer`.
+    pub fn killed(&mut self, slot: u32, killer: u64) {
+        if self.count > 0 {
+            self.killed.push_back((killer, slot));
+        }
+    }
+
+    /// A durable commit says that all up to this one were durable.
+    pub fn confirmed(&mut self, through: u64) {
+        let mut waiting = core::mem::take(&mut self.killed);
+        waiting.retain(|(killer, slot)| {
+            let frees = *killer <= through;
+            if frees {
+                self.give_back(*slot);
+            }
+            !frees
+        });
+        self.killed = waiting;
+    }
+
+    /// A slot that was given out and not written.
+    pub fn give_back(&mut self, slot: u32) {
+        let (word, bit) = place(slot);
+        debug_assert!(self.free[word] & bit == 0, "a slot freed twice");
+        self.free[word] |= bit;
+        self.frees += 1;
+    }
+
+    /// None of these is given out until others are held back, or none.
+    pub fn hold_back(&mut self, slots: Range<u32>) {
+        self.held_back = slots;
+    }
+
+    /// The slots that are not free, as runs within `range`.
+    #[must_use]
+    pub fn next_used(&self, range: Range<u32>) -> Option<u32> {
+        range.into_iter().find(|slot| {
+            let (word, bit) = place(*slot);
+            self.free[word] & bit == 0
+        })
+    }
+}
+
+fn place(slot: u32) -> (usize, u64) {
+    ((slot / 64) as usize, 1 << (slot % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(slots: &mut Slots, pages: usize) -> Vec<u32> {
+        let mut into = Vec::new();
+        slots.take(pages, &mut into);
+        into
+    }
+
+    #[test]
+    fn neighbours_first_and_round_the_device() {
+        let mut slots = Slots::new(70);
+        assert_eq!(taken(&mut slots, 66), (0..66).collect::<Vec<u32>>());
+        assert_eq!(taken(&mut slots, 5), [], "all or none");
+        assert_eq!(slots.free(), 4);
+        slots.killed(3, 10);
+        slots.killed(5, 11);
+        slots.confirmed(10);
+        assert_eq!((slots.free(), slots.waiting()), (5, 1));
+        assert_eq!(taken(&mut slots, 5), [66, 67, 68, 69, 3]);
+        slots.confirmed(11);
+        assert_eq!(taken(&mut slots, 1), [5], "behind the last");
+        assert_eq!(slots.free(), 0);
+    }
+
+    #[test]
+    fn what_a_copy_reads_is_held_back() {
+        let mut slots = Slots::new(128);
+        slots.hold_back(0..100);
+        assert_eq!(taken(&mut slots, 2), [100, 101]);
+        assert_eq!(taken(&mut slots, 30), [], "too few elsewhere");
+        assert_eq!(slots.free(), 126, "and none lost");
+        slots.hold_back(0..0);
+        assert_eq!(taken(&mut slots, 126).len(), 126);
+    }
+
+    #[test]
+    fn found_slots_are_used_once() {
+        let mut slots = Slots::new(10);
+        assert!(slots.found(9) && !slots.found(9) && !slots.found(10));
+        assert_eq!((slots.free(), slots.next_used(0..10)), (9, Some(9)));
+    }
+}
