@@ -15,6 +15,16 @@ pub enum Event {
     /// The append of this write or discard is durable. Appends complete in the order in which they
     /// were requested.
     NvsDone(RequestId),
+    /// The same for a write of which the NVS has only some sectors of the first page, or the last:
+    /// what else is in these pages is still on the disks.
+    NvsDoneInPart {
+        /// The write.
+        id: RequestId,
+        /// The first page is incomplete.
+        first: bool,
+        /// The last page is; of a write of one page either will do.
+        last: bool,
+    },
     /// A disk command completed.
     DiskDone(DiskId, Owner),
     /// A disk command failed. If the disk has failed with it, [`Event::DiskFailed`] comes first.

@@ -6,18 +6,19 @@ use crate::crc::crc32c;
 use crate::io::{Device, OpKind};
 use crate::log::RowSums;
 use crate::ops::{Ops, Purpose};
-use crate::pages::DirtyPages;
+use crate::pages::{DirtyPages, copy_sectors};
 use crate::recent::Recent;
-use crate::rows::{Pieces, interrupted_row, modified};
+use crate::rows::{NewPage, Pieces, interrupted_row, modified};
 use crate::store::{PAGE, PageMap};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
-use destage_engine::array::safe::{RowAt, SafeMethod, is_set};
+use destage_engine::array::safe::{DestagePages, RowAt, SafeMethod, is_set};
 use destage_engine::controller::Controller;
 use destage_engine::event::DiskCommand;
 use destage_engine::request::PageRange;
 use destage_engine::units::{DiskId, Duration, GroupId, Instant, Page};
+use destage_nvslog::record::ALL_SECTORS;
 use destage_parity::erasure::parities;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -46,8 +47,12 @@ struct Destage {
     kept: bool,
 }
 
-/// The new parities of a row.
-type NewParity = (Vec<u8>, Option<Vec<u8>>);
+/// What is computed of a row: its new parities, and the pages that were completed.
+struct NewRow {
+    p: Vec<u8>,
+    q: Option<Vec<u8>>,
+    completed: Vec<(Page, Vec<u8>)>,
+}
 
 /// The write group's pages.
 pub(crate) fn pages_of_group(geometry: &Geometry, group: GroupId) -> PageRange {
@@ -74,12 +79,14 @@ pub(crate) struct Released {
     pub(crate) was_kept: bool,
 }
 
-/// The checksums of new parity that have to be logged.
+/// What a destage will write, but for what is in memory.
 pub(crate) struct Computed {
     /// First page of the group.
     pub(crate) first: Page,
-    /// By row.
+    /// Checksums of new parity that have to be logged, by row.
     pub(crate) sums: Vec<(u32, RowSums)>,
+    /// All bytes of pages of which only some sectors were in memory.
+    pub(crate) completed: Vec<(Page, Vec<u8>)>,
 }
 
 /// Rows of a destage that cannot be computed.
@@ -205,9 +212,10 @@ impl Destages {
         bytes
     }
 
-    /// Computes the new parity of all rows. If that of any row cannot be computed, none is kept.
-    /// Returns the checksums that have to be logged before the parity is written.
-    pub(crate) fn compute_parity(
+    /// Computes the new parity of all rows, and completes pages. If any of that cannot be computed,
+    /// none is kept. What is returned has to be logged, or put into memory, before anything is
+    /// written.
+    pub(crate) fn compute(
         &mut self,
         index: u32,
         array: &Computing<'_>,
@@ -218,49 +226,54 @@ impl Destages {
         let destage = self.get(index);
         destage.parity.clear();
         destage.flushed = true;
-        let mut computed = Vec::new();
-        let mut lacking = Vec::new();
+        let first = pages_of_group(geometry, destage.group).first;
+        let incomplete = controller.incomplete_of(destage.group);
+        let pages = DestagePages { dirty: &destage.mask, incomplete };
+        let (mut rows, mut completed, mut lacking) = (Vec::new(), Vec::new(), Vec::new());
         for at in geometry.rows(destage.group, &destage.mask) {
             let failed = controller.failed_at(at.page);
-            let method = geometry.safe_method(&at, &destage.mask, &failed, redo);
+            let method = geometry.safe_method(&at, pages, &failed, redo);
             if method == SafeMethod::NoParity {
                 continue;
             }
-            match destage.new_parity(array, &at, method, redo) {
-                Some(new) => computed.push((at, method, new)),
-                None => lacking.push(at),
+            match destage.new_row(array, &at, method, redo) {
+                Some(mut new) => {
+                    completed.append(&mut new.completed);
+                    rows.push((at, method, new));
+                }
+                None => {
+                    let strips = 0..geometry.data_strips() as u16;
+                    let bits = strips.map(|strip| geometry.bit_of(&at, strip));
+                    lacking.extend(bits.filter(|bit| pages.is_dirty(*bit)));
+                }
             }
         }
+        destage.complete_by_themselves(array, &mut completed, &mut lacking);
         destage.pieces.clear();
         if lacking.is_empty() {
-            let first = pages_of_group(geometry, destage.group).first;
-            Ok(Computed { first, sums: destage.set_parity(array, computed) })
+            let sums = destage.set_parity(array, rows);
+            Ok(Computed { first, sums, completed })
         } else {
-            Err(self.keep(index, geometry, &lacking, now))
+            Err(self.keep(index, first, lacking, now))
         }
     }
 
-    /// Rows of a destage cannot be computed: it waits, and is tried again later.
+    /// Pages of a destage, by their numbers in the group, cannot be computed: it waits, and is
+    /// tried again later.
     fn keep(
         &mut self,
         index: u32,
-        geometry: &Geometry,
-        lacking: &[RowAt],
+        first: Page,
+        mut lacking: Vec<u64>,
         now: Instant,
     ) -> Uncomputable {
         self.retry_at.get_or_insert(now + RETRY_AFTER);
         let destage = self.get(index);
         let group = destage.group;
         let known = core::mem::replace(&mut destage.kept, true);
-        let report = (!known).then(|| {
-            let first_page = pages_of_group(geometry, group).first.0;
-            let strips = 0..geometry.data_strips() as u16;
-            let bits = lacking.iter().flat_map(|at| strips.clone().map(|s| geometry.bit_of(at, s)));
-            let dirty = bits.filter(|bit| is_set(&destage.mask, *bit));
-            let mut pages: Vec<u64> = dirty.map(|bit| first_page + bit).collect();
-            pages.sort_unstable();
-            pages
-        });
+        lacking.sort_unstable();
+        lacking.dedup();
+        let report = (!known).then(|| lacking.into_iter().map(|bit| first.0 + bit).collect());
         // The start does not wait for it: reads of what cannot be reconstructed fail.
         let adopted = core::mem::take(&mut destage.adopted);
         self.redoing -= u32::from(adopted);
@@ -397,62 +410,114 @@ pub(crate) struct Computing<'a> {
 }
 
 impl Destage {
-    /// The new parity of a row; `None`: too little of the row could be read.
-    fn new_parity(
+    /// What is written of a row; `None`: too little of the row could be read.
+    fn new_row(
         &self,
         array: &Computing<'_>,
         at: &RowAt,
         method: SafeMethod,
         redo: bool,
-    ) -> Option<NewParity> {
+    ) -> Option<NewRow> {
         let geometry = &array.geometry;
-        let first = pages_of_group(geometry, self.group).first.0;
-        let strips = 0..geometry.data_strips() as u16;
-        let new: Vec<Option<&[u8]>> = strips
-            .map(|strip| {
-                let bit = geometry.bit_of(at, strip);
-                is_set(&self.mask, bit).then(|| array.pages.destaged(first + bit))
-            })
-            .collect();
+        let new = self.new_pages(array, at);
         let disks = self.pieces.data_of(geometry, at);
         let parity = self.pieces.parities_of(geometry, at);
-        let with_q = geometry.level.parities() > 1;
         // Those that will be written must come of it.
         let failed = array.controller.failed_at(at.page);
         let lost = geometry.parity_disks(at.stripe).map(|disk| failed.contains(disk));
         let all_read = parity.iter().zip(lost).all(|(parity, lost)| lost || parity.is_some());
+        let written: Option<Vec<Option<Cow<'_, [u8]>>>> = match redo {
+            true => None,
+            false => new.iter().zip(&disks).map(|(new, disk)| over(*new, *disk)).collect(),
+        };
         if method == SafeMethod::ReadModifyWrite
             && all_read
-            && let Some([p, q]) = modified(&disks, &new, parity)
+            && let Some(written) = &written
         {
-            return Some((p.unwrap_or_else(|| vec![0; PAGE]), q));
+            let new_bytes: Vec<Option<&[u8]>> = written.iter().map(Option::as_deref).collect();
+            if let Some([p, q]) = modified(&disks, &new_bytes, parity) {
+                let completed = self.completed(geometry, at, &new, |strip| new_bytes[strip]);
+                return Some(NewRow { p: p.unwrap_or_else(|| vec![0; PAGE]), q, completed });
+            }
         }
-        let row: Option<Vec<Cow<'_, [u8]>>> = if redo {
-            let row = interrupted_row(&new, &disks, parity, self.sums.get(&at.row));
-            row.map(|row| row.into_iter().map(Cow::Owned).collect())
-        } else if let Some(row) = new.iter().zip(&disks).map(|(new, disk)| new.or(*disk)).collect()
-        {
-            let row: Vec<&[u8]> = row;
-            Some(row.into_iter().map(Cow::Borrowed).collect())
-        } else {
-            let old = self.pieces.row(geometry, at);
-            old.map(|old| with_new(&new, old))
+        let of_disks = || -> Option<Vec<Cow<'_, [u8]>>> {
+            let strips = written?.into_iter().zip(&disks);
+            strips.map(|(new, disk)| new.or(disk.map(Cow::Borrowed))).collect()
         };
-        let zeros =
-            || array.careless.then(|| with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect()));
-        let row = row.or_else(zeros)?;
+        let others = |row: Vec<Vec<u8>>| row.into_iter().map(Cow::Owned).collect();
+        let row: Option<Vec<Cow<'_, [u8]>>> = match redo {
+            true => interrupted_row(&new, &disks, parity, self.sums.get(&at.row)).map(others),
+            false => {
+                of_disks().or_else(|| self.pieces.row(geometry, at).map(|old| with_new(&new, old)))
+            }
+        };
+        let zeros = || with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect());
+        let row = row.or_else(|| array.careless.then(zeros))?;
         let data: Vec<&[u8]> = row.iter().map(|page| &**page).collect();
-        Some(parities(&data, with_q))
+        let (p, q) = parities(&data, geometry.level.parities() > 1);
+        let completed = self.completed(geometry, at, &new, |strip| Some(data[strip]));
+        Some(NewRow { p, q, completed })
+    }
+
+    /// What is written of a row's strips, as far as it is in memory.
+    fn new_pages<'a>(&self, array: &Computing<'a>, at: &RowAt) -> Vec<Option<NewPage<'a>>> {
+        let geometry = &array.geometry;
+        let first = pages_of_group(geometry, self.group).first.0;
+        let strips = 0..geometry.data_strips() as u16;
+        let bits = strips.map(|strip| geometry.bit_of(at, strip));
+        let held = |bit| array.pages.destaged_sectors(first + bit);
+        bits.map(|bit| is_set(&self.mask, bit).then(|| held(bit))).collect()
+    }
+
+    /// The pages of a row that were not complete in memory.
+    fn completed<'a>(
+        &self,
+        geometry: &Geometry,
+        at: &RowAt,
+        new: &[Option<NewPage<'_>>],
+        bytes: impl Fn(usize) -> Option<&'a [u8]>,
+    ) -> Vec<(Page, Vec<u8>)> {
+        let first = pages_of_group(geometry, self.group).first;
+        let strips = new.iter().enumerate();
+        let incomplete = strips.filter(|(_, new)| new.is_some_and(|new| new.1 != ALL_SECTORS));
+        incomplete
+            .filter_map(|(strip, _)| {
+                let page = first.offset(geometry.bit_of(at, strip as u16));
+                Some((page, bytes(strip)?.to_vec()))
+            })
+            .collect()
+    }
+
+    /// Completes the pages of rows without parity from their own disks, or the mirrors of these.
+    fn complete_by_themselves(
+        &self,
+        array: &Computing<'_>,
+        completed: &mut Vec<(Page, Vec<u8>)>,
+        lacking: &mut Vec<u64>,
+    ) {
+        let pages = pages_of_group(&array.geometry, self.group);
+        for bit in (0..u64::from(pages.pages)).filter(|bit| is_set(&self.mask, *bit)) {
+            let page = pages.first.offset(bit);
+            let (bytes, sectors) = array.pages.destaged_sectors(page.0);
+            let done = || completed.iter().any(|(of, _)| *of == page) || lacking.contains(&bit);
+            if sectors == ALL_SECTORS || done() {
+                continue;
+            }
+            match over(Some((bytes, sectors)), self.pieces.read_directly(&array.geometry, page)) {
+                Some(Some(bytes)) => completed.push((page, bytes.into_owned())),
+                _ => lacking.push(bit),
+            }
+        }
     }
 
     /// Takes the new parity to be written; returns the checksums that have to be logged.
     fn set_parity(
         &mut self,
         array: &Computing<'_>,
-        rows: Vec<(RowAt, SafeMethod, NewParity)>,
+        rows: Vec<(RowAt, SafeMethod, NewRow)>,
     ) -> Vec<(u32, RowSums)> {
         let mut to_log = Vec::new();
-        for (at, method, (p, q)) in rows {
+        for (at, method, NewRow { p, q, .. }) in rows {
             // An intent may have become durable without its checksums: then nothing was written.
             let known = self.sums.contains_key(&at.row);
             if method != SafeMethod::FullStripe && !known && !array.skips_sums {
@@ -470,11 +535,27 @@ impl Destage {
     }
 }
 
+/// The bytes that are written of a page: its new sectors over what its disk has. `None`: that is
+/// needed, and was not read. `Some(None)`: nothing is written of it.
+fn over<'a>(new: Option<NewPage<'a>>, disk: Option<&[u8]>) -> Option<Option<Cow<'a, [u8]>>> {
+    match new {
+        None => Some(None),
+        Some((bytes, ALL_SECTORS)) => Some(Some(Cow::Borrowed(bytes))),
+        Some((bytes, sectors)) => {
+            let mut merged = disk?.to_vec();
+            copy_sectors(bytes, sectors, &mut merged);
+            Some(Some(Cow::Owned(merged)))
+        }
+    }
+}
+
 /// The row with its new pages over the others.
-fn with_new<'a>(new: &[Option<&'a [u8]>], others: Vec<Vec<u8>>) -> Vec<Cow<'a, [u8]>> {
-    let over =
-        |(new, old): (&Option<&'a [u8]>, Vec<u8>)| new.map_or(Cow::Owned(old), Cow::Borrowed);
-    new.iter().zip(others).map(over).collect()
+fn with_new<'a>(new: &[Option<NewPage<'a>>], others: Vec<Vec<u8>>) -> Vec<Cow<'a, [u8]>> {
+    let put = |(new, old): (&Option<NewPage<'a>>, Vec<u8>)| {
+        let written = over(*new, Some(&old)).flatten();
+        written.unwrap_or(Cow::Owned(old))
+    };
+    new.iter().zip(others).map(put).collect()
 }
 
 fn sums(page: &[u8]) -> [u32; PAGE / 512] {

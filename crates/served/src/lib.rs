@@ -21,7 +21,6 @@ mod log;
 mod lost;
 mod ops;
 mod pages;
-mod partial;
 mod read_cache;
 mod reads;
 mod rebuilds;

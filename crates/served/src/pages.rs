@@ -2,16 +2,36 @@
 
 use crate::settings::PageMemory;
 use crate::store::{PAGE, PageMap, PageStore};
+use destage_nvslog::record::ALL_SECTORS;
 use std::cell::Cell;
 
 const ZEROS: u32 = u32::MAX;
+/// Bytes of a sector: a page has eight.
+pub(crate) const SECTOR: usize = 512;
 
 /// Where the bytes of a page are, and which write they are of.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     slot: u32,
+    /// Bit i: sector i is here. The bytes of others are zeros.
+    pub(crate) sectors: u8,
     /// Version of the write.
     pub(crate) version: u64,
+}
+
+impl Held {
+    /// Whether all sectors are here.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.sectors == ALL_SECTORS
+    }
+}
+
+/// Copies some sectors of a page.
+pub(crate) fn copy_sectors(from: &[u8], sectors: u8, into: &mut [u8]) {
+    for sector in (0..8).filter(|sector| sectors >> sector & 1 == 1) {
+        let bytes = sector * SECTOR..(sector + 1) * SECTOR;
+        into[bytes.clone()].copy_from_slice(&from[bytes]);
+    }
 }
 
 /// Dirty pages with their bytes.
@@ -36,11 +56,6 @@ impl DirtyPages {
         }
     }
 
-    /// The newest bytes of a page, if it is dirty.
-    pub(crate) fn newest(&self, page: u64) -> Option<&[u8]> {
-        self.newest_copy(page).map(|held| self.bytes(held))
-    }
-
     /// The newest copy of a page, if it is dirty.
     pub(crate) fn newest_copy(&self, page: u64) -> Option<Held> {
         self.current(page).or_else(|| self.in_flight(page))
@@ -61,7 +76,26 @@ impl DirtyPages {
     /// # Panics
     /// If there is none.
     pub(crate) fn destaged(&self, page: u64) -> &[u8] {
-        self.bytes(self.in_flight(page).expect("a page of the destage"))
+        self.destaged_sectors(page).0
+    }
+
+    /// The same, and which sectors of them count.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub(crate) fn destaged_sectors(&self, page: u64) -> (&[u8], u8) {
+        let held = self.in_flight(page).expect("a page of the destage");
+        (self.bytes(held), held.sectors)
+    }
+
+    /// The sectors that the copy of a page that is being destaged lacked are known now: all of its
+    /// bytes.
+    pub(crate) fn complete_destaged(&mut self, page: u64, bytes: &[u8]) {
+        let held = self.in_flight(page).expect("a page of the destage");
+        self.settle(held.version);
+        self.store.copy(held.slot, bytes);
+        self.store.settle();
+        self.in_flight.insert(page, Held { sectors: ALL_SECTORS, ..held });
     }
 
     /// The bytes of a copy.
@@ -125,8 +159,8 @@ impl DirtyPages {
         }
     }
 
-    /// Puts the bytes of a page: they are its current copy.
-    pub(crate) fn put(&mut self, page: u64, version: u64, bytes: &[u8]) {
+    /// Puts the bytes of a page, of which some sectors count: they are its current copy.
+    pub(crate) fn put(&mut self, page: u64, version: u64, bytes: &[u8], sectors: u8) {
         let slot = match self.current.get(&page) {
             Some(held) if held.slot != ZEROS => {
                 self.settle(held.version);
@@ -134,7 +168,7 @@ impl DirtyPages {
             }
             _ => self.store.take(),
         };
-        self.current.insert(page, Held { slot, version });
+        self.current.insert(page, Held { slot, version, sectors });
         let grows = version > self.put;
         self.put = self.put.max(version);
         self.store.copy(slot, bytes);
@@ -147,7 +181,7 @@ impl DirtyPages {
     /// Puts a page of zeros, which takes no pages.
     pub(crate) fn put_zeros(&mut self, page: u64, version: u64) {
         self.drop_current(page);
-        self.current.insert(page, Held { slot: ZEROS, version });
+        self.current.insert(page, Held { slot: ZEROS, version, sectors: ALL_SECTORS });
     }
 
     /// Forgets the current copy.
@@ -191,6 +225,27 @@ mod tests {
         static OPEN: Cell<u32> = const { Cell::new(0) };
     }
 
+    fn newest(pages: &DirtyPages, page: u64) -> Option<&[u8]> {
+        pages.newest_copy(page).map(|held| pages.bytes(held))
+    }
+
+    #[test]
+    fn a_page_in_part_is_completed_while_it_is_destaged() {
+        let mut pages = DirtyPages::new(PageMemory::default());
+        let mut bytes = [0; PAGE];
+        bytes[SECTOR..2 * SECTOR].fill(3);
+        pages.put(5, 1, &bytes, 2);
+        assert!(!pages.current(5).unwrap().is_complete());
+        pages.freeze(5);
+        let mut merged = [9; PAGE];
+        let (held, sectors) = pages.destaged_sectors(5);
+        copy_sectors(held, sectors, &mut merged);
+        pages.complete_destaged(5, &merged);
+        assert!(pages.in_flight(5).unwrap().is_complete());
+        assert_eq!([merged[0], merged[SECTOR], merged[2 * SECTOR]], [9, 3, 9]);
+        assert_eq!(pages.destaged(5), merged);
+    }
+
     /// Pages are settled before they are read or written again, and not each by itself.
     #[test]
     fn copies_are_settled_before_they_are_looked_at() {
@@ -203,40 +258,41 @@ mod tests {
             ..PageMemory::default()
         };
         let mut pages = DirtyPages::new(how);
-        (1..=8).for_each(|version| pages.put(version, version, &[version as u8; PAGE]));
+        (1..=8)
+            .for_each(|version| pages.put(version, version, &[version as u8; PAGE], ALL_SECTORS));
         assert_eq!(OPEN.get(), 8, "together");
-        assert_eq!(pages.newest(3).map(|bytes| bytes[0]), Some(3));
+        assert_eq!(newest(&pages, 3).map(|bytes| bytes[0]), Some(3));
         assert_eq!(OPEN.get(), 0, "read");
-        assert_eq!(pages.newest(4).map(|bytes| bytes[0]), Some(4));
-        pages.put(9, 9, &[9; PAGE]);
-        pages.put(9, 10, &[10; PAGE]);
+        assert_eq!(newest(&pages, 4).map(|bytes| bytes[0]), Some(4));
+        pages.put(9, 9, &[9; PAGE], ALL_SECTORS);
+        pages.put(9, 10, &[10; PAGE], ALL_SECTORS);
         assert_eq!(OPEN.get(), 1, "written over: settled between the two");
         pages.drop_current(9);
         assert_eq!(OPEN.get(), 0, "given back");
-        pages.put(11, 12, &[11; PAGE]);
-        pages.newest(11);
-        pages.put(12, 11, &[12; PAGE]);
+        pages.put(11, 12, &[11; PAGE], ALL_SECTORS);
+        newest(&pages, 11);
+        pages.put(12, 11, &[12; PAGE], ALL_SECTORS);
         assert_eq!(OPEN.get(), 0, "an older version: at once");
     }
 
     #[test]
     fn copies_are_apart_and_space_is_reused() {
         let mut pages = DirtyPages::new(PageMemory::default());
-        pages.put(7, 1, &[1; PAGE]);
+        pages.put(7, 1, &[1; PAGE], ALL_SECTORS);
         pages.freeze(7);
-        pages.put(7, 2, &[2; PAGE]);
-        assert_eq!(pages.newest(7).unwrap()[0], 2);
+        pages.put(7, 2, &[2; PAGE], ALL_SECTORS);
+        assert_eq!(newest(&pages, 7).unwrap()[0], 2);
         assert_eq!(pages.destaged(7)[0], 1);
         pages.drop_current(7);
-        assert_eq!(pages.newest(7).unwrap()[0], 1);
+        assert_eq!(newest(&pages, 7).unwrap()[0], 1);
         pages.release(7);
-        assert!(pages.newest(7).is_none());
+        assert!(newest(&pages, 7).is_none());
         pages.put_zeros(8, 3);
-        assert!(pages.newest(8).unwrap().iter().all(|b| *b == 0));
+        assert!(newest(&pages, 8).unwrap().iter().all(|b| *b == 0));
         for page in 0..1024 {
-            pages.put(page, 4, &[page as u8; PAGE]);
+            pages.put(page, 4, &[page as u8; PAGE], ALL_SECTORS);
         }
         assert_eq!(pages.store.memory_bytes() >> 22, 1, "every slot came back");
-        assert_eq!(pages.newest(200).unwrap()[PAGE - 1], 200);
+        assert_eq!(newest(&pages, 200).unwrap()[PAGE - 1], 200);
     }
 }

@@ -1,40 +1,39 @@
 //! A read in progress: pages that are in memory, dirty or cached, are taken when the request
-//! comes, the others are read from the disks, those of failed disks through their rows.
+//! comes, the others are read from the disks, those of failed disks through their rows. Of a page
+//! that was written in part the dirty sectors go over what was read.
 
 use crate::Buffer;
+use crate::pages::{SECTOR, copy_sectors};
 use crate::request::{Answer, HostId};
 use crate::rows::Pieces;
 use crate::store::PAGE;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::units::Page;
 
-/// What a read is for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum ReadFor {
-    /// A request of the host.
-    Host(HostId),
-    /// Writes to a part of this page.
-    Partial {
-        /// The page.
-        page: u64,
-        /// Which of its completions: a read may outlive the one that it was made for.
-        number: u64,
-    },
+/// What memory has of a page.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct InMemory<'a> {
+    /// All of the page, as it is on the disks or newer: not read from there.
+    pub(crate) page: Option<WholePage<'a>>,
+    /// Dirty sectors, which go over that or over what the disks have: bytes, and which of them.
+    pub(crate) sectors: Option<(&'a [u8], u8)>,
+    /// Version of the write that made it dirty.
+    pub(crate) version: u64,
 }
 
 /// A page that need not be read from the disks.
-pub(crate) enum InMemory<'a> {
-    /// It is dirty: its bytes, and the version of the write.
-    Dirty(&'a [u8], u64),
+#[derive(Clone, Copy)]
+pub(crate) enum WholePage<'a> {
+    /// It is dirty, or in the read cache.
+    Bytes(&'a [u8]),
     /// It was trimmed, and the engine has not forgotten it yet: it reads as zeros.
-    Trimmed,
-    /// It is in the read cache.
-    Cached(&'a [u8]),
+    Zeros,
 }
 
 /// A read of whole pages.
 pub(crate) struct ReadOp {
-    purpose: ReadFor,
+    /// The request that it is a part of.
+    host: HostId,
     first: u64,
     buffer: Buffer,
     /// By page: whether the buffer has it.
@@ -44,26 +43,29 @@ pub(crate) struct ReadOp {
     bytes: usize,
     /// Newest write that it shows.
     version: u64,
+    /// Dirty sectors of pages that are otherwise read from the disks: page, sectors, bytes.
+    dirty: Vec<(u64, u8, Vec<u8>)>,
     /// What was read from the disks for it.
     pub(crate) pieces: Pieces,
 }
 
 impl ReadOp {
     /// A read of these pages, of which the bytes from `from` on are wanted.
-    pub(crate) fn new(purpose: ReadFor, first: u64, pages: u64, from: usize, bytes: usize) -> Self {
+    pub(crate) fn new(host: HostId, first: u64, pages: u64, from: usize, bytes: usize) -> Self {
         let buffer = Buffer::zeroed(pages as usize * PAGE);
         let have = vec![false; pages as usize];
-        let pieces = Pieces::default();
-        ReadOp { purpose, first, buffer, have, from, bytes, version: 0, pieces }
+        let (pieces, dirty) = (Pieces::default(), Vec::new());
+        ReadOp { host, first, buffer, have, from, bytes, version: 0, dirty, pieces }
     }
 
     /// A read of nothing.
     pub(crate) fn empty() -> ReadOp {
-        ReadOp::new(ReadFor::Partial { page: 0, number: 0 }, 0, 0, 0, 0)
+        ReadOp::new(HostId(0), 0, 0, 0, 0)
     }
 
-    pub(crate) fn purpose(&self) -> ReadFor {
-        self.purpose
+    /// The request that it is a part of.
+    pub(crate) fn host(&self) -> HostId {
+        self.host
     }
 
     pub(crate) fn pages(&self) -> core::ops::Range<u64> {
@@ -75,20 +77,22 @@ impl ReadOp {
         self.version
     }
 
-    /// Takes the pages that are in memory now.
-    pub(crate) fn take_held<'a>(&mut self, find: impl Fn(u64) -> Option<InMemory<'a>>) {
+    /// Takes what is in memory now, and forgets dirty sectors that it took before.
+    pub(crate) fn take_held<'a>(&mut self, find: impl Fn(u64) -> InMemory<'a>) {
+        self.dirty.clear();
         let pages = (self.first..).zip(&mut self.have).zip(self.buffer.chunks_exact_mut(PAGE));
         for ((page, have), into) in pages.filter(|((_, have), _)| !**have) {
-            let Some(found) = find(page) else { continue };
-            *have = true;
-            match found {
-                InMemory::Dirty(bytes, version) => {
-                    into.copy_from_slice(bytes);
-                    self.version = self.version.max(version);
-                }
-                InMemory::Trimmed => {}
-                InMemory::Cached(bytes) => into.copy_from_slice(bytes),
+            let found = find(page);
+            *have = found.page.is_some();
+            if let Some(WholePage::Bytes(bytes)) = found.page {
+                into.copy_from_slice(bytes);
             }
+            match found.sectors {
+                Some((bytes, sectors)) if *have => copy_sectors(bytes, sectors, into),
+                Some((bytes, sectors)) => self.dirty.push((page, sectors, bytes.to_vec())),
+                None => {}
+            }
+            self.version = self.version.max(found.version);
         }
     }
 
@@ -112,7 +116,8 @@ impl ReadOp {
         self.pieces = Pieces::default();
     }
 
-    /// Puts together the pages that were read from the disks; whether all could be read.
+    /// Puts together the pages that were read from the disks; whether all that is wanted could be
+    /// had.
     pub(crate) fn complete(&mut self, geometry: &Geometry) -> bool {
         let pages = (self.first..).zip(&mut self.have).zip(self.buffer.chunks_exact_mut(PAGE));
         for ((page, have), into) in pages.filter(|((_, have), _)| !**have) {
@@ -121,12 +126,19 @@ impl ReadOp {
                 *have = true;
             }
         }
+        for (page, sectors, bytes) in &self.dirty {
+            let at = (page - self.first) as usize;
+            copy_sectors(bytes, *sectors, &mut self.buffer[at * PAGE..(at + 1) * PAGE]);
+            self.have[at] |= self.wanted(at) & !sectors == 0;
+        }
         self.have.iter().all(|have| *have)
     }
 
-    /// The bytes of its pages.
-    pub(crate) fn into_buffer(self) -> Buffer {
-        self.buffer
+    /// The sectors that are wanted of a page, by its place in the buffer.
+    fn wanted(&self, at: usize) -> u8 {
+        let sectors = self.from / SECTOR..(self.from + self.bytes).div_ceil(SECTOR);
+        let is_wanted = |sector: &usize| sectors.contains(&(at * (PAGE / SECTOR) + sector));
+        (0..PAGE / SECTOR).filter(is_wanted).fold(0, |mask, sector| mask | 1 << sector)
     }
 
     /// The answer to the host.
@@ -138,21 +150,52 @@ impl ReadOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_engine::array::geometry::Level;
+    use destage_engine::units::DiskId;
+
+    fn dirty(bytes: &[u8], version: u64) -> InMemory<'_> {
+        InMemory { page: Some(WholePage::Bytes(bytes)), sectors: None, version }
+    }
 
     #[test]
     fn pages_in_memory_are_taken_once_and_the_newest_version_is_kept() {
-        let mut read = ReadOp::new(ReadFor::Partial { page: 4, number: 1 }, 4, 4, 0, PAGE);
+        let mut read = ReadOp::new(HostId(1), 4, 4, 0, 4 * PAGE);
         let (old, new) = (vec![1; PAGE], vec![2; PAGE]);
         read.take_held(|page| match page {
-            4 => Some(InMemory::Dirty(&old, 9)),
-            5 => Some(InMemory::Cached(&old)),
-            _ => None,
+            4 => dirty(&old, 9),
+            5 => dirty(&old, 0),
+            _ => InMemory::default(),
         });
-        read.take_held(|page| (page != 7).then_some(InMemory::Dirty(&new, 12)));
+        read.take_held(|page| if page == 7 { InMemory::default() } else { dirty(&new, 12) });
         read.skip(|page| page == 7);
         assert_eq!((read.version(), read.pages()), (12, 4..8));
-        let bytes = read.into_buffer();
-        let firsts: Vec<u8> = bytes.chunks_exact(PAGE).map(|page| page[0]).collect();
+        let firsts: Vec<u8> = read.buffer.chunks_exact(PAGE).map(|page| page[0]).collect();
         assert_eq!(firsts, [1, 1, 2, 0]);
+    }
+
+    /// Dirty sectors go over what the disks have; alone they do if nothing else is wanted.
+    #[test]
+    fn dirty_sectors_go_over_the_rest_of_their_page() {
+        let geometry = Geometry {
+            level: Level::Raid0,
+            disks: 2,
+            strip_pages: 4,
+            group_stripes: 1,
+            disk_pages: 8,
+        };
+        let part = vec![3; PAGE];
+        let sectors = |_| InMemory { sectors: Some((&part, 0b110)), version: 5, page: None };
+        let mut read = ReadOp::new(HostId(1), 1, 1, 0, PAGE);
+        read.take_held(sectors);
+        read.pieces.add(DiskId(0), 1, Buffer::copy_of(&[8; PAGE]));
+        assert!(read.complete(&geometry));
+        let firsts: Vec<u8> = read.buffer.chunks_exact(SECTOR).map(|sector| sector[0]).collect();
+        assert_eq!((firsts, read.version()), (vec![8, 3, 3, 8, 8, 8, 8, 8], 5));
+        let mut enough = ReadOp::new(HostId(1), 1, 1, SECTOR, 2 * SECTOR);
+        enough.take_held(sectors);
+        assert!(enough.complete(&geometry), "the disk cannot be read");
+        let mut too_much = ReadOp::new(HostId(1), 1, 1, 0, 2 * SECTOR);
+        too_much.take_held(sectors);
+        assert!(!too_much.complete(&geometry));
     }
 }

@@ -2,7 +2,6 @@
 //! replies.
 
 use crate::disk_waits::DiskWaits;
-use crate::partial::PartialPages;
 use crate::reads::ReadOp;
 use crate::request::{Answer, HostId, Refusal, Reply, Ticket};
 use crate::slab::Slab;
@@ -71,8 +70,9 @@ pub(crate) struct WriteOp {
     /// First byte in the first page.
     pub(crate) skip: usize,
     pub(crate) bytes: WriteBytes,
-    /// Pages written in part that are not completed yet.
-    pub(crate) incomplete: u32,
+    /// Once it is logged: whether of its first page, and of its last, the NVS has only some
+    /// sectors.
+    pub(crate) in_part: (bool, bool),
 }
 
 /// The bytes of a write, until they are logged.
@@ -90,8 +90,6 @@ pub(crate) struct Requests {
     hosts: Slab<HostOp>,
     ops: Slab<EngineOp>,
     replies: Vec<Reply>,
-    /// Pages written in part.
-    pub(crate) partial: PartialPages,
     /// Requests that are answered when pages are on the disks.
     pub(crate) disk_waits: DiskWaits,
 }
@@ -217,13 +215,6 @@ impl Requests {
         if let Some(WriteOp { bytes: own @ WriteBytes::Borrowed, .. }) = self.write(id) {
             *own = WriteBytes::Owned(bytes.to_vec());
         }
-    }
-
-    /// One page less to be completed; the write's range if it was the last.
-    pub(crate) fn one_completed(&mut self, id: RequestId) -> Option<PageRange> {
-        let write = self.write(id).filter(|write| write.incomplete > 0)?;
-        write.incomplete -= 1;
-        (write.incomplete == 0).then_some(write.range)
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::Buffer;
 use crate::crc::crc32c;
 use crate::log::RowSums;
+use crate::pages::SECTOR;
 use crate::store::PAGE;
 use destage_engine::array::geometry::{Geometry, Redundancy};
 use destage_engine::array::layout::DiskPage;
@@ -223,48 +224,55 @@ pub(crate) fn modified(
     Some(changed)
 }
 
-const SECTOR: usize = 512;
+/// New bytes of a page, and which sectors of them count.
+pub(crate) type NewPage<'a> = (&'a [u8], u8);
 
 /// The data of a row of which an interrupted destage may have written parts: `new` is what it
 /// writes, `disks` and `parities` are what the disks hold now, `logged` has the checksums of the
-/// parity that it was to write (docs/durability.md, the cases of the proof). `None`: too little is
-/// left.
+/// parity that it was to write (docs/durability.md, the cases of the proof). Each sector of the row
+/// is a row by itself: a page of which only some sectors are new is clean in the others. `None`:
+/// too little is left.
 pub(crate) fn interrupted_row(
-    new: &[Option<&[u8]>],
+    new: &[Option<NewPage<'_>>],
     disks: &[Option<&[u8]>],
     parities: [Option<&[u8]>; 2],
     logged: Option<&RowSums>,
 ) -> Option<Vec<Vec<u8>>> {
     let width = new.len();
-    let lost_clean = |strip: usize| new[strip].is_none() && disks[strip].is_none();
-    let mut row: Vec<Vec<u8>> = (0..width)
-        .map(|strip| new[strip].or(disks[strip]).map(<[u8]>::to_vec).unwrap_or_default())
-        .collect();
-    if !(0..width).any(lost_clean) {
-        return Some(row);
-    }
-    for strip in (0..width).filter(|strip| lost_clean(*strip)) {
-        row[strip] = vec![0; PAGE];
-    }
+    let mut row = vec![vec![0; PAGE]; width];
     for sector in 0..PAGE / SECTOR {
         let part = sector * SECTOR..(sector + 1) * SECTOR;
         let cut = |of: Option<&[u8]>| of.map(|bytes| bytes[part.clone()].to_vec());
+        let written = |page: &Option<NewPage<'_>>| {
+            cut(page.filter(|(_, sectors)| sectors >> sector & 1 == 1).map(|(bytes, _)| bytes))
+        };
+        let new: Vec<Option<Vec<u8>>> = new.iter().map(written).collect();
+        let before: Vec<Option<Vec<u8>>> = disks.iter().map(|strip| cut(*strip)).collect();
+        let after: Vec<Option<Vec<u8>>> = new
+            .iter()
+            .zip(&before)
+            .map(|(new, clean)| new.as_ref().or(clean.as_ref()).cloned())
+            .collect();
+        for (strip, bytes) in after.iter().enumerate() {
+            if let Some(bytes) = bytes {
+                row[strip][part.clone()].copy_from_slice(bytes);
+            }
+        }
+        if after.iter().all(Option::is_some) {
+            continue;
+        }
         let sums = [logged.map(|row| row.p[sector]), logged.and_then(|r| r.q).map(|q| q[sector])];
         let there = [cut(parities[0]), cut(parities[1])];
         let is_new = |parity: usize| {
             let bytes = there[parity].as_deref();
             bytes.is_some_and(|bytes| sums[parity] == Some(crc32c(bytes)))
         };
-        let known = |of: &[Option<&[u8]>]| -> Vec<Option<Vec<u8>>> {
-            of.iter().map(|strip| cut(*strip)).collect()
-        };
-        let after: Vec<Option<Vec<u8>>> =
-            known(new).into_iter().zip(known(disks)).map(|(new, clean)| new.or(clean)).collect();
         let fresh = [is_new(0), is_new(1)];
-        let found = solve_sector(&after, &known(disks), new, &there, fresh)?;
+        let found = solve_sector(&after, &before, &new, &there, fresh)?;
         for (strip, bytes) in found {
-            if lost_clean(usize::from(strip)) {
-                row[usize::from(strip)][part.clone()].copy_from_slice(&bytes);
+            let strip = usize::from(strip);
+            if after[strip].is_none() {
+                row[strip][part.clone()].copy_from_slice(&bytes);
             }
         }
     }
@@ -276,7 +284,7 @@ pub(crate) fn interrupted_row(
 fn solve_sector(
     after: &[Option<Vec<u8>>],
     before: &[Option<Vec<u8>>],
-    new: &[Option<&[u8]>],
+    new: &[Option<Vec<u8>>],
     parities: &[Option<Vec<u8>>; 2],
     fresh: [bool; 2],
 ) -> Option<Vec<(u16, Vec<u8>)>> {

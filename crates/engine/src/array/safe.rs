@@ -5,7 +5,7 @@
 use super::disks::DiskSet;
 use super::geometry::{Geometry, Redundancy};
 use super::plan::DiskRun;
-use crate::units::{DiskId, GroupId, StripeId};
+use crate::units::{DiskId, GroupId, Page, StripeId};
 use alloc::vec::Vec;
 
 /// How one row gets its parity, disks that failed included.
@@ -13,11 +13,11 @@ use alloc::vec::Vec;
 pub enum SafeMethod {
     /// No parity disk is left: data only.
     NoParity,
-    /// All data is dirty.
+    /// All data is dirty, and complete.
     FullStripe,
     /// Old data of the dirty strips and the old parities are read.
     ReadModifyWrite,
-    /// The clean strips are read.
+    /// The clean strips are read, and the incomplete ones.
     ReconstructWrite,
     /// A clean strip is lost and the row cannot be modified in place: all that is left is read,
     /// the clean strip computed from it.
@@ -50,6 +50,35 @@ pub struct SafePlan {
     pub rows_without_reads: u64,
     /// Whether the parity must be durable before the data is written.
     pub parity_first: bool,
+}
+
+/// The pages of a destage, bit i = page i of the group.
+#[derive(Clone, Copy, Debug)]
+pub struct DestagePages<'a> {
+    /// All of them.
+    pub dirty: &'a [u64],
+    /// Those of which only some sectors are held; the others are on the disk. None: no words.
+    pub incomplete: &'a [u64],
+}
+
+impl<'a> DestagePages<'a> {
+    /// Pages that are all complete.
+    #[must_use]
+    pub fn complete(dirty: &'a [u64]) -> DestagePages<'a> {
+        DestagePages { dirty, incomplete: &[] }
+    }
+
+    /// Whether the page is dirty.
+    #[must_use]
+    pub fn is_dirty(&self, bit: u64) -> bool {
+        is_set(self.dirty, bit)
+    }
+
+    /// Whether it is dirty, and only some of its sectors are held.
+    #[must_use]
+    pub fn is_incomplete(&self, bit: u64) -> bool {
+        !self.incomplete.is_empty() && self.is_dirty(bit) && is_set(self.incomplete, bit)
+    }
 }
 
 /// Whether page number `bit` is in a mask.
@@ -113,27 +142,31 @@ impl Geometry {
     }
 
     /// How a row gets its parity. `redo`: what is on the disks under dirty pages and parity may
-    /// be old or new.
+    /// be old or new. A page that is incomplete is dirty in some sectors and clean in others.
     #[must_use]
     pub fn safe_method(
         &self,
         at: &RowAt,
-        mask: &[u64],
+        pages: DestagePages<'_>,
         failed: &DiskSet,
         redo: bool,
     ) -> SafeMethod {
-        let (mut dirty, mut dirty_lost, mut clean_lost) = (0, false, false);
+        let (mut dirty, mut clean) = (0, 0);
+        let (mut dirty_lost, mut clean_lost) = (false, false);
         for strip in 0..self.data_strips() as u16 {
             let lost = failed.contains(self.data_disk(at.stripe, strip));
-            if is_set(mask, self.bit_of(at, strip)) {
+            let bit = self.bit_of(at, strip);
+            let is_dirty = pages.is_dirty(bit);
+            if is_dirty {
                 dirty += 1;
                 dirty_lost |= lost;
-            } else {
+            }
+            if !is_dirty || pages.is_incomplete(bit) {
+                clean += 1;
                 clean_lost |= lost;
             }
         }
         let parities = self.parity_disks(at.stripe).filter(|d| !failed.contains(*d)).count() as u64;
-        let clean = self.data_strips() - dirty;
         match (parities, clean) {
             (0, _) => SafeMethod::NoParity,
             (_, 0) => SafeMethod::FullStripe,
@@ -144,24 +177,26 @@ impl Geometry {
         }
     }
 
-    /// Plans the destage of the pages in `mask` around failed disks.
+    /// Plans the destage of some pages of a group around failed disks.
     pub fn plan_safely(
         &self,
         group: GroupId,
-        mask: &[u64],
+        pages: DestagePages<'_>,
         failed: &DiskSet,
         redo: bool,
         plan: &mut SafePlan,
     ) {
         *plan = SafePlan::default();
         if self.level.parities() == 0 {
-            plan.rows = self.plan_copies(group, mask, failed, &mut plan.data);
-            plan.rows_without_reads = plan.rows;
+            plan.rows = self.plan_copies(group, pages.dirty, failed, &mut plan.data);
+            self.read_incomplete(group, pages, failed, &mut plan.reads);
+            let all_complete = plan.reads.is_empty();
+            plan.rows_without_reads = if all_complete { plan.rows } else { 0 };
             return;
         }
         let (mut reads, mut parity, mut data) = (Vec::new(), Vec::new(), Vec::new());
-        for at in self.rows(group, mask) {
-            let method = self.safe_method(&at, mask, failed, redo);
+        for at in self.rows(group, pages.dirty) {
+            let method = self.safe_method(&at, pages, failed, redo);
             plan.rows += 1;
             let quiet = matches!(method, SafeMethod::FullStripe | SafeMethod::NoParity);
             plan.rows_without_reads += u64::from(quiet);
@@ -171,11 +206,12 @@ impl Geometry {
                 if failed.contains(disk) {
                     continue;
                 }
-                let dirty = is_set(mask, self.bit_of(&at, strip));
+                let bit = self.bit_of(&at, strip);
+                let (dirty, incomplete) = (pages.is_dirty(bit), pages.is_incomplete(bit));
                 let read = match method {
-                    SafeMethod::NoParity | SafeMethod::FullStripe => false,
+                    SafeMethod::NoParity | SafeMethod::FullStripe => incomplete,
                     SafeMethod::ReadModifyWrite => dirty,
-                    SafeMethod::ReconstructWrite => !dirty,
+                    SafeMethod::ReconstructWrite => !dirty || incomplete,
                     SafeMethod::Decode => true,
                 };
                 reads.extend(read.then_some((disk, at.page)));
@@ -192,6 +228,27 @@ impl Geometry {
         join(data, &mut plan.data);
     }
 
+    /// The reads of incomplete pages on levels without parity, from the first copy that is left.
+    fn read_incomplete(
+        &self,
+        group: GroupId,
+        pages: DestagePages<'_>,
+        failed: &DiskSet,
+        out: &mut Vec<DiskRun>,
+    ) {
+        if pages.incomplete.is_empty() {
+            return;
+        }
+        let per_group = self.pages_per_group();
+        let wanted = (0..per_group).filter(|bit| pages.is_incomplete(*bit));
+        let places = wanted.map(|bit| self.place(Page(group.0 * per_group + bit)));
+        let reads = places.map(|place| {
+            let mirrored = self.level.is_mirrored() && failed.contains(place.disk);
+            (DiskId(place.disk.0 + u16::from(mirrored)), place.page)
+        });
+        join(reads.collect(), out);
+    }
+
     /// [`Geometry::plan_safely`] as one plan: all reads, then all writes.
     pub fn plan_degraded(
         &self,
@@ -201,7 +258,8 @@ impl Geometry {
         plan: &mut super::plan::Plan,
     ) {
         let mut safe = SafePlan::default();
-        self.plan_safely(group, mask, failed, false, &mut safe);
+        let pages = DestagePages::complete(mask);
+        self.plan_safely(group, pages, failed, false, &mut safe);
         (plan.rows, plan.rows_without_reads) = (safe.rows, safe.rows_without_reads);
         plan.reads = safe.reads;
         plan.writes = safe.data;

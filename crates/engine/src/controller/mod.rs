@@ -120,7 +120,8 @@ impl Controller {
         match event {
             Event::Host(request) => self.arrive(request, actions),
             Event::Discard(id, range) => self.arrive_discard(id, range, actions),
-            Event::NvsDone(id) => self.durable(id, actions),
+            Event::NvsDone(id) => self.durable(id, (false, false), actions),
+            Event::NvsDoneInPart { id, first, last } => self.durable(id, (first, last), actions),
             Event::DiskDone(disk, owner) => {
                 self.state.dispatch.done(disk, actions);
                 match owner {
@@ -269,12 +270,16 @@ impl Controller {
         }
     }
 
-    /// An append is durable: what it wrote is dirty, and acknowledged.
-    fn durable(&mut self, id: RequestId, actions: &mut Vec<Action>) {
+    /// An append is durable: what it wrote is dirty, and acknowledged. `in_part`: whether the NVS
+    /// has only some sectors of its first page, and of its last.
+    fn durable(&mut self, id: RequestId, in_part: (bool, bool), actions: &mut Vec<Action>) {
         let Write { request, classified } = self.writes.durable(id, &mut self.cache.directory);
         let range = request.range;
         if let Some(classified) = classified {
             self.written(range, classified, actions);
+            let first = in_part.0.then_some(range.first);
+            let last = in_part.1.then(|| Page(range.end().0 - 1));
+            self.cache.directory.set_incomplete(range, first.into_iter().chain(last));
         } else {
             self.destager.discard(range, &self.cache.directory);
             self.invalidate_cached(range, true, actions);
@@ -459,28 +464,31 @@ impl Controller {
 
 /// Start-up: before the first event, in this order.
 impl Controller {
-    /// A page that the NVS held at the last stop; the pages come oldest write first.
+    /// A page that the NVS held at the last stop; the pages come oldest write first. `incomplete`:
+    /// only some sectors of it.
     ///
     /// # Panics
     /// If there is no room: the NVS has shrunk.
-    pub fn restore(&mut self, page: Page) {
+    pub fn restore(&mut self, page: Page, incomplete: bool) {
         let range = PageRange::new(page, 1);
         assert!(self.cache.directory.free_pages() > 0, "more was held than there is room for");
         let now = self.state.conditions(0, self.reads.waiting(), &NoHeads);
         self.cache.admit(range, Classified { random: 1, sequential: false }, &now);
+        self.cache.directory.set_incomplete(range, incomplete.then_some(page).into_iter());
         self.destager.on_occupancy(self.cache.directory.occupancy());
     }
 
     /// Pages of a group whose destage the last run left open. It is redone now; [`Action::Begin`]
-    /// comes first. `doubt`: its pages in rows that may be partly written.
+    /// comes first. `incomplete`: those of them of which only some sectors are held; none: no words.
+    /// `doubt`: its pages in rows that may be partly written.
     pub fn redo(
         &mut self,
         group: GroupId,
-        mask: &[u64],
+        (mask, incomplete): (&[u64], Vec<u64>),
         doubt: Vec<u64>,
         actions: &mut Vec<Action>,
     ) {
-        self.cache.directory.put_in_flight(group, mask);
+        self.cache.directory.put_in_flight(group, mask, incomplete);
         self.destager.on_occupancy(self.cache.directory.occupancy());
         self.with_destager(&NoHeads, actions, |d, around| d.adopt(group, mask, doubt, around));
     }

@@ -80,6 +80,13 @@ impl Controller {
         self.destager.mask(index)
     }
 
+    /// Of the pages of a group in flight, those of which only some sectors are held, as a mask;
+    /// none: no words.
+    #[must_use]
+    pub fn incomplete_of(&self, group: GroupId) -> &[u64] {
+        self.cache.directory.incomplete_in_flight(group)
+    }
+
     /// Whether a destage redoes what may be partly written.
     #[must_use]
     pub fn is_redo(&self, index: u32) -> bool {

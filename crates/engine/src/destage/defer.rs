@@ -2,7 +2,7 @@
 //! written to the group in the meantime make them cheaper, and the cheap ones come first.
 
 use crate::array::geometry::Geometry;
-use crate::array::safe::SafePlan;
+use crate::array::safe::{DestagePages, SafePlan};
 use crate::faults::Faults;
 use crate::units::GroupId;
 use alloc::collections::BTreeSet;
@@ -64,7 +64,8 @@ impl Deferral {
     ) -> bool {
         let failed = faults.at(geometry.first_row(group));
         let mut requests = |failed| {
-            geometry.plan_safely(group, mask, failed, false, &mut self.plan);
+            let pages = DestagePages::complete(mask);
+            geometry.plan_safely(group, pages, failed, false, &mut self.plan);
             let SafePlan { reads, parity, data, .. } = &self.plan;
             let pages = |runs: &[crate::array::plan::DiskRun]| {
                 runs.iter().map(|run| u64::from(run.pages)).sum::<u64>()

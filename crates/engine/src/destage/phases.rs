@@ -5,7 +5,7 @@
 use super::{Destage, Destager, Surroundings};
 use crate::array::geometry::Geometry;
 use crate::array::plan::{DiskRun, runs};
-use crate::array::safe::{SafePlan, is_set};
+use crate::array::safe::{DestagePages, SafePlan, is_set};
 use crate::event::{Action, Owner};
 use crate::units::GroupId;
 use alloc::vec::Vec;
@@ -135,7 +135,9 @@ impl Destager {
             return;
         }
         let failed = around.state.faults.at(around.state.geometry.first_row(group));
-        around.state.geometry.plan_safely(group, mask, &failed, redo, &mut safe.plan);
+        let incomplete = around.cache.directory.incomplete_in_flight(group);
+        let pages = DestagePages { dirty: mask, incomplete };
+        around.state.geometry.plan_safely(group, pages, &failed, redo, &mut safe.plan);
         around.state.counters.rows += safe.plan.rows;
         around.state.counters.rows_without_reads += safe.plan.rows_without_reads;
         let reads = core::mem::take(&mut safe.plan.reads);
@@ -239,10 +241,10 @@ impl Destager {
             return;
         }
         known.push(run);
-        let peers = around.state.geometry.peers(run, &around.state.faults.at(run.first));
-        if peers.is_empty() {
-            self.invalidate_plan(index);
-        }
+        let failed = around.state.faults.at(run.first);
+        let mut peers = around.state.geometry.peers(run, &failed);
+        // Without any the pages cannot be completed, and the driver says so.
+        peers.retain(|peer| !failed.contains(peer.disk));
         self.issue(index, &peers, false, around);
     }
 

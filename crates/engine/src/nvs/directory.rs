@@ -8,7 +8,10 @@
 //! index; the policies' own vectors come on top (`tests/memory.rs` adds it all up).
 
 use super::index::SlotIndex;
+use super::masks::GroupMasks;
+use crate::array::safe::is_set;
 use crate::bounded::cover;
+use crate::request::PageRange;
 use crate::units::{GroupId, Page, PageCount};
 use alloc::vec::Vec;
 
@@ -48,9 +51,19 @@ struct InFlight {
     /// First word of their mask; the further ones, of groups of over 64 pages, are in `further`.
     mask: u64,
     further: Vec<u64>,
+    /// Those of which only some sectors are held; none: no words.
+    incomplete: Vec<u64>,
 }
 
 impl InFlight {
+    fn new(id: GroupId, pages: u64, mask: &[u64], incomplete: Vec<u64>) -> InFlight {
+        InFlight { id, pages, mask: mask[0], further: mask[1..].to_vec(), incomplete }
+    }
+
+    fn has_complete(&self, bit: u64) -> bool {
+        self.has(bit) && (self.incomplete.is_empty() || !is_set(&self.incomplete, bit))
+    }
+
     fn words(&self) -> impl Iterator<Item = u64> + '_ {
         core::iter::once(self.mask).chain(self.further.iter().copied())
     }
@@ -74,6 +87,8 @@ pub struct Directory {
     free_slots: Vec<u32>,
     index: SlotIndex,
     in_flight: Vec<InFlight>,
+    /// Pages held, and not in flight, of which only some sectors are here.
+    incomplete: GroupMasks,
     held_pages: u64,
     in_flight_pages: u64,
     reserved_pages: u64,
@@ -103,6 +118,7 @@ impl Directory {
             free_slots: Vec::new(),
             index: SlotIndex::new(capacity.0, groups),
             in_flight: Vec::new(),
+            incomplete: GroupMasks::default(),
             held_pages: 0,
             in_flight_pages: 0,
             reserved_pages: 0,
@@ -401,8 +417,8 @@ impl Directory {
         let id = self.id(slot);
         let pages = self.discard(slot, mask);
         self.in_flight_pages += pages;
-        let further = mask[1..].to_vec();
-        self.in_flight.push(InFlight { id, pages, mask: mask[0], further });
+        let incomplete = self.incomplete.take(id).unwrap_or_default();
+        self.in_flight.push(InFlight::new(id, pages, mask, incomplete));
         pages
     }
 
@@ -456,13 +472,13 @@ impl Directory {
         }
     }
 
-    /// Pages that are in flight from the start: their destage was interrupted.
-    pub fn put_in_flight(&mut self, group: GroupId, mask: &[u64]) {
+    /// Pages that are in flight from the start: their destage was interrupted. `incomplete`: those
+    /// of which only some sectors are held.
+    pub fn put_in_flight(&mut self, group: GroupId, mask: &[u64], incomplete: Vec<u64>) {
         let pages: u64 = mask.iter().map(|word| u64::from(word.count_ones())).sum();
         self.in_flight_pages += pages;
         assert!(self.occupancy() <= self.capacity, "more was held than there is room for");
-        let further = mask[1..].to_vec();
-        self.in_flight.push(InFlight { id: group, pages, mask: mask[0], further });
+        self.in_flight.push(InFlight::new(group, pages, mask, incomplete));
         if let Some(slot) = self.find(group) {
             self.withheld_groups += u64::from(self.may_pick(slot));
             self.groups[slot.index()].flags |= BUSY;
@@ -486,7 +502,34 @@ impl Directory {
         Some(entry.words().collect())
     }
 
-    /// First and last page of the range that is neither held nor in flight; `None` if all are.
+    /// Pages of a range were written: they are complete, but for these of them.
+    pub fn set_incomplete(&mut self, range: PageRange, incomplete: impl Iterator<Item = Page>) {
+        self.incomplete.remove(range, self.pages_per_group);
+        for page in incomplete {
+            let group = self.group_of(page);
+            let bit = page.0 - self.first_page(group).0;
+            self.incomplete.insert(group, bit, self.pages_per_group);
+        }
+    }
+
+    /// The pages of a group in flight of which only some sectors are held; none: no words.
+    #[must_use]
+    pub fn incomplete_in_flight(&self, group: GroupId) -> &[u64] {
+        let flying = self.in_flight.iter().find(|f| f.id == group);
+        flying.map_or(&[], |flying| &flying.incomplete)
+    }
+
+    /// Whether any sector of a page is held or in flight.
+    #[must_use]
+    pub fn holds_some_of(&self, page: Page) -> bool {
+        let group = self.group_of(page);
+        let bit = page.0 - self.first_page(group).0;
+        self.find(group).is_some_and(|slot| self.holds(slot, bit))
+            || self.in_flight.iter().any(|f| f.id == group && f.has(bit))
+    }
+
+    /// First and last page of the range that is neither held nor in flight with all its sectors;
+    /// `None` if all are.
     #[must_use]
     pub fn missing_span(&self, first: Page, pages: u32) -> Option<(Page, Page)> {
         let mut span: Option<(Page, Page)> = None;
@@ -494,8 +537,11 @@ impl Directory {
             let slot = directory.find(group);
             let flying = directory.in_flight.iter().find(|f| f.id == group);
             for b in bit..bit + length {
-                let held = slot.is_some_and(|slot| directory.holds(slot, b));
-                if !held && !flying.is_some_and(|f| f.has(b)) {
+                let has_all = match slot.is_some_and(|slot| directory.holds(slot, b)) {
+                    true => !directory.incomplete.has(group, b),
+                    false => flying.is_some_and(|f| f.has_complete(b)),
+                };
+                if !has_all {
                     let page = directory.first_page(group).offset(b);
                     span = Some((span.map_or(page, |s| s.0), page));
                 }

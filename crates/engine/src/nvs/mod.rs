@@ -3,3 +3,4 @@
 pub mod directory;
 pub mod hash;
 mod index;
+pub(crate) mod masks;

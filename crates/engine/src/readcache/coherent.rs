@@ -188,7 +188,10 @@ impl CoherentCache {
     /// The pages of a span that a disk read of it may put into the cache.
     pub(crate) fn to_load(&self, from: Page, to: Page, directory: &Directory) -> Vec<u64> {
         let Some(cached) = &self.0 else { return Vec::new() };
-        (from.0..=to.0).filter(|page| cached.misses(*page, directory)).collect()
+        // What the disks have of an incomplete page is out of date in its other sectors.
+        let clean = |page: &u64| !directory.holds_some_of(Page(*page));
+        let misses = |page: &u64| cached.misses(*page, directory);
+        (from.0..=to.0).filter(|page| clean(page) && misses(page)).collect()
     }
 
     /// The disk reads of these pages are complete.

@@ -26,7 +26,7 @@ use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
 use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::contents::{Contents, ParityRow};
-use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record, SectorSums};
+use destage_nvslog::record::{Origin, Pages, Record, SectorSums};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
 use destage_nvslog::{COMMIT_BYTES_MAX, COMMIT_PAGES_MAX, HEADER_BYTES, LogId};
 use mirror::Mirror;
@@ -271,13 +271,13 @@ impl Log {
         }
     }
 
-    /// Logs the new bytes of a page; returns its version.
-    pub(crate) fn write_page(&mut self, page: u64, bytes: &[u8]) -> u64 {
+    /// Logs the new bytes of a page, of which some sectors count; returns its version.
+    pub(crate) fn write_page(&mut self, page: u64, bytes: &[u8], sectors: u8) -> u64 {
         self.last_version += 1;
         let version = self.last_version;
         if !self.lost() {
             let (page, crc, origin) = (Page(page), crc32c(bytes), Origin::New);
-            let (slot, sectors) = (NO_SLOT, ALL_SECTORS);
+            let slot = NO_SLOT;
             self.add(Record::Data { page, version, slot, sectors, crc, origin }, bytes);
         }
         version
@@ -651,6 +651,7 @@ fn range_of(pages: Pages) -> PageRange {
 mod tests {
     use super::*;
     use destage_nvslog::anchor::Anchor;
+    use destage_nvslog::record::ALL_SECTORS;
     use destage_nvslog::slots::Slots;
 
     const ANCHOR: Anchor =
@@ -688,7 +689,7 @@ mod tests {
     fn no_batch_is_larger_than_a_commit() {
         let mut log = empty();
         (0..600).for_each(|page| {
-            log.write_page(page, &[7; PAGE]);
+            log.write_page(page, &[7; PAGE], ALL_SECTORS);
         });
         assert!(log.queue.iter().all(|batch| batch.pages <= COMMIT_PAGES_MAX));
         assert_eq!(log.queue.len(), 3);
@@ -700,7 +701,7 @@ mod tests {
         for first in (0..64).map(|write| write * 3) {
             log.begin_write();
             (first..first + 3).for_each(|page| {
-                log.write_page(page, &[7; PAGE]);
+                log.write_page(page, &[7; PAGE], ALL_SECTORS);
             });
         }
         let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
@@ -710,15 +711,15 @@ mod tests {
     #[test]
     fn a_small_batch_waits_until_the_commits_in_flight_are_done() {
         let (mut ops, mut log) = (Ops::default(), empty());
-        log.write_page(1, &[7; PAGE]);
+        log.write_page(1, &[7; PAGE], ALL_SECTORS);
         log.turn(&mut ops);
         assert_eq!(in_flight(&log).len(), 1, "nothing to wait for");
         (10..10 + SHARE as u64).for_each(|page| {
-            log.write_page(page, &[7; PAGE]);
+            log.write_page(page, &[7; PAGE], ALL_SECTORS);
         });
         log.turn(&mut ops);
         assert_eq!(in_flight(&log).len(), 2, "enough for a commit of its own");
-        log.write_page(2, &[7; PAGE]);
+        log.write_page(2, &[7; PAGE], ALL_SECTORS);
         let first = in_flight(&log)[0];
         done(&mut log, first);
         log.turn(&mut ops);
@@ -737,7 +738,7 @@ mod tests {
         log.space.slots = Slots::new(4);
         log.spare_slots = 3;
         for round in 0..20 {
-            log.write_page(7, &[round; PAGE]);
+            log.write_page(7, &[round; PAGE], ALL_SECTORS);
             log.wait(Waiter::Intent(u32::from(round)));
             while !log.settled() {
                 log.turn(&mut ops);

@@ -418,7 +418,7 @@ impl Ring<'_> {
             match self.look_at_slot(copy, slot) {
                 Some(bytes) if crc32c(bytes) == crc => {
                     if !core::mem::replace(&mut found, true) {
-                        loaded.pages.put(page.0, held.version, bytes);
+                        loaded.pages.put(page.0, held.version, bytes, held.sectors);
                     }
                 }
                 _ => lacking.push(copy),
@@ -431,8 +431,9 @@ impl Ring<'_> {
         if !lacking.is_empty() {
             let block =
                 self.ring_blocks + u64::from(slot) * (PAGE as u64 / u64::from(self.block_bytes));
-            let newest = loaded.pages.newest(page.0).map(Buffer::copy_of);
-            let bytes = newest.ok_or(LogError::LostBlock(block))?;
+            let newest = loaded.pages.newest_copy(page.0);
+            let bytes = newest.map(|held| Buffer::copy_of(loaded.pages.bytes(held)));
+            let bytes = bytes.ok_or(LogError::LostBlock(block))?;
             lacking.into_iter().try_for_each(|copy| self.write_to(copy, block, &bytes))?;
         }
         Ok(true)

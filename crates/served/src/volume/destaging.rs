@@ -56,8 +56,11 @@ impl Volume {
             careless: self.settings.defect.is(Defect::DestagesUncomputableRows),
             skips_sums: self.settings.defect.is(Defect::SkipsParityLog),
         };
-        match self.destages.compute_parity(index, &computing, self.ops.now()) {
+        match self.destages.compute(index, &computing, self.ops.now()) {
             Ok(computed) => {
+                for (page, bytes) in computed.completed {
+                    self.pages.complete_destaged(page.0, &bytes);
+                }
                 for (row, sums) in computed.sums {
                     self.log.parity(computed.first, row, sums);
                 }

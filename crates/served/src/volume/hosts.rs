@@ -1,11 +1,12 @@
-//! Requests of the host: they are split into what the engine knows as requests, pages written in
-//! part are completed first, bytes go into memory and log, and reads are put together.
+//! Requests of the host: they are split into what the engine knows as requests, bytes go into
+//! memory and log, and reads are put together. A page written in part is completed when it is read
+//! or destaged.
 
 use super::{Payload, Volume};
 use crate::Buffer;
 use crate::log::Waiter;
-use crate::partial::{Completed, Completion};
-use crate::reads::{InMemory, ReadFor, ReadOp};
+use crate::pages::{SECTOR, copy_sectors};
+use crate::reads::{InMemory, ReadOp, WholePage};
 use crate::request::{Alarm, Command, HostId, Refusal, Ticket};
 use crate::requests::{EngineOp, Next, Range, WriteBytes, WriteOp, part_pages};
 use crate::settings::Ack;
@@ -13,6 +14,7 @@ use crate::store::PAGE;
 use destage_engine::event::{Bytes, DiskCommand, Event};
 use destage_engine::request::{Direction, HostRequest, PageRange, RequestId};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
+use destage_nvslog::record::ALL_SECTORS;
 use std::collections::VecDeque;
 
 /// Most pages of one part of a trim or of zeros.
@@ -30,6 +32,11 @@ impl Volume {
             }
             Command::Flush => (0, 0, false, true),
         };
+        let writes_bytes = matches!(command, Command::Write { .. } | Command::Zero { .. });
+        if writes_bytes && (offset | bytes) % SECTOR as u64 != 0 {
+            self.requests.refuse(ticket, Refusal::Unaligned);
+            return;
+        }
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes()) {
             self.requests.refuse(ticket, Refusal::BeyondEnd { writes });
@@ -77,79 +84,12 @@ impl Volume {
         let end = (offset + bytes.len() as u64).div_ceil(PAGE_BYTES);
         let skip = (offset % PAGE_BYTES) as usize;
         let range = PageRange::new(Page(first), (end - first) as u32);
-        let write = WriteOp { host, range, skip, bytes: WriteBytes::Borrowed, incomplete: 0 };
+        let (bytes_from, in_part) = (WriteBytes::Borrowed, (false, false));
+        let write = WriteOp { host, range, skip, bytes: bytes_from, in_part };
         self.requests.add_part(host);
         let id = self.requests.insert(EngineOp::Write(write));
-        let whole_pages = bytes.len() == (end - first) as usize * PAGE;
-        if whole_pages {
-            self.step_with(host_write(id, range), Payload { id, bytes });
-            self.requests.own_bytes(id, bytes);
-        } else {
-            self.requests.own_bytes(id, bytes);
-            self.complete_edges(id, offset, bytes.len());
-        }
-    }
-
-    /// Completes the first and the last page of a write where it writes them in part. The write
-    /// continues when they are complete.
-    fn complete_edges(&mut self, id: RequestId, offset: u64, bytes: usize) {
-        let end = offset + bytes as u64;
-        let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
-        let head =
-            !offset.is_multiple_of(PAGE_BYTES) || first == last && !end.is_multiple_of(PAGE_BYTES);
-        let tail = first != last && !end.is_multiple_of(PAGE_BYTES);
-        let mut incomplete = 0;
-        let mut reads = Vec::new();
-        for (page, partial) in [(first, head), (last, tail)] {
-            if !partial {
-                continue;
-            }
-            let newest = || self.pages.newest(page).map(Buffer::copy_of);
-            match self.requests.partial.complete(page, id, newest) {
-                Completion::Known => continue,
-                Completion::Waits => {}
-                Completion::Read(number) => reads.push((page, number)),
-            }
-            incomplete += 1;
-        }
-        if let Some(write) = self.requests.write(id) {
-            // One more, for what may be read or refused before this ends.
-            write.incomplete = incomplete + 1;
-        }
-        for (page, number) in reads {
-            self.read_pages(ReadFor::Partial { page, number }, page, 1, 0, PAGE);
-        }
-        self.one_completed(id);
-    }
-
-    /// A page that a write needs is complete.
-    fn one_completed(&mut self, id: RequestId) {
-        if let Some(range) = self.requests.one_completed(id) {
-            self.step(host_write(id, range));
-        }
-    }
-
-    /// The read for a page written in part is done.
-    fn partial_read(&mut self, page: u64, number: u64, result: Result<Buffer, Refusal>) {
-        match self.requests.partial.read_done(page, number, result) {
-            Completed::Overtaken => {}
-            Completed::Known(users) => users.into_iter().for_each(|id| self.one_completed(id)),
-            Completed::Failed(users, error) => {
-                users.into_iter().for_each(|id| self.give_up_write(id, page, error));
-            }
-        }
-    }
-
-    fn give_up_write(&mut self, id: RequestId, page: u64, error: Refusal) {
-        let EngineOp::Write(write) = self.requests.remove(id) else {
-            unreachable!("only writes complete pages")
-        };
-        for other in [write.range.first.0, write.range.end().0 - 1] {
-            if other != page {
-                self.requests.partial.leave(other, id);
-            }
-        }
-        self.part_done(write.host, Some(error));
+        self.step_with(host_write(id, range), Payload { id, bytes });
+        self.requests.own_bytes(id, bytes);
     }
 
     /// The engine has room for a write or a trim: it goes into memory and log.
@@ -163,11 +103,11 @@ impl Volume {
                 let (range, skip) = (write.range, write.skip);
                 match core::mem::replace(&mut write.bytes, WriteBytes::Zeros) {
                     WriteBytes::Zeros => self.append_zeros(range),
-                    WriteBytes::Owned(bytes) => self.append_bytes(id, range, skip, &bytes),
+                    WriteBytes::Owned(bytes) => self.append_write(id, range, skip, &bytes),
                     WriteBytes::Borrowed => {
                         let given = payload.filter(|payload| payload.id == id);
                         let bytes = given.expect("the caller's bytes of this write").bytes;
-                        self.append_bytes(id, range, skip, bytes);
+                        self.append_write(id, range, skip, bytes);
                     }
                 }
             }
@@ -175,9 +115,18 @@ impl Volume {
         }
         self.answer_written();
         if self.settings.ack == Ack::Flush && !self.log.lost() {
-            self.step(Event::NvsDone(id));
+            let done = self.appended(id);
+            self.step(done);
         } else {
             self.log.wait(Waiter::Append(id));
+        }
+    }
+
+    /// What the engine is told when a write or a trim is durable.
+    pub(super) fn appended(&mut self, id: RequestId) -> Event {
+        match self.requests.write(id).map(|write| write.in_part) {
+            None | Some((false, false)) => Event::NvsDone(id),
+            Some((first, last)) => Event::NvsDoneInPart { id, first, last },
         }
     }
 
@@ -195,46 +144,60 @@ impl Volume {
         let version = self.log.clear(range, true);
         for page in range.first.0..range.end().0 {
             self.pages.put_zeros(page, version);
-            self.overtake_partial(page, &[0; PAGE]);
         }
     }
 
-    fn append_bytes(&mut self, id: RequestId, range: PageRange, skip: usize, bytes: &[u8]) {
+    fn append_write(&mut self, id: RequestId, range: PageRange, skip: usize, bytes: &[u8]) {
+        let in_part = self.append_bytes(range, skip, bytes);
+        if let Some(write) = self.requests.write(id) {
+            write.in_part = in_part;
+        }
+    }
+
+    /// Logs the bytes of a write. Returns whether of its first page, and of its last, only some
+    /// sectors are known.
+    fn append_bytes(&mut self, range: PageRange, skip: usize, bytes: &[u8]) -> (bool, bool) {
         self.log.begin_write();
         let mut at = 0;
-        for page in range.first.0..range.end().0 {
-            let from = if page == range.first.0 { skip } else { 0 };
+        let mut in_part = (false, false);
+        let (first, last) = (range.first.0, range.end().0 - 1);
+        for page in first..=last {
+            let from = if page == first { skip } else { 0 };
             let length = (PAGE - from).min(bytes.len() - at);
             let part = &bytes[at..at + length];
             at += length;
             if length == PAGE {
-                self.append_page(page, part);
-            } else {
-                let mut merged = [0; PAGE];
-                merged.copy_from_slice(self.completed(page));
-                merged[from..from + length].copy_from_slice(part);
-                self.append_page(page, &merged);
-                self.requests.partial.leave(page, id);
+                self.append_page(page, part, ALL_SECTORS);
+                continue;
             }
+            let (mut merged, mut sectors) = self.known_of(page);
+            merged[from..from + length].copy_from_slice(part);
+            (from / SECTOR..(from + length) / SECTOR).for_each(|sector| sectors |= 1 << sector);
+            self.append_page(page, &merged, sectors);
+            in_part.0 |= page == first && sectors != ALL_SECTORS;
+            in_part.1 |= page == last && sectors != ALL_SECTORS;
         }
+        in_part
     }
 
-    /// What a page holds that is about to be written in part.
-    fn completed(&self, page: u64) -> &[u8] {
-        let completed = || self.requests.partial.bytes(page);
-        self.pages.newest(page).or_else(completed).expect("the page was completed")
+    /// What memory has of a page that is about to be written in part, and which sectors of it.
+    fn known_of(&self, page: u64) -> ([u8; PAGE], u8) {
+        let mut bytes = [0; PAGE];
+        let InMemory { page, sectors, .. } = self.in_memory(page);
+        let mut known = if page.is_some() { ALL_SECTORS } else { 0 };
+        if let Some(WholePage::Bytes(whole)) = page {
+            bytes.copy_from_slice(whole);
+        }
+        if let Some((dirty, sectors)) = sectors {
+            copy_sectors(dirty, sectors, &mut bytes);
+            known |= sectors;
+        }
+        (bytes, known)
     }
 
-    fn append_page(&mut self, page: u64, bytes: &[u8]) {
-        let version = self.log.write_page(page, bytes);
-        self.pages.put(page, version, bytes);
-        self.overtake_partial(page, bytes);
-    }
-
-    /// A whole page was written: writes to a part of it need not wait for a read.
-    fn overtake_partial(&mut self, page: u64, bytes: &[u8]) {
-        let waited = self.requests.partial.page_written(page, bytes);
-        waited.into_iter().for_each(|id| self.one_completed(id));
+    fn append_page(&mut self, page: u64, bytes: &[u8], sectors: u8) {
+        let version = self.log.write_page(page, bytes, sectors);
+        self.pages.put(page, version, bytes, sectors);
     }
 
     /// The engine has answered a write.
@@ -335,7 +298,8 @@ impl Volume {
         match range {
             Range::Zero(range) => {
                 let bytes = WriteBytes::Zeros;
-                let write = WriteOp { host, range, skip: 0, bytes, incomplete: 0 };
+                let in_part = (false, false);
+                let write = WriteOp { host, range, skip: 0, bytes, in_part };
                 let id = self.requests.insert(EngineOp::Write(write));
                 self.step(host_write(id, range));
             }
@@ -354,27 +318,29 @@ impl Volume {
         let end = (offset + bytes as u64).div_ceil(PAGE_BYTES);
         self.requests.add_part(host);
         let from = (offset % PAGE_BYTES) as usize;
-        self.read_pages(ReadFor::Host(host), first, end - first, from, bytes);
-    }
-
-    /// A read of whole pages, of which `bytes` from `from` on are wanted.
-    fn read_pages(&mut self, purpose: ReadFor, first: u64, pages: u64, from: usize, bytes: usize) {
-        let mut read = ReadOp::new(purpose, first, pages, from, bytes);
+        let mut read = ReadOp::new(host, first, end - first, from, bytes);
         read.take_held(|page| self.in_memory(page));
         let id = self.requests.insert(EngineOp::Read(read));
-        let range = PageRange::new(Page(first), pages as u32);
+        let range = PageRange::new(Page(first), (end - first) as u32);
         self.step(Event::Host(HostRequest { id, direction: Direction::Read, range }));
     }
 
-    /// A page that need not be read from the disks.
-    fn in_memory(&self, page: u64) -> Option<InMemory<'_>> {
-        if let Some(held) = self.pages.newest_copy(page) {
-            return Some(InMemory::Dirty(self.pages.bytes(held), held.version));
+    /// What memory has of a page.
+    fn in_memory(&self, page: u64) -> InMemory<'_> {
+        let held = self.pages.newest_copy(page);
+        let version = held.map_or(0, |held| held.version);
+        let bytes = held.map(|held| (self.pages.bytes(held), held.sectors));
+        if let Some((bytes, ALL_SECTORS)) = bytes {
+            return InMemory { page: Some(WholePage::Bytes(bytes)), sectors: None, version };
         }
-        if self.controller().directory().missing_span(Page(page), 1).is_none() {
-            return Some(InMemory::Trimmed);
-        }
-        self.read_cache.as_ref().and_then(|cache| cache.get(page)).map(InMemory::Cached)
+        let trimmed = || self.controller().directory().missing_span(Page(page), 1).is_none();
+        let cached = || self.read_cache.as_ref().and_then(|cache| cache.get(page));
+        // The engine holds all of it, and memory has not: it was trimmed since.
+        let page = match trimmed() {
+            true => Some(WholePage::Zeros),
+            false => cached().map(WholePage::Bytes),
+        };
+        InMemory { page, sectors: bytes, version }
     }
 
     /// A read that had to wait is made now; `missing`: what it has to read from the disks.
@@ -417,14 +383,7 @@ impl Volume {
         let complete = error.is_some() || read.complete(self.engine.controller().geometry());
         // Too little could be read of some page.
         let error = if complete { error } else { Some(Refusal::Unreadable) };
-        let host = match read.purpose() {
-            ReadFor::Host(host) => host,
-            ReadFor::Partial { page, number } => {
-                let result = error.map_or_else(|| Ok(read.into_buffer()), Err);
-                return self.partial_read(page, number, result);
-            }
-        };
-        let (pages, version) = (read.pages(), read.version());
+        let (host, pages, version) = (read.host(), read.pages(), read.version());
         if !self.requests.set_answer(host, read.into_answer()) {
             // The array has stopped in the meantime.
             return;

@@ -149,7 +149,10 @@ impl Volume {
     fn after(&mut self) {
         while let Some(waiter) = self.log.next_durable() {
             match waiter {
-                Waiter::Append(id) => self.step(Event::NvsDone(id)),
+                Waiter::Append(id) => {
+                    let done = self.appended(id);
+                    self.step(done);
+                }
                 // The disks may be written only when a device that failed cannot come back: a
                 // lost log, or a member whose parity is older than the data.
                 Waiter::Intent(index) if self.devices.changing() => {

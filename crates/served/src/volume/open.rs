@@ -16,7 +16,7 @@ use crate::requests::Requests;
 use crate::scrub::Scrub;
 use crate::settings::Settings;
 use destage_engine::array::geometry::Geometry;
-use destage_engine::array::safe::is_set;
+use destage_engine::array::safe::DestagePages;
 use destage_engine::controller::{Config, ConfigError, Controller};
 use destage_engine::destage::phases::Protocol;
 use destage_engine::destage::{Count, DestageConfig, Issue};
@@ -330,19 +330,19 @@ impl Volume {
 
     /// The pages of an open destage whose rows may have been written: those whose parity was
     /// logged, and full stripes, which need no log. Without parity, all.
-    fn maybe_written(&self, group: GroupId, mask: &[u64]) -> Vec<u64> {
+    fn maybe_written(&self, group: GroupId, pages: DestagePages<'_>) -> Vec<u64> {
         let geometry = self.controller().geometry();
         if geometry.level.parities() == 0 {
-            return mask.to_vec();
+            return pages.dirty.to_vec();
         }
         let first = pages_of_group(geometry, group).first;
-        let mut written = vec![0; mask.len()];
-        for at in geometry.rows(group, mask) {
+        let mut written = vec![0; pages.dirty.len()];
+        for at in geometry.rows(group, pages.dirty) {
             let strips = 0..geometry.data_strips() as u16;
             let bits: Vec<u64> = strips.map(|strip| geometry.bit_of(&at, strip)).collect();
-            let full = bits.iter().all(|bit| is_set(mask, *bit));
+            let full = bits.iter().all(|bit| pages.is_dirty(*bit) && !pages.is_incomplete(*bit));
             if full || self.log.parity_of(first, at.row).is_some() {
-                let dirty = bits.into_iter().filter(|bit| is_set(mask, *bit));
+                let dirty = bits.into_iter().filter(|bit| pages.is_dirty(*bit));
                 dirty.for_each(|bit| written[(bit / 64) as usize] |= 1 << (bit % 64));
             }
         }
@@ -355,15 +355,19 @@ impl Volume {
         if held > self.controller().directory().capacity().0 {
             return Err(OpenError::TooManyPages(held));
         }
-        dirty.iter().for_each(|page| self.engine.controller_mut().restore(Page(*page)));
+        for page in dirty {
+            let complete = self.pages.current(*page).is_none_or(|held| held.is_complete());
+            self.engine.controller_mut().restore(Page(*page), !complete);
+        }
         let per_group = self.controller().geometry().pages_per_group();
         for open in self.log.open_destages() {
             let first = open.pages.first.0;
-            let mut mask = vec![0u64; per_group.div_ceil(64) as usize];
+            let words = per_group.div_ceil(64) as usize;
+            let (mut mask, mut incomplete) = (vec![0u64; words], vec![0u64; words]);
             for bit in 0..per_group {
-                if self.pages.in_flight(first + bit).is_some() {
-                    mask[(bit / 64) as usize] |= 1 << (bit % 64);
-                }
+                let Some(held) = self.pages.in_flight(first + bit) else { continue };
+                mask[(bit / 64) as usize] |= 1 << (bit % 64);
+                incomplete[(bit / 64) as usize] |= u64::from(!held.is_complete()) << (bit % 64);
             }
             if mask.iter().all(|word| *word == 0) {
                 self.log.release(open.pages, open.through);
@@ -372,8 +376,10 @@ impl Volume {
             let group = GroupId(first / per_group);
             self.destages.adopt(group, open.through);
             let mut actions = Vec::new();
-            let doubt = self.maybe_written(group, &mask);
-            self.engine.controller_mut().redo(group, &mask, doubt, &mut actions);
+            let doubt =
+                self.maybe_written(group, DestagePages { dirty: &mask, incomplete: &incomplete });
+            let pages = (&mask[..], incomplete);
+            self.engine.controller_mut().redo(group, pages, doubt, &mut actions);
             actions.into_iter().for_each(|action| self.act(action, None));
         }
         Ok(())
