@@ -16,6 +16,10 @@ impl Run {
             return;
         }
         self.come_back();
+        if !self.mishaps.undo.is_empty() {
+            // No start has seen these yet: with others they might leave nobody who knows of them.
+            return;
+        }
         // Earlier mishaps must be over: they cannot be undone in a copy.
         let over = self.mishaps.undo.is_empty()
             && self.mishaps.rotten.is_empty()
@@ -223,9 +227,28 @@ impl Run {
                 return;
             }
         }
+        if !self.has_witness(device) {
+            return;
+        }
         self.keep_for_undo(device);
         *self.world.device(device) = old;
         self.counts.mishaps += 1;
+    }
+
+    /// Whether a device besides this one is there and in use. Without any, nothing says that this
+    /// one is older than the array.
+    fn has_witness(&self, device: Device) -> bool {
+        let there = |disk: &Disk| !disk.gone && !disk.unwritable;
+        let members = (0u16..).zip(&self.world.members).any(|(number, disk)| {
+            let used = !self.failed.contains(destage_engine::units::DiskId(number));
+            Device::Member(number) != device && used && there(disk)
+        });
+        // Which one of two is in use is known only with the power on.
+        let in_use = !self.nvs_lost() && (self.is_mirrored() || self.world.nvs.len() == 1);
+        let nvs = (0u16..)
+            .zip(&self.world.nvs)
+            .any(|(number, disk)| Device::Nvs(number) != device && in_use && there(disk));
+        members || nvs
     }
 
     /// All devices are as they were: the array is as it was then.
