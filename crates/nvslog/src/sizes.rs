@@ -39,7 +39,8 @@ impl Sizes {
     pub fn for_pages(dirty_pages: u64, block_bytes: u32) -> Sizes {
         let slots = dirty_pages + (dirty_pages / 127).max(SPARE_MAX).min(dirty_pages / 7) + 1;
         let share = ring_share(block_bytes);
-        let ring = round_up((slots * PAGE_BYTES / (share - 1)).max(ring_bytes_small(block_bytes)));
+        let least = RING_BLOCKS_MIN * u64::from(block_bytes);
+        let ring = round_up((slots * PAGE_BYTES / (share - 1)).max(least));
         Sizes { ring_blocks: ring / u64::from(block_bytes), slots: slots as u32, dirty_pages }
     }
 
@@ -57,11 +58,6 @@ fn ring_share(block_bytes: u32) -> u64 {
 
 fn ring_bytes_min(block_bytes: u32) -> u64 {
     if block_bytes == 512 { 1 << 20 } else { 2 << 20 }
-}
-
-/// For tests and small arrays: still room for the reserve and some commits.
-fn ring_bytes_small(block_bytes: u32) -> u64 {
-    4 * RING_BLOCKS_MIN * u64::from(block_bytes)
 }
 
 fn round_up(bytes: u64) -> u64 {

@@ -37,11 +37,11 @@ impl Sweep {
     /// The operations at which the power failed, and what was wrong after it.
     pub fn run(&self, recovery: bool) -> Result<Counts, String> {
         let mut counts = Counts::default();
-        let mut first = 0;
+        let (mut first, fill) = (0, self.writes_to_come_round()?);
         loop {
             let mut second = recovery.then_some(0);
             let fired = loop {
-                let (run, fired) = self.crash_at(first, second).map_err(|why| {
+                let (run, fired) = self.crash_at(fill, first, second).map_err(|why| {
                     format!("{self:?}, power failing at {first}, then {second:?}: {why}")
                 })?;
                 counts.add(&run.counts);
@@ -83,12 +83,32 @@ impl Sweep {
         case
     }
 
-    /// The scenario with the power failing at one operation of it, and at one of the recovery.
-    /// Whether both fired.
-    fn crash_at(&self, first: u64, second: Option<u64>) -> Result<(Run, (bool, bool)), String> {
+    /// How many writes over the same pages it takes until the log comes round: records that still
+    /// count are moved then.
+    fn writes_to_come_round(&self) -> Result<u32, String> {
         let mut run = Run::new(self.case())?;
         run.open()?;
-        prepare(&mut run)?;
+        prepare(&mut run, 0)?;
+        for writes in 1..1000 {
+            write_over(&mut run)?;
+            if run.volume().status().records_moved > 0 {
+                return Ok(writes);
+            }
+        }
+        Err("the log never comes round".into())
+    }
+
+    /// The scenario, after so many writes, with the power failing at one operation of it, and at
+    /// one of the recovery. Whether both fired.
+    fn crash_at(
+        &self,
+        fill: u32,
+        first: u64,
+        second: Option<u64>,
+    ) -> Result<(Run, (bool, bool)), String> {
+        let mut run = Run::new(self.case())?;
+        run.open()?;
+        prepare(&mut run, fill.saturating_sub(2))?;
         run.world.crash_at = Some(run.world.operations + first);
         let fired = scenario(&mut run)? == End::Crash;
         let mut fired_again = false;
@@ -117,15 +137,17 @@ fn request(kind: Kind, offset: u64, bytes: u64) -> Request {
     Request { kind, offset, bytes, fua: false }
 }
 
-/// Pages that stay dirty at the tail, then writes over the same pages until the log is about to
-/// come round.
-fn prepare(run: &mut Run) -> Result<(), String> {
+/// Pages that stay dirty at the tail, then so many writes over the same pages.
+fn prepare(run: &mut Run, writes: u32) -> Result<(), String> {
     run.submit(request(Kind::Write, 6 * PAGE_BYTES, 3 * PAGE_BYTES))?;
     run.answered()?;
-    for _ in 0..13 {
-        run.submit(request(Kind::Write, 20 * PAGE_BYTES, 6 * PAGE_BYTES))?;
-        run.answered()?;
-    }
+    (0..writes).try_for_each(|_| write_over(run))
+}
+
+fn write_over(run: &mut Run) -> Result<(), String> {
+    let write = request(Kind::Write, 20 * PAGE_BYTES, 6 * PAGE_BYTES);
+    run.submit(Request { fua: true, ..write })?;
+    run.answered()?;
     Ok(())
 }
 
@@ -135,12 +157,12 @@ fn scenario(run: &mut Run) -> Result<End, String> {
     let batches: &[&[Request]] = &[
         &[
             request(Kind::Write, 0, 4 * page),
-            request(Kind::Write, 7 * page + 100, 700),
+            request(Kind::Write, 7 * page + 512, 1024),
             request(Kind::Zero, 21 * page, 2 * page + 512),
         ],
         &[request(Kind::Trim, 23 * page, page), request(Kind::Write, 2 * page + 512, page)],
         &[request(Kind::Write, 20 * page, 6 * page), request(Kind::Flush, 0, 0)],
-        &[request(Kind::Write, 10 * page + 7, 30), request(Kind::Read, 0, 8 * page)],
+        &[request(Kind::Write, 10 * page + 1024, 512), request(Kind::Read, 0, 8 * page)],
         &[request(Kind::Write, page, page), request(Kind::Write, 24 * page, 2 * page)],
         &[request(Kind::Write, 0, 2 * page), request(Kind::Write, 12 * page, 4 * page)],
     ];

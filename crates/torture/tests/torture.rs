@@ -156,7 +156,7 @@ fn deliberate_faults_are_caught() {
         (Defect::ForgetsLostDevices, Level::Raid10),
     ] {
         // It shows itself only when the head has just come round to the old tail.
-        let from = if defect == Defect::ReusesSpaceEarly { 15_840 } else { 1 };
+        let from = if defect == Defect::ReusesSpaceEarly { 17_400 } else { 1 };
         let failure = caught(defect, level, from);
         println!("{defect:?} on {level:?}: {failure:?}");
         assert!(failure.is_some(), "{defect:?} on {level:?} is not caught");
