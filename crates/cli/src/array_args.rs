@@ -141,7 +141,7 @@ pub fn create() -> Command {
 }
 
 /// When writes are durable, and how they are destaged.
-fn destage_args() -> [Arg; 4] {
+fn destage_args() -> [Arg; 5] {
     [
         option("policy", "POLICY", "Destage policy, see `destage policies`").default_value("stow"),
         option("rate", "RATE", "Destage rate, see `destage policies`")
@@ -149,6 +149,12 @@ fn destage_args() -> [Arg; 4] {
         option("ack", "WHEN", "When writes are durable: when answered (nvs), or at FLUSH and FUA")
             .default_value("nvs")
             .value_parser(["nvs", "flush"]),
+        option(
+            "max-dirty",
+            "BYTES",
+            "Most bytes of dirty pages, which are in memory too [default: a quarter of the \
+             machine's memory, when it is served]",
+        ),
         option("on-nvs-loss", "WHAT", "What to do when the last NVS device fails")
             .default_value("write-through")
             .value_parser(["write-through", "stop"]),

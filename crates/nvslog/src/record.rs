@@ -240,7 +240,7 @@ impl Record {
         {
             to[1] |= FROZEN;
         }
-        to[1] |= TYPE_VERSION | u8::from(self.moved()) * MOVED;
+        to[1] |= TYPE_VERSION | (u8::from(self.moved()) * MOVED);
         to[2] = (self.encoded_bytes() / 8) as u8;
     }
 

@@ -22,7 +22,7 @@ impl Sizes {
     /// How a device of this many bytes is divided; `None`: it is too small.
     #[must_use]
     pub fn of_device(bytes: u64, block_bytes: u32) -> Option<Sizes> {
-        let ring = round_up((bytes / ring_share(block_bytes)).max(ring_bytes_min(block_bytes)));
+        let ring = ring_bytes(bytes / ring_share(block_bytes), block_bytes);
         let slots = bytes.checked_sub(RING + ring)? / PAGE_BYTES;
         let slots = slots.min(u64::from(u32::MAX) - 1);
         let dirty_pages = slots - (slots / 128).max(SPARE_MAX).min(slots / 8);
@@ -39,8 +39,7 @@ impl Sizes {
     pub fn for_pages(dirty_pages: u64, block_bytes: u32) -> Sizes {
         let slots = dirty_pages + (dirty_pages / 127).max(SPARE_MAX).min(dirty_pages / 7) + 1;
         let share = ring_share(block_bytes);
-        let least = RING_BLOCKS_MIN * u64::from(block_bytes);
-        let ring = round_up((slots * PAGE_BYTES / (share - 1)).max(least));
+        let ring = ring_bytes(slots * PAGE_BYTES / (share - 1), block_bytes);
         Sizes { ring_blocks: ring / u64::from(block_bytes), slots: slots as u32, dirty_pages }
     }
 
@@ -56,12 +55,9 @@ fn ring_share(block_bytes: u32) -> u64 {
     if block_bytes == 512 { 32 } else { 13 }
 }
 
-fn ring_bytes_min(block_bytes: u32) -> u64 {
-    if block_bytes == 512 { 1 << 20 } else { 2 << 20 }
-}
-
-fn round_up(bytes: u64) -> u64 {
-    bytes.next_multiple_of(PAGE_BYTES)
+/// Bytes of a ring that should have so many.
+fn ring_bytes(wanted: u64, block_bytes: u32) -> u64 {
+    wanted.max(RING_BLOCKS_MIN * u64::from(block_bytes)).next_multiple_of(PAGE_BYTES)
 }
 
 #[cfg(test)]

@@ -174,6 +174,8 @@ pub struct ArrayStatus {
     pub occupancy_pages: u64,
     /// Most dirty pages.
     pub nvs_pages: u64,
+    /// Pages that the NVS devices have room for: more, if `max_dirty` is the limit.
+    pub nvs_device_pages: u64,
     /// Pages whose only durable copy is in NVS.
     pub dirty_pages: u64,
     /// Destage writes in flight.
@@ -334,7 +336,12 @@ impl ArrayStatus {
         row("waiting for", self.waiting_for.clone());
         row("policy, rate", format!("{}, {}; ack {}", self.policy, self.rate, self.ack));
         let occupancy = share(self.occupancy_pages, self.nvs_pages);
-        row("NVS", format!("{} of {} pages, {occupancy}", self.occupancy_pages, self.nvs_pages));
+        let limit = match self.nvs_device_pages > self.nvs_pages {
+            true => format!(" (max_dirty; room for {})", self.nvs_device_pages),
+            false => String::new(),
+        };
+        let (held, most) = (self.occupancy_pages, self.nvs_pages);
+        row("NVS", format!("{held} of {most} pages{limit}, {occupancy}"));
         row("dirty", format!("{} pages, {}", self.dirty_pages, mib(self.dirty_pages * 4096)));
         row(
             "destages",

@@ -112,11 +112,6 @@ impl DirtyPages {
         self.current.len() + self.in_flight.len()
     }
 
-    /// Pages with a copy that is being destaged.
-    pub(crate) fn pages_in_flight(&self) -> usize {
-        self.in_flight.len()
-    }
-
     /// Pages with a copy of this version or an older one.
     pub(crate) fn pages_through(&self, version: u64) -> usize {
         let old = |held: &Held| held.version <= version;

@@ -83,6 +83,8 @@ pub struct Settings {
     pub rebuild: Limits,
     /// A rebuild that makes progress writes a checkpoint this often.
     pub checkpoint_every: Duration,
+    /// Most dirty pages, because memory has them too; `None`: as many as the NVS holds.
+    pub dirty_pages_max: Option<u64>,
     /// How pages are kept.
     pub pages: PageMemory,
     /// The read cache, if there is one.
@@ -108,6 +110,7 @@ impl Settings {
             read_errors_max: 100,
             rebuild: Limits::default(),
             checkpoint_every: Duration::from_secs(5),
+            dirty_pages_max: None,
             pages: PageMemory::default(),
             read_cache: None,
             defect: Defect::None,

@@ -48,6 +48,7 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         window: 32,
         stall_seconds: 30,
         save_seconds: 300,
+        max_dirty: text(matches, "max-dirty").map(bytes).transpose()?,
         rebuild: String::new(),
         read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
     };
@@ -71,14 +72,22 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
     };
     made.keep();
     let volume = creation.geometry.volume_pages().0 * 4096;
+    let room = creation.sizes.dirty_pages;
+    let limit = match config.dirty_pages_max() {
+        Some(most) if most < room => format!(
+            ", of which max_dirty allows {most} ({} MiB of memory)",
+            (most * 4096).div_ceil(1 << 20)
+        ),
+        _ => String::new(),
+    };
     Ok(format!(
-        "created {name} ({}): level {}, {} disks, volume of {} bytes, NVS of {} dirty pages\n\
+        "created {name} ({}): level {}, {} disks, volume of {} bytes, NVS of {room} dirty \
+         pages{limit}\n\
          configuration: {}\nnext: destage serve {name} --nbd unix:/path/to/{name}.sock\n",
         uuid_text(&creation.array),
         creation.geometry.level.entry().entry.name,
         config.disks.len(),
         volume,
-        creation.sizes.dirty_pages,
         path.display(),
     ))
 }
@@ -256,7 +265,7 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
         assembled.say_unusable();
         let Assembled { devices, assembly, .. } = &mut assembled;
         let found = inspect(devices, assembly);
-        let damaged = found.damage.is_some() || found.tail.is_none();
+        let damaged = found.damage.is_some() || found.tail.is_none() || !found.lost.is_empty();
         let text = inspected(&found, assembly).render(format(matches));
         return if damaged && !assembly.copies.is_empty() {
             print!("{text}");
@@ -267,8 +276,8 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
     }
     super::monitoring::log(false)?;
     let mut settings = config.settings().map_err(Failure::failed)?;
-    // Nothing reads from it.
-    settings.read_cache = None;
+    // Nothing reads from it, and it takes over what there is.
+    (settings.read_cache, settings.dirty_pages_max) = (None, None);
     let (volume, assembled) = assembled.open(&settings)?;
     assembled.say_unusable();
     let devices = assembled.devices;
@@ -314,6 +323,11 @@ fn inspected(found: &Inspection, assembly: &Assembly) -> Table {
     if !found.unreadable.is_empty() {
         row("partly unreadable", format!("NVS devices {:?}", found.unreadable));
     }
+    row("dirty pages that cannot be read", {
+        let pages: u64 = found.lost.iter().map(|(_, pages)| pages).sum();
+        let first = found.lost.first().map(|(first, _)| format!(", the first is {first}"));
+        format!("{pages}{}", first.unwrap_or_default())
+    });
     row("damage", found.damage.map_or("none".to_string(), |error| error.to_string()));
     table
 }

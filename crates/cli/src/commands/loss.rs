@@ -80,6 +80,10 @@ pub fn accepted(
                     held.dirty_pages,
                     ranges(&held.ranges)
                 );
+                if !held.lost.is_empty() {
+                    let lost_too = ranges(&held.lost);
+                    let _ = write!(lost, "Of these it cannot read, and loses, {lost_too}. ");
+                }
             }
             Device::Member(number) => {
                 let path = &config.disks[usize::from(*number)];

@@ -479,7 +479,7 @@ impl Controller {
     }
 
     /// Pages of a group whose destage the last run left open. It is redone now; [`Action::Begin`]
-    /// comes first. `incomplete`: those of them of which only some sectors are held; none: no words.
+    /// comes first. `incomplete`: those of which only some sectors are held; none: no words.
     /// `doubt`: its pages in rows that may be partly written.
     pub fn redo(
         &mut self,

@@ -9,7 +9,6 @@
 
 use super::index::SlotIndex;
 use super::masks::GroupMasks;
-use crate::array::safe::is_set;
 use crate::bounded::cover;
 use crate::request::PageRange;
 use crate::units::{GroupId, Page, PageCount};
@@ -61,7 +60,8 @@ impl InFlight {
     }
 
     fn has_complete(&self, bit: u64) -> bool {
-        self.has(bit) && (self.incomplete.is_empty() || !is_set(&self.incomplete, bit))
+        let word = self.incomplete.get((bit / 64) as usize).copied().unwrap_or(0);
+        self.has(bit) && word >> (bit % 64) & 1 == 0
     }
 
     fn words(&self) -> impl Iterator<Item = u64> + '_ {

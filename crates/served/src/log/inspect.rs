@@ -1,13 +1,12 @@
 //! What an NVS log holds, without changing it: `destage recover --inspect`.
 
-use super::RING;
-use super::recover::choose_anchor;
-use crate::Buffer;
+use super::recover::{Ring, choose_anchor};
 use crate::assemble::Assembly;
-use crate::io::{Device, Media};
+use crate::io::Media;
 use crate::lost::runs;
-use destage_engine::units::PAGE_BYTES;
-use destage_nvslog::recover::{Layout, Part, RecoverError, Recovery};
+use destage_engine::units::Page;
+use destage_nvslog::contents::HeldPage;
+use destage_nvslog::recover::{Layout, RecoverError, Recovery};
 use destage_nvslog::superblock::Superblock;
 
 /// What was found. Blocks are of the log's block size, pages of 4,096 bytes.
@@ -29,6 +28,8 @@ pub struct Inspection {
     pub dirty_pages: u64,
     /// These pages, as runs: first page, pages.
     pub ranges: Vec<(u64, u64)>,
+    /// Dirty pages whose bytes no device has any more, as runs.
+    pub lost: Vec<(u64, u64)>,
     /// Destages that were in flight.
     pub open_intents: u64,
     /// Why the log cannot be used.
@@ -57,22 +58,14 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
         }
     };
     recovery.takes_what_is_left = assembly.takes_what_is_left();
+    let mut ring = Ring::new(media, copies, &assembly.superblock);
     while let Some(want) = recovery.want() {
-        let block_bytes = u64::from(block_bytes);
-        let (offset, length) = match want.part {
-            Part::Ring { block, blocks } => (RING + block * block_bytes, blocks * block_bytes),
-            Part::Slot(slot) => {
-                let first = RING + ring_blocks * block_bytes;
-                (first + u64::from(slot) * PAGE_BYTES, PAGE_BYTES)
-            }
-        };
-        let mut bytes = Buffer::zeroed(length as usize);
+        let bytes = ring.look_at(want.copy, want.part);
         let copy = copies[want.copy];
-        let read = media.read(Device::Nvs(copy), offset, &mut bytes);
-        if read.is_err() && !found.unreadable.contains(&copy) {
+        if bytes.is_none() && !found.unreadable.contains(&copy) {
             found.unreadable.push(copy);
         }
-        if let Err(error) = recovery.give(read.ok().map(|()| &bytes[..])) {
+        if let Err(error) = recovery.give(bytes) {
             found.damage = Some(error);
             return found;
         }
@@ -89,5 +82,12 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
     held.sort_unstable();
     found.ranges = runs(&held);
     found.open_intents = recovered.contents.intents().count() as u64;
+    let (current, frozen) = (recovered.contents.pages(), recovered.contents.frozen_pages());
+    let mut all: Vec<(Page, HeldPage)> = current.chain(frozen).collect();
+    all.sort_unstable_by_key(|(_, held)| held.stored.map(|stored| stored.slot));
+    let mut lost: Vec<u64> =
+        all.iter().filter(|(_, held)| !ring.has(held)).map(|(page, _)| page.0).collect();
+    lost.sort_unstable();
+    found.lost = runs(&lost);
     found
 }

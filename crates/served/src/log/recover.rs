@@ -34,6 +34,8 @@ pub enum LogError {
     Damaged(RecoverError),
     /// No device has the bytes of these dirty pages intact: how many there are, and the first.
     LostPages(u64, u64),
+    /// The log has this many dirty pages, and memory may have this many.
+    TooManyPages(u64, u64),
     /// No device has a part of the ring intact any more that one had just before: its block.
     LostBlock(u64),
 }
@@ -58,6 +60,12 @@ impl core::fmt::Display for LogError {
                  {first}), and no mirror has them. Nothing was changed. To give these pages up: \
                  destage serve ... --use-nvs PATH --accept-loss"
             ),
+            LogError::TooManyPages(pages, most) => write!(
+                f,
+                "the NVS has {pages} dirty pages, and max_dirty allows {most}. Nothing was \
+                 changed. Set max_dirty = {} in the configuration, or run destage recover",
+                *pages * PAGE as u64
+            ),
             LogError::LostBlock(block) => {
                 write!(f, "no NVS device has block {block} of the log intact any more")
             }
@@ -72,6 +80,8 @@ pub(crate) struct Source<'a> {
     pub(crate) superblock: Superblock,
     /// NVS devices in use; none: the log starts empty.
     pub(crate) devices: &'a [u16],
+    /// Most dirty pages that memory may have.
+    pub(crate) dirty_pages_max: u64,
     /// The loss of what cannot be read was accepted.
     pub(crate) takes_what_is_left: bool,
     pub(crate) pages: PageMemory,
@@ -127,18 +137,15 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     recovery.trusts_slots = source.defect.is(Defect::TrustsSlots);
     recovery.errors_end_the_log = source.defect.is(Defect::EndsLogAtErrors);
     recovery.takes_what_is_left = source.takes_what_is_left;
-    let ahead = devices.iter().map(|_| None).collect();
-    let bad = vec![0..0; devices.len()];
-    let end_block = ring_blocks + u64::from(slots) * (PAGE as u64 / u64::from(block_bytes));
-    let mut ring = Ring { media, devices, block_bytes, ring_blocks, end_block, log, ahead, bad };
+    let mut ring = Ring::new(media, devices, &source.superblock);
     while let Some(want) = recovery.want() {
-        let bytes = match want.part {
-            Part::Ring { block, blocks } => ring.look(want.copy, block, blocks),
-            Part::Slot(slot) => ring.look_at_slot(want.copy, slot),
-        };
-        recovery.give(bytes).map_err(LogError::Damaged)?;
+        recovery.give(ring.look_at(want.copy, want.part)).map_err(LogError::Damaged)?;
     }
     let Found { contents, mut space, mut epoch, repairs, .. } = recovery.finish();
+    let held = (contents.pages_held() + contents.frozen_pages().count()) as u64;
+    if held > source.dirty_pages_max {
+        return Err(LogError::TooManyPages(held, source.dirty_pages_max));
+    }
     for repair in &repairs {
         ring.repair(repair)?;
     }
@@ -250,8 +257,8 @@ pub(super) fn choose_anchor(media: &mut dyn Media, devices: &[u16], log: LogId) 
     Anchor::choose(read.iter().map(|bytes| &bytes[..]), log)
 }
 
-/// The ring on all NVS devices.
-struct Ring<'a> {
+/// Ring and slots on all NVS devices.
+pub(super) struct Ring<'a> {
     media: &'a mut dyn Media,
     devices: &'a [u16],
     block_bytes: u32,
@@ -269,7 +276,30 @@ struct Ring<'a> {
 /// Bytes read at once.
 const AHEAD_BYTES: u64 = 4 << 20;
 
-impl Ring<'_> {
+impl<'a> Ring<'a> {
+    pub(super) fn new(media: &'a mut dyn Media, devices: &'a [u16], of: &Superblock) -> Ring<'a> {
+        let Superblock { log, block_bytes, ring_blocks, slots, .. } = *of;
+        let ahead = devices.iter().map(|_| None).collect();
+        let bad = vec![0..0; devices.len()];
+        let end_block = ring_blocks + u64::from(slots) * (PAGE as u64 / u64::from(block_bytes));
+        Ring { media, devices, block_bytes, ring_blocks, end_block, log, ahead, bad }
+    }
+
+    /// A part as one device has it; `None`: it cannot be read.
+    pub(super) fn look_at(&mut self, copy: usize, part: Part) -> Option<&[u8]> {
+        match part {
+            Part::Ring { block, blocks } => self.look(copy, block, blocks),
+            Part::Slot(slot) => self.look_at_slot(copy, slot),
+        }
+    }
+
+    /// Whether one device at least has the bytes of a page.
+    pub(super) fn has(&mut self, held: &HeldPage) -> bool {
+        let Some(Stored { slot, crc }) = held.stored else { return true };
+        (0..self.devices.len())
+            .any(|copy| self.look_at_slot(copy, slot).is_some_and(|bytes| crc32c(bytes) == crc))
+    }
+
     fn offset(&self, block: u64) -> u64 {
         RING + block * u64::from(self.block_bytes)
     }

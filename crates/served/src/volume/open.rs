@@ -97,8 +97,8 @@ pub enum OpenError {
     Unwritable(Device, IoError),
     /// The log cannot be used.
     Log(LogError),
-    /// The log has this many dirty pages, and the NVS has room for fewer.
-    TooManyPages(u64),
+    /// The array uses features that this program does not know: their bits.
+    Features(u32),
     /// The settings make no array.
     Config(ConfigError),
     /// The settings make no read cache.
@@ -121,9 +121,11 @@ impl core::fmt::Display for OpenError {
                 write!(f, "{device} cannot be written: {error}")
             }
             OpenError::Log(error) => error.fmt(f),
-            OpenError::TooManyPages(pages) => {
-                write!(f, "the NVS log has {pages} dirty pages, more than the NVS has room for")
-            }
+            OpenError::Features(bits) => write!(
+                f,
+                "the array uses features that this program does not know (bits {bits:#x}): it can \
+                 be inspected (destage recover --inspect), but not served. Use a newer destage"
+            ),
             OpenError::Config(error) => error.fmt(f),
             OpenError::ReadCache(error) => error.fmt(f),
         }
@@ -144,10 +146,14 @@ pub fn open(
     settings: Settings,
 ) -> Result<Volume, OpenError> {
     let superblock = assembly.superblock;
+    if superblock.unknown_write_features != 0 {
+        return Err(OpenError::Features(superblock.unknown_write_features));
+    }
     let controller = Controller::new(&config(&superblock, &settings)).map_err(OpenError::Config)?;
     let source = log::Source {
         superblock,
         devices: &assembly.copies,
+        dirty_pages_max: dirty_pages_max(&superblock, &settings),
         takes_what_is_left: assembly.takes_what_is_left(),
         pages: settings.pages,
         defect: settings.defect,
@@ -179,7 +185,7 @@ pub fn open(
     // windows of rebuilds read rows.
     volume.pause(true);
     volume.resume_rebuilds(assembly);
-    volume.take_over(&dirty)?;
+    volume.take_over(&dirty);
     let read_cache = volume.settings.read_cache.take();
     volume.set_read_cache(read_cache).map_err(OpenError::ReadCache)?;
     volume.pause(false);
@@ -215,10 +221,16 @@ pub fn prepare_spare(
     Ok(())
 }
 
+/// Most dirty pages: the NVS holds this many, and memory may.
+fn dirty_pages_max(superblock: &Superblock, settings: &Settings) -> u64 {
+    let most = superblock.dirty_pages_max;
+    settings.dirty_pages_max.map_or(most, |wanted| wanted.clamp(1, most))
+}
+
 fn config(superblock: &Superblock, settings: &Settings) -> Config {
     Config {
         geometry: superblock.geometry,
-        nvs_pages: PageCount(superblock.dirty_pages_max),
+        nvs_pages: PageCount(dirty_pages_max(superblock, settings)),
         policy: settings.policy.clone(),
         rate: settings.rate.clone(),
         destage: DestageConfig {
@@ -350,11 +362,7 @@ impl Volume {
     }
 
     /// Takes over the dirty pages of the last run, and redoes the destages that it left open.
-    fn take_over(&mut self, dirty: &[u64]) -> Result<(), OpenError> {
-        let held = (dirty.len() + self.pages.pages_in_flight()) as u64;
-        if held > self.controller().directory().capacity().0 {
-            return Err(OpenError::TooManyPages(held));
-        }
+    fn take_over(&mut self, dirty: &[u64]) {
         for page in dirty {
             let complete = self.pages.current(*page).is_none_or(|held| held.is_complete());
             self.engine.controller_mut().restore(Page(*page), !complete);
@@ -382,6 +390,5 @@ impl Volume {
             self.engine.controller_mut().redo(group, pages, doubt, &mut actions);
             actions.into_iter().for_each(|action| self.act(action, None));
         }
-        Ok(())
     }
 }

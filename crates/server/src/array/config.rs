@@ -3,6 +3,7 @@
 
 use super::readcache::{InvalidValue, ReadCacheConfig};
 use destage_engine::units::Duration;
+use destage_engine::units::PAGE_BYTES;
 use destage_served::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -42,6 +43,10 @@ pub struct ArrayConfig {
     /// Seconds that an ending server waits for deleted files to be saved.
     #[serde(default = "save_seconds")]
     pub save_seconds: u32,
+    /// Most bytes of dirty pages, because memory has them too; not given: a quarter of this
+    /// machine's memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_dirty: Option<u64>,
     /// Limits of rebuilds: `share=50,min=20`.
     #[serde(default)]
     pub rebuild: String,
@@ -49,6 +54,9 @@ pub struct ArrayConfig {
     #[serde(default)]
     pub read_cache: ReadCacheConfig,
 }
+
+/// Fewest bytes of dirty pages: those of a write of the greatest length.
+const MAX_DIRTY_MIN: u64 = 1 << 20;
 
 /// By default.
 fn save_seconds() -> u32 {
@@ -300,6 +308,14 @@ impl ArrayConfig {
         }
     }
 
+    /// Most dirty pages that memory may take; `None`: unknown, because the system does not say how
+    /// much there is.
+    #[must_use]
+    pub fn dirty_pages_max(&self) -> Option<u64> {
+        let bytes = self.max_dirty.or_else(|| Some(super::memory::total()? / 4));
+        bytes.map(|bytes| bytes / PAGE_BYTES)
+    }
+
     /// How the volume runs.
     ///
     /// # Errors
@@ -335,6 +351,10 @@ impl ArrayConfig {
         if self.save_seconds > 100_000 {
             return Err(bad("save_seconds", &"0 to 100000"));
         }
+        if self.max_dirty.is_some_and(|bytes| bytes < MAX_DIRTY_MIN) {
+            return Err(bad("max_dirty", &format!("at least {MAX_DIRTY_MIN} bytes")));
+        }
+        settings.dirty_pages_max = self.dirty_pages_max();
         settings.rebuild = destage_engine::limits::parse_limits(&self.rebuild)
             .map_err(|error| bad("rebuild", &error))?;
         let invalid = |InvalidValue(name, why)| ConfigFileError::Value(name, why);

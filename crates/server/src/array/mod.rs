@@ -14,6 +14,7 @@ mod inline;
 mod kept;
 mod latency;
 mod mapped;
+mod memory;
 mod mismatch;
 mod pages;
 mod readcache;

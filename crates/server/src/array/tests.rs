@@ -39,6 +39,7 @@ fn config(folder: &Path) -> ArrayConfig {
         window: 8,
         stall_seconds: 30,
         save_seconds: 1,
+        max_dirty: None,
         rebuild: String::new(),
         read_cache: ReadCacheConfig::default(),
     }

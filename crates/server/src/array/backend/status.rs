@@ -37,6 +37,7 @@ impl ArrayBackend {
             uptime_s: port.now().0 as f64 / 1e9,
             occupancy_pages: status.occupancy_pages,
             nvs_pages: status.nvs_pages,
+            nvs_device_pages: self.volume.superblock().dirty_pages_max,
             dirty_pages: status.dirty_pages,
             destages_in_flight: status.destages_in_flight,
             destages: counters.destages,
