@@ -7,56 +7,45 @@ use destage_nbd::{Mode, Session, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use thiserror::Error;
 
 /// Why a client cannot continue.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ClientError {
     /// The address cannot be reached, or the connection broke.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The server closed the connection.
+    #[error("the server closed the connection")]
     Closed,
     /// The handshake failed.
+    #[error("{}", handshake_words(.0))]
     Handshake(client::Failure),
     /// The server broke the protocol.
+    #[error("the server broke the protocol: {0:?}")]
     Violation(client::Violation),
     /// The session does not allow the request.
+    #[error("{0}")]
     Refused(&'static str),
     /// The server answered a request with this error.
+    #[error("the server answers with error {0}")]
     Answer(u32),
     /// The URI asks for TLS.
+    #[error("this client has no TLS; use nbd:// or nbd+unix://")]
     Tls,
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::Io(error) => error.fmt(f),
-            ClientError::Closed => f.write_str("the server closed the connection"),
-            ClientError::Handshake(client::Failure::Refused { text, .. }) if !text.is_empty() => {
-                write!(f, "the server refuses: {text}")
-            }
-            ClientError::Handshake(failure) => write!(f, "the handshake failed: {failure:?}"),
-            ClientError::Violation(violation) => {
-                write!(f, "the server broke the protocol: {violation:?}")
-            }
-            ClientError::Refused(text) => f.write_str(text),
-            ClientError::Answer(errno) => write!(f, "the server answers with error {errno}"),
-            ClientError::Tls => f.write_str("this client has no TLS; use nbd:// or nbd+unix://"),
+fn handshake_words(failure: &client::Failure) -> String {
+    match failure {
+        client::Failure::Refused { text, .. } if !text.is_empty() => {
+            format!("the server refuses: {text}")
         }
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl From<io::Error> for ClientError {
-    fn from(error: io::Error) -> ClientError {
-        ClientError::Io(error)
+        failure => format!("the handshake failed: {failure:?}"),
     }
 }
 

@@ -21,16 +21,9 @@ impl Format {
 }
 
 /// A name that is not a [`Format`]: the caller's mistake, exit 2.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown format {0:?}: expected {known}", known = Format::NAMES.join(", "))]
 pub struct UnknownFormat(pub String);
-
-impl fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown format {:?}: expected {}", self.0, Format::NAMES.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownFormat {}
 
 impl FromStr for Format {
     type Err = UnknownFormat;

@@ -8,6 +8,7 @@ use crate::parallel::in_parallel;
 use crate::simulator::{SimError, simulate};
 use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport, SCHEMA};
 use destage_workload::source::Source;
+use thiserror::Error;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -34,34 +35,19 @@ pub struct Comparison {
 }
 
 /// Why a comparison failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompareError {
     /// An option does not fit.
-    Option(OptionError),
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// A run failed.
+    #[error("{label}: {error}")]
     Run {
         /// Which run.
         label: String,
         /// Why.
         error: SimError,
     },
-}
-
-impl std::fmt::Display for CompareError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CompareError::Option(error) => error.fmt(f),
-            CompareError::Run { label, error } => write!(f, "{label}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for CompareError {}
-
-impl From<OptionError> for CompareError {
-    fn from(error: OptionError) -> CompareError {
-        CompareError::Option(error)
-    }
 }
 
 /// Makes the source of a run.

@@ -8,7 +8,8 @@ use destage_workload::trace::{ReadOptions, TimeOrder};
 use std::collections::BTreeMap;
 
 /// A message of one line that names the option and what it takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct OptionError {
     /// The message.
     pub message: String,
@@ -29,14 +30,6 @@ impl OptionError {
         OptionError { message, is_input: true }
     }
 }
-
-impl std::fmt::Display for OptionError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for OptionError {}
 
 const fn option(
     name: &'static str,

@@ -12,6 +12,7 @@ use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceInput, TraceSource};
 use std::path::Path;
+use thiserror::Error;
 
 /// Disks that are failed at once, one case of a study.
 pub type FailedSet = Vec<u64>;
@@ -68,41 +69,20 @@ pub struct Row {
 }
 
 /// Why a study cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StudyError {
     /// A policy or cache size.
-    Policy(ReadPolicyError),
+    #[error(transparent)]
+    Policy(#[from] ReadPolicyError),
     /// An array.
-    Penalty(PenaltyError),
+    #[error(transparent)]
+    Penalty(#[from] PenaltyError),
     /// The trace has no reads.
+    #[error("{0}: no read in it, so nothing to cache")]
     NoReads(String),
     /// The trace cannot be read.
+    #[error("{0}")]
     Trace(String),
-}
-
-impl std::fmt::Display for StudyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StudyError::Policy(error) => error.fmt(f),
-            StudyError::Penalty(error) => error.fmt(f),
-            StudyError::NoReads(file) => write!(f, "{file}: no read in it, so nothing to cache"),
-            StudyError::Trace(error) => f.write_str(error),
-        }
-    }
-}
-
-impl std::error::Error for StudyError {}
-
-impl From<ReadPolicyError> for StudyError {
-    fn from(error: ReadPolicyError) -> StudyError {
-        StudyError::Policy(error)
-    }
-}
-
-impl From<PenaltyError> for StudyError {
-    fn from(error: PenaltyError) -> StudyError {
-        StudyError::Penalty(error)
-    }
 }
 
 /// The reads of a trace as block ranges, devices laid one after another; operations that were not

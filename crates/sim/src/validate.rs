@@ -5,11 +5,10 @@
 //! mean square of the horizontal distance between the two cumulative distributions (Ruemmler and
 //! Wilkes, IEEE Computer 27(3), 1994); divided by the measured mean it is the demerit.
 
-use std::fmt;
-
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
 use destage_engine::units::{Duration, Instant};
 use destage_workload::trace::{Op, Reader, TraceError, TracePosition, TraceRecord};
+use thiserror::Error;
 
 /// Points at which the two distributions are compared: p = 1/POINTS, 2/POINTS, ... 1.
 pub const POINTS: usize = 10_000;
@@ -63,18 +62,19 @@ impl Sample {
 }
 
 /// Why a model could not be compared with a trace.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ValidateError {
     /// The trace cannot be read: exit 1.
-    Trace(TraceError),
-    /// Its format, or this request, has no measured service time: exit 1.
-    NoServiceTime {
-        /// The file.
-        file: String,
-        /// Where, if only some requests lack it.
-        place: Option<TracePosition>,
-    },
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Its format has no measured service times: exit 1.
+    #[error("{0}: this format has no measured service times; srt and validation have them")]
+    NoServiceTimes(String),
+    /// This request of the file has no measured service time: exit 1.
+    #[error("{0}: {1}: no measured service time")]
+    NoServiceTime(String, TracePosition),
     /// A request has no direction: exit 1.
+    #[error("{file}: {place}: neither read nor write")]
     NoOperation {
         /// The file.
         file: String,
@@ -82,6 +82,10 @@ pub enum ValidateError {
         place: TracePosition,
     },
     /// A request is past the end of the drive: exit 1.
+    #[error(
+        "{file}: {place}: reaches sector {end}, but {drive} has {sectors}; is it the drive of the \
+         trace?"
+    )]
     BeyondDrive {
         /// The file.
         file: String,
@@ -95,6 +99,7 @@ pub enum ValidateError {
         drive: String,
     },
     /// No request of the device: exit 1.
+    #[error("{file}: no requests of device {device}; there are {known:?}")]
     NoRequests {
         /// The file.
         file: String,
@@ -103,40 +108,6 @@ pub enum ValidateError {
         /// Devices that have some, at most eight.
         known: Vec<u32>,
     },
-}
-
-impl fmt::Display for ValidateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ValidateError::Trace(error) => error.fmt(f),
-            ValidateError::NoServiceTime { file, place: None } => write!(
-                f,
-                "{file}: this format has no measured service times; srt and validation have them"
-            ),
-            ValidateError::NoServiceTime { file, place: Some(place) } => {
-                write!(f, "{file}: {place}: no measured service time")
-            }
-            ValidateError::NoOperation { file, place } => {
-                write!(f, "{file}: {place}: neither read nor write")
-            }
-            ValidateError::BeyondDrive { file, place, end, sectors, drive } => write!(
-                f,
-                "{file}: {place}: reaches sector {end}, but {drive} has {sectors}; is it the \
-                 drive of the trace?"
-            ),
-            ValidateError::NoRequests { file, device, known } => {
-                write!(f, "{file}: no requests of device {device}; there are {known:?}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ValidateError {}
-
-impl From<TraceError> for ValidateError {
-    fn from(error: TraceError) -> ValidateError {
-        ValidateError::Trace(error)
-    }
 }
 
 /// Serves the requests of a trace one after another.
@@ -201,7 +172,7 @@ pub fn replay(
 ) -> Result<(), ValidateError> {
     let file = reader.file().to_string();
     if !reader.format().has_service {
-        return Err(ValidateError::NoServiceTime { file, place: None });
+        return Err(ValidateError::NoServiceTimes(file));
     }
     let pace = options.pace.unwrap_or_else(|| IssueTimes::of_format(reader.format().entry.name));
     let disk = Disk::new(spec);
@@ -216,7 +187,7 @@ pub fn replay(
             continue;
         }
         let Some(service) = record.service else {
-            return Err(ValidateError::NoServiceTime { file, place: Some(reader.place()) });
+            return Err(ValidateError::NoServiceTime(file, reader.place()));
         };
         if record.length_bytes > 0 {
             let op = replay.op(&record, &reader)?;

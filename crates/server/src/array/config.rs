@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use thiserror::Error;
 
 /// An array's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,46 +57,27 @@ fn save_seconds() -> u32 {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ConfigFileError {
     /// The name is not a valid file name.
+    #[error("{0:?}: array names may contain only letters, digits, '-' and '_'")]
     Name(String),
     /// No array has this name.
+    #[error("there is no array {0} ({1} does not exist): create it, or give --config-dir")]
     Unknown(String, PathBuf),
     /// An array of this name exists.
+    #[error("{0} exists already: choose another name, or remove that file if the array is gone")]
     Exists(PathBuf),
     /// The file is not a valid configuration.
+    #[error("{0}: {1}")]
     Form(PathBuf, String),
     /// The file cannot be read or written.
+    #[error("{0}: {1}")]
     Io(PathBuf, std::io::Error),
     /// A value out of range.
+    #[error("{0}: {1}")]
     Value(&'static str, String),
 }
-
-impl fmt::Display for ConfigFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigFileError::Name(name) => {
-                write!(f, "{name:?}: array names may contain only letters, digits, '-' and '_'")
-            }
-            ConfigFileError::Unknown(name, path) => write!(
-                f,
-                "there is no array {name} ({} does not exist): create it, or give --config-dir",
-                path.display()
-            ),
-            ConfigFileError::Exists(path) => write!(
-                f,
-                "{} exists already: choose another name, or remove that file if the array is gone",
-                path.display()
-            ),
-            ConfigFileError::Form(path, error) => write!(f, "{}: {error}", path.display()),
-            ConfigFileError::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            ConfigFileError::Value(name, error) => write!(f, "{name}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigFileError {}
 
 /// Where configurations and control sockets are.
 #[derive(Clone, Debug)]

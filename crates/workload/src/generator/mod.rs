@@ -20,9 +20,8 @@ mod zipf;
 pub use pattern::{Access, Pattern};
 pub use spc1_load::{Loop, Spc1, Spc1Config};
 
-use std::fmt;
-
 use destage_engine::registry::{Choice, ChoiceError, Entry};
+use thiserror::Error;
 
 use crate::source::Source;
 
@@ -53,11 +52,16 @@ pub const WORKLOADS: &[Workload] = &[
 ];
 
 /// Why a workload could not be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WorkloadError {
     /// The name or a parameter does not fit.
-    Choice(ChoiceError),
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
     /// The volume, or the span of it, has too few pages for this workload.
+    #[error(
+        "`{workload}` needs at least {needed_pages} pages, but has {pages}: \
+         use a larger volume or span"
+    )]
     TooSmall {
         /// The workload.
         workload: &'static str,
@@ -67,6 +71,10 @@ pub enum WorkloadError {
         pages: u64,
     },
     /// The span reaches past the end of the volume.
+    #[error(
+        "a span of {span_pages} pages reaches past the volume's {volume_pages}: \
+         lower `span`, or 0 for the entire volume"
+    )]
     SpanBeyondVolume {
         /// Pages of the span.
         span_pages: u64,
@@ -74,37 +82,8 @@ pub enum WorkloadError {
         volume_pages: u64,
     },
     /// The parts of a mix could not be understood.
+    #[error("mix: {0}; write it like mix:0.7*zipf(theta=0.99)+0.3*sequential,iops=1000")]
     BadMix(String),
-}
-
-impl fmt::Display for WorkloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkloadError::Choice(error) => error.fmt(f),
-            WorkloadError::TooSmall { workload, needed_pages, pages } => write!(
-                f,
-                "`{workload}` needs at least {needed_pages} pages, but has {pages}: \
-                 use a larger volume or span"
-            ),
-            WorkloadError::SpanBeyondVolume { span_pages, volume_pages } => write!(
-                f,
-                "a span of {span_pages} pages reaches past the volume's {volume_pages}: \
-                 lower `span`, or 0 for the entire volume"
-            ),
-            WorkloadError::BadMix(why) => write!(
-                f,
-                "mix: {why}; write it like mix:0.7*zipf(theta=0.99)+0.3*sequential,iops=1000"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WorkloadError {}
-
-impl From<ChoiceError> for WorkloadError {
-    fn from(error: ChoiceError) -> WorkloadError {
-        WorkloadError::Choice(error)
-    }
 }
 
 /// The entries of the table, in its order.
