@@ -11,7 +11,6 @@ use destage_engine::units::Instant;
 use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceInput, TraceSource};
-use std::path::Path;
 use thiserror::Error;
 
 /// Disks that are failed at once, one case of a study.
@@ -91,25 +90,13 @@ pub enum StudyError {
 /// # Errors
 /// The trace cannot be read or has no reads.
 pub fn reads_of(
-    path: &Path,
-    read: &ReadOptions,
-    device: Option<u32>,
-) -> Result<Vec<PageRange>, StudyError> {
-    reads_from(TraceInput::Path(path), read, device)
-}
-
-/// [`reads_of`] any input.
-///
-/// # Errors
-/// As [`reads_of`].
-pub fn reads_from(
-    input: TraceInput<'_>,
+    input: impl Into<TraceInput>,
     read: &ReadOptions,
     device: Option<u32>,
 ) -> Result<Vec<PageRange>, StudyError> {
     let pace = ReplayPace::Closed { outstanding: 1 };
     let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
-    let mut source = TraceSource::of(input, read, &replay, u64::MAX)
+    let mut source = TraceSource::open(input, read, &replay, u64::MAX)
         .map_err(|error| StudyError::Trace(error.to_string()))?;
     let mut reads = Vec::new();
     while source.next_at().is_some() {

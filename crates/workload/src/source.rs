@@ -44,6 +44,42 @@ pub trait Source {
     }
 }
 
+/// A load of which each request passes through a function on its way.
+pub struct Mapped<F> {
+    source: Box<dyn Source + Send>,
+    map: F,
+}
+
+impl<F: FnMut(SourceRequest, Instant) -> Result<SourceRequest, SourceError>> Mapped<F> {
+    /// `map` gets each request and the present time.
+    pub fn new(source: Box<dyn Source + Send>, map: F) -> Mapped<F> {
+        Mapped { source, map }
+    }
+}
+
+impl<F: FnMut(SourceRequest, Instant) -> Result<SourceRequest, SourceError>> Source for Mapped<F> {
+    fn next_at(&mut self) -> Option<Instant> {
+        self.source.next_at()
+    }
+
+    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
+        let request = self.source.take(now)?;
+        (self.map)(request, now)
+    }
+
+    fn completed(&mut self, tag: u32, now: Instant) {
+        self.source.completed(tag, now);
+    }
+
+    fn target_iops(&self) -> Option<f64> {
+        self.source.target_iops()
+    }
+
+    fn bound(&self) -> String {
+        self.source.bound()
+    }
+}
+
 /// Why a source could not continue: one line that names the file and line, if any.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

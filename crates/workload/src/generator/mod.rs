@@ -32,9 +32,16 @@ pub type BoxedSource = Box<dyn Source + Send>;
 pub struct Workload {
     /// Name, summary, source and parameters.
     pub entry: &'static Entry,
-    build: Build<BoxedSource>,
-    /// Workloads that can be part of a mix.
-    pattern: Option<Build<pattern::BoxedPattern>>,
+    builds: Builds,
+}
+
+/// What a workload builds.
+enum Builds {
+    /// A source with times of its own.
+    Source(Build<BoxedSource>),
+    /// Where requests go: parameters common to such workloads say when, and it can be part of a
+    /// mix.
+    Pattern(Build<pattern::BoxedPattern>),
 }
 
 /// Builds something from a choice, the volume's pages and a seed.
@@ -42,13 +49,13 @@ type Build<T> = fn(&Choice, u64, u64) -> Result<T, WorkloadError>;
 
 /// Every workload.
 pub const WORKLOADS: &[Workload] = &[
-    Workload { entry: &spc1_load::ENTRY, build: spc1_load::build, pattern: None },
+    Workload { entry: &spc1_load::ENTRY, builds: Builds::Source(spc1_load::build) },
     random_write::WORKLOAD,
     uniform::WORKLOAD,
     zipf::WORKLOAD,
     sequential::WORKLOAD,
     hotcold::WORKLOAD,
-    Workload { entry: &mix::ENTRY, build: mix::build, pattern: None },
+    Workload { entry: &mix::ENTRY, builds: Builds::Source(mix::build) },
 ];
 
 /// Why a workload could not be built.
@@ -105,7 +112,12 @@ pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
 /// # Errors
 /// A parameter out of range, or a volume too small.
 pub fn build(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedSource, WorkloadError> {
-    (find(choice).build)(choice, volume_pages, seed)
+    match find(choice).builds {
+        Builds::Source(build) => build(choice, volume_pages, seed),
+        Builds::Pattern(build) => {
+            common::with_loop(choice, seed, build(choice, volume_pages, seed)?)
+        }
+    }
 }
 
 /// The row a choice came from.

@@ -35,7 +35,6 @@ mod validation;
 mod vscsi;
 pub mod write;
 
-use std::borrow::Cow;
 use std::io;
 
 pub use error::{TraceError, TracePosition};
@@ -111,11 +110,11 @@ impl TraceRecord {
 
 /// What a line or record should have been.
 #[derive(Debug)]
-pub(crate) struct Bad(Cow<'static, str>);
+pub(crate) struct Bad(&'static str);
 
 impl Bad {
     pub(crate) const fn new(expected: &'static str) -> Bad {
-        Bad(Cow::Borrowed(expected))
+        Bad(expected)
     }
 }
 

@@ -360,7 +360,7 @@ impl Reader {
         TraceError::Malformed {
             file: self.file.clone(),
             place,
-            expected: bad.0.into_owned(),
+            expected: bad.0.to_string(),
             found: printable(self.buffer.trim_ascii_end()),
         }
     }
