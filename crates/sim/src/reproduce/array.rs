@@ -3,7 +3,7 @@
 use super::runner::{Cell, Plan, Runner, Sample, TimeSeries};
 use crate::compare::{CompareError, Comparison};
 use crate::config::SimConfig;
-use crate::options::{OPTIONS, RunOptions};
+use crate::options::RunOptions;
 use crate::sources::Sources;
 use destage_report::model::{RunReport, WritePenalty};
 
@@ -112,16 +112,8 @@ impl Runner for ArrayRunner {
         FIGURES.iter().map(|(name, _)| *name).collect()
     }
 
-    fn unit(&self, option: &str) -> &'static str {
-        OPTIONS.iter().find(|o| o.name == option).map_or("-", |o| o.unit)
-    }
-
     fn check(&self, plan: &Plan) -> Result<(), CompareError> {
         comparison(plan)?.check()
-    }
-
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.setting("trace").and_then(|_| plan.missing_trace())
     }
 
     fn run(

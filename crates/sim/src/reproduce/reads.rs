@@ -155,10 +155,6 @@ impl Runner for ReadsRunner {
         study(plan).map(drop)
     }
 
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.missing_trace()
-    }
-
     fn run(
         &self,
         plan: &Plan,

@@ -19,7 +19,7 @@
 use super::runner::{Cell, Plan, Runner, Sample};
 use crate::compare::{CompareError, run_one};
 use crate::estimate::crossing;
-use crate::options::{OPTIONS, OptionError, RunOptions};
+use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::readcache::plain_name;
 use crate::sources::Sources;
@@ -286,10 +286,6 @@ impl Runner for RebuildRunner {
         FIGURES.to_vec()
     }
 
-    fn unit(&self, option: &str) -> &'static str {
-        OPTIONS.iter().find(|o| o.name == option).map_or("-", |o| o.unit)
-    }
-
     fn check(&self, plan: &Plan) -> Result<(), CompareError> {
         for job in jobs(plan)? {
             let config = job.options.build()?;
@@ -299,10 +295,6 @@ impl Runner for RebuildRunner {
             }
         }
         Ok(())
-    }
-
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.setting("trace").and_then(|_| plan.missing_trace())
     }
 
     fn run(

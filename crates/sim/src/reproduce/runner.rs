@@ -2,6 +2,7 @@
 //! they are made.
 
 use crate::compare::CompareError;
+use crate::options::OPTIONS;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -68,7 +69,9 @@ pub trait Runner: Sync {
     fn figures(&self) -> Vec<&'static str>;
 
     /// Unit of an option, for the label of an axis.
-    fn unit(&self, option: &str) -> &'static str;
+    fn unit(&self, option: &str) -> &'static str {
+        OPTIONS.iter().find(|o| o.name == option).map_or("-", |o| o.unit)
+    }
 
     /// Whether every run of the plan could be made, without making any.
     ///
@@ -77,8 +80,8 @@ pub trait Runner: Sync {
     fn check(&self, plan: &Plan) -> Result<(), CompareError>;
 
     /// What the plan needs and cannot find; its runs are then skipped, which is not a failure.
-    fn missing(&self, _plan: &Plan) -> Option<String> {
-        None
+    fn missing(&self, plan: &Plan) -> Option<String> {
+        plan.setting("trace").and_then(|_| plan.missing_trace())
     }
 
     /// Runs the plan on this many threads; `progress` receives the number of finished runs.

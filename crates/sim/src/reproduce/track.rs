@@ -158,10 +158,6 @@ impl Runner for TrackRunner {
         Ok(())
     }
 
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.missing_trace()
-    }
-
     fn run(
         &self,
         plan: &Plan,
