@@ -128,7 +128,7 @@ fn a_damaged_log_stops_the_start_and_is_reported() {
     array.serve(&[]);
     let uri = array.uri();
     // Few enough that the log does not come round: what its first blocks hold counts.
-    succeeds(&["bench", &uri, "--time", "300ms", "--depth", "4", "--rate", "2000"]);
+    succeeds(&["bench", &uri, "--time", "300ms", "--depth", "4", "--iops", "2000"]);
     array.asks(&["stop", "tank"]);
     array.server.take().expect("served").wait().expect("ended");
     flip(array.path("nvs"), (1 << 20) + 5000);

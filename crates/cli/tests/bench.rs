@@ -97,14 +97,14 @@ fn every_generator_loads_a_server_and_is_verified() {
         let table = succeeds(&[&words[..], &["--time", "200ms", "--depth", "8"]].concat());
         assert!(table.contains("sectors hold what was acknowledged"), "{spec}: {table}");
     }
-    // Its rate is kept, and --rate's.
+    // Its rate is kept, and --iops's.
     let of = |more: &[&str]| {
         let words = ["bench", &disk.uri(), "--time", "1s", "--workload"];
         json(&[&words[..], more].concat())["requests"].as_u64().expect("a number")
     };
     let own = of(&["uniform:iops=2000"]);
     assert!((1_500..=2_500).contains(&own), "{own}");
-    let given = of(&["uniform:iops=2000", "--rate", "500"]);
+    let given = of(&["uniform:iops=2000", "--iops", "500"]);
     assert!((400..=501).contains(&given), "{given}");
     let limited = of(&["uniform:requests=77"]);
     assert_eq!(limited, 77);
@@ -114,7 +114,7 @@ fn every_generator_loads_a_server_and_is_verified() {
 fn results_have_everything() {
     let disk = Disk::ram();
     let hdr = disk.path("latency.hgrm");
-    let words = ["bench", &disk.uri(), "--rw", "randrw", "--rate", "2000", "--arrivals", "poisson"];
+    let words = ["bench", &disk.uri(), "--rw", "randrw", "--iops", "2000", "--arrivals", "poisson"];
     let more = ["--warmup", "300ms", "--time", "900ms", "--interval", "300ms", "--hdr", &hdr];
     let output = destage(&[&words[..], &more, &["--format", "json"]].concat());
     assert!(output.status.success());
@@ -167,7 +167,7 @@ fn a_trace_is_replayed_at_its_times_or_as_fast_as_possible() {
     let faster = timed(&["--speed", "4"]);
     assert!((250..990).contains(&faster.as_millis()), "{faster:?}");
     assert!(timed(&["--closed"]) < Duration::from_millis(900));
-    let paced = timed(&["--rate", "200"]);
+    let paced = timed(&["--iops", "200"]);
     assert!((500..990).contains(&paced.as_millis()), "{paced:?}");
     // Cut off: what was not due is not missed.
     let report = json(&[&words[..], &["--time", "255ms"]].concat());
@@ -229,7 +229,7 @@ fn an_open_loop_on_a_modelled_disk_reports_its_queue() {
     let uri = format!("nbd+unix:///stow-ref?socket={}", disk.path("s"));
     let words = ["bench", &uri, "--rw", "randread", "--time", "1s", "--depth", "2"];
     let closed = json(&words);
-    let open = json(&[&words[..], &["--rate", "1000"]].concat());
+    let open = json(&[&words[..], &["--iops", "1000"]].concat());
     let p99 = |report: &serde_json::Value| {
         kind(report, "read")["p99_us"].as_f64().expect("a number") / 1_000.0
     };
@@ -252,7 +252,7 @@ fn what_cannot_be_done_is_reported_in_one_line() {
         (&["--workload", "uniform:color=3"], "color"),
         (&["--workload", "uniform:span=999999999"], "span"),
         (&["--workload", "spc1", "--size", "1M"], "4096 pages"),
-        (&["--arrivals", "poisson"], "--rate"),
+        (&["--arrivals", "poisson"], "--iops"),
         (&["--interval", "1ms"], "100ms"),
         (&["--warmup", "never"], "--warmup"),
         (&["--trace", &trace, "--speed", "0"], "--speed"),
@@ -268,7 +268,7 @@ fn what_cannot_be_done_is_reported_in_one_line() {
         &["--workload", "spc1", "--trace", &trace],
         &["--wrap", "on"],
         &["--trace", &trace, "--speed", "2", "--closed"],
-        &["--closed", "--rate", "5"],
+        &["--closed", "--iops", "5"],
     ] {
         assert_eq!(
             destage(&[&["bench", &uri], words].concat()).status.code(),

@@ -41,7 +41,7 @@ fn has_alarm(array: &Array, text: &str) {
 fn written(array: &Array) -> String {
     let log = array.path("acked");
     let uri = array.uri();
-    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "4", "--rate", "800", "--log", &log]);
+    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "4", "--iops", "800", "--log", &log]);
     assert!(status(array)["dirty_pages"].as_u64() > Some(100));
     log
 }
@@ -211,7 +211,7 @@ fn a_stop_with_drain_leaves_nothing_dirty_though_clients_write_on() {
     for _ in 0..6 {
         array.serve(&[]);
         let mut bench = Command::new(env!("CARGO_BIN_EXE_destage"))
-            .args(["bench", &array.uri(), "--time", "60s", "--depth", "8", "--rate", "700"])
+            .args(["bench", &array.uri(), "--time", "60s", "--depth", "8", "--iops", "700"])
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
             .spawn()
@@ -412,7 +412,7 @@ fn a_mapped_nvs_that_is_cut_short_is_given_up_and_the_server_lives() {
     // Copies to and from what is not there any more.
     let uri = array.uri();
     let more = array.path("more");
-    succeeds(&["bench", &uri, "--time", "1500ms", "--depth", "4", "--rate", "400", "--log", &more]);
+    succeeds(&["bench", &uri, "--time", "1500ms", "--depth", "4", "--iops", "400", "--log", &more]);
     has_alarm(&array, "nvs-lost");
     assert!(alarms(&array).contains(&nvs), "{}", alarms(&array));
     wait("destaged", LONG, || status(&array)["dirty_pages"] == 0);

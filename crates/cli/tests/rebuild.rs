@@ -39,7 +39,7 @@ fn is_clean(status: &serde_json::Value) -> bool {
 
 /// Exit code 1 if anything is wrong.
 fn scrub(array: &Array) {
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
 }
 
 #[test]

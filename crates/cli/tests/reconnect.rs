@@ -195,7 +195,7 @@ fn a_server_that_comes_back_without_what_it_had_not_flushed_is_used_again() {
     let uri = array.uri();
     succeeds(&["bench", &uri, "--check", &log]);
     // Whatever else was lost would show as parity that does not fit.
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
     // And on the disks, after they lose what they have not flushed.
     array.stop();
     for disk in &mut disks {
@@ -266,7 +266,7 @@ fn a_server_that_is_stopped_in_the_midst_of_large_writes_is_used_again() {
     let alarms = now["alarms"].to_string();
     assert!(alarms.contains("member-reconnected") && !alarms.contains("failed"), "{alarms}");
     assert_eq!(now["state"], "clean");
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
     array.stop();
 }
 
@@ -290,6 +290,6 @@ fn a_server_that_says_it_is_ending_is_waited_for() {
     assert!(alarms.contains("member-reconnected") && !alarms.contains("failed"), "{alarms}");
     assert_eq!(now["state"], "clean");
     succeeds(&["bench", &array.uri(), "--check", &log]);
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
     array.stop();
 }

@@ -36,7 +36,7 @@ pub enum Pace {
     /// By a schedule, independent of the answers.
     Scheduled {
         /// Requests per second over all connections.
-        rate: f64,
+        iops: f64,
         /// Times between them.
         arrivals: Arrivals,
     },

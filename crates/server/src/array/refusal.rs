@@ -75,8 +75,8 @@ pub enum Refusal {
     #[error(transparent)]
     Scrub(#[from] ScrubRefusal),
     /// A scrub slower than this many bytes per second.
-    #[error("rate: a scrub reads at least {0} bytes per second")]
-    ScrubRate(u64),
+    #[error("limit: a scrub reads at least {0} bytes per second")]
+    ScrubLimit(u64),
     /// No scrub is running.
     #[error("no scrub is running")]
     NoScrub,
