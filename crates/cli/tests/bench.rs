@@ -3,15 +3,14 @@
 mod common;
 
 use common::array::Array;
-use common::{destage, fails, succeeds};
-use std::io::{BufRead, BufReader};
+use common::{Emulated, destage, fails, succeeds};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// `destage emulate`; killed when dropped.
+/// An emulated disk in a folder of its own.
 struct Disk {
-    child: Child,
+    server: Emulated,
     folder: tempfile::TempDir,
 }
 
@@ -19,18 +18,8 @@ impl Disk {
     fn start(spec: &str, more: &[&str]) -> Disk {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let listen = format!("unix:{}", folder.path().join("s").display());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
-            .args(["emulate", spec, "--nbd", &listen])
-            .args(more)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("destage runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        errors.read_line(&mut line).expect("a line");
-        assert!(line.contains("serving on"), "{line}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Disk { child, folder }
+        let server = Emulated::start(&[&[spec, "--nbd", &listen], more].concat());
+        Disk { server, folder }
     }
 
     fn ram() -> Disk {
@@ -43,13 +32,6 @@ impl Disk {
 
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("text").to_string()
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("gone");
     }
 }
 
@@ -290,7 +272,7 @@ fn a_server_that_dies_is_reported() {
         let words = ["bench", &uri, "--workload", "uniform:iops=2000", "--time", "20s"];
         let load = scope.spawn(move || fails(1, &words));
         std::thread::sleep(Duration::from_millis(500));
-        disk.child.kill().expect("killed");
+        disk.server.kill();
         load.join().expect("no panic")
     });
     assert!(error.contains("answers") && error.contains(" s of load"), "{error}");

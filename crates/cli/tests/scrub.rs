@@ -3,6 +3,7 @@
 mod common;
 
 use common::array::{Array, flip, status};
+use common::http::metric;
 use common::{destage, fails};
 use serde_json::Value;
 
@@ -108,18 +109,8 @@ fn arrays_that_cannot_be_checked_are_refused() {
     assert_eq!(both.status.code(), Some(2));
 }
 
-/// The text of the alarm, if it is active.
 fn mismatch(array: &Array) -> Option<String> {
-    let now = status(array);
-    let alarms = now["alarms"].as_array().expect("a list").iter();
-    let mut texts = alarms.filter_map(Value::as_str);
-    texts.find(|text| text.starts_with("scrub-mismatch: ")).map(str::to_string)
-}
-
-fn metric(address: &str, name: &str) -> Option<f64> {
-    let text = common::http::get(address, "/metrics").1;
-    let begin = format!("destage_{name}{{array=\"tank\"}} ");
-    text.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok())
+    common::array::alarm(array, "scrub-mismatch")
 }
 
 #[test]
