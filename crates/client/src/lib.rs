@@ -83,9 +83,6 @@ impl<T: Read + Write> Stream for T {}
 
 impl Client {
     /// Connects and opens the export, with messages of at most this form.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn connect(uri: &Uri, mode: Mode) -> Result<Client, ClientError> {
         if uri.tls {
             return Err(ClientError::Tls);
@@ -243,9 +240,6 @@ impl Client {
     }
 
     /// Sends one request and waits for its reply; returns the bytes of a read.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn call(&mut self, command: Command, payload: &[u8]) -> Result<Vec<u8>, ClientError> {
         const COOKIE: u64 = u64::MAX;
         let mut bytes = match command {

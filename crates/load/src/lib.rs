@@ -174,9 +174,6 @@ impl Target {
     }
 
     /// Runs the load: of its pattern, or of this feed.
-    ///
-    /// # Errors
-    /// See [`BenchError`].
     pub fn run(
         self,
         load: &Load,
@@ -266,9 +263,6 @@ impl Target {
 
 /// Runs a load of a pattern. Calls `progress` every second with how long it has run and how many
 /// requests were answered.
-///
-/// # Errors
-/// See [`BenchError`].
 pub fn run(
     uri: &Uri,
     load: &Load,

@@ -51,9 +51,6 @@ impl Recorder {
 
     /// Records until the recording's bounds end it, or `progress` returns false. `lost` counts the
     /// requests that did not fit into the queue since the start. `per_group` is in bytes.
-    ///
-    /// # Errors
-    /// See [`RecordingError`].
     pub fn record(
         &self,
         asked: &Recording,

@@ -148,9 +148,6 @@ pub struct Server {
 
 impl Server {
     /// Listens on all addresses.
-    ///
-    /// # Errors
-    /// See [`ListenError`].
     pub fn bind(settings: Settings) -> Result<Server, ListenError> {
         let bind = |(front_end, listen): &(FrontEnd, Listen)| {
             Listener::bind(*front_end, listen, settings.tls_at(listen), settings.plain_tcp)

@@ -38,9 +38,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 /// TLS from PEM files. With `client_ca`, clients must show a certificate that this authority
 /// signed.
-///
-/// # Errors
-/// See [`TlsError`].
 pub fn tls_config(
     certificate: &Path,
     key: &Path,

@@ -173,9 +173,6 @@ enum Next {
 }
 
 /// Runs the source through the configuration.
-///
-/// # Errors
-/// See [`SimError`].
 pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport, SimError> {
     let target_iops = source.target_iops();
     let bound = source.bound();

@@ -161,9 +161,6 @@ impl Replay<'_> {
 }
 
 /// Replays a trace on a model, and hands each request to `each`.
-///
-/// # Errors
-/// See [`ValidateError`].
 pub fn replay(
     spec: &DiskSpec,
     mut reader: Reader,
@@ -277,9 +274,6 @@ impl Times {
 }
 
 /// Replays a trace on a model and compares the distributions of response time.
-///
-/// # Errors
-/// See [`ValidateError`].
 pub fn validate(
     spec: &DiskSpec,
     reader: Reader,

@@ -272,9 +272,6 @@ impl core::error::Error for GeometryError {}
 
 impl Geometry {
     /// Checks the sizes and cuts the disks down to complete write groups.
-    ///
-    /// # Errors
-    /// See [`GeometryError`].
     pub fn checked(mut self) -> Result<Geometry, GeometryError> {
         let &LevelEntry { disks_min, disks_max, .. } = self.level.entry();
         let level = self.level.name();

@@ -91,9 +91,6 @@ fn divide(value: u64, by: u64) -> u64 {
 impl Penalties {
     /// The penalties of an array of `disks` disks with these failed, each given once. None failed
     /// is allowed: every miss then costs 1.
-    ///
-    /// # Errors
-    /// See [`PenaltyError`].
     pub fn new(
         level: Level,
         disks: u64,

@@ -54,9 +54,6 @@ impl Guard {
     }
 
     /// Whether the request may change something.
-    ///
-    /// # Errors
-    /// See [`Denied`].
     pub fn change(&self, headers: &HeaderMap) -> Result<(), Denied> {
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
         let host = text(&HOST).unwrap_or("");

@@ -78,9 +78,6 @@ pub enum HttpError {
 }
 
 /// Begins to serve; the thread ends with the process. Returns the address, with its port.
-///
-/// # Errors
-/// See [`HttpError`].
 pub fn serve(settings: Settings, monitor: Monitor) -> Result<SocketAddr, HttpError> {
     let address = settings.address;
     if !address.ip().is_loopback() && !settings.allow_remote {

@@ -128,9 +128,6 @@ impl Places {
     }
 
     /// Reads the configuration of an array.
-    ///
-    /// # Errors
-    /// See [`ConfigFileError`].
     pub fn read(&self, name: &str) -> Result<ArrayConfig, ConfigFileError> {
         let path = self.config_of(name)?;
         let text = match std::fs::read_to_string(&path) {
@@ -151,9 +148,6 @@ impl Places {
     }
 
     /// Writes the configuration of a new array next to its place.
-    ///
-    /// # Errors
-    /// See [`ConfigFileError`].
     pub fn prepare(&self, name: &str, config: &ArrayConfig) -> Result<Prepared, ConfigFileError> {
         let path = self.config_of(name)?;
         let fail = |error| ConfigFileError::Io(path.clone(), error);
@@ -186,9 +180,6 @@ pub struct Prepared {
 
 impl Prepared {
     /// Renames it to its place.
-    ///
-    /// # Errors
-    /// See [`ConfigFileError`].
     pub fn commit(mut self) -> Result<PathBuf, ConfigFileError> {
         let fail = |error| ConfigFileError::Io(self.path.clone(), error);
         if let Some(new) = &self.new {

@@ -367,9 +367,6 @@ impl Devices {
 
     /// Opens the devices. A member that cannot be opened is left out, and the cause is reported;
     /// a device in use, or no device at all, is an error.
-    ///
-    /// # Errors
-    /// See [`DeviceError`].
     pub fn open(
         disks: &[DeviceSpec],
         nvs: &[DeviceSpec],

@@ -56,9 +56,6 @@ pub struct Asked {
 
 /// Gives a command to the server of an array. `progress` gets dirty pages left, or requests
 /// recorded.
-///
-/// # Errors
-/// See [`AskError`].
 pub fn ask<C: Command>(
     socket: &Path,
     array: &str,
@@ -78,9 +75,6 @@ fn arguments<C: Command>(command: &C) -> Result<Map<String, Value>, AskError> {
 
 /// Has a server end, and waits until it has; false: it has not within this time. `progress` gets
 /// dirty pages left.
-///
-/// # Errors
-/// See [`AskError`].
 pub fn ask_to_end(
     socket: &Path,
     array: &str,
@@ -103,9 +97,6 @@ pub fn ask_to_end(
 }
 
 /// Gives a command by its name and arguments.
-///
-/// # Errors
-/// See [`AskError`].
 pub fn ask_value(
     socket: &Path,
     array: &str,
