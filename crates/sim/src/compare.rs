@@ -176,7 +176,7 @@ impl Comparison {
     }
 
     /// The runs that are still wanted.
-    fn jobs(&self, cells: &[Cell]) -> Result<Vec<Job>, CompareError> {
+    fn jobs(&self, cells: &[Cell]) -> Result<Vec<SeedRun>, CompareError> {
         let base_seed = self.base.seed()?;
         let mut jobs = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
@@ -189,7 +189,7 @@ impl Comparison {
             for seed in have..wanted {
                 let mut options = cell.options.clone();
                 options.set("seed", &base_seed.wrapping_add(u64::from(seed)).to_string())?;
-                jobs.push(Job { cell: index, label: cell.variant.clone(), options });
+                jobs.push(SeedRun { cell: index, label: cell.variant.clone(), options });
             }
         }
         Ok(jobs)
@@ -270,7 +270,7 @@ fn point(cell: Cell) -> Point {
     }
 }
 
-struct Job {
+struct SeedRun {
     cell: usize,
     label: String,
     options: RunOptions,
@@ -278,11 +278,11 @@ struct Job {
 
 /// Runs the jobs on this many threads; the first error ends it.
 fn run_all(
-    jobs: &[Job],
+    jobs: &[SeedRun],
     threads: usize,
     run: &RunBy<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunReport>, CompareError> {
-    let work = |job: &Job| run(&job.label, &job.options);
+    let work = |job: &SeedRun| run(&job.label, &job.options);
     in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
 }

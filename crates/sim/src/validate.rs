@@ -42,7 +42,7 @@ pub struct ValidateOptions {
 
 /// One request, measured and modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct MeasuredRequest {
     /// When the model was given it.
     pub start: Instant,
     /// What the model did.
@@ -53,7 +53,7 @@ pub struct Sample {
     pub sequential: bool,
 }
 
-impl Sample {
+impl MeasuredRequest {
     /// The model's response time.
     #[must_use]
     pub fn modelled(&self) -> Duration {
@@ -142,7 +142,13 @@ impl Replay<'_> {
         Ok(DiskOp { lbn, sectors: (end - lbn) as u32, write, tag: 0 })
     }
 
-    fn serve(&mut self, record: &TraceRecord, op: DiskOp, start_ns: u64, stop_ns: u64) -> Sample {
+    fn serve(
+        &mut self,
+        record: &TraceRecord,
+        op: DiskOp,
+        start_ns: u64,
+        stop_ns: u64,
+    ) -> MeasuredRequest {
         let start = match self.pace {
             IssueTimes::Recorded => Instant(record.time_ns + start_ns),
             IssueTimes::Closed => {
@@ -156,7 +162,7 @@ impl Replay<'_> {
         let sequential = self.next == Some((op.lbn, op.write));
         self.next = Some((op.lbn + u64::from(op.sectors), op.write));
         self.before = Some((record.time_ns, record.time_ns + stop_ns));
-        Sample { start, completed, measured: Duration(stop_ns - start_ns), sequential }
+        MeasuredRequest { start, completed, measured: Duration(stop_ns - start_ns), sequential }
     }
 }
 
@@ -165,7 +171,7 @@ pub fn replay(
     spec: &DiskSpec,
     mut reader: Reader,
     options: ValidateOptions,
-    mut each: impl FnMut(&Sample),
+    mut each: impl FnMut(&MeasuredRequest),
 ) -> Result<(), ValidateError> {
     let file = reader.file().to_string();
     if !reader.format().has_service {
@@ -253,7 +259,7 @@ struct Times {
 }
 
 impl Times {
-    fn push(&mut self, sample: &Sample) {
+    fn push(&mut self, sample: &MeasuredRequest) {
         self.measured.push(sample.measured.0);
         self.modelled.push(sample.modelled().0);
         self.hits += u64::from(sample.completed.cache_hit);

@@ -19,7 +19,7 @@ use crate::experiment::parse_sweep;
 use crate::options::OptionError;
 use destage_engine::registry::nearest_first;
 use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint};
-use item::{FigureKind, ItemFile, Options, Panel, Value};
+use item::{DrawingKind, ItemFile, Options, Panel, Value};
 pub use items::ITEMS;
 use runner::{Cell, OptionValues, Plan};
 use std::path::{Path, PathBuf};
@@ -176,8 +176,8 @@ impl Item {
         };
         let runs: usize = panels.values().map(|panel| panel.plan.runs()).sum();
         let with_runs = |value: &&Value| values::has_runs(value, panels);
-        let drawn = |figure: &&item::Figure| figure.panels.iter().any(|p| panels.contains_key(p));
-        let figure = |figure: &item::Figure| ReproducedFigure {
+        let drawn = |figure: &&item::Drawing| figure.panels.iter().any(|p| panels.contains_key(p));
+        let figure = |figure: &item::Drawing| ReproducedFigure {
             name: figure.name.clone(),
             plot: figures::plot(figure, panels),
         };
@@ -277,7 +277,7 @@ fn check_figures(file: &ItemFile) -> Result<(), CompareError> {
         for name in &figure.panels {
             let panel = panel_named(file, name)?;
             let figures = panel.runner.runner().figures();
-            if figure.kind == FigureKind::Along && !figures.contains(&figure.metric.as_str()) {
+            if figure.kind == DrawingKind::Along && !figures.contains(&figure.metric.as_str()) {
                 return Err(missing(&format!("{}: metric", figure.name), &figure.metric));
             }
         }

@@ -101,7 +101,7 @@ pub type TimeSeries = Vec<(f64, f64)>;
 
 /// What one run says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct RunFigures {
     /// Figures by name.
     pub figures: BTreeMap<&'static str, f64>,
     /// Series over time by name.
@@ -120,5 +120,5 @@ pub struct Cell {
     /// Value of the sweep; empty without one.
     pub value: String,
     /// One a seed.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<RunFigures>,
 }
