@@ -119,13 +119,11 @@ impl Client {
     }
 
     /// What was negotiated.
-    #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
     /// Requests without a complete reply.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.conversation.in_flight()
     }
@@ -274,13 +272,11 @@ impl Client {
     }
 
     /// The socket, in the transmission phase with nothing in flight, and what was negotiated.
-    #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Session) {
         (self.socket, self.session)
     }
 
     /// Whether the server offers FLUSH.
-    #[must_use]
     pub fn offers_flush(&self) -> bool {
         self.session.has(wire::NBD_FLAG_SEND_FLUSH)
     }

@@ -465,7 +465,6 @@ impl DiskSpec {
     ///
     /// # Panics
     /// Never: every spec has a TOML form.
-    #[must_use]
     pub fn to_toml(&self) -> String {
         let form = "every field has a TOML form";
         let Zones::List(list) = &self.zones else {
@@ -481,7 +480,6 @@ impl DiskSpec {
     }
 
     /// Pages of 4 KiB as sectors of this drive.
-    #[must_use]
     pub fn sectors_per_page(&self) -> u32 {
         4096 / self.sector_bytes
     }

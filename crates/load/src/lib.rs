@@ -156,19 +156,16 @@ impl Target {
     }
 
     /// Bytes of the export that the load may use.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
     /// What offsets and lengths are multiples of.
-    #[must_use]
     pub fn minimum(&self) -> u64 {
         u64::from(self.clients[0].session().block.minimum)
     }
 
     /// Longest request; longer ones of a feed are split.
-    #[must_use]
     pub fn maximum(&self) -> u64 {
         u64::from(self.clients[0].session().block.maximum)
     }

@@ -196,13 +196,11 @@ pub struct Measured {
 
 impl Measured {
     /// Answered requests of all kinds.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.tally.requests()
     }
 
     /// Requests that were answered with an error.
-    #[must_use]
     pub fn errors(&self) -> u64 {
         self.tally.kinds.iter().map(|kind| kind.errors).sum()
     }

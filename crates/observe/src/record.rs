@@ -34,7 +34,6 @@ pub struct Recorded {
 
 impl Recorder {
     /// Whether requests are wanted.
-    #[must_use]
     pub fn wants(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }

@@ -45,7 +45,6 @@ impl fmt::Display for Format {
 }
 
 /// Sets commas between the thousands of a plain decimal number.
-#[must_use]
 pub fn thousands(plain: &str) -> String {
     let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
     let (sign, digits) = match whole.strip_prefix('-') {

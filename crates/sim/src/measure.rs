@@ -122,7 +122,6 @@ pub struct Outcome {
 
 impl Measure {
     /// Nothing measured yet.
-    #[must_use]
     pub fn new(config: &SimConfig) -> Measure {
         let end = match config.warmup {
             Warmup::Time(time) => Instant(time.0.saturating_add(config.measured.0)),
@@ -247,7 +246,6 @@ impl Measure {
     }
 
     /// Host requests answered in the measured window.
-    #[must_use]
     pub fn answered(&self) -> u64 {
         self.halves[0].0 + self.halves[1].0
     }
@@ -285,7 +283,6 @@ impl Measure {
     }
 
     /// The figures of the measured window.
-    #[must_use]
     pub fn report(&self, outcome: &Outcome) -> RunReport {
         let start = self.start.unwrap_or(self.now);
         let window = self.now.since(start);

@@ -19,13 +19,11 @@ pub struct OptionError {
 
 impl OptionError {
     /// A bad option.
-    #[must_use]
     pub fn usage(message: String) -> OptionError {
         OptionError { message, is_input: false }
     }
 
     /// Bad input that an option names.
-    #[must_use]
     pub fn input(message: String) -> OptionError {
         OptionError { message, is_input: true }
     }
@@ -234,13 +232,11 @@ impl RunOptions {
     ///
     /// # Panics
     /// If the option is unknown, which is a bug.
-    #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
     }
 
     /// All options and values.
-    #[must_use]
     pub fn describe(&self) -> BTreeMap<String, String> {
         let values = self.values.iter().filter(|(_, value)| !value.is_empty());
         values.map(|(name, value)| ((*name).to_string(), value.clone())).collect()

@@ -224,7 +224,6 @@ impl Study {
     }
 
     /// The only policy and case of the study, if it has but one.
-    #[must_use]
     pub fn single(&self) -> Option<Single<'_>> {
         if self.failed == Failed::All {
             return None;
@@ -281,7 +280,6 @@ fn with_means(rows: Vec<Row>, policies: usize) -> Vec<Row> {
 }
 
 /// The plain form's name of a fault-aware form's.
-#[must_use]
 pub fn plain_name(name: &str) -> Option<&str> {
     name.strip_prefix("vdf-").or_else(|| name.strip_prefix("adaptive-"))
 }

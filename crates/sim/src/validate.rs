@@ -25,7 +25,6 @@ pub enum IssueTimes {
 
 impl IssueTimes {
     /// What suits a trace format: closed where the trace was measured so.
-    #[must_use]
     pub fn of_format(name: &str) -> IssueTimes {
         if name == "validation" { IssueTimes::Closed } else { IssueTimes::Recorded }
     }
@@ -55,7 +54,6 @@ pub struct MeasuredRequest {
 
 impl MeasuredRequest {
     /// The model's response time.
-    #[must_use]
     pub fn modelled(&self) -> Duration {
         self.completed.service.total()
     }
@@ -222,7 +220,6 @@ pub struct ResponseComparison {
 
 impl ResponseComparison {
     /// Root mean square over measured mean.
-    #[must_use]
     pub fn demerit(&self) -> f64 {
         self.rms_ms / self.measured_ms_mean
     }
@@ -241,7 +238,6 @@ pub struct Validation {
 
 impl Validation {
     /// The distance between the distributions in each tenth of them: root mean square, in ms.
-    #[must_use]
     pub fn rms_ms_by_tenth(&self) -> Vec<f64> {
         self.quantiles.chunks(POINTS.div_ceil(10)).map(rms).collect()
     }
@@ -303,7 +299,6 @@ fn mean_ms(times_ns: &[u64]) -> f64 {
 }
 
 /// The quantiles of two distributions at each of [`POINTS`] steps, in ms.
-#[must_use]
 pub fn quantiles(first_ns: &[u64], second_ns: &[u64]) -> Vec<(f64, f64)> {
     let sorted = |times: &[u64]| {
         let mut times = times.to_vec();
@@ -319,7 +314,6 @@ pub fn quantiles(first_ns: &[u64], second_ns: &[u64]) -> Vec<(f64, f64)> {
 }
 
 /// Root mean square of the differences of pairs.
-#[must_use]
 pub fn rms(pairs: &[(f64, f64)]) -> f64 {
     let squares: f64 = pairs.iter().map(|(a, b)| (a - b) * (a - b)).sum();
     (squares / pairs.len().max(1) as f64).sqrt()

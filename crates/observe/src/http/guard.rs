@@ -34,7 +34,6 @@ pub struct Guard {
 
 impl Guard {
     /// Rules with a token for changes.
-    #[must_use]
     pub fn new(token: String, names: Vec<String>) -> Guard {
         Guard { token, names: names.into_iter().map(|name| name.to_ascii_lowercase()).collect() }
     }

@@ -47,7 +47,6 @@ pub struct Settings {
 
 impl Settings {
     /// The usual bounds.
-    #[must_use]
     pub fn new(address: SocketAddr, guard: Guard, control: PathBuf) -> Settings {
         Settings {
             address,

@@ -26,7 +26,6 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
                       img-src data: blob:; font-src data:";
 
 /// The text of plotly.js, to be embedded in a page or served.
-#[must_use]
 pub fn plotly_js() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -40,7 +39,6 @@ pub fn plotly_js() -> &'static str {
 
 /// A comparison as one HTML file: findings, charts to hover, zoom and filter, the table, options
 /// and the command that makes it again.
-#[must_use]
 pub fn html(report: &CompareReport) -> String {
     let view = View::new(report);
     let title = if report.title.is_empty() { "Comparison" } else { &report.title };

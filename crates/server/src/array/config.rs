@@ -90,7 +90,6 @@ pub struct Places {
 
 impl Places {
     /// The folders given, or `/etc/destage` and `/run/destage` for root, or the user's own.
-    #[must_use]
     pub fn new(config: Option<&Path>, run: Option<&Path>) -> Places {
         let root = rustix::process::geteuid().is_root();
         let home = |variable: &str, below: &str| {

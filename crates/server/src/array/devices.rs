@@ -81,7 +81,6 @@ pub enum DeviceError {
 
 impl DeviceError {
     /// The cause alone, for a sentence that names the device.
-    #[must_use]
     pub fn cause(&self) -> String {
         let text = match self {
             DeviceError::Uri(_, error) | DeviceError::Remote(_, error) => error.clone(),
@@ -360,7 +359,6 @@ impl Devices {
     }
 
     /// Bytes of a member.
-    #[must_use]
     pub fn member_bytes(&self, member: u16) -> Option<u64> {
         self.members.get(usize::from(member))?.as_ref()?.bytes().ok()
     }

@@ -54,7 +54,6 @@ pub struct Judgement {
 
 impl Judgement {
     /// Whether the goal is reached.
-    #[must_use]
     pub fn reached(&self) -> bool {
         self.ratio < 1.0 && self.why.is_empty()
     }

@@ -9,7 +9,6 @@ use destage_report::plot::{PlotSpec, Scale, thinned};
 const SAMPLES: usize = 600;
 
 /// Draws a figure.
-#[must_use]
 pub fn plot(figure: &Drawing, panels: &Panels) -> PlotSpec {
     let shown: Vec<&PanelRuns> = figure.panels.iter().filter_map(|name| panels.get(name)).collect();
     let (x, y) = labels(figure, &shown);

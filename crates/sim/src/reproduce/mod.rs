@@ -59,7 +59,6 @@ pub fn find(text: &str) -> Result<Vec<&'static Item>, OptionError> {
 }
 
 /// Where traces are looked for: `DESTAGE_TRACES`, or `../shared/traces`.
-#[must_use]
 pub fn trace_folder() -> PathBuf {
     std::env::var_os("DESTAGE_TRACES").map_or_else(|| "../shared/traces".into(), PathBuf::from)
 }
@@ -83,7 +82,6 @@ fn over(parts: &[&Options]) -> OptionValues {
 
 impl Item {
     /// `PAPER:ITEM`.
-    #[must_use]
     pub fn id(&self) -> String {
         format!("{}:{}", self.paper, self.name)
     }
@@ -92,7 +90,6 @@ impl Item {
     ///
     /// # Panics
     /// If the file is malformed: a bug, which a test finds.
-    #[must_use]
     pub fn file(&self) -> ItemFile {
         toml::from_str(self.text).unwrap_or_else(|error| panic!("{}: {error}", self.id()))
     }

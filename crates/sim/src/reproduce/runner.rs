@@ -28,25 +28,21 @@ pub struct Plan {
 
 impl Plan {
     /// Values of the sweep; a single empty one without a sweep.
-    #[must_use]
     pub fn values(&self) -> Vec<String> {
         self.sweep.as_ref().map_or_else(|| vec![String::new()], |(_, values)| values.clone())
     }
 
     /// What a setting says without regard to variants and sweep.
-    #[must_use]
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.base.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The trace that the plan names.
-    #[must_use]
     pub fn trace(&self) -> PathBuf {
         self.traces.join(self.setting("trace").unwrap_or_default())
     }
 
     /// Why the runs cannot be made here, if the trace is not there.
-    #[must_use]
     pub fn missing_trace(&self) -> Option<String> {
         let trace = self.trace();
         let missing = !trace.is_file();
@@ -57,7 +53,6 @@ impl Plan {
     }
 
     /// How many runs there are.
-    #[must_use]
     pub fn runs(&self) -> usize {
         self.variants.len() * self.values().len() * self.seeds.max(1) as usize
     }

@@ -93,7 +93,6 @@ fn once(value: &Value, variant: &str, panels: &Panels, seed: usize) -> Option<f6
 }
 
 /// Whether the panels that the value is read off were run.
-#[must_use]
 pub fn has_runs(value: &Value, panels: &Panels) -> bool {
     let other = value.over_panel.as_ref().is_none_or(|name| panels.contains_key(name));
     other && panels.contains_key(&value.panel)
@@ -108,7 +107,6 @@ fn over_seeds(value: &Value, variant: &str, panels: &Panels) -> Option<(f64, f64
 }
 
 /// The line of the table.
-#[must_use]
 pub fn row(value: &Value, panels: &Panels) -> ReproducedRow {
     let ours = over_seeds(value, &value.of, panels);
     let without = value.without.as_ref().and_then(|v| over_seeds(value, v, panels));

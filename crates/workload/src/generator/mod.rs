@@ -94,7 +94,6 @@ pub enum WorkloadError {
 }
 
 /// The entries of the table, in its order.
-#[must_use]
 pub fn entries() -> Vec<&'static Entry> {
     WORKLOADS.iter().map(|w| w.entry).collect()
 }

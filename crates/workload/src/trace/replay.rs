@@ -187,7 +187,6 @@ impl Layout {
     }
 
     /// Pages that a volume must have to hold every device.
-    #[must_use]
     pub fn volume_pages(&self) -> u64 {
         self.devices.iter().map(|d| d.first_page + d.pages).max().unwrap_or(0)
     }
@@ -290,7 +289,6 @@ impl TraceSource {
     }
 
     /// The reader, for its counts of malformed and disordered records.
-    #[must_use]
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
