@@ -160,7 +160,7 @@ pub const OPTIONS: &[Param] = &[
         "trace-order",
         "-",
         "auto",
-        "auto, strict, lift, skip, sort",
+        "auto, check, lift, skip, sort",
         "how to treat times out of order",
     ),
     option("skip-bad", "-", "off", "on, off", "skip malformed lines of the trace, and count them"),
