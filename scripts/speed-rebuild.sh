@@ -51,7 +51,7 @@ for round in $(seq "$rounds"); do
   echo "round $round: files stream ${streams[-1]} MB/s, rebuild ${rebuilds[-1]} MB/s"
   swap=$old old=$new new=$swap
 done
-"$destage" scrub tank --rate 100G --config-dir . >/dev/null
+"$destage" scrub tank --limit 100G --config-dir . >/dev/null
 "$destage" stop tank --config-dir . >/dev/null
 wait "$server"
 server=

@@ -71,7 +71,7 @@ class Page(unittest.TestCase):
 
     def test_2_numbers_move_under_load(self):
         self.assertEqual(self.text("writes"), "0/s")
-        load = self.array.load("--rw", "randrw", "--depth", "4", "--rate", "3000")
+        load = self.array.load("--rw", "randrw", "--depth", "4", "--iops", "3000")
         rate = lambda: int(self.text("writes").rstrip("/s").replace(",", ""))  # noqa: E731
         wait(lambda: rate() > 500, what="writes that move")
         first = self.text("occupancy")
@@ -235,8 +235,8 @@ def screenshots(folder):
         try:
             driver.get(served.url)
             wait(lambda: browser.text(driver, "link") == "live", what="the stream")
-            served.load("--rw", "randrw", "--depth", "8", "--rate", "1400", "--size", "1G")
-            served.load("--rw", "write", "--depth", "2", "--rate", "250")
+            served.load("--rw", "randrw", "--depth", "8", "--iops", "1400", "--size", "1G")
+            served.load("--rw", "write", "--depth", "2", "--iops", "250")
             time.sleep(120)
             for name, size, dark in (
                 ("page-light", (1280, 1500), False), ("page-dark", (1280, 1500), True),

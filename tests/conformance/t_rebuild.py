@@ -103,7 +103,7 @@ def begin(case, member):
 def end(case, image):
     """The array is clean, a scrub finds nothing, the contents are right."""
     expect(wait_until(lambda: state(case) == "clean", 40, step=0.2), f"not clean: {status(case)}")
-    destage(case, "scrub", "--rate", "4G")
+    destage(case, "scrub", "--limit", "4G")
     devices = {device["device"]: device["state"] for device in status(case)["devices"]}
     equal(devices.get(str(case.server.folder / "spare")), "in use", "the spare")
     copy = case.folder / "copy"

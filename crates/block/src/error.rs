@@ -80,14 +80,12 @@ impl IoError {
     pub const GONE: IoError = IoError { class: IoClass::Gone, errno: 0 };
 
     /// The error of a system call on a device.
-    #[must_use]
     pub fn from_errno(errno: i32) -> IoError {
         let known = ERRNOS.iter().find(|(number, ..)| *number == errno);
         IoError { class: known.map_or(IoClass::Gone, |(_, class, _)| *class), errno }
     }
 
     /// The error of a call of the standard library on a device.
-    #[must_use]
     pub fn from_std(error: &std::io::Error) -> IoError {
         match (error.raw_os_error(), error.kind()) {
             (Some(errno), _) => IoError::from_errno(errno),
@@ -97,7 +95,6 @@ impl IoError {
     }
 
     /// Whether the same operation may succeed later, with nothing else changed.
-    #[must_use]
     pub const fn passes(self) -> bool {
         matches!(self.class, IoClass::Full | IoClass::Busy)
     }

@@ -26,7 +26,6 @@ pub enum Request {
 
 impl Request {
     /// First byte; 0 for a flush.
-    #[must_use]
     pub fn offset(&self) -> u64 {
         match *self {
             Request::Read { offset, .. }
@@ -51,7 +50,6 @@ pub enum Payload<'a> {
 
 impl Payload<'_> {
     /// The bytes.
-    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
             Payload::Bytes(bytes) => bytes,
@@ -60,7 +58,6 @@ impl Payload<'_> {
     }
 
     /// The bytes in a buffer of their own; copied unless they are in one already.
-    #[must_use]
     pub fn into_buffer(self) -> Buffer {
         match self {
             Payload::Bytes(bytes) => Buffer::copy_of(bytes),
@@ -117,7 +114,6 @@ impl Maps {
     }
 
     /// Whether this map is in the set.
-    #[must_use]
     pub fn contains(self, map: Map) -> bool {
         self.0 & (1 << map as u8) != 0
     }

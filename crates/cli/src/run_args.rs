@@ -3,6 +3,7 @@
 use crate::shared_args::option;
 use clap::{Arg, ArgMatches};
 use destage_sim::options::{OPTIONS, OptionError, RunOptions};
+use destage_workload::trace::ReadOptions;
 
 /// An argument for each option of a run that `wanted` accepts.
 pub fn option_args(wanted: impl Fn(&str) -> bool) -> Vec<Arg> {
@@ -51,13 +52,24 @@ pub fn set_given(matches: &ArgMatches, options: &mut RunOptions) -> Result<(), O
     Ok(())
 }
 
+/// How the trace of a command is read.
+pub fn trace_options(matches: &ArgMatches) -> Result<ReadOptions, OptionError> {
+    let mut options = RunOptions::default();
+    for name in ["trace-format", "trace-order", "skip-bad"] {
+        if let Some(value) = matches.get_one::<String>(name) {
+            options.set(name, value)?;
+        }
+    }
+    options.read_options()
+}
+
 /// The trace that a command reads, and how.
 pub fn trace_input() -> [Arg; 4] {
     [
         Arg::new("file").value_name("FILE").required(true).help("Trace; plain, gzip, zstd or xz"),
         option("trace-format", "NAME", "Trace format; see `destage trace formats`")
             .default_value("auto"),
-        option("trace-order", "HOW", "Times out of order: auto, strict, lift, skip, sort")
+        option("trace-order", "HOW", "Times out of order: auto, check, lift, skip, sort")
             .default_value("auto"),
         skip_bad(),
     ]

@@ -97,7 +97,7 @@ pub fn bench() -> Command {
 const BENCH_HELP: &str = "\
 Examples:
   destage bench 'nbd+unix:///?socket=/tmp/disk0.sock' --rw randwrite --depth 32
-  destage bench nbd://127.0.0.1/ --rw randread --rate 2000 --arrivals poisson --warmup 10s
+  destage bench nbd://127.0.0.1/ --rw randread --iops 2000 --arrivals poisson --warmup 10s
   destage bench nbd://127.0.0.1/ --workload spc1:iops=700 --time 5m --interval 1s --hdr spc1.hgrm
   destage bench nbd://127.0.0.1/ --workload 'mix:0.7*zipf+0.3*sequential(pages=16)' --closed
   destage bench nbd://127.0.0.1/ --trace vm.vscsi.gz --speed 10 --wrap on --verify
@@ -107,7 +107,7 @@ Examples:
 What is asked comes from --rw, from a generator (--workload, see `destage trace workloads`) \
 over the whole export, or from a trace (--trace). When it is asked: --rw keeps --depth requests \
 in flight on each connection (a closed loop); a workload and a trace keep their own times (an \
-open loop, if they have times); --rate and --closed make either of any. In an open loop a \
+open loop, if they have times); --iops and --closed make either of any. In an open loop a \
 request's latency counts from when it was due, however late a slow server let it begin, and \
 requests that were due but never issued before the end of the time are reported.
 
@@ -149,7 +149,7 @@ fn bench_trace() -> [Arg; 6] {
         option("skip-bad", "on|off", "Count malformed lines and continue"),
         option("speed", "K", "Speed up recorded times by this factor [default: 1]")
             .value_parser(value_parser!(f64))
-            .conflicts_with_all(["closed", "rate"]),
+            .conflicts_with_all(["closed", "iops"]),
     ]
 }
 
@@ -158,13 +158,13 @@ fn bench_pace() -> [Arg; 6] {
     [
         option("time", "TIME", "How long, e.g. 10s or 2m [default: 10s; a trace: all of it]"),
         option("warmup", "TIME", "Warm-up time, excluded from the results"),
-        option("rate", "N", "Open loop: requests per second over all connections")
+        option("iops", "N", "Open loop: requests per second over all connections")
             .value_parser(value_parser!(f64)),
-        option("arrivals", "HOW", "How requests of --rate follow each other")
+        option("arrivals", "HOW", "How requests of --iops follow each other")
             .value_parser(["even", "poisson"])
             .default_value("even"),
         flag("closed", "Closed loop: --depth in flight on each connection, as fast as possible")
-            .conflicts_with("rate"),
+            .conflicts_with("iops"),
         option("timeout", "TIME", "Give up if the server sends nothing for this long")
             .default_value("60s"),
     ]

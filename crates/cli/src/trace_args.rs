@@ -232,10 +232,6 @@ fn readcache_trace() -> Command {
                 .default_value("5")
                 .value_parser(["5", "4", "6", "10", "0", "single"]),
         )
-        .arg(
-            option("ties", "RULE", "Which of equally frequent blocks LFU evicts")
-                .value_parser(["oldest", "literal"]),
-        )
         .arg(option(
             "vdf",
             "FORM",

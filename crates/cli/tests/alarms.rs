@@ -3,28 +3,17 @@
 mod common;
 
 use common::array::{Array, status};
-use common::http::{address, get, until};
+use common::http::{address, get, metric, until};
 use destage_nvslog::superblock::Superblock;
 use std::os::unix::fs::FileExt;
 
 /// The text of the alarm with this name; empty if it is not active.
 fn alarm(array: &Array, name: &str) -> String {
-    let now = status(array);
-    let alarms = now["alarms"].as_array().expect("a list").iter();
-    let mut texts = alarms.filter_map(|alarm| alarm.as_str());
-    let begin = format!("{name}: ");
-    texts.find(|text| text.starts_with(&begin)).unwrap_or_default().to_string()
+    common::array::alarm(array, name).unwrap_or_default()
 }
 
 fn hide(array: &Array, name: &str) {
     std::fs::rename(array.path(name), array.path(&format!("hidden-{name}"))).expect("renamed");
-}
-
-/// The value of a metric without labels of its own.
-fn metric(address: &str, name: &str) -> Option<f64> {
-    let text = get(address, "/metrics").1;
-    let begin = format!("{name}{{array=\"tank\"}} ");
-    text.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok())
 }
 
 #[test]
@@ -55,10 +44,8 @@ fn a_degraded_start_raises_alarms_every_time() {
         let now = status(&array);
         assert_eq!(now["state"], "degraded", "{now}");
         assert!(now["devices"].to_string().contains("\"missing\""), "{now}");
-        until(10, "the metrics", || {
-            (metric(&address, "destage_alarms_total")? == 3.0).then_some(())
-        });
-        assert_eq!(metric(&address, "destage_alarms_active"), Some(3.0));
+        until(10, "the metrics", || (metric(&address, "alarms_total")? == 3.0).then_some(()));
+        assert_eq!(metric(&address, "alarms_active"), Some(3.0));
         let lines = until(20, "the alarm command", || {
             let lines = std::fs::read_to_string(&out).ok()?;
             (lines.lines().count() == 3).then_some(lines)

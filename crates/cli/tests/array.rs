@@ -10,13 +10,11 @@ fn an_array_lives_through_a_kill_and_keeps_what_it_acknowledged() {
     for nvs in [&["nvs"][..], &["nvs0", "nvs1"]] {
         let mut array = Array::create(nvs);
         array.serve(&[]);
-        let log = array.path("acked");
-        let uri = array.uri();
-        succeeds(&["bench", &uri, "--time", "700ms", "--depth", "8", "--log", &log]);
+        let log = array.loaded(&["--time", "700ms", "--depth", "8"]);
         array.kill();
         assert!(array.asks(&["recover", "tank", "--inspect"]).contains("dirty pages"));
         array.serve(&[]);
-        succeeds(&["bench", &uri, "--check", &log]);
+        array.keeps(&log);
         let said = array.asks(&["set", "tank", "--policy", "wow", "--rate", "linear:50/30"]);
         assert!(said.contains("policy wow, rate linear:50/30"), "{said}");
         array.asks(&["flush", "tank"]);
@@ -28,7 +26,7 @@ fn an_array_lives_through_a_kill_and_keeps_what_it_acknowledged() {
         let inspected = array.asks(&["recover", "tank", "--inspect", "--format", "json"]);
         assert!(inspected.contains("\"none\""), "{inspected}");
         array.serve(&[]);
-        succeeds(&["bench", &uri, "--check", &log]);
+        array.keeps(&log);
     }
 }
 
@@ -36,8 +34,7 @@ fn an_array_lives_through_a_kill_and_keeps_what_it_acknowledged() {
 fn a_recovery_without_serving_destages_everything() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
-    let (log, uri) = (array.path("acked"), array.uri());
-    succeeds(&["bench", &uri, "--time", "700ms", "--depth", "8", "--log", &log]);
+    let log = array.loaded(&["--time", "700ms", "--depth", "8"]);
     assert!(status(&array)["dirty_pages"].as_u64() > Some(0));
     array.stop();
     // A stop leaves no destage to be redone: what the recovery waits for it must begin itself.
@@ -60,22 +57,21 @@ fn a_recovery_without_serving_destages_everything() {
     let inspected = array.asks(&["recover", "tank", "--inspect", "--format", "csv"]);
     assert!(inspected.contains("dirty pages,0"), "{inspected}");
     array.serve(&[]);
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
 }
 
 #[test]
 fn a_member_or_a_mirror_that_is_missing_is_tolerated_when_asked() {
     let mut array = Array::create(&["nvs0", "nvs1"]);
     array.serve(&[]);
-    let (log, uri) = (array.path("acked"), array.uri());
-    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "8", "--log", &log]);
+    let log = array.loaded(&["--time", "500ms", "--depth", "8"]);
     array.kill();
     for lost in ["d1", "nvs0"] {
         std::fs::rename(array.path(lost), array.path("away")).expect("renamed");
         let error = array.refuses_to_serve();
         assert!(error.contains("--degraded") && error.contains(lost), "{error}");
         array.serve(&["--degraded"]);
-        succeeds(&["bench", &uri, "--check", &log]);
+        array.keeps(&log);
         array.asks(&["stop", "tank"]);
         array.server.take().expect("served").wait().expect("ended");
         std::fs::rename(array.path("away"), array.path(lost)).expect("renamed");
@@ -84,7 +80,7 @@ fn a_member_or_a_mirror_that_is_missing_is_tolerated_when_asked() {
     array.serve(&[]);
     let now = status(&array);
     assert_eq!(now["state"], "degraded", "{now}");
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
 }
 
 #[test]
@@ -128,7 +124,7 @@ fn a_damaged_log_stops_the_start_and_is_reported() {
     array.serve(&[]);
     let uri = array.uri();
     // Few enough that the log does not come round: what its first blocks hold counts.
-    succeeds(&["bench", &uri, "--time", "300ms", "--depth", "4", "--rate", "2000"]);
+    succeeds(&["bench", &uri, "--time", "300ms", "--depth", "4", "--iops", "2000"]);
     array.asks(&["stop", "tank"]);
     array.server.take().expect("served").wait().expect("ended");
     flip(array.path("nvs"), (1 << 20) + 5000);

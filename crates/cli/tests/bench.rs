@@ -3,15 +3,14 @@
 mod common;
 
 use common::array::Array;
-use common::{destage, fails, succeeds};
-use std::io::{BufRead, BufReader};
+use common::{Emulated, destage, fails, succeeds};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// `destage emulate`; killed when dropped.
+/// An emulated disk in a folder of its own.
 struct Disk {
-    child: Child,
+    server: Emulated,
     folder: tempfile::TempDir,
 }
 
@@ -19,18 +18,8 @@ impl Disk {
     fn start(spec: &str, more: &[&str]) -> Disk {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let listen = format!("unix:{}", folder.path().join("s").display());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
-            .args(["emulate", spec, "--nbd", &listen])
-            .args(more)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("destage runs");
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        let mut line = String::new();
-        errors.read_line(&mut line).expect("a line");
-        assert!(line.contains("serving on"), "{line}");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Disk { child, folder }
+        let server = Emulated::start(&[&[spec, "--nbd", &listen], more].concat());
+        Disk { server, folder }
     }
 
     fn ram() -> Disk {
@@ -43,13 +32,6 @@ impl Disk {
 
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("text").to_string()
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        self.child.kill().expect("killed");
-        self.child.wait().expect("gone");
     }
 }
 
@@ -97,14 +79,14 @@ fn every_generator_loads_a_server_and_is_verified() {
         let table = succeeds(&[&words[..], &["--time", "200ms", "--depth", "8"]].concat());
         assert!(table.contains("sectors hold what was acknowledged"), "{spec}: {table}");
     }
-    // Its rate is kept, and --rate's.
+    // Its rate is kept, and --iops's.
     let of = |more: &[&str]| {
         let words = ["bench", &disk.uri(), "--time", "1s", "--workload"];
         json(&[&words[..], more].concat())["requests"].as_u64().expect("a number")
     };
     let own = of(&["uniform:iops=2000"]);
     assert!((1_500..=2_500).contains(&own), "{own}");
-    let given = of(&["uniform:iops=2000", "--rate", "500"]);
+    let given = of(&["uniform:iops=2000", "--iops", "500"]);
     assert!((400..=501).contains(&given), "{given}");
     let limited = of(&["uniform:requests=77"]);
     assert_eq!(limited, 77);
@@ -114,7 +96,7 @@ fn every_generator_loads_a_server_and_is_verified() {
 fn results_have_everything() {
     let disk = Disk::ram();
     let hdr = disk.path("latency.hgrm");
-    let words = ["bench", &disk.uri(), "--rw", "randrw", "--rate", "2000", "--arrivals", "poisson"];
+    let words = ["bench", &disk.uri(), "--rw", "randrw", "--iops", "2000", "--arrivals", "poisson"];
     let more = ["--warmup", "300ms", "--time", "900ms", "--interval", "300ms", "--hdr", &hdr];
     let output = destage(&[&words[..], &more, &["--format", "json"]].concat());
     assert!(output.status.success());
@@ -167,7 +149,7 @@ fn a_trace_is_replayed_at_its_times_or_as_fast_as_possible() {
     let faster = timed(&["--speed", "4"]);
     assert!((250..990).contains(&faster.as_millis()), "{faster:?}");
     assert!(timed(&["--closed"]) < Duration::from_millis(900));
-    let paced = timed(&["--rate", "200"]);
+    let paced = timed(&["--iops", "200"]);
     assert!((500..990).contains(&paced.as_millis()), "{paced:?}");
     // Cut off: what was not due is not missed.
     let report = json(&[&words[..], &["--time", "255ms"]].concat());
@@ -229,7 +211,7 @@ fn an_open_loop_on_a_modelled_disk_reports_its_queue() {
     let uri = format!("nbd+unix:///stow-ref?socket={}", disk.path("s"));
     let words = ["bench", &uri, "--rw", "randread", "--time", "1s", "--depth", "2"];
     let closed = json(&words);
-    let open = json(&[&words[..], &["--rate", "1000"]].concat());
+    let open = json(&[&words[..], &["--iops", "1000"]].concat());
     let p99 = |report: &serde_json::Value| {
         kind(report, "read")["p99_us"].as_f64().expect("a number") / 1_000.0
     };
@@ -252,7 +234,7 @@ fn what_cannot_be_done_is_reported_in_one_line() {
         (&["--workload", "uniform:color=3"], "color"),
         (&["--workload", "uniform:span=999999999"], "span"),
         (&["--workload", "spc1", "--size", "1M"], "4096 pages"),
-        (&["--arrivals", "poisson"], "--rate"),
+        (&["--arrivals", "poisson"], "--iops"),
         (&["--interval", "1ms"], "100ms"),
         (&["--warmup", "never"], "--warmup"),
         (&["--trace", &trace, "--speed", "0"], "--speed"),
@@ -268,7 +250,7 @@ fn what_cannot_be_done_is_reported_in_one_line() {
         &["--workload", "spc1", "--trace", &trace],
         &["--wrap", "on"],
         &["--trace", &trace, "--speed", "2", "--closed"],
-        &["--closed", "--rate", "5"],
+        &["--closed", "--iops", "5"],
     ] {
         assert_eq!(
             destage(&[&["bench", &uri], words].concat()).status.code(),
@@ -290,7 +272,7 @@ fn a_server_that_dies_is_reported() {
         let words = ["bench", &uri, "--workload", "uniform:iops=2000", "--time", "20s"];
         let load = scope.spawn(move || fails(1, &words));
         std::thread::sleep(Duration::from_millis(500));
-        disk.child.kill().expect("killed");
+        disk.server.kill();
         load.join().expect("no panic")
     });
     assert!(error.contains("answers") && error.contains(" s of load"), "{error}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::array::{Array, status};
+use common::array::{Array, until};
 use common::{fails, succeeds};
 use std::process::Command;
 
@@ -10,7 +10,16 @@ use std::process::Command;
 struct Loops(Vec<String>);
 
 impl Loops {
-    fn attach(&mut self, path: &str) -> Result<String, String> {
+    /// Devices over files of these names; false where the machine has none.
+    fn attach_all(&mut self, array: &Array, names: &[&str]) -> bool {
+        let attached = names.iter().try_for_each(|name| self.attach(&array.path(name)));
+        if let Err(error) = &attached {
+            println!("SKIPPED: no loop devices: {error}");
+        }
+        attached.is_ok()
+    }
+
+    fn attach(&mut self, path: &str) -> Result<(), String> {
         let file = std::fs::File::create_new(path).map_err(|error| format!("{path}: {error}"))?;
         file.set_len(32 << 20).map_err(|error| format!("{path}: {error}"))?;
         let output = Command::new("losetup").args(["--find", "--show", path]).output();
@@ -18,9 +27,8 @@ impl Loops {
         if !output.status.success() {
             return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
         }
-        let device = String::from_utf8_lossy(&output.stdout).trim().to_string();
-        self.0.push(device.clone());
-        Ok(device)
+        self.0.push(String::from_utf8_lossy(&output.stdout).trim().to_string());
+        Ok(())
     }
 }
 
@@ -37,17 +45,10 @@ fn members_and_nvs_on_block_devices_are_written_directly() {
     // Dropped in the other order: the server lets go of the devices first.
     let mut loops = Loops(Vec::new());
     let mut array = Array::empty();
-    let mut devices = Vec::new();
-    for name in ["d0", "d1", "d2", "nvs"] {
-        match loops.attach(&array.path(name)) {
-            Ok(device) => devices.push(device),
-            Err(error) => {
-                println!("SKIPPED: no loop devices: {error}");
-                return;
-            }
-        }
+    if !loops.attach_all(&array, &["d0", "d1", "d2", "nvs"]) {
+        return;
     }
-    let folder = array.path("");
+    let (devices, folder) = (loops.0.clone(), array.path(""));
     let [d0, d1, d2, nvs] = [&devices[0], &devices[1], &devices[2], &devices[3]];
     let words = ["create", "tank", "--disk", d0, "--disk", d1, "--disk", d2, "--nvs", nvs];
     succeeds(&[&words[..], &["--config-dir", &folder]].concat());
@@ -59,11 +60,10 @@ fn members_and_nvs_on_block_devices_are_written_directly() {
     let words = ["create", "other", "--level", "single", "--disk", d0, "--nvs", nvs];
     let error = fails(1, &[&words[..], &["--config-dir", &folder]].concat());
     assert!(error.contains("is in use by another"), "{error}");
-    let (log, uri) = (array.path("acked"), array.uri());
-    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "8", "--log", &log]);
+    let log = array.loaded(&["--time", "500ms", "--depth", "8"]);
     array.kill();
     array.serve(&[]);
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     array.stop();
     array.asks(&["recover", "tank"]);
     drop(array);
@@ -73,32 +73,18 @@ fn members_and_nvs_on_block_devices_are_written_directly() {
 fn a_block_device_that_shrinks_is_given_up() {
     let mut loops = Loops(Vec::new());
     let mut array = Array::empty();
-    let mut devices = Vec::new();
-    for name in ["d0", "d1", "d2"] {
-        match loops.attach(&array.path(name)) {
-            Ok(device) => devices.push(device),
-            Err(error) => {
-                println!("SKIPPED: no loop devices: {error}");
-                return;
-            }
-        }
+    if !loops.attach_all(&array, &["d0", "d1", "d2"]) {
+        return;
     }
-    let folder = array.path("");
-    let mut words = vec!["create", "tank", "--config-dir", &folder];
-    devices.iter().for_each(|device| words.extend(["--disk", device]));
-    succeeds(&words);
+    let devices = loops.0.clone();
+    array.create_over("tank", &devices, &[]);
     array.serve(&[]);
     let file = std::fs::OpenOptions::new().write(true).open(array.path("d1")).expect("opened");
     file.set_len(16 << 20).expect("cut short");
     let known = Command::new("losetup").args(["-c", &devices[1]]).status();
     assert!(known.is_ok_and(|status| status.success()), "losetup -c");
-    for _ in 0..100 {
-        if status(&array)["state"] == "degraded" {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let alarms = status(&array)["alarms"].to_string();
+    let now = until(&array, "degraded", |now| now["state"] == "degraded");
+    let alarms = now["alarms"].to_string();
     assert!(alarms.contains("has shrunk to 16777216 bytes"), "{alarms}");
     assert!(alarms.contains(&devices[1]), "{alarms}");
     array.stop();
@@ -118,20 +104,9 @@ fn a_deleted_member_is_let_go_once_it_is_replaced() {
     std::fs::remove_file(array.path("d1")).expect("removed");
     assert!(held() > 0);
     // It is looked for twice a second.
-    for _ in 0..100 {
-        if status(&array)["state"] == "degraded" {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until(&array, "degraded", |now| now["state"] == "degraded");
     let new = format!("{},size=32M", array.path("e"));
     array.asks(&["replace", "tank", &array.path("d1"), &new]);
     // A thread of its own does it: the data thread would have to wait for the disk.
-    for _ in 0..100 {
-        if held() == 0 {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("{} deleted files are still open", held());
+    until(&array, "let go", |_| held() == 0);
 }

@@ -109,12 +109,7 @@ fn files_that_are_made_are_their_owners_alone_and_take_their_space() {
     }
     array.stop();
     let thin = Array::empty();
-    let folder = thin.path("");
-    let disks: Vec<String> =
-        (0..3).map(|n| format!("{},size=32M", thin.path(&format!("d{n}")))).collect();
-    let mut words = vec!["create", "tank", "--sparse", "--config-dir", &folder];
-    disks.iter().for_each(|disk| words.extend(["--disk", disk]));
-    succeeds(&words);
+    thin.create_over("tank", &thin.files("d", 3, "32M"), &["--sparse"]);
     let about = std::fs::metadata(thin.path("d1")).expect("made");
     assert!(about.blocks() < 2048, "{} blocks", about.blocks());
 }
@@ -208,11 +203,10 @@ fn files_on_a_file_system_with_large_sectors_are_members_and_nvs() {
         let words = ["create", "tank", "--disk", &d0, "--disk", &d1, "--disk", &d2, "--nvs", &nvs];
         succeeds(&[&words[..], &["--config-dir", &folder]].concat());
         array.serve(&[]);
-        let (log, uri) = (array.path("acked"), array.uri());
-        succeeds(&["bench", &uri, "--time", "500ms", "--depth", "8", "--log", &log]);
+        let log = array.loaded(&["--time", "500ms", "--depth", "8"]);
         array.kill();
         array.serve(&[]);
-        succeeds(&["bench", &uri, "--check", &log]);
+        array.keeps(&log);
         array.stop();
     }
 }

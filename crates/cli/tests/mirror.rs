@@ -3,18 +3,9 @@
 mod common;
 
 use common::array::{Array, status};
-use common::succeeds;
-use std::process::{Child, Command};
 
 /// A load in the background; what was acknowledged is in the log.
-fn load(array: &Array, log: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_destage"))
-        .args(["bench", &array.uri(), "--time", "3s", "--depth", "8", "--log", log])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("destage runs")
-}
+const LOAD: [&str; 4] = ["--time", "3s", "--depth", "8"];
 
 #[test]
 fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
@@ -23,7 +14,7 @@ fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
     std::fs::rename(array.path("nvs0"), array.path("away")).expect("renamed");
     array.serve(&["--degraded"]);
     let log = array.path("acked");
-    let mut bench = load(&array, &log);
+    let mut bench = array.load(&[&LOAD[..], &["--log", &log]].concat());
     std::thread::sleep(std::time::Duration::from_millis(500));
     let full = array.refused(&["replace-nvs", "tank", &array.path("d0")]);
     assert!(full.contains("in use") || full.contains("a member"), "{full}");
@@ -46,8 +37,7 @@ fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
     let error = array.refuses_to_serve();
     assert!(error.contains("--degraded"), "{error}");
     array.serve(&["--degraded"]);
-    let uri = array.uri();
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     // The one that was away at first is out of date for good.
     array.stop();
     std::fs::rename(array.path("away"), array.path("nvs1")).expect("renamed");
@@ -59,8 +49,8 @@ fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
 fn one_that_is_in_use_is_replaced_and_a_first_mirror_is_added() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
-    let (log, uri) = (array.path("acked"), array.uri());
-    let mut bench = load(&array, &log);
+    let log = array.path("acked");
+    let mut bench = array.load(&[&LOAD[..], &["--log", &log]].concat());
     let refused = array.refused(&["replace-nvs", "tank", "--old", &array.path("nvs"), "x"]);
     assert!(refused.contains("the only NVS device"), "{refused}");
     // Mapped, where there is a tmpfs.
@@ -79,7 +69,7 @@ fn one_that_is_in_use_is_replaced_and_a_first_mirror_is_added() {
     array.kill();
     std::fs::remove_file(array.path("nvs")).expect("removed");
     array.serve(&[]);
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     assert!(!status(&array)["devices"].to_string().contains("failed"));
 }
 

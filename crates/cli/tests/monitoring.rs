@@ -263,8 +263,8 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     ]);
     std::thread::sleep(Duration::from_millis(1000));
     // Half of the writes on a twentieth of the volume.
-    let hot = ["bench", &uri, "--depth", "1", "--size", "6M", "--time", "8s", "--rate", "1500"];
-    let cold = ["bench", &uri, "--depth", "1", "--seed", "2", "--time", "8s", "--rate", "1500"];
+    let hot = ["bench", &uri, "--depth", "1", "--size", "6M", "--time", "8s", "--iops", "1500"];
+    let cold = ["bench", &uri, "--depth", "1", "--seed", "2", "--time", "8s", "--iops", "1500"];
     let loads = [spawn(&hot), spawn(&cold)];
     for mut load in loads {
         assert!(load.wait().expect("ended").success());

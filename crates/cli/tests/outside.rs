@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::array::{Array, status};
-use common::{destage, succeeds};
+use common::array::{Array, alarm, has_alarm, status};
+use common::{Emulated, destage};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, ExitStatus};
@@ -24,31 +24,12 @@ fn alarms(array: &Array) -> String {
     status(array)["alarms"].to_string()
 }
 
-fn has_alarm(array: &Array, text: &str) {
-    let began = Instant::now();
-    loop {
-        let now = alarms(array);
-        if now.contains(text) {
-            return;
-        }
-        assert!(began.elapsed() < LONG, "never {text}: {now}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// Writes for half a second, few enough that nothing has to be destaged; the log of what was
 /// acknowledged.
 fn written(array: &Array) -> String {
-    let log = array.path("acked");
-    let uri = array.uri();
-    succeeds(&["bench", &uri, "--time", "500ms", "--depth", "4", "--rate", "800", "--log", &log]);
+    let log = array.loaded(&["--time", "500ms", "--depth", "4", "--iops", "800"]);
     assert!(status(array)["dirty_pages"].as_u64() > Some(100));
     log
-}
-
-fn kept(array: &Array, log: &str) {
-    let uri = array.uri();
-    succeeds(&["bench", &uri, "--check", log]);
 }
 
 fn signal(array: &Array) {
@@ -78,9 +59,7 @@ fn said(array: &Array) -> String {
 /// The commands of the alarm that says how to save files.
 fn save_commands(array: &Array) -> Vec<String> {
     has_alarm(array, "save-files");
-    let text = status(array)["alarms"].as_array().expect("alarms").clone();
-    let text = text.iter().filter_map(|a| a.as_str()).find(|a| a.starts_with("save-files"));
-    let text = text.expect("the alarm").to_string();
+    let text = alarm(array, "save-files").expect("the alarm");
     let parts = text.split('`').skip(1).step_by(2);
     parts.filter(|part| part.starts_with("cp ")).map(str::to_string).collect()
 }
@@ -98,7 +77,7 @@ fn a_stop_is_refused_while_deleted_files_are_the_only_copy() {
     assert!(refused.contains("/d1") && refused.contains("--force"), "{refused}");
     assert!(!refused.contains("/d2"), "{refused}");
     assert!(array.refused(&["stop", "tank", "--drain"]).contains("--force"));
-    kept(&array, &log);
+    array.keeps(&log);
     signal(&array);
     let commands = save_commands(&array);
     let pid = array.server.as_ref().expect("served").id();
@@ -111,7 +90,7 @@ fn a_stop_is_refused_while_deleted_files_are_the_only_copy() {
     assert!(done.success(), "{commands:?}");
     assert!(end(&mut array, Duration::from_secs(10)).success(), "{}", said(&array));
     array.serve(&[]);
-    kept(&array, &log);
+    array.keeps(&log);
 }
 
 #[test]
@@ -190,12 +169,12 @@ fn a_stop_that_is_only_checked_changes_nothing() {
     let log = written(&array);
     assert!(array.asks(&["stop", "tank", "--check"]).contains("would stop"));
     assert!(runs(&mut array));
-    kept(&array, &log);
+    array.keeps(&log);
     std::fs::remove_file(array.path("d1")).expect("removed");
     let refused = array.refused(&["stop", "tank", "--check"]);
     assert!(refused.contains("/d1") && refused.contains("--force"), "{refused}");
     assert!(runs(&mut array));
-    kept(&array, &log);
+    array.keeps(&log);
     let folder = array.path("");
     for other in ["--drain", "--force"] {
         let words = ["stop", "tank", "--check", other, "--config-dir", &folder];
@@ -210,12 +189,7 @@ fn a_stop_with_drain_leaves_nothing_dirty_though_clients_write_on() {
     let mut array = Array::create(&["nvs"]);
     for _ in 0..6 {
         array.serve(&[]);
-        let mut bench = Command::new(env!("CARGO_BIN_EXE_destage"))
-            .args(["bench", &array.uri(), "--time", "60s", "--depth", "8", "--rate", "700"])
-            .stdout(std::process::Stdio::null())
-            .stderr(std::process::Stdio::null())
-            .spawn()
-            .expect("runs");
+        let mut bench = array.load(&["--time", "60s", "--depth", "8", "--iops", "700"]);
         wait("written", LONG, || status(&array)["pages_written"].as_u64() > Some(50));
         let said = array.asks(&["stop", "tank", "--drain"]);
         assert!(said.contains("stopped"), "{said}");
@@ -241,7 +215,7 @@ fn a_deleted_nvs_file_is_seen_kept_in_use_and_replaced() {
     wait("given up", LONG, || status(&array)["devices"].to_string().contains("failed"));
     array.stop();
     array.serve(&[]);
-    kept(&array, &log);
+    array.keeps(&log);
 }
 
 #[test]
@@ -256,7 +230,7 @@ fn a_deleted_nvs_file_that_is_saved_is_served_again() {
     assert!(Command::new("sh").args(["-c", &commands[0]]).status().expect("runs").success());
     assert!(end(&mut array, Duration::from_secs(10)).success(), "{}", said(&array));
     array.serve(&[]);
-    kept(&array, &log);
+    array.keeps(&log);
 }
 
 #[test]
@@ -278,7 +252,7 @@ fn a_deleted_nvs_file_that_is_not_saved_costs_no_data() {
         assert!(code.success(), "{}", said(&array));
         // Everything was destaged: the next start needs no NVS, and says that it has none.
         array.serve(&[]);
-        kept(&array, &log);
+        array.keeps(&log);
         assert_eq!(status(&array)["state"], "no-nvs");
     }
 }
@@ -342,7 +316,7 @@ fn a_recovery_whose_nvs_disappears_ends() {
         assert!(if clear { code == Some(0) } else { code == Some(1) && explained }, "{what}");
         if clear && on_loss == "write-through" {
             array.serve(&[]);
-            kept(&array, &log);
+            array.keeps(&log);
         }
     }
 }
@@ -361,7 +335,7 @@ fn one_of_two_nvs_files_that_is_deleted_or_shrinks_is_given_up() {
         has_alarm(&array, "nvs-mirror-lost");
         let now = alarms(&array);
         assert!(now.contains(text) && now.contains("/nvs1"), "{now}");
-        kept(&array, &log);
+        array.keeps(&log);
         array.stop();
     }
 }
@@ -381,7 +355,7 @@ fn a_member_that_shrinks_is_given_up_before_it_reads_zeros() {
     has_alarm(&array, "has shrunk to 2097152 bytes; the array needs");
     assert!(alarms(&array).contains("/d1"), "{}", alarms(&array));
     // What grows it again are writes that were on their way: it stays given up.
-    kept(&array, &log);
+    array.keeps(&log);
     assert_eq!(status(&array)["state"], "degraded");
     truncate(&array, "d2", 2 << 20);
     wait("stopped", LONG, || status(&array)["state"] == "stopped");
@@ -395,29 +369,20 @@ fn a_mapped_nvs_that_is_cut_short_is_given_up_and_the_server_lives() {
         return;
     };
     let nvs = shm.path().join("nvs");
-    let mut array = Array::create(&["unused"]);
-    let (folder, nvs) = (array.path(""), nvs.to_str().expect("text").to_string());
-    let disks: Vec<String> =
-        (0..3).map(|n| format!("{},size=32M", array.path(&format!("e{n}")))).collect();
-    std::fs::remove_file(array.path("tank.toml")).expect("removed");
-    let mut words = vec!["create", "tank", "--config-dir", &folder, "--level", "5"];
-    disks.iter().for_each(|disk| words.extend(["--disk", disk]));
+    let mut array = Array::empty();
+    let nvs = nvs.to_str().expect("text").to_string();
     let given = format!("{nvs},size=16M");
-    words.extend(["--nvs", &given]);
-    succeeds(&words);
+    array.create_over("tank", &array.files("d", 3, "32M"), &["--nvs", &given]);
     array.serve(&[]);
-    let log = written(&array);
+    written(&array);
     let file = std::fs::OpenOptions::new().write(true).open(&nvs).expect("opened");
     file.set_len(0).expect("cut short");
     // Copies to and from what is not there any more.
-    let uri = array.uri();
-    let more = array.path("more");
-    succeeds(&["bench", &uri, "--time", "1500ms", "--depth", "4", "--rate", "400", "--log", &more]);
+    let more = array.loaded(&["--time", "1500ms", "--depth", "4", "--iops", "400"]);
     has_alarm(&array, "nvs-lost");
     assert!(alarms(&array).contains(&nvs), "{}", alarms(&array));
     wait("destaged", LONG, || status(&array)["dirty_pages"] == 0);
-    kept(&array, &more);
-    let _ = log;
+    array.keeps(&more);
     array.stop();
 }
 
@@ -469,14 +434,12 @@ impl Drop for Small {
 fn on_small() -> Option<(Array, Small)> {
     let array = Array::empty();
     let small = Small::mount(&array, "size=48m")?;
-    let (folder, nvs) = (array.path(""), format!("{},size=16M", array.path("nvs")));
+    let nvs = format!("{},size=16M", array.path("nvs"));
     let disks: Vec<String> = (0..3).map(|n| format!("{}/d{n}", small.folder)).collect();
-    let mut words = vec!["create", "tank", "--config-dir", &folder, "--nvs", &nvs];
     for disk in &disks {
         std::fs::File::create(disk).expect("made").set_len(32 << 20).expect("long");
-        words.extend(["--disk", disk]);
     }
-    succeeds(&words);
+    array.create_over("tank", &disks, &["--nvs", &nvs]);
     Some((array, small))
 }
 
@@ -498,7 +461,7 @@ fn members_without_space_wait_for_it_and_none_fails() {
     assert!(flush.expect("runs").wait().expect("ends").success());
     wait("no alarm", LONG, || !alarms(&array).contains("device-full"));
     assert!(!alarms(&array).contains("failed"), "{}", alarms(&array));
-    kept(&array, &log);
+    array.keeps(&log);
     array.stop();
 }
 
@@ -527,7 +490,7 @@ fn a_stop_and_a_recovery_end_while_members_have_no_space() {
     small.clear();
     array.asks(&["recover", "tank"]);
     array.serve(&[]);
-    kept(&array, &log);
+    array.keeps(&log);
     array.stop();
 }
 
@@ -550,7 +513,7 @@ fn a_server_that_ends_destages_what_a_lost_nvs_leaves_in_memory() {
             small.clear();
             assert!(end(&mut array, Duration::from_secs(20)).success(), "{}", said(&array));
             array.serve(&[]);
-            kept(&array, &log);
+            array.keeps(&log);
         } else {
             assert_eq!(end(&mut array, Duration::from_secs(20)).code(), Some(1));
             let text = said(&array);
@@ -560,51 +523,28 @@ fn a_server_that_ends_destages_what_a_lost_nvs_leaves_in_memory() {
     }
 }
 
-/// Processes that end with the test.
-struct Killed(Vec<std::process::Child>);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 #[test]
 fn a_server_ends_while_writes_wait_for_nvs_space() {
     let mut array = Array::empty();
-    let (folder, nvs) = (array.path(""), format!("{},size=2M", array.path("nvs")));
-    let program = || Command::new(env!("CARGO_BIN_EXE_destage"));
+    let nvs = format!("{},size=2M", array.path("nvs"));
     let sockets: Vec<String> = (0..3).map(|n| array.path(&format!("e{n}.sock"))).collect();
     let start = |socket: &String| {
         let listen = format!("unix:{socket}");
-        let words = ["emulate", "stow-ref", "--size", "64M", "--nbd", &listen];
-        program().args(words).stderr(std::process::Stdio::null()).spawn().expect("runs")
+        Emulated::start(&["stow-ref", "--size", "64M", "--nbd", &listen])
     };
-    let _disks = Killed(sockets.iter().map(start).collect());
-    wait("served", LONG, || sockets.iter().all(|socket| std::fs::exists(socket).expect("it")));
+    let _disks: Vec<Emulated> = sockets.iter().map(start).collect();
     let uris: Vec<String> = sockets.iter().map(|s| format!("nbd+unix:///?socket={s}")).collect();
-    let mut words = vec!["create", "tank", "--assume-clean", "--config-dir", &folder];
-    words.extend(["--nvs", &nvs]);
-    uris.iter().for_each(|uri| words.extend(["--disk", uri]));
-    succeeds(&words);
+    array.create_over("tank", &uris, &["--assume-clean", "--nvs", &nvs]);
     array.serve(&[]);
     let log = array.path("acked");
-    let mut bench = program()
-        .args(["bench", &array.uri(), "--time", "20s", "--depth", "400", "--log", &log])
-        .stderr(std::process::Stdio::null())
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("runs");
+    let mut bench = array.load(&["--time", "20s", "--depth", "400", "--log", &log]);
     wait("full", LONG, || status(&array)["writes_waiting"].as_u64() > Some(0));
     signal(&array);
     let code = end(&mut array, Duration::from_secs(20));
     assert!(code.success(), "{}", said(&array));
     bench.wait().expect("ended");
     array.serve(&[]);
-    kept(&array, &log);
+    array.keeps(&log);
     array.stop();
 }
 

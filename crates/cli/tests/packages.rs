@@ -31,5 +31,5 @@ fn a_server_carries_no_renderers() {
     for package in ["destage-server", "destage-observe", "destage-report"] {
         assert!(found.contains(package), "{package} in {found:?}");
     }
-    assert!(found.len() <= 125, "{} packages; 122 when this was written", found.len());
+    assert!(found.len() <= 128, "{} packages; 125 when this was written", found.len());
 }

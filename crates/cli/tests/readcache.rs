@@ -76,25 +76,21 @@ fn several_policies_are_compared_with_their_plain_forms() {
     let reduction = rows[1]["reduction"].as_f64().or(rows[1]["reduction_%"].as_f64());
     let reduction = reduction.or(rows[1]["reduction_percent"].as_f64()).expect("a reduction");
     assert!((reduction - 7.11).abs() < 0.01, "{reduction}");
-    let words = format!(
-        "--policy vdf-lru --failed all --blocks 50 --ties literal --out {}",
-        out.to_str().expect("text")
-    );
-    let error = fails(2, &["readcache-trace", &path, "--policy", "lru", "--ties", "literal"]);
-    assert!(error.contains("--ties is for lfu"), "{error}");
-    let table = replay(&path, &words.replace("--ties literal", ""));
+    let words =
+        format!("--policy vdf-lru --failed all --blocks 50 --out {}", out.to_str().expect("text"));
+    let table = replay(&path, &words);
     assert_eq!(table.lines().filter(|l| l.contains("mean")).count(), 2, "{table}");
     let csv = std::fs::read_to_string(out).expect("written");
     assert_eq!(csv.lines().count(), 1 + 2 * 6);
 }
 
 #[test]
-fn ties_are_chosen_by_flag_or_parameter() {
+fn ties_are_chosen_by_parameter() {
     let folder = TempDir::new().expect("a folder");
     let path = syn_t(&folder);
-    let by_flag = replay(&path, "--policy vdf-lfu --ties literal --blocks 50");
-    assert_eq!(by_flag, replay(&path, "--policy vdf-lfu:literal --blocks 50"));
-    assert_ne!(by_flag, replay(&path, "--policy vdf-lfu --ties oldest --blocks 50"));
+    let of = |policy: &str| replay(&path, &format!("--policy {policy} --blocks 50"));
+    assert_eq!(of("vdf-lfu:literal"), of("vdf-lfu:ties=literal"));
+    assert_ne!(of("vdf-lfu:literal"), of("vdf-lfu"));
 }
 
 #[test]

@@ -2,35 +2,16 @@
 
 mod common;
 
-use common::array::{Array, status};
-use common::{fails, succeeds};
+use common::array::{Array, status, until};
+use common::fails;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::process::Child;
+use std::time::Duration;
 
 /// A load in the background; what was acknowledged is in the log.
-fn load(array: &Array, log: &str, seconds: u32) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_destage"))
-        .args(["bench", &array.uri(), "--time", &format!("{seconds}s"), "--depth", "8"])
-        .args(["--log", log])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("destage runs")
-}
-
-/// Waits until the status is so.
-fn until(array: &Array, what: &str, so: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
-    let began = Instant::now();
-    loop {
-        let now = status(array);
-        if so(&now) {
-            return now;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "never {what}: {now}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+fn load(array: &Array, log: &str, time: &str) -> Child {
+    array.load(&["--time", time, "--depth", "8", "--log", log])
 }
 
 fn is_clean(status: &serde_json::Value) -> bool {
@@ -39,7 +20,7 @@ fn is_clean(status: &serde_json::Value) -> bool {
 
 /// Exit code 1 if anything is wrong.
 fn scrub(array: &Array) {
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
 }
 
 #[test]
@@ -53,7 +34,7 @@ fn a_deleted_file_is_seen_and_the_spare_takes_its_place_over_a_kill() {
     // Slow enough to be met on its way.
     array.asks(&["set", "tank", "--rebuild", "window=16,share=20"]);
     let log = array.path("acked");
-    let mut bench = load(&array, &log, 3);
+    let mut bench = load(&array, &log, "3s");
     std::thread::sleep(Duration::from_millis(300));
     std::fs::remove_file(array.path("d1")).expect("removed");
     let now = until(&array, "rebuilding", |now| {
@@ -69,8 +50,7 @@ fn a_deleted_file_is_seen_and_the_spare_takes_its_place_over_a_kill() {
     bench.wait().expect("ended");
     array.serve(&[]);
     until(&array, "clean", is_clean);
-    let uri = array.uri();
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     scrub(&array);
     assert!(!status(&array)["alarms"].to_string().contains("member-failed"));
     let text = array.asks(&["status", "tank"]);
@@ -82,7 +62,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     let mut array = Array::of_level("6", 5, &["nvs"]);
     array.serve(&[]);
     let log = array.path("acked");
-    let mut bench = load(&array, &log, 4);
+    let mut bench = load(&array, &log, "4s");
     let refused = array.refused(&["replace", "tank", "0", &array.path("d1")]);
     assert!(refused.contains("is in use. Fail it first"), "{refused}");
     array.asks(&["fail", "tank", &array.path("d0")]);
@@ -106,8 +86,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     let now = status(&array);
     assert!(is_clean(&now) && !now["alarms"].to_string().contains("member-failed"), "{now}");
     bench.wait().expect("ended");
-    let uri = array.uri();
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     scrub(&array);
     // The one that was replaced is out of date for good.
     array.stop();
@@ -116,7 +95,7 @@ fn members_are_given_up_and_replaced_by_hand() {
     assert!(error.contains("out of date"), "{error}");
     array.edit("/d0\"", "/n0\"");
     array.serve(&[]);
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
 }
 
 #[test]
@@ -173,13 +152,9 @@ fn spares_are_given_at_creation_and_known_at_the_next_start() {
     let words = ["create", "other", "--level", "0", "--disk", &d, "--spare", &s];
     let error = fails(2, &[&words[..], &["--config-dir", &folder]].concat());
     assert!(error.contains("nothing to rebuild"), "{error}");
-    let disks: Vec<String> =
-        (0..3).map(|n| format!("{},size=16M", array.path(&format!("e{n}")))).collect();
     let spare = format!("{},size=16M", array.path("e3"));
-    let mut words = vec!["create", "third", "--level", "5", "--config-dir", &folder];
-    disks.iter().for_each(|disk| words.extend(["--disk", disk]));
-    words.extend(["--spare", &spare]);
-    assert!(succeeds(&words).contains("created"));
+    let said = array.create_over("third", &array.files("e", 3, "16M"), &["--spare", &spare]);
+    assert!(said.contains("created"), "{said}");
     let config = std::fs::read_to_string(array.path("third.toml")).expect("read");
     assert!(config.contains("spares = [") && config.contains("/e3\""), "{config}");
 }

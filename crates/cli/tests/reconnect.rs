@@ -3,13 +3,12 @@
 
 mod common;
 
-use common::array::{Array, status};
-use common::succeeds;
+use common::array::{Array, has_alarm, status};
 use destage_block::{Answer, Backend, Driver, Payload, Request, RequestError};
 use destage_engine::units;
 use destage_server::{FrontEnd, Port, Remote, Server, Settings, Token};
 use std::collections::VecDeque;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -141,43 +140,25 @@ fn over(stall_seconds: u32) -> (Array, Vec<Nbd>) {
 fn over_strips(stall_seconds: u32, strip: &str, nvs: &str) -> (Array, Vec<Nbd>) {
     let mut array = Array::empty();
     let disks: Vec<Nbd> = (0..3).map(|n| Nbd::new(&array, &format!("disk{n}.sock"))).collect();
-    let (folder, nvs) = (array.path(""), format!("{},size={nvs}", array.path("nvs")));
+    let nvs = format!("{},size={nvs}", array.path("nvs"));
     let uris: Vec<String> = disks.iter().map(Nbd::uri).collect();
-    let mut words = vec!["create", "tank", "--assume-clean", "--config-dir", &folder];
-    words.extend(["--strip", strip, "--nvs", &nvs, "--policy", "cscan", "--rate", "linear:40/20"]);
-    uris.iter().for_each(|uri| words.extend(["--disk", uri]));
-    succeeds(&words);
+    let settings = ["--assume-clean", "--policy", "cscan", "--rate", "linear:40/20"];
+    let sizes = ["--strip", strip, "--nvs", &nvs];
+    array.create_over("tank", &uris, &[&settings[..], &sizes].concat());
     array.edit("stall_seconds = 30", &format!("stall_seconds = {stall_seconds}"));
     array.serve(&[]);
     (array, disks)
 }
 
-fn load(array: &Array, log: &str, seconds: u32) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_destage"))
-        .args(["bench", &array.uri(), "--time", &format!("{seconds}s"), "--depth", "8"])
-        .args(["--log", log])
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("destage runs")
-}
-
-fn has_alarm(array: &Array, text: &str) -> serde_json::Value {
-    let began = Instant::now();
-    loop {
-        let now = status(array);
-        if now["alarms"].to_string().contains(text) {
-            return now;
-        }
-        assert!(began.elapsed() < Duration::from_secs(30), "never {text}: {}", now["alarms"]);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+fn load(array: &Array, log: &str, time: &str) -> Child {
+    array.load(&["--time", time, "--depth", "8", "--log", log])
 }
 
 #[test]
 fn a_server_that_comes_back_without_what_it_had_not_flushed_is_used_again() {
     let (mut array, mut disks) = over(20);
     let log = array.path("acked");
-    let mut bench = load(&array, &log, 4);
+    let mut bench = load(&array, &log, "4s");
     for round in 0..6 {
         std::thread::sleep(Duration::from_millis(350));
         let disk = &mut disks[round % 2];
@@ -192,10 +173,9 @@ fn a_server_that_comes_back_without_what_it_had_not_flushed_is_used_again() {
     assert!(alarms.contains("disk0.sock") && !alarms.contains("failed"), "{alarms}");
     assert!(!alarms.contains("member-disconnected"), "{alarms}");
     assert_eq!(now["state"], "clean");
-    let uri = array.uri();
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     // Whatever else was lost would show as parity that does not fit.
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
     // And on the disks, after they lose what they have not flushed.
     array.stop();
     for disk in &mut disks {
@@ -203,7 +183,7 @@ fn a_server_that_comes_back_without_what_it_had_not_flushed_is_used_again() {
         disk.start();
     }
     array.serve(&[]);
-    succeeds(&["bench", &uri, "--check", &log]);
+    array.keeps(&log);
     array.stop();
 }
 
@@ -211,7 +191,7 @@ fn a_server_that_comes_back_without_what_it_had_not_flushed_is_used_again() {
 fn a_server_that_comes_back_with_another_disk_is_refused() {
     let (mut array, mut disks) = over(20);
     let log = array.path("acked");
-    let mut bench = load(&array, &log, 3);
+    let mut bench = load(&array, &log, "3s");
     std::thread::sleep(Duration::from_millis(500));
     disks[1].kill();
     disks[1].durable.lock().expect("whole").fill(0);
@@ -221,7 +201,7 @@ fn a_server_that_comes_back_with_another_disk_is_refused() {
     assert!(alarms.contains("disk1.sock") && alarms.contains("another disk"), "{alarms}");
     assert_eq!(now["state"], "degraded");
     assert!(bench.wait().expect("ended").success());
-    succeeds(&["bench", &array.uri(), "--check", &log]);
+    array.keeps(&log);
     assert!(disks[1].durable.lock().expect("whole").iter().all(|byte| *byte == 0), "written");
     array.stop();
 }
@@ -230,7 +210,7 @@ fn a_server_that_comes_back_with_another_disk_is_refused() {
 fn a_server_that_stays_away_fails_the_member_with_its_cause() {
     let (mut array, mut disks) = over(3);
     let log = array.path("acked");
-    let mut bench = load(&array, &log, 6);
+    let mut bench = load(&array, &log, "6s");
     std::thread::sleep(Duration::from_millis(500));
     disks[2].kill();
     let killed = Instant::now();
@@ -241,19 +221,15 @@ fn a_server_that_stays_away_fails_the_member_with_its_cause() {
     assert!(alarms.contains("disk2.sock"), "{alarms}");
     assert!(alarms.contains("ECONNREFUSED") || alarms.contains("No such file"), "{alarms}");
     assert!(bench.wait().expect("ended").success());
-    succeeds(&["bench", &array.uri(), "--check", &log]);
+    array.keeps(&log);
     array.stop();
 }
 
 #[test]
 fn a_server_that_is_stopped_in_the_midst_of_large_writes_is_used_again() {
     let (mut array, mut disks) = over_strips(20, "256K", "16M");
-    let mut bench = Command::new(env!("CARGO_BIN_EXE_destage"))
-        .args(["bench", &array.uri(), "--time", "3s", "--depth", "8"])
-        .args(["--rw", "write", "--bs", "512K"])
-        .stdout(std::process::Stdio::null())
-        .spawn()
-        .expect("destage runs");
+    let words = ["--time", "3s", "--depth", "8", "--rw", "write", "--bs", "512K"];
+    let mut bench = array.load(&words);
     for round in 0..8 {
         std::thread::sleep(Duration::from_millis(300));
         let disk = &mut disks[round % 3];
@@ -266,7 +242,7 @@ fn a_server_that_is_stopped_in_the_midst_of_large_writes_is_used_again() {
     let alarms = now["alarms"].to_string();
     assert!(alarms.contains("member-reconnected") && !alarms.contains("failed"), "{alarms}");
     assert_eq!(now["state"], "clean");
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
     array.stop();
 }
 
@@ -274,7 +250,7 @@ fn a_server_that_is_stopped_in_the_midst_of_large_writes_is_used_again() {
 fn a_server_that_says_it_is_ending_is_waited_for() {
     let (mut array, mut disks) = over(20);
     let log = array.path("acked");
-    let mut bench = load(&array, &log, 3);
+    let mut bench = load(&array, &log, "3s");
     for disk in &mut disks[..2] {
         std::thread::sleep(Duration::from_millis(400));
         disk.refuses.store(true, Ordering::Relaxed);
@@ -289,7 +265,7 @@ fn a_server_that_says_it_is_ending_is_waited_for() {
     let alarms = now["alarms"].to_string();
     assert!(alarms.contains("member-reconnected") && !alarms.contains("failed"), "{alarms}");
     assert_eq!(now["state"], "clean");
-    succeeds(&["bench", &array.uri(), "--check", &log]);
-    array.asks(&["scrub", "tank", "--rate", "1G"]);
+    array.keeps(&log);
+    array.asks(&["scrub", "tank", "--limit", "1G"]);
     array.stop();
 }

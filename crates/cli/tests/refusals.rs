@@ -77,7 +77,7 @@ fn requests_with_unknown_keys_or_nothing_to_set_are_refused() {
         ("set", "{\"command\":\"stop\",\"rate\":\"fixed\"}", "command"),
         ("flush", "{\"drain\":true}", "drain"),
         ("scrub", "{\"stop\":true,\"now\":1}", "now"),
-        ("scrub", "{\"repair\":true,\"rate\":104857600,\"speed\":1}", "speed"),
+        ("scrub", "{\"repair\":true,\"limit\":104857600,\"speed\":1}", "speed"),
         ("fail", "{\"disk\":\"1\",\"force\":true}", "force"),
         ("fail", "{}", "disk"),
         ("replace", "{\"old\":\"1\"}", "new"),

@@ -3,13 +3,14 @@
 mod common;
 
 use common::array::{Array, flip, status};
+use common::http::metric;
 use common::{destage, fails};
 use serde_json::Value;
 
 /// A scrub to its end: its exit code and what it says.
 fn scrub(array: &Array, more: &[&str]) -> (i32, Value) {
     let folder = array.path("");
-    let words = ["scrub", "tank", "--rate", "2G", "--format", "json", "--config-dir", &folder];
+    let words = ["scrub", "tank", "--limit", "2G", "--format", "json", "--config-dir", &folder];
     let output = destage(&[&words, more].concat());
     let text = String::from_utf8(output.stdout).expect("text");
     let report = serde_json::from_str(&text);
@@ -66,7 +67,7 @@ fn flipped_bytes_of_members_are_found_repaired_and_gone() {
 fn a_scrub_keeps_its_pace_is_shown_and_can_be_ended() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
-    let begun = array.asks(&["scrub", "tank", "--rate", "8M", "--background"]);
+    let begun = array.asks(&["scrub", "tank", "--limit", "8M", "--background"]);
     assert!(begun.contains("the scrub is running"), "{begun}");
     assert!(array.refused(&["scrub", "tank"]).contains("a scrub is running"));
     let uri = array.uri();
@@ -86,7 +87,7 @@ fn a_scrub_keeps_its_pace_is_shown_and_can_be_ended() {
     });
     assert!(ended, "{}", status(&array));
     assert!(array.refused(&["scrub", "tank", "--stop"]).contains("no scrub is running"));
-    array.asks(&["scrub", "tank", "--rate", "2M", "--background"]);
+    array.asks(&["scrub", "tank", "--limit", "2M", "--background"]);
     // It ends with the array.
     array.stop();
 }
@@ -102,24 +103,14 @@ fn arrays_that_cannot_be_checked_are_refused() {
     stripes.serve(&[]);
     assert!(stripes.refused(&["scrub", "tank"]).contains("nothing to compare"));
     let folder = array.path("");
-    let slow = ["scrub", "tank", "--rate", "10K", "--config-dir", &folder];
+    let slow = ["scrub", "tank", "--limit", "10K", "--config-dir", &folder];
     assert!(fails(2, &slow).contains("at least 1048576 bytes per second"));
     let both = destage(&["scrub", "tank", "--check", "--repair"]);
     assert_eq!(both.status.code(), Some(2));
 }
 
-/// The text of the alarm, if it is active.
 fn mismatch(array: &Array) -> Option<String> {
-    let now = status(array);
-    let alarms = now["alarms"].as_array().expect("a list").iter();
-    let mut texts = alarms.filter_map(Value::as_str);
-    texts.find(|text| text.starts_with("scrub-mismatch: ")).map(str::to_string)
-}
-
-fn metric(address: &str, name: &str) -> Option<f64> {
-    let text = common::http::get(address, "/metrics").1;
-    let begin = format!("destage_{name}{{array=\"tank\"}} ");
-    text.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok())
+    common::array::alarm(array, "scrub-mismatch")
 }
 
 #[test]
@@ -164,7 +155,7 @@ fn mismatches_raise_an_alarm_that_names_bytes_of_the_volume() {
         let alarms = common::http::until(20, "the command", || std::fs::read_to_string(&out).ok());
         assert_eq!(alarms, "scrub-mismatch\n");
         // One that is ended early says nothing of the rest.
-        array.asks(&["scrub", "tank", "--rate", "1M", "--background"]);
+        array.asks(&["scrub", "tank", "--limit", "1M", "--background"]);
         array.asks(&["scrub", "tank", "--stop"]);
         common::http::until(10, "its end", || {
             (status(&array)["scrub"]["state"] != "running").then_some(())

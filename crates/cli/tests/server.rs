@@ -2,44 +2,8 @@
 
 mod common;
 
-use common::{destage, fails, succeeds};
-use std::io::{BufRead, BufReader};
+use common::{Emulated, destage, fails, succeeds};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-/// A server process; killed when dropped.
-struct Serving(Child);
-
-impl Serving {
-    /// Starts it and waits until it listens.
-    fn start(words: &[&str]) -> Serving {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
-            .arg("emulate")
-            .args(words)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("destage runs");
-        let mut line = String::new();
-        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-        errors.read_line(&mut line).expect("a line");
-        assert!(line.contains("serving on"), "{line}");
-        // Later lines have to go somewhere.
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
-        Serving(child)
-    }
-
-    /// SIGKILL: nothing is reported, nothing is tidied.
-    fn kill(&mut self) {
-        self.0.kill().expect("killed");
-        self.0.wait().expect("gone");
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
 
 fn names(folder: &Path) -> (String, String, String) {
     let path = |name: &str| folder.join(name).to_str().expect("text").to_string();
@@ -51,7 +15,7 @@ fn names(folder: &Path) -> (String, String, String) {
 fn a_load_reports_what_it_did() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (listen, uri, _) = names(folder.path());
-    let server = Serving::start(&["ram", "--size", "64M", "--nbd", &listen]);
+    let server = Emulated::start(&["ram", "--size", "64M", "--nbd", &listen]);
     let pid = server.0.id().to_string();
     let words =
         ["bench", &uri, "--time", "300ms", "--verify", "--server-pid", &pid, "--rw", "randrw"];
@@ -88,13 +52,13 @@ fn bad_arguments_are_refused_in_one_line() {
     fails(1, &["emulate", "ram", "--nbd", "unix:/proc/no/such/folder"]);
     let words = ["emulate", "ram", "--nbd", &listen, "--tls-cert", &log, "--tls-key", &log];
     assert!(fails(1, &words).contains("acknowledged"));
-    let _server = Serving::start(&["ram", "--size", "1M", "--nbd", &listen]);
+    let _server = Emulated::start(&["ram", "--size", "1M", "--nbd", &listen]);
     assert!(fails(1, &["emulate", "ram", "--nbd", &listen]).contains("another server"));
     assert!(fails(2, &["bench", &uri, "--size", "2M"]).contains("1048576"));
 }
 
 /// Loads a server with a log until the server is killed; gives what the load said.
-fn load_until_killed(server: &mut Serving, uri: &str, log: &str) -> String {
+fn load_until_killed(server: &mut Emulated, uri: &str, log: &str) -> String {
     let words = ["bench", uri, "--time", "30s", "--log", log, "--size", "8M", "--fsync-every", "9"];
     let load = std::thread::scope(|scope| {
         let load = scope.spawn(|| destage(&words));
@@ -117,11 +81,11 @@ fn what_a_killed_server_lost_is_reported() {
     let file = folder.path().join("disk").to_str().expect("text").to_string();
     let in_file =
         ["stow-ref", "--size", "64M", "--speed", "1000", "--nbd", &listen, "--file", &file];
-    let mut server = Serving::start(&in_file);
+    let mut server = Emulated::start(&in_file);
     let error = load_until_killed(&mut server, &uri, &log);
     assert!(error.contains("acknowledged writes") && error.contains("--check"), "{error}");
     // The socket of the killed server is in the way and must not be.
-    let mut server = Serving::start(&in_file);
+    let mut server = Emulated::start(&in_file);
     let kept = succeeds(&["bench", &uri, "--check", &log, "--format", "csv"]);
     let numbers: Vec<u64> =
         kept.lines().nth(1).expect("a row").split(',').flat_map(str::parse).collect();
@@ -129,9 +93,9 @@ fn what_a_killed_server_lost_is_reported() {
     server.kill();
     // Memory forgets.
     let in_memory = ["ram", "--size", "64M", "--nbd", &listen];
-    let mut server = Serving::start(&in_memory);
+    let mut server = Emulated::start(&in_memory);
     load_until_killed(&mut server, &uri, &log);
-    let _server = Serving::start(&in_memory);
+    let _server = Emulated::start(&in_memory);
     let lost = fails(1, &["bench", &uri, "--check", &log]);
     assert!(lost.contains("lost an acknowledged write"), "{lost}");
 }

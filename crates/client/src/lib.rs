@@ -7,56 +7,45 @@ use destage_nbd::{Mode, Session, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+use thiserror::Error;
 
 /// Why a client cannot continue.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ClientError {
     /// The address cannot be reached, or the connection broke.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The server closed the connection.
+    #[error("the server closed the connection")]
     Closed,
     /// The handshake failed.
+    #[error("{}", handshake_words(.0))]
     Handshake(client::Failure),
     /// The server broke the protocol.
+    #[error("the server broke the protocol: {0:?}")]
     Violation(client::Violation),
     /// The session does not allow the request.
+    #[error("{0}")]
     Refused(&'static str),
     /// The server answered a request with this error.
+    #[error("the server answers with error {0}")]
     Answer(u32),
     /// The URI asks for TLS.
+    #[error("this client has no TLS; use nbd:// or nbd+unix://")]
     Tls,
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::Io(error) => error.fmt(f),
-            ClientError::Closed => f.write_str("the server closed the connection"),
-            ClientError::Handshake(client::Failure::Refused { text, .. }) if !text.is_empty() => {
-                write!(f, "the server refuses: {text}")
-            }
-            ClientError::Handshake(failure) => write!(f, "the handshake failed: {failure:?}"),
-            ClientError::Violation(violation) => {
-                write!(f, "the server broke the protocol: {violation:?}")
-            }
-            ClientError::Refused(text) => f.write_str(text),
-            ClientError::Answer(errno) => write!(f, "the server answers with error {errno}"),
-            ClientError::Tls => f.write_str("this client has no TLS; use nbd:// or nbd+unix://"),
+fn handshake_words(failure: &client::Failure) -> String {
+    match failure {
+        client::Failure::Refused { text, .. } if !text.is_empty() => {
+            format!("the server refuses: {text}")
         }
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl From<io::Error> for ClientError {
-    fn from(error: io::Error) -> ClientError {
-        ClientError::Io(error)
+        failure => format!("the handshake failed: {failure:?}"),
     }
 }
 
@@ -94,9 +83,6 @@ impl<T: Read + Write> Stream for T {}
 
 impl Client {
     /// Connects and opens the export, with messages of at most this form.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn connect(uri: &Uri, mode: Mode) -> Result<Client, ClientError> {
         if uri.tls {
             return Err(ClientError::Tls);
@@ -133,13 +119,11 @@ impl Client {
     }
 
     /// What was negotiated.
-    #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
     }
 
     /// Requests without a complete reply.
-    #[must_use]
     pub fn in_flight(&self) -> usize {
         self.conversation.in_flight()
     }
@@ -254,9 +238,6 @@ impl Client {
     }
 
     /// Sends one request and waits for its reply; returns the bytes of a read.
-    ///
-    /// # Errors
-    /// See [`ClientError`].
     pub fn call(&mut self, command: Command, payload: &[u8]) -> Result<Vec<u8>, ClientError> {
         const COOKIE: u64 = u64::MAX;
         let mut bytes = match command {
@@ -291,13 +272,11 @@ impl Client {
     }
 
     /// The socket, in the transmission phase with nothing in flight, and what was negotiated.
-    #[must_use]
     pub fn into_parts(self) -> (OwnedFd, Session) {
         (self.socket, self.session)
     }
 
     /// Whether the server offers FLUSH.
-    #[must_use]
     pub fn offers_flush(&self) -> bool {
         self.session.has(wire::NBD_FLAG_SEND_FLUSH)
     }

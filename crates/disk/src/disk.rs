@@ -29,7 +29,6 @@ pub struct Service {
 
 impl Service {
     /// Completion minus start.
-    #[must_use]
     pub fn total(&self) -> Duration {
         self.overhead + self.seek + self.rotation + self.transfer
     }
@@ -100,14 +99,12 @@ pub struct Disk {
 
 impl Disk {
     /// A disk of a valid spec, idle, its heads over the first track.
-    #[must_use]
     pub fn new(spec: &DiskSpec) -> Disk {
         Disk::with_model(DiskModel::new(spec), spec)
     }
 
     /// The same on a model made before, so that several disks share its tables. Only the
     /// spec's caches are looked at.
-    #[must_use]
     pub fn with_model(model: Arc<DiskModel>, spec: &DiskSpec) -> Disk {
         let place = model.zones[0].place(0);
         Disk {
@@ -368,7 +365,6 @@ impl Disk {
     }
 
     /// Whether a command is in service.
-    #[must_use]
     pub fn busy(&self) -> bool {
         self.in_service.is_some()
     }
@@ -385,13 +381,11 @@ impl Disk {
     }
 
     /// Commands queued and not in service.
-    #[must_use]
     pub fn queued(&self) -> usize {
         self.window.len() + self.waiting.len()
     }
 
     /// Commands queued or in service.
-    #[must_use]
     #[inline]
     pub fn outstanding(&self) -> usize {
         self.queued() + usize::from(self.busy())
@@ -401,13 +395,11 @@ impl Disk {
     ///
     /// # Panics
     /// If the disk has no such sector.
-    #[must_use]
     pub fn cylinder_of(&self, lbn: u64) -> u32 {
         self.model.zones[self.model.zone_of(lbn)].place(lbn).cylinder
     }
 
     /// Cylinder of the heads; while a command is in service, where it will leave them.
-    #[must_use]
     pub fn head_cylinder(&self) -> u32 {
         self.head.place.cylinder
     }
@@ -416,14 +408,12 @@ impl Disk {
     ///
     /// # Panics
     /// If the disk has no such sector.
-    #[must_use]
     pub fn positioning_time(&self, now: Instant, lbn: u64, write: bool) -> Duration {
         let angle = self.model.revolution.angle(now.0);
         Duration(u64::from(self.model.position(&self.head, angle, lbn, write).total_ns()))
     }
 
     /// The least that moving the heads to a cylinder takes: the seek alone, from where they are.
-    #[must_use]
     pub fn least_seek(&self, cylinder: u32) -> Duration {
         let place = self.head.place;
         let seek = self.model.move_ns(place, cylinder, place.head);
@@ -431,13 +421,11 @@ impl Disk {
     }
 
     /// Sectors of the disk, in its own sector size.
-    #[must_use]
     pub fn sectors(&self) -> u64 {
         self.model.sectors
     }
 
     /// Bytes in a sector.
-    #[must_use]
     pub fn sector_bytes(&self) -> u32 {
         self.model.sector_bytes
     }
@@ -446,7 +434,6 @@ impl Disk {
     ///
     /// # Panics
     /// If the disk has no such sector.
-    #[must_use]
     pub fn place_of(&self, lbn: u64) -> (u32, u32, u32) {
         let place = self.model.zones[self.model.zone_of(lbn)].place(lbn);
         (place.cylinder, place.head, place.sector)

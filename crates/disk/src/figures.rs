@@ -70,7 +70,6 @@ fn serve(disk: &mut Disk, now: &mut Instant, op: DiskOp) -> Service {
 
 impl Figures {
     /// Measures a valid spec; the same spec always gives the same figures.
-    #[must_use]
     pub fn measure(spec: &DiskSpec) -> Figures {
         let spec = DiskSpec { read_ahead: None, write_back: None, ..spec.clone() };
         let model = DiskModel::new(&spec);

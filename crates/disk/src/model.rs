@@ -91,7 +91,6 @@ pub struct ZoneInfo {
 }
 
 /// The zones of a drive, outermost first.
-#[must_use]
 pub fn zones(spec: &DiskSpec) -> Vec<ZoneInfo> {
     let info = |zone: &Zone| ZoneInfo {
         first_lbn: zone.first_lbn,
@@ -106,7 +105,6 @@ pub fn zones(spec: &DiskSpec) -> Vec<ZoneInfo> {
 }
 
 /// Seek time in ms by distance in cylinders, for every distance from 1 to the full stroke.
-#[must_use]
 pub fn seek_curve(spec: &DiskSpec) -> Vec<(u32, f64)> {
     let model = DiskModel::new(spec);
     (1..).zip(model.seek_ns.iter().skip(1).map(|&t| f64::from(t) / 1e6)).collect()
@@ -154,7 +152,6 @@ pub(crate) fn zone_addresses(spec: &DiskSpec, zone: &ZoneSpec) -> Option<u64> {
 
 impl DiskModel {
     /// Lays out a valid spec.
-    #[must_use]
     pub fn new(spec: &DiskSpec) -> Arc<DiskModel> {
         let list = listed_zones(spec);
         let cylinders =

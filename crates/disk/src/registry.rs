@@ -46,7 +46,6 @@ static ENTRIES: LazyLock<Vec<&'static Entry>> = LazyLock::new(|| {
 });
 
 /// The built-in drives.
-#[must_use]
 pub fn registry() -> &'static [&'static Entry] {
     &ENTRIES
 }

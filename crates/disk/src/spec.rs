@@ -3,9 +3,8 @@
 //! Every field may be changed after reading, then [`DiskSpec::validate`] says whether the
 //! result is still a disk. Times are milliseconds here and integer nanoseconds everywhere else.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// A disk drive, as written in its spec file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -398,9 +397,10 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 /// Why a spec is not a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SpecError {
     /// The text is not TOML, lacks a key or has one that nobody knows.
+    #[error("{}{message}", in_line(*line))]
     Parse {
         /// Line, counted from 1; 0 if it concerns the entire file.
         line: usize,
@@ -408,6 +408,7 @@ pub enum SpecError {
         message: String,
     },
     /// A value, or a combination, cannot be.
+    #[error("`{key}` must be {expected}")]
     Value {
         /// The key.
         key: &'static str,
@@ -415,6 +416,10 @@ pub enum SpecError {
         expected: String,
     },
     /// No built-in disk of that name; the known ones follow, nearest first.
+    #[error(
+        "unknown disk `{name}`; known: {}; or give the path of a .toml file",
+        .known.join(", ")
+    )]
     Unknown {
         /// What was asked for.
         name: String,
@@ -422,6 +427,7 @@ pub enum SpecError {
         known: Vec<&'static str>,
     },
     /// The spec file cannot be read.
+    #[error("cannot read {path}: {message}")]
     File {
         /// Its path.
         path: String,
@@ -429,6 +435,7 @@ pub enum SpecError {
         message: String,
     },
     /// The spec file can be read but is not a disk.
+    #[error("{path}: {error}")]
     InFile {
         /// Its path.
         path: String,
@@ -437,24 +444,10 @@ pub enum SpecError {
     },
 }
 
-impl fmt::Display for SpecError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SpecError::Parse { line: 0, message } => write!(f, "{message}"),
-            SpecError::Parse { line, message } => write!(f, "line {line}: {message}"),
-            SpecError::Value { key, expected } => write!(f, "`{key}` must be {expected}"),
-            SpecError::Unknown { name, known } => write!(
-                f,
-                "unknown disk `{name}`; known: {}; or give the path of a .toml file",
-                known.join(", ")
-            ),
-            SpecError::File { path, message } => write!(f, "cannot read {path}: {message}"),
-            SpecError::InFile { path, error } => write!(f, "{path}: {error}"),
-        }
-    }
+/// The line and a colon; empty for the entire file.
+fn in_line(line: usize) -> String {
+    if line == 0 { String::new() } else { format!("line {line}: ") }
 }
-
-impl std::error::Error for SpecError {}
 
 impl DiskSpec {
     /// Reads and validates the text of a spec file.
@@ -472,7 +465,6 @@ impl DiskSpec {
     ///
     /// # Panics
     /// Never: every spec has a TOML form.
-    #[must_use]
     pub fn to_toml(&self) -> String {
         let form = "every field has a TOML form";
         let Zones::List(list) = &self.zones else {
@@ -488,7 +480,6 @@ impl DiskSpec {
     }
 
     /// Pages of 4 KiB as sectors of this drive.
-    #[must_use]
     pub fn sectors_per_page(&self) -> u32 {
         4096 / self.sector_bytes
     }

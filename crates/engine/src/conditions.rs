@@ -1,7 +1,7 @@
 //! What a policy or a rate may know of the present moment. It is the same in the simulator and in a
 //! served array, except for the heads, which only the simulator models.
 
-use crate::units::{Duration, GroupId, Instant};
+use crate::units::{GroupId, Instant};
 use alloc::collections::VecDeque;
 
 /// The present moment, as a policy or a rate sees it.
@@ -40,14 +40,6 @@ impl Conditions<'static> {
         rebuilding_disks: 0,
         heads: &NoHeads,
     };
-}
-
-impl Conditions<'_> {
-    /// How long the oldest host read has waited.
-    #[must_use]
-    pub fn oldest_read_wait(&self) -> Duration {
-        self.reads.oldest.map_or(Duration::ZERO, |arrived| self.now.since(arrived))
-    }
 }
 
 /// The modelled heads of the member disks at the moment of a pick.

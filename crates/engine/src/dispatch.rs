@@ -40,7 +40,6 @@ pub struct Dispatch {
 
 impl Dispatch {
     /// Queues for `disks` drives of `window` commands each.
-    #[must_use]
     pub fn new(disks: u16, window: u32, order: Order) -> Dispatch {
         let queues = (0..disks).map(|_| Queue::default()).collect();
         Dispatch { queues, lengths: vec![0; usize::from(disks)], window, order }
@@ -77,20 +76,17 @@ impl Dispatch {
     }
 
     /// Commands queued and outstanding at a disk.
-    #[must_use]
     pub fn length(&self, disk: DiskId) -> u32 {
         self.lengths[usize::from(disk.0)]
     }
 
     /// [`Dispatch::length`] of all disks.
-    #[must_use]
     pub fn lengths(&self) -> &[u32] {
         &self.lengths
     }
 
     /// Pages between `page` and the end of the last command issued to a disk: an estimate of how
     /// far its head must move.
-    #[must_use]
     pub fn distance(&self, disk: DiskId, page: u64) -> u64 {
         self.queues[usize::from(disk.0)].last_page.abs_diff(page)
     }

@@ -26,7 +26,6 @@ impl Locks {
     }
 
     /// Whether a reader has it.
-    #[must_use]
     pub fn contains(&self, group: GroupId) -> bool {
         self.readers.contains_key(&group)
     }
@@ -47,7 +46,6 @@ impl Locks {
     }
 
     /// Whether a scrub has it.
-    #[must_use]
     pub fn held(&self, group: GroupId) -> bool {
         self.holds.contains_key(&group)
     }
@@ -77,14 +75,12 @@ pub struct Faults {
 
 impl Faults {
     /// Whether a page of a disk is lost.
-    #[must_use]
     pub fn lost(&self, disk: DiskId, page: u64) -> bool {
         self.failed.contains(disk)
             && !self.rebuilt_below.iter().any(|(known, below)| *known == disk && page < *below)
     }
 
     /// The disks that are lost at a page.
-    #[must_use]
     pub fn at(&self, page: u64) -> DiskSet {
         self.failed.iter().filter(|disk| self.lost(*disk, page)).collect()
     }

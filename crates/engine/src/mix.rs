@@ -2,7 +2,6 @@
 
 /// Mixes the bits of a number, so that neighbours become numbers that have nothing in common: the
 /// finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
-#[must_use]
 pub const fn mix(number: u64) -> u64 {
     let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -139,7 +139,6 @@ impl Choice {
     ///
     /// # Panics
     /// If the entry has no such parameter: a bug in the entry's own code.
-    #[must_use]
     pub fn text(&self, param: &str) -> &str {
         let index = self.entry.params.iter().position(|p| p.name == param);
         &self.values[index.expect("a parameter of the entry")]
@@ -166,7 +165,6 @@ impl Choice {
     }
 
     /// The choice written out in full: `name:param=value,...`.
-    #[must_use]
     pub fn describe(&self) -> String {
         let mut text = self.entry.name.to_string();
         for (i, (param, value)) in self.entry.params.iter().zip(&self.values).enumerate() {

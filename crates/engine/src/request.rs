@@ -26,7 +26,6 @@ pub struct PageRange {
 
 impl PageRange {
     /// A run of `pages` pages from `first`.
-    #[must_use]
     pub const fn new(first: Page, pages: u32) -> PageRange {
         PageRange { first, pages }
     }
@@ -71,7 +70,6 @@ pub enum HostError {
 
 impl HostError {
     /// The errno a block device would give.
-    #[must_use]
     pub const fn errno(self, direction: Direction) -> i32 {
         const EINVAL: i32 = 22;
         const ENOSPC: i32 = 28;

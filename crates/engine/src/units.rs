@@ -75,31 +75,26 @@ impl Duration {
     pub const ZERO: Duration = Duration(0);
 
     /// From whole microseconds.
-    #[must_use]
     pub const fn from_micros(us: u64) -> Duration {
         Duration(us * 1_000)
     }
 
     /// From whole milliseconds.
-    #[must_use]
     pub const fn from_millis(ms: u64) -> Duration {
         Duration(ms * 1_000_000)
     }
 
     /// From whole seconds.
-    #[must_use]
     pub const fn from_secs(s: u64) -> Duration {
         Duration(s * 1_000_000_000)
     }
 
     /// In milliseconds, for reports.
-    #[must_use]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// In seconds, for reports.
-    #[must_use]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
@@ -112,7 +107,6 @@ impl Instant {
     pub const NEVER: Instant = Instant(u64::MAX);
 
     /// Time since `earlier`; zero if `earlier` is later.
-    #[must_use]
     pub const fn since(self, earlier: Instant) -> Duration {
         Duration(self.0.saturating_sub(earlier.0))
     }

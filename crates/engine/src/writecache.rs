@@ -69,7 +69,6 @@ pub struct WriteCache {
 
 impl WriteCache {
     /// Puts the parts together.
-    #[must_use]
     pub fn new(
         directory: Directory,
         detector: Detector,
@@ -309,13 +308,11 @@ impl WriteCache {
     }
 
     /// The state of the policy.
-    #[must_use]
     pub fn gauges(&self) -> crate::policy::Gauges {
         self.policy.gauges(&self.directory)
     }
 
     /// Whether the next candidate is a sequential group.
-    #[must_use]
     pub fn next_is_sequential(&self) -> bool {
         let candidate = self.policy.candidate(&self.directory);
         candidate.is_some_and(|slot| self.directory.is_sequential(slot))

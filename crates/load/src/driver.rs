@@ -1,12 +1,11 @@
-//! All connections of a feed's load, on one thread. Requests start in the order of the feed, each
-//! on the connection with the fewest in flight.
+//! A load at work on some connections, on one thread: all connections of a feed, or one of a
+//! pattern. Requests start in the order of the feed, each on the connection with the fewest in
+//! flight.
 
-use super::known::Known;
+use super::known::{Known, Units};
 use super::laps::{FLUSH, Laps, Part, READ, WRITE};
 use super::schedule::Schedule;
-use super::{
-    BenchError, Feed, FeedRequest, LOOK, Pace, Patience, Shared, Work, log, stamps, unreadable,
-};
+use super::{BenchError, Feed, FeedRequest, LOOK, Pace, Patience, Shared, log, stamps, unreadable};
 use destage_client::{Client, ClientError, Heard};
 use destage_engine::mix::mix;
 use destage_nbd::request::{Command, Request};
@@ -72,18 +71,20 @@ impl<'a> Driver<'a> {
         shared: &'a Shared<'a>,
         clients: Vec<Client>,
         feed: Box<dyn Feed>,
+        units: Units,
+        schedule: Option<Schedule>,
         parts: Sender<Part>,
     ) -> Driver<'a> {
         let load = shared.load;
         let block = &clients[0].session().block;
         let part_bytes = u64::from(block.maximum / block.minimum * block.minimum);
-        let depth = load.depth * load.connections;
+        let depth = load.depth * clients.len();
         let table = Table {
             shared,
             feed,
             slots: (0..depth).map(|_| Slot::default()).collect(),
             free: (0..depth).rev().collect(),
-            known: load.stamped().then(|| Known::new(shared.size)),
+            known: load.stamped().then(|| Known::new(units, shared.size)),
             records: Vec::new(),
             laps: Laps::new(load.warmup, load.interval, parts),
             virtual_ns: 0,
@@ -94,7 +95,7 @@ impl<'a> Driver<'a> {
         Driver {
             table,
             clients,
-            schedule: Schedule::new(load, 0, 1),
+            schedule,
             patience: Patience::new(load),
             held: None,
             payload: Vec::new(),
@@ -237,37 +238,28 @@ impl<'a> Driver<'a> {
     }
 
     /// Sends what there is to send, and takes in replies, waiting for at most this long.
-    fn hear(&mut self, most: Duration) -> Result<(), BenchError> {
-        let mut wanted = Vec::with_capacity(self.clients.len());
-        for client in &mut self.clients {
-            let more = client.send_some()?;
-            wanted.push(if more { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
-        }
-        let sockets = self.clients.iter().zip(wanted);
-        let mut polled: Vec<PollFd<'_>> =
-            sockets.map(|(client, wanted)| PollFd::new(client, wanted)).collect();
-        let time =
-            Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        match poll(&mut polled, Some(&time)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(ClientError::from(error).into()),
-        }
-        let came: Vec<bool> =
-            polled.iter().map(|polled| polled.revents().intersects(!PollFlags::OUT)).collect();
+    fn hear(&mut self, most: Option<Duration>) -> Result<(), BenchError> {
         let (mut now_ns, mut answered) = (0, 0);
-        for (client, _) in self.clients.iter_mut().zip(came).filter(|(_, came)| *came) {
-            let table = &mut self.table;
-            client.hear_some(|heard| match heard {
-                Heard::Data(cookie, offset, part) => table.data(cookie, offset, part),
-                Heard::Hole(..) => {}
-                Heard::Done(cookie, errno) => {
-                    if now_ns == 0 {
-                        now_ns = table.shared.now_ns();
-                        table.laps.at(now_ns);
-                    }
-                    answered += table.done(cookie, errno, now_ns);
+        let Driver { table, clients, .. } = self;
+        let mut hear = |heard: Heard<'_>| match heard {
+            Heard::Data(cookie, offset, part) => table.data(cookie, offset, part),
+            Heard::Hole(..) => {}
+            Heard::Done(cookie, errno) => {
+                if now_ns == 0 {
+                    now_ns = table.shared.now_ns();
+                    table.laps.at(now_ns);
                 }
-            })?;
+                answered += table.done(cookie, errno, now_ns);
+            }
+        };
+        match &mut clients[..] {
+            [client] => client.pump(most, hear)?,
+            clients => {
+                let came = wait(clients, most.unwrap_or(LOOK))?;
+                for (client, _) in clients.iter_mut().zip(came).filter(|(_, came)| *came) {
+                    client.hear_some(&mut hear)?;
+                }
+            }
         }
         if now_ns > 0 {
             self.patience.heard(now_ns);
@@ -279,6 +271,24 @@ impl<'a> Driver<'a> {
             None => Ok(()),
         }
     }
+}
+
+/// Sends what there is to send, and waits for replies; which connections have some.
+fn wait(clients: &mut [Client], most: Duration) -> Result<Vec<bool>, BenchError> {
+    let mut wanted = Vec::with_capacity(clients.len());
+    for client in clients.iter_mut() {
+        let more = client.send_some()?;
+        wanted.push(if more { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN });
+    }
+    let sockets = clients.iter().zip(wanted);
+    let mut polled: Vec<PollFd<'_>> =
+        sockets.map(|(client, wanted)| PollFd::new(client, wanted)).collect();
+    let time = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
+    match poll(&mut polled, Some(&time)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(ClientError::from(error).into()),
+    }
+    Ok(polled.iter().map(|polled| polled.revents().intersects(!PollFlags::OUT)).collect())
 }
 
 impl Table<'_> {
@@ -339,8 +349,9 @@ impl Table<'_> {
     }
 }
 
-impl Work for Driver<'_> {
-    fn run(&mut self) -> Result<(), BenchError> {
+impl Driver<'_> {
+    /// Keeps requests in flight until the time is over, then waits for the last replies.
+    pub(super) fn run(&mut self) -> Result<(), BenchError> {
         let shared = self.table.shared;
         let end_ns = shared.load.end_ns();
         loop {
@@ -349,20 +360,23 @@ impl Work for Driver<'_> {
             let over = now_ns >= end_ns;
             let next_due_ns = if over { None } else { self.begin_due(now_ns)? };
             let in_flight = self.in_flight();
-            if in_flight == 0 && (over || next_due_ns.is_none()) {
+            let failed = shared.failed.load(Ordering::Relaxed);
+            if failed || in_flight == 0 && (over || next_due_ns.is_none()) {
                 break;
             }
             self.patience.check(now_ns, in_flight, shared.load)?;
             let until = |due: u64| Duration::from_nanos(due.min(end_ns) - now_ns).min(LOOK);
-            self.hear(next_due_ns.map_or(LOOK, until))?;
+            self.hear(next_due_ns.map(until))?;
         }
         self.table.laps.finish(shared.now_ns());
         Ok(())
     }
 
-    fn not_begun(&mut self) -> Result<u64, BenchError> {
+    /// Requests that were due but never started.
+    pub(super) fn not_begun(&mut self) -> Result<u64, BenchError> {
         let end_ns = self.table.shared.load.end_ns();
-        let held = u64::from(self.held.is_some());
+        // In a closed loop nothing is due that could be late.
+        let held = u64::from(self.held.is_some() && self.table.shared.load.pace != Pace::Closed);
         if let Some(schedule) = &mut self.schedule {
             let more = self.table.feed.next_at().is_some() && end_ns < u64::MAX;
             return Ok(held + if more { schedule.pass(end_ns) } else { 0 });
@@ -383,7 +397,8 @@ impl Work for Driver<'_> {
         Ok(number)
     }
 
-    fn verify_all(&mut self) -> Result<u64, BenchError> {
+    /// Reads everything that was acknowledged; returns how many units that is.
+    pub(super) fn verify_all(&mut self) -> Result<u64, BenchError> {
         if !self.table.shared.load.verify {
             return Ok(0);
         }
@@ -393,12 +408,12 @@ impl Work for Driver<'_> {
             let known = self.table.known.as_ref().expect("contents are checked");
             let most = VERIFY_BYTES.min(self.table.part_bytes);
             let run = if self.table.free.is_empty() { None } else { known.run(from, most) };
-            if let Some((offset, length)) = run {
+            if let Some((offset, length, units)) = run {
                 let due_ns = self.table.shared.now_ns();
                 let ask = FeedRequest { due_ns, tag: 0, write: false, offset, length };
                 self.put(READ, ask, None)?;
                 from = offset + length;
-                verified += length / stamps::SECTOR as u64;
+                verified += units;
                 continue;
             }
             let in_flight = self.in_flight();
@@ -407,7 +422,7 @@ impl Work for Driver<'_> {
             }
             let now_ns = self.table.shared.now_ns();
             self.patience.check(now_ns, in_flight, self.table.shared.load)?;
-            self.hear(LOOK)?;
+            self.hear(None)?;
             if self.table.failed_reads > 0 {
                 return Err(unreadable());
             }

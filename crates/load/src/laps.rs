@@ -46,7 +46,6 @@ impl Default for Tally {
 
 impl Tally {
     /// Answered requests of all kinds.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.kinds.iter().map(|kind| kind.latency_ns.len()).sum()
     }

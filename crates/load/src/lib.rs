@@ -1,7 +1,7 @@
 //! A load on an NBD server: its requests, the threads that send them, its results.
 //!
-//! Requests come from a [`Pattern`], with a thread for each connection (`worker.rs`), or from a
-//! [`Feed`], in the feed's order, with one thread for all connections (`driver.rs`).
+//! Requests come from a [`Feed`], in its order, with one thread for all connections (`driver.rs`).
+//! A [`Pattern`] is a feed for each connection, with a thread of its own (`pattern.rs`).
 
 mod driver;
 mod feed;
@@ -9,10 +9,10 @@ mod known;
 mod laps;
 mod load;
 mod log;
+mod pattern;
 mod percentiles;
 mod schedule;
 pub mod stamps;
-mod worker;
 
 pub use feed::{Feed, FeedError, FeedRequest};
 pub use laps::{FLUSH, Kind, Lap, READ, Tally, WRITE};
@@ -23,6 +23,10 @@ pub use percentiles::percentiles;
 use destage_client::Client;
 use destage_nbd::client::Uri;
 use destage_nbd::{Mode, wire};
+use driver::Driver;
+use known::Units;
+use pattern::PatternFeed;
+use schedule::Schedule;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -156,27 +160,21 @@ impl Target {
     }
 
     /// Bytes of the export that the load may use.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
 
     /// What offsets and lengths are multiples of.
-    #[must_use]
     pub fn minimum(&self) -> u64 {
         u64::from(self.clients[0].session().block.minimum)
     }
 
     /// Longest request; longer ones of a feed are split.
-    #[must_use]
     pub fn maximum(&self) -> u64 {
         u64::from(self.clients[0].session().block.maximum)
     }
 
     /// Runs the load: of its pattern, or of this feed.
-    ///
-    /// # Errors
-    /// See [`BenchError`].
     pub fn run(
         self,
         load: &Load,
@@ -188,6 +186,10 @@ impl Target {
             None => self.unfit_pattern(load),
             Some(_) => None,
         };
+        // A pattern has no times of its own.
+        let closed = feed.is_none() && load.pace == Pace::Own;
+        let pace = if closed { Pace::Closed } else { load.pace };
+        let load = &Load { pace, ..load.clone() };
         if let Some(unfit) = refused.or_else(|| self.unfit(load, writes)) {
             return Err(BenchError::Unfit(unfit));
         }
@@ -215,8 +217,10 @@ impl Target {
         match feed {
             None => Run::of(&shared, self.pattern_workers(&shared), report),
             Some(feed) => {
+                let schedule = Schedule::new(load, 0, 1);
                 let start: Start<'_> = Box::new(|parts| {
-                    Box::new(driver::Driver::new(&shared, self.clients, feed, parts))
+                    let (clients, units) = (self.clients, Units::SECTORS);
+                    Driver::new(&shared, clients, feed, units, schedule, parts)
                 });
                 Run::of(&shared, vec![start], report)
             }
@@ -224,8 +228,14 @@ impl Target {
     }
 
     fn pattern_workers<'a>(self, shared: &'a Shared<'a>) -> Vec<Start<'a>> {
+        let load = shared.load;
         let start = |(number, client)| -> Start<'a> {
-            Box::new(move |parts| Box::new(worker::Worker::new(shared, number, client, parts)))
+            let feed = PatternFeed::new(load, shared.size, number);
+            let units = Units::blocks(load, number);
+            let schedule = Schedule::new(load, number, load.connections);
+            Box::new(move |parts| {
+                Driver::new(shared, vec![client], Box::new(feed), units, schedule, parts)
+            })
         };
         self.clients.into_iter().enumerate().map(start).collect()
     }
@@ -266,9 +276,6 @@ impl Target {
 
 /// Runs a load of a pattern. Calls `progress` every second with how long it has run and how many
 /// requests were answered.
-///
-/// # Errors
-/// See [`BenchError`].
 pub fn run(
     uri: &Uri,
     load: &Load,
@@ -281,21 +288,9 @@ pub fn run(
     })
 }
 
-/// Puts requests on connections.
-trait Work: Send {
-    /// Keeps requests in flight until the time is over, then waits for the last replies.
-    fn run(&mut self) -> Result<(), BenchError>;
-
-    /// Requests that were due but never started.
-    fn not_begun(&mut self) -> Result<u64, BenchError>;
-
-    /// Reads everything that was acknowledged; returns the number of blocks or sectors.
-    fn verify_all(&mut self) -> Result<u64, BenchError>;
-}
-
 /// Makes a worker, on a thread of its own.
-type Start<'a> = Box<dyn FnOnce(mpsc::Sender<laps::Part>) -> Box<dyn Work + 'a> + Send + 'a>;
-type Finished<'a> = Result<Box<dyn Work + 'a>, BenchError>;
+type Start<'a> = Box<dyn FnOnce(mpsc::Sender<laps::Part>) -> Driver<'a> + Send + 'a>;
+type Finished<'a> = Result<Driver<'a>, BenchError>;
 
 /// A running load, as seen by the thread that waits for it.
 struct Run<'a, 't> {

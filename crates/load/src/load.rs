@@ -3,10 +3,10 @@
 use super::feed::FeedError;
 use super::laps::Tally;
 use destage_client::ClientError;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
+use thiserror::Error;
 
 /// Which requests, in which order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum Pace {
     /// By a schedule, independent of the answers.
     Scheduled {
         /// Requests per second over all connections.
-        rate: f64,
+        iops: f64,
         /// Times between them.
         arrivals: Arrivals,
     },
@@ -92,116 +92,88 @@ impl Load {
 }
 
 /// Why a load does not fit a server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unfit {
     /// `--size` exceeds the export, which has this many bytes.
+    #[error("--size: the export has {0} bytes")]
     Size(u64),
     /// `--server-pid` names no process.
+    #[error("--server-pid: no such process")]
     NoProcess,
     /// Writes to a read-only export.
+    #[error("the export is read-only; use --rw randread or read")]
     ReadOnly,
     /// FUA that the server does not offer.
+    #[error("--fua: the server does not offer it")]
     NoFua,
     /// Flushes that the server does not offer.
+    #[error("--fsync-every: the server does not offer FLUSH")]
     NoFlush,
     /// Writes over several connections, which the server does not keep coherent.
+    #[error("--connections: the server does not keep several coherent")]
     NotCoherent,
     /// A block size that the server does not take: the smallest and the largest.
+    #[error("--bs: this server takes multiples of {0} up to {1}")]
     Block(u64, u64),
     /// Fewer blocks than requests in flight.
+    #[error("--size: fewer blocks than requests in flight")]
     FewBlocks,
     /// Stamped blocks that are not a multiple of 512 bytes.
+    #[error("--verify and --log need a --bs that is a multiple of 512")]
     Sectors,
     /// More stamped blocks than can be tracked.
+    #[error("--verify and --log: give a --size of at most 2^27 blocks")]
     ManyBlocks,
     /// It ended before the warm-up did.
+    #[error("the load ended within --warmup")]
     Warmup,
     /// Reads fail, so nothing can be verified.
+    #[error("reads fail: nothing can be verified")]
     Reads,
 }
 
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Unfit::Size(bytes) => return write!(f, "--size: the export has {bytes} bytes"),
-            Unfit::Block(least, most) => {
-                return write!(f, "--bs: this server takes multiples of {least} up to {most}");
-            }
-            Unfit::NoProcess => "--server-pid: no such process",
-            Unfit::ReadOnly => "the export is read-only; use --rw randread or read",
-            Unfit::NoFua => "--fua: the server does not offer it",
-            Unfit::NoFlush => "--fsync-every: the server does not offer FLUSH",
-            Unfit::NotCoherent => "--connections: the server does not keep several coherent",
-            Unfit::FewBlocks => "--size: fewer blocks than requests in flight",
-            Unfit::Sectors => "--verify and --log need a --bs that is a multiple of 512",
-            Unfit::ManyBlocks => "--verify and --log: give a --size of at most 2^27 blocks",
-            Unfit::Warmup => "the load ended within --warmup",
-            Unfit::Reads => "reads fail: nothing can be verified",
-        })
-    }
-}
-
 /// Why a load has no result.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum BenchError {
     /// The load does not fit the server.
+    #[error("{0}")]
     Unfit(Unfit),
     /// The connection.
-    Client(ClientError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
     /// The connection ended during the load: after how long, and how many answers.
+    #[error("{2}, after {time:.1} s of load and {1} answers", time = .0.as_secs_f64())]
     Died(Duration, u64, ClientError),
     /// The same with a log, and how many acknowledged writes it holds.
+    #[error("{2}; {0} holds {1} acknowledged writes: --check {0}")]
     Lost(PathBuf, u64, ClientError),
     /// Requests in flight, none of which was answered for this long.
+    #[error(
+        "{0} requests in flight and no answer for {time} s (--timeout)",
+        time = .1.as_secs_f64()
+    )]
     Stalled(usize, Duration),
     /// A file.
+    #[error("{0}: {1}")]
     File(PathBuf, io::Error),
     /// Not a log of acknowledged writes.
+    #[error("{0}: not a log that destage bench --log wrote")]
     NoLog(PathBuf),
     /// The feed could not continue.
+    #[error("{0}")]
     Feed(FeedError),
     /// What was read is not what was written: sector, generation expected and found.
+    #[error(
+        "wrong data at byte {0}: write {1} of it was acknowledged, {found}",
+        found = found_words(*.2)
+    )]
     Wrong(u64, u64, Option<u64>),
 }
 
-impl fmt::Display for BenchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BenchError::Unfit(unfit) => unfit.fmt(f),
-            BenchError::Feed(error) => error.fmt(f),
-            BenchError::Client(error) => error.fmt(f),
-            BenchError::Died(after, answered, error) => {
-                let after = after.as_secs_f64();
-                write!(f, "{error}, after {after:.1} s of load and {answered} answers")
-            }
-            BenchError::Lost(path, writes, error) => {
-                let path = path.display();
-                write!(f, "{error}; {path} holds {writes} acknowledged writes: --check {path}")
-            }
-            BenchError::Stalled(number, patience) => {
-                let patience = patience.as_secs_f64();
-                write!(f, "{number} requests in flight and no answer for {patience} s (--timeout)")
-            }
-            BenchError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            BenchError::NoLog(path) => {
-                write!(f, "{}: not a log that destage bench --log wrote", path.display())
-            }
-            BenchError::Wrong(sector, wanted, found) => {
-                write!(f, "wrong data at byte {sector}: write {wanted} of it was acknowledged, ")?;
-                match found {
-                    Some(found) => write!(f, "write {found} is there"),
-                    None => f.write_str("none of this run is there"),
-                }
-            }
-        }
-    }
-}
-
-impl std::error::Error for BenchError {}
-
-impl From<ClientError> for BenchError {
-    fn from(error: ClientError) -> BenchError {
-        BenchError::Client(error)
+fn found_words(found: Option<u64>) -> String {
+    match found {
+        Some(found) => format!("write {found} is there"),
+        None => "none of this run is there".to_string(),
     }
 }
 
@@ -224,13 +196,11 @@ pub struct Measured {
 
 impl Measured {
     /// Answered requests of all kinds.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.tally.requests()
     }
 
     /// Requests that were answered with an error.
-    #[must_use]
     pub fn errors(&self) -> u64 {
         self.tally.kinds.iter().map(|kind| kind.errors).sum()
     }

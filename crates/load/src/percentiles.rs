@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 /// Lines of values, from the median's half towards 1 in steps that halve what is left, five to a
 /// half; values in microseconds.
-#[must_use]
 pub fn percentiles(times_ns: &Histogram<u64>) -> String {
     const TICKS: u32 = 5;
     const NS: f64 = 1000.0;

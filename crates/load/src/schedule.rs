@@ -18,8 +18,8 @@ pub(super) struct Schedule {
 impl Schedule {
     /// Worker `number` of `workers` has its share of the load's rate.
     pub(super) fn new(load: &Load, number: usize, workers: usize) -> Option<Schedule> {
-        let Pace::Scheduled { rate, arrivals } = load.pace else { return None };
-        let each_ns = 1e9 * workers as f64 / rate;
+        let Pace::Scheduled { iops, arrivals } = load.pace else { return None };
+        let each_ns = 1e9 * workers as f64 / iops;
         let shift = number as f64 / workers as f64;
         let state = mix(load.seed ^ mix(number as u64 ^ 0x5c4e_d01e));
         let mut schedule =
@@ -74,7 +74,7 @@ mod tests {
 
     fn dues(arrivals: Arrivals, number: usize, workers: usize) -> Vec<u64> {
         let mut load = load();
-        load.pace = Pace::Scheduled { rate: 1_000.0, arrivals };
+        load.pace = Pace::Scheduled { iops: 1_000.0, arrivals };
         let mut schedule = Schedule::new(&load, number, workers).expect("a schedule");
         let mut dues = Vec::new();
         for _ in 0..20_000 {
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_passed_over_is_counted() {
         let mut load = load();
-        load.pace = Pace::Scheduled { rate: 1_000.0, arrivals: Arrivals::Even };
+        load.pace = Pace::Scheduled { iops: 1_000.0, arrivals: Arrivals::Even };
         let mut schedule = Schedule::new(&load, 0, 1).expect("a schedule");
         assert_eq!(schedule.pass(1_000_000_000), 1_000);
         assert_eq!(schedule.pass(1_000_000_000), 0);

@@ -29,15 +29,13 @@ pub fn stamp(bytes: &mut [u8], run: u64, offset: u64, generation: u64) {
 }
 
 /// The generation of a sector, if it is undamaged, of this run and of this offset.
-#[must_use]
-pub fn generation_of(sector: &[u8], run: u64, offset: u64) -> Option<u64> {
+fn generation_of(sector: &[u8], run: u64, offset: u64) -> Option<u64> {
     let generation = word(sector, 3);
     let intact = (0..).zip(words(run, offset, generation)).all(|(at, is)| word(sector, at) == is);
     intact.then_some(generation)
 }
 
 /// The first sector whose generation is not allowed.
-#[must_use]
 pub fn first_wrong(
     bytes: &[u8],
     run: u64,

@@ -59,22 +59,6 @@ impl Encoder {
         put_error(out, errno, text);
     }
 
-    /// `NBD_REPLY_TYPE_ERROR_OFFSET`: failure of a part.
-    pub fn error_offset(
-        &self,
-        out: &mut Vec<u8>,
-        tag: Tag,
-        last: bool,
-        (errno, offset): (u32, u64),
-        text: &str,
-    ) {
-        assert!(errno != 0, "an error has a number");
-        let text = shortened(text);
-        self.chunk(out, tag, last, wire::NBD_REPLY_TYPE_ERROR_OFFSET, 14 + text.len() as u64);
-        put_error(out, errno, text);
-        out.put_u64(offset);
-    }
-
     /// All of a read in one piece: the caller appends its `length` bytes.
     pub fn read(&self, out: &mut Vec<u8>, tag: Tag, length: u32) {
         if self.mode == Mode::Simple {

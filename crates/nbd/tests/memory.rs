@@ -2,45 +2,16 @@
 #![allow(missing_docs)]
 
 mod common;
+#[path = "../../engine/tests/counting/mod.rs"]
+mod counting;
 
 use common::{bytes, export, session};
+use counting::most_during;
 use destage_nbd::Mode;
 use destage_nbd::client::{Handshake, Options, Reply, ReplyDecoder};
 use destage_nbd::handshake::{Config, Server, Step};
 use destage_nbd::request::{Command, Decoder, Request};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "a global allocator that counts cannot be written without")]
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(held, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// The most that was held during `work` over what was held before.
-fn most_held(work: impl FnOnce()) -> usize {
-    let before = HELD.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    work();
-    MOST.load(Ordering::Relaxed) - before
-}
 
 const KIB: usize = 1024;
 
@@ -52,7 +23,7 @@ fn handshakes() {
     let queries = format!("49484156454f5054 00000009 00010000 00000004 'disk' 00003ffd {longest}");
     let stream = bytes(&format!("00000003 49484156454f5054 00000008 00000000 {queries}"));
     let option = &bytes(&queries)[..];
-    let held = most_held(|| {
+    let held = most_during(|| {
         let mut server = Server::new(config, &mut out);
         let mut rest = &stream[..];
         for _ in 0..2000 {
@@ -73,7 +44,7 @@ fn handshakes() {
 /// Announces much and sends a little of it.
 fn announcements() {
     let config = Arc::new(Config::single(export()));
-    let held = most_held(|| {
+    let held = most_during(|| {
         let mut out = Vec::new();
         let mut server = Server::new(config, &mut out);
         server.feed(&bytes("00000003 49484156454f5054 00000007 000fffff"), &mut out);
@@ -83,7 +54,7 @@ fn announcements() {
     });
     assert!(held < 32 * KIB, "an option read over: {held} bytes");
 
-    let held = most_held(|| {
+    let held = most_during(|| {
         let session = session(Mode::Extended);
         let mut decoder = Decoder::new(&session);
         let header = bytes("21e41c71 0020 0001 0000000000000007 0000000000000000");
@@ -95,7 +66,7 @@ fn announcements() {
     });
     assert!(held < 32 * KIB, "a payload: {held} bytes");
 
-    let held = most_held(|| {
+    let held = most_during(|| {
         let mut out = Vec::new();
         let mut client = Handshake::new(Options::new("disk"));
         client.feed(&bytes("4e42444d41474943 49484156454f5054 0003"), &mut out);
@@ -108,7 +79,7 @@ fn announcements() {
 /// A reply in as many pieces as possible, and the longest list of extents.
 fn replies() {
     let session = session(Mode::Structured);
-    let held = most_held(|| {
+    let held = most_during(|| {
         let mut decoder = ReplyDecoder::new(&session);
         let command = Command::Read { offset: 0, length: 1 << 20, dont_fragment: false };
         assert!(decoder.expect(&Request { cookie: 1, command }));
@@ -122,7 +93,7 @@ fn replies() {
     assert!(held < 512 * KIB, "pieces of a read: {held} bytes");
 
     let extents = [0, 0, 0, 1, 0, 0, 0, 0].repeat(512);
-    let held = most_held(|| {
+    let held = most_during(|| {
         let mut decoder = ReplyDecoder::new(&session);
         let contexts = session.context_set();
         let command = Command::BlockStatus { offset: 0, length: 1 << 20, one: false, contexts };

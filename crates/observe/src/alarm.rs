@@ -33,7 +33,6 @@ pub struct AlarmCommand {
 
 impl AlarmCommand {
     /// A command for the shell.
-    #[must_use]
     pub fn new(command: &str, array: &str) -> AlarmCommand {
         AlarmCommand {
             command: command.to_string(),

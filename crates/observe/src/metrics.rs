@@ -60,7 +60,6 @@ impl Text {
 }
 
 /// All metrics.
-#[must_use]
 pub fn metrics(sample: &Sample, observation: &Observation) -> String {
     let array = escape(&sample.status.name);
     let mut text = Text { out: String::with_capacity(32 << 10), array };

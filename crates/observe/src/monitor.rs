@@ -100,26 +100,22 @@ impl Monitor {
     }
 
     /// For Prometheus: as of the last second.
-    #[must_use]
     pub fn metrics(&self) -> Arc<str> {
         self.latest().metrics.clone()
     }
 
     /// The last ten minutes, as JSON.
-    #[must_use]
     pub fn history(&self) -> String {
         let points: Vec<Point> = self.latest().history.iter().cloned().collect();
         serde_json::to_string(&points).unwrap_or_default()
     }
 
     /// The last second and each that follows, as JSON.
-    #[must_use]
     pub fn stream(&self) -> latest::Receiver<Arc<str>> {
         self.shared.stream.subscribe()
     }
 
     /// The state of the array, if its data thread has answered recently.
-    #[must_use]
     pub fn state(&self) -> Option<ArrayState> {
         let latest = self.latest();
         let fresh = latest.at.is_some_and(|at| at.elapsed() < 5 * SECOND);

@@ -34,7 +34,6 @@ pub struct Recorded {
 
 impl Recorder {
     /// Whether requests are wanted.
-    #[must_use]
     pub fn wants(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }
@@ -51,9 +50,6 @@ impl Recorder {
 
     /// Records until the recording's bounds end it, or `progress` returns false. `lost` counts the
     /// requests that did not fit into the queue since the start. `per_group` is in bytes.
-    ///
-    /// # Errors
-    /// See [`RecordingError`].
     pub fn record(
         &self,
         asked: &Recording,

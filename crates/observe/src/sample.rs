@@ -20,7 +20,6 @@ fn tenths(value: f64) -> f64 {
 }
 
 /// The point of a curve between two observations.
-#[must_use]
 pub fn point(before: &Observation, now: &Observation, at_ms: u64) -> Point {
     let seconds = now.at.since(before.at).0 as f64 / 1e9;
     let rate = |now: u64, before: u64| {
@@ -100,7 +99,6 @@ fn pointers(now: &Observation) -> Vec<Pointer> {
 }
 
 /// What the page shows, without events, sentence and what-if.
-#[must_use]
 pub fn sample(before: &Observation, now: &Observation, at_ms: u64) -> Sample {
     let nvs = now
         .status

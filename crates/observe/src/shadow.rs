@@ -37,7 +37,6 @@ pub struct Shape {
 const REGION: u64 = 64;
 
 /// Whether a write group is in the sample of one in `one_in`.
-#[must_use]
 pub fn in_sample(group: u64, one_in: u64) -> bool {
     one_in == 1 || mix(group / REGION).is_multiple_of(one_in)
 }
@@ -147,7 +146,6 @@ impl Shadows {
     }
 
     /// What they were made of.
-    #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -212,13 +210,11 @@ impl Shadows {
     }
 
     /// Whether all have destaged.
-    #[must_use]
     pub fn warm(&self) -> bool {
         self.caches.iter().all(|shadow| shadow.tally.destages > 0)
     }
 
     /// What each has done so far, for all groups.
-    #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let row = |shadow: &Shadow| {
             let Tally { destages, pages, distance, page_hits, .. } = shadow.tally;
@@ -302,7 +298,6 @@ pub struct Row {
 
 impl Row {
     /// What came after `before`.
-    #[must_use]
     pub fn since(&self, before: &Row) -> WhatIfRow {
         let destages = self.destages - before.destages;
         let distance = self.distance.zip(before.distance).map(|(now, then)| now - then);

@@ -17,7 +17,6 @@ fn busiest(sample: &Sample) -> f64 {
 }
 
 /// A count for people: 1,234,567.
-#[must_use]
 pub fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut out = String::new();
@@ -31,7 +30,6 @@ pub fn grouped(number: f64) -> String {
 }
 
 /// A sentence about the last second.
-#[must_use]
 pub fn says(sample: &Sample, full_seconds: u64) -> String {
     let (status, point) = (&sample.status, &sample.point);
     let [low, high] = sample.thresholds;

@@ -9,7 +9,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 /// The data strips that are unknown, with their bytes; `None`: too few parities.
-#[must_use]
 pub fn missing_strips(
     data: &[Option<&[u8]>],
     p: Option<&[u8]>,
@@ -43,7 +42,6 @@ pub fn missing_strips(
 }
 
 /// P, and Q if asked for, of whole data strips.
-#[must_use]
 pub fn parities(data: &[&[u8]], with_q: bool) -> (Vec<u8>, Option<Vec<u8>>) {
     let bytes = data.first().map_or(0, |strip| strip.len());
     let mut p = vec![0; bytes];

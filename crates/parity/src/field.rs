@@ -135,7 +135,6 @@ fn doubled(word: u64) -> u64 {
 }
 
 /// 2^strip in GF(2^8).
-#[must_use]
 pub fn power(strip: u16) -> u8 {
     EXPONENTS[usize::from(strip) % 255]
 }
@@ -144,7 +143,6 @@ pub fn power(strip: u16) -> u8 {
 ///
 /// # Panics
 /// If `b` is 0.
-#[must_use]
 pub fn divide(a: u8, b: u8) -> u8 {
     let log = |of: u8| EXPONENTS.iter().position(|e| *e == of).expect("not zero");
     if a == 0 { 0 } else { EXPONENTS[(log(a) + 255 - log(b)) % 255] }
@@ -172,7 +170,6 @@ fn products(factor: u8) -> [u8; 256] {
 }
 
 /// Product in GF(2^8).
-#[must_use]
 pub fn multiply(a: u8, b: u8) -> u8 {
     let mut product = 0u16;
     let mut shifted = u16::from(a);

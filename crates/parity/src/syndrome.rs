@@ -19,7 +19,6 @@ pub enum Culprit {
 }
 
 /// What is wrong in bytes of a row with this many data strips; `None`: nothing.
-#[must_use]
 pub fn culprit(p: &[u8], q: Option<&[u8]>, strips: u16) -> Option<Culprit> {
     let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let Some(q) = q else { return (!zero(p)).then_some(Culprit::Unknown) };

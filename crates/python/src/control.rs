@@ -2,7 +2,7 @@
 //! A run checks when it takes its next request.
 
 use destage_engine::units::Instant;
-use destage_workload::source::{Source, SourceError, SourceRequest};
+use destage_workload::source::{Mapped, Source, SourceError};
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -64,52 +64,24 @@ impl RunControl {
     }
 }
 
-/// A source that the control can end.
-pub struct ControlledSource {
+/// A source that the control can end. Signals are looked for at once: a run may be over before its
+/// first look.
+pub fn controlled(
     source: Box<dyn Source + Send>,
-    control: Arc<RunControl>,
-    requests: u64,
-    looked: std::time::Instant,
-}
-
-impl ControlledSource {
-    /// Watches a source. Signals are looked for at once: a run may be over before its first look.
-    pub fn boxed(
-        source: Box<dyn Source + Send>,
-        control: &Arc<RunControl>,
-    ) -> Box<dyn Source + Send> {
-        control.attempt(|py| py.check_signals());
-        let (control, looked) = (Arc::clone(control), std::time::Instant::now());
-        Box::new(ControlledSource { source, control, requests: 0, looked })
-    }
-}
-
-impl Source for ControlledSource {
-    fn next_at(&mut self) -> Option<Instant> {
-        self.source.next_at()
-    }
-
-    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
-        self.requests += 1;
-        if self.requests.is_multiple_of(REQUESTS) && self.looked.elapsed() >= EVERY {
-            self.control.look(self.requests, now);
-            self.looked = std::time::Instant::now();
+    control: &Arc<RunControl>,
+) -> Box<dyn Source + Send> {
+    control.attempt(|py| py.check_signals());
+    let control = Arc::clone(control);
+    let (mut requests, mut looked) = (0u64, std::time::Instant::now());
+    Box::new(Mapped::new(source, move |request, now| {
+        requests += 1;
+        if requests.is_multiple_of(REQUESTS) && looked.elapsed() >= EVERY {
+            control.look(requests, now);
+            looked = std::time::Instant::now();
         }
-        if self.control.stopped() {
-            return Err(SourceError("the run was stopped".into()));
+        match control.stopped() {
+            true => Err(SourceError("the run was stopped".into())),
+            false => Ok(request),
         }
-        self.source.take(now)
-    }
-
-    fn completed(&mut self, tag: u32, now: Instant) {
-        self.source.completed(tag, now);
-    }
-
-    fn target_iops(&self) -> Option<f64> {
-        self.source.target_iops()
-    }
-
-    fn bound(&self) -> String {
-        self.source.bound()
-    }
+    }))
 }

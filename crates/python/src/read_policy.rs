@@ -8,7 +8,7 @@ use destage_engine::readcache::penalty::{CHUNK_BLOCKS, Penalties};
 use destage_engine::readcache::replay::{EventHash, Tally, replay};
 use destage_engine::readcache::{Access, ReadCache, choose};
 use destage_engine::request::PageRange;
-use destage_sim::readcache::{StudyError, reads_from};
+use destage_sim::readcache::{StudyError, reads_of};
 use destage_workload::trace::ReadOptions;
 use destage_workload::trace::replay::TraceInput;
 use pyo3::prelude::*;
@@ -131,9 +131,9 @@ pub fn read_cache(
     };
     cache.set_fault(Some(penalties.clone()));
     let path = path.unwrap_or_default();
-    let input = trace.map_or(TraceInput::Path(&path), |trace| trace.get().input());
+    let input = trace.map_or(TraceInput::Path(path), |trace| trace.get().input());
     let work = || -> Result<(Tally, EventHash), StudyError> {
-        let reads = reads_from(input, &ReadOptions::default(), None)?;
+        let reads = reads_of(input, &ReadOptions::default(), None)?;
         let (mut tally, mut hash) = (Tally::default(), EventHash::default());
         for some in reads.chunks(4096) {
             replay(&mut *cache, some, &penalties, &mut tally, &mut |_, access| hash.add(access));

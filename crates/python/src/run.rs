@@ -1,6 +1,6 @@
 //! Runs and comparisons.
 
-use crate::control::{ControlledSource, RunControl};
+use crate::control::{RunControl, controlled};
 use crate::destage_policy;
 use crate::errors;
 use crate::results::{Compared, Run};
@@ -39,7 +39,7 @@ pub fn source(
         Some(trace) => trace_source(options, config, trace.input())?,
         None => make_source(options, config)?,
     };
-    Ok(ControlledSource::boxed(source, control))
+    Ok(controlled(source, control))
 }
 
 /// What a call returned, unless an exception ended it.

@@ -20,8 +20,8 @@ pub struct TraceData {
 
 impl TraceData {
     /// As the input of a replay.
-    pub fn input(&self) -> TraceInput<'_> {
-        TraceInput::Bytes(&self.name, &self.bytes)
+    pub fn input(&self) -> TraceInput {
+        TraceInput::Bytes(self.name.clone(), Arc::clone(&self.bytes))
     }
 
     /// What it is called.

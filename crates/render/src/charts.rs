@@ -12,9 +12,9 @@ const SAMPLES: usize = 800;
 const LOG_FROM: f64 = 60.0;
 
 /// A figure of a run, 0 to 1 or in its own unit.
-type Figure = (&'static str, fn(&RunReport) -> f64);
+type RunFigure = (&'static str, fn(&RunReport) -> f64);
 
-pub(crate) const HITS: [Figure; 4] = [
+pub(crate) const HITS: [RunFigure; 4] = [
     ("Written pages", |r| r.hits.write_page),
     ("Written pages, by group", |r| r.hits.write_group),
     ("Write requests", |r| r.hits.write_request),
@@ -22,7 +22,7 @@ pub(crate) const HITS: [Figure; 4] = [
 ];
 
 /// Where a disk's time goes; with idle time they add up to 1.
-pub(crate) const DISK_TIME: [Figure; 5] = [
+pub(crate) const DISK_TIME: [RunFigure; 5] = [
     ("Seek", |r| crate::columns::over_disks(r, |d| d.seek)),
     ("Rotation", |r| crate::columns::over_disks(r, |d| d.rotation)),
     ("Transfer", |r| crate::columns::over_disks(r, |d| d.transfer)),
@@ -33,7 +33,6 @@ pub(crate) const DISK_TIME: [Figure; 5] = [
 /// All plots of a comparison, each with a name fit for a file: `response`, `throughput`,
 /// `occupancy`, `hits`, `distance`, `disk-time`. What cannot be drawn along the axis is drawn at
 /// the axis value at which the variants' response times differ most; its title says which.
-#[must_use]
 pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
     let view = View::new(report);
     let value = view.values.get(view.telling()).copied().unwrap_or_default();
@@ -194,7 +193,7 @@ fn hits_plot(view: &View<'_>, value: &str) -> PlotSpec {
     let categories = HITS.map(|(name, _)| name);
     let mut plot = PlotSpec::bars(&title, "Hits of", "Hit ratio (%)", owned(&categories));
     for variant in &view.variants {
-        let ratio = |(_, get): Figure| {
+        let ratio = |(_, get): RunFigure| {
             view.point(variant, value).map_or(f64::NAN, |point| 100.0 * mean(point, get))
         };
         plot = plot.bar_series(variant, HITS.map(ratio).to_vec());

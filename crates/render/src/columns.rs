@@ -102,7 +102,6 @@ pub(crate) const RUN: &[Column] = &[
 pub(crate) const COMPARE: [&str; 4] = ["variant", "axis", "axis_unit", "axis_value"];
 
 /// The columns of a run with their values, as in the CSV and Parquet.
-#[must_use]
 pub fn run_row(run: &RunReport) -> Vec<(&'static str, serde_json::Value)> {
     let value = |column: &Column| match column.get {
         Get::Text(get) => get(run).into(),

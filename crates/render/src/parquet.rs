@@ -12,27 +12,12 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::record::Field;
 use parquet::schema::types::{Type, TypePtr};
 use serde_json::Value;
-use std::fmt;
 use std::sync::Arc;
 
 /// The Parquet writer refused its input, which is a bug here, or a file is invalid; exit 1.
-#[derive(Debug)]
-pub struct ParquetError(Lower);
-
-impl fmt::Display for ParquetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.0.to_string().replace('\n', " ");
-        write!(f, "cannot make or read the Parquet file: {reason}")
-    }
-}
-
-impl std::error::Error for ParquetError {}
-
-impl From<Lower> for ParquetError {
-    fn from(error: Lower) -> Self {
-        Self(error)
-    }
-}
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make or read the Parquet file: {}", .0.to_string().replace('\n', " "))]
+pub struct ParquetError(#[from] Lower);
 
 /// A named column with all its values.
 struct Column {

@@ -15,7 +15,6 @@ const WRAP: usize = 100;
 
 /// One run: sections of figures with units; one CSV row; or the complete report as
 /// JSON. Ends in a newline.
-#[must_use]
 pub fn render_run(report: &RunReport, format: Format) -> String {
     match format {
         Format::Table => run_text(report),
@@ -26,7 +25,6 @@ pub fn render_run(report: &RunReport, format: Format) -> String {
 
 /// A comparison: a row per point and what it means; a CSV row per run; or the complete report
 /// as JSON. Ends in a newline.
-#[must_use]
 pub fn render_compare(report: &CompareReport, format: Format) -> String {
     match format {
         Format::Table => compare_text(report),

@@ -104,7 +104,6 @@ impl AdvisedRun {
 
 impl Advice {
     /// As text in the form asked for: a table, JSON, or CSV of the simulations.
-    #[must_use]
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Json => serde_json::to_string_pretty(self).unwrap_or_default() + "\n",
@@ -196,7 +195,6 @@ impl Advice {
 
     /// The goal's figure by size, as a share of the limit: the best variant of each size that was
     /// simulated, one line a policy, and the goal across.
-    #[must_use]
     pub fn plot(&self) -> PlotSpec {
         let title = format!("How near the goal {}", self.goal);
         let mut plot = PlotSpec::lines(&title, "NVS (pages)", "Figure over its limit")

@@ -21,16 +21,9 @@ impl Format {
 }
 
 /// A name that is not a [`Format`]: the caller's mistake, exit 2.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown format {0:?}: expected {known}", known = Format::NAMES.join(", "))]
 pub struct UnknownFormat(pub String);
-
-impl fmt::Display for UnknownFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown format {:?}: expected {}", self.0, Format::NAMES.join(", "))
-    }
-}
-
-impl std::error::Error for UnknownFormat {}
 
 impl FromStr for Format {
     type Err = UnknownFormat;
@@ -52,7 +45,6 @@ impl fmt::Display for Format {
 }
 
 /// Sets commas between the thousands of a plain decimal number.
-#[must_use]
 pub fn thousands(plain: &str) -> String {
     let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
     let (sign, digits) = match whole.strip_prefix('-') {

@@ -110,7 +110,6 @@ pub struct PagesRead {
 
 impl PagesRead {
     /// Of these counts.
-    #[must_use]
     pub fn new(pages: u64, nvs: u64, cached: u64, penalty: u64) -> PagesRead {
         let rgr = (pages > 0).then(|| penalty as f64 / pages as f64);
         PagesRead { pages, nvs, cached, penalty, rgr }
@@ -277,7 +276,6 @@ impl ReadCacheStatus {
 
 impl RebuildStatus {
     /// In a line.
-    #[must_use]
     pub fn line(&self) -> String {
         let mib = |bytes: u64| bytes as f64 / 1048576.0;
         let to_go = self.to_go_s.map_or("time to go not known yet".to_string(), |seconds| {
@@ -298,7 +296,6 @@ impl RebuildStatus {
 
 impl LostStatus {
     /// In a line.
-    #[must_use]
     pub fn line(&self) -> String {
         let member = |missing: &MissingMember| match missing.from {
             0 => missing.member.to_string(),
@@ -324,7 +321,6 @@ fn share(part: u64, of: u64) -> String {
 
 impl ArrayStatus {
     /// As a table of two columns.
-    #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[("what", ""), ("value", "")]);
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / 1048576.0);

@@ -85,19 +85,16 @@ pub struct PlotSpec {
 
 impl PlotSpec {
     /// A plot of lines; labels carry their units, as in `Response time (ms)`.
-    #[must_use]
     pub fn lines(title: &str, x_label: &str, y_label: &str) -> Self {
         Self::with(title, x_label, y_label, Marks::Lines { series: Vec::new() })
     }
 
     /// A plot of bars side by side for each category.
-    #[must_use]
     pub fn bars(title: &str, x_label: &str, y_label: &str, categories: Vec<String>) -> Self {
         Self::with(title, x_label, y_label, Marks::Bars(Vec::new())).categories(categories)
     }
 
     /// A plot of one bar for each category, made of parts.
-    #[must_use]
     pub fn stack(title: &str, x_label: &str, y_label: &str, categories: Vec<String>) -> Self {
         Self::with(title, x_label, y_label, Marks::Stack(Vec::new())).categories(categories)
     }
@@ -130,7 +127,6 @@ impl PlotSpec {
     ///
     /// # Panics
     /// If this is a plot of bars.
-    #[must_use]
     pub fn series_with_errors(
         mut self,
         name: &str,
@@ -201,7 +197,6 @@ impl PlotSpec {
 }
 
 /// At most about `limit` points: the least and the greatest of each stretch stay.
-#[must_use]
 pub fn thinned(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
     if points.len() <= limit.max(2) {
         return points.to_vec();

@@ -127,7 +127,6 @@ pub enum Verdict {
 
 impl ReproducedRow {
     /// How it came out.
-    #[must_use]
     pub fn verdict(&self) -> Verdict {
         if self.low.is_some() || self.high.is_some() {
             let above = |ours: f64| self.low.is_none_or(|low| ours >= low);
@@ -143,13 +142,11 @@ impl ReproducedRow {
     }
 
     /// Ours over the reference.
-    #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         Some(self.ours? / self.reference?).filter(|ratio| ratio.is_finite())
     }
 
     /// The band in words.
-    #[must_use]
     pub fn band(&self) -> String {
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{} to {}", short(low), short(high)),
@@ -163,7 +160,6 @@ impl ReproducedRow {
 
 impl Verdict {
     /// In a word.
-    #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Inside | Verdict::Near => "inside",
@@ -195,7 +191,6 @@ fn number(value: Option<f64>) -> Cell {
 
 impl ReproducedItem {
     /// Its table.
-    #[must_use]
     pub fn table(&self) -> Table {
         let [reference, ours] = &self.columns;
         let heads = ["value", "unit", reference, ours, "±", "ratio", "band", "verdict"];
@@ -222,7 +217,6 @@ fn cells(row: &ReproducedRow) -> Vec<Cell> {
 }
 
 /// Everything as text for people, as one CSV table, or as JSON.
-#[must_use]
 pub fn render_reproduction(report: &Reproduction, format: Format) -> String {
     match format {
         Format::Json => serde_json::to_string_pretty(report).expect("plain data serialises") + "\n",
@@ -263,7 +257,6 @@ fn text(report: &Reproduction) -> String {
 }
 
 /// How many values came out, in a sentence.
-#[must_use]
 pub fn summary(report: &Reproduction) -> String {
     let rows = || report.items.iter().flat_map(|item| &item.rows);
     let count = |word: &str| rows().filter(|row| row.verdict().word() == word).count();

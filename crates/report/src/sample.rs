@@ -146,7 +146,6 @@ pub struct Sample {
 
 impl WhatIf {
     /// As a table.
-    #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[
             ("policy", ""),

@@ -80,13 +80,11 @@ pub struct ScrubStatus {
 
 impl ScrubStatus {
     /// Whether all rows were compared and are right now.
-    #[must_use]
     pub fn clean(&self) -> bool {
         self.state == ScrubState::Complete && self.rows_left == 0
     }
 
     /// In a line.
-    #[must_use]
     pub fn line(&self) -> String {
         let to_go = self.seconds_to_go.map_or(String::new(), |s| format!(", {s:.0} s to go"));
         format!(
@@ -105,7 +103,6 @@ impl ScrubStatus {
     }
 
     /// The rows that are wrong, in words, one line a range.
-    #[must_use]
     pub fn places(&self) -> Vec<String> {
         let range = |range: &ScrubRange| {
             let ScrubRange { members: (first, last), first_byte, bytes, what, .. } = range;
@@ -122,7 +119,6 @@ impl ScrubStatus {
     }
 
     /// As a table of two columns.
-    #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(&[("what", ""), ("value", "")]);
         let mut row = |name: &str, value: String| {

@@ -18,7 +18,6 @@ macro_rules! written {
             pub const ALL: &[$name] = &[$($name::$variant),*];
 
             /// How it is written.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => $text,)*
@@ -57,7 +56,6 @@ written! {
 
 impl ArrayState {
     /// Whether an array in this state answers requests.
-    #[must_use]
     pub const fn serves(self) -> bool {
         !matches!(self, ArrayState::Stopped | ArrayState::Recovering)
     }

@@ -23,13 +23,11 @@ enum Content {
 
 impl Cell {
     /// Words, aligned left.
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self(Content::Text(text.into()))
     }
 
     /// A parameter as it was written: text that is aligned right if it is a number.
-    #[must_use]
     pub fn written(text: impl Into<String>) -> Self {
         let text = text.into();
         let numeric = text.parse::<f64>().is_ok_and(f64::is_finite);
@@ -37,32 +35,27 @@ impl Cell {
     }
 
     /// A count.
-    #[must_use]
     pub fn int(value: u64) -> Self {
         Self(Content::Int(value))
     }
 
     /// A measurement, rounded to `decimals` in text; CSV and JSON keep all digits. One that is not
     /// finite counts as [`Cell::empty`].
-    #[must_use]
     pub fn num(value: f64, decimals: usize) -> Self {
         if value.is_finite() { Self(Content::Num { value, decimals }) } else { Self::empty() }
     }
 
     /// A measurement that may be absent.
-    #[must_use]
     pub fn maybe(value: Option<f64>, decimals: usize) -> Self {
         value.map_or(Self::empty(), |value| Self::num(value, decimals))
     }
 
     /// Nothing to say: `-` in text, nothing in CSV, null in JSON.
-    #[must_use]
     pub fn empty() -> Self {
         Self(Content::Empty)
     }
 
     /// As the text table shows it. Control characters become spaces, so a row stays one line.
-    #[must_use]
     pub fn shown(&self) -> String {
         match &self.0 {
             Content::Empty => "-".to_owned(),
@@ -103,7 +96,6 @@ impl Cell {
 }
 
 /// Quotes a CSV field where RFC 4180 asks for it.
-#[must_use]
 pub fn csv_field(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -139,7 +131,6 @@ pub struct Table {
 
 impl Table {
     /// A table with these columns, each a name and a unit, which may be empty.
-    #[must_use]
     pub fn new(columns: &[(&str, &str)]) -> Self {
         let head = |&(name, unit): &(&str, &str)| Head {
             name: name.to_owned(),
@@ -181,13 +172,11 @@ impl Table {
     }
 
     /// Number of rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// Whether there are no rows.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -198,13 +187,11 @@ impl Table {
     }
 
     /// The rows.
-    #[must_use]
     pub fn rows(&self) -> &[Vec<Cell>] {
         &self.rows
     }
 
     /// The table as text, ending in a newline.
-    #[must_use]
     pub fn render(&self, format: Format) -> String {
         match format {
             Format::Table => self.text(),

@@ -1,29 +1,17 @@
 //! Output files appear complete or not at all.
 
-use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// An output file that could not be written: exit 1. No partial or temporary file is left.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {path:?}: {source}")]
 pub struct WriteError {
     /// The path asked for.
     pub path: PathBuf,
     /// What the system said.
     pub source: io::Error,
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot write {:?}: {}", self.path, self.source)
-    }
-}
-
-impl std::error::Error for WriteError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 /// Writes `bytes` to a new file next to `path`, makes it durable and renames it to `path`.

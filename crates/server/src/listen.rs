@@ -10,6 +10,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
+use thiserror::Error;
 
 /// An address to listen on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,48 +22,30 @@ pub enum Listen {
 }
 
 /// Why an address cannot be listened on.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ListenError {
     /// Neither `unix:PATH` nor `tcp:ADDRESS:PORT`.
+    #[error("{0}: not an address. Write unix:PATH or tcp:ADDRESS:PORT")]
     Form(String),
     /// A TCP address that other machines reach, without TLS.
+    #[error(
+        "tcp:{0}: other machines could read and write the data. Give --tls-cert and --tls-key, \
+         listen on 127.0.0.1, or pass --allow-plain-tcp"
+    )]
     Open(String),
     /// Another server listens there.
+    #[error("{0}: another server listens there. Stop it first")]
     Taken(PathBuf),
     /// A file that is not a socket is there.
+    #[error("{0}: exists and is not a socket. Choose another path")]
     NoSocket(PathBuf),
     /// TLS is required, and this front end has none.
+    #[error("--{0}: clients must use TLS, which this front end does not have")]
     NoTls(&'static str),
     /// The system refuses.
+    #[error("{0}: {1}")]
     System(String, io::Error),
 }
-
-impl fmt::Display for ListenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListenError::Form(text) => {
-                write!(f, "{text}: not an address. Write unix:PATH or tcp:ADDRESS:PORT")
-            }
-            ListenError::Open(address) => write!(
-                f,
-                "tcp:{address}: other machines could read and write the data. Give --tls-cert and \
-                 --tls-key, listen on 127.0.0.1, or pass --allow-plain-tcp"
-            ),
-            ListenError::Taken(path) => {
-                write!(f, "{}: another server listens there. Stop it first", path.display())
-            }
-            ListenError::NoSocket(path) => {
-                write!(f, "{}: exists and is not a socket. Choose another path", path.display())
-            }
-            ListenError::NoTls(name) => {
-                write!(f, "--{name}: clients must use TLS, which this front end does not have")
-            }
-            ListenError::System(address, error) => write!(f, "{address}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ListenError {}
 
 impl FromStr for Listen {
     type Err = ListenError;

@@ -59,7 +59,6 @@ const BUSY_POLL: std::time::Duration = std::time::Duration::from_micros(20);
 
 impl Settings {
     /// The usual limits for an export.
-    #[must_use]
     pub fn new(export: Export, listen: Vec<(FrontEnd, Listen)>) -> Settings {
         Settings {
             listen,
@@ -125,7 +124,6 @@ impl Remote {
     }
 
     /// Open connections.
-    #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -148,9 +146,6 @@ pub struct Server {
 
 impl Server {
     /// Listens on all addresses.
-    ///
-    /// # Errors
-    /// See [`ListenError`].
     pub fn bind(settings: Settings) -> Result<Server, ListenError> {
         let bind = |(front_end, listen): &(FrontEnd, Listen)| {
             Listener::bind(*front_end, listen, settings.tls_at(listen), settings.plain_tcp)
@@ -165,13 +160,11 @@ impl Server {
     }
 
     /// Where it listens; ports that were 0 are known.
-    #[must_use]
     pub fn addresses(&self) -> Vec<Listen> {
         self.listeners.iter().map(|listener| listener.address.clone()).collect()
     }
 
     /// The way to it from other threads.
-    #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }

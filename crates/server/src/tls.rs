@@ -4,35 +4,30 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use thiserror::Error;
 
 /// Why TLS cannot be offered.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM of the right kind.
+    #[error("{0}: {why}", why = pem_words(.1))]
     File(PathBuf, pem::Error),
     /// The certificate, key or authority cannot be used, or they do not belong together.
+    #[error("TLS: {0}")]
     Unfit(rustls::Error),
     /// The authority's certificate cannot verify clients.
+    #[error("TLS: {0}")]
     Authority(rustls::server::VerifierBuilderError),
 }
 
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TlsError::File(path, pem::Error::NoItemsFound) => {
-                write!(f, "{}: has no certificate or key in PEM form", path.display())
-            }
-            TlsError::File(path, error) => write!(f, "{}: {error}", path.display()),
-            TlsError::Unfit(error) => write!(f, "TLS: {error}"),
-            TlsError::Authority(error) => write!(f, "TLS: {error}"),
-        }
+fn pem_words(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => "has no certificate or key in PEM form".to_string(),
+        error => error.to_string(),
     }
 }
-
-impl std::error::Error for TlsError {}
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let fail = |error| TlsError::File(path.to_path_buf(), error);
@@ -43,9 +38,6 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 
 /// TLS from PEM files. With `client_ca`, clients must show a certificate that this authority
 /// signed.
-///
-/// # Errors
-/// See [`TlsError`].
 pub fn tls_config(
     certificate: &Path,
     key: &Path,

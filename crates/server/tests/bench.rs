@@ -121,7 +121,7 @@ fn asked(asks: &[FeedRequest]) -> Vec<(bool, u64, u64)> {
 fn a_feed_is_issued_as_it_is_and_in_its_order() {
     let asks = mixed(500, 0);
     for pace in
-        [Pace::Own, Pace::Closed, Pace::Scheduled { rate: 20_000.0, arrivals: Arrivals::Poisson }]
+        [Pace::Own, Pace::Closed, Pace::Scheduled { iops: 20_000.0, arrivals: Arrivals::Poisson }]
     {
         let (server, seen) = counting(32 << 20);
         let mut load = load(ms(10_000));
@@ -215,8 +215,8 @@ fn an_open_loop_reports_the_queue_before_a_slow_server() {
         })
         .collect();
     for (pace, feed) in [
-        (Pace::Scheduled { rate: 400.0, arrivals: Arrivals::Even }, None),
-        (Pace::Scheduled { rate: 400.0, arrivals: Arrivals::Poisson }, None),
+        (Pace::Scheduled { iops: 400.0, arrivals: Arrivals::Even }, None),
+        (Pace::Scheduled { iops: 400.0, arrivals: Arrivals::Poisson }, None),
         (Pace::Own, listed(&dues)),
     ] {
         load.pace = pace;
@@ -237,7 +237,7 @@ fn the_warm_up_is_not_counted_and_intervals_add_up() {
     let mut load = load(ms(600));
     (load.warmup, load.interval) = (ms(400), Some(ms(200)));
     load.connections = 2;
-    load.pace = Pace::Scheduled { rate: 1_000.0, arrivals: Arrivals::Even };
+    load.pace = Pace::Scheduled { iops: 1_000.0, arrivals: Arrivals::Even };
     let (mut laps, mut last) = (Vec::new(), Duration::ZERO);
     let target = Target::connect(&server.uri(), &load).expect("connects");
     let measured = target.run(&load, None, &mut |progress| {

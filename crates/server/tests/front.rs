@@ -324,7 +324,7 @@ fn a_server_that_forgets_is_found_out() {
 fn a_rate_is_kept() {
     let server = ram(16 << 20);
     let mut load = load(100);
-    load.pace = Pace::Scheduled { rate: 1_000.0, arrivals: Arrivals::Even };
+    load.pace = Pace::Scheduled { iops: 1_000.0, arrivals: Arrivals::Even };
     (load.time, load.flush_every) = (Some(Duration::from_secs(1)), 0);
     let measured = destage_load::run(&server.uri(), &load, &|_, _| {}).expect("runs");
     let requests = measured.requests();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Rng, eventually, opened, read, request, serve, write};
+use common::{Rng, eventually, opened, read, request, resident_bytes, serve, write};
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_nbd::request::Request;
@@ -20,11 +20,6 @@ const SIZE: u64 = 256 << 20;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").expect("listed").count()
-}
-
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("read");
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
 }
 
 /// Sends what it can: the server may hang up at any byte.

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{eventually, read, serve, write};
+use common::{eventually, opened, read, request, resident_bytes, serve, write};
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_server::backends::Ram;
@@ -18,35 +18,12 @@ const SIZE: u64 = 64 << 20;
 /// The memory of the process is measured: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("read");
-    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
-}
-
-/// A client in the transmission phase, simple replies.
-fn opened(path: &Path) -> std::io::Result<UnixStream> {
-    let mut stream = UnixStream::connect(path)?;
-    let mut bytes = 3u32.to_be_bytes().to_vec();
-    bytes.extend_from_slice(b"IHAVEOPT");
-    bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 4]);
-    bytes.extend_from_slice(b"disk");
-    stream.write_all(&bytes)?;
-    let mut answer = [0; 18 + 10];
-    stream.read_exact(&mut answer)?;
-    Ok(stream)
-}
-
 /// Asks for much and reads nothing.
 fn glutton(path: &Path, bytes: u32) -> UnixStream {
-    let mut stream = opened(path).expect("opened");
+    let mut stream = opened(path);
     stream.set_write_timeout(Some(Duration::from_millis(50))).expect("set");
     for cookie in 0..500u64 {
-        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
-        request.extend_from_slice(&[0, 0, 0, 0]);
-        request.extend_from_slice(&cookie.to_be_bytes());
-        request.extend_from_slice(&0u64.to_be_bytes());
-        request.extend_from_slice(&bytes.to_be_bytes());
-        if stream.write_all(&request).is_err() {
+        if stream.write_all(&request(0, cookie, 0, bytes)).is_err() {
             break;
         }
     }
@@ -134,7 +111,7 @@ fn connections_that_are_not_used_lock_nobody_out() {
     drop(half);
     eventually("they are gone", || server.remote.connections() == 2);
     // Open and never used.
-    let unused: Vec<UnixStream> = (0..38).map(|_| opened(&path).expect("opened")).collect();
+    let unused: Vec<UnixStream> = (0..38).map(|_| opened(&path)).collect();
     assert_eq!(server.remote.connections(), 40);
     std::thread::sleep(Duration::from_millis(400));
     let mut third = Client::connect(&server.uri(), Mode::Structured).expect("next to unused ones");
@@ -148,14 +125,9 @@ fn connections_that_are_not_used_lock_nobody_out() {
 
 /// Announces a WRITE of this many bytes, and sends only a little of it.
 fn half_a_write(path: &Path, bytes: u32) -> UnixStream {
-    let mut stream = opened(path).expect("opened");
-    let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
-    request.extend_from_slice(&[0, 0, 0, 1]);
-    request.extend_from_slice(&7u64.to_be_bytes());
-    request.extend_from_slice(&0u64.to_be_bytes());
-    request.extend_from_slice(&bytes.to_be_bytes());
-    request.extend_from_slice(&[1; 1000]);
-    stream.write_all(&request).expect("sent");
+    let mut stream = opened(path);
+    stream.write_all(&request(1, 7, 0, bytes)).expect("sent");
+    stream.write_all(&[1; 1000]).expect("sent");
     stream
 }
 

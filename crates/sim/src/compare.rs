@@ -8,6 +8,7 @@ use crate::parallel::in_parallel;
 use crate::simulator::{SimError, simulate};
 use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport, SCHEMA};
 use destage_workload::source::Source;
+use thiserror::Error;
 
 /// What is compared.
 #[derive(Clone, Debug)]
@@ -34,34 +35,19 @@ pub struct Comparison {
 }
 
 /// Why a comparison failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CompareError {
     /// An option does not fit.
-    Option(OptionError),
+    #[error(transparent)]
+    Option(#[from] OptionError),
     /// A run failed.
+    #[error("{label}: {error}")]
     Run {
         /// Which run.
         label: String,
         /// Why.
         error: SimError,
     },
-}
-
-impl std::fmt::Display for CompareError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CompareError::Option(error) => error.fmt(f),
-            CompareError::Run { label, error } => write!(f, "{label}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for CompareError {}
-
-impl From<OptionError> for CompareError {
-    fn from(error: OptionError) -> CompareError {
-        CompareError::Option(error)
-    }
 }
 
 /// Makes the source of a run.
@@ -190,7 +176,7 @@ impl Comparison {
     }
 
     /// The runs that are still wanted.
-    fn jobs(&self, cells: &[Cell]) -> Result<Vec<Job>, CompareError> {
+    fn jobs(&self, cells: &[Cell]) -> Result<Vec<SeedRun>, CompareError> {
         let base_seed = self.base.seed()?;
         let mut jobs = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
@@ -203,7 +189,7 @@ impl Comparison {
             for seed in have..wanted {
                 let mut options = cell.options.clone();
                 options.set("seed", &base_seed.wrapping_add(u64::from(seed)).to_string())?;
-                jobs.push(Job { cell: index, label: cell.variant.clone(), options });
+                jobs.push(SeedRun { cell: index, label: cell.variant.clone(), options });
             }
         }
         Ok(jobs)
@@ -284,7 +270,7 @@ fn point(cell: Cell) -> Point {
     }
 }
 
-struct Job {
+struct SeedRun {
     cell: usize,
     label: String,
     options: RunOptions,
@@ -292,11 +278,11 @@ struct Job {
 
 /// Runs the jobs on this many threads; the first error ends it.
 fn run_all(
-    jobs: &[Job],
+    jobs: &[SeedRun],
     threads: usize,
     run: &RunBy<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunReport>, CompareError> {
-    let work = |job: &Job| run(&job.label, &job.options);
+    let work = |job: &SeedRun| run(&job.label, &job.options);
     in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
 }

@@ -65,7 +65,6 @@ pub struct RebuildPlan {
 
 impl FaultPlan {
     /// Time until the first disk fails.
-    #[must_use]
     pub fn first(&self) -> Option<Duration> {
         self.fails.first().map(|(at, _)| at.since(Instant::ZERO))
     }

@@ -11,7 +11,6 @@ const T95: [f64; 30] = [
 ];
 
 /// Mean of the values and half the width of its 95 % confidence interval (0 for one value).
-#[must_use]
 pub fn estimate(values: &[f64]) -> Estimate {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / count.max(1) as f64;
@@ -29,7 +28,6 @@ pub fn estimate(values: &[f64]) -> Estimate {
 
 /// Throughput where mean response time crosses `response_ms`, interpolated linearly between the
 /// points `(iops, response_ms)` of a rising load; `None` if it never does.
-#[must_use]
 pub fn crossing(points: &[(f64, f64)], response_ms: f64) -> Option<f64> {
     points.windows(2).find_map(|pair| {
         let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];

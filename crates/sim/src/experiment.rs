@@ -101,7 +101,6 @@ impl Experiment {
     }
 
     /// The comparison it describes, with these options.
-    #[must_use]
     pub fn comparison(&self, base: RunOptions, command: String) -> Comparison {
         let variant =
             |policy: &String| (policy.clone(), vec![("policy".to_string(), policy.clone())]);

@@ -53,7 +53,6 @@ impl FaultLog {
     }
 
     /// For the report; none where nothing failed.
-    #[must_use]
     pub fn report(&self, put_off: u64) -> Option<FaultUse> {
         let [pages, paper, exact] = self.writes.map(|n| n as f64);
         (!self.failed.is_empty()).then(|| FaultUse {

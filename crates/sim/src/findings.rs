@@ -4,7 +4,6 @@ use destage_report::model::{CompareReport, Point, RunReport};
 use destage_report::thousands;
 
 /// The sentences. The first names the winner, the next ones say why.
-#[must_use]
 pub fn of(report: &CompareReport) -> Vec<String> {
     let mut findings = Vec::new();
     findings.extend(at_response(report).or_else(|| at_load(report)));

@@ -67,7 +67,7 @@ struct DiskSums {
 
 /// Sums of one interval of the series.
 #[derive(Clone, Copy, Default)]
-struct Sample {
+struct IntervalSums {
     completed: u64,
     response_ns: u64,
     destaged_at_start: u64,
@@ -100,7 +100,7 @@ pub struct Measure {
     is_track: bool,
     before: Counters,
     series: Series,
-    sample: Sample,
+    sample: IntervalSums,
     next_sample: Instant,
 }
 
@@ -122,7 +122,6 @@ pub struct Outcome {
 
 impl Measure {
     /// Nothing measured yet.
-    #[must_use]
     pub fn new(config: &SimConfig) -> Measure {
         let end = match config.warmup {
             Warmup::Time(time) => Instant(time.0.saturating_add(config.measured.0)),
@@ -151,7 +150,7 @@ impl Measure {
             is_track: config.track.is_some(),
             before: Counters::default(),
             series: Series { interval_s: config.interval.as_secs_f64(), ..Series::default() },
-            sample: Sample::default(),
+            sample: IntervalSums::default(),
             next_sample: Instant::ZERO + config.interval,
         }
     }
@@ -207,10 +206,10 @@ impl Measure {
         self.series.response_ms.push(mean);
         let destaged = counters.destaged_pages - sample.destaged_at_start;
         self.series.destaged_pages_per_s.push(destaged as f64 / seconds);
-        self.sample = Sample {
+        self.sample = IntervalSums {
             destaged_at_start: counters.destaged_pages,
             occupancy_max: self.occupancy,
-            ..Sample::default()
+            ..IntervalSums::default()
         };
         if self.series.occupancy.len() == SAMPLES_MAX {
             self.interval += self.interval;
@@ -247,7 +246,6 @@ impl Measure {
     }
 
     /// Host requests answered in the measured window.
-    #[must_use]
     pub fn answered(&self) -> u64 {
         self.halves[0].0 + self.halves[1].0
     }
@@ -285,7 +283,6 @@ impl Measure {
     }
 
     /// The figures of the measured window.
-    #[must_use]
     pub fn report(&self, outcome: &Outcome) -> RunReport {
         let start = self.start.unwrap_or(self.now);
         let window = self.now.since(start);

@@ -8,7 +8,8 @@ use destage_workload::trace::{ReadOptions, TimeOrder};
 use std::collections::BTreeMap;
 
 /// A message of one line that names the option and what it takes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct OptionError {
     /// The message.
     pub message: String,
@@ -18,25 +19,15 @@ pub struct OptionError {
 
 impl OptionError {
     /// A bad option.
-    #[must_use]
     pub fn usage(message: String) -> OptionError {
         OptionError { message, is_input: false }
     }
 
     /// Bad input that an option names.
-    #[must_use]
     pub fn input(message: String) -> OptionError {
         OptionError { message, is_input: true }
     }
 }
-
-impl std::fmt::Display for OptionError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for OptionError {}
 
 const fn option(
     name: &'static str,
@@ -169,7 +160,7 @@ pub const OPTIONS: &[Param] = &[
         "trace-order",
         "-",
         "auto",
-        "auto, strict, lift, skip, sort",
+        "auto, check, lift, skip, sort",
         "how to treat times out of order",
     ),
     option("skip-bad", "-", "off", "on, off", "skip malformed lines of the trace, and count them"),
@@ -241,13 +232,11 @@ impl RunOptions {
     ///
     /// # Panics
     /// If the option is unknown, which is a bug.
-    #[must_use]
     pub fn get(&self, name: &str) -> &str {
         self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
     }
 
     /// All options and values.
-    #[must_use]
     pub fn describe(&self) -> BTreeMap<String, String> {
         let values = self.values.iter().filter(|(_, value)| !value.is_empty());
         values.map(|(name, value)| ((*name).to_string(), value.clone())).collect()

@@ -11,7 +11,7 @@ use destage_engine::units::Instant;
 use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace, TraceInput, TraceSource};
-use std::path::Path;
+use thiserror::Error;
 
 /// Disks that are failed at once, one case of a study.
 pub type FailedSet = Vec<u64>;
@@ -68,41 +68,20 @@ pub struct Row {
 }
 
 /// Why a study cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StudyError {
     /// A policy or cache size.
-    Policy(ReadPolicyError),
+    #[error(transparent)]
+    Policy(#[from] ReadPolicyError),
     /// An array.
-    Penalty(PenaltyError),
+    #[error(transparent)]
+    Penalty(#[from] PenaltyError),
     /// The trace has no reads.
+    #[error("{0}: no read in it, so nothing to cache")]
     NoReads(String),
     /// The trace cannot be read.
+    #[error("{0}")]
     Trace(String),
-}
-
-impl std::fmt::Display for StudyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            StudyError::Policy(error) => error.fmt(f),
-            StudyError::Penalty(error) => error.fmt(f),
-            StudyError::NoReads(file) => write!(f, "{file}: no read in it, so nothing to cache"),
-            StudyError::Trace(error) => f.write_str(error),
-        }
-    }
-}
-
-impl std::error::Error for StudyError {}
-
-impl From<ReadPolicyError> for StudyError {
-    fn from(error: ReadPolicyError) -> StudyError {
-        StudyError::Policy(error)
-    }
-}
-
-impl From<PenaltyError> for StudyError {
-    fn from(error: PenaltyError) -> StudyError {
-        StudyError::Penalty(error)
-    }
 }
 
 /// The reads of a trace as block ranges, devices laid one after another; operations that were not
@@ -111,25 +90,13 @@ impl From<PenaltyError> for StudyError {
 /// # Errors
 /// The trace cannot be read or has no reads.
 pub fn reads_of(
-    path: &Path,
-    read: &ReadOptions,
-    device: Option<u32>,
-) -> Result<Vec<PageRange>, StudyError> {
-    reads_from(TraceInput::Path(path), read, device)
-}
-
-/// [`reads_of`] any input.
-///
-/// # Errors
-/// As [`reads_of`].
-pub fn reads_from(
-    input: TraceInput<'_>,
+    input: impl Into<TraceInput>,
     read: &ReadOptions,
     device: Option<u32>,
 ) -> Result<Vec<PageRange>, StudyError> {
     let pace = ReplayPace::Closed { outstanding: 1 };
     let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
-    let mut source = TraceSource::of(input, read, &replay, u64::MAX)
+    let mut source = TraceSource::open(input, read, &replay, u64::MAX)
         .map_err(|error| StudyError::Trace(error.to_string()))?;
     let mut reads = Vec::new();
     while source.next_at().is_some() {
@@ -257,7 +224,6 @@ impl Study {
     }
 
     /// The only policy and case of the study, if it has but one.
-    #[must_use]
     pub fn single(&self) -> Option<Single<'_>> {
         if self.failed == Failed::All {
             return None;
@@ -314,7 +280,6 @@ fn with_means(rows: Vec<Row>, policies: usize) -> Vec<Row> {
 }
 
 /// The plain form's name of a fault-aware form's.
-#[must_use]
 pub fn plain_name(name: &str) -> Option<&str> {
     name.strip_prefix("vdf-").or_else(|| name.strip_prefix("adaptive-"))
 }

@@ -15,19 +15,29 @@ use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
 use destage_report::model::{FaultUse, RunReport};
 use destage_workload::source::{Source, SourceError, SourceRequest};
 use std::collections::VecDeque;
+use thiserror::Error;
 
 /// Why a run could not be made or finished.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SimError {
     /// The configuration makes no controller.
-    Config(ConfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The configuration makes no track cache.
+    #[error("{0}")]
     Track(String),
     /// The options make no read cache.
+    #[error("{0}")]
     ReadCache(String),
     /// The source failed.
-    Source(SourceError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The controller refused a request of the source.
+    #[error(
+        "request {number} (page {}, {} pages) was refused: {error}",
+        .range.first,
+        .range.pages
+    )]
     Refused {
         /// Number of the request, from 1.
         number: u64,
@@ -37,37 +47,8 @@ pub enum SimError {
         error: HostError,
     },
     /// The source had no request at all.
+    #[error("the workload has no requests")]
     NoRequests,
-}
-
-impl std::fmt::Display for SimError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SimError::Config(error) => error.fmt(f),
-            SimError::Track(error) | SimError::ReadCache(error) => f.write_str(error),
-            SimError::Source(error) => error.fmt(f),
-            SimError::Refused { number, range, error } => write!(
-                f,
-                "request {number} (page {}, {} pages) was refused: {error}",
-                range.first, range.pages
-            ),
-            SimError::NoRequests => write!(f, "the workload has no requests"),
-        }
-    }
-}
-
-impl std::error::Error for SimError {}
-
-impl From<ConfigError> for SimError {
-    fn from(error: ConfigError) -> SimError {
-        SimError::Config(error)
-    }
-}
-
-impl From<SourceError> for SimError {
-    fn from(error: SourceError) -> SimError {
-        SimError::Source(error)
-    }
 }
 
 /// A host request on its way.
@@ -192,9 +173,6 @@ enum Next {
 }
 
 /// Runs the source through the configuration.
-///
-/// # Errors
-/// See [`SimError`].
 pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport, SimError> {
     let target_iops = source.target_iops();
     let bound = source.bound();

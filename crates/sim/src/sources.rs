@@ -3,9 +3,9 @@
 use crate::config::SimConfig;
 use crate::options::{OptionError, RunOptions};
 use destage_engine::request::PageRange;
-use destage_engine::units::{Instant, PAGE_BYTES, Page};
+use destage_engine::units::{PAGE_BYTES, Page};
 use destage_workload::generator;
-use destage_workload::source::{Source, SourceError, SourceRequest};
+use destage_workload::source::{Mapped, Source, SourceRequest};
 use destage_workload::trace::replay::{Layout, ReplayOptions, ReplayPace, TraceInput, TraceSource};
 use destage_workload::trace::{ReadOptions, TraceError};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ pub fn make_source(
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let volume_pages = config.controller.geometry.volume_pages().0;
     if !options.get("trace").is_empty() {
-        return trace_source(options, config, TraceInput::Path(Path::new(options.get("trace"))));
+        return trace_source(options, config, options.get("trace").into());
     }
     let volume_pages = match &config.track {
         None => volume_pages,
@@ -42,41 +42,14 @@ pub fn make_source(
         None => source,
         Some(track) => {
             let sectors_per_page = (PAGE_BYTES / track.sector_bytes).max(1);
-            Box::new(InSectors { source, sectors_per_page })
+            Box::new(Mapped::new(source, move |request, _| {
+                let PageRange { first, pages } = request.range;
+                let first = Page(first.0 * sectors_per_page);
+                let range = PageRange::new(first, pages * sectors_per_page as u32);
+                Ok(SourceRequest { range, ..request })
+            }))
         }
     })
-}
-
-/// A load of pages in sectors.
-struct InSectors {
-    source: Box<dyn Source + Send>,
-    sectors_per_page: u64,
-}
-
-impl Source for InSectors {
-    fn next_at(&mut self) -> Option<Instant> {
-        self.source.next_at()
-    }
-
-    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
-        let request = self.source.take(now)?;
-        let PageRange { first, pages } = request.range;
-        let first = Page(first.0 * self.sectors_per_page);
-        let range = PageRange::new(first, pages * self.sectors_per_page as u32);
-        Ok(SourceRequest { range, ..request })
-    }
-
-    fn completed(&mut self, tag: u32, now: Instant) {
-        self.source.completed(tag, now);
-    }
-
-    fn target_iops(&self) -> Option<f64> {
-        self.source.target_iops()
-    }
-
-    fn bound(&self) -> String {
-        self.source.bound()
-    }
 }
 
 /// The source of a run that replays this trace, whatever file its options name.
@@ -86,10 +59,10 @@ impl Source for InSectors {
 pub fn trace_source(
     options: &RunOptions,
     config: &SimConfig,
-    input: TraceInput<'_>,
+    input: TraceInput,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let (read, replay, volume_pages) = ways(options, config)?;
-    let source = TraceSource::of(input, &read, &replay, volume_pages).map_err(wrong)?;
+    let source = TraceSource::open(input, &read, &replay, volume_pages).map_err(wrong)?;
     Ok(Box::new(source))
 }
 

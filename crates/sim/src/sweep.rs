@@ -19,7 +19,6 @@ const KEY_VERSION: u32 = 1;
 pub const POINTS_MAX: usize = 1_000_000;
 
 /// SHA-256 in lower-case hex.
-#[must_use]
 pub fn sha256_hex(bytes: &[u8]) -> String {
     hex(Sha256::digest(bytes))
 }
@@ -195,7 +194,6 @@ impl Dataset {
     }
 
     /// Where the row of a key is.
-    #[must_use]
     pub fn path(&self, key: &str) -> PathBuf {
         self.directory.join(format!("{key}.parquet"))
     }

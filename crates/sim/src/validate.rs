@@ -5,11 +5,10 @@
 //! mean square of the horizontal distance between the two cumulative distributions (Ruemmler and
 //! Wilkes, IEEE Computer 27(3), 1994); divided by the measured mean it is the demerit.
 
-use std::fmt;
-
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
 use destage_engine::units::{Duration, Instant};
 use destage_workload::trace::{Op, Reader, TraceError, TracePosition, TraceRecord};
+use thiserror::Error;
 
 /// Points at which the two distributions are compared: p = 1/POINTS, 2/POINTS, ... 1.
 pub const POINTS: usize = 10_000;
@@ -26,7 +25,6 @@ pub enum IssueTimes {
 
 impl IssueTimes {
     /// What suits a trace format: closed where the trace was measured so.
-    #[must_use]
     pub fn of_format(name: &str) -> IssueTimes {
         if name == "validation" { IssueTimes::Closed } else { IssueTimes::Recorded }
     }
@@ -43,7 +41,7 @@ pub struct ValidateOptions {
 
 /// One request, measured and modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct MeasuredRequest {
     /// When the model was given it.
     pub start: Instant,
     /// What the model did.
@@ -54,27 +52,27 @@ pub struct Sample {
     pub sequential: bool,
 }
 
-impl Sample {
+impl MeasuredRequest {
     /// The model's response time.
-    #[must_use]
     pub fn modelled(&self) -> Duration {
         self.completed.service.total()
     }
 }
 
 /// Why a model could not be compared with a trace.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ValidateError {
     /// The trace cannot be read: exit 1.
-    Trace(TraceError),
-    /// Its format, or this request, has no measured service time: exit 1.
-    NoServiceTime {
-        /// The file.
-        file: String,
-        /// Where, if only some requests lack it.
-        place: Option<TracePosition>,
-    },
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// Its format has no measured service times: exit 1.
+    #[error("{0}: this format has no measured service times; srt and validation have them")]
+    NoServiceTimes(String),
+    /// This request of the file has no measured service time: exit 1.
+    #[error("{0}: {1}: no measured service time")]
+    NoServiceTime(String, TracePosition),
     /// A request has no direction: exit 1.
+    #[error("{file}: {place}: neither read nor write")]
     NoOperation {
         /// The file.
         file: String,
@@ -82,6 +80,10 @@ pub enum ValidateError {
         place: TracePosition,
     },
     /// A request is past the end of the drive: exit 1.
+    #[error(
+        "{file}: {place}: reaches sector {end}, but {drive} has {sectors}; is it the drive of the \
+         trace?"
+    )]
     BeyondDrive {
         /// The file.
         file: String,
@@ -95,6 +97,7 @@ pub enum ValidateError {
         drive: String,
     },
     /// No request of the device: exit 1.
+    #[error("{file}: no requests of device {device}; there are {known:?}")]
     NoRequests {
         /// The file.
         file: String,
@@ -103,40 +106,6 @@ pub enum ValidateError {
         /// Devices that have some, at most eight.
         known: Vec<u32>,
     },
-}
-
-impl fmt::Display for ValidateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ValidateError::Trace(error) => error.fmt(f),
-            ValidateError::NoServiceTime { file, place: None } => write!(
-                f,
-                "{file}: this format has no measured service times; srt and validation have them"
-            ),
-            ValidateError::NoServiceTime { file, place: Some(place) } => {
-                write!(f, "{file}: {place}: no measured service time")
-            }
-            ValidateError::NoOperation { file, place } => {
-                write!(f, "{file}: {place}: neither read nor write")
-            }
-            ValidateError::BeyondDrive { file, place, end, sectors, drive } => write!(
-                f,
-                "{file}: {place}: reaches sector {end}, but {drive} has {sectors}; is it the \
-                 drive of the trace?"
-            ),
-            ValidateError::NoRequests { file, device, known } => {
-                write!(f, "{file}: no requests of device {device}; there are {known:?}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ValidateError {}
-
-impl From<TraceError> for ValidateError {
-    fn from(error: TraceError) -> ValidateError {
-        ValidateError::Trace(error)
-    }
 }
 
 /// Serves the requests of a trace one after another.
@@ -171,7 +140,13 @@ impl Replay<'_> {
         Ok(DiskOp { lbn, sectors: (end - lbn) as u32, write, tag: 0 })
     }
 
-    fn serve(&mut self, record: &TraceRecord, op: DiskOp, start_ns: u64, stop_ns: u64) -> Sample {
+    fn serve(
+        &mut self,
+        record: &TraceRecord,
+        op: DiskOp,
+        start_ns: u64,
+        stop_ns: u64,
+    ) -> MeasuredRequest {
         let start = match self.pace {
             IssueTimes::Recorded => Instant(record.time_ns + start_ns),
             IssueTimes::Closed => {
@@ -185,23 +160,20 @@ impl Replay<'_> {
         let sequential = self.next == Some((op.lbn, op.write));
         self.next = Some((op.lbn + u64::from(op.sectors), op.write));
         self.before = Some((record.time_ns, record.time_ns + stop_ns));
-        Sample { start, completed, measured: Duration(stop_ns - start_ns), sequential }
+        MeasuredRequest { start, completed, measured: Duration(stop_ns - start_ns), sequential }
     }
 }
 
 /// Replays a trace on a model, and hands each request to `each`.
-///
-/// # Errors
-/// See [`ValidateError`].
 pub fn replay(
     spec: &DiskSpec,
     mut reader: Reader,
     options: ValidateOptions,
-    mut each: impl FnMut(&Sample),
+    mut each: impl FnMut(&MeasuredRequest),
 ) -> Result<(), ValidateError> {
     let file = reader.file().to_string();
     if !reader.format().has_service {
-        return Err(ValidateError::NoServiceTime { file, place: None });
+        return Err(ValidateError::NoServiceTimes(file));
     }
     let pace = options.pace.unwrap_or_else(|| IssueTimes::of_format(reader.format().entry.name));
     let disk = Disk::new(spec);
@@ -216,7 +188,7 @@ pub fn replay(
             continue;
         }
         let Some(service) = record.service else {
-            return Err(ValidateError::NoServiceTime { file, place: Some(reader.place()) });
+            return Err(ValidateError::NoServiceTime(file, reader.place()));
         };
         if record.length_bytes > 0 {
             let op = replay.op(&record, &reader)?;
@@ -248,7 +220,6 @@ pub struct ResponseComparison {
 
 impl ResponseComparison {
     /// Root mean square over measured mean.
-    #[must_use]
     pub fn demerit(&self) -> f64 {
         self.rms_ms / self.measured_ms_mean
     }
@@ -267,7 +238,6 @@ pub struct Validation {
 
 impl Validation {
     /// The distance between the distributions in each tenth of them: root mean square, in ms.
-    #[must_use]
     pub fn rms_ms_by_tenth(&self) -> Vec<f64> {
         self.quantiles.chunks(POINTS.div_ceil(10)).map(rms).collect()
     }
@@ -285,7 +255,7 @@ struct Times {
 }
 
 impl Times {
-    fn push(&mut self, sample: &Sample) {
+    fn push(&mut self, sample: &MeasuredRequest) {
         self.measured.push(sample.measured.0);
         self.modelled.push(sample.modelled().0);
         self.hits += u64::from(sample.completed.cache_hit);
@@ -306,9 +276,6 @@ impl Times {
 }
 
 /// Replays a trace on a model and compares the distributions of response time.
-///
-/// # Errors
-/// See [`ValidateError`].
 pub fn validate(
     spec: &DiskSpec,
     reader: Reader,
@@ -332,7 +299,6 @@ fn mean_ms(times_ns: &[u64]) -> f64 {
 }
 
 /// The quantiles of two distributions at each of [`POINTS`] steps, in ms.
-#[must_use]
 pub fn quantiles(first_ns: &[u64], second_ns: &[u64]) -> Vec<(f64, f64)> {
     let sorted = |times: &[u64]| {
         let mut times = times.to_vec();
@@ -348,7 +314,6 @@ pub fn quantiles(first_ns: &[u64], second_ns: &[u64]) -> Vec<(f64, f64)> {
 }
 
 /// Root mean square of the differences of pairs.
-#[must_use]
 pub fn rms(pairs: &[(f64, f64)]) -> f64 {
     let squares: f64 = pairs.iter().map(|(a, b)| (a - b) * (a - b)).sum();
     (squares / pairs.len().max(1) as f64).sqrt()

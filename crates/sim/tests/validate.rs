@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use destage_disk::{DiskSpec, find};
 use destage_sim::validate::{
-    IssueTimes, POINTS, Sample, ValidateError, ValidateOptions, quantiles, replay, rms, validate,
+    IssueTimes, MeasuredRequest, POINTS, ValidateError, ValidateOptions, quantiles, replay, rms,
+    validate,
 };
 use destage_workload::trace::{ReadOptions, Reader};
 
@@ -26,7 +27,7 @@ fn reader(text: &str, format: &str) -> Reader {
     Reader::from_read(source, "test", &options).unwrap()
 }
 
-fn samples(text: &str, pace: IssueTimes) -> Vec<Sample> {
+fn samples(text: &str, pace: IssueTimes) -> Vec<MeasuredRequest> {
     let mut samples = Vec::new();
     let options = ValidateOptions { pace: Some(pace), ..ValidateOptions::default() };
     replay(&slow(), reader(text, "validation"), options, |s| samples.push(*s)).unwrap();

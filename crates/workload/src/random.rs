@@ -13,7 +13,6 @@ pub struct Seeded(Xoshiro256PlusPlus);
 
 impl Seeded {
     /// The generator of the component called `label` in a run of this seed.
-    #[must_use]
     pub fn new(seed: u64, label: &str) -> Seeded {
         Seeded(Xoshiro256PlusPlus::seed_from_u64(seed ^ fnv1a(label.as_bytes())))
     }
@@ -50,7 +49,6 @@ impl Seeded {
 }
 
 /// FNV-1a over 64 bits.
-#[must_use]
 pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

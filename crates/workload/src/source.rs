@@ -44,14 +44,43 @@ pub trait Source {
     }
 }
 
-/// Why a source could not continue: one line that names the file and line, if any.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceError(pub String);
+/// A load of which each request passes through a function on its way.
+pub struct Mapped<F> {
+    source: Box<dyn Source + Send>,
+    map: F,
+}
 
-impl std::fmt::Display for SourceError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+impl<F: FnMut(SourceRequest, Instant) -> Result<SourceRequest, SourceError>> Mapped<F> {
+    /// `map` gets each request and the present time.
+    pub fn new(source: Box<dyn Source + Send>, map: F) -> Mapped<F> {
+        Mapped { source, map }
     }
 }
 
-impl std::error::Error for SourceError {}
+impl<F: FnMut(SourceRequest, Instant) -> Result<SourceRequest, SourceError>> Source for Mapped<F> {
+    fn next_at(&mut self) -> Option<Instant> {
+        self.source.next_at()
+    }
+
+    fn take(&mut self, now: Instant) -> Result<SourceRequest, SourceError> {
+        let request = self.source.take(now)?;
+        (self.map)(request, now)
+    }
+
+    fn completed(&mut self, tag: u32, now: Instant) {
+        self.source.completed(tag, now);
+    }
+
+    fn target_iops(&self) -> Option<f64> {
+        self.source.target_iops()
+    }
+
+    fn bound(&self) -> String {
+        self.source.bound()
+    }
+}
+
+/// Why a source could not continue: one line that names the file and line, if any.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(pub String);

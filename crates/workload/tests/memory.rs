@@ -1,34 +1,13 @@
 //! A replay streams its trace: ten times the requests take no more memory.
 
+#[path = "../../engine/tests/counting/mod.rs"]
+mod counting;
+
 use destage_workload::source::Source;
 use destage_workload::trace::ReadOptions;
 use destage_workload::trace::replay::{ReplayOptions, TraceSource};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct Counting;
-
-static NOW: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "a global allocator that counts cannot be written without")]
-// SAFETY: every call is passed on to the system allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        MOST.fetch_max(now, Ordering::Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Bytes taken at most by a replay of this many requests, all of which were read.
 fn most_bytes(folder: &Path, requests: u64) -> usize {
@@ -40,18 +19,17 @@ fn most_bytes(folder: &Path, requests: u64) -> usize {
         writeln!(file, "{},0,{offset},4096,W", i * 1000).expect("written");
     }
     file.into_inner().expect("written");
-    let before = NOW.load(Ordering::Relaxed);
-    MOST.store(before, Ordering::Relaxed);
-    let (read, replay) = (ReadOptions::default(), ReplayOptions::default());
-    let mut source = TraceSource::open(&path, &read, &replay, 100_000).expect("a trace");
-    let mut taken = 0;
-    while let Some(at) = source.next_at() {
-        let request = source.take(at).expect("a request");
-        source.completed(request.tag, at);
-        taken += 1;
-    }
-    assert_eq!(taken, requests);
-    MOST.load(Ordering::Relaxed) - before
+    counting::most_during(|| {
+        let (read, replay) = (ReadOptions::default(), ReplayOptions::default());
+        let mut source = TraceSource::open(&path, &read, &replay, 100_000).expect("a trace");
+        let mut taken = 0;
+        while let Some(at) = source.next_at() {
+            let request = source.take(at).expect("a request");
+            source.completed(request.tag, at);
+            taken += 1;
+        }
+        assert_eq!(taken, requests);
+    })
 }
 
 #[test]

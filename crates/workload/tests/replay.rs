@@ -49,14 +49,9 @@ fn devices_lie_one_after_another() {
     let mut source = TraceSource::open(&path, &read, &replay, 70).unwrap();
     let expected = [(0, 48, 2, Write), (100, 0, 1, Read), (200, 68, 2, Read), (400, 2, 1, Write)];
     assert_eq!(drain(&mut source).iter().map(pages).collect::<Vec<_>>(), expected);
-    let only = ReplayOptions {
-        device: Some(7),
-        pace: ReplayPace::Open { speed: 2.0 },
-        unknown: Direction::Write,
-        ..replay
-    };
+    let only = ReplayOptions { device: Some(7), pace: ReplayPace::Open { speed: 2.0 }, ..replay };
     let mut source = TraceSource::open(&path, &read, &only, 22).unwrap();
-    let expected = [(0, 0, 2, Write), (100, 20, 2, Write)];
+    let expected = [(0, 0, 2, Write), (100, 20, 2, Read)];
     assert_eq!(drain(&mut source).iter().map(pages).collect::<Vec<_>>(), expected);
 }
 
@@ -98,14 +93,13 @@ fn what_does_not_fit_is_named() {
              volume, one device, or wrap"
         )
     );
-    let limited = ReplayOptions { request_pages_max: Some(1), ..replay };
-    assert_eq!(
-        error(limited, 99),
-        format!("{file}: line 2: a request of 2 pages is above the limit of 1")
-    );
+    let wrapped = ReplayOptions { wrap: true, ..replay };
+    let mut source = TraceSource::open(&path, &read, &wrapped, 1).unwrap();
+    let error_of_take = source.take(Instant(0)).unwrap_err().to_string();
+    let above = format!("{file}: line 2: a request of 2 pages is above the limit of 1");
+    assert_eq!(error_of_take, above);
     let absent = ReplayOptions { device: Some(3), ..replay };
     assert_eq!(error(absent, 99), format!("{file}: no request is for device 3; there are: [2, 7]"));
-    let wrapped = ReplayOptions { wrap: true, ..replay };
     let mut source = TraceSource::open(&path, &read, &wrapped, 67).unwrap();
     let ends: Vec<_> = drain(&mut source).iter().map(|r| r.range.first.0).collect();
     assert_eq!(ends, [48, 0, 1, 2]);

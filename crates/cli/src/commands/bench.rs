@@ -94,7 +94,7 @@ fn about(matches: &ArgMatches) -> Vec<(&'static str, String)> {
         "log",
         "timeout",
         "hdr",
-        "rate",
+        "iops",
         "speed",
     ];
     const NUMBERS: [&str; 4] = ["depth", "connections", "seed", "fsync-every"];
@@ -103,7 +103,7 @@ fn about(matches: &ArgMatches) -> Vec<(&'static str, String)> {
     for name in WORDS {
         let counts = match name {
             "rw" | "bs" => pattern,
-            "arrivals" => matches.contains_id("rate"),
+            "arrivals" => matches.contains_id("iops"),
             _ => true,
         };
         let value = matches.get_raw(name).and_then(|mut values| values.next());
@@ -164,17 +164,17 @@ fn load(matches: &ArgMatches) -> Result<Load, Failure> {
 }
 
 fn pace(matches: &ArgMatches) -> Result<Pace, Failure> {
-    let rate = matches.get_one::<f64>("rate").copied();
+    let iops = matches.get_one::<f64>("iops").copied();
     let arrivals = match text(matches, "arrivals") {
         Some("poisson") => Arrivals::Poisson,
         _ => Arrivals::Even,
     };
-    if rate.is_none() && matches.value_source("arrivals") == Some(ValueSource::CommandLine) {
-        return Err(Failure::usage("--arrivals goes with --rate"));
+    if iops.is_none() && matches.value_source("arrivals") == Some(ValueSource::CommandLine) {
+        return Err(Failure::usage("--arrivals goes with --iops"));
     }
-    match rate {
-        Some(rate) if rate > 0.0 && rate <= 1e9 => Ok(Pace::Scheduled { rate, arrivals }),
-        Some(_) => Err(Failure::usage("--rate is above 0")),
+    match iops {
+        Some(iops) if iops > 0.0 && iops <= 1e9 => Ok(Pace::Scheduled { iops, arrivals }),
+        Some(_) => Err(Failure::usage("--iops is above 0")),
         None if matches.get_flag("closed") => Ok(Pace::Closed),
         None => Ok(Pace::Own),
     }

@@ -76,7 +76,7 @@ fn trace(matches: &ArgMatches, path: &Path, target: &Target) -> Result<Box<dyn F
     if !(speed > 0.0 && speed <= 1e9) {
         return Err(Failure::usage("--speed is above 0"));
     }
-    let paced = matches.get_flag("closed") || matches.contains_id("rate");
+    let paced = matches.get_flag("closed") || matches.contains_id("iops");
     let page_bytes = target.minimum().max(512);
     let replay = ReplayOptions {
         pace: if paced {
@@ -101,7 +101,7 @@ fn trace(matches: &ArgMatches, path: &Path, target: &Target) -> Result<Box<dyn F
             target.size()
         )),
         TraceError::NoTimes { file, .. } => {
-            Failure::usage(format!("{file}: this format has no times; give --closed or --rate"))
+            Failure::usage(format!("{file}: this format has no times; give --closed or --iops"))
         }
         error => Failure::failed(error),
     })?;

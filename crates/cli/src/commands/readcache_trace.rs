@@ -4,6 +4,7 @@ use super::{format, text};
 use crate::failure::Failure;
 use crate::output::Outputs;
 use crate::progress;
+use crate::run_args::trace_options;
 use clap::ArgMatches;
 use destage_engine::array::geometry::Level;
 use destage_engine::readcache::{ReadChoice, Vdf, choose};
@@ -22,7 +23,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         return Err(Failure::usage("--events takes one policy, array, size and failed disk"));
     }
     let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default())?;
-    let read = read_options(matches)?;
+    let read = trace_options(matches)?;
     let path = Path::new(text(matches, "file").expect("required"));
     let reads = reads_of(path, &read, matches.get_one::<u32>("device").copied())?;
     if let Some(single) = study.single() {
@@ -42,17 +43,6 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let table = table(rows.iter().map(|row| (row, None)));
     outputs.write_table(|format| table.render(format))?;
     Ok(table.render(format(matches)))
-}
-
-/// How the trace is read: the flags of every command that reads one.
-fn read_options(matches: &ArgMatches) -> Result<destage_workload::trace::ReadOptions, Failure> {
-    let mut options = destage_sim::options::RunOptions::default();
-    for name in ["trace-format", "trace-order", "skip-bad"] {
-        if let Some(value) = text(matches, name) {
-            options.set(name, value)?;
-        }
-    }
-    Ok(options.read_options()?)
 }
 
 /// One policy in one case: its figures and its hash.
@@ -160,19 +150,9 @@ fn study(matches: &ArgMatches) -> Result<Study, Failure> {
 }
 
 fn policies(matches: &ArgMatches) -> Result<Vec<ReadChoice>, Failure> {
-    let ties = text(matches, "ties");
-    let mut any = false;
     let mut policies = Vec::new();
     for name in text(matches, "policy").expect("required").split(',').map(str::trim) {
         let mut choice = choose(name).map_err(Failure::usage)?;
-        if let Some(ties) = ties
-            && choice.entry().params.iter().any(|p| p.name == "ties")
-        {
-            any = true;
-            if !name.contains(':') {
-                choice = choose(&format!("{name}:ties={ties}")).map_err(Failure::usage)?;
-            }
-        }
         if let Some(text) = text(matches, "vdf") {
             let vdf = Vdf::parse(text);
             let bad = || Failure::usage(format!("--vdf takes {}, not `{text}`", Vdf::RANGE));
@@ -180,10 +160,7 @@ fn policies(matches: &ArgMatches) -> Result<Vec<ReadChoice>, Failure> {
         }
         policies.push(choice);
     }
-    match ties.is_some() && !any {
-        true => Err(Failure::usage("--ties is for lfu and vdf-lfu, and none of them was given")),
-        false => Ok(policies),
-    }
+    Ok(policies)
 }
 
 fn number(option: &str, value: &str) -> Result<u64, Failure> {

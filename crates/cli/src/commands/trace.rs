@@ -4,7 +4,7 @@ use super::{format, text};
 use crate::failure::Failure;
 use crate::output::check_writable;
 use crate::progress;
-use crate::run_args::run_options;
+use crate::run_args::{run_options, trace_options};
 use clap::ArgMatches;
 use destage_engine::registry::Entry;
 use destage_engine::units::PAGE_BYTES;
@@ -48,9 +48,7 @@ fn entries(entries: &[&'static Entry], format: Format) -> String {
 }
 
 fn open(matches: &ArgMatches) -> Result<Reader, Failure> {
-    let mut options = destage_sim::options::RunOptions::default();
-    crate::run_args::set_given(matches, &mut options)?;
-    let read = options.read_options()?;
+    let read = trace_options(matches)?;
     let path = text(matches, "file").expect("required");
     Reader::open(Path::new(path), &read).map_err(Failure::failed)
 }

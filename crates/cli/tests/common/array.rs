@@ -2,9 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use super::{destage, fails, succeeds};
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// An array in a temporary folder.
 pub struct Array {
@@ -44,19 +46,27 @@ impl Array {
     }
 
     fn create_with(&self, name: &str, prefix: &str, nvs: &[&str], level: &str, disks: u16) {
-        let folder = self.path("");
-        let mut words = vec!["create".to_string(), name.to_string()];
-        words.extend(["--level".to_string(), level.to_string()]);
-        for disk in 0..disks {
-            let disk = self.path(&format!("{prefix}{disk}"));
-            words.extend(["--disk".to_string(), format!("{disk},size=32M")]);
-        }
-        for nvs in nvs {
-            words.extend(["--nvs".to_string(), format!("{},size=16M", self.path(nvs))]);
-        }
-        words.extend(["--config-dir".to_string(), folder]);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        assert!(succeeds(&words).contains("created"));
+        let nvs: Vec<String> =
+            nvs.iter().map(|nvs| format!("{},size=16M", self.path(nvs))).collect();
+        let mut more = vec!["--level", level];
+        nvs.iter().for_each(|nvs| more.extend(["--nvs", nvs]));
+        assert!(
+            self.create_over(name, &self.files(prefix, disks, "32M"), &more).contains("created")
+        );
+    }
+
+    /// Files that `create` is to make as members.
+    pub fn files(&self, prefix: &str, count: u16, size: &str) -> Vec<String> {
+        let file = |number| format!("{},size={size}", self.path(&format!("{prefix}{number}")));
+        (0..count).map(file).collect()
+    }
+
+    /// `destage create` with these members and arguments; what it says.
+    pub fn create_over(&self, name: &str, disks: &[String], more: &[&str]) -> String {
+        let mut words = vec!["create", name];
+        disks.iter().for_each(|disk| words.extend(["--disk", disk]));
+        words.extend(more);
+        self.asks(&words)
     }
 
     pub fn uri(&self) -> String {
@@ -103,6 +113,29 @@ impl Array {
         self.server.take().expect("served").wait().expect("ended");
     }
 
+    /// A load in the background.
+    pub fn load(&self, words: &[&str]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_destage"))
+            .args(["bench", &self.uri()])
+            .args(words)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("destage runs")
+    }
+
+    /// The same to its end; the log of what was acknowledged.
+    pub fn loaded(&self, words: &[&str]) -> String {
+        let log = self.path("acked");
+        succeeds(&[&["bench", &self.uri()], words, &["--log", &log]].concat());
+        log
+    }
+
+    /// Everything that the log says was acknowledged is there.
+    pub fn keeps(&self, log: &str) {
+        succeeds(&["bench", &self.uri(), "--check", log]);
+    }
+
     /// A command about the array.
     pub fn asks(&self, words: &[&str]) -> String {
         succeeds(&[words, &["--config-dir", &self.path("")]].concat())
@@ -138,9 +171,34 @@ impl Drop for Array {
     }
 }
 
-pub fn status(array: &Array) -> serde_json::Value {
+pub fn status(array: &Array) -> Value {
     let text = array.asks(&["status", "tank", "--format", "json"]);
     serde_json::from_str(&text).expect("JSON")
+}
+
+/// Waits until the status is so.
+pub fn until(array: &Array, what: &str, so: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let now = status(array);
+        if so(&now) {
+            return now;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "never {what}: {now}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Waits until the active alarms have this text.
+pub fn has_alarm(array: &Array, text: &str) -> Value {
+    until(array, text, |now| now["alarms"].to_string().contains(text))
+}
+
+/// The alarm with this name, if it is active.
+pub fn alarm(array: &Array, name: &str) -> Option<String> {
+    let now = status(array);
+    let mut alarms = now["alarms"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    alarms.find(|text| text.starts_with(&format!("{name}: "))).map(str::to_string)
 }
 
 /// Flips a bit of a file.

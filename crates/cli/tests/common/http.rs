@@ -29,6 +29,13 @@ pub fn get(address: &str, path: &str) -> (u16, String) {
     ask(address, &format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n"))
 }
 
+/// The value of a metric that has no label but the array's.
+pub fn metric(address: &str, name: &str) -> Option<f64> {
+    let text = get(address, "/metrics").1;
+    let begin = format!("destage_{name}{{array=\"tank\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&begin)?.parse().ok())
+}
+
 pub fn post(address: &str, command: &str, token: &str, more: &str, body: &str) -> (u16, String) {
     let length = body.len();
     ask(

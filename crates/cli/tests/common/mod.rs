@@ -4,8 +4,9 @@
 pub mod array;
 pub mod http;
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Runs `destage` with these words.
 pub fn destage(words: &[&str]) -> Output {
@@ -29,6 +30,40 @@ pub fn fails(code: i32, words: &[&str]) -> String {
     assert!(!error.contains("panicked"), "{error}");
     assert_eq!(error.lines().count(), 1, "one line: {error}");
     error
+}
+
+/// `destage emulate`; killed when dropped.
+pub struct Emulated(pub Child);
+
+impl Emulated {
+    /// Starts it with these words and waits until it listens.
+    pub fn start(words: &[&str]) -> Emulated {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
+            .arg("emulate")
+            .args(words)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("destage runs");
+        let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        errors.read_line(&mut line).expect("a line");
+        assert!(line.contains("serving on"), "{line}");
+        // Later lines have to go somewhere.
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
+        Emulated(child)
+    }
+
+    /// SIGKILL: nothing is reported, nothing is tidied.
+    pub fn kill(&mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("gone");
+    }
+}
+
+impl Drop for Emulated {
+    fn drop(&mut self) {
+        self.kill();
+    }
 }
 
 /// The workspace's top folder.

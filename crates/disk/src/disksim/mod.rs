@@ -8,8 +8,6 @@ mod parse;
 pub use convert::{Sources, convert};
 pub use parse::{Block, Entry, Value, parse};
 
-use std::fmt;
-
 /// A file's name, for messages, and its text.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
@@ -20,7 +18,8 @@ pub struct Source<'a> {
 }
 
 /// What is wrong with a DiskSim file, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
 pub struct ConvertError {
     /// The file.
     pub file: String,
@@ -29,11 +28,3 @@ pub struct ConvertError {
     /// What is wrong, in one line.
     pub message: String,
 }
-
-impl fmt::Display for ConvertError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.message)
-    }
-}
-
-impl std::error::Error for ConvertError {}

@@ -24,19 +24,16 @@ impl DiskSet {
     }
 
     /// Whether the disk is in it.
-    #[must_use]
     pub fn contains(&self, disk: DiskId) -> bool {
         self.0.contains(&disk)
     }
 
     /// Whether it has none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// How many it has.
-    #[must_use]
     pub fn len(&self) -> u16 {
         self.0.len() as u16
     }

@@ -134,32 +134,27 @@ pub const LEVELS: &[LevelEntry] = &[
 impl Level {
     /// The level's table entry.
     #[inline]
-    #[must_use]
     pub const fn entry(self) -> &'static LevelEntry {
         &LEVELS[self as usize]
     }
 
     /// The level of a name that users type.
-    #[must_use]
     pub fn named(name: &str) -> Option<Level> {
         LEVELS.iter().find(|level| level.entry.name == name).map(|level| level.level)
     }
 
     /// The level of a number in a superblock.
-    #[must_use]
     pub fn of_code(code: u8) -> Option<Level> {
         LEVELS.iter().find(|level| level.code == code).map(|level| level.level)
     }
 
     /// The name that users type.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.entry().entry.name
     }
 
     /// Parity strips in a stripe.
     #[inline]
-    #[must_use]
     pub const fn parities(self) -> u16 {
         match self.entry().redundancy {
             Redundancy::Parity { strips, .. } => strips,
@@ -169,20 +164,17 @@ impl Level {
 
     /// Whether each page has two copies, on a pair of disks.
     #[inline]
-    #[must_use]
     pub const fn is_mirrored(self) -> bool {
         matches!(self.entry().redundancy, Redundancy::Mirror)
     }
 
     /// Whether the array survives a failed disk.
     #[inline]
-    #[must_use]
     pub const fn is_redundant(self) -> bool {
         !matches!(self.entry().redundancy, Redundancy::None)
     }
 
     /// Failed disks that never lose data, whichever they are.
-    #[must_use]
     pub const fn tolerates(self) -> u16 {
         match self.entry().redundancy {
             Redundancy::None => 0,
@@ -272,9 +264,6 @@ impl core::error::Error for GeometryError {}
 
 impl Geometry {
     /// Checks the sizes and cuts the disks down to complete write groups.
-    ///
-    /// # Errors
-    /// See [`GeometryError`].
     pub fn checked(mut self) -> Result<Geometry, GeometryError> {
         let &LevelEntry { disks_min, disks_max, .. } = self.level.entry();
         let level = self.level.name();
@@ -305,7 +294,6 @@ impl Geometry {
     }
 
     /// Data strips in a stripe.
-    #[must_use]
     pub fn data_strips(&self) -> u64 {
         u64::from(match self.level.entry().redundancy {
             Redundancy::None => self.disks,
@@ -315,13 +303,11 @@ impl Geometry {
     }
 
     /// Pages of data in a stripe.
-    #[must_use]
     pub fn stripe_pages(&self) -> u64 {
         self.data_strips() * self.strip_pages
     }
 
     /// Pages in a write group.
-    #[must_use]
     pub fn pages_per_group(&self) -> u64 {
         match self.level.entry().group {
             GroupShape::Page => 1,
@@ -331,7 +317,6 @@ impl Geometry {
     }
 
     /// Pages of a write group on each of its disks.
-    #[must_use]
     pub fn group_rows(&self) -> u64 {
         match self.level.entry().group {
             GroupShape::Page => 1,
@@ -341,19 +326,16 @@ impl Geometry {
     }
 
     /// First page of a write group on each of its disks.
-    #[must_use]
     pub fn first_row(&self, group: GroupId) -> u64 {
         self.place(Page(group.0 * self.pages_per_group())).page
     }
 
     /// Pages of data the array stores.
-    #[must_use]
     pub fn volume_pages(&self) -> PageCount {
         PageCount(self.disk_pages * self.data_strips())
     }
 
     /// Write groups in the volume.
-    #[must_use]
     pub fn groups(&self) -> u64 {
         self.volume_pages().0 / self.pages_per_group()
     }

@@ -15,7 +15,6 @@ pub struct DiskPage {
 impl Geometry {
     /// Where a page of data is; on a mirrored level its copy on the even disk of the pair. The
     /// other copy is at the same page of the next disk.
-    #[must_use]
     pub fn place(&self, page: Page) -> DiskPage {
         let (strip, row) = (page.0 / self.strip_pages, page.0 % self.strip_pages);
         let width = self.data_strips();
@@ -27,7 +26,6 @@ impl Geometry {
     }
 
     /// The page of data at this place; `None`: parity is there.
-    #[must_use]
     pub fn page_at(&self, place: DiskPage) -> Option<Page> {
         let (stripe, row) = (place.page / self.strip_pages, place.page % self.strip_pages);
         let strip = match self.level.entry().redundancy {
@@ -43,7 +41,6 @@ impl Geometry {
     }
 
     /// Disk of the first parity strip (P) of a stripe.
-    #[must_use]
     pub fn parity_disk(&self, stripe: StripeId) -> DiskId {
         let last = self.disks - 1;
         match self.level.entry().redundancy {
@@ -53,13 +50,11 @@ impl Geometry {
     }
 
     /// Disk of the second parity strip (Q): the one after P.
-    #[must_use]
     pub fn q_disk(&self, stripe: StripeId) -> DiskId {
         DiskId((self.parity_disk(stripe).0 + 1) % self.disks)
     }
 
     /// Disk of data strip `strip` of a stripe: data follows the parity, wrapping.
-    #[must_use]
     pub fn data_disk(&self, stripe: StripeId, strip: u16) -> DiskId {
         match self.level.entry().redundancy {
             Redundancy::None => DiskId(strip),

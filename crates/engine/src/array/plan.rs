@@ -55,7 +55,6 @@ pub struct Plan {
 
 impl Geometry {
     /// How a row with `dirty` of its data strips dirty gets its parity.
-    #[must_use]
     pub fn row_method(&self, dirty: u64) -> RowMethod {
         let width = self.data_strips();
         let modify = dirty + u64::from(self.level.parities());

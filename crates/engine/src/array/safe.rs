@@ -82,14 +82,12 @@ impl<'a> DestagePages<'a> {
 }
 
 /// Whether page number `bit` is in a mask.
-#[must_use]
 pub fn is_set(mask: &[u64], bit: u64) -> bool {
     mask[(bit / 64) as usize] >> (bit % 64) & 1 == 1
 }
 
 impl Geometry {
     /// Whether no data is lost when these disks have failed.
-    #[must_use]
     pub fn survives(&self, failed: &DiskSet) -> bool {
         match self.level.entry().redundancy {
             Redundancy::None => failed.is_empty(),
@@ -110,7 +108,6 @@ impl Geometry {
     }
 
     /// A row of a group, by its number there.
-    #[must_use]
     pub fn row_at(&self, group: GroupId, row: u32) -> RowAt {
         let (in_group, in_strip) =
             (u64::from(row) / self.strip_pages, u64::from(row) % self.strip_pages);
@@ -119,7 +116,6 @@ impl Geometry {
     }
 
     /// The row, and its group, of a page of a disk.
-    #[must_use]
     pub fn row_of_disk_page(&self, page: u64) -> (GroupId, RowAt) {
         let stripe = page / self.strip_pages;
         let group = GroupId(stripe / self.group_stripes);
@@ -128,7 +124,6 @@ impl Geometry {
     }
 
     /// Page in the group of a strip of a row.
-    #[must_use]
     pub fn bit_of(&self, at: &RowAt, strip: u16) -> u64 {
         let (in_group, in_strip) =
             (u64::from(at.row) / self.strip_pages, u64::from(at.row) % self.strip_pages);
@@ -267,7 +262,6 @@ impl Geometry {
     }
 
     /// The reads from which a run of a disk can be computed without that disk.
-    #[must_use]
     pub fn peers(&self, run: DiskRun, failed: &DiskSet) -> Vec<DiskRun> {
         let on = |disk| DiskRun { disk, ..run };
         match self.level.entry().redundancy {
@@ -283,7 +277,6 @@ impl Geometry {
 
     /// The reads from which the pages of a failed disk are computed: as many strips as a row has
     /// of data, P before Q.
-    #[must_use]
     pub fn rebuild_reads(
         &self,
         disk: DiskId,

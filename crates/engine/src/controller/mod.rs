@@ -62,9 +62,6 @@ pub struct Controller {
 
 impl Controller {
     /// A controller with an empty NVS.
-    ///
-    /// # Errors
-    /// See [`ConfigError`].
     pub fn new(config: &Config) -> Result<Controller, ConfigError> {
         config.check()?;
         let (geometry, setup) = (config.geometry, Setup::of(config));

@@ -15,67 +15,56 @@ use crate::units::{DiskId, GroupId, Instant, Page, PageCount};
 
 impl Controller {
     /// The array.
-    #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.state.geometry
     }
 
     /// What was counted so far.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.state.counters
     }
 
     /// The disks that have failed.
-    #[must_use]
     pub fn failed(&self) -> &DiskSet {
         &self.state.faults.failed
     }
 
     /// The disks that are lost at this page of theirs: failed, and not rebuilt so far.
-    #[must_use]
     pub fn failed_at(&self, page: u64) -> DiskSet {
         self.state.faults.at(page)
     }
 
     /// Whether it is paused.
-    #[must_use]
     pub fn is_paused(&self) -> bool {
         self.state.paused
     }
 
     /// Pages that occupy NVS space.
-    #[must_use]
     pub fn occupancy(&self) -> PageCount {
         PageCount(self.cache.directory.occupancy())
     }
 
     /// What the NVS holds.
-    #[must_use]
     pub fn directory(&self) -> &Directory {
         &self.cache.directory
     }
 
     /// Writes waiting for space.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.writes.waiting()
     }
 
     /// The request that a host read's commands belong to.
-    #[must_use]
     pub fn read_id(&self, index: u32) -> RequestId {
         self.reads.id(index)
     }
 
     /// Destage writes in flight.
-    #[must_use]
     pub fn destages_in_flight(&self) -> u32 {
         self.destager.in_flight()
     }
 
     /// The pages of a destage in flight, bit i = page i of the group.
-    #[must_use]
     pub fn destage_mask(&self, index: u32) -> &[u64] {
         self.destager.mask(index)
     }
@@ -88,68 +77,57 @@ impl Controller {
     }
 
     /// Whether a destage redoes what may be partly written.
-    #[must_use]
     pub fn is_redo(&self, index: u32) -> bool {
         self.destager.is_redo(index)
     }
 
     /// Pages of groups whose destage cannot be computed: what a flush leaves.
-    #[must_use]
     pub fn kept_pages(&self) -> u64 {
         self.destager.kept().map(|group| self.cache.directory.pages_of(group)).sum()
     }
 
     /// Whether the destage of this group cannot be computed.
-    #[must_use]
     pub fn is_kept(&self, group: GroupId) -> bool {
         self.destager.keeps(group)
     }
 
     /// Whether a destage that cannot be computed may have written parts of the row at this page of
     /// the disks: what the row implies may be wrong.
-    #[must_use]
     pub fn is_in_doubt(&self, page: u64) -> bool {
         self.destager.is_in_doubt(&self.state.geometry, page)
     }
 
     /// How often a destage was deferred because it was expensive.
-    #[must_use]
     pub fn deferrals(&self) -> u64 {
         self.destager.deferrals()
     }
 
     /// The state of the policy, for people to look at.
-    #[must_use]
     pub fn gauges(&self) -> Gauges {
         self.cache.gauges()
     }
 
     /// The thresholds of the rate.
-    #[must_use]
     pub fn thresholds(&self) -> Thresholds {
         self.destager.thresholds()
     }
 
     /// What another policy would be made with here.
-    #[must_use]
     pub fn policy_context(&self) -> PolicyContext {
         self.setup.context(&self.state.geometry, self.thresholds())
     }
 
     /// The detector and its threshold, whether or not the running policy needs one.
-    #[must_use]
     pub fn detector_kind(&self) -> (DetectorKind, u32) {
         self.setup.detector_kind()
     }
 
     /// Whether a read of the page would be answered from the read cache, if not from the NVS.
-    #[must_use]
     pub fn is_cached(&self, page: Page) -> bool {
         self.read_cache.holds(page)
     }
 
     /// The state of the read cache, if there is one.
-    #[must_use]
     pub fn read_cache(&self) -> Option<ReadCacheState> {
         self.read_cache.state()
     }
@@ -160,25 +138,21 @@ impl Controller {
     }
 
     /// The disk that a window of a rebuild is of; `None`: the rebuild is over.
-    #[must_use]
     pub fn window_disk(&self, window: u32) -> Option<DiskId> {
         self.rebuilds.window_disk(window)
     }
 
     /// When the controller needs [`crate::event::Event::Tick`], if nothing happens before.
-    #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.rebuilds.deadline(&self.state)
     }
 
     /// Rows that a scrub reads, one page of each disk of a row.
-    #[must_use]
     pub fn scrub_rows(&self) -> u64 {
         scrub::rows(&self.state.geometry)
     }
 
     /// Whether a scrub is running that may read no more until it is allowed to.
-    #[must_use]
     pub fn scrub_waits(&self) -> bool {
         self.scrub.waits()
     }

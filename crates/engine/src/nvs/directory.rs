@@ -20,7 +20,6 @@ pub struct Slot(pub u32);
 
 impl Slot {
     /// As an index into a per-slot vector.
-    #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -105,7 +104,6 @@ impl Directory {
     /// # Panics
     /// If a group has no pages or more than [`MAX_PAGES_PER_GROUP`], or the capacity does not
     /// fit 32 bits: [`crate::controller::Config`] checks both first.
-    #[must_use]
     pub fn new(capacity: PageCount, pages_per_group: u64, groups: u64) -> Directory {
         assert!((1..=MAX_PAGES_PER_GROUP).contains(&pages_per_group));
         assert!(capacity.0 < u64::from(u32::MAX));
@@ -127,50 +125,42 @@ impl Directory {
     }
 
     /// Size of the NVS in pages.
-    #[must_use]
     pub fn capacity(&self) -> PageCount {
         PageCount(self.capacity)
     }
 
     /// Pages in a write group.
-    #[must_use]
     pub fn pages_per_group(&self) -> u64 {
         self.pages_per_group
     }
 
     /// Pages that occupy space: held, in flight, or reserved for an append in flight.
-    #[must_use]
     pub fn occupancy(&self) -> u64 {
         self.held_pages + self.in_flight_pages + self.reserved_pages
     }
 
     /// Pages held and not in flight.
-    #[must_use]
     pub fn held_pages(&self) -> u64 {
         self.held_pages
     }
 
     /// Pages free for new data.
-    #[must_use]
     pub fn free_pages(&self) -> u64 {
         self.capacity - self.occupancy()
     }
 
     /// Groups held and not in flight.
-    #[must_use]
     pub fn groups_held(&self) -> u64 {
         (self.groups.len() - self.free_slots.len()) as u64
     }
 
     /// Whether any held group may be picked.
-    #[must_use]
     pub fn has_pickable(&self) -> bool {
         self.groups_held() > self.withheld_groups
     }
 
     /// Group of a page.
     #[inline]
-    #[must_use]
     pub fn group_of(&self, page: Page) -> GroupId {
         if self.pages_per_group == 64 {
             return GroupId(page.0 >> 6);
@@ -179,39 +169,33 @@ impl Directory {
     }
 
     /// First page of a group.
-    #[must_use]
     pub fn first_page(&self, group: GroupId) -> Page {
         Page(group.0 * self.pages_per_group)
     }
 
     /// Slot of a held group.
     #[inline]
-    #[must_use]
     pub fn find(&self, group: GroupId) -> Option<Slot> {
         self.index.find(group.0, |slot| self.groups[slot as usize].id).map(Slot)
     }
 
     /// Group in a slot.
-    #[must_use]
     pub fn id(&self, slot: Slot) -> GroupId {
         GroupId(self.groups[slot.index()].id)
     }
 
     /// Pages held in a slot's group.
-    #[must_use]
     pub fn pages(&self, slot: Slot) -> u64 {
         u64::from(self.groups[slot.index()].pages)
     }
 
     /// Whether the last page written to the group was sequential.
-    #[must_use]
     pub fn is_sequential(&self, slot: Slot) -> bool {
         self.groups[slot.index()].flags & SEQUENTIAL != 0
     }
 
     /// Whether the group may be picked: no destage of the same group is in flight, and no
     /// append that counted on its pages is pending.
-    #[must_use]
     pub fn may_pick(&self, slot: Slot) -> bool {
         let group = &self.groups[slot.index()];
         group.flags & BUSY == 0 && group.pins == 0
@@ -219,7 +203,6 @@ impl Directory {
 
     /// Whether page number `bit` of the group is held.
     #[inline]
-    #[must_use]
     pub fn holds(&self, slot: Slot, bit: u64) -> bool {
         self.word(slot, (bit / 64) as usize) >> (bit % 64) & 1 == 1
     }
@@ -303,7 +286,6 @@ impl Directory {
     }
 
     /// Pages of `[first, first + pages)` that are not held.
-    #[must_use]
     pub fn missing(&self, first: Page, pages: u32) -> u64 {
         if pages == 1 {
             let group = self.group_of(first);
@@ -339,7 +321,6 @@ impl Directory {
     }
 
     /// The lowest page number of the group that is held.
-    #[must_use]
     pub fn first_held(&self, slot: Slot) -> u64 {
         let words = (0..=self.extra_words).map(|word| self.word(slot, word));
         let found = words.enumerate().find(|(_, word)| *word != 0);
@@ -348,7 +329,6 @@ impl Directory {
 
     /// How many of the group's pages `bit..bit + length` are held.
     #[inline]
-    #[must_use]
     pub fn held_in(&self, slot: Slot, bit: u64, length: u64) -> u64 {
         if length == 1 {
             return u64::from(self.holds(slot, bit));
@@ -401,7 +381,6 @@ impl Directory {
 
     /// How many appends may still pin the groups of a range before [`Directory::reserve`] would
     /// have to refuse.
-    #[must_use]
     pub fn can_pin(&self, first: Page, pages: u32) -> bool {
         let mut can = true;
         self.for_each_segment(first, pages, |directory, group, _, _| {
@@ -486,7 +465,6 @@ impl Directory {
     }
 
     /// Pages that a group holds, those in flight included.
-    #[must_use]
     pub fn pages_of(&self, group: GroupId) -> u64 {
         let flying = self.in_flight.iter().find(|f| f.id == group).map_or(0, |f| f.pages);
         flying + self.find(group).map_or(0, |slot| self.pages(slot))

@@ -26,7 +26,6 @@ impl Default for HashIndex {
 
 impl HashIndex {
     /// An index that will never hold more than `capacity` groups.
-    #[must_use]
     pub fn new(capacity: u64) -> HashIndex {
         let most = (capacity + capacity / 4 + 16) as usize;
         HashIndex { table: vec![EMPTY; most.min(1024)], used: 0, most }

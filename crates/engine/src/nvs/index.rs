@@ -19,7 +19,6 @@ pub enum SlotIndex {
 
 impl SlotIndex {
     /// An index of groups `0..groups` that will never hold more than `capacity` of them.
-    #[must_use]
     pub fn new(capacity: u64, groups: u64) -> SlotIndex {
         let most = (capacity * TABLE_BYTES_PER_PAGE).max(TABLE_BYTES_MIN);
         if groups.saturating_mul(4) <= most {

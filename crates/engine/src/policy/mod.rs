@@ -65,7 +65,6 @@ pub struct PageFacts {
 impl PageWrite {
     /// Packs the properties of a page.
     #[inline]
-    #[must_use]
     pub fn new(group: GroupId, slot: Slot, facts: PageFacts) -> PageWrite {
         let flags = u32::from(facts.created)
             | u32::from(facts.existed) << 1
@@ -82,35 +81,30 @@ impl PageWrite {
 
     /// See [`PageFacts::created`].
     #[inline]
-    #[must_use]
     pub fn created(self) -> bool {
         self.flag(0)
     }
 
     /// See [`PageFacts::existed`].
     #[inline]
-    #[must_use]
     pub fn existed(self) -> bool {
         self.flag(1)
     }
 
     /// See [`PageFacts::page_hit`].
     #[inline]
-    #[must_use]
     pub fn page_hit(self) -> bool {
         self.flag(2)
     }
 
     /// See [`PageFacts::sequential`].
     #[inline]
-    #[must_use]
     pub fn sequential(self) -> bool {
         self.flag(3)
     }
 
     /// See [`PageFacts::last_page`].
     #[inline]
-    #[must_use]
     pub fn last_page(self) -> bool {
         self.flag(4)
     }

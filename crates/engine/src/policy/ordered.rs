@@ -42,7 +42,6 @@ pub enum OrderedGroups {
 
 impl OrderedGroups {
     /// An empty set over groups `0..groups` for an NVS of `nvs_pages`.
-    #[must_use]
     pub fn new(groups: u64, nvs_pages: u64) -> OrderedGroups {
         if groups / 8 > (nvs_pages * DENSE_BYTES_PER_PAGE).max(DENSE_BYTES_MIN) {
             return OrderedGroups::Sparse(BTreeSet::new());
@@ -100,7 +99,6 @@ impl OrderedGroups {
     }
 
     /// The lowest group not below `from`.
-    #[must_use]
     pub fn at_or_after(&self, from: u64) -> Option<GroupId> {
         match self {
             OrderedGroups::Sparse(set) => set.range(from..).next().copied().map(GroupId),
@@ -121,7 +119,6 @@ impl OrderedGroups {
     }
 
     /// The highest group not above `from`.
-    #[must_use]
     pub fn at_or_before(&self, from: u64) -> Option<GroupId> {
         match self {
             OrderedGroups::Sparse(set) => set.range(..=from).next_back().copied().map(GroupId),
@@ -143,7 +140,6 @@ impl OrderedGroups {
     }
 
     /// [`OrderedGroups::next`] and, as far as one look shows them, the groups after it.
-    #[must_use]
     pub fn run(&self, from: u64) -> Option<Run> {
         let GroupId(first) = self.next(from)?;
         Some(match self {
@@ -156,7 +152,6 @@ impl OrderedGroups {
     }
 
     /// The lowest group not below `from`, or else the lowest of all.
-    #[must_use]
     pub fn next(&self, from: u64) -> Option<GroupId> {
         self.at_or_after(from).or_else(|| if from == 0 { None } else { self.at_or_after(0) })
     }

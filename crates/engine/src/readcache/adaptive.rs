@@ -40,7 +40,6 @@ impl Default for AdaptiveSettings {
 }
 
 /// The weight at a place among the [`WEIGHTS`], where a missed block costs `penalty`.
-#[must_use]
 pub fn weight_at(place: usize, penalty: u64) -> Weight {
     match place {
         0 => Weight::PLAIN,
@@ -53,7 +52,6 @@ pub const PLACES: [&str; WEIGHTS] = ["plain", "1/4", "1/2", "1", "2", "4", "8"];
 
 impl AdaptiveSettings {
     /// Reads `start=PLACE,shadow=BLOCKS`, both optional.
-    #[must_use]
     pub fn parse(text: &str) -> Option<AdaptiveSettings> {
         let mut settings = AdaptiveSettings::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -94,7 +92,6 @@ pub struct Adaptive {
 }
 
 /// One of how many blocks is in the sample, as a power of two.
-#[must_use]
 pub fn sampling(blocks: usize, settings: &AdaptiveSettings) -> u32 {
     (blocks / settings.shadow_blocks.max(1)).max(1).ilog2()
 }
@@ -102,7 +99,6 @@ pub fn sampling(blocks: usize, settings: &AdaptiveSettings) -> u32 {
 impl Adaptive {
     /// A cache and, of the same policy, one of [`Adaptive::shadow_blocks`], both empty and
     /// fault-aware.
-    #[must_use]
     pub fn new(
         cache: Box<dyn ReadCache>,
         shadow: Box<dyn ReadCache>,
@@ -126,7 +122,6 @@ impl Adaptive {
     }
 
     /// Blocks of the shadow cache next to a cache of `blocks`.
-    #[must_use]
     pub fn shadow_blocks(blocks: usize, settings: &AdaptiveSettings) -> usize {
         blocks >> sampling(blocks, settings)
     }
@@ -197,7 +192,6 @@ impl Adaptive {
     }
 
     /// The place of the weight in use among the [`WEIGHTS`].
-    #[must_use]
     pub fn current(&self) -> usize {
         self.current
     }

@@ -39,13 +39,11 @@ impl Weight {
     pub const PLAIN: Weight = Weight(4);
 
     /// This many quarters; never less than [`Weight::PLAIN`].
-    #[must_use]
     pub fn quarters(quarters: u64) -> Weight {
         Weight(quarters.max(Weight::PLAIN.0))
     }
 
     /// In quarters.
-    #[must_use]
     pub fn in_quarters(self) -> u64 {
         self.0
     }

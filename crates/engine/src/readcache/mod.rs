@@ -166,7 +166,6 @@ pub const READ_POLICIES: &[ReadPolicyEntry] =
     &[lru::ENTRY, lfu::ENTRY, clock::ENTRY, arc::ENTRY, sieve::ENTRY, s3fifo::ENTRY];
 
 /// Every entry, plain forms first.
-#[must_use]
 pub fn entries() -> Vec<&'static Entry> {
     let plain = READ_POLICIES.iter().map(|p| &p.plain);
     plain.chain(READ_POLICIES.iter().filter_map(|p| p.aware.as_ref())).collect()
@@ -217,7 +216,6 @@ impl Vdf {
     pub const RANGE: &str = "off, paper, adaptive[:start=plain|1/4|1/2|1|2|4|8,shadow=BLOCKS]";
 
     /// Reads a form; see [`Vdf::RANGE`].
-    #[must_use]
     pub fn parse(text: &str) -> Option<Vdf> {
         match text.split_once(':').unwrap_or((text, "")) {
             ("off", "") => Some(Vdf::Off),
@@ -324,13 +322,11 @@ impl ReadChoice {
     }
 
     /// Its entry.
-    #[must_use]
     pub fn entry(&self) -> &'static Entry {
         self.choice.entry
     }
 
     /// The choice written out in full.
-    #[must_use]
     pub fn describe(&self) -> String {
         let text = self.choice.describe();
         match (self.vdf, text.strip_prefix("vdf-")) {

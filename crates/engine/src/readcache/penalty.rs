@@ -91,9 +91,6 @@ fn divide(value: u64, by: u64) -> u64 {
 impl Penalties {
     /// The penalties of an array of `disks` disks with these failed, each given once. None failed
     /// is allowed: every miss then costs 1.
-    ///
-    /// # Errors
-    /// See [`PenaltyError`].
     pub fn new(
         level: Level,
         disks: u64,
@@ -173,33 +170,28 @@ impl Penalties {
 
     /// Whether the block must be computed from the other disks.
     #[inline]
-    #[must_use]
     pub fn is_lost(&self, block: u64) -> bool {
         self.what_is_lost(block) & DATA_LOST != 0
     }
 
     /// Requests to the surviving disks that a miss of the block causes.
     #[inline]
-    #[must_use]
     pub fn of(&self, block: u64) -> u64 {
         // Not a branch: which disk a block is on cannot be predicted.
         1 + u64::from(self.is_lost(block)) * (self.lost - 1)
     }
 
     /// Penalty of a block that is lost: n-1, or n-2 on level 6.
-    #[must_use]
     pub fn of_lost(&self) -> u64 {
         self.lost
     }
 
     /// What the VDF paper has a lost block weigh: its penalty.
-    #[must_use]
     pub fn weight(&self) -> Weight {
         Weight::quarters(self.lost.saturating_mul(4))
     }
 
     /// The chunks that are lost before any is rebuilt, and all chunks, over one turn of the layout.
-    #[must_use]
     pub fn lost_share(&self) -> (u64, u64) {
         let lost = self.pattern.iter().filter(|what| **what & DATA_LOST != 0).count();
         (lost as u64, self.pattern.len() as u64)
@@ -207,7 +199,6 @@ impl Penalties {
 
     /// Requests that a small write of the block causes, as the VDF paper counts them (section 6.5):
     /// 4, or n if the block or its parity is lost. `None` on level 6, which it does not discuss.
-    #[must_use]
     pub fn write_paper(&self, block: u64) -> Option<u64> {
         let intact = self.what_is_lost(block) == 0;
         self.single_parity.then_some(if intact { 4 } else { u64::from(self.disks) })
@@ -215,7 +206,6 @@ impl Penalties {
 
     /// Requests that a small write of the block really causes: n-1 where the block is lost (n-2
     /// reads, the parity written), 1 where its parity is (the block written), else 4.
-    #[must_use]
     pub fn write_exact(&self, block: u64) -> Option<u64> {
         let requests = match self.what_is_lost(block) {
             0 => 4,

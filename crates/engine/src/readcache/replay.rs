@@ -52,7 +52,6 @@ impl EventHash {
     }
 
     /// The hash so far.
-    #[must_use]
     pub fn value(self) -> u64 {
         self.0
     }

@@ -42,7 +42,6 @@ pub enum Detector {
 
 impl Detector {
     /// A detector; `threshold` is in pages and concerns the page table only.
-    #[must_use]
     pub fn new(kind: DetectorKind, threshold: u32, pages_per_group: u64) -> Detector {
         match kind {
             DetectorKind::Pages => Detector::Pages(PageStreams::new(threshold)),

@@ -272,25 +272,21 @@ impl TrackController {
     }
 
     /// Sectors on a track.
-    #[must_use]
     pub fn sectors_per_track(&self) -> u64 {
         self.per_track
     }
 
     /// Sectors dirty and in flight.
-    #[must_use]
     pub fn occupancy(&self) -> u64 {
         self.cache.dirty()
     }
 
     /// Writes waiting for space.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// What was counted so far; pages are sectors here.
-    #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

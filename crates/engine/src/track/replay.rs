@@ -121,14 +121,12 @@ impl<'a> TrackReplay<'a> {
     }
 
     /// What was counted.
-    #[must_use]
     pub fn counts(&self) -> TrackCounts {
         self.counts
     }
 
     /// FNV-1a-64 over the events: a clean is its track and dirty sectors, a write 1 if it
     /// stalled, else 0; each 8 bytes, little-endian.
-    #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
     }

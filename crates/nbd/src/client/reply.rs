@@ -185,11 +185,6 @@ impl ReplyDecoder {
         self.pending.len()
     }
 
-    /// Bytes of a data chunk still to come: a driver may receive them where it wants them.
-    pub fn data_left(&self) -> u64 {
-        if let State::Data { left, .. } = self.state { left } else { 0 }
-    }
-
     /// Takes bytes off the front of `input`, up to the next event. Returns how many it took.
     pub fn next(&mut self, input: &[u8]) -> (usize, Reply) {
         let mut rest = input;

@@ -69,7 +69,6 @@ const SAFETY: [(&str, &str); 5] = [
 ];
 
 /// An answer with its kind of contents.
-#[must_use]
 pub fn answer(status: StatusCode, kind: &'static str, body: Reply) -> Response<Reply> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -82,7 +81,6 @@ pub fn answer(status: StatusCode, kind: &'static str, body: Reply) -> Response<R
 }
 
 /// A complete answer.
-#[must_use]
 pub fn complete(
     status: StatusCode,
     kind: &'static str,
@@ -92,13 +90,11 @@ pub fn complete(
 }
 
 /// One line of text.
-#[must_use]
 pub fn words(status: StatusCode, text: &str) -> Response<Reply> {
     complete(status, "text/plain; charset=utf-8", format!("{text}\n"))
 }
 
 /// JSON.
-#[must_use]
 pub fn json(status: StatusCode, value: &serde_json::Value) -> Response<Reply> {
     complete(status, "application/json", format!("{value}\n"))
 }

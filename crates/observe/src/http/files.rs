@@ -53,7 +53,6 @@ fn packed(number: usize, text: &str) -> &'static Packed {
 }
 
 /// The file of a path, if it is one.
-#[must_use]
 pub fn file(
     path: &str,
     headers: &HeaderMap,

@@ -34,7 +34,6 @@ pub struct Guard {
 
 impl Guard {
     /// Rules with a token for changes.
-    #[must_use]
     pub fn new(token: String, names: Vec<String>) -> Guard {
         Guard { token, names: names.into_iter().map(|name| name.to_ascii_lowercase()).collect() }
     }
@@ -54,9 +53,6 @@ impl Guard {
     }
 
     /// Whether the request may change something.
-    ///
-    /// # Errors
-    /// See [`Denied`].
     pub fn change(&self, headers: &HeaderMap) -> Result<(), Denied> {
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or(""));
         let host = text(&HOST).unwrap_or("");

@@ -17,11 +17,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use places::Places;
 use routes::Routes;
-use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error;
 
 /// What is served, and its bounds.
 pub struct Settings {
@@ -47,7 +47,6 @@ pub struct Settings {
 
 impl Settings {
     /// The usual bounds.
-    #[must_use]
     pub fn new(address: SocketAddr, guard: Guard, control: PathBuf) -> Settings {
         Settings {
             address,
@@ -64,33 +63,20 @@ impl Settings {
 }
 
 /// Why the page cannot be served.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum HttpError {
     /// Other machines can reach the address.
+    #[error(
+        "--http {0}: other machines can reach it, and what is shown needs no token: use 127.0.0.1 \
+         and a proxy with TLS, or give --allow-remote-http"
+    )]
     Open(SocketAddr),
     /// The address cannot be used.
+    #[error("--http {0}: {1}")]
     System(SocketAddr, std::io::Error),
 }
 
-impl fmt::Display for HttpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HttpError::Open(address) => write!(
-                f,
-                "--http {address}: other machines can reach it, and what is shown needs no token: \
-                 use 127.0.0.1 and a proxy with TLS, or give --allow-remote-http"
-            ),
-            HttpError::System(address, error) => write!(f, "--http {address}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for HttpError {}
-
 /// Begins to serve; the thread ends with the process. Returns the address, with its port.
-///
-/// # Errors
-/// See [`HttpError`].
 pub fn serve(settings: Settings, monitor: Monitor) -> Result<SocketAddr, HttpError> {
     let address = settings.address;
     if !address.ip().is_loopback() && !settings.allow_remote {

@@ -26,7 +26,6 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
                       img-src data: blob:; font-src data:";
 
 /// The text of plotly.js, to be embedded in a page or served.
-#[must_use]
 pub fn plotly_js() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -40,7 +39,6 @@ pub fn plotly_js() -> &'static str {
 
 /// A comparison as one HTML file: findings, charts to hover, zoom and filter, the table, options
 /// and the command that makes it again.
-#[must_use]
 pub fn html(report: &CompareReport) -> String {
     let view = View::new(report);
     let title = if report.title.is_empty() { "Comparison" } else { &report.title };
@@ -116,7 +114,7 @@ fn toolbar(view: &View<'_>) -> String {
 
 /// An empty figure that the script fills.
 #[derive(Clone, Copy)]
-struct Figure<'a> {
+struct ChartBox<'a> {
     id: &'static str,
     heading: &'a str,
     /// Sentences under the heading.
@@ -129,7 +127,7 @@ struct Figure<'a> {
     at_value: bool,
 }
 
-impl Figure<'_> {
+impl ChartBox<'_> {
     fn html(&self) -> String {
         let (id, heading) = (self.id, escape(self.heading));
         let class = if self.wide { " class=\"wide\"" } else { "" };
@@ -152,7 +150,7 @@ fn log_switch(id: &str, on: bool) -> String {
 
 fn figures(view: &View<'_>) -> String {
     let mut out = String::from("<div class=\"figures\">\n");
-    let plain = Figure {
+    let plain = ChartBox {
         id: "curve",
         heading: "Response time by throughput",
         note: "Right and low is good. Whiskers show the 95 % confidence interval.",
@@ -164,31 +162,31 @@ fn figures(view: &View<'_>) -> String {
     let wide_response = response_scale(means) != Scale::Linear;
     if view.sweeps_load() {
         let controls = log_switch("curve", wide_response);
-        out += &Figure { controls: &controls, wide: true, ..plain }.html();
+        out += &ChartBox { controls: &controls, wide: true, ..plain }.html();
     } else if view.sweep().is_some() {
         out += &along(view, true);
     } else {
         let note = "Whiskers show the 95 % confidence interval.";
-        out += &Figure { id: "throughput", heading: "Throughput", note, ..plain }.html();
+        out += &ChartBox { id: "throughput", heading: "Throughput", note, ..plain }.html();
         let note = "Mean and percentiles of all requests.";
         let controls = log_switch("response", wide_response);
-        let response = Figure { id: "response", heading: "Response time", note, ..plain };
-        out += &Figure { controls: &controls, ..response }.html();
+        let response = ChartBox { id: "response", heading: "Response time", note, ..plain };
+        out += &ChartBox { controls: &controls, ..response }.html();
     }
     let heading = "NVS occupancy over time";
     let note = "Dashed lines are the destage thresholds; the shaded part is warm-up.";
-    let at = Figure { at_value: true, ..plain };
-    out += &Figure { id: "occupancy", heading, note, wide: true, ..at }.html();
+    let at = ChartBox { at_value: true, ..plain };
+    out += &ChartBox { id: "occupancy", heading, note, wide: true, ..at }.html();
     if view.sweeps_load() {
         out += &along(view, false);
     }
     let note = "Pages, groups and requests found in NVS.";
-    out += &Figure { id: "hits", heading: "Hit ratios", note, ..at }.html();
+    out += &ChartBox { id: "hits", heading: "Hit ratios", note, ..at }.html();
     let note = "Mean distance between the starts of consecutive destages; log scale.";
-    out += &Figure { id: "distance", heading: "Destage distance", note, ..at }.html();
+    out += &ChartBox { id: "distance", heading: "Destage distance", note, ..at }.html();
     let note = "Where the disks' time goes; mean of the disks.";
     let wide = !view.sweeps_load();
-    out += &Figure { id: "disks", heading: "Disk time", note, wide, ..at }.html();
+    out += &ChartBox { id: "disks", heading: "Disk time", note, wide, ..at }.html();
     out + "</div>\n"
 }
 
@@ -209,7 +207,7 @@ fn along(view: &View<'_>, wide: bool) -> String {
     let heading = format!("Along {}", axis.name);
     let note = "Any figure of the table.";
     let (heading, controls) = (heading.as_str(), controls.as_str());
-    Figure { id: "along", heading, note, controls, wide, at_value: false }.html()
+    ChartBox { id: "along", heading, note, controls, wide, at_value: false }.html()
 }
 
 fn tables(view: &View<'_>) -> String {

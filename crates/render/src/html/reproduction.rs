@@ -19,7 +19,6 @@ td.text { text-align: left; }
 ";
 
 /// The page; it needs nothing but itself.
-#[must_use]
 pub fn reproduction_html(report: &Reproduction) -> String {
     let title = "Published figures, run again";
     let mut out = format!(

@@ -89,16 +89,23 @@ impl AlarmWords<'_> {
         )
     }
 
-    /// A volume's alarm.
+    /// A volume's alarm, or the event that clears one.
     pub(super) fn of(&self, alarm: &Alarm) -> AlarmText {
+        AlarmText::new(alarm.name(), self.volume_words(alarm))
+    }
+
+    fn volume_words(&self, alarm: &Alarm) -> String {
         let array = self.array();
-        let text = match alarm {
+        match alarm {
             Alarm::MemberFailed(member, cause) => format!(
                 "{} failed: {cause}. {} {}",
                 self.setup.called(Device::Member(*member)),
                 self.redundancy(),
                 self.replace_member_words(*member)
             ),
+            Alarm::MemberRebuilt(member) => {
+                format!("{}: rebuild complete.", self.setup.called(Device::Member(*member)))
+            }
             Alarm::RebuildStopped(member, cause) => format!(
                 "The spare for {} failed: {cause}. {} Give another one: destage replace {array} \
                  {member} /path/of/NEW.",
@@ -117,61 +124,77 @@ impl AlarmWords<'_> {
                  /path/of/NEW.",
                 self.setup.called(Device::Nvs(*copy))
             ),
+            Alarm::NvsMirrored(copy) => format!(
+                "{} is in sync: the log is mirrored.",
+                self.setup.called(Device::Nvs(*copy))
+            ),
             Alarm::NvsLost { copy, pages, cause } => self.nvs_lost_words(*copy, *pages, cause),
             Alarm::DeviceWaits(device, error) => format!(
                 "{}: {error}. Its writes wait and are retried every second; nothing is lost. \
                  Free space for it, or replace it.",
                 self.setup.called(*device)
             ),
-            Alarm::Repaired { member, page, pages } => format!(
-                "{} could not read {pages} pages at its byte {}: they were rewritten from the \
-                 other members, and nothing is lost. Check its SMART values, and scrub: destage \
-                 scrub {array}.",
-                self.setup.called(Device::Member(*member)),
-                DATA_START + page * PAGE_BYTES
-            ),
+            Alarm::DeviceAnswers(device) => {
+                format!("{} takes writes again.", self.setup.called(*device))
+            }
+            Alarm::Repaired { member, page, pages } => self.repaired_words(*member, *page, *pages),
             Alarm::SuperblockRepaired { device, copy } => format!(
                 "{}: the {} copy of its superblock was damaged and was rewritten from the \
                  other. Nothing is lost. If it happens again, replace the device.",
                 self.setup.called(*device),
                 if *copy == 0 { "first" } else { "second" }
             ),
-            lost => self.loss_words(lost),
-        };
-        AlarmText::new(alarm.name(), text)
+            Alarm::PagesLost { member, page, ranges } => {
+                self.pages_lost_words(*member, *page, ranges)
+            }
+            Alarm::PagesKept { ranges, .. } => self.pages_kept_words(ranges),
+            Alarm::PagesDestaged { first_page } => format!(
+                "The dirty pages from byte {} of the volume are on the disks.",
+                first_page * PAGE_BYTES
+            ),
+            Alarm::ArrayStopped(lost) => self.stopped_words(lost),
+        }
     }
 
-    /// Alarms of data that is lost; and those of a volume that this file does not know.
-    fn loss_words(&self, alarm: &Alarm) -> String {
-        let restore = format!(
-            "Reads of them fail until they are written. Restore them from a backup, then: destage \
-             scrub {}.",
+    fn repaired_words(&self, member: u16, page: u64, pages: u32) -> String {
+        format!(
+            "{} could not read {pages} pages at its byte {}: they were rewritten from the other \
+             members, and nothing is lost. Check its SMART values, and scrub: destage scrub {}.",
+            self.setup.called(Device::Member(member)),
+            DATA_START + page * PAGE_BYTES,
             self.array()
-        );
-        match alarm {
-            Alarm::PagesLost { member, page, ranges } => format!(
-                "Page {page} of {} cannot be reconstructed: the other members cannot read their \
-                 part of the row either. Lost: {}. {restore}",
-                self.setup.called_within(*member),
-                byte_ranges(ranges)
-            ),
-            Alarm::PagesKept { ranges, .. } => format!(
-                "{} cannot be destaged: members cannot read what their parity is computed from. \
-                 They stay in the NVS and are retried every 5 seconds. No acknowledged \
-                 write is lost, and reads of them are correct. Replace the failed member, or the \
-                 one with read errors: destage status {}.",
-                byte_ranges(ranges),
-                self.array()
-            ),
-            Alarm::ArrayStopped(lost) => format!(
-                "Too many members have failed for level {}: the array has stopped. {} Bring one \
-                 back and start the server again. Dirty pages are in the NVS; nothing was \
-                 written since.",
-                self.volume.controller().geometry().level.entry().entry.name,
-                self.lost_words(lost)
-            ),
-            other => other.to_string(),
-        }
+        )
+    }
+
+    fn pages_lost_words(&self, member: u16, page: u64, ranges: &[(u64, u64)]) -> String {
+        format!(
+            "Page {page} of {} cannot be reconstructed: the other members cannot read their part \
+             of the row either. Lost: {}. Reads of them fail until they are written. Restore them \
+             from a backup, then: destage scrub {}.",
+            self.setup.called_within(member),
+            byte_ranges(ranges),
+            self.array()
+        )
+    }
+
+    fn pages_kept_words(&self, ranges: &[(u64, u64)]) -> String {
+        format!(
+            "{} cannot be destaged: members cannot read what their parity is computed from. They \
+             stay in the NVS and are retried every 5 seconds. No acknowledged write is lost, and \
+             reads of them are correct. Replace the failed member, or the one with read errors: \
+             destage status {}.",
+            byte_ranges(ranges),
+            self.array()
+        )
+    }
+
+    fn stopped_words(&self, lost: &Lost) -> String {
+        format!(
+            "Too many members have failed for level {}: the array has stopped. {} Bring one back \
+             and start the server again. Dirty pages are in the NVS; nothing was written since.",
+            self.volume.controller().geometry().level.entry().entry.name,
+            self.lost_words(lost)
+        )
     }
 
     fn lost_words(&self, lost: &Lost) -> String {
@@ -210,29 +233,6 @@ impl AlarmWords<'_> {
             ),
         };
         format!("{begin} {lost} {}", self.without_nvs_words())
-    }
-
-    /// The event that clears an alarm.
-    pub(super) fn of_clearing(&self, alarm: &Alarm) -> String {
-        match alarm {
-            Alarm::MemberRebuilt(member) => {
-                format!("{}: rebuild complete.", self.setup.called(Device::Member(*member)))
-            }
-            Alarm::NvsMirrored(copy) => {
-                format!(
-                    "{} is in sync: the log is mirrored.",
-                    self.setup.called(Device::Nvs(*copy))
-                )
-            }
-            Alarm::PagesDestaged { first_page } => format!(
-                "The dirty pages from byte {} of the volume are on the disks.",
-                first_page * PAGE_BYTES
-            ),
-            Alarm::DeviceAnswers(device) => {
-                format!("{} takes writes again.", self.setup.called(*device))
-            }
-            other => other.to_string(),
-        }
     }
 
     /// A member that the array does not use at its start.

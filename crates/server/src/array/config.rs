@@ -11,6 +11,7 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use thiserror::Error;
 
 /// An array's configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,46 +65,27 @@ fn save_seconds() -> u32 {
 }
 
 /// Why a configuration cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ConfigFileError {
     /// The name is not a valid file name.
+    #[error("{0:?}: array names may contain only letters, digits, '-' and '_'")]
     Name(String),
     /// No array has this name.
+    #[error("there is no array {0} ({1} does not exist): create it, or give --config-dir")]
     Unknown(String, PathBuf),
     /// An array of this name exists.
+    #[error("{0} exists already: choose another name, or remove that file if the array is gone")]
     Exists(PathBuf),
     /// The file is not a valid configuration.
+    #[error("{0}: {1}")]
     Form(PathBuf, String),
     /// The file cannot be read or written.
+    #[error("{0}: {1}")]
     Io(PathBuf, std::io::Error),
     /// A value out of range.
+    #[error("{0}: {1}")]
     Value(&'static str, String),
 }
-
-impl fmt::Display for ConfigFileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConfigFileError::Name(name) => {
-                write!(f, "{name:?}: array names may contain only letters, digits, '-' and '_'")
-            }
-            ConfigFileError::Unknown(name, path) => write!(
-                f,
-                "there is no array {name} ({} does not exist): create it, or give --config-dir",
-                path.display()
-            ),
-            ConfigFileError::Exists(path) => write!(
-                f,
-                "{} exists already: choose another name, or remove that file if the array is gone",
-                path.display()
-            ),
-            ConfigFileError::Form(path, error) => write!(f, "{}: {error}", path.display()),
-            ConfigFileError::Io(path, error) => write!(f, "{}: {error}", path.display()),
-            ConfigFileError::Value(name, error) => write!(f, "{name}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigFileError {}
 
 /// Where configurations and control sockets are.
 #[derive(Clone, Debug)]
@@ -116,7 +98,6 @@ pub struct Places {
 
 impl Places {
     /// The folders given, or `/etc/destage` and `/run/destage` for root, or the user's own.
-    #[must_use]
     pub fn new(config: Option<&Path>, run: Option<&Path>) -> Places {
         let root = rustix::process::geteuid().is_root();
         let home = |variable: &str, below: &str| {
@@ -154,9 +135,6 @@ impl Places {
     }
 
     /// Reads the configuration of an array.
-    ///
-    /// # Errors
-    /// See [`ConfigFileError`].
     pub fn read(&self, name: &str) -> Result<ArrayConfig, ConfigFileError> {
         let path = self.config_of(name)?;
         let text = match std::fs::read_to_string(&path) {
@@ -177,9 +155,6 @@ impl Places {
     }
 
     /// Writes the configuration of a new array next to its place.
-    ///
-    /// # Errors
-    /// See [`ConfigFileError`].
     pub fn prepare(&self, name: &str, config: &ArrayConfig) -> Result<Prepared, ConfigFileError> {
         let path = self.config_of(name)?;
         let fail = |error| ConfigFileError::Io(path.clone(), error);
@@ -212,9 +187,6 @@ pub struct Prepared {
 
 impl Prepared {
     /// Renames it to its place.
-    ///
-    /// # Errors
-    /// See [`ConfigFileError`].
     pub fn commit(mut self) -> Result<PathBuf, ConfigFileError> {
         let fail = |error| ConfigFileError::Io(self.path.clone(), error);
         if let Some(new) = &self.new {

@@ -7,7 +7,7 @@ use destage_nvslog::superblock::{DATA_START, SuperblockError, Uuid};
 use destage_served::{
     Buffer, Creation, Device, IoError, NoSuperblock, prepare_spare, read_superblock,
 };
-use std::fmt;
+use thiserror::Error;
 
 /// The array to create.
 #[derive(Clone, Debug)]
@@ -29,47 +29,33 @@ pub struct CreateOptions {
 }
 
 /// Why an array or a device could not be created.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum CreateError {
     /// A device cannot be used.
+    #[error(transparent)]
     Device(DeviceError),
     /// A device failed.
+    #[error("{0}: {1}")]
     Io(DeviceSpec, IoError),
     /// A device holds something.
+    #[error(
+        "{0} holds {1}: if you no longer need it, wipe its first MiB (`dd if=/dev/zero bs=1M \
+         count=1 conv=notrunc of={0}`) and retry"
+    )]
     NotEmpty(DeviceSpec, String),
     /// A device is too small.
+    #[error("{0} has {1} bytes, which is too small")]
     TooSmall(DeviceSpec, u64),
     /// No array can have these sizes.
+    #[error(transparent)]
     Geometry(GeometryError),
     /// More than two NVS devices.
+    #[error("{0} NVS devices: one, or two that mirror each other")]
     Nvs(usize),
     /// The system gives no random numbers.
+    #[error("/dev/urandom: {0}")]
     Random(std::io::Error),
 }
-
-impl fmt::Display for CreateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CreateError::Device(error) => error.fmt(f),
-            CreateError::Io(spec, error) => write!(f, "{spec}: {error}"),
-            CreateError::NotEmpty(spec, what) => write!(
-                f,
-                "{spec} holds {what}: if you no longer need it, wipe its first MiB (`dd \
-                 if=/dev/zero bs=1M count=1 conv=notrunc of={spec}`) and retry"
-            ),
-            CreateError::TooSmall(spec, bytes) => {
-                write!(f, "{spec} has {bytes} bytes, which is too small")
-            }
-            CreateError::Geometry(error) => error.fmt(f),
-            CreateError::Nvs(given) => {
-                write!(f, "{given} NVS devices: one, or two that mirror each other")
-            }
-            CreateError::Random(error) => write!(f, "/dev/urandom: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for CreateError {}
 
 /// Creates an array; its geometry uses all that its members can hold. `progress` gets the bytes of
 /// zeros written so far, and their total.

@@ -16,6 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// Where a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,55 +52,35 @@ impl fmt::Display for DeviceSpec {
 }
 
 /// Why a device cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum DeviceError {
     /// No URI of an NBD disk.
+    #[error("{0}: {1}")]
     Uri(String, String),
     /// It cannot be opened.
+    #[error("{0}: {1}")]
     Open(DeviceSpec, io::Error),
     /// Another process uses it.
+    #[error(
+        "{0} is in use by another destage or another program: stop that first (`destage stop NAME`)"
+    )]
     InUse(DeviceSpec),
     /// Neither a file nor a block device.
+    #[error("{0} is neither a file nor a block device: give one of these")]
     Kind(DeviceSpec),
     /// The disk's server is away, or refuses.
+    #[error("{0}: {1}")]
     Remote(DeviceSpec, String),
     /// The disk's server cannot make anything durable.
+    #[error("{0}: its server does not offer FLUSH, so nothing there can be made durable")]
     NoFlush(DeviceSpec),
     /// An NVS that another machine or process serves.
+    #[error("{0}: an NVS device must be on this machine: give a file or a block device")]
     RemoteNvs(DeviceSpec),
 }
 
-impl fmt::Display for DeviceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeviceError::Uri(text, error) => write!(f, "{text}: {error}"),
-            DeviceError::Open(spec, error) => write!(f, "{spec}: {error}"),
-            DeviceError::InUse(spec) => write!(
-                f,
-                "{spec} is in use by another destage or another program: stop that first \
-                 (`destage stop NAME`)"
-            ),
-            DeviceError::Kind(spec) => {
-                write!(f, "{spec} is neither a file nor a block device: give one of these")
-            }
-            DeviceError::Remote(spec, error) => write!(f, "{spec}: {error}"),
-            DeviceError::NoFlush(spec) => write!(
-                f,
-                "{spec}: its server does not offer FLUSH, so nothing there can be made durable"
-            ),
-            DeviceError::RemoteNvs(spec) => write!(
-                f,
-                "{spec}: an NVS device must be on this machine: give a file or a block device"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for DeviceError {}
-
 impl DeviceError {
     /// The cause alone, for a sentence that names the device.
-    #[must_use]
     pub fn cause(&self) -> String {
         let text = match self {
             DeviceError::Uri(_, error) | DeviceError::Remote(_, error) => error.clone(),
@@ -378,16 +359,12 @@ impl Devices {
     }
 
     /// Bytes of a member.
-    #[must_use]
     pub fn member_bytes(&self, member: u16) -> Option<u64> {
         self.members.get(usize::from(member))?.as_ref()?.bytes().ok()
     }
 
     /// Opens the devices. A member that cannot be opened is left out, and the cause is reported;
     /// a device in use, or no device at all, is an error.
-    ///
-    /// # Errors
-    /// See [`DeviceError`].
     pub fn open(
         disks: &[DeviceSpec],
         nvs: &[DeviceSpec],

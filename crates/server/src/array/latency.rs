@@ -45,20 +45,17 @@ impl Latencies {
     }
 
     /// How many.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
     /// How many were shorter than 2^`bits` ns.
-    #[must_use]
     pub fn below(&self, bits: u32) -> u64 {
         let end = bucket(1 << bits);
         self.counts[..end].iter().sum()
     }
 
     /// Those that came after `earlier`, a copy of before.
-    #[must_use]
     pub fn since(&self, earlier: &Latencies) -> Latencies {
         let mut since = self.clone();
         for (count, before) in since.counts.iter_mut().zip(earlier.counts.iter()) {
@@ -70,7 +67,6 @@ impl Latencies {
 
     /// Each of these shares of the times is at most as long, in ns: the end of its bucket.
     /// 0 if there are none.
-    #[must_use]
     pub fn quantiles<const N: usize>(&self, shares: [f64; N]) -> [u64; N] {
         let total = self.count();
         shares.map(|share| {

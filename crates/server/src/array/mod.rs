@@ -38,6 +38,5 @@ pub use devices::{DeviceError, DeviceSpec, Devices, allocate};
 pub use latency::Latencies;
 pub use readcache::{ReadCacheChange, ReadCacheConfig};
 pub use refusal::{RecordingError, Refusal, Undrained, Unfinished};
-pub use scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
 pub use spares::{Spare, open_spares};
 pub use tap::{Seen, SeenOp, Tap, TapReader, tap};

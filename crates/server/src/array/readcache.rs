@@ -50,7 +50,6 @@ pub struct ReadCacheChange {
 
 impl ReadCacheChange {
     /// Whether nothing is to change.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == ReadCacheChange::default()
     }

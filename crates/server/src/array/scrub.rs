@@ -11,9 +11,9 @@ use destage_served::{ScrubRange, Volume, Wrong};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Bytes of the members that a scrub reads per second, by default.
-pub const SCRUB_RATE: u64 = 100 << 20;
-/// The slowest rate that may be asked for.
-pub const SCRUB_RATE_MIN: u64 = 1 << 20;
+pub(super) const SCRUB_LIMIT: u64 = 100 << 20;
+/// The lowest limit that may be given.
+pub(super) const SCRUB_LIMIT_MIN: u64 = 1 << 20;
 /// How often it is allowed more.
 const TICK: Duration = Duration::from_millis(10);
 /// An allowance not used for longer than this is forgotten.
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// The scrubs of an array: how fast one goes, and what they found.
 pub(super) struct Scrub {
     array: String,
-    rate: u64,
+    limit: u64,
     /// It was allowed what is due until then.
     fed: Instant,
     running: bool,
@@ -40,7 +40,7 @@ impl Scrub {
     pub(super) fn new(array: &str) -> Scrub {
         Scrub {
             array: array.to_string(),
-            rate: 0,
+            limit: 0,
             fed: Instant(0),
             running: false,
             look: Instant(0),
@@ -60,10 +60,10 @@ impl Scrub {
         volume: &mut Volume,
         now: Instant,
         repair: bool,
-        rate: u64,
+        limit: u64,
     ) -> Result<(), Refusal> {
         volume.start_scrub(now, repair)?;
-        (self.rate, self.fed, self.look) = (rate, now, now + LOOK);
+        (self.limit, self.fed, self.look) = (limit, now, now + LOOK);
         (self.running, self.alarmed, self.ended) = (true, false, None);
         Ok(())
     }
@@ -91,7 +91,7 @@ impl Scrub {
         }
         let earliest = Instant(now.0.saturating_sub(BURST.0));
         self.fed = self.fed.max(earliest);
-        let per_page = PAGE_BYTES * 1_000_000_000 / self.rate;
+        let per_page = PAGE_BYTES * 1_000_000_000 / self.limit;
         let pages = now.since(self.fed).0 / per_page.max(1);
         if pages > 0 {
             self.fed = Instant(self.fed.0 + pages * per_page);
@@ -124,7 +124,7 @@ impl Scrub {
             rows: scrub.rows,
             bytes_read: scrub.bytes_read,
             mib_per_s: per_second(scrub.bytes_read) / 1048576.0,
-            limit_mib_per_s: self.rate as f64 / 1048576.0,
+            limit_mib_per_s: self.limit as f64 / 1048576.0,
             seconds_to_go: (scrub.running && speed > 0.0).then(|| left / speed),
             inconsistent_rows: scrub.inconsistent_rows,
             unreadable_rows: scrub.unreadable_rows,

@@ -90,7 +90,6 @@ pub(super) fn new_spare(name: &str, array: &Superblock) -> Result<Spare, Refusal
 
 /// Opens the spares of a configuration. Returns also the names of those that cannot be used, with
 /// the cause.
-#[must_use]
 pub fn open_spares(names: &[String], array: &Superblock) -> (Vec<Spare>, Vec<(String, String)>) {
     let (mut spares, mut missing) = (Vec::new(), Vec::new());
     for name in names {

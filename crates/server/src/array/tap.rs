@@ -54,7 +54,6 @@ pub struct TapReader {
 }
 
 /// A queue with the given capacity.
-#[must_use]
 pub fn tap(requests: usize) -> (Tap, TapReader) {
     let (sender, queue) = sync_channel(requests);
     let shared = Arc::<TapShared>::default();
@@ -69,7 +68,6 @@ impl TapReader {
     }
 
     /// Requests that were wanted and found the queue full, since the start.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }

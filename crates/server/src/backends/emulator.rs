@@ -49,7 +49,6 @@ pub struct Emulator {
 
 impl Emulator {
     /// An idle disk.
-    #[must_use]
     pub fn new(spec: &DiskSpec, speed: f64) -> Emulator {
         Emulator {
             disk: Disk::new(spec),
@@ -66,7 +65,6 @@ impl Emulator {
     }
 
     /// Bytes that the disk holds.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.disk.sectors() * u64::from(self.disk.sector_bytes())
     }
@@ -76,7 +74,6 @@ impl Emulator {
     }
 
     /// The real time of a virtual time.
-    #[must_use]
     pub fn real_time(&self, virtual_time: Instant) -> Instant {
         Instant((virtual_time.0 as f64 / self.speed).ceil() as u64)
     }
@@ -113,7 +110,6 @@ impl Emulator {
     }
 
     /// When [`Emulator::done`] next returns a request, unless another one starts before.
-    #[must_use]
     pub fn due(&self) -> Option<Instant> {
         let leaving = self.leaving.front().map(|(at, _)| *at);
         let held = (self.disk.queued() > 0 && !self.disk.busy()).then_some(self.held_until);

@@ -16,7 +16,6 @@ use destage_block::{BlockSizes, Export, Map};
 pub const REQUEST_BYTES_MAX: u32 = 64 << 20;
 
 /// An export of this size with all requests.
-#[must_use]
 pub fn export(name: &str, description: &str, size: u64) -> Export {
     Export {
         name: name.to_string(),

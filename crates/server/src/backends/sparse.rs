@@ -66,7 +66,6 @@ impl Sparse {
 
     /// The extents from `offset` on, with holes marked; perhaps not to the end, and only one extent
     /// if `one`.
-    #[must_use]
     pub fn extents(&self, offset: u64, length: u64, one: bool) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         for (chunk, _, count) in parts(offset, length.min(LOOKED_AT_MAX)) {

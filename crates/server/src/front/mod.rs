@@ -22,7 +22,6 @@ macro_rules! front_ends {
             pub const ALL: &[FrontEnd] = &[$(FrontEnd::$name),+];
 
             /// Its table entry.
-            #[must_use]
             pub fn entry(self) -> &'static FrontEndEntry {
                 match self { $(FrontEnd::$name => &$module::ENTRY),+ }
             }

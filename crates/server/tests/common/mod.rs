@@ -133,6 +133,12 @@ pub fn opened(path: &Path) -> UnixStream {
     stream
 }
 
+/// Memory of this process.
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("read");
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages") * 4096
+}
+
 /// A request's header.
 pub fn request(kind: u16, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();

@@ -50,7 +50,6 @@ pub struct CurveSetup {
 
 impl Writes {
     /// Classifies these writes, for samples of at least this many groups.
-    #[must_use]
     pub fn new(
         ranges: &[PageRange],
         geometry: Geometry,

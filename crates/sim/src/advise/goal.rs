@@ -16,7 +16,7 @@ enum Class {
 
 /// One figure.
 #[derive(Clone, Copy, Debug)]
-enum Figure {
+enum GoalFigure {
     /// A response time in ms.
     Response(Class, OfLatency),
     /// Time in which a write waited for space, in per cent.
@@ -27,7 +27,7 @@ enum Figure {
 #[derive(Clone, Debug)]
 struct Part {
     name: String,
-    figure: Figure,
+    figure: GoalFigure,
     limit: f64,
 }
 
@@ -54,7 +54,6 @@ pub struct Judgement {
 
 impl Judgement {
     /// Whether the goal is reached.
-    #[must_use]
     pub fn reached(&self) -> bool {
         self.ratio < 1.0 && self.why.is_empty()
     }
@@ -126,11 +125,11 @@ impl Part {
             Class::Writes => &run.response.writes,
         };
         match self.figure {
-            Figure::Response(class, get) => {
+            GoalFigure::Response(class, get) => {
                 let latency = latency(class);
                 (latency.count > 0).then(|| get(latency))
             }
-            Figure::Full => Some(100.0 * run.time_full),
+            GoalFigure::Full => Some(100.0 * run.time_full),
         }
     }
 }
@@ -144,13 +143,13 @@ fn parse_part(text: &str) -> Option<Part> {
         _ => (Class::All, name),
     };
     let (figure, limit) = if name == "full" {
-        (Figure::Full, limit.strip_suffix('%')?.trim().parse::<f64>().ok()?)
+        (GoalFigure::Full, limit.strip_suffix('%')?.trim().parse::<f64>().ok()?)
     } else {
         let (_, get) = RESPONSES.iter().find(|(known, _)| *known == short)?;
         let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3)];
         let (number, unit) =
             units.iter().find_map(|(unit, ms)| Some((limit.strip_suffix(unit)?, ms)))?;
-        (Figure::Response(class, *get), number.trim().parse::<f64>().ok()? * unit)
+        (GoalFigure::Response(class, *get), number.trim().parse::<f64>().ok()? * unit)
     };
     let name = name.to_string();
     (limit > 0.0 && limit.is_finite()).then_some(Part { name, figure, limit })

@@ -53,7 +53,6 @@ pub struct Question {
 }
 
 /// Sizes from one to another, four a doubling.
-#[must_use]
 pub fn ladder(from_pages: u64, to_pages: u64) -> Vec<u64> {
     let doublings = (0..64).map(|shift| 1u128 << shift);
     let steps = doublings.flat_map(|base| [4, 5, 6, 7].map(|quarters| base * quarters / 4));

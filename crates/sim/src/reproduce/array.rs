@@ -1,9 +1,9 @@
 //! Runs of simulated arrays: the figures of a [`RunReport`] by name.
 
-use super::runner::{Cell, Plan, Runner, Sample, TimeSeries};
+use super::runner::{Cell, Plan, RunFigures, Runner, TimeSeries};
 use crate::compare::{CompareError, Comparison};
 use crate::config::SimConfig;
-use crate::options::{OPTIONS, RunOptions};
+use crate::options::RunOptions;
 use crate::sources::Sources;
 use destage_report::model::{RunReport, WritePenalty};
 
@@ -11,10 +11,10 @@ use destage_report::model::{RunReport, WritePenalty};
 pub struct ArrayRunner;
 
 /// A figure of a run.
-type Figure = (&'static str, fn(&RunReport) -> f64);
+type RunFigure = (&'static str, fn(&RunReport) -> f64);
 
 /// Every figure by name.
-const FIGURES: &[Figure] = &[
+const FIGURES: &[RunFigure] = &[
     ("iops", |r| r.iops),
     ("target-iops", |r| r.target_iops.unwrap_or(f64::NAN)),
     ("response-ms", |r| r.response.all.mean_ms),
@@ -67,13 +67,13 @@ fn over_time(report: &RunReport, values: impl Iterator<Item = f64>) -> TimeSerie
     values.enumerate().map(|(i, value)| ((i + 1) as f64 * interval, value)).collect()
 }
 
-fn sample(report: &RunReport) -> Sample {
+fn sample(report: &RunReport) -> RunFigures {
     let series = &report.series;
     let total = series.destaged_pages_per_s.iter().scan(0.0, |total, pages| {
         *total += pages * series.interval_s;
         Some(*total)
     });
-    Sample {
+    RunFigures {
         figures: FIGURES.iter().map(|(name, get)| (*name, get(report))).collect(),
         series: [
             ("occupancy", over_time(report, series.occupancy.iter().copied())),
@@ -112,16 +112,8 @@ impl Runner for ArrayRunner {
         FIGURES.iter().map(|(name, _)| *name).collect()
     }
 
-    fn unit(&self, option: &str) -> &'static str {
-        OPTIONS.iter().find(|o| o.name == option).map_or("-", |o| o.unit)
-    }
-
     fn check(&self, plan: &Plan) -> Result<(), CompareError> {
         comparison(plan)?.check()
-    }
-
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.setting("trace").and_then(|_| plan.missing_trace())
     }
 
     fn run(

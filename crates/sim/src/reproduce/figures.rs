@@ -1,7 +1,7 @@
 //! From the runs of an item to its drawings.
 
-use super::item::{Figure, FigureKind};
-use super::runner::{Cell, Sample, TimeSeries};
+use super::item::{Drawing, DrawingKind};
+use super::runner::{Cell, RunFigures, TimeSeries};
 use super::values::{PanelRuns, Panels};
 use destage_report::plot::{PlotSpec, Scale, thinned};
 
@@ -9,8 +9,7 @@ use destage_report::plot::{PlotSpec, Scale, thinned};
 const SAMPLES: usize = 600;
 
 /// Draws a figure.
-#[must_use]
-pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
+pub fn plot(figure: &Drawing, panels: &Panels) -> PlotSpec {
     let shown: Vec<&PanelRuns> = figure.panels.iter().filter_map(|name| panels.get(name)).collect();
     let (x, y) = labels(figure, &shown);
     let mut plot = PlotSpec::lines(&figure.title, &x, &y);
@@ -24,18 +23,18 @@ pub fn plot(figure: &Figure, panels: &Panels) -> PlotSpec {
     if figure.log_y {
         plot = plot.y_scale(Scale::Log10);
     }
-    if figure.kind == FigureKind::Response {
+    if figure.kind == DrawingKind::Response {
         plot = plot.h_line(20.0, "20 ms");
     }
     plot.categories(categories)
 }
 
-fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
+fn labels(figure: &Drawing, shown: &[&PanelRuns]) -> (String, String) {
     let (x, y) = match figure.kind {
-        FigureKind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
-        FigureKind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
-        FigureKind::Time => ("Time (s)".into(), figure.metric.clone()),
-        FigureKind::Along => {
+        DrawingKind::Response => ("Throughput (I/O/s)".into(), "Mean response time (ms)".into()),
+        DrawingKind::Target => ("Throughput (I/O/s)".into(), "Target throughput (I/O/s)".into()),
+        DrawingKind::Time => ("Time (s)".into(), figure.metric.clone()),
+        DrawingKind::Along => {
             let sweep = shown.first().and_then(|p| Some((p.plan.sweep.as_ref()?, p.unit)));
             let x = sweep.map_or_else(String::new, |((name, _), unit)| format!("{name} ({unit})"));
             (x, figure.metric.clone())
@@ -45,15 +44,15 @@ fn labels(figure: &Figure, shown: &[&PanelRuns]) -> (String, String) {
 }
 
 /// The values of a sweep that is not over numbers.
-fn categories(figure: &Figure, shown: &[&PanelRuns]) -> Vec<String> {
+fn categories(figure: &Drawing, shown: &[&PanelRuns]) -> Vec<String> {
     let values: Vec<String> = shown.first().map(|p| p.plan.values()).unwrap_or_default();
     let numbers = values.iter().all(|v| v.parse::<f64>().is_ok());
-    if figure.kind != FigureKind::Along || numbers { Vec::new() } else { values }
+    if figure.kind != DrawingKind::Along || numbers { Vec::new() } else { values }
 }
 
 type Line = (String, Vec<(f64, f64)>);
 
-fn lines(figure: &Figure, shown: &[&PanelRuns], categories: &[String]) -> Vec<Line> {
+fn lines(figure: &Drawing, shown: &[&PanelRuns], categories: &[String]) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for panel in shown {
         for (variant, _) in &panel.plan.variants {
@@ -90,14 +89,14 @@ fn cut(points: &mut Vec<(f64, f64)>, most: f64) {
 }
 
 /// Mean over seeds.
-fn mean(cell: &Cell, get: impl Fn(&Sample) -> Option<f64>) -> f64 {
+fn mean(cell: &Cell, get: impl Fn(&RunFigures) -> Option<f64>) -> f64 {
     let all: Option<Vec<f64>> = cell.samples.iter().map(get).collect();
     all.map_or(f64::NAN, |all| all.iter().sum::<f64>() / all.len().max(1) as f64)
 }
 
-fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, f64)> {
+fn points(figure: &Drawing, cells: &[&Cell], categories: &[String]) -> Vec<(f64, f64)> {
     let of = |cell: &Cell, name: &str| mean(cell, |s| s.figures.get(name).copied());
-    if figure.kind == FigureKind::Time {
+    if figure.kind == DrawingKind::Time {
         let at = figure.at.as_deref().unwrap_or_default();
         let cell = cells.iter().find(|c| c.value == at);
         let series =
@@ -112,8 +111,8 @@ fn points(figure: &Figure, cells: &[&Cell], categories: &[String]) -> Vec<(f64, 
             None => cell.value.parse().unwrap_or(f64::NAN),
         };
         let (x, y) = match figure.kind {
-            FigureKind::Response => (of(cell, "iops"), of(cell, "response-ms")),
-            FigureKind::Target => (of(cell, "iops"), written()),
+            DrawingKind::Response => (of(cell, "iops"), of(cell, "response-ms")),
+            DrawingKind::Target => (of(cell, "iops"), written()),
             _ => (written(), of(cell, &figure.metric)),
         };
         (x, y * figure.scale)

@@ -37,7 +37,7 @@ pub struct ItemFile {
     pub values: Vec<Value>,
     /// What is drawn.
     #[serde(default)]
-    pub figures: Vec<Figure>,
+    pub figures: Vec<Drawing>,
 }
 
 fn one() -> u32 {
@@ -151,7 +151,7 @@ fn unity() -> f64 {
 /// What a figure shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FigureKind {
+pub enum DrawingKind {
     /// Mean response time by achieved throughput.
     Response,
     /// Target throughput by achieved throughput.
@@ -165,13 +165,13 @@ pub enum FigureKind {
 /// One drawing.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Figure {
+pub struct Drawing {
     /// Name, fit for a file.
     pub name: String,
     /// Heading.
     pub title: String,
     /// What it shows.
-    pub kind: FigureKind,
+    pub kind: DrawingKind,
     /// Panels it shows.
     pub panels: Vec<String>,
     /// Variants it shows; all if empty.

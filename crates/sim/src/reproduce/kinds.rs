@@ -24,7 +24,6 @@ pub enum RunnerKind {
 
 impl RunnerKind {
     /// The runner of this kind.
-    #[must_use]
     pub fn runner(self) -> &'static dyn Runner {
         match self {
             RunnerKind::Array => &ArrayRunner,

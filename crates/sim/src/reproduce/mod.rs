@@ -19,7 +19,7 @@ use crate::experiment::parse_sweep;
 use crate::options::OptionError;
 use destage_engine::registry::nearest_first;
 use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint};
-use item::{FigureKind, ItemFile, Options, Panel, Value};
+use item::{DrawingKind, ItemFile, Options, Panel, Value};
 pub use items::ITEMS;
 use runner::{Cell, OptionValues, Plan};
 use std::path::{Path, PathBuf};
@@ -59,7 +59,6 @@ pub fn find(text: &str) -> Result<Vec<&'static Item>, OptionError> {
 }
 
 /// Where traces are looked for: `DESTAGE_TRACES`, or `../shared/traces`.
-#[must_use]
 pub fn trace_folder() -> PathBuf {
     std::env::var_os("DESTAGE_TRACES").map_or_else(|| "../shared/traces".into(), PathBuf::from)
 }
@@ -83,7 +82,6 @@ fn over(parts: &[&Options]) -> OptionValues {
 
 impl Item {
     /// `PAPER:ITEM`.
-    #[must_use]
     pub fn id(&self) -> String {
         format!("{}:{}", self.paper, self.name)
     }
@@ -92,7 +90,6 @@ impl Item {
     ///
     /// # Panics
     /// If the file is malformed: a bug, which a test finds.
-    #[must_use]
     pub fn file(&self) -> ItemFile {
         toml::from_str(self.text).unwrap_or_else(|error| panic!("{}: {error}", self.id()))
     }
@@ -176,8 +173,8 @@ impl Item {
         };
         let runs: usize = panels.values().map(|panel| panel.plan.runs()).sum();
         let with_runs = |value: &&Value| values::has_runs(value, panels);
-        let drawn = |figure: &&item::Figure| figure.panels.iter().any(|p| panels.contains_key(p));
-        let figure = |figure: &item::Figure| ReproducedFigure {
+        let drawn = |figure: &&item::Drawing| figure.panels.iter().any(|p| panels.contains_key(p));
+        let figure = |figure: &item::Drawing| ReproducedFigure {
             name: figure.name.clone(),
             plot: figures::plot(figure, panels),
         };
@@ -277,7 +274,7 @@ fn check_figures(file: &ItemFile) -> Result<(), CompareError> {
         for name in &figure.panels {
             let panel = panel_named(file, name)?;
             let figures = panel.runner.runner().figures();
-            if figure.kind == FigureKind::Along && !figures.contains(&figure.metric.as_str()) {
+            if figure.kind == DrawingKind::Along && !figures.contains(&figure.metric.as_str()) {
                 return Err(missing(&format!("{}: metric", figure.name), &figure.metric));
             }
         }

@@ -4,7 +4,7 @@
 //! `disks`, a list; `failed`, `all` or a list of disks that fail in turn, alone. Variants set
 //! `policy`; the sweep is over `blocks`. Figures are means over the failed disks.
 
-use super::runner::{Cell, Plan, Runner, Sample};
+use super::runner::{Cell, Plan, RunFigures, Runner};
 use crate::compare::CompareError;
 use crate::options::{OptionError, RunOptions};
 use crate::readcache::{Failed, Row, Study, StudyError, plain_name, reads_of};
@@ -106,7 +106,7 @@ fn means(rows: &[Row], policy: &str, disks: u64, blocks: u64) -> Option<Means> {
     (!cases.is_empty()).then(|| Means { rgr: mean(|r| r.rgr), ceiling: mean(|r| r.ceiling) })
 }
 
-fn sample(study: &Study, rows: &[Row], policy: &str, blocks: u64) -> Sample {
+fn sample(study: &Study, rows: &[Row], policy: &str, blocks: u64) -> RunFigures {
     let mut figures: BTreeMap<&'static str, f64> = BTreeMap::new();
     let (mut reductions, mut shares) = (Vec::new(), Vec::new());
     for disks in &study.disks {
@@ -135,7 +135,7 @@ fn sample(study: &Study, rows: &[Row], policy: &str, blocks: u64) -> Sample {
         figures.insert("reduction-mean", mean);
         figures.insert("ceiling-share", most(&shares).unwrap_or(0.0) * 100.0);
     }
-    Sample { figures, ..Sample::default() }
+    RunFigures { figures, ..RunFigures::default() }
 }
 
 impl Runner for ReadsRunner {
@@ -153,10 +153,6 @@ impl Runner for ReadsRunner {
         }
         run_options(plan)?.read_options()?;
         study(plan).map(drop)
-    }
-
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.missing_trace()
     }
 
     fn run(

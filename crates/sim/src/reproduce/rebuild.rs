@@ -16,10 +16,10 @@
 //! - `rebuild`: the same at `load` times what the plain policy's `closed` run served; given up
 //!   after [`PATIENCE`] times the idle one: the array is overloaded then, and never done.
 
-use super::runner::{Cell, Plan, Runner, Sample};
+use super::runner::{Cell, Plan, RunFigures, Runner};
 use crate::compare::{CompareError, run_one};
 use crate::estimate::crossing;
-use crate::options::{OPTIONS, OptionError, RunOptions};
+use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::readcache::plain_name;
 use crate::sources::Sources;
@@ -66,7 +66,7 @@ const IDLE_IOPS: f64 = 2.0;
 pub const PATIENCE: f64 = 12.0;
 
 /// A point: its options, and what of them is the runner's own.
-struct Job {
+struct PointSetup {
     variant: String,
     value: String,
     options: RunOptions,
@@ -75,7 +75,7 @@ struct Job {
     curve: Option<String>,
 }
 
-fn jobs(plan: &Plan) -> Result<Vec<Job>, OptionError> {
+fn jobs(plan: &Plan) -> Result<Vec<PointSetup>, OptionError> {
     let mut jobs = Vec::new();
     for (variant, changes) in &plan.variants {
         for value in plan.values() {
@@ -94,7 +94,7 @@ fn job(
     variant: &str,
     changes: &[(String, String)],
     value: &str,
-) -> Result<Job, OptionError> {
+) -> Result<PointSetup, OptionError> {
     let mut options = RunOptions::default();
     let mut own = BTreeMap::from([("load", "0.7"), ("curve", "40")]);
     let swept = plan.sweep.as_ref().map(|(name, _)| (name.clone(), value.to_string()));
@@ -116,7 +116,7 @@ fn job(
     options.set("warmup", "fail")?;
     let share = own["load"].parse().ok().filter(|share| (0.0..1.0).contains(share));
     let bad = || OptionError::usage(format!("load is a share below 1, not `{}`", own["load"]));
-    Ok(Job {
+    Ok(PointSetup {
         variant: variant.to_string(),
         value: value.to_string(),
         load: share.ok_or_else(bad)?,
@@ -214,7 +214,7 @@ impl Runs {
     }
 
     /// The rate at which a read takes [`SERVICE_MS`].
-    fn service(&self, job: &Job, closed: &Run) -> Result<Option<f64>, CompareError> {
+    fn service(&self, job: &PointSetup, closed: &Run) -> Result<Option<f64>, CompareError> {
         let Some(window) = &job.curve else { return Ok(None) };
         let at = |part: f64| -> Result<(f64, f64), CompareError> {
             let mut options = at_rate(&job.options, Some(part * closed.iops))?;
@@ -233,7 +233,7 @@ impl Runs {
         Ok(crossing(&curve, SERVICE_MS))
     }
 
-    fn point(&self, job: &Job) -> Result<Sample, CompareError> {
+    fn point(&self, job: &PointSetup) -> Result<RunFigures, CompareError> {
         let options = &job.options;
         let closed = self.run(&at_rate(options, None)?)?;
         let mut plain = options.clone();
@@ -266,7 +266,7 @@ impl Runs {
         ];
         let figures = FIGURES.into_iter().zip(values);
         let figures = figures.filter(|(_, value)| value.is_finite()).collect();
-        Ok(Sample { figures, digest: rebuild.digest, ..Sample::default() })
+        Ok(RunFigures { figures, digest: rebuild.digest, ..RunFigures::default() })
     }
 }
 
@@ -286,10 +286,6 @@ impl Runner for RebuildRunner {
         FIGURES.to_vec()
     }
 
-    fn unit(&self, option: &str) -> &'static str {
-        OPTIONS.iter().find(|o| o.name == option).map_or("-", |o| o.unit)
-    }
-
     fn check(&self, plan: &Plan) -> Result<(), CompareError> {
         for job in jobs(plan)? {
             let config = job.options.build()?;
@@ -301,10 +297,6 @@ impl Runner for RebuildRunner {
         Ok(())
     }
 
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.setting("trace").and_then(|_| plan.missing_trace())
-    }
-
     fn run(
         &self,
         plan: &Plan,
@@ -312,10 +304,10 @@ impl Runner for RebuildRunner {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Cell>, CompareError> {
         let (jobs, runs) = (jobs(plan)?, Runs::default());
-        let work = |job: &Job| runs.point(job);
+        let work = |job: &PointSetup| runs.point(job);
         let samples = in_parallel(&jobs, threads, &work, Result::is_err, progress);
         let mut cells: Vec<Cell> = Vec::new();
-        for (Job { variant, value, .. }, sample) in jobs.into_iter().zip(samples) {
+        for (PointSetup { variant, value, .. }, sample) in jobs.into_iter().zip(samples) {
             let sample = sample?;
             match cells.last_mut().filter(|c| (&c.variant, &c.value) == (&variant, &value)) {
                 Some(cell) => cell.samples.push(sample),

@@ -2,6 +2,7 @@
 //! they are made.
 
 use crate::compare::CompareError;
+use crate::options::OPTIONS;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -27,25 +28,21 @@ pub struct Plan {
 
 impl Plan {
     /// Values of the sweep; a single empty one without a sweep.
-    #[must_use]
     pub fn values(&self) -> Vec<String> {
         self.sweep.as_ref().map_or_else(|| vec![String::new()], |(_, values)| values.clone())
     }
 
     /// What a setting says without regard to variants and sweep.
-    #[must_use]
     pub fn setting(&self, name: &str) -> Option<&str> {
         self.base.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     /// The trace that the plan names.
-    #[must_use]
     pub fn trace(&self) -> PathBuf {
         self.traces.join(self.setting("trace").unwrap_or_default())
     }
 
     /// Why the runs cannot be made here, if the trace is not there.
-    #[must_use]
     pub fn missing_trace(&self) -> Option<String> {
         let trace = self.trace();
         let missing = !trace.is_file();
@@ -56,7 +53,6 @@ impl Plan {
     }
 
     /// How many runs there are.
-    #[must_use]
     pub fn runs(&self) -> usize {
         self.variants.len() * self.values().len() * self.seeds.max(1) as usize
     }
@@ -68,7 +64,9 @@ pub trait Runner: Sync {
     fn figures(&self) -> Vec<&'static str>;
 
     /// Unit of an option, for the label of an axis.
-    fn unit(&self, option: &str) -> &'static str;
+    fn unit(&self, option: &str) -> &'static str {
+        OPTIONS.iter().find(|o| o.name == option).map_or("-", |o| o.unit)
+    }
 
     /// Whether every run of the plan could be made, without making any.
     ///
@@ -77,8 +75,8 @@ pub trait Runner: Sync {
     fn check(&self, plan: &Plan) -> Result<(), CompareError>;
 
     /// What the plan needs and cannot find; its runs are then skipped, which is not a failure.
-    fn missing(&self, _plan: &Plan) -> Option<String> {
-        None
+    fn missing(&self, plan: &Plan) -> Option<String> {
+        plan.setting("trace").and_then(|_| plan.missing_trace())
     }
 
     /// Runs the plan on this many threads; `progress` receives the number of finished runs.
@@ -98,7 +96,7 @@ pub type TimeSeries = Vec<(f64, f64)>;
 
 /// What one run says.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct RunFigures {
     /// Figures by name.
     pub figures: BTreeMap<&'static str, f64>,
     /// Series over time by name.
@@ -117,5 +115,5 @@ pub struct Cell {
     /// Value of the sweep; empty without one.
     pub value: String,
     /// One a seed.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<RunFigures>,
 }

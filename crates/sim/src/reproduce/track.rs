@@ -4,7 +4,7 @@
 //! Options are those of `destage sim`, with `group=track` set; `trace` names a file in the folder
 //! of traces. `high` and `low` set one threshold of the rate, so that a sweep can be over one.
 
-use super::runner::{Cell, Plan, Runner, Sample};
+use super::runner::{Cell, Plan, RunFigures, Runner};
 use crate::compare::{CompareError, run_one};
 use crate::options::{OPTIONS, OptionError, RunOptions};
 use crate::parallel::in_parallel;
@@ -37,12 +37,12 @@ const TIMES: [&str; 6] = [
 ];
 
 /// One run: its options, and whether time passes.
-struct Job {
+struct TrackRun {
     options: RunOptions,
     timed: bool,
 }
 
-fn job(plan: &Plan, changes: &[(String, String)], value: &str) -> Result<Job, OptionError> {
+fn job(plan: &Plan, changes: &[(String, String)], value: &str) -> Result<TrackRun, OptionError> {
     let mut all: BTreeMap<&str, &str> = plan
         .base
         .iter()
@@ -74,11 +74,11 @@ fn job(plan: &Plan, changes: &[(String, String)], value: &str) -> Result<Job, Op
     options.set("trace", &plan.trace().to_string_lossy())?;
     options.build()?;
     options.replay_options()?;
-    Ok(Job { options, timed })
+    Ok(TrackRun { options, timed })
 }
 
 /// A job for each variant and value, in that order.
-fn jobs(plan: &Plan) -> Result<Vec<Job>, OptionError> {
+fn jobs(plan: &Plan) -> Result<Vec<TrackRun>, OptionError> {
     let values = plan.values();
     let variants = plan.variants.iter();
     variants.flat_map(|(_, changes)| values.iter().map(|value| job(plan, changes, value))).collect()
@@ -100,7 +100,7 @@ fn counts(writes: u64, cleans: u64, sectors: u64, stalls: u64) -> Vec<(&'static 
     COUNTS.into_iter().zip(values).collect()
 }
 
-fn timed(report: &RunReport) -> Sample {
+fn timed(report: &RunReport) -> RunFigures {
     let (writes, destage) = (report.response.writes.count, &report.destage);
     let mut figures = counts(writes, destage.groups, destage.pages, report.stalled_writes);
     let service = report.service.clone().unwrap_or_default();
@@ -113,14 +113,14 @@ fn timed(report: &RunReport) -> Sample {
         report.response.all.mean_ms,
     ];
     figures.extend(TIMES.into_iter().zip(times));
-    Sample {
+    RunFigures {
         figures: figures.into_iter().collect(),
         digest: report.digest.clone(),
-        ..Sample::default()
+        ..RunFigures::default()
     }
 }
 
-fn untimed(options: &RunOptions) -> Result<Sample, CompareError> {
+fn untimed(options: &RunOptions) -> Result<RunFigures, CompareError> {
     let config = options.build()?;
     let track = config.track.expect("group=track was set");
     let (read, replay) = (options.read_options()?, options.replay_options()?);
@@ -128,10 +128,10 @@ fn untimed(options: &RunOptions) -> Result<Sample, CompareError> {
     let outcome = track_trace::replay(path, &read, replay.device, &track, &mut |_| {})?;
     let c = outcome.counts;
     let figures = counts(c.writes, c.cleans, c.cleaned_sectors, c.stalls).into_iter().collect();
-    Ok(Sample { figures, digest: format!("{:016x}", outcome.hash), ..Sample::default() })
+    Ok(RunFigures { figures, digest: format!("{:016x}", outcome.hash), ..RunFigures::default() })
 }
 
-fn run(job: &Job) -> Result<Sample, CompareError> {
+fn run(job: &TrackRun) -> Result<RunFigures, CompareError> {
     match job.timed {
         true => Ok(timed(&run_one("track", &job.options, &make_source)?)),
         false => untimed(&job.options),
@@ -158,10 +158,6 @@ impl Runner for TrackRunner {
         Ok(())
     }
 
-    fn missing(&self, plan: &Plan) -> Option<String> {
-        plan.missing_trace()
-    }
-
     fn run(
         &self,
         plan: &Plan,
@@ -169,7 +165,7 @@ impl Runner for TrackRunner {
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Vec<Cell>, CompareError> {
         let jobs = jobs(plan)?;
-        let samples: Vec<Sample> = in_parallel(&jobs, threads, &run, Result::is_err, progress)
+        let samples: Vec<RunFigures> = in_parallel(&jobs, threads, &run, Result::is_err, progress)
             .into_iter()
             .collect::<Result<_, _>>()?;
         let values = plan.values();
@@ -177,7 +173,7 @@ impl Runner for TrackRunner {
         let names = names.flat_map(|(name, _)| values.iter().map(move |value| (name, value)));
         // A replay draws nothing, so every seed gives the same.
         let seeds = plan.seeds.max(1) as usize;
-        let cell = |((name, value), sample): ((&String, &String), Sample)| Cell {
+        let cell = |((name, value), sample): ((&String, &String), RunFigures)| Cell {
             variant: name.clone(),
             value: value.clone(),
             samples: vec![sample; seeds],

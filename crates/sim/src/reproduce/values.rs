@@ -1,7 +1,7 @@
 //! From the runs of an item to the lines of its table.
 
 use super::item::{Fold, Value};
-use super::runner::{Cell, Plan, Sample};
+use super::runner::{Cell, Plan, RunFigures};
 use crate::estimate::{crossing, estimate};
 use destage_report::ReproducedRow;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub struct PanelRuns {
 
 impl PanelRuns {
     /// The runs of a variant with this seed, in the order of the sweep.
-    fn of<'a>(&'a self, variant: &'a str, seed: usize) -> impl Iterator<Item = &'a Sample> {
+    fn of<'a>(&'a self, variant: &'a str, seed: usize) -> impl Iterator<Item = &'a RunFigures> {
         let cells = self.cells.iter().filter(move |c| c.variant == variant);
         cells.filter_map(move |c| c.samples.get(seed))
     }
@@ -29,7 +29,8 @@ impl PanelRuns {
     /// A figure of one variant with one seed; at a value of the sweep, where it is of one run.
     fn figure(&self, value: &Value, variant: &str, at: &str, seed: usize) -> Option<f64> {
         let curve = || {
-            let pair = |s: &Sample| Some((*s.figures.get("iops")?, *s.figures.get("response-ms")?));
+            let pair =
+                |s: &RunFigures| Some((*s.figures.get("iops")?, *s.figures.get("response-ms")?));
             self.of(variant, seed).filter_map(pair).collect::<Vec<(f64, f64)>>()
         };
         match value.metric.as_str() {
@@ -56,7 +57,7 @@ pub const OF_SWEEPS: [&str; 3] = ["iops-at-ms", "kept-iops", "peak-iops"];
 /// Least share of its target that a run serves when it keeps up: the bound of its own warning.
 const KEPT: f64 = 0.97;
 
-fn kept_up(sample: &Sample) -> bool {
+fn kept_up(sample: &RunFigures) -> bool {
     let figure = |name: &str| sample.figures.get(name).copied().unwrap_or(f64::NAN);
     figure("iops") >= KEPT * figure("target-iops")
 }
@@ -92,7 +93,6 @@ fn once(value: &Value, variant: &str, panels: &Panels, seed: usize) -> Option<f6
 }
 
 /// Whether the panels that the value is read off were run.
-#[must_use]
 pub fn has_runs(value: &Value, panels: &Panels) -> bool {
     let other = value.over_panel.as_ref().is_none_or(|name| panels.contains_key(name));
     other && panels.contains_key(&value.panel)
@@ -107,7 +107,6 @@ fn over_seeds(value: &Value, variant: &str, panels: &Panels) -> Option<(f64, f64
 }
 
 /// The line of the table.
-#[must_use]
 pub fn row(value: &Value, panels: &Panels) -> ReproducedRow {
     let ours = over_seeds(value, &value.of, panels);
     let without = value.without.as_ref().and_then(|v| over_seeds(value, v, panels));
@@ -134,9 +133,9 @@ mod tests {
             value: value.into(),
             samples: figures
                 .iter()
-                .map(|(iops, ms)| Sample {
+                .map(|(iops, ms)| RunFigures {
                     figures: [("iops", *iops), ("response-ms", *ms)].into(),
-                    ..Sample::default()
+                    ..RunFigures::default()
                 })
                 .collect(),
         };

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use destage_engine::registry::{Choice, Entry, Param};
 
 use super::pattern::{Access, BoxedPattern, Pattern};
-use super::{BoxedSource, WORKLOADS, WorkloadError, common};
+use super::{BoxedSource, Builds, WORKLOADS, WorkloadError, common};
 use crate::random::{Seeded, fnv1a};
 
 pub(super) const ENTRY: Entry = Entry {
@@ -83,8 +83,8 @@ fn part_pattern(text: &str, volume_pages: u64, seed: u64) -> Result<BoxedPattern
         },
         None => (text, ""),
     };
-    let usable: Vec<&'static Entry> =
-        WORKLOADS.iter().filter(|w| w.pattern.is_some()).map(|w| w.entry).collect();
+    let usable = WORKLOADS.iter().filter(|w| matches!(w.builds, Builds::Pattern(_)));
+    let usable: Vec<&'static Entry> = usable.map(|w| w.entry).collect();
     let spelled = format!("{name}:{}", params.replace(';', ","));
     let choice = Choice::parse("part of a mix", &usable, &spelled)?;
     for param in choice.entry.params.iter().filter(|p| common::LOAD_PARAMS.contains(&p.name)) {
@@ -93,8 +93,10 @@ fn part_pattern(text: &str, volume_pages: u64, seed: u64) -> Result<BoxedPattern
             return Err(WorkloadError::BadMix(why));
         }
     }
-    let pattern = super::find(&choice).pattern.expect("only those were offered");
-    pattern(&choice, volume_pages, seed)
+    match super::find(&choice).builds {
+        Builds::Pattern(build) => build(&choice, volume_pages, seed),
+        Builds::Source(_) => unreachable!("only patterns were offered"),
+    }
 }
 
 /// The pieces between `+` signs that are outside parentheses.

@@ -20,9 +20,8 @@ mod zipf;
 pub use pattern::{Access, Pattern};
 pub use spc1_load::{Loop, Spc1, Spc1Config};
 
-use std::fmt;
-
 use destage_engine::registry::{Choice, ChoiceError, Entry};
+use thiserror::Error;
 
 use crate::source::Source;
 
@@ -33,9 +32,16 @@ pub type BoxedSource = Box<dyn Source + Send>;
 pub struct Workload {
     /// Name, summary, source and parameters.
     pub entry: &'static Entry,
-    build: Build<BoxedSource>,
-    /// Workloads that can be part of a mix.
-    pattern: Option<Build<pattern::BoxedPattern>>,
+    builds: Builds,
+}
+
+/// What a workload builds.
+enum Builds {
+    /// A source with times of its own.
+    Source(Build<BoxedSource>),
+    /// Where requests go: parameters common to such workloads say when, and it can be part of a
+    /// mix.
+    Pattern(Build<pattern::BoxedPattern>),
 }
 
 /// Builds something from a choice, the volume's pages and a seed.
@@ -43,21 +49,26 @@ type Build<T> = fn(&Choice, u64, u64) -> Result<T, WorkloadError>;
 
 /// Every workload.
 pub const WORKLOADS: &[Workload] = &[
-    Workload { entry: &spc1_load::ENTRY, build: spc1_load::build, pattern: None },
+    Workload { entry: &spc1_load::ENTRY, builds: Builds::Source(spc1_load::build) },
     random_write::WORKLOAD,
     uniform::WORKLOAD,
     zipf::WORKLOAD,
     sequential::WORKLOAD,
     hotcold::WORKLOAD,
-    Workload { entry: &mix::ENTRY, build: mix::build, pattern: None },
+    Workload { entry: &mix::ENTRY, builds: Builds::Source(mix::build) },
 ];
 
 /// Why a workload could not be built.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WorkloadError {
     /// The name or a parameter does not fit.
-    Choice(ChoiceError),
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
     /// The volume, or the span of it, has too few pages for this workload.
+    #[error(
+        "`{workload}` needs at least {needed_pages} pages, but has {pages}: \
+         use a larger volume or span"
+    )]
     TooSmall {
         /// The workload.
         workload: &'static str,
@@ -67,6 +78,10 @@ pub enum WorkloadError {
         pages: u64,
     },
     /// The span reaches past the end of the volume.
+    #[error(
+        "a span of {span_pages} pages reaches past the volume's {volume_pages}: \
+         lower `span`, or 0 for the entire volume"
+    )]
     SpanBeyondVolume {
         /// Pages of the span.
         span_pages: u64,
@@ -74,41 +89,11 @@ pub enum WorkloadError {
         volume_pages: u64,
     },
     /// The parts of a mix could not be understood.
+    #[error("mix: {0}; write it like mix:0.7*zipf(theta=0.99)+0.3*sequential,iops=1000")]
     BadMix(String),
 }
 
-impl fmt::Display for WorkloadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkloadError::Choice(error) => error.fmt(f),
-            WorkloadError::TooSmall { workload, needed_pages, pages } => write!(
-                f,
-                "`{workload}` needs at least {needed_pages} pages, but has {pages}: \
-                 use a larger volume or span"
-            ),
-            WorkloadError::SpanBeyondVolume { span_pages, volume_pages } => write!(
-                f,
-                "a span of {span_pages} pages reaches past the volume's {volume_pages}: \
-                 lower `span`, or 0 for the entire volume"
-            ),
-            WorkloadError::BadMix(why) => write!(
-                f,
-                "mix: {why}; write it like mix:0.7*zipf(theta=0.99)+0.3*sequential,iops=1000"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WorkloadError {}
-
-impl From<ChoiceError> for WorkloadError {
-    fn from(error: ChoiceError) -> WorkloadError {
-        WorkloadError::Choice(error)
-    }
-}
-
 /// The entries of the table, in its order.
-#[must_use]
 pub fn entries() -> Vec<&'static Entry> {
     WORKLOADS.iter().map(|w| w.entry).collect()
 }
@@ -126,7 +111,12 @@ pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
 /// # Errors
 /// A parameter out of range, or a volume too small.
 pub fn build(choice: &Choice, volume_pages: u64, seed: u64) -> Result<BoxedSource, WorkloadError> {
-    (find(choice).build)(choice, volume_pages, seed)
+    match find(choice).builds {
+        Builds::Source(build) => build(choice, volume_pages, seed),
+        Builds::Pattern(build) => {
+            common::with_loop(choice, seed, build(choice, volume_pages, seed)?)
+        }
+    }
 }
 
 /// The row a choice came from.

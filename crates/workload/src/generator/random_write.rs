@@ -2,7 +2,7 @@
 
 use destage_engine::registry::Entry;
 
-use super::{Workload, common, uniform};
+use super::{Builds, Workload, common, uniform};
 
 pub(super) const WORKLOAD: Workload = Workload {
     entry: &Entry {
@@ -19,8 +19,5 @@ pub(super) const WORKLOAD: Workload = Workload {
             common::SPAN,
         ],
     },
-    build: |choice, volume_pages, seed| {
-        common::with_loop(choice, seed, uniform::pattern(choice, volume_pages, seed)?)
-    },
-    pattern: Some(uniform::pattern),
+    builds: Builds::Pattern(uniform::pattern),
 };

@@ -98,7 +98,6 @@ pub struct Streams {
 
 impl Streams {
     /// The streams of `bsus` BSUs over `pages` pages, of which there must be [`PAGES_MIN`].
-    #[must_use]
     pub fn new(style: Style, bsus: u32, pages: u64, seed: u64) -> Streams {
         assert!(pages >= PAGES_MIN, "the streams need {PAGES_MIN} pages, not {pages}");
         let shapes = shapes(style, pages);

@@ -139,7 +139,6 @@ fn one_of<T: Copy>(
 
 impl Spc1Config {
     /// Number of BSUs that share the target.
-    #[must_use]
     pub fn bsu_count(&self) -> u32 {
         match self.bsus {
             0 => libm::round(self.target_iops / BSU_IOPS).max(1.0) as u32,
@@ -189,7 +188,6 @@ pub struct Spc1 {
 
 impl Spc1 {
     /// The load that `config` describes.
-    #[must_use]
     pub fn new(config: Spc1Config, seed: u64) -> Spc1 {
         let bsu_count = config.bsu_count();
         let bsu_iops = config.target_iops / f64::from(bsu_count);

@@ -7,7 +7,7 @@ use destage_engine::registry::{Choice, Entry, Param};
 
 use super::common::{self, RequestShape};
 use super::pattern::{Access, BoxedPattern, Directions, Pattern};
-use super::{Workload, WorkloadError};
+use super::{Builds, Workload, WorkloadError};
 use crate::random::Seeded;
 
 pub(super) const WORKLOAD: Workload = Workload {
@@ -39,10 +39,7 @@ pub(super) const WORKLOAD: Workload = Workload {
             common::SPAN,
         ],
     },
-    build: |choice, volume_pages, seed| {
-        common::with_loop(choice, seed, pattern(choice, volume_pages, seed)?)
-    },
-    pattern: Some(pattern),
+    builds: Builds::Pattern(pattern),
 };
 
 /// Draws ranks, turns them into places.

@@ -2,8 +2,8 @@
 
 use destage_engine::registry::Entry;
 
-use super::text::{number, number_32, op_word, scaled, split};
-use super::{Bad, Format, LineParser, Parser, SECOND_NS, TraceRecord};
+use super::text::{number, number_32, op_word, records, scaled, split};
+use super::{Format, SECOND_NS, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -16,21 +16,11 @@ pub(super) const FORMAT: Format = Format {
     has_times: true,
     has_service: false,
     disorder_ns: SECOND_NS,
-    parser: |_, _| Ok(Parser::Lines(Box::new(Alibaba))),
+    parser: |_, _| {
+        Ok(records(Some(b"device_id,"), "device_id,R|W,offset,length,timestamp_us", record))
+    },
     sniff: None,
 };
-
-struct Alibaba;
-
-impl LineParser for Alibaba {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        if line.starts_with(b"device_id,") {
-            return Ok(None);
-        }
-        let record = record(line).ok_or(Bad::new("device_id,R|W,offset,length,timestamp_us"))?;
-        Ok(Some(record))
-    }
-}
 
 fn record(line: &[u8]) -> Option<TraceRecord> {
     let [device, opcode, offset, length, timestamp] = split(line, b',')?;

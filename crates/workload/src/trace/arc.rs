@@ -3,8 +3,8 @@
 
 use destage_engine::registry::{Choice, ChoiceError, Entry, Param};
 
-use super::text::{number, scaled, words};
-use super::{Bad, Format, LineParser, Op, Parser, TraceRecord};
+use super::text::{number, records, scaled, words};
+use super::{Format, Op, Parser, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -33,19 +33,8 @@ fn parser(choice: &Choice, name: &str) -> Result<Parser, ChoiceError> {
         0 => 512,
         given => given,
     };
-    Ok(Parser::Lines(Box::new(Arc { unit_bytes })))
-}
-
-struct Arc {
-    unit_bytes: u64,
-}
-
-impl LineParser for Arc {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        let record = record(line, self.unit_bytes)
-            .ok_or(Bad::new("four whole numbers: start_block count ignored number"))?;
-        Ok(Some(record))
-    }
+    let expected = "four whole numbers: start_block count ignored number";
+    Ok(records(None, expected, move |line| record(line, unit_bytes)))
 }
 
 fn record(line: &[u8], unit_bytes: u64) -> Option<TraceRecord> {

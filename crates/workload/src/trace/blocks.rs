@@ -3,8 +3,8 @@
 
 use destage_engine::registry::{Choice, ChoiceError, Entry, Param};
 
-use super::text::{number, scaled, words};
-use super::{Bad, Format, LineParser, Op, Parser, TraceRecord};
+use super::text::{number, records, scaled, words};
+use super::{Format, Op, Parser, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -28,21 +28,9 @@ pub(super) const FORMAT: Format = Format {
 };
 
 fn parser(choice: &Choice, _name: &str) -> Result<Parser, ChoiceError> {
-    Ok(Parser::Lines(Box::new(Blocks { unit_bytes: choice.number("unit", 1, 1_048_576)? })))
-}
-
-struct Blocks {
-    unit_bytes: u64,
-}
-
-impl LineParser for Blocks {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        if line.first() == Some(&b'#') {
-            return Ok(None);
-        }
-        let record = record(line, self.unit_bytes).ok_or(Bad::new("one whole number: a block"))?;
-        Ok(Some(record))
-    }
+    let unit_bytes = choice.number("unit", 1, 1_048_576)?;
+    let expected = "one whole number: a block";
+    Ok(records(Some(b"#"), expected, move |line| record(line, unit_bytes)))
 }
 
 fn record(line: &[u8], unit_bytes: u64) -> Option<TraceRecord> {

@@ -2,8 +2,8 @@
 
 use destage_engine::registry::{Choice, ChoiceError, Entry, Param};
 
-use super::text::{decimal, number, number_32, scaled, words};
-use super::{Bad, Format, LineParser, Op, Parser, TraceRecord};
+use super::text::{decimal, number, number_32, records, scaled, words};
+use super::{Format, Op, Parser, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -28,19 +28,8 @@ pub(super) const FORMAT: Format = Format {
 
 fn parser(choice: &Choice, _name: &str) -> Result<Parser, ChoiceError> {
     let sector_bytes = choice.number("sector", 1, 65_536)?;
-    Ok(Parser::Lines(Box::new(Disksim { sector_bytes })))
-}
-
-struct Disksim {
-    sector_bytes: u64,
-}
-
-impl LineParser for Disksim {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        let record = record(line, self.sector_bytes)
-            .ok_or(Bad::new("five numbers: time_ms device block blocks flags"))?;
-        Ok(Some(record))
-    }
+    let expected = "five numbers: time_ms device block blocks flags";
+    Ok(records(None, expected, move |line| record(line, sector_bytes)))
 }
 
 fn record(line: &[u8], sector_bytes: u64) -> Option<TraceRecord> {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use destage_engine::registry::ChoiceError;
+use thiserror::Error;
 
 /// Where in a trace something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +30,10 @@ impl fmt::Display for TracePosition {
 }
 
 /// Why a trace could not be read, replayed or written. `file` is the path as given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TraceError {
     /// The file could not be opened, read or written.
+    #[error("{file}: {why}")]
     Io {
         /// The file.
         file: String,
@@ -39,11 +41,13 @@ pub enum TraceError {
         why: String,
     },
     /// There is not one request in the file.
+    #[error("{file}: the trace is empty: no request in it")]
     Empty {
         /// The file.
         file: String,
     },
     /// No format fits the content.
+    #[error("{file}: no trace format fits the content; name one of: {}", .known.join(", "))]
     UnknownFormat {
         /// The file.
         file: String,
@@ -51,8 +55,10 @@ pub enum TraceError {
         known: Vec<&'static str>,
     },
     /// The format's name or one of its parameters does not fit.
-    Choice(ChoiceError),
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
     /// A line or record that is not what its format says.
+    #[error("{file}: {place}: expected {expected}, found `{found}`")]
     Malformed {
         /// The file.
         file: String,
@@ -64,6 +70,7 @@ pub enum TraceError {
         found: String,
     },
     /// The file ends in the middle of something.
+    #[error("{file}: {place}: {what}: the file is truncated")]
     Truncated {
         /// The file.
         file: String,
@@ -73,6 +80,7 @@ pub enum TraceError {
         what: String,
     },
     /// The compressed data is damaged.
+    #[error("{file}: {place}: the compressed data is damaged: {why}")]
     Damaged {
         /// The file.
         file: String,
@@ -82,6 +90,10 @@ pub enum TraceError {
         why: String,
     },
     /// A time stamp is earlier than the one before by more than its format allows.
+    #[error(
+        "{file}: {place}: time {time_ns} ns is before the previous {previous_ns} ns; \
+         choose an order: sort, lift or skip"
+    )]
     OutOfOrder {
         /// The file.
         file: String,
@@ -93,6 +105,10 @@ pub enum TraceError {
         previous_ns: i128,
     },
     /// The format records no times, so an open replay is not possible.
+    #[error(
+        "{file}: format `{format}` records no times: replay it closed, with a number of \
+         requests outstanding"
+    )]
     NoTimes {
         /// The file.
         file: String,
@@ -100,6 +116,7 @@ pub enum TraceError {
         format: &'static str,
     },
     /// No record is of the device asked for.
+    #[error("{file}: no request is for device {device}; there are: {known:?}")]
     NoSuchDevice {
         /// The file.
         file: String,
@@ -109,6 +126,10 @@ pub enum TraceError {
         known: Vec<u32>,
     },
     /// A request reaches past the end of the volume.
+    #[error(
+        "{file}: {place}: the request ends at page {end_page}, past the volume's \
+         {volume_pages} pages; use a larger volume, one device, or wrap"
+    )]
     BeyondVolume {
         /// The file.
         file: String,
@@ -120,6 +141,7 @@ pub enum TraceError {
         volume_pages: u64,
     },
     /// A request is larger than the limit that was set.
+    #[error("{file}: {place}: a request of {pages} pages is above the limit of {limit_pages}")]
     TooLarge {
         /// The file.
         file: String,
@@ -130,60 +152,6 @@ pub enum TraceError {
         /// Pages allowed.
         limit_pages: u64,
     },
-}
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TraceError::Io { file, why } => write!(f, "{file}: {why}"),
-            TraceError::Empty { file } => write!(f, "{file}: the trace is empty: no request in it"),
-            TraceError::UnknownFormat { file, known } => write!(
-                f,
-                "{file}: no trace format fits the content; name one of: {}",
-                known.join(", ")
-            ),
-            TraceError::Choice(error) => error.fmt(f),
-            TraceError::Malformed { file, place, expected, found } => {
-                write!(f, "{file}: {place}: expected {expected}, found `{found}`")
-            }
-            TraceError::Truncated { file, place, what } => {
-                write!(f, "{file}: {place}: {what}: the file is truncated")
-            }
-            TraceError::Damaged { file, place, why } => {
-                write!(f, "{file}: {place}: the compressed data is damaged: {why}")
-            }
-            TraceError::OutOfOrder { file, place, time_ns, previous_ns } => write!(
-                f,
-                "{file}: {place}: time {time_ns} ns is before the previous {previous_ns} ns; \
-                 choose an order: sort, lift or skip"
-            ),
-            TraceError::NoTimes { file, format } => write!(
-                f,
-                "{file}: format `{format}` records no times: replay it closed, with a number of \
-                 requests outstanding"
-            ),
-            TraceError::NoSuchDevice { file, device, known } => {
-                write!(f, "{file}: no request is for device {device}; there are: {known:?}")
-            }
-            TraceError::BeyondVolume { file, place, end_page, volume_pages } => write!(
-                f,
-                "{file}: {place}: the request ends at page {end_page}, past the volume's \
-                 {volume_pages} pages; use a larger volume, one device, or wrap"
-            ),
-            TraceError::TooLarge { file, place, pages, limit_pages } => write!(
-                f,
-                "{file}: {place}: a request of {pages} pages is above the limit of {limit_pages}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TraceError {}
-
-impl From<ChoiceError> for TraceError {
-    fn from(error: ChoiceError) -> TraceError {
-        TraceError::Choice(error)
-    }
 }
 
 /// The first bytes of something found, as printable text of at most 60 characters.

@@ -33,7 +33,6 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// Mean measured service time, if there is any.
-    #[must_use]
     pub fn service_ns_mean(&self) -> Option<f64> {
         (self.serviced > 0).then(|| self.service_ns_sum as f64 / self.serviced as f64)
     }
@@ -106,25 +105,21 @@ impl TraceInfo {
     }
 
     /// Share of requests that write, 0 to 1.
-    #[must_use]
     pub fn write_share(&self) -> f64 {
         ratio(self.writes, self.requests)
     }
 
     /// Share of block writes that hit a block already written, 0 to 1.
-    #[must_use]
     pub fn overwrite_share(&self) -> f64 {
         ratio(self.overwrites, self.block_writes)
     }
 
     /// Share of block reads that hit a block not read before, 0 to 1: what no read cache can hold.
-    #[must_use]
     pub fn first_touch_share(&self) -> f64 {
         ratio(self.read_footprint_blocks, self.block_reads)
     }
 
     /// Share of requests that begin where the one before them on the same device ended, 0 to 1.
-    #[must_use]
     pub fn sequential_share(&self) -> f64 {
         ratio(self.devices.iter().map(|d| d.sequential).sum(), self.requests)
     }

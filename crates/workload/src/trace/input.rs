@@ -40,7 +40,6 @@ impl std::fmt::Display for Compression {
 
 impl Compression {
     /// What the first bytes say.
-    #[must_use]
     pub fn of_magic(head: &[u8]) -> Compression {
         match head {
             [0x1f, 0x8b, ..] => Compression::Gzip,
@@ -51,7 +50,6 @@ impl Compression {
     }
 
     /// What the end of a file's name says, and the name without it.
-    #[must_use]
     pub fn of_name(name: &str) -> (Compression, &str) {
         for (ending, compression) in
             [(".gz", Compression::Gzip), (".zst", Compression::Zstd), (".xz", Compression::Xz)]

@@ -35,7 +35,6 @@ mod validation;
 mod vscsi;
 pub mod write;
 
-use std::borrow::Cow;
 use std::io;
 
 pub use error::{TraceError, TracePosition};
@@ -87,19 +86,16 @@ pub struct TraceRecord {
 
 impl TraceRecord {
     /// One past the last byte.
-    #[must_use]
     pub const fn end_bytes(&self) -> u64 {
         self.offset_bytes + self.length_bytes
     }
 
     /// The pages touched, the first and one past the last; the same for a request of 0 bytes.
-    #[must_use]
     pub const fn pages(&self) -> (u64, u64) {
         self.pages_of(destage_engine::units::PAGE_BYTES)
     }
 
     /// [`TraceRecord::pages`] where a page has this many bytes.
-    #[must_use]
     pub const fn pages_of(&self, page_bytes: u64) -> (u64, u64) {
         let first = self.offset_bytes / page_bytes;
         if self.length_bytes == 0 {
@@ -111,11 +107,11 @@ impl TraceRecord {
 
 /// What a line or record should have been.
 #[derive(Debug)]
-pub(crate) struct Bad(Cow<'static, str>);
+pub(crate) struct Bad(&'static str);
 
 impl Bad {
     pub(crate) const fn new(expected: &'static str) -> Bad {
-        Bad(Cow::Borrowed(expected))
+        Bad(expected)
     }
 }
 
@@ -209,7 +205,6 @@ pub const FORMATS: &[Format] = &[
 ];
 
 /// The entries of the table, in its order.
-#[must_use]
 pub fn entries() -> Vec<&'static Entry> {
     FORMATS.iter().map(|f| f.entry).collect()
 }
@@ -223,7 +218,6 @@ pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
 }
 
 /// The row a choice came from.
-#[must_use]
 pub fn format_of(choice: &Choice) -> &'static Format {
     FORMATS.iter().find(|f| f.entry.name == choice.entry.name).expect("a choice from this table")
 }

@@ -105,7 +105,6 @@ pub(super) fn header(with_service: bool) -> [u8; HEADER_BYTES] {
 }
 
 /// The contents of a file of these records, which are 32 bytes each; none if they are not.
-#[must_use]
 pub fn frame(records: &[u8]) -> Option<Vec<u8>> {
     if !records.len().is_multiple_of(PLAIN_BYTES) {
         return None;

@@ -35,7 +35,6 @@ pub enum TimeOrder {
 
 impl TimeOrder {
     /// `check`, `lift`, `skip` or `sort`.
-    #[must_use]
     pub fn from_name(name: &str) -> Option<TimeOrder> {
         Some(match name {
             "check" => TimeOrder::Check,
@@ -179,44 +178,37 @@ impl Reader {
     }
 
     /// The file as it was named.
-    #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
     /// The format being read.
-    #[must_use]
     pub fn format(&self) -> &'static Format {
         self.format
     }
 
     /// How the file is compressed.
-    #[must_use]
     pub fn compression(&self) -> Compression {
         self.compression
     }
 
     /// Where the record last returned was.
-    #[must_use]
     pub fn place(&self) -> TracePosition {
         self.place
     }
 
     /// Malformed lines or records left out so far (only with `skip_bad`).
-    #[must_use]
     pub fn bad(&self) -> u64 {
         self.bad
     }
 
     /// The first of them.
-    #[must_use]
     pub fn first_bad(&self) -> Option<&TraceError> {
         self.first_bad.as_ref()
     }
 
     /// Records so far that came before their predecessors' time and were lifted, sorted or left
     /// out.
-    #[must_use]
     pub fn disordered(&self) -> u64 {
         self.disordered
     }
@@ -360,7 +352,7 @@ impl Reader {
         TraceError::Malformed {
             file: self.file.clone(),
             place,
-            expected: bad.0.into_owned(),
+            expected: bad.0.to_string(),
             found: printable(self.buffer.trim_ascii_end()),
         }
     }

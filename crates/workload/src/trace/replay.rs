@@ -55,11 +55,7 @@ pub struct ReplayOptions {
     /// Fold pages beyond the volume back into it (page modulo volume; a request that would cross
     /// the end is moved back to end there) instead of failing.
     pub wrap: bool,
-    /// Most pages of a request, or any number.
-    pub request_pages_max: Option<u64>,
-    /// What an operation that was not recorded does.
-    pub unknown: Direction,
-    /// Reads only; an operation that was not recorded counts as what `unknown` says.
+    /// Reads only. An operation that was not recorded counts as a read.
     pub reads_only: bool,
     /// Begin again at the end, for ever; not with [`ReplayPace::Open`].
     pub repeat: bool,
@@ -68,15 +64,13 @@ pub struct ReplayOptions {
 }
 
 impl Default for ReplayOptions {
-    /// Open at the original speed, every device, chunks of 16 pages, unknown operations read.
+    /// Open at the original speed, every device, chunks of 16 pages.
     fn default() -> ReplayOptions {
         ReplayOptions {
             pace: ReplayPace::Open { speed: 1.0 },
             device: None,
             chunk_pages: 16,
             wrap: false,
-            request_pages_max: None,
-            unknown: Direction::Read,
             reads_only: false,
             repeat: false,
             page_bytes: PAGE_BYTES,
@@ -85,47 +79,31 @@ impl Default for ReplayOptions {
 }
 
 /// Where a trace is read from, which may be more than once.
-#[derive(Clone, Copy, Debug)]
-pub enum TraceInput<'a> {
+#[derive(Clone)]
+pub enum TraceInput {
     /// A file.
-    Path(&'a Path),
-    /// The contents of a trace file, in any format, and what it is called in messages.
-    Bytes(&'a str, &'a Arc<[u8]>),
+    Path(PathBuf),
+    /// What the trace is called in messages, and the contents of a trace file in any format.
+    Bytes(String, Arc<[u8]>),
 }
 
-impl TraceInput<'_> {
+impl<P: AsRef<Path> + ?Sized> From<&P> for TraceInput {
+    fn from(path: &P) -> TraceInput {
+        TraceInput::Path(path.as_ref().to_path_buf())
+    }
+}
+
+impl TraceInput {
     /// A reader from the start.
     ///
     /// # Errors
     /// As [`Reader::open`].
     pub fn reader(&self, read: &ReadOptions) -> Result<Reader, TraceError> {
-        match *self {
+        match self {
             TraceInput::Path(path) => Reader::open(path, read),
             TraceInput::Bytes(name, bytes) => {
                 Reader::from_read(Box::new(Cursor::new(Arc::clone(bytes))), name, read)
             }
-        }
-    }
-}
-
-/// A [`TraceInput`] kept, to begin again.
-enum Kept {
-    Path(PathBuf),
-    Bytes(String, Arc<[u8]>),
-}
-
-impl Kept {
-    fn of(input: TraceInput<'_>) -> Kept {
-        match input {
-            TraceInput::Path(path) => Kept::Path(path.to_path_buf()),
-            TraceInput::Bytes(name, bytes) => Kept::Bytes(name.to_string(), Arc::clone(bytes)),
-        }
-    }
-
-    fn input(&self) -> TraceInput<'_> {
-        match self {
-            Kept::Path(path) => TraceInput::Path(path),
-            Kept::Bytes(name, bytes) => TraceInput::Bytes(name, bytes),
         }
     }
 }
@@ -158,25 +136,13 @@ impl Layout {
     /// Reads the trace once.
     ///
     /// # Errors
-    /// Whatever the reader meets, a request above the limit, or a device that does not occur.
+    /// Whatever the reader meets, or a device that does not occur.
     pub fn scan(
-        path: &Path,
+        input: impl Into<TraceInput>,
         read: &ReadOptions,
         replay: &ReplayOptions,
     ) -> Result<Layout, TraceError> {
-        Layout::of(TraceInput::Path(path), read, replay)
-    }
-
-    /// [`Layout::scan`] of any input.
-    ///
-    /// # Errors
-    /// As [`Layout::scan`].
-    pub fn of(
-        input: TraceInput<'_>,
-        read: &ReadOptions,
-        replay: &ReplayOptions,
-    ) -> Result<Layout, TraceError> {
-        let mut reader = input.reader(read)?;
+        let mut reader = input.into().reader(read)?;
         if matches!(replay.pace, ReplayPace::Open { .. }) && !reader.format().has_times {
             let format = reader.format().entry.name;
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
@@ -186,7 +152,6 @@ impl Layout {
         while let Some(record) = reader.next() {
             let record = record?;
             let (first, end) = record.pages_of(replay.page_bytes);
-            check_size(&reader, end - first, replay.request_pages_max)?;
             let device_end = ends.entry(record.device).or_insert((0, reader.place()));
             if end > device_end.0 {
                 *device_end = (end, reader.place());
@@ -222,7 +187,6 @@ impl Layout {
     }
 
     /// Pages that a volume must have to hold every device.
-    #[must_use]
     pub fn volume_pages(&self) -> u64 {
         self.devices.iter().map(|d| d.first_page + d.pages).max().unwrap_or(0)
     }
@@ -247,18 +211,6 @@ impl Layout {
     }
 }
 
-fn check_size(reader: &Reader, pages: u64, limit: Option<u64>) -> Result<(), TraceError> {
-    match limit {
-        Some(limit_pages) if pages > limit_pages => Err(TraceError::TooLarge {
-            file: reader.file().to_string(),
-            place: reader.place(),
-            pages,
-            limit_pages,
-        }),
-        _ => Ok(()),
-    }
-}
-
 /// A trace as a load. It holds one record.
 pub struct TraceSource {
     reader: Reader,
@@ -271,7 +223,7 @@ pub struct TraceSource {
     outstanding: u32,
     clock: Instant,
     /// Where and how it was opened, to begin again.
-    opened: (Kept, ReadOptions),
+    opened: (TraceInput, ReadOptions),
     /// Of [`ReplayPace::Rate`]: its generator, and the time of the last request.
     times: (Seeded, u64),
     /// Something was replayed since it began.
@@ -290,29 +242,17 @@ impl TraceSource {
     /// Reads the trace once to lay out its devices, then is ready to replay it.
     ///
     /// # Errors
-    /// Anything wrong anywhere in the trace, a device that does not fit the volume (unless
-    /// wrapped), a request above the limit.
+    /// Anything wrong anywhere in the trace, or a device that does not fit the volume (unless
+    /// wrapped).
     pub fn open(
-        path: &Path,
+        input: impl Into<TraceInput>,
         read: &ReadOptions,
         replay: &ReplayOptions,
         volume_pages: u64,
     ) -> Result<TraceSource, TraceError> {
-        TraceSource::of(TraceInput::Path(path), read, replay, volume_pages)
-    }
-
-    /// [`TraceSource::open`] of any input.
-    ///
-    /// # Errors
-    /// As [`TraceSource::open`].
-    pub fn of(
-        input: TraceInput<'_>,
-        read: &ReadOptions,
-        replay: &ReplayOptions,
-        volume_pages: u64,
-    ) -> Result<TraceSource, TraceError> {
-        let layout = Layout::of(input, read, replay)?;
-        TraceSource::with_reader(input, read, replay, volume_pages, layout)
+        let input = input.into();
+        let layout = Layout::scan(input.clone(), read, replay)?;
+        TraceSource::with_layout(input, read, replay, volume_pages, layout)
     }
 
     /// As [`TraceSource::open`], with a layout found before by [`Layout::scan`] with the same
@@ -321,22 +261,13 @@ impl TraceSource {
     /// # Errors
     /// The file cannot be opened, or a device does not fit the volume (unless wrapped).
     pub fn with_layout(
-        path: &Path,
+        input: impl Into<TraceInput>,
         read: &ReadOptions,
         replay: &ReplayOptions,
         volume_pages: u64,
         layout: Layout,
     ) -> Result<TraceSource, TraceError> {
-        TraceSource::with_reader(TraceInput::Path(path), read, replay, volume_pages, layout)
-    }
-
-    fn with_reader(
-        input: TraceInput<'_>,
-        read: &ReadOptions,
-        replay: &ReplayOptions,
-        volume_pages: u64,
-        layout: Layout,
-    ) -> Result<TraceSource, TraceError> {
+        let input = input.into();
         let seed = if let ReplayPace::Rate { seed, .. } = replay.pace { seed } else { 0 };
         let reader = input.reader(read)?;
         if !replay.wrap {
@@ -351,20 +282,13 @@ impl TraceSource {
             ended: false,
             outstanding: 0,
             clock: Instant::ZERO,
-            opened: (Kept::of(input), read.clone()),
+            opened: (input, read.clone()),
             times: (Seeded::new(seed, "trace times"), 0),
             any: false,
         })
     }
 
-    /// Where the devices are.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
     /// The reader, for its counts of malformed and disordered records.
-    #[must_use]
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
@@ -383,7 +307,7 @@ impl TraceSource {
     fn begin_again(&mut self) -> Result<(), TraceError> {
         self.ended = true;
         if self.options.repeat && self.any {
-            self.reader = self.opened.0.input().reader(&self.opened.1)?;
+            self.reader = self.opened.0.reader(&self.opened.1)?;
             (self.ended, self.any) = (false, false);
         }
         Ok(())
@@ -397,11 +321,9 @@ impl TraceSource {
         if pages == 0 {
             return Ok(None);
         }
-        check_size(&self.reader, pages, self.options.request_pages_max)?;
         let direction = match record.op {
-            Op::Read => Direction::Read,
+            Op::Read | Op::Unknown => Direction::Read,
             Op::Write => Direction::Write,
-            Op::Unknown => self.options.unknown,
         };
         if self.options.reads_only && direction != Direction::Read {
             return Ok(None);
@@ -417,7 +339,14 @@ impl TraceSource {
                     volume_pages: self.volume_pages,
                 });
             }
-            check_size(&self.reader, pages, Some(self.volume_pages))?;
+            if pages > self.volume_pages {
+                return Err(TraceError::TooLarge {
+                    file: self.reader.file().to_string(),
+                    place: self.reader.place(),
+                    pages,
+                    limit_pages: self.volume_pages,
+                });
+            }
             first = (first % self.volume_pages).min(self.volume_pages - pages);
         }
         let at = match self.options.pace {

@@ -4,8 +4,8 @@ use destage_engine::registry::Entry;
 
 use destage_engine::units::SECTOR_BYTES;
 
-use super::text::{decimal, number, number_32, op_word, scaled};
-use super::{Bad, Format, LineParser, Parser, TraceRecord};
+use super::text::{decimal, number, number_32, op_word, records, scaled};
+use super::{Format, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -18,18 +18,9 @@ pub(super) const FORMAT: Format = Format {
     has_times: true,
     has_service: false,
     disorder_ns: 0,
-    parser: |_, _| Ok(Parser::Lines(Box::new(Spc))),
+    parser: |_, _| Ok(records(None, "ASU,LBA,size,r|w,seconds", record)),
     sniff: None,
 };
-
-struct Spc;
-
-impl LineParser for Spc {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        let record = record(line).ok_or(Bad::new("ASU,LBA,size,r|w,seconds"))?;
-        Ok(Some(record))
-    }
-}
 
 fn record(line: &[u8]) -> Option<TraceRecord> {
     // Optional fields may follow.

@@ -5,8 +5,8 @@ use destage_engine::registry::{Choice, ChoiceError, Entry, Param};
 
 use destage_engine::units::SECTOR_BYTES;
 
-use super::text::{number, number_32, op_digit, scaled, words};
-use super::{Bad, Format, LineParser, Parser, TraceRecord};
+use super::text::{number, number_32, op_digit, records, scaled, words};
+use super::{Format, Parser, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -31,19 +31,8 @@ pub(super) const FORMAT: Format = Format {
 
 fn parser(choice: &Choice, _name: &str) -> Result<Parser, ChoiceError> {
     let read = b'0' + choice.number("read", 0u8, 1)?;
-    Ok(Parser::Lines(Box::new(Ssdsim { read })))
-}
-
-struct Ssdsim {
-    read: u8,
-}
-
-impl LineParser for Ssdsim {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        let record = record(line, self.read)
-            .ok_or(Bad::new("five whole numbers: time_ns device sector sectors 0|1"))?;
-        Ok(Some(record))
-    }
+    let expected = "five whole numbers: time_ns device sector sectors 0|1";
+    Ok(records(None, expected, move |line| record(line, read)))
 }
 
 fn record(line: &[u8], read: u8) -> Option<TraceRecord> {

@@ -3,8 +3,8 @@
 
 use destage_engine::registry::Entry;
 
-use super::text::{decimal, number, number_32, op_word, scaled, split};
-use super::{Bad, Format, LineParser, Parser, SECOND_NS, TraceRecord};
+use super::text::{decimal, number, number_32, op_word, records, scaled, split};
+use super::{Format, SECOND_NS, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -17,21 +17,11 @@ pub(super) const FORMAT: Format = Format {
     has_times: true,
     has_service: false,
     disorder_ns: SECOND_NS,
-    parser: |_, _| Ok(Parser::Lines(Box::new(Systor))),
+    parser: |_, _| {
+        Ok(records(Some(b"Timestamp,Response"), "seconds,response,R|W,LUN,offset,size", record))
+    },
     sniff: None,
 };
-
-struct Systor;
-
-impl LineParser for Systor {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        if line.starts_with(b"Timestamp,Response") {
-            return Ok(None);
-        }
-        let record = record(line).ok_or(Bad::new("seconds,response,R|W,LUN,offset,size"))?;
-        Ok(Some(record))
-    }
-}
 
 fn record(line: &[u8]) -> Option<TraceRecord> {
     let [timestamp, response, kind, lun, offset, size] = split(line, b',')?;

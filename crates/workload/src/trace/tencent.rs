@@ -4,8 +4,8 @@ use destage_engine::registry::Entry;
 
 use destage_engine::units::SECTOR_BYTES;
 
-use super::text::{number, number_32, op_digit, scaled, split};
-use super::{Bad, Format, LineParser, Parser, SECOND_NS, TraceRecord};
+use super::text::{number, number_32, op_digit, records, scaled, split};
+use super::{Format, SECOND_NS, TraceRecord};
 
 pub(super) const FORMAT: Format = Format {
     entry: &Entry {
@@ -18,21 +18,11 @@ pub(super) const FORMAT: Format = Format {
     has_times: true,
     has_service: false,
     disorder_ns: SECOND_NS,
-    parser: |_, _| Ok(Parser::Lines(Box::new(Tencent))),
+    parser: |_, _| {
+        Ok(records(Some(b"Timestamp,Offset"), "seconds,offset,size,0 read|1 write,volume", record))
+    },
     sniff: None,
 };
-
-struct Tencent;
-
-impl LineParser for Tencent {
-    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
-        if line.starts_with(b"Timestamp,Offset") {
-            return Ok(None);
-        }
-        let record = record(line).ok_or(Bad::new("seconds,offset,size,0 read|1 write,volume"))?;
-        Ok(Some(record))
-    }
-}
 
 fn record(line: &[u8]) -> Option<TraceRecord> {
     let [timestamp, offset, size, kind, volume] = split(line, b',')?;

@@ -1,6 +1,33 @@
 //! Fields of text lines: splitting, integers, decimals, operations. Integer arithmetic only.
 
-use super::{Bad, Op};
+use super::{Bad, LineParser, Op, Parser, TraceRecord};
+
+/// Lines of which each is a record by itself.
+struct Records<F> {
+    /// How a line of headings begins, in formats that may have one.
+    heading: Option<&'static [u8]>,
+    /// What a line should be.
+    expected: &'static str,
+    record: F,
+}
+
+impl<F: Fn(&[u8]) -> Option<TraceRecord> + Send> LineParser for Records<F> {
+    fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad> {
+        if self.heading.is_some_and(|heading| line.starts_with(heading)) {
+            return Ok(None);
+        }
+        (self.record)(line).map(Some).ok_or(Bad::new(self.expected))
+    }
+}
+
+/// Reads each line with `record`, but those that begin with `heading`.
+pub(super) fn records(
+    heading: Option<&'static [u8]>,
+    expected: &'static str,
+    record: impl Fn(&[u8]) -> Option<TraceRecord> + Send + 'static,
+) -> Parser {
+    Parser::Lines(Box::new(Records { heading, expected, record }))
+}
 
 /// Splits at every `separator`; `None` if there are not exactly `N` fields.
 #[inline]

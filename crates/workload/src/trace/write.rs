@@ -26,7 +26,6 @@ pub enum OutputFormat {
 
 impl OutputFormat {
     /// CSV if the file's name ends in `.csv` (before `.gz`, `.zst` or `.xz`), else binary.
-    #[must_use]
     pub fn of_path(path: &Path, with_service: bool) -> OutputFormat {
         let name = path.to_string_lossy().to_ascii_lowercase();
         if Compression::of_name(&name).1.ends_with(".csv") {

@@ -7,7 +7,7 @@ use std::io::{Cursor, Write};
 use destage_workload::trace::{Op, ReadOptions, Reader, TraceError, TraceRecord};
 
 /// One sample: name of the file, format that must be detected, content, what must be read.
-pub struct Sample {
+pub struct SampleTrace {
     /// A hint only where content cannot tell.
     pub name: &'static str,
     /// Format expected.
@@ -99,12 +99,12 @@ fn text(
     format: &'static str,
     content: &str,
     records: Vec<(u64, u32, u64, u64, Op)>,
-) -> Sample {
-    Sample { name, format, content: content.as_bytes().to_vec(), records }
+) -> SampleTrace {
+    SampleTrace { name, format, content: content.as_bytes().to_vec(), records }
 }
 
 /// A sample of every format.
-pub fn samples() -> Vec<Sample> {
+pub fn samples() -> Vec<SampleTrace> {
     let mut all = column_samples();
     all.extend(event_samples());
     all.extend(cloud_samples());
@@ -112,7 +112,7 @@ pub fn samples() -> Vec<Sample> {
     all
 }
 
-fn binary_samples() -> Vec<Sample> {
+fn binary_samples() -> Vec<SampleTrace> {
     use Op::{Read, Unknown, Write};
     let native_records = [record(0, 3, 4096, 512, Read), record(9, 0, 0, 8192, Write)];
     let vscsi_records = vec![(0, 0, 8 * 512, 4096, Write), (7_000, 0, 512, 512, Read)];
@@ -125,7 +125,7 @@ fn binary_samples() -> Vec<Sample> {
         ]
         .concat()
     };
-    let sample = |name, format, content, records| Sample { name, format, content, records };
+    let sample = |name, format, content, records| SampleTrace { name, format, content, records };
     vec![
         sample("a", "destage", native(&native_records), native_records.iter().map(tuple).collect()),
         sample(
@@ -145,7 +145,7 @@ fn binary_samples() -> Vec<Sample> {
     ]
 }
 
-fn column_samples() -> Vec<Sample> {
+fn column_samples() -> Vec<SampleTrace> {
     use Op::{Read, Unknown, Write};
     vec![
         text(
@@ -195,7 +195,7 @@ fn column_samples() -> Vec<Sample> {
     ]
 }
 
-fn event_samples() -> Vec<Sample> {
+fn event_samples() -> Vec<SampleTrace> {
     use Op::{Read, Write};
     vec![
         text(
@@ -232,7 +232,7 @@ fn event_samples() -> Vec<Sample> {
     ]
 }
 
-fn cloud_samples() -> Vec<Sample> {
+fn cloud_samples() -> Vec<SampleTrace> {
     use Op::{Read, Unknown, Write};
     vec![
         text(

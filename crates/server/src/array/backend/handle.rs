@@ -17,7 +17,6 @@ pub struct ArrayHandle(Remote);
 
 impl ArrayHandle {
     /// The way to the array that this server serves.
-    #[must_use]
     pub fn new(remote: Remote) -> ArrayHandle {
         ArrayHandle(remote)
     }

@@ -214,12 +214,11 @@ impl ArrayBackend {
         }
         self.replies = replies;
         for alarm in self.volume.take_alarms() {
+            let words = self.words().of(&alarm);
             if let Some(cleared) = clears(&alarm) {
-                let (text, array) = (self.words().of_clearing(&alarm), self.setup.name());
-                tracing::info!(target: "destage", array, "{text}");
+                tracing::info!(target: "destage", array = self.setup.name(), "{}", words.text);
                 self.alarms.clear(&cleared);
             } else {
-                let words = self.words().of(&alarm);
                 self.alarms.raise(words, cleared_by(&alarm));
             }
         }

@@ -56,7 +56,6 @@ pub struct Observation {
 
 impl ArrayHandle {
     /// Asks for a copy of the array's counts. The receiver has no sender when the server has ended.
-    #[must_use]
     pub fn observe(&self) -> Receiver<Box<Observation>> {
         self.ask(|array, port| Box::new(array.observe(port)))
     }

@@ -4,55 +4,48 @@ use super::command::Command;
 use super::ending::Stop;
 use super::socket::Line;
 use serde_json::{Map, Value};
-use std::fmt;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use thiserror::Error;
 
 /// Why a command was not done.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum AskError {
     /// No server of the array of this name runs.
+    #[error("{0} is not being served: start it with `destage serve {0} ...`")]
     NotServed(String),
     /// The control socket cannot be used.
+    #[error("{0}: {why}", why = socket_words(.1))]
     Socket(PathBuf, std::io::Error),
     /// The server ended before it answered.
+    #[error("{0}: the server ended before it answered")]
     Ended(String),
     /// The server ended before it had destaged everything.
+    #[error(
+        "{0}: the server ended before it had destaged everything. Dirty pages are still in the \
+         NVS: see `destage recover {0} --inspect`"
+    )]
     EndedDirty(String),
     /// The answer is not one of this command.
+    #[error("the server's answer is invalid: {0}")]
     Answer(String),
     /// The array refuses, or it failed.
+    #[error("{0}")]
     Refused(String),
 }
 
-impl fmt::Display for AskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AskError::NotServed(name) => {
-                write!(f, "{name} is not being served: start it with `destage serve {name} ...`")
-            }
-            AskError::Socket(path, error) if error.kind() == ErrorKind::PermissionDenied => write!(
-                f,
-                "{}: cannot connect to the control socket: {error}. Run the command as the user \
-                 who serves the array",
-                path.display()
-            ),
-            AskError::Socket(path, error) => write!(f, "{}: {error}", path.display()),
-            AskError::Ended(name) => write!(f, "{name}: the server ended before it answered"),
-            AskError::EndedDirty(name) => write!(
-                f,
-                "{name}: the server ended before it had destaged everything. Dirty pages are still \
-                 in the NVS: see `destage recover {name} --inspect`"
-            ),
-            AskError::Answer(why) => write!(f, "the server's answer is invalid: {why}"),
-            AskError::Refused(text) => f.write_str(text),
-        }
+/// What the system says of a control socket, and what to do about it.
+fn socket_words(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "cannot connect to the control socket: {error}. Run the command as the user who \
+             serves the array"
+        ),
+        _ => error.to_string(),
     }
 }
-
-impl std::error::Error for AskError {}
 
 /// An answer, and the connection that it came on.
 pub struct Asked {
@@ -63,9 +56,6 @@ pub struct Asked {
 
 /// Gives a command to the server of an array. `progress` gets dirty pages left, or requests
 /// recorded.
-///
-/// # Errors
-/// See [`AskError`].
 pub fn ask<C: Command>(
     socket: &Path,
     array: &str,
@@ -85,9 +75,6 @@ fn arguments<C: Command>(command: &C) -> Result<Map<String, Value>, AskError> {
 
 /// Has a server end, and waits until it has; false: it has not within this time. `progress` gets
 /// dirty pages left.
-///
-/// # Errors
-/// See [`AskError`].
 pub fn ask_to_end(
     socket: &Path,
     array: &str,
@@ -110,9 +97,6 @@ pub fn ask_to_end(
 }
 
 /// Gives a command by its name and arguments.
-///
-/// # Errors
-/// See [`AskError`].
 pub fn ask_value(
     socket: &Path,
     array: &str,

@@ -107,9 +107,6 @@ pub trait Monitoring: Send + Sync {
     fn what_if(&self) -> Option<Value>;
 
     /// Records requests. `progress` gets their number, and returns whether to continue.
-    ///
-    /// # Errors
-    /// See [`RecordingError`].
     fn record(
         &self,
         recording: &Recording,

@@ -44,7 +44,6 @@ pub const COMMANDS: &[Entry] = &[
 ];
 
 /// The command of this name.
-#[must_use]
 pub fn command(name: &str) -> Option<&'static Entry> {
     COMMANDS.iter().find(|entry| entry.about.name == name)
 }

@@ -2,7 +2,7 @@
 
 use super::command::{About, Argument, Command, Context, Kind};
 use crate::array::refusal::Refusal;
-use crate::array::scrub::{SCRUB_RATE, SCRUB_RATE_MIN};
+use crate::array::scrub::{SCRUB_LIMIT, SCRUB_LIMIT_MIN};
 use destage_block::Driver;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Scrub {
     #[serde(default)]
     pub repair: bool,
     /// Bytes of the members read per second, at most; `None`: the default.
-    pub rate: Option<u64>,
+    pub limit: Option<u64>,
     /// End the running scrub.
     #[serde(default)]
     pub stop: bool,
@@ -31,13 +31,13 @@ impl Command for Scrub {
                   from P and Q and repaired, otherwise P and Q are recomputed. The command waits. \
                   If you interrupt it, the scrub continues. Exit code 1: inconsistent rows are \
                   left, or not all rows were compared.\n\
-                  Example: destage scrub tank --repair --rate 200M",
+                  Example: destage scrub tank --repair --limit 200M",
         arguments: &[
             Argument { name: "repair", kind: Kind::Flag, help: "Repair inconsistent rows" },
             Argument {
-                name: "rate",
+                name: "limit",
                 kind: Kind::Bytes(Some("100M")),
-                help: "Bytes read per second from all members together",
+                help: "Most bytes read per second from all members together",
             },
             Argument { name: "stop", kind: Kind::Flag, help: "End the running scrub" },
         ],
@@ -49,18 +49,18 @@ impl Command for Scrub {
     type Reply = ();
 
     fn check(&self) -> Result<(), Refusal> {
-        match self.rate {
+        match self.limit {
             _ if self.stop && self.repair => Err(Refusal::Contradiction("stop", "repair")),
-            Some(rate) if rate < SCRUB_RATE_MIN => Err(Refusal::ScrubRate(SCRUB_RATE_MIN)),
+            Some(limit) if limit < SCRUB_LIMIT_MIN => Err(Refusal::ScrubLimit(SCRUB_LIMIT_MIN)),
             _ => Ok(()),
         }
     }
 
     fn run(self, context: &mut Context<'_>) -> Result<(), Refusal> {
-        let rate = self.rate.unwrap_or(SCRUB_RATE);
+        let limit = self.limit.unwrap_or(SCRUB_LIMIT);
         context.array.answer(move |array, port| match self.stop {
             true => array.stop_scrub(port.now()),
-            false => array.start_scrub(port.now(), self.repair, rate),
+            false => array.start_scrub(port.now(), self.repair, limit),
         })?
     }
 }

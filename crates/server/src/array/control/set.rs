@@ -67,7 +67,6 @@ impl Set {
     pub const READ_CACHE: &[Argument] = &READ_CACHE;
 
     /// What is to change of the read cache.
-    #[must_use]
     pub fn read_cache_change(&self) -> ReadCacheChange {
         ReadCacheChange {
             policy: self.read_cache.clone(),
