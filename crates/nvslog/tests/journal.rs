@@ -11,7 +11,9 @@ use destage_nvslog::member::{LOST_MAX, MemberRecord};
 use destage_nvslog::record::{Origin, Pages, Record, RecordError};
 use destage_nvslog::recover::{Damage, RecoverError, Recovery, Witness};
 use destage_nvslog::space::{LogSpace, Purpose};
-use destage_nvslog::superblock::{Chosen, REBUILDS_MAX, Role, Superblock, SuperblockError};
+use destage_nvslog::superblock::{
+    Chosen, FORMAT_VERSION, REBUILDS_MAX, Role, Superblock, SuperblockError,
+};
 use destage_nvslog::{LogId, crc::crc32c};
 
 const LOG: LogId = LogId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
@@ -78,6 +80,7 @@ fn the_vector_of_the_format_page() {
     let page = std::fs::read_to_string(page).expect("docs/nvs-format.md");
     let rows: Vec<String> = bytes[..64].chunks(16).map(hex).collect();
     assert!(page.contains(&rows.join("\n")), "{}", rows.join("\n"));
+    assert!(page.contains(&format!("The format version is {FORMAT_VERSION}.")));
     assert_eq!(bytes.len(), 512);
     // By hand: magic, checksum, epoch, sequence, durable through, block, records, bytes, flags.
     let crc = crc32c(&[&LOG.0, &bytes[12..]].concat()).to_le_bytes();
