@@ -8,15 +8,17 @@ mod driver;
 
 use destage_engine::units::Page;
 use destage_nvslog::commit::Kind;
-use destage_nvslog::record::Pages;
+use destage_nvslog::record::{Pages, Record, RecordError};
 use destage_nvslog::space::Purpose;
 use driver::{Batch, Defect, Driver, RING, recover};
+use std::collections::BTreeSet;
 
 struct Tally {
     crashes: u64,
     laps: u64,
     moved: u64,
     reopened: u64,
+    types: BTreeSet<u8>,
 }
 
 fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally, String> {
@@ -24,12 +26,13 @@ fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally
     for step in 0..steps {
         driver.step().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
     }
-    let Driver { crashes, laps, moved, reopened, .. } = driver;
-    Ok(Tally { crashes, laps, moved, reopened })
+    let Driver { crashes, laps, moved, reopened, types, .. } = driver;
+    Ok(Tally { crashes, laps, moved, reopened, types })
 }
 
 fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
-    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0 };
+    let types = BTreeSet::new();
+    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, types };
     for seed in seeds {
         let one =
             history(seed, copies, Defect::None, 120).unwrap_or_else(|error| panic!("{error}"));
@@ -37,6 +40,7 @@ fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
         all.laps += one.laps;
         all.moved += one.moved;
         all.reopened += one.reopened;
+        all.types.extend(one.types);
     }
     println!(
         "{} crashes, {} laps, {} records moved, {} epochs",
@@ -45,11 +49,22 @@ fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
     all
 }
 
+/// The types of records that a program knows, whatever else they lack.
+fn known_types() -> BTreeSet<u8> {
+    let known = |kind: &u8, bytes: usize| {
+        let mut record = vec![0; bytes];
+        (record[0], record[2]) = (*kind, bytes as u8);
+        Record::decode(&record) != Err(RecordError::Unknown)
+    };
+    (0..=u8::MAX).filter(|kind| (24..=80).step_by(8).any(|bytes| known(kind, bytes))).collect()
+}
+
 #[test]
 fn random_histories_on_one_device() {
     let all = histories(0..170, 1);
     assert!(all.crashes >= 20_000, "{}", all.crashes);
     assert!(all.laps > 100 && all.moved > 300 && all.reopened > 300);
+    assert_eq!(all.types, known_types(), "write every record in `Driver::step`");
 }
 
 #[test]

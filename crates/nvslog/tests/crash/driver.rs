@@ -9,7 +9,7 @@ use destage_nvslog::contents::{Contents, Fragment, OpenIntent, Place};
 use destage_nvslog::record::{Origin, Pages, Record};
 use destage_nvslog::recover::{RecoverError, Recovered, Recovery};
 use destage_nvslog::space::{LogSpace, Purpose};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 pub const LOG: LogId = LogId([7; 16]);
 pub const PAGES: u64 = 8;
@@ -73,6 +73,8 @@ pub struct Driver {
     pub laps: u64,
     pub moved: u64,
     pub reopened: u64,
+    /// The types of the records written.
+    pub types: BTreeSet<u8>,
     /// Whether every subset of unflushed sectors is tried.
     pub exhaustive: bool,
     defect: Defect,
@@ -136,6 +138,7 @@ impl Driver {
             laps: 0,
             moved: 0,
             reopened: 0,
+            types: BTreeSet::new(),
             exhaustive: false,
             defect: Defect::None,
             space: LogSpace::new(ring_blocks, anchor),
@@ -274,6 +277,9 @@ impl Driver {
             let place = Place { sequence, block: at, blocks };
             let applied = self.contents.apply(record, place, &mut self.space);
             applied.map_err(|error| error.to_string())?;
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            self.types.insert(bytes[0]);
             at += blocks;
         }
         self.volume = volume.unwrap_or_else(|| self.volume.clone());
