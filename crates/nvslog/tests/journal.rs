@@ -308,10 +308,11 @@ fn superblocks_of_other_formats_are_refused_with_a_reason() {
         bytes[8..12].copy_from_slice(&crc);
         bytes
     };
+    let this = FORMAT_VERSION as u8;
     for (at, value, error) in [
         (12, 1, SuperblockError::Older(1)),
-        (12, 2, SuperblockError::Older(2)),
-        (12, 4, SuperblockError::Newer(4)),
+        (12, this - 1, SuperblockError::Older(FORMAT_VERSION - 1)),
+        (12, this + 1, SuperblockError::Newer(FORMAT_VERSION + 1)),
         (480, 1, SuperblockError::Features(1)),
         (487, 128, SuperblockError::Features(1 << 63)),
     ] {
