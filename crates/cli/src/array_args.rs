@@ -28,17 +28,18 @@ fn read_cache_args() -> impl Iterator<Item = Arg> {
 
 /// An argument of a command in the server's list.
 fn argument(of: &Argument) -> Arg {
-    let positional =
-        |value: &'static str| Arg::new(of.name).value_name(value).required(true).help(of.help);
+    let taking = |value: &'static str| match of.required {
+        true => Arg::new(of.name).value_name(value).required(true).help(of.help),
+        false => option(of.name, value, of.help),
+    };
     match of.kind {
-        Kind::Member => positional("DISK"),
-        Kind::NewDevice => positional("DEVICE"),
-        Kind::Choice(words) => positional("WHAT").value_parser(words.to_vec()),
-        Kind::Device => option(of.name, "PATH", of.help),
-        Kind::ChoiceOption(words) => option(of.name, "WHAT", of.help).value_parser(words.to_vec()),
-        Kind::Text(value) => option(of.name, value, of.help),
-        Kind::Bytes(None) => option(of.name, "BYTES", of.help),
-        Kind::Bytes(Some(default)) => option(of.name, "BYTES", of.help).default_value(default),
+        Kind::Member => taking("DISK"),
+        Kind::NewDevice => taking("DEVICE"),
+        Kind::Device => taking("PATH"),
+        Kind::Choice(words) => taking("WHAT").value_parser(words.to_vec()),
+        Kind::Text(value) => taking(value),
+        Kind::Bytes(None) => taking("BYTES"),
+        Kind::Bytes(Some(default)) => taking("BYTES").default_value(default),
         Kind::Flag => flag(of.name, of.help),
     }
 }

@@ -10,7 +10,7 @@ use destage_engine::readcache::replay::{EventHash, Tally, replay};
 use destage_engine::readcache::{ReadCache, choose, entries};
 use destage_engine::request::PageRange;
 use destage_engine::units::Page;
-use model::{Kind, Model};
+use model::Model;
 use std::collections::BTreeSet;
 
 struct SplitMix(u64);
@@ -71,21 +71,6 @@ fn recorded_hashes() {
     }
 }
 
-fn model(name: &str, size: usize) -> Model {
-    let kind = match name.trim_start_matches("vdf-") {
-        "lru" => Kind::Lru,
-        "lfu" => Kind::Lfu { literal: false },
-        "lfu:literal" => Kind::Lfu { literal: true },
-        "clock" if name == "clock" => Kind::Ring { hand: 0 },
-        "clock" => Kind::Clock,
-        "sieve" => Kind::Sieve { hands: [None; 2] },
-        "arc" => Kind::Arc { t2: vec![], b1: vec![], b2: vec![], p: 0 },
-        "s3-fifo" => Kind::S3Fifo { main: vec![], ghosts: vec![] },
-        other => panic!("{other} has no model: write one"),
-    };
-    Model::new(kind, size)
-}
-
 /// Every name, with LFU's other rule for ties.
 fn names() -> Vec<&'static str> {
     let names = entries().into_iter().map(|e| e.name);
@@ -109,7 +94,7 @@ fn every_policy_agrees_with_its_naive_model() {
             [(1, 8, 5), (2, 60, 3), (7, 300, 5), (40, 400, 8), (64, 2000, 6), (100, 150, 4)]
         {
             for changes in [false, true] {
-                let (mut fast, mut naive) = (cache(name, size), model(name, size as usize));
+                let (mut fast, mut naive) = (cache(name, size), Model::of(name, size as usize));
                 let mut set = |fast: &mut Box<dyn ReadCache>, fault: Option<Penalties>| {
                     fast.set_fault(fault.clone());
                     naive.set_fault(if name.starts_with("vdf-") { fault } else { None });

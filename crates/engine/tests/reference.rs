@@ -13,54 +13,14 @@ use traces::Rng;
 
 const PAIRS: u64 = 300;
 
-fn name(policy: Policy) -> String {
-    match policy {
-        Policy::Lrw => "lrw".to_string(),
-        Policy::Cscan => "cscan".to_string(),
-        Policy::Wow { initial: 0, frequency: 1 } => "wow".to_string(),
-        Policy::Wow { initial, frequency: 1 } => format!("wow:initial-bit={initial}"),
-        Policy::Wow { initial, frequency } => {
-            format!("wow:initial-bit={initial},frequency={frequency}")
-        }
-        Policy::Stow { hysteresis: 128 } => "stow".to_string(),
-        Policy::Stow { hysteresis } => format!("stow:hysteresis={hysteresis}"),
-        Policy::Seqran => "seqran".to_string(),
-        Policy::Lst => "lst".to_string(),
-        Policy::Stf => "stf".to_string(),
-        Policy::Hybrid { hot } => format!("lrw-lst:hot={hot}"),
-    }
-}
-
-/// Every policy of the table, with its defaults and with others of its parameters. A policy that
-/// is not here has no second implementation yet: write one in `reference/model.rs`.
+/// Every policy of the table, with its defaults and with others of its parameters.
 fn policies(rng: &mut Rng) -> Vec<Policy> {
-    policy::POLICIES.iter().flat_map(|policy| variants(policy.entry.name, rng)).collect()
-}
-
-fn variants(policy: &str, rng: &mut Rng) -> Vec<Policy> {
-    match policy {
-        "lrw" => vec![Policy::Lrw],
-        "cscan" => vec![Policy::Cscan],
-        "wow" => vec![
-            Policy::Wow { initial: 0, frequency: 1 },
-            Policy::Wow { initial: 1, frequency: 1 },
-            Policy::Wow { initial: 0, frequency: rng.range(2, 9) as u32 },
-            Policy::Wow { initial: 1, frequency: rng.range(2, 9) as u32 },
-        ],
-        "stow" => {
-            vec![Policy::Stow { hysteresis: 128 }, Policy::Stow { hysteresis: rng.range(1, 8) }]
-        }
-        "seqran" => vec![Policy::Seqran],
-        "lst" => vec![Policy::Lst],
-        "stf" => vec![Policy::Stf],
-        "lrw-lst" => vec![Policy::Hybrid { hot: rng.range(0, 100) }],
-        other => panic!("{other} has no second implementation in reference/model.rs"),
-    }
+    policy::POLICIES.iter().flat_map(|policy| Policy::variants(policy.entry.name, rng)).collect()
 }
 
 fn engine(text: &str, config: &Config, policy: Policy) -> Result<String, LineError> {
     let config = TraceConfig {
-        policy: policy::choose(&name(policy)).expect("a policy"),
+        policy: policy::choose(&policy.name()).expect("a policy"),
         pages: config.pages,
         group_pages: config.group_pages,
         disks: config.disks,
@@ -110,7 +70,7 @@ fn check(text: &str, config: &Config, policy: Policy, total: &mut Coverage) {
         let got = engine(&short, config, policy);
         panic!(
             "{} differs under {config:?} on\n{short}\n-- reference {}\n-- engine {}",
-            name(policy),
+            policy.name(),
             wanted.unwrap_or_else(|line| format!("error in line {line}")),
             got.unwrap_or_else(|error| error.to_string()),
         );

@@ -9,10 +9,11 @@ mod driver;
 use destage_engine::units::Page;
 use destage_nvslog::commit::Kind;
 use destage_nvslog::crc::crc32c;
-use destage_nvslog::record::Pages;
+use destage_nvslog::record::{Pages, Record, RecordError};
 use destage_nvslog::recover::Part;
 use destage_nvslog::space::Purpose;
 use driver::{Batch, Defect, Driver, RING, part_bytes, recover};
+use std::collections::BTreeSet;
 
 /// Few: the log goes round soon.
 const RING_BLOCKS: u64 = 64;
@@ -25,6 +26,7 @@ struct Tally {
     moved: u64,
     reopened: u64,
     slots_reused: u64,
+    types: BTreeSet<u8>,
 }
 
 fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally, String> {
@@ -32,12 +34,13 @@ fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally
     for step in 0..steps {
         driver.step().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
     }
-    let Driver { crashes, laps, moved, reopened, slots_reused, .. } = driver;
-    Ok(Tally { crashes, laps, moved, reopened, slots_reused })
+    let Driver { crashes, laps, moved, reopened, slots_reused, types, .. } = driver;
+    Ok(Tally { crashes, laps, moved, reopened, slots_reused, types })
 }
 
 fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
-    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, slots_reused: 0 };
+    let types = BTreeSet::new();
+    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, slots_reused: 0, types };
     for seed in seeds {
         let one =
             history(seed, copies, Defect::None, STEPS).unwrap_or_else(|error| panic!("{error}"));
@@ -46,6 +49,7 @@ fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
         all.moved += one.moved;
         all.reopened += one.reopened;
         all.slots_reused += one.slots_reused;
+        all.types.extend(one.types);
     }
     println!(
         "{} crashes, {} laps, {} records moved, {} epochs, {} slots written again",
@@ -54,11 +58,22 @@ fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
     all
 }
 
+/// The types of records that a program knows, whatever else they lack.
+fn known_types() -> BTreeSet<u8> {
+    let known = |kind: &u8, bytes: usize| {
+        let mut record = vec![0; bytes];
+        (record[0], record[2]) = (*kind, bytes as u8);
+        Record::decode(&record) != Err(RecordError::Unknown)
+    };
+    (0..=u8::MAX).filter(|kind| (24..=80).step_by(8).any(|bytes| known(kind, bytes))).collect()
+}
+
 #[test]
 fn random_histories_on_one_device() {
     let all = histories(0..110, 1);
     assert!(all.crashes >= 20_000, "{}", all.crashes);
     assert!(all.laps > 100 && all.moved > 50 && all.reopened > 300 && all.slots_reused > 5_000);
+    assert_eq!(all.types, known_types(), "write every record in `Driver::step`");
 }
 
 #[test]

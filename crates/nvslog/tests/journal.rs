@@ -11,7 +11,9 @@ use destage_nvslog::recover::{Damage, Layout, Part, RecoverError, Recovery, Witn
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
-use destage_nvslog::superblock::{Chosen, REBUILDS_MAX, Role, Superblock, SuperblockError};
+use destage_nvslog::superblock::{
+    Chosen, FORMAT_VERSION, REBUILDS_MAX, Role, Superblock, SuperblockError,
+};
 use destage_nvslog::{LogId, crc::crc32c};
 
 const LOG: LogId = LogId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
@@ -79,6 +81,7 @@ fn the_vector_of_the_format_page() {
     let page = std::fs::read_to_string(page).expect("docs/nvs-format.md");
     let rows: Vec<String> = bytes[..64].chunks(16).map(hex).collect();
     assert!(page.contains(&rows.join("\n")), "{}", rows.join("\n"));
+    assert!(page.contains(&format!("The format version is {FORMAT_VERSION}.")));
     assert_eq!(bytes.len(), 512);
     // By hand: magic, checksum, epoch, sequence, durable through, block, records, bytes, flags.
     let crc = crc32c(&[&LOG.0, &bytes[12..]].concat()).to_le_bytes();
@@ -321,10 +324,11 @@ fn superblocks_of_other_formats_are_refused_with_a_reason() {
         bytes[8..12].copy_from_slice(&crc);
         bytes
     };
+    let this = FORMAT_VERSION as u8;
     for (at, value, error) in [
         (12, 1, SuperblockError::Older(1)),
-        (12, 3, SuperblockError::Older(3)),
-        (12, 5, SuperblockError::Newer(5)),
+        (12, this - 1, SuperblockError::Older(FORMAT_VERSION - 1)),
+        (12, this + 1, SuperblockError::Newer(FORMAT_VERSION + 1)),
         (480, 1, SuperblockError::Features(1)),
         (483, 128, SuperblockError::Features(1 << 31)),
     ] {

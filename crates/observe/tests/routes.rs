@@ -1,23 +1,27 @@
-//! docs/watching.md lists the paths and the commands that HTTP has, and no others.
+//! docs/watching.md lists the paths that HTTP has, docs/operations.md the commands, and no others.
 
 use destage_observe::http::ROUTES;
 use destage_server::array::control::COMMANDS;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The rows of the table of paths: what is in its first cell, and the rest.
-fn documented() -> Vec<(String, String)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/watching.md");
-    let text = std::fs::read_to_string(path).expect("docs/watching.md");
-    let (_, table) = text.split_once("| path | what |\n|---|---|\n").expect("the table of paths");
+/// The rows of a page's table with this head: what is in the first cell, and the rest.
+fn rows(page: &str, head: &str) -> Vec<(String, String)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
+    let text = std::fs::read_to_string(path).expect("the page");
+    let (_, table) = text.split_once(&format!("{head}\n|---|---|\n")).expect("the table");
     let rows = table.lines().take_while(|line| line.starts_with("| `"));
     let cells = rows.map(|row| row.split_once("` |").expect("two cells"));
-    cells.map(|(path, what)| (path[3..].to_string(), what.to_string())).collect()
+    cells.map(|(first, rest)| (first[3..].to_string(), rest.to_string())).collect()
+}
+
+fn paths() -> Vec<(String, String)> {
+    rows("watching.md", "| path | what |")
 }
 
 #[test]
 fn the_documented_paths_are_those_of_the_program() {
-    let rows = documented();
+    let rows = paths();
     let paths: BTreeSet<&str> =
         rows.iter().map(|row| row.0.as_str()).filter(|path| path.starts_with('/')).collect();
     // The page itself is a file.
@@ -25,14 +29,25 @@ fn the_documented_paths_are_those_of_the_program() {
     assert_eq!(paths, routes.collect());
 }
 
+/// docs/operations.md has a row for every command, and docs/watching.md says which of them HTTP
+/// does not have.
 #[test]
 fn the_documented_commands_are_those_of_the_program() {
-    let rows = documented();
-    let (_, what) = rows.iter().find(|row| row.0 == "POST /api/COMMAND").expect("the commands");
-    let (list, _) = what.split_once(';').expect("the end of the list");
-    let listed: BTreeSet<&str> = list.split('`').skip(1).step_by(2).collect();
-    let known = COMMANDS.iter().filter(|entry| entry.about.http);
-    assert_eq!(listed, known.map(|entry| entry.about.name).collect());
+    let rows = rows("operations.md", "| command | does |");
+    let name = |row: &(String, String)| row.0.split(' ').nth(1).expect("a name").to_string();
+    let listed: BTreeSet<String> = rows.iter().map(name).collect();
+    let names = |http: bool| {
+        let some = COMMANDS.iter().filter(move |entry| !http || entry.about.http);
+        some.map(|entry| entry.about.name.to_string())
+    };
+    // Other commands of the command line give these two; `recover` needs no server.
+    let shown = names(false).filter(|name| !["what-if", "record"].contains(&name.as_str()));
+    assert_eq!(listed, shown.chain(["recover".to_string()]).collect());
+    let paths = paths();
+    let (_, what) = paths.iter().find(|row| row.0 == "POST /api/COMMAND").expect("the commands");
+    let (but, _) = what.split_once(';').expect("the end of the list");
+    let but: BTreeSet<String> = but.split('`').skip(1).step_by(2).map(str::to_string).collect();
+    assert_eq!(&listed - &but, names(true).collect());
 }
 
 #[test]

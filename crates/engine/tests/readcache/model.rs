@@ -53,7 +53,19 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(kind: Kind, size: usize) -> Model {
+    /// The model of a policy of the table.
+    pub fn of(name: &str, size: usize) -> Model {
+        let kind = match name.trim_start_matches("vdf-") {
+            "lru" => Kind::Lru,
+            "lfu" => Kind::Lfu { literal: false },
+            "lfu:literal" => Kind::Lfu { literal: true },
+            "clock" if name == "clock" => Kind::Ring { hand: 0 },
+            "clock" => Kind::Clock,
+            "sieve" => Kind::Sieve { hands: [None; 2] },
+            "arc" => Kind::Arc { t2: vec![], b1: vec![], b2: vec![], p: 0 },
+            "s3-fifo" => Kind::S3Fifo { main: vec![], ghosts: vec![] },
+            other => panic!("{other} has no model: write one"),
+        };
         Model { kind, held: Vec::new(), size, gts: 1, joins: 0, fault: None }
     }
 

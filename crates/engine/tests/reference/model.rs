@@ -1,5 +1,6 @@
-//! A slow reading of docs/simulator.md to 3: plain collections and scans, no cleverness.
+//! A slow reading of docs/simulator.md: plain collections and scans, no cleverness.
 
+use crate::traces::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -23,6 +24,49 @@ pub enum Policy {
     /// The most recently written groups are hot, up to this percentage of the pages. Of the others
     /// the one with the most pages is picked.
     Hybrid { hot: u64 },
+}
+
+impl Policy {
+    /// As a command line has it.
+    pub fn name(self) -> String {
+        match self {
+            Policy::Lrw => "lrw".to_string(),
+            Policy::Cscan => "cscan".to_string(),
+            Policy::Wow { initial: 0, frequency: 1 } => "wow".to_string(),
+            Policy::Wow { initial, frequency: 1 } => format!("wow:initial-bit={initial}"),
+            Policy::Wow { initial, frequency } => {
+                format!("wow:initial-bit={initial},frequency={frequency}")
+            }
+            Policy::Stow { hysteresis: 128 } => "stow".to_string(),
+            Policy::Stow { hysteresis } => format!("stow:hysteresis={hysteresis}"),
+            Policy::Seqran => "seqran".to_string(),
+            Policy::Lst => "lst".to_string(),
+            Policy::Stf => "stf".to_string(),
+            Policy::Hybrid { hot } => format!("lrw-lst:hot={hot}"),
+        }
+    }
+
+    /// A policy of the table with its defaults, and with others of its parameters.
+    pub fn variants(policy: &str, rng: &mut Rng) -> Vec<Policy> {
+        match policy {
+            "lrw" => vec![Policy::Lrw],
+            "cscan" => vec![Policy::Cscan],
+            "wow" => vec![
+                Policy::Wow { initial: 0, frequency: 1 },
+                Policy::Wow { initial: 1, frequency: 1 },
+                Policy::Wow { initial: 0, frequency: rng.range(2, 9) as u32 },
+                Policy::Wow { initial: 1, frequency: rng.range(2, 9) as u32 },
+            ],
+            "stow" => {
+                vec![Policy::Stow { hysteresis: 128 }, Policy::Stow { hysteresis: rng.range(1, 8) }]
+            }
+            "seqran" => vec![Policy::Seqran],
+            "lst" => vec![Policy::Lst],
+            "stf" => vec![Policy::Stf],
+            "lrw-lst" => vec![Policy::Hybrid { hot: rng.range(0, 100) }],
+            other => panic!("{other} has no second implementation in reference/model.rs"),
+        }
+    }
 }
 
 /// What the command line says; thresholds in hundredths of a per cent.

@@ -11,7 +11,7 @@ use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
 use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered, Recovery};
 use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 pub const LOG: LogId = LogId([7; 16]);
 pub const PAGES: u64 = 8;
@@ -98,6 +98,8 @@ pub struct Driver {
     pub moved: u64,
     pub reopened: u64,
     pub slots_reused: u64,
+    /// The types of the records written.
+    pub types: BTreeSet<u8>,
     /// Whether every subset of unflushed sectors is tried.
     pub exhaustive: bool,
     defect: Defect,
@@ -165,6 +167,7 @@ impl Driver {
             moved: 0,
             reopened: 0,
             slots_reused: 0,
+            types: BTreeSet::new(),
             exhaustive: false,
             defect: Defect::None,
             space,
@@ -365,6 +368,9 @@ impl Driver {
         for record in &records {
             let applied = self.contents.apply(record, sequence, &mut self.space);
             applied.map_err(|error| error.to_string())?;
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            self.types.insert(bytes[0]);
         }
         self.volume = volume.unwrap_or_else(|| self.volume.clone());
         let header = Header {

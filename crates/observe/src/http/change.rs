@@ -19,14 +19,13 @@ pub fn described(about: &About) -> Value {
         let (kind, choices) = match argument.kind {
             Kind::Flag => ("flag", &[][..]),
             Kind::Choice(choices) => ("choice", choices),
-            Kind::ChoiceOption(choices) => ("choice-option", choices),
             Kind::Bytes(_) => ("bytes", &[][..]),
-            Kind::Member | Kind::NewDevice => ("required", &[][..]),
-            Kind::Device | Kind::Text(_) => ("text", &[][..]),
+            Kind::Member | Kind::NewDevice | Kind::Device | Kind::Text(_) => ("text", &[][..]),
         };
         json!({
             "name": argument.name,
             "kind": kind,
+            "required": argument.required,
             "choices": choices,
             "help": argument.help,
         })

@@ -365,8 +365,10 @@
     const field = document.createElement(argument.choices.length ? "select" : "input");
     field.id = id;
     if (argument.kind === "flag") field.type = "checkbox";
-    if (argument.kind === "choice-option") field.append(document.createElement("option"));
-    field.required = ["required", "choice"].includes(argument.kind);
+    if (argument.kind === "choice" && !argument.required) {
+      field.append(document.createElement("option"));
+    }
+    field.required = argument.required;
     for (const choice of argument.choices) {
       const option = document.createElement("option");
       option.textContent = choice;

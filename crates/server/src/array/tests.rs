@@ -1,16 +1,17 @@
-//! A served array in this process: findings and prepared devices that arrive after the array has
-//! changed.
+//! A served array in this process, also for the tests of commands: findings and prepared devices
+//! that arrive after the array has changed.
 
 use super::*;
 use crate::{Port, Remote, Server, Settings};
 use alarms::AlarmText;
 use backend::{members, nvs};
-use control::{AskError, Stop, ask_to_end};
+use control::{AskError, Command, Fail, Monitoring, Recording, Stop, ask, ask_to_end, listen};
 use destage_engine::array::geometry::Level;
 use destage_report::live::ArrayStatus;
 use destage_report::state::{ArrayState, DeviceKind, DeviceState};
 use destage_served::{Allow, Found, MirrorRefusal, assemble, open, read_superblock};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 fn spec(path: &str) -> DeviceSpec {
@@ -54,8 +55,25 @@ impl Drop for Ends {
     }
 }
 
+/// A monitor that follows nothing.
+struct NoMonitor;
+
+impl Monitoring for NoMonitor {
+    fn what_if(&self) -> Option<serde_json::Value> {
+        None
+    }
+
+    fn record(
+        &self,
+        _recording: &Recording,
+        _progress: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<serde_json::Value, RecordingError> {
+        Err(RecordingError::Running)
+    }
+}
+
 /// The server's side as a client's thread sees it.
-struct Client {
+pub(super) struct Client {
     array: ArrayHandle,
     folder: tempfile::TempDir,
 }
@@ -63,6 +81,11 @@ struct Client {
 impl Client {
     fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("text").to_string()
+    }
+
+    /// Gives a command over the control socket.
+    pub(super) fn gives<C: Command>(&self, command: &C) -> Result<C::Reply, AskError> {
+        ask(self.path("tank.control").as_ref(), "tank", command, |_| ())
     }
 
     fn asks<T: Send + 'static>(
@@ -93,7 +116,7 @@ impl Client {
 }
 
 /// Serves an array while a client asks. Nothing looks at its files but the client.
-fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
+pub(super) fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
     let folder = tempfile::tempdir().expect("a folder");
     let config = config(folder.path());
     let specs = |paths: &[String]| paths.iter().map(|path| spec(path)).collect::<Vec<_>>();
@@ -119,6 +142,9 @@ fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
     let server = Server::bind(settings).expect("bound");
     let mut backend = ArrayBackend::new("tank", config, volume, devices);
     let client = Client { array: ArrayHandle::new(server.remote()), folder };
+    let socket = client.path("tank.control");
+    let monitor = Arc::new(NoMonitor);
+    listen(socket.as_ref(), client.array.clone(), monitor).expect("a control socket");
     let ends = Ends(server.remote());
     let thread = std::thread::spawn(move || {
         let _ends = ends;
@@ -198,7 +224,7 @@ fn trouble_of_a_device_that_was_replaced_does_not_give_up_its_successor() {
         std::fs::remove_file(client.path("d1")).expect("removed");
         let late = watch.look();
         assert_eq!(late.len(), 1);
-        client.asks(|array, _| array.fail_member("1")).expect("given up");
+        client.gives(&Fail { disk: "1".to_string() }).expect("given up");
         let new = file(client.folder.path(), "new", 4 << 20);
         members::replace(&client.array, "1", &new).expect("replaced");
         client.asks(move |array, port| late.iter().for_each(|found| array.trouble(port, found)));

@@ -182,7 +182,8 @@ pub struct Format {
 /// A second: disorder that is normal where several processors or servers write one trace.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Every format, the easiest to detect first.
+/// Every format. Of two that understand the same number of a file's lines, and whose endings do not
+/// decide, the first is taken: put a strict format before a lenient one.
 pub const FORMATS: &[Format] = &[
     native::FORMAT,
     srt::FORMAT,

@@ -38,28 +38,42 @@ pub struct Argument {
     pub name: &'static str,
     /// What it takes.
     pub kind: Kind,
+    /// Whether it must be given. The command line then takes it without `--NAME`, in its order.
+    pub required: bool,
     /// What it is for, in one line.
     pub help: &'static str,
+}
+
+impl Argument {
+    /// An argument that must be given.
+    #[must_use]
+    pub const fn required(name: &'static str, kind: Kind, help: &'static str) -> Argument {
+        Argument { name, kind, required: true, help }
+    }
+
+    /// An argument that may be left out.
+    #[must_use]
+    pub const fn option(name: &'static str, kind: Kind, help: &'static str) -> Argument {
+        Argument { name, kind, required: false, help }
+    }
 }
 
 /// What an argument takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A member: its path or URI in the configuration, or its number. Required.
+    /// A member: its path or URI in the configuration, or its number.
     Member,
-    /// A new device; the command line can make it as a file. Required.
+    /// A new device; the command line can make it as a file.
     NewDevice,
     /// A device that the configuration names.
     Device,
-    /// One of these words. Required.
+    /// One of these words.
     Choice(&'static [&'static str]),
-    /// One of these words, as an option.
-    ChoiceOption(&'static [&'static str]),
     /// Text, called this in the help.
     Text(&'static str),
     /// A number of bytes, with this default if there is one.
     Bytes(Option<&'static str>),
-    /// Yes, if it is given.
+    /// Yes, if it is given. Always an option.
     Flag,
 }
 

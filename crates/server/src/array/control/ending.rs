@@ -59,17 +59,17 @@ impl Command for Stop {
                   nothing.\n\
                   Example: destage stop tank --drain",
         arguments: &[
-            Argument { name: "drain", kind: Kind::Flag, help: "Destage everything first" },
-            Argument {
-                name: "force",
-                kind: Kind::Flag,
-                help: "End even if deleted files, which only the server has, are lost",
-            },
-            Argument {
-                name: "check",
-                kind: Kind::Flag,
-                help: "Only report whether the server would refuse to end",
-            },
+            Argument::option("drain", Kind::Flag, "Destage everything first"),
+            Argument::option(
+                "force",
+                Kind::Flag,
+                "End even if deleted files, which only the server has, are lost",
+            ),
+            Argument::option(
+                "check",
+                Kind::Flag,
+                "Only report whether the server would refuse to end",
+            ),
         ],
         changes: true,
         http: false,

@@ -21,11 +21,11 @@ impl Command for Fail {
                   The array continues with less redundancy; if there is a spare, it is rebuilt at \
                   once. The server refuses to give up a member without which data would be lost.\n\
                   Example: destage fail tank /dev/sdc",
-        arguments: &[Argument {
-            name: "disk",
-            kind: Kind::Member,
-            help: "The member: its path in the configuration, or its number",
-        }],
+        arguments: &[Argument::required(
+            "disk",
+            Kind::Member,
+            "The member: its path in the configuration, or its number",
+        )],
         changes: true,
         http: true,
         question: "Give up {disk}? The array continues with less redundancy, and what the disk \
@@ -59,16 +59,16 @@ impl Command for Replace {
                   its speed.\n\
                   Example: destage replace tank /dev/sdc /dev/sdf",
         arguments: &[
-            Argument {
-                name: "old",
-                kind: Kind::Member,
-                help: "The failed member: its path in the configuration, or its number",
-            },
-            Argument {
-                name: "new",
-                kind: Kind::NewDevice,
-                help: "The new device; PATH,size=BYTES makes a file",
-            },
+            Argument::required(
+                "old",
+                Kind::Member,
+                "The failed member: its path in the configuration, or its number",
+            ),
+            Argument::required(
+                "new",
+                Kind::NewDevice,
+                "The new device; PATH,size=BYTES makes a file",
+            ),
         ],
         changes: true,
         http: true,
@@ -111,12 +111,12 @@ impl Command for Spare {
                   on.\n\
                   Example: destage spare tank add /dev/sdf",
         arguments: &[
-            Argument { name: "what", kind: Kind::Choice(&["add", "remove"]), help: "What to do" },
-            Argument {
-                name: "device",
-                kind: Kind::NewDevice,
-                help: "The spare; with add, PATH,size=BYTES makes a file",
-            },
+            Argument::required("what", Kind::Choice(&["add", "remove"]), "What to do"),
+            Argument::required(
+                "device",
+                Kind::NewDevice,
+                "The spare; with add, PATH,size=BYTES makes a file",
+            ),
         ],
         changes: true,
         http: true,

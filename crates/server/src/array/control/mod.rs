@@ -71,3 +71,17 @@ fn parse(request: Value) -> Result<Parsed, Refusal> {
 pub fn check(entry: &Entry, arguments: Map<String, Value>) -> Result<(), Refusal> {
     entry.parse(Value::Object(arguments)).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_refuses_arguments_that_it_does_not_have() {
+        for Entry { about, .. } in COMMANDS {
+            let refused = parse(serde_json::json!({ "command": about.name, "no-such": 1 }));
+            let why = refused.err().expect("refused").to_string();
+            assert!(why.contains("unknown field `no-such`"), "{}: {why}", about.name);
+        }
+    }
+}

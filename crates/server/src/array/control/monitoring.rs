@@ -49,11 +49,11 @@ impl Command for Record {
         name: "record",
         help: "Record the load of a served array as a trace",
         details: "Example: destage trace record tank --out tank.dtrc.zst --time 10m",
-        arguments: &[Argument {
-            name: "out",
-            kind: Kind::Text("FILE"),
-            help: "The trace: .dtrc or .csv, compressed or not",
-        }],
+        arguments: &[Argument::required(
+            "out",
+            Kind::Text("FILE"),
+            "The trace: .dtrc or .csv, compressed or not",
+        )],
         changes: false,
         http: false,
         question: "",

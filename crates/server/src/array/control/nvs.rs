@@ -25,16 +25,16 @@ impl Command for ReplaceNvs {
                   --old the server first gives up a device that is still in use.\n\
                   Example: destage replace-nvs tank /dev/nvme1n1p4",
         arguments: &[
-            Argument {
-                name: "new",
-                kind: Kind::NewDevice,
-                help: "The new device; PATH,size=BYTES makes a file",
-            },
-            Argument {
-                name: "old",
-                kind: Kind::Device,
-                help: "The device to replace [default: the one that is not in use]",
-            },
+            Argument::required(
+                "new",
+                Kind::NewDevice,
+                "The new device; PATH,size=BYTES makes a file",
+            ),
+            Argument::option(
+                "old",
+                Kind::Device,
+                "The device to replace [default: the one that is not in use]",
+            ),
         ],
         changes: true,
         http: true,

@@ -33,13 +33,13 @@ impl Command for Scrub {
                   left, or not all rows were compared.\n\
                   Example: destage scrub tank --repair --limit 200M",
         arguments: &[
-            Argument { name: "repair", kind: Kind::Flag, help: "Repair inconsistent rows" },
-            Argument {
-                name: "limit",
-                kind: Kind::Bytes(Some("100M")),
-                help: "Most bytes read per second from all members together",
-            },
-            Argument { name: "stop", kind: Kind::Flag, help: "End the running scrub" },
+            Argument::option("repair", Kind::Flag, "Repair inconsistent rows"),
+            Argument::option(
+                "limit",
+                Kind::Bytes(Some("100M")),
+                "Most bytes read per second from all members together",
+            ),
+            Argument::option("stop", Kind::Flag, "End the running scrub"),
         ],
         changes: true,
         http: true,

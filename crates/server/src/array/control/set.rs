@@ -29,27 +29,27 @@ pub struct Set {
 
 /// The arguments of a read cache.
 const READ_CACHE: [Argument; 4] = [
-    Argument {
-        name: "read-cache",
-        kind: Kind::Text("POLICY"),
-        help: "Read-cache policy, see `destage policies`; or off",
-    },
-    Argument {
-        name: "read-cache-size",
-        kind: Kind::Bytes(None),
-        help: "Read-cache size, e.g. 1G [default on first use: 128M]",
-    },
-    Argument {
-        name: "vdf",
-        kind: Kind::Text("FORM"),
-        help: "Failed-disk awareness (VDF): off, paper, adaptive[:..], auto",
-    },
-    Argument {
-        name: "read-cache-writes",
-        kind: Kind::ChoiceOption(&ON_WRITE),
-        help: "What happens to a cached page when it is written: `invalidate` (drop it), `update` \
+    Argument::option(
+        "read-cache",
+        Kind::Text("POLICY"),
+        "Read-cache policy, see `destage policies`; or off",
+    ),
+    Argument::option(
+        "read-cache-size",
+        Kind::Bytes(None),
+        "Read-cache size, e.g. 1G [default on first use: 128M]",
+    ),
+    Argument::option(
+        "vdf",
+        Kind::Text("FORM"),
+        "Failed-disk awareness (VDF): off, paper, adaptive[:..], auto",
+    ),
+    Argument::option(
+        "read-cache-writes",
+        Kind::Choice(&ON_WRITE),
+        "What happens to a cached page when it is written: `invalidate` (drop it), `update` \
                (refresh it on destage), `keep` (also cache newly destaged pages)",
-    },
+    ),
 ];
 
 const ON_WRITE: [&str; OnWrite::NAMES.len()] = {
@@ -89,21 +89,17 @@ impl Command for Set {
                   destage set tank --read-cache lru --read-cache-size 1G --vdf adaptive\n  \
                   destage set tank --rebuild share=50,min=20",
         arguments: &[
-            Argument {
-                name: "policy",
-                kind: Kind::Text("POLICY"),
-                help: "Destage policy, see `destage policies`",
-            },
-            Argument {
-                name: "rate",
-                kind: Kind::Text("RATE"),
-                help: "Destage rate, see `destage policies`",
-            },
-            Argument {
-                name: "rebuild",
-                kind: Kind::Text("LIMITS"),
-                help: "Rebuild limits, e.g. share=50,min=20",
-            },
+            Argument::option(
+                "policy",
+                Kind::Text("POLICY"),
+                "Destage policy, see `destage policies`",
+            ),
+            Argument::option("rate", Kind::Text("RATE"), "Destage rate, see `destage policies`"),
+            Argument::option(
+                "rebuild",
+                Kind::Text("LIMITS"),
+                "Rebuild limits, e.g. share=50,min=20",
+            ),
             READ_CACHE[0],
             READ_CACHE[1],
             READ_CACHE[2],
