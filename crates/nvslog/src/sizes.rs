@@ -55,7 +55,7 @@ fn ring_share(block_bytes: u32) -> u64 {
     if block_bytes == 512 { 32 } else { 13 }
 }
 
-/// Bytes of a ring that should have so many.
+/// Bytes of a ring that should have at least `wanted`.
 fn ring_bytes(wanted: u64, block_bytes: u32) -> u64 {
     wanted.max(RING_BLOCKS_MIN * u64::from(block_bytes)).next_multiple_of(PAGE_BYTES)
 }

@@ -62,8 +62,8 @@ fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
 fn known_types() -> BTreeSet<u8> {
     let known = |kind: &u8, bytes: usize| {
         let mut record = vec![0; bytes];
-        (record[0], record[2]) = (*kind, bytes as u8);
-        Record::decode(&record) != Err(RecordError::Unknown)
+        (record[0], record[1], record[2]) = (*kind, 1, (bytes / 8) as u8);
+        !matches!(Record::decode(&record), Err(RecordError::Unknown) | Ok((None, _)))
     };
     (0..=u8::MAX).filter(|kind| (24..=80).step_by(8).any(|bytes| known(kind, bytes))).collect()
 }

@@ -476,6 +476,21 @@ fn nonsense_with_good_checksums_does_not_panic() {
     assert!(read > 300 && refused > 300);
 }
 
+/// A page is destaged: it is out of the log, and these records say so in the next commit.
+fn destage_page(
+    page: Page,
+    contents: &mut Contents,
+    space: &mut LogSpace,
+    records: &mut Vec<Record>,
+) {
+    let (pages, through) = (Pages::new(page, 1), contents.last_version());
+    records.push(Record::Intent { pages, through, moved: false });
+    records.push(Record::Parity { first: page, row: 0, p: [0; 8], q: None, moved: false });
+    let release = Record::Release { pages, through };
+    contents.apply(&release, space.next_sequence() - 1, space).expect("applied");
+    records.push(release);
+}
+
 /// Bytes written to the device per byte of host data in the steady state: single pages, a sweep
 /// over the addresses as the destage order, 90 % of the most dirty pages held; and pages moved.
 fn amplification(block_bytes: u32, writes_per_commit: u64, hot: bool) -> (f64, u64) {
@@ -533,16 +548,7 @@ fn amplification(block_bytes: u32, writes_per_commit: u64, hot: bool) -> (f64, u
             while contents.page(Page(sweep)).is_none() {
                 sweep = (sweep + 1) % volume;
             }
-            let next = Page(sweep);
-            let pages = Pages::new(next, 1);
-            let through = contents.last_version();
-            let p = [0; 8];
-            extra.push(Record::Intent { pages, through, moved: false });
-            extra.push(Record::Parity { first: next, row: 0, p, q: None, moved: false });
-            extra.push(Record::Release { pages, through });
-            let last = space.next_sequence() - 1;
-            let release = Record::Release { pages, through };
-            contents.apply(&release, last, &mut space).expect("applied");
+            destage_page(Page(sweep), &mut contents, &mut space, &mut extra);
         }
     }
     let pages = 6 * dirty_pages;

@@ -22,6 +22,10 @@ pub enum Defect {
     ReusesSlotsUnconfirmed,
     /// At a start, takes the slots of an unconfirmed commit for complete.
     TrustsSlots,
+    /// At a start, takes any commit for complete whose header names its place.
+    TrustsCommits,
+    /// Logs the sectors of a page that is written in part one too high.
+    MisplacesSectors,
     /// Does not record that a device has failed.
     ForgetsLostDevices,
     /// Scrubs rows that are being written.
@@ -71,6 +75,11 @@ impl Defect {
         Defect::ReleasesBeforeFlush,
         Defect::SkipsParityLog,
         Defect::ReusesSpaceEarly,
+        Defect::ReusesSlotsEarly,
+        Defect::ReusesSlotsUnconfirmed,
+        Defect::TrustsSlots,
+        Defect::TrustsCommits,
+        Defect::MisplacesSectors,
         Defect::ForgetsLostDevices,
         Defect::ScrubsCarelessly,
         Defect::ChecksBeforeFlush,

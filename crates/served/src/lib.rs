@@ -21,6 +21,7 @@ mod log;
 mod lost;
 mod ops;
 mod pages;
+mod partial;
 mod read_cache;
 mod reads;
 mod rebuilds;

@@ -10,6 +10,20 @@ use crate::store::PAGE;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::units::Page;
 
+/// What a read is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ReadFor {
+    /// A request of the host.
+    Host(HostId),
+    /// Writes to parts of sectors of this page.
+    Partial {
+        /// The page.
+        page: u64,
+        /// Which of its completions: a read may outlive the one that it was made for.
+        number: u64,
+    },
+}
+
 /// What memory has of a page.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct InMemory<'a> {
@@ -32,8 +46,7 @@ pub(crate) enum WholePage<'a> {
 
 /// A read of whole pages.
 pub(crate) struct ReadOp {
-    /// The request that it is a part of.
-    host: HostId,
+    purpose: ReadFor,
     first: u64,
     buffer: Buffer,
     /// By page: whether the buffer has it.
@@ -51,21 +64,20 @@ pub(crate) struct ReadOp {
 
 impl ReadOp {
     /// A read of these pages, of which the bytes from `from` on are wanted.
-    pub(crate) fn new(host: HostId, first: u64, pages: u64, from: usize, bytes: usize) -> Self {
+    pub(crate) fn new(purpose: ReadFor, first: u64, pages: u64, from: usize, bytes: usize) -> Self {
         let buffer = Buffer::zeroed(pages as usize * PAGE);
         let have = vec![false; pages as usize];
         let (pieces, dirty) = (Pieces::default(), Vec::new());
-        ReadOp { host, first, buffer, have, from, bytes, version: 0, dirty, pieces }
+        ReadOp { purpose, first, buffer, have, from, bytes, version: 0, dirty, pieces }
     }
 
     /// A read of nothing.
     pub(crate) fn empty() -> ReadOp {
-        ReadOp::new(HostId(0), 0, 0, 0, 0)
+        ReadOp::new(ReadFor::Partial { page: 0, number: 0 }, 0, 0, 0, 0)
     }
 
-    /// The request that it is a part of.
-    pub(crate) fn host(&self) -> HostId {
-        self.host
+    pub(crate) fn purpose(&self) -> ReadFor {
+        self.purpose
     }
 
     pub(crate) fn pages(&self) -> core::ops::Range<u64> {
@@ -126,6 +138,11 @@ impl ReadOp {
                 *have = true;
             }
         }
+        self.complete_from_memory()
+    }
+
+    /// Puts dirty sectors over their pages; whether all that is wanted is there.
+    pub(crate) fn complete_from_memory(&mut self) -> bool {
         for (page, sectors, bytes) in &self.dirty {
             let at = (page - self.first) as usize;
             copy_sectors(bytes, *sectors, &mut self.buffer[at * PAGE..(at + 1) * PAGE]);
@@ -139,6 +156,11 @@ impl ReadOp {
         let sectors = self.from / SECTOR..(self.from + self.bytes).div_ceil(SECTOR);
         let is_wanted = |sector: &usize| sectors.contains(&(at * (PAGE / SECTOR) + sector));
         (0..PAGE / SECTOR).filter(is_wanted).fold(0, |mask, sector| mask | 1 << sector)
+    }
+
+    /// The bytes of its pages.
+    pub(crate) fn into_buffer(self) -> Buffer {
+        self.buffer
     }
 
     /// The answer to the host.
@@ -159,7 +181,7 @@ mod tests {
 
     #[test]
     fn pages_in_memory_are_taken_once_and_the_newest_version_is_kept() {
-        let mut read = ReadOp::new(HostId(1), 4, 4, 0, 4 * PAGE);
+        let mut read = ReadOp::new(ReadFor::Host(HostId(1)), 4, 4, 0, 4 * PAGE);
         let (old, new) = (vec![1; PAGE], vec![2; PAGE]);
         read.take_held(|page| match page {
             4 => dirty(&old, 9),
@@ -185,16 +207,16 @@ mod tests {
         };
         let part = vec![3; PAGE];
         let sectors = |_| InMemory { sectors: Some((&part, 0b110)), version: 5, page: None };
-        let mut read = ReadOp::new(HostId(1), 1, 1, 0, PAGE);
+        let mut read = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, 0, PAGE);
         read.take_held(sectors);
         read.pieces.add(DiskId(0), 1, Buffer::copy_of(&[8; PAGE]));
         assert!(read.complete(&geometry));
         let firsts: Vec<u8> = read.buffer.chunks_exact(SECTOR).map(|sector| sector[0]).collect();
         assert_eq!((firsts, read.version()), (vec![8, 3, 3, 8, 8, 8, 8, 8], 5));
-        let mut enough = ReadOp::new(HostId(1), 1, 1, SECTOR, 2 * SECTOR);
+        let mut enough = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, SECTOR, 2 * SECTOR);
         enough.take_held(sectors);
         assert!(enough.complete(&geometry), "the disk cannot be read");
-        let mut too_much = ReadOp::new(HostId(1), 1, 1, 0, 2 * SECTOR);
+        let mut too_much = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, 0, 2 * SECTOR);
         too_much.take_held(sectors);
         assert!(!too_much.complete(&geometry));
     }

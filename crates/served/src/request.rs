@@ -60,8 +60,6 @@ pub enum Refusal {
         /// Whether it would have changed something.
         writes: bool,
     },
-    /// It writes parts of 512-byte sectors. `EINVAL`.
-    Unaligned,
     /// The bytes cannot be read, and no redundancy is left. `EIO`.
     Unreadable,
     /// The array has stopped: too many disks failed, or the NVS did. `EIO`.
@@ -74,7 +72,7 @@ impl Refusal {
     pub const fn error(self) -> RequestError {
         match self {
             Refusal::BeyondEnd { writes: true } => RequestError::NoSpace,
-            Refusal::BeyondEnd { writes: false } | Refusal::Unaligned => RequestError::Invalid,
+            Refusal::BeyondEnd { writes: false } => RequestError::Invalid,
             Refusal::Unreadable | Refusal::Stopped => RequestError::Io,
         }
     }
@@ -84,7 +82,6 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::BeyondEnd { .. } => "beyond the end of the volume",
-            Refusal::Unaligned => "a write of parts of 512-byte sectors",
             Refusal::Unreadable => {
                 "unreadable, and not enough redundancy is left to reconstruct it"
             }

@@ -2,6 +2,7 @@
 //! replies.
 
 use crate::disk_waits::DiskWaits;
+use crate::partial::PartialPages;
 use crate::reads::ReadOp;
 use crate::request::{Answer, HostId, Refusal, Reply, Ticket};
 use crate::slab::Slab;
@@ -73,6 +74,8 @@ pub(crate) struct WriteOp {
     /// Once it is logged: whether of its first page, and of its last, the NVS has only some
     /// sectors.
     pub(crate) in_part: (bool, bool),
+    /// Pages that have to be completed before.
+    pub(crate) incomplete: u32,
 }
 
 /// The bytes of a write, until they are logged.
@@ -90,6 +93,8 @@ pub(crate) struct Requests {
     hosts: Slab<HostOp>,
     ops: Slab<EngineOp>,
     replies: Vec<Reply>,
+    /// Pages that are completed before a write to a part of a sector.
+    pub(crate) partial: PartialPages,
     /// Requests that are answered when pages are on the disks.
     pub(crate) disk_waits: DiskWaits,
 }
@@ -215,6 +220,13 @@ impl Requests {
         if let Some(WriteOp { bytes: own @ WriteBytes::Borrowed, .. }) = self.write(id) {
             *own = WriteBytes::Owned(bytes.to_vec());
         }
+    }
+
+    /// One page less to be completed; the write's range if it was the last.
+    pub(crate) fn one_completed(&mut self, id: RequestId) -> Option<PageRange> {
+        let write = self.write(id).filter(|write| write.incomplete > 0)?;
+        write.incomplete -= 1;
+        (write.incomplete == 0).then_some(write.range)
     }
 }
 

@@ -29,6 +29,9 @@ struct Cached {
     done: u64,
 }
 
+/// How many of the newest durable writes are known.
+pub const RECENT: usize = 8;
+
 /// A device.
 #[derive(Clone, Default)]
 pub struct Device {
@@ -47,8 +50,8 @@ pub struct Device {
     pub flush_fails: bool,
     /// It can be read and not written: an SSD at the end of its life.
     pub unwritable: bool,
-    /// The last sector of what was written past the cache behind its first MiB.
-    last: u64,
+    /// The last sectors of the newest writes past the cache behind its first MiB, the newest first.
+    last: [u64; RECENT],
     /// It ends here; `None`: it has room for every write.
     len: Option<u64>,
 }
@@ -106,9 +109,9 @@ impl Device {
         }
     }
 
-    /// The last sector of the newest commit, on an NVS device.
-    pub fn last_durable(&self) -> u64 {
-        self.last
+    /// The last sector of one of the newest durable writes behind the first MiB; 0: the newest.
+    pub fn last_durable(&self, age: usize) -> u64 {
+        self.last[age]
     }
 
     /// A file grows when something is written behind its end, with a hole between.
@@ -133,7 +136,8 @@ impl Device {
         let end = offset + bytes.len() as u64;
         self.grow(end);
         if end > 1 << 20 {
-            self.last = end / SECTOR as u64 - 1;
+            self.last.rotate_right(1);
+            self.last[0] = end / SECTOR as u64 - 1;
         }
         let first = offset / SECTOR as u64;
         for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {

@@ -1,4 +1,4 @@
-//! The requests of a load: reads and trims of any bytes, writes and zeros of any sectors, flushes.
+//! The requests of a load: reads and writes of any bytes, zeros, trims, flushes.
 
 use super::case::Case;
 use destage_engine::units::PAGE_BYTES;
@@ -53,9 +53,8 @@ pub fn draw(case: &Case, volume_bytes: u64, rng: &mut Seeded) -> Request {
     if kind == Kind::Flush {
         return Request { kind, offset: 0, bytes: 0, fua };
     }
-    // Whole pages mostly, then sectors, then any bytes of those that do not write.
-    let least = if matches!(kind, Kind::Read | Kind::Trim) { 1 } else { 512 };
-    let unit = [PAGE_BYTES, PAGE_BYTES, PAGE_BYTES, 512, 512, least][rng.below(6) as usize];
+    // Whole pages mostly, then sectors, then any bytes.
+    let unit = [PAGE_BYTES, PAGE_BYTES, PAGE_BYTES, 512, 512, 1][rng.below(6) as usize];
     let most = match rng.below(10) {
         0 => 40 * PAGE_BYTES,
         1 | 2 => 8 * PAGE_BYTES,

@@ -4,7 +4,7 @@
 //! after a refusal the mishap is undone, and the array must start. Nothing here knows the format
 //! of the log.
 
-use super::device::Device as Disk;
+use super::device::{Device as Disk, RECENT};
 use super::mishap_state::{Mishaps, Snapshot};
 use super::run::{End, Run};
 use destage_served::{Device, Volume, member_bytes};
@@ -35,15 +35,13 @@ impl Run {
         if self.draws.mishaps.below(2) == 0 {
             return;
         }
-        let which = self.draws.mishaps.below(12);
         // One fault of the log at a time.
-        let which = if self.mishaps.rotten_log { 10 } else { which };
-        match which {
+        match if self.mishaps.rotten_log { 15 } else { self.draws.mishaps.below(16) } {
             0..=2 => self.nvs_away(),
-            3 | 4 => self.nvs_unreadable(),
-            5 | 6 => self.cut_short(),
-            7 | 8 => self.restore_one(),
-            9 => self.restore_all(),
+            3..=8 => self.nvs_unreadable(),
+            9 | 10 => self.cut_short(),
+            11 | 12 => self.restore_one(),
+            13 => self.restore_all(),
             _ => self.rot_superblock(),
         }
     }
@@ -133,17 +131,18 @@ impl Run {
             return;
         }
         let written = self.world.nvs[copy].written();
-        let Some(first) = (match self.draws.mishaps.below(8) {
-            0 => Some(self.draws.mishaps.below(32)),
-            // The newest commit: no later one says that it was durable.
-            1..=4 => Some(self.world.nvs[copy].last_durable()),
-            _ => {
-                written.get(self.draws.mishaps.below(written.len().max(1) as u64) as usize).copied()
-            }
-        }) else {
-            return;
+        let newest = |age: u64| self.world.nvs[copy].last_durable(age as usize);
+        let first: Vec<u64> = match self.draws.mishaps.below(8) {
+            0 => vec![self.draws.mishaps.below(32)],
+            // Of the newest commit, perhaps: no later one says that it was durable.
+            1..=3 => vec![newest(self.draws.mishaps.below(RECENT as u64))],
+            // All that was written last: an erase block of flash.
+            4 | 5 => (0..RECENT as u64).map(newest).collect(),
+            _ if written.is_empty() => return,
+            _ => vec![written[self.draws.mishaps.below(written.len() as u64) as usize]],
         };
-        for sector in first..first + 1 + self.draws.mishaps.below(3) {
+        let sectors = 1 + self.draws.mishaps.below(3);
+        for sector in first.into_iter().flat_map(|first| first..first + sectors) {
             self.world.nvs[copy].spoil(sector);
         }
         self.counts.mishaps += 1;

@@ -98,7 +98,7 @@ impl Sweep {
         Err("the log never comes round".into())
     }
 
-    /// The scenario, after so many writes, with the power failing at one operation of it, and at
+    /// The scenario, after `fill` writes, with the power failing at one operation of it, and at
     /// one of the recovery. Whether both fired.
     fn crash_at(
         &self,
@@ -137,7 +137,7 @@ fn request(kind: Kind, offset: u64, bytes: u64) -> Request {
     Request { kind, offset, bytes, fua: false }
 }
 
-/// Pages that stay dirty at the tail, then so many writes over the same pages.
+/// Pages that stay dirty at the tail, then this many writes over the same pages.
 fn prepare(run: &mut Run, writes: u32) -> Result<(), String> {
     run.submit(request(Kind::Write, 6 * PAGE_BYTES, 3 * PAGE_BYTES))?;
     run.answered()?;
@@ -157,12 +157,12 @@ fn scenario(run: &mut Run) -> Result<End, String> {
     let batches: &[&[Request]] = &[
         &[
             request(Kind::Write, 0, 4 * page),
-            request(Kind::Write, 7 * page + 512, 1024),
+            request(Kind::Write, 7 * page + 100, 700),
             request(Kind::Zero, 21 * page, 2 * page + 512),
         ],
         &[request(Kind::Trim, 23 * page, page), request(Kind::Write, 2 * page + 512, page)],
         &[request(Kind::Write, 20 * page, 6 * page), request(Kind::Flush, 0, 0)],
-        &[request(Kind::Write, 10 * page + 1024, 512), request(Kind::Read, 0, 8 * page)],
+        &[request(Kind::Write, 10 * page + 7, 30), request(Kind::Read, 0, 8 * page)],
         &[request(Kind::Write, page, page), request(Kind::Write, 24 * page, 2 * page)],
         &[request(Kind::Write, 0, 2 * page), request(Kind::Write, 12 * page, 4 * page)],
     ];

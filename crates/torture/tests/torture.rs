@@ -152,6 +152,11 @@ fn deliberate_faults_are_caught() {
         (Defect::SkipsParityLog, Level::Raid5),
         (Defect::SkipsParityLog, Level::Raid6),
         (Defect::ReusesSpaceEarly, Level::Raid5),
+        (Defect::ReusesSlotsEarly, Level::Raid5),
+        (Defect::ReusesSlotsUnconfirmed, Level::Raid5),
+        (Defect::TrustsSlots, Level::Raid5),
+        (Defect::TrustsCommits, Level::Raid5),
+        (Defect::MisplacesSectors, Level::Raid5),
         (Defect::ForgetsLostDevices, Level::Raid5),
         (Defect::ForgetsLostDevices, Level::Raid10),
     ] {

@@ -625,7 +625,7 @@ impl Driver {
         self.host(Batch { records, ..Batch::default() })
     }
 
-    /// Crashes for good, recovers, and goes on from there in a new epoch (D7).
+    /// Crashes for good, recovers, and continues from there in a new epoch (D7).
     pub fn reopen(&mut self) -> Result<(), String> {
         let images = self.crash_images();
         let recovered = self.check(&images)?;

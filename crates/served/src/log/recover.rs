@@ -135,6 +135,7 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     let layout = Layout { log, block_bytes, ring_blocks, slots, copies: devices.len() };
     let mut recovery = Recovery::new(layout, anchor).map_err(LogError::Damaged)?;
     recovery.trusts_slots = source.defect.is(Defect::TrustsSlots);
+    recovery.trusts_commits = source.defect.is(Defect::TrustsCommits);
     recovery.errors_end_the_log = source.defect.is(Defect::EndsLogAtErrors);
     recovery.takes_what_is_left = source.takes_what_is_left;
     let mut ring = Ring::new(media, devices, &source.superblock);

@@ -4,9 +4,11 @@
 
 use super::{Payload, Volume};
 use crate::Buffer;
+use crate::defect::Defect;
 use crate::log::Waiter;
 use crate::pages::{SECTOR, copy_sectors};
-use crate::reads::{InMemory, ReadOp, WholePage};
+use crate::partial::{Completed, Completion};
+use crate::reads::{InMemory, ReadFor, ReadOp, WholePage};
 use crate::request::{Alarm, Command, HostId, Refusal, Ticket};
 use crate::requests::{EngineOp, Next, Range, WriteBytes, WriteOp, part_pages};
 use crate::settings::Ack;
@@ -32,11 +34,6 @@ impl Volume {
             }
             Command::Flush => (0, 0, false, true),
         };
-        let writes_bytes = matches!(command, Command::Write { .. } | Command::Zero { .. });
-        if writes_bytes && (offset | bytes) % SECTOR as u64 != 0 {
-            self.requests.refuse(ticket, Refusal::Unaligned);
-            return;
-        }
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.bytes()) {
             self.requests.refuse(ticket, Refusal::BeyondEnd { writes });
@@ -84,12 +81,78 @@ impl Volume {
         let end = (offset + bytes.len() as u64).div_ceil(PAGE_BYTES);
         let skip = (offset % PAGE_BYTES) as usize;
         let range = PageRange::new(Page(first), (end - first) as u32);
-        let (bytes_from, in_part) = (WriteBytes::Borrowed, (false, false));
-        let write = WriteOp { host, range, skip, bytes: bytes_from, in_part };
+        let in_part = (false, false);
+        let write =
+            WriteOp { host, range, skip, bytes: WriteBytes::Borrowed, in_part, incomplete: 0 };
         self.requests.add_part(host);
         let id = self.requests.insert(EngineOp::Write(write));
-        self.step_with(host_write(id, range), Payload { id, bytes });
+        let whole_sectors = (offset | bytes.len() as u64).is_multiple_of(SECTOR as u64);
+        if whole_sectors {
+            self.step_with(host_write(id, range), Payload { id, bytes });
+        }
         self.requests.own_bytes(id, bytes);
+        if !whole_sectors {
+            self.complete_edges(id, offset, bytes.len());
+        }
+    }
+
+    /// Completes the first and the last page of a write that begins or ends inside a sector. The
+    /// write continues when they are complete.
+    fn complete_edges(&mut self, id: RequestId, offset: u64, bytes: usize) {
+        let end = offset + bytes as u64;
+        let (first, last) = (offset / PAGE_BYTES, (end - 1) / PAGE_BYTES);
+        let cut = |byte: u64| !byte.is_multiple_of(SECTOR as u64);
+        let (head, tail) = (cut(offset) || first == last && cut(end), first != last && cut(end));
+        let mut incomplete = 0;
+        let mut reads = Vec::new();
+        for (page, _) in [(first, head), (last, tail)].into_iter().filter(|(_, is_cut)| *is_cut) {
+            let (known, sectors) = self.known_of(page);
+            let newest = || (sectors == ALL_SECTORS).then(|| Buffer::copy_of(&known));
+            match self.requests.partial.complete(page, id, newest) {
+                Completion::Known => continue,
+                Completion::Waits => {}
+                Completion::Read(number) => reads.push((page, number)),
+            }
+            incomplete += 1;
+        }
+        if let Some(write) = self.requests.write(id) {
+            // One more, for what may be read or refused before this ends.
+            write.incomplete = incomplete + 1;
+        }
+        for (page, number) in reads {
+            self.read_pages(ReadFor::Partial { page, number }, page, 1, 0, PAGE);
+        }
+        self.one_completed(id);
+    }
+
+    /// A page that a write needs is complete.
+    fn one_completed(&mut self, id: RequestId) {
+        if let Some(range) = self.requests.one_completed(id) {
+            self.step(host_write(id, range));
+        }
+    }
+
+    /// The read of a page that is completed is done.
+    fn partial_read(&mut self, page: u64, number: u64, result: Result<Buffer, Refusal>) {
+        match self.requests.partial.read_done(page, number, result) {
+            Completed::Overtaken => {}
+            Completed::Known(users) => users.into_iter().for_each(|id| self.one_completed(id)),
+            Completed::Failed(users, error) => {
+                users.into_iter().for_each(|id| self.give_up_write(id, page, error));
+            }
+        }
+    }
+
+    fn give_up_write(&mut self, id: RequestId, page: u64, error: Refusal) {
+        let EngineOp::Write(write) = self.requests.remove(id) else {
+            unreachable!("only writes complete pages")
+        };
+        for other in [write.range.first.0, write.range.end().0 - 1] {
+            if other != page {
+                self.requests.partial.leave(other, id);
+            }
+        }
+        self.part_done(write.host, Some(error));
     }
 
     /// The engine has room for a write or a trim: it goes into memory and log.
@@ -122,7 +185,7 @@ impl Volume {
         }
     }
 
-    /// What the engine is told when a write or a trim is durable.
+    /// The event that reports a durable write or trim to the engine.
     pub(super) fn appended(&mut self, id: RequestId) -> Event {
         match self.requests.write(id).map(|write| write.in_part) {
             None | Some((false, false)) => Event::NvsDone(id),
@@ -144,11 +207,15 @@ impl Volume {
         let version = self.log.clear(range, true);
         for page in range.first.0..range.end().0 {
             self.pages.put_zeros(page, version);
+            self.completed_by(page, &[0; PAGE], ALL_SECTORS);
         }
     }
 
     fn append_write(&mut self, id: RequestId, range: PageRange, skip: usize, bytes: &[u8]) {
         let in_part = self.append_bytes(range, skip, bytes);
+        for page in [range.first.0, range.end().0 - 1] {
+            self.requests.partial.leave(page, id);
+        }
         if let Some(write) = self.requests.write(id) {
             write.in_part = in_part;
         }
@@ -170,9 +237,15 @@ impl Volume {
                 self.append_page(page, part, ALL_SECTORS);
                 continue;
             }
-            let (mut merged, mut sectors) = self.known_of(page);
+            let (mut merged, mut sectors) = match self.requests.partial.bytes(page) {
+                Some(completed) => (completed.try_into().expect("a page"), ALL_SECTORS),
+                None => self.known_of(page),
+            };
             merged[from..from + length].copy_from_slice(part);
-            (from / SECTOR..(from + length) / SECTOR).for_each(|sector| sectors |= 1 << sector);
+            let shift = usize::from(self.settings.defect.is(Defect::MisplacesSectors));
+            for sector in from / SECTOR..(from + length) / SECTOR {
+                sectors |= 1 << ((sector + shift) % 8);
+            }
             self.append_page(page, &merged, sectors);
             in_part.0 |= page == first && sectors != ALL_SECTORS;
             in_part.1 |= page == last && sectors != ALL_SECTORS;
@@ -198,6 +271,13 @@ impl Volume {
     fn append_page(&mut self, page: u64, bytes: &[u8], sectors: u8) {
         let version = self.log.write_page(page, bytes, sectors);
         self.pages.put(page, version, bytes, sectors);
+        self.completed_by(page, bytes, sectors);
+    }
+
+    /// Sectors of a page were written: writes to parts of others may no longer wait for a read.
+    fn completed_by(&mut self, page: u64, bytes: &[u8], sectors: u8) {
+        let waited = self.requests.partial.written(page, bytes, sectors);
+        waited.into_iter().for_each(|id| self.one_completed(id));
     }
 
     /// The engine has answered a write.
@@ -299,7 +379,8 @@ impl Volume {
             Range::Zero(range) => {
                 let bytes = WriteBytes::Zeros;
                 let in_part = (false, false);
-                let write = WriteOp { host, range, skip: 0, bytes, in_part };
+                let (skip, incomplete) = (0, 0);
+                let write = WriteOp { host, range, skip, bytes, in_part, incomplete };
                 let id = self.requests.insert(EngineOp::Write(write));
                 self.step(host_write(id, range));
             }
@@ -318,10 +399,15 @@ impl Volume {
         let end = (offset + bytes as u64).div_ceil(PAGE_BYTES);
         self.requests.add_part(host);
         let from = (offset % PAGE_BYTES) as usize;
-        let mut read = ReadOp::new(host, first, end - first, from, bytes);
+        self.read_pages(ReadFor::Host(host), first, end - first, from, bytes);
+    }
+
+    /// A read of whole pages, of which `bytes` from `from` on are wanted.
+    fn read_pages(&mut self, purpose: ReadFor, first: u64, pages: u64, from: usize, bytes: usize) {
+        let mut read = ReadOp::new(purpose, first, pages, from, bytes);
         read.take_held(|page| self.in_memory(page));
         let id = self.requests.insert(EngineOp::Read(read));
-        let range = PageRange::new(Page(first), (end - first) as u32);
+        let range = PageRange::new(Page(first), pages as u32);
         self.step(Event::Host(HostRequest { id, direction: Direction::Read, range }));
     }
 
@@ -380,10 +466,20 @@ impl Volume {
 
     /// The engine has answered a read: its pages are put together.
     pub(super) fn read_answered(&mut self, mut read: ReadOp, error: Option<Refusal>) {
-        let complete = error.is_some() || read.complete(self.engine.controller().geometry());
-        // Too little could be read of some page.
-        let error = if complete { error } else { Some(Refusal::Unreadable) };
-        let (host, pages, version) = (read.host(), read.pages(), read.version());
+        // Too little could be read of some page; perhaps what is wanted of it is in the NVS.
+        let complete = match error {
+            None => read.complete(self.engine.controller().geometry()),
+            Some(_) => read.complete_from_memory(),
+        };
+        let error = if complete { None } else { error.or(Some(Refusal::Unreadable)) };
+        let host = match read.purpose() {
+            ReadFor::Host(host) => host,
+            ReadFor::Partial { page, number } => {
+                let result = error.map_or_else(|| Ok(read.into_buffer()), Err);
+                return self.partial_read(page, number, result);
+            }
+        };
+        let (pages, version) = (read.pages(), read.version());
         if !self.requests.set_answer(host, read.into_answer()) {
             // The array has stopped in the meantime.
             return;
