@@ -25,8 +25,8 @@ DISKS = 5
 SPEC = "stow-ref"
 NO_CACHE = "no cache"
 LOADS = ("uniform", "spc1")
-# Bytes that an NVS keeps for its log in addition to its pages, as a multiple of them.
-LOG_SHARE = 217 / 64
+# Bytes of an NVS device of 64 MiB or more, as a multiple of the dirty pages that it holds.
+LOG_SHARE = 70 / 64
 
 
 class Options:
@@ -43,12 +43,14 @@ class Options:
         self.warm = more.get("warm", 60)
         self.warm_no_cache = more.get("warm_no_cache", 10)
         self.measured = more.get("measured", 40)
+        # MiB of the NVS device; by default it holds a sixteenth of what is written.
+        self.nvs = more.get("nvs")
         self.folder = more.get("folder", Path("/dev/shm"))
         # What the NVS turns out to hold.
         self.nvs_pages = 0
 
     def nvs_mebibytes(self):
-        return round(self.footprint / 16 * LOG_SHARE)
+        return self.nvs or round(self.footprint / 16 * LOG_SHARE)
 
     def disk_mebibytes(self):
         """Four disks' data hold the footprint, with some room."""
@@ -191,6 +193,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--policies", default="lrw,wow,stow")
     parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--nvs", type=int, metavar="MIB",
+                        help="size of the NVS device [default: it holds a sixteenth of the load]")
     parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
     parser.add_argument("--disk-speed", type=float, default=1, metavar="K",
                         help="speed-up of the disks over real ones")
@@ -205,7 +209,7 @@ def main():
     end_on_sigterm()
     options = Options(given.destage.resolve(), speed=given.disk_speed, iops=given.iops,
                       policies=given.policies.split(","), loads=given.loads.split(","),
-                      warm=given.warm, measured=given.measured)
+                      warm=given.warm, measured=given.measured, nvs=given.nvs)
     try:
         figures = rounds_of(options, given.rounds, Figures())
     except (Skip, Failure) as reason:
