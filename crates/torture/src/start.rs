@@ -86,13 +86,18 @@ impl Run {
             Allow { degraded: !plain, defect: self.case.settings.defect, ..Allow::default() };
         let assembly = destage_served::assemble(&found, &allow)
             .map_err(|error| format!("assemble: {error:?}"))?;
+        let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
         match destage_served::open(&mut self.world, &assembly, self.case.settings.clone()) {
             Ok(volume) => self.volume = Some(volume),
             Err(_) if self.world.crashed => {
-                // Devices may be marked: they are not what they were any more.
+                // Devices may be marked: they are not what they were any more. One that was failed,
+                // and is not by this start, may be by the next: it sees what is left of the marks.
                 self.mishaps.accepted();
+                before.iter().for_each(|disk| {
+                    self.failed.insert(disk);
+                });
                 return Ok(Ok(End::Crash));
             }
             Err(OpenError::Unwritable(device, error)) => {
