@@ -258,7 +258,9 @@ impl Model {
         // What it shows is newer than all else that was answered before it was asked for.
         let opened = self.opened;
         let since = shown.iter().any(|id| self.writes[*id as usize].answered > opened);
-        let by = *shown.last().expect("not empty");
+        // Which of several it was is not known: a flush has to cover the one answered last.
+        let answered = |id: &&WriteId| self.writes[**id as usize].answered;
+        let by = *shown.iter().max_by_key(answered).expect("not empty");
         let when = self.tick();
         let keep = (self.volatile && since).then_some(by);
         self.each(&range, |segment, writes| {
