@@ -2,10 +2,13 @@
 //! `mishaps.rs`): random cases, the scenarios in which it was first seen, and volumes with a
 //! deliberate fault, which random torture must catch within 5,000 crashes.
 
-use destage_engine::array::geometry::{Geometry, Level};
+mod common;
+
+use common::quiet_with;
+use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Ack, Defect, Device};
-use destage_torture::case::{Case, Wanted};
+use destage_served::{Defect, Device};
+use destage_torture::case::Wanted;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
 use destage_torture::{Survivors, torture};
@@ -94,28 +97,6 @@ fn random_torture_catches_each_fault() {
 /// An array of four disks without random mishaps.
 fn quiet(level: Level, nvs: u16) -> Run {
     quiet_with(level, nvs, 32)
-}
-
-/// The same, with this many commands at a disk at once.
-fn quiet_with(level: Level, nvs: u16, window: u32) -> Run {
-    let wanted = Wanted {
-        level: Some(level),
-        nvs: Some(nvs),
-        ack: Some(Ack::Nvs),
-        read_cache: Some(false),
-        ..Wanted::default()
-    };
-    let mut case = Case::draw(1, &wanted);
-    let disks = if level == Level::Single { 1 } else { 4 };
-    let geometry = Geometry { level, disks, strip_pages: 4, group_stripes: 1, disk_pages: 32 };
-    case.geometry = geometry.checked().expect("an array");
-    (case.faults, case.mishaps, case.scrubs) = (false, false, false);
-    (case.settings.cache_off, case.nvs_pages) = (false, 24);
-    case.settings.window = window;
-    case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
-    let mut run = Run::new(case).expect("created");
-    assert_eq!(run.open(), Ok(End::Done));
-    run
 }
 
 fn write(run: &mut Run, page: u64) {

@@ -1,9 +1,10 @@
 //! Writes of part of a page: acknowledged without a read of the disks, and completed when they are
 //! read or destaged.
 
-use destage_engine::array::geometry::{Geometry, Level};
-use destage_served::Ack;
-use destage_torture::case::{Case, Wanted};
+mod common;
+
+use common::quiet_with;
+use destage_engine::array::geometry::Level;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{End, Run};
 
@@ -12,22 +13,7 @@ const LEVELS: [Level; 6] =
 
 /// An array of four disks with data on them, and nothing dirty.
 fn filled(level: Level) -> Run {
-    let wanted = Wanted {
-        level: Some(level),
-        nvs: Some(1),
-        ack: Some(Ack::Nvs),
-        read_cache: Some(false),
-        ..Wanted::default()
-    };
-    let mut case = Case::draw(1, &wanted);
-    let disks = if level == Level::Single { 1 } else { 4 };
-    let geometry = Geometry { level, disks, strip_pages: 4, group_stripes: 1, disk_pages: 32 };
-    case.geometry = geometry.checked().expect("an array");
-    (case.faults, case.mishaps, case.scrubs) = (false, false, false);
-    (case.settings.cache_off, case.nvs_pages) = (false, 24);
-    case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
-    let mut run = Run::new(case).expect("created");
-    assert_eq!(run.open(), Ok(End::Done));
+    let mut run = quiet_with(level, 1, 32);
     run.fill_open().expect("filled");
     assert_eq!(run.drained(), Ok(End::Done));
     run

@@ -1,0 +1,82 @@
+//! What a start refuses, and what it gives up only if it may.
+
+mod common;
+
+use common::{Devices, PAGES, SECTOR, Served, check, opened, settings};
+use destage_nvslog::superblock::Superblock;
+use destage_served::{Allow, Device, LogError, Media, OpenError, Settings};
+
+/// An array that was stopped with dirty pages.
+fn stopped() -> Devices {
+    Devices::from_text(include_str!("golden/version-4-blocks-512-nvs-1-stop.txt"))
+}
+
+#[test]
+fn features_that_are_not_known_allow_to_inspect_and_not_to_serve() {
+    let mut devices = stopped();
+    let all: Vec<Device> = devices.0.keys().copied().collect();
+    for device in all {
+        for copy in [0, 12_288] {
+            let mut bytes = [0; SECTOR];
+            devices.read(device, copy, &mut bytes).expect("read");
+            let known = Superblock::decode(&bytes).expect("a superblock");
+            let newer = Superblock { unknown_write_features: 4, ..known };
+            devices.write(device, copy, &newer.encode()).expect("written");
+        }
+    }
+    let before = devices.to_text();
+    let assembly = devices.assembled(&Allow::default());
+    assert!(destage_served::inspect(&mut devices, &assembly).dirty_pages > 0);
+    let refused = opened(&mut devices, &assembly, &settings()).err();
+    assert!(matches!(refused, Some(OpenError::Features(4))), "{refused:?}");
+    assert!(devices.to_text() == before, "nothing was changed");
+}
+
+#[test]
+fn more_dirty_pages_than_memory_may_have_are_refused_and_stay() {
+    let mut devices = stopped();
+    let before = devices.to_text();
+    let assembly = devices.assembled(&Allow::default());
+    let held = destage_served::inspect(&mut devices, &assembly).dirty_pages;
+    let few = Settings { dirty_pages_max: Some(held - 1), ..settings() };
+    let refused = opened(&mut devices, &assembly, &few).err();
+    let Some(OpenError::Log(why @ LogError::TooManyPages(pages, most))) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((pages, most), (held, held - 1));
+    assert!(why.to_string().contains(&format!("max_dirty = {}", held * 4096)), "{why}");
+    assert!(devices.to_text() == before, "nothing was changed");
+    let enough = Settings { dirty_pages_max: Some(held), ..settings() };
+    let volume = opened(&mut devices, &assembly, &enough).expect("it opens");
+    assert_eq!(volume.status().nvs_pages, held);
+}
+
+/// The bytes of a dirty page are damaged: the page is named, and lost only if that is accepted.
+#[test]
+fn a_damaged_slot_is_reported_and_given_up_only_if_that_is_accepted() {
+    let mut devices = stopped();
+    let (_, sectors) = devices.0.get_mut(&Device::Nvs(0)).expect("an NVS device");
+    // Pages 8 to 11 were written with this fill, and page 8 was trimmed.
+    let mut filled = sectors.values_mut().filter(|bytes| **bytes == [3; SECTOR]);
+    filled.nth(8).expect("a slot")[7] ^= 1;
+    let before = devices.to_text();
+    let assembly = devices.assembled(&Allow::default());
+    let lost = destage_served::inspect(&mut devices, &assembly).lost;
+    let [(page, 1)] = lost[..] else { panic!("{lost:?}") };
+    assert!((9..12).contains(&page), "{page}");
+    let refused = opened(&mut devices, &assembly, &settings()).err();
+    let named = OpenError::Log(LogError::LostPages(1, page));
+    assert_eq!(format!("{refused:?}"), format!("{:?}", Some(named)));
+    assert!(devices.to_text() == before, "nothing was changed");
+    let accepted = Allow { stale: vec![Device::Nvs(0)], ..Allow::default() };
+    // A crash after the first commit: what was given up is not looked for by the next start.
+    let served = Served::open_as(devices, &accepted);
+    let mut served = Served::open(served.devices);
+    for other in (0..PAGES).filter(|other| *other != page) {
+        check(&mut served, other, "a page that was not lost");
+    }
+    served.write(page * 8, 8, 3);
+    served.flush_cache();
+    check(&mut served, page, "the page that was lost, written again");
+    served.stop();
+}
