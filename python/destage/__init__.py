@@ -10,7 +10,7 @@ from 0 to 1. The command line ``destage`` gives the same results bit for bit.
 """
 
 from destage._native import __version__
-from destage.advice import Advice, AdvisedRun, CurvePoint, advise
+from destage.advice import Advice, AdvisedRun, CurvePoint, Needs, advise
 from destage.errors import (
     DestageError,
     InputError,
@@ -61,6 +61,7 @@ __all__ = [
     "Entry",
     "InputError",
     "MissingExtraError",
+    "Needs",
     "NoRequestsError",
     "Nvs",
     "OptionError",

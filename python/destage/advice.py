@@ -59,6 +59,18 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What a served array needs to hold as many dirty pages."""
+
+    #: Bytes of an NVS device with sectors of 512 bytes.
+    device_bytes_512: int
+    #: Bytes of one with sectors of 4,096 bytes.
+    device_bytes_4096: int
+    #: Bytes of memory, where the dirty pages are too.
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
 class Advice(_Plotted, _Rows):
     """The result of a search."""
 
@@ -68,6 +80,8 @@ class Advice(_Plotted, _Rows):
     sizes_pages: list[int]
     #: The cheapest that reaches the goal, with its worst seed; ``None`` if no size does.
     answer: AdvisedRun | None
+    #: What the answer takes of a served array.
+    needs: Needs | None
     #: How far inside the goal it is, as a share of the limit.
     margin: float | None
     #: The greatest multiple of the load at which the answer still held.
@@ -89,6 +103,7 @@ class Advice(_Plotted, _Rows):
         values = json.loads(text)
         for name in ("answer", "below"):
             values[name] = AdvisedRun(**values[name]) if values[name] else None
+        values["needs"] = Needs(**values["needs"]) if values["needs"] else None
         values["curve"] = [CurvePoint(**point) for point in values["curve"]]
         values["runs"] = [AdvisedRun(**run) for run in values["runs"]]
         names = {f.name for f in fields(cls)}

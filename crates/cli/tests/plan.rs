@@ -49,13 +49,22 @@ fn advice_has_an_answer_and_a_picture() {
     let flags = ["advise", "--iops", "600", "--warmup", "2", "--measure", "10", "--goal"];
     let few = ["p99<60ms", "--sizes", "1024..65536", "--policies", "stow", "--seeds", "1"];
     let text = succeeds(&[&flags[..], &few, &["--out", plot]].concat());
-    for said in ["Answer:", "One step below misses it:", "How sure:", "Full simulations"] {
+    for said in [
+        "Answer:",
+        "served: an NVS device of",
+        "One step below misses it:",
+        "How sure:",
+        "Full simulations",
+    ] {
         assert!(text.contains(said), "{said}: {text}");
     }
     assert!(std::fs::read_to_string(plot).expect("a plot").contains("goal"));
     let json = succeeds(&[&flags[..], &few, &["--format", "json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert!(json["answer"]["reached"].as_bool().expect("a flag"));
+    let pages = json["answer"]["nvs_pages"].as_u64().expect("a number") * 4096;
+    let device = json["needs"]["device_bytes_512"].as_u64().expect("a number");
+    assert!((pages..pages * 100 / 80 + (1 << 20)).contains(&device), "{device} for {pages}");
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Advice {
     pub sizes_pages: Vec<u64>,
     /// The cheapest that reaches the goal, if one does.
     pub answer: Option<AdvisedRun>,
+    /// What the answer takes of a served array; absent without one.
+    pub needs: Option<Needs>,
     /// How far the answer is below the goal, as a share of it.
     pub margin: Option<f64>,
     /// The greatest load at which the answer was seen to hold, as a multiple of the load asked
@@ -34,6 +36,17 @@ pub struct Advice {
     pub grid_runs: u64,
     /// How sure the answer is, in plain sentences.
     pub sure: Vec<String>,
+}
+
+/// What a served array needs to hold as many dirty pages as an NVS of the simulator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Needs {
+    /// Bytes of an NVS device with sectors of 512 bytes.
+    pub device_bytes_512: u64,
+    /// Bytes of one with sectors of 4,096 bytes.
+    pub device_bytes_4096: u64,
+    /// Bytes of memory, where the dirty pages are too.
+    pub memory_bytes: u64,
 }
 
 /// One full simulation, judged by the goal.
@@ -84,6 +97,19 @@ pub struct CurvePoint {
     pub unsampled_per_page: Option<f64>,
 }
 
+impl Needs {
+    fn describe(&self) -> String {
+        let mib = |bytes: u64| (bytes as f64 / f64::from(1 << 20)).ceil();
+        format!(
+            "        served: an NVS device of {} MiB (sectors of 512 bytes) or {} MiB (4,096), \
+             and {} MiB of memory\n",
+            mib(self.device_bytes_512),
+            mib(self.device_bytes_4096),
+            mib(self.memory_bytes)
+        )
+    }
+}
+
 impl AdvisedRun {
     fn describe(&self) -> String {
         let thresholds = match self.thresholds.as_str() {
@@ -122,6 +148,9 @@ impl Advice {
                     answer.figure_text(),
                     100.0 * margin
                 );
+                if let Some(needs) = &self.needs {
+                    text += &needs.describe();
+                }
             }
             _ => text += "Answer: none of the sizes reaches it\n",
         }

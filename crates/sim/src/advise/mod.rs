@@ -16,7 +16,8 @@ use crate::simulator::SimError;
 use curve::{CurveSetup, Writes};
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
-use destage_report::advice::{Advice, AdvisedRun, CurvePoint};
+use destage_nvslog::sizes::Sizes;
+use destage_report::advice::{Advice, AdvisedRun, CurvePoint, Needs};
 use destage_report::model::SCHEMA;
 use goal::Goal;
 use std::collections::BTreeMap;
@@ -452,6 +453,7 @@ impl Search<'_> {
             options,
             sizes_pages: question.sizes_pages.clone(),
             margin: worst.as_ref().and_then(|run| run.ratio).map(|ratio| 1.0 - ratio),
+            needs: worst.as_ref().map(|answer| needs(answer.nvs_pages)),
             answer: worst,
             holds_to_load: holds,
             below,
@@ -550,6 +552,19 @@ fn seeds_sentence(runs: &[AdvisedRun]) -> String {
         estimate.mean,
         estimate.half_width
     )
+}
+
+/// Bytes of memory that a dirty page of a served array takes, with what is known of it.
+const DIRTY_PAGE_BYTES: u64 = 4300;
+
+/// What a served array needs to hold this many dirty pages.
+fn needs(pages: u64) -> Needs {
+    let device = |block_bytes| Sizes::for_pages(pages, block_bytes).bytes(block_bytes);
+    Needs {
+        device_bytes_512: device(512),
+        device_bytes_4096: device(4096),
+        memory_bytes: pages * DIRTY_PAGE_BYTES,
+    }
 }
 
 fn variant_of(run: &AdvisedRun) -> Variant {
