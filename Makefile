@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh clean tools \
-  conformance crashloop speed-nbd speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -131,6 +131,10 @@ crashloop: nbd-tools $(SERVED)
 speed-nbd: nbd-tools build
 	$(CONFORMANCE)/speed.py --destage $(DESTAGE) --json target/speed-nbd.json \
 	  $(if $(DISK),--disk-dir $(DISK)) $(ARGS)
+
+## Measure an NVS device that is old, full, or written in small parts. DISK=/var/tmp: on that disk too.
+speed-nvs: nbd-tools build
+	$(CONFORMANCE)/nvs.py --destage $(DESTAGE) $(if $(DISK),--disk-dir $(DISK)) $(ARGS)
 
 ## Measure the gain of the cache on five emulated disks: ROUNDS of 150 s, POLICY.
 speed-emulated: build

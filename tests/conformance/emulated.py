@@ -130,6 +130,10 @@ class Bed:
 
     def measure(self, policy, load):
         """The figures of one array under one load."""
+        return self.serve(policy, lambda uri: self.load(uri, policy, load))
+
+    def serve(self, policy, action):
+        """What `action` says of a new array."""
         self.create(policy)
         served = self.folder / "array.sock"
         words = [self.options.binary, "serve", "peer", "--nbd", f"unix:{served}",
@@ -139,7 +143,7 @@ class Bed:
             said = run(self.options.binary, "status", "peer", "--config-dir", self.folder,
                        "--format", "json")
             self.options.nvs_pages = json.loads(said)["nvs_pages"] or self.options.nvs_pages
-            return self.load(f"nbd+unix:///?socket={served}", policy, load)
+            return action(f"nbd+unix:///?socket={served}")
         except Failure as failure:
             said = tail((self.folder / "array.log").read_text(errors="replace"))
             raise Failure(f"{policy}: {failure}; the array said: {said}") from failure

@@ -34,6 +34,8 @@ class Options:
         self.members = more.get("members")
         self.nvs_folder = more.get("nvs_folder")
         self.nvs_bytes = more.get("nvs_bytes", 64 * MIB)
+        # More words of `destage create`.
+        self.create = more.get("create", [])
 
 
 class Server:
@@ -208,8 +210,9 @@ class Destage(Server):
                 file.truncate(share)
         nvs_folder = Path(self.options.nvs_folder or self.folder)
         words = self.commands.create(self.level, disks, nvs_folder / "nvs", self.options.nvs_bytes)
+        words += self.options.create
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
-                              timeout=60, check=False)
+                              timeout=120, check=False)
         if done.returncode != 0:
             raise Failure(f"destage create: exit {done.returncode}: {tail(done.stderr)}")
 
