@@ -30,7 +30,8 @@ class Figures:
 def number(value):
     if value is None:
         return "-"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+    digits = 0 if value >= 100 else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}"
 
 
 def ratio(one, other):

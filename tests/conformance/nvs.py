@@ -7,6 +7,9 @@ ageing   Durable 4 KiB random writes at depth 32 while little is held (a fresh d
          file. Nothing is destaged: the volume is as large as what is held.
 start    From `kill -9` with a full NVS until the array serves again, next to reading the device
          once, with direct I/O, and next to reading it into as much new memory as it has bytes.
+bytes    Bytes written to the NVS device for each byte that the host writes, in the steady state at
+         90 % held, level 5, by policy, one write at a time and 64; with sectors of 512 bytes and,
+         on a loop device where there is one, of 4,096.
 parts    Latencies of 512-byte and of 4 KiB writes to an array of emulated disks, at a rate that
          it sustains.
 
@@ -14,7 +17,6 @@ parts    Latencies of 512-byte and of 4 KiB writes to an array of emulated disks
 """
 
 import argparse
-import json
 import mmap
 import os
 import shutil
@@ -28,7 +30,7 @@ import speed
 from figures import Figures, text_table
 from harness import HERE, MIB, Failure, Skip, end_on_sigterm, run, say
 
-PARTS = ("ageing", "start", "parts")
+PARTS = ("ageing", "start", "bytes", "parts")
 PAGE = 4096
 # Of the most dirty pages.
 HELD = {"fresh": 0.2, "aged": 0.9}
@@ -45,10 +47,9 @@ def nvs_pages(options, mebibytes):
         array = servers.DestageSingle(folder, servers.Options(
             options.destage, 2 * mebibytes * MIB, nvs_bytes=mebibytes * MIB))
         array.start()
-        said = run(options.destage, "status", array.commands.VOLUME, "--config-dir", folder,
-                   "--format", "json")
+        pages = array.commands.status()["nvs_pages"]
         array.stop()
-        return json.loads(said)["nvs_pages"]
+        return pages
     finally:
         array.kill9()
         shutil.rmtree(folder, ignore_errors=True)
@@ -76,9 +77,9 @@ class Served:
             shutil.rmtree(self.on_disk, ignore_errors=True)
 
 
-def bench(options, array, pages, seconds):
-    """Writes per second at depth 32 over these pages."""
-    words = [options.destage, "bench", array.uri, "--rw", "randwrite", "--depth", "32",
+def bench(options, array, pages, seconds, depth=32):
+    """What `destage bench` says of random writes over these pages."""
+    words = [options.destage, "bench", array.uri, "--rw", "randwrite", "--depth", str(depth),
              "--size", str(pages * PAGE), "--time", f"{seconds}s", "--format", "json"]
     return servers.DestageCommands.bench_row(run(*words, timeout=seconds + 60))
 
@@ -149,6 +150,54 @@ def reading(options, device, mebibytes):
     return time.monotonic() - begun
 
 
+def written(options, figures):
+    """One round."""
+    for block_bytes in (512, 4096):
+        for policy in ("wow", "stow"):
+            for depth in (1, 64):
+                share = bytes_written(options, policy, depth, block_bytes)
+                name = f"{policy}, {depth} at a time"
+                figures.add(f"bytes per host byte, sectors of {block_bytes}", name, share)
+
+
+def bytes_written(options, policy, depth, block_bytes):
+    """For each byte of the host, on tmpfs."""
+    folder = Path(tempfile.mkdtemp(prefix="nvs-", dir=options.shm))
+    nvs = options.nvs_of_bytes * MIB
+    array, loop = None, None
+    try:
+        if block_bytes != 512:
+            loop = loop_device(folder / "loop", nvs, block_bytes)
+        array = servers.Destage(folder, servers.Options(
+            options.destage, 8 * nvs, nvs_bytes=nvs, nvs_device=loop,
+            create=["--policy", policy, "--rate", "linear:91/89"]))
+        array.start()
+        # Until the ring has come round with 90 % held, then as long again.
+        pages = 8 * nvs // PAGE
+        bench(options, array, pages, options.seconds * 2, 64)
+        before = array.commands.status()
+        bench(options, array, pages, options.seconds * 2, depth)
+        after = array.commands.status()
+        array.stop()
+        host = after["pages_written"] - before["pages_written"]
+        return (after["log_bytes_written"] - before["log_bytes_written"]) / (host * PAGE)
+    finally:
+        if array:
+            array.kill9()
+        if loop:
+            run("losetup", "--detach", loop)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def loop_device(file, size, block_bytes):
+    """A block device with sectors of this size."""
+    file.touch()
+    os.truncate(file, size)
+    if os.geteuid() != 0 or shutil.which("losetup") is None:
+        raise Skip("loop devices take root and losetup: --parts without bytes")
+    return run("losetup", "--find", "--show", "--sector-size", str(block_bytes), file).strip()
+
+
 def parts(options, figures):
     """One round."""
     made = emulated.Options(options.destage, folder=options.shm)
@@ -171,6 +220,8 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=3, help="of each measurement")
     parser.add_argument("--nvs", type=int, default=1024, metavar="MIB", help="NVS device")
+    parser.add_argument("--nvs-of-bytes", type=int, default=64, metavar="MIB",
+                        help="NVS device of the part `bytes`")
     parser.add_argument("--times", type=int, default=20,
                         help="how often the device is written over before it counts as aged")
     parser.add_argument("--iops", type=float, default=150, help="offered by the part `parts`")
@@ -188,12 +239,13 @@ def main():
     if unknown:
         say(f"nvs: no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
         return 2
+    actions = dict(zip(PARTS, (ageing, start, written, parts)))
     figures = Figures()
     try:
         options.pages = nvs_pages(options, options.nvs)
         for done in range(1, options.rounds + 1):
             for part in wanted:
-                {"ageing": ageing, "start": start, "parts": parts}[part](options, figures)
+                actions[part](options, figures)
             say(f"nvs: round {done} of {options.rounds} done")
     except (Skip, Failure) as reason:
         say(f"nvs: {reason}")

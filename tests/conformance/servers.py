@@ -34,6 +34,8 @@ class Options:
         self.members = more.get("members")
         self.nvs_folder = more.get("nvs_folder")
         self.nvs_bytes = more.get("nvs_bytes", 64 * MIB)
+        # A block device; without one a file is made.
+        self.nvs_device = more.get("nvs_device")
         # More words of `destage create`.
         self.create = more.get("create", [])
 
@@ -143,12 +145,11 @@ class DestageCommands:
         self.server = server
         self.binary = Path(server.options.binary)
 
-    def create(self, level, disks, nvs, nvs_bytes):
+    def create(self, level, disks, nvs):
         words = [self.binary, "create", self.VOLUME, "--level", level]
         for disk in disks:
             words += ["--disk", disk]
-        return words + ["--nvs", f"{nvs},size={nvs_bytes >> 20}M",
-                        "--config-dir", self.server.folder]
+        return words + ["--nvs", nvs, "--config-dir", self.server.folder]
 
     def serve(self):
         words = [self.binary, "serve", self.VOLUME, "--nbd", f"unix:{self.server.socket}",
@@ -173,6 +174,13 @@ class DestageCommands:
     def bench_row(said):
         """What `bench` says of writes."""
         return next(row for row in json.loads(said)["kinds"] if row["kind"] == "write")
+
+    def status(self):
+        """What `status` says of the server."""
+        said = subprocess.run([self.binary, "status", self.VOLUME, "--config-dir",
+                               self.server.folder, "--format", "json"],
+                              capture_output=True, text=True, timeout=20, check=True)
+        return json.loads(said.stdout)
 
     def has_bench(self):
         said = subprocess.run([self.binary, "bench", "--help"], capture_output=True, text=True,
@@ -208,8 +216,9 @@ class Destage(Server):
         for disk in disks:
             with open(disk, "wb") as file:
                 file.truncate(share)
-        nvs_folder = Path(self.options.nvs_folder or self.folder)
-        words = self.commands.create(self.level, disks, nvs_folder / "nvs", self.options.nvs_bytes)
+        nvs = Path(self.options.nvs_folder or self.folder) / "nvs"
+        nvs = self.options.nvs_device or f"{nvs},size={self.options.nvs_bytes >> 20}M"
+        words = self.commands.create(self.level, disks, nvs)
         words += self.options.create
         done = subprocess.run([str(word) for word in words], capture_output=True, text=True,
                               timeout=120, check=False)

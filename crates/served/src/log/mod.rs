@@ -51,8 +51,11 @@ const IN_FLIGHT_MAX: usize = 2;
 const SHARE: usize = 16;
 /// Buffers of commits that are kept to be used again.
 const POOL_MAX: usize = 8;
-/// After this long without a commit, an empty one confirms those before it.
+/// After this long without a commit, an empty one confirms those before it. Releases wait this long
+/// for a commit that is written anyway.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
+/// Intents wait this long for one: little next to what a destage takes.
+const INTENTS_WAIT: Duration = Duration::from_millis(1);
 
 /// Who waits until a commit is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,20 @@ struct Batch {
     /// Bytes of the commit.
     bytes: usize,
     waiters: Vec<Waiter>,
+}
+
+impl Batch {
+    /// How long it waits for something of the host to go into the same commit: no host waits for
+    /// it, and it leaves room in the only block that it takes.
+    fn patience(&self, block_bytes: u32) -> Duration {
+        let intent = |waiter: &Waiter| matches!(waiter, Waiter::Intent(_));
+        let host = self.pages > 0 || self.records.is_empty() || !self.waiters.iter().all(intent);
+        match self.waiters.is_empty() {
+            _ if host || self.bytes >= block_bytes as usize => Duration::ZERO,
+            true => CONFIRM_AFTER,
+            false => INTENTS_WAIT,
+        }
+    }
 }
 
 /// A commit in flight.
@@ -125,6 +142,10 @@ pub(crate) struct Log {
     queue: VecDeque<Batch>,
     in_flight: VecDeque<Flight>,
     anchor: Option<AnchorWrite>,
+    /// Since when nothing but records of destages is to be written.
+    alone_since: Option<Instant>,
+    /// They wait for something of the host until then.
+    company_until: Option<Instant>,
     /// Blocks that the first batch of the queue waits for.
     waiting_blocks: u64,
     pool: Vec<Spare>,
@@ -202,6 +223,8 @@ impl Log {
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             anchor: None,
+            alone_since: None,
+            company_until: None,
             waiting_blocks: 0,
             pool: Vec::new(),
             durable: VecDeque::new(),
@@ -388,12 +411,18 @@ impl Log {
 
     /// When [`Log::turn`] has something to do without a further event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let idle = !self.lost() && self.settled();
-        self.unconfirmed.filter(|_| idle).map(|since| since + CONFIRM_AFTER)
+        if self.lost() || !self.in_flight.is_empty() {
+            return None;
+        }
+        match self.queue.is_empty() {
+            true => self.unconfirmed.map(|since| since + CONFIRM_AFTER),
+            false => self.company_until,
+        }
     }
 
     /// Confirms the commits so far by an empty one, at a clean stop.
     pub(crate) fn confirm(&mut self) {
+        self.alone_since = Some(Instant::ZERO);
         if self.unconfirmed.take().is_some() && self.queue.is_empty() && !self.lost() {
             let batch = self.new_batch();
             self.queue.push_back(batch);
@@ -405,9 +434,10 @@ impl Log {
         if self.lost() {
             return;
         }
-        if self.deadline().is_some_and(|at| ops.now() >= at) {
+        if self.queue.is_empty() && self.deadline().is_some_and(|at| ops.now() >= at) {
             self.confirm();
         }
+        self.company_until = None;
         loop {
             self.write_anchor(ops);
             if self.in_flight.len() >= IN_FLIGHT_MAX {
@@ -421,6 +451,11 @@ impl Log {
             // Otherwise nothing is to be moved, or the tail must move first.
             let Some(batch) = self.queue.front() else { return };
             if self.gathers(batch) {
+                return;
+            }
+            let due = *self.alone_since.get_or_insert(ops.now()) + batch.patience(self.block_bytes);
+            if self.queue.len() == 1 && ops.now() < due {
+                self.company_until = Some(due);
                 return;
             }
             let (blocks, pages) = (self.blocks_of(batch.bytes), batch.pages);
@@ -439,7 +474,7 @@ impl Log {
                 self.waiting_blocks = blocks;
                 continue;
             };
-            self.waiting_blocks = 0;
+            (self.waiting_blocks, self.alone_since) = (0, None);
             let batch = self.queue.pop_front().expect("looked at");
             self.write(batch, place, ops);
         }
@@ -706,6 +741,50 @@ mod tests {
         }
         let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
         assert_eq!(pages, [18, 174]);
+    }
+
+    /// What a destage logs goes with a write of the host, if one comes soon.
+    #[test]
+    fn records_of_destages_wait_for_company_but_not_long() {
+        let of = |millis| Instant::ZERO + Duration::from_millis(millis);
+        let group = PageRange::new(Page(0), 4);
+        for company in [true, false] {
+            let (mut ops, mut log) = (Ops::default(), empty());
+            ops.set_now(of(100));
+            log.intend(group, 1);
+            log.wait(Waiter::Intent(1));
+            log.turn(&mut ops);
+            assert_eq!((in_flight(&log).len(), log.deadline()), (0, Some(of(101))));
+            if company {
+                log.write_page(1, &[7; PAGE], ALL_SECTORS);
+            } else {
+                ops.set_now(of(101));
+            }
+            log.turn(&mut ops);
+            assert_eq!(in_flight(&log).len(), 1);
+            let sequence = in_flight(&log)[0];
+            done(&mut log, sequence);
+            assert_eq!(log.next_durable(), Some(Waiter::Intent(1)));
+            log.release(group, 1);
+            ops.set_now(of(200));
+            log.turn(&mut ops);
+            assert_eq!((in_flight(&log).len(), log.deadline()), (0, Some(of(250))));
+            ops.set_now(of(250));
+            log.turn(&mut ops);
+            assert_eq!(in_flight(&log).len(), 1, "nobody waits for it, but it is written");
+        }
+    }
+
+    #[test]
+    fn records_of_destages_that_fill_a_block_are_written() {
+        let (mut ops, mut log) = (Ops::default(), empty());
+        for group in 0..19 {
+            log.turn(&mut ops);
+            assert!(in_flight(&log).is_empty(), "{group}");
+            log.release(PageRange::new(Page(group * 4), 4), 1);
+        }
+        log.turn(&mut ops);
+        assert_eq!(in_flight(&log).len(), 1);
     }
 
     #[test]

@@ -149,7 +149,10 @@ impl Served {
             self.volume.turn(now);
             self.volume.take_ops(&mut ops);
             if ops.is_empty() {
-                return;
+                // What the log waits with.
+                let Some(at) = self.volume.deadline() else { return };
+                self.clock = self.clock.max(at.0);
+                continue;
             }
             for Op { id, device, kind } in ops.drain(..) {
                 if self.left == 0 {
