@@ -455,13 +455,16 @@ impl Assembly {
             if own.superblock.role != Role::Nvs(number) {
                 return Err(AssembleError::WrongPlace(*device, own.superblock.role));
             }
-            if own.superblock.log != self.superblock.log {
+            // The log was replaced while the device was away, or is about to be.
+            let other_log = own.superblock.log != self.superblock.log;
+            if other_log && allow.stale.contains(device) {
                 return Err(AssembleError::OtherLog(*device));
             }
             let standing = match self.standing(*device, own) {
                 Err(_) if allow.degraded || !allow.stale.is_empty() => Standing::Stale,
                 standing => standing?,
             };
+            let standing = if other_log { Standing::Stale } else { standing };
             let uuid = own.superblock.device;
             let careless = self.defect.is(Defect::IgnoresNvsSet)
                 && own.superblock.generation + 1 >= self.superblock.generation;
@@ -532,6 +535,13 @@ impl Assembly {
         self.stale.iter().any(|device| matches!(device, Device::Nvs(_)))
     }
 
+    /// The members that get superblocks: those that are being rebuilt come last.
+    pub(crate) fn written_members(&self) -> impl Iterator<Item = Device> + '_ {
+        let members = 0..self.members.len() as u16;
+        let in_sync = members.filter(|member| !self.failed.contains(member));
+        in_sync.chain(self.rebuilds.iter().copied()).map(Device::Member)
+    }
+
     /// Whether a device takes part.
     fn uses(&self, device: Device) -> bool {
         match device {
@@ -576,8 +586,8 @@ impl Assembly {
             Device::Nvs(_) => false,
         };
         let mut others = said().filter(|(device, own)| {
-            let spare = own.superblock.role == Role::Spare;
-            !self.uses(*device) && !rebuilt(*device) && !spare && own.confirmed
+            let joined = own.superblock.joined != NOT_JOINED;
+            !self.uses(*device) && !rebuilt(*device) && joined && own.confirmed
         });
         match others.find(|(_, own)| apart(&own.superblock)) {
             Some((device, _)) => Err(AssembleError::Disagrees(device)),

@@ -2,10 +2,13 @@
 //! on all before anything that builds on it is acknowledged (docs/durability.md, "Marks").
 
 use crate::Buffer;
-use crate::io::{Device, OpKind};
+use crate::io::{Device, IoError, Media, OpKind, write_padded};
 use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
+use crate::relog::NewLog;
 use crate::store::PAGE;
+use destage_nvslog::LogId;
+use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
 
 /// First bytes of the two copies of a superblock.
@@ -221,6 +224,41 @@ impl Devices {
         // A number that a crash left on some device is not used again.
         self.superblock.generation = highest + 1;
         self.note_joined();
+    }
+
+    /// Writes the present generation, one device after the other: first copies on all of these
+    /// devices, then second ones. A second copy says that all devices have the first.
+    pub(crate) fn write(
+        &self,
+        media: &mut dyn Media,
+        devices: &[Device],
+        skips: &dyn Fn(Device, usize) -> bool,
+    ) -> Result<(), (Device, IoError)> {
+        for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
+            for device in devices.iter().copied().filter(|device| !skips(*device, copy)) {
+                write_padded(media, device, at, &self.superblock_of(device).encode())
+                    .and_then(|()| media.flush(device))
+                    .map_err(|error| (device, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The superblocks describe another log from now on, and these are its devices.
+    pub(crate) fn set_log(&mut self, new: &NewLog) {
+        let Sizes { ring_blocks, slots, dirty_pages } = new.sizes;
+        self.superblock = Superblock {
+            log: LogId(new.log),
+            block_bytes: new.block_bytes,
+            ring_blocks,
+            dirty_pages_max: dirty_pages,
+            slots,
+            ..self.superblock
+        };
+        for (place, device) in new.nvs.iter().enumerate() {
+            self.nvs[place] = device.unwrap_or_default();
+            self.since.nvs[place] = NOT_JOINED;
+        }
     }
 
     /// All devices have the present generation.

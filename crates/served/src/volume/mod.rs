@@ -34,6 +34,7 @@ use destage_engine::registry::ChoiceError;
 use destage_engine::request::RequestId;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
+pub(crate) use open::repair_superblocks;
 pub use open::{Creation, OpenError, create, open, prepare_spare};
 pub use status::Status;
 
