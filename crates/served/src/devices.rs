@@ -5,7 +5,6 @@ use crate::Buffer;
 use crate::io::{Device, IoError, Media, OpKind, write_padded};
 use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
-use crate::relog::NewLog;
 use crate::store::PAGE;
 use destage_nvslog::LogId;
 use destage_nvslog::sizes::Sizes;
@@ -244,21 +243,17 @@ impl Devices {
         Ok(())
     }
 
-    /// The superblocks describe another log from now on, and these are its devices.
-    pub(crate) fn set_log(&mut self, new: &NewLog) {
-        let Sizes { ring_blocks, slots, dirty_pages } = new.sizes;
-        self.superblock = Superblock {
-            log: LogId(new.log),
-            block_bytes: new.block_bytes,
-            ring_blocks,
-            dirty_pages_max: dirty_pages,
-            slots,
-            ..self.superblock
-        };
-        for (place, device) in new.nvs.iter().enumerate() {
-            self.nvs[place] = device.unwrap_or_default();
-            self.since.nvs[place] = NOT_JOINED;
-        }
+    /// The superblocks describe another log from now on.
+    pub(crate) fn set_log(&mut self, log: Uuid, block_bytes: u32, sizes: Sizes) {
+        let Sizes { ring_blocks, slots, dirty_pages } = sizes;
+        let superblock = Superblock { log: LogId(log), block_bytes, slots, ..self.superblock };
+        self.superblock = Superblock { ring_blocks, dirty_pages_max: dirty_pages, ..superblock };
+    }
+
+    /// The NVS devices that have the log, by their places; none of them is in use yet.
+    pub(crate) fn set_nvs(&mut self, nvs: &[Option<Uuid>]) {
+        self.nvs = nvs.iter().map(|device| device.unwrap_or_default()).collect();
+        self.since.nvs = vec![NOT_JOINED; nvs.len()];
     }
 
     /// All devices have the present generation.

@@ -7,7 +7,6 @@ use crate::defect::Defect;
 use crate::devices::{Devices, SUPERBLOCKS};
 use crate::io::{Device, IoError, Media, write_padded};
 use crate::log;
-use crate::volume::repair_superblocks;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{NOT_JOINED, NVS_MAX, REBUILDS_MAX, Role, Superblock, Uuid};
 
@@ -75,7 +74,7 @@ impl std::error::Error for RelogError {}
 pub fn relog(media: &mut dyn Media, assembly: &Assembly, new: &NewLog) -> Result<(), RelogError> {
     check(media, assembly, new)?;
     let failed = |(device, error)| RelogError::Io(device, error);
-    repair_superblocks(media, assembly).map_err(failed)?;
+    assembly.repair_superblocks(media).map_err(failed)?;
     let mut nvs = assembly.nvs.clone();
     nvs.resize(NVS_MAX, [0; 16]);
     let devices = Devices::new(assembly.superblock, assembly.members.clone(), nvs);
@@ -91,7 +90,8 @@ pub fn relog(media: &mut dyn Media, assembly: &Assembly, new: &NewLog) -> Result
         devices.start_complete();
         (highest, built) = (devices.superblock().generation, true);
     }
-    devices.set_log(new);
+    devices.set_log(new.log, new.block_bytes, new.sizes);
+    devices.set_nvs(&new.nvs);
     let places: Vec<u16> = (0..).zip(&new.nvs).filter_map(|(n, d)| d.map(|_| n)).collect();
     let early = new.defect.is(Defect::NamesLogEarly);
     if !early {
@@ -154,10 +154,12 @@ fn write_log(
             lost_pages: false,
             ..devices.superblock_of(device)
         };
+        // Until both say so, the old log is left as it is: empty, which can be seen.
         for at in SUPERBLOCKS {
             let written = write_padded(media, device, at, &superblock.encode());
             written.map_err(|error| (device, error))?;
         }
+        media.flush(device).map_err(|error| (device, error))?;
     }
     log::create(media, devices.superblock(), places.iter().copied())
 }

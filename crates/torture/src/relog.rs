@@ -79,11 +79,7 @@ impl Run {
         let sizes = Sizes::for_pages(pages, self.case.block_bytes);
         self.counts.relogs_begun += 1;
         let number = self.counts.relogs_begun as u8;
-        let mut nvs = [None; 2];
-        for copy in &assembly.copies {
-            let own = found.iter().find(|(device, _)| *device == Device::Nvs(*copy));
-            nvs[usize::from(*copy)] = own.and_then(|(_, s)| s.ok()).map(|s| s.superblock.device);
-        }
+        let mut nvs = assembly.nvs_in_use();
         if assembly.copies.is_empty() {
             nvs[0] = Some([0x80 ^ number; 16]);
         }
@@ -102,6 +98,12 @@ impl Run {
         self.case.nvs_pages = pages;
         self.counts.relogs += 1;
         self.open_either_way()
+    }
+
+    /// Whether an NVS device that is not in use may be given to the array again as it is.
+    pub fn holds_nothing(&mut self, copy: u16) -> bool {
+        let array = self.case.creation().array;
+        destage_served::is_spent(&mut self.world, Device::Nvs(copy), array)
     }
 
     fn superblocks(&mut self) -> Vec<Found> {

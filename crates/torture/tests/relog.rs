@@ -55,6 +55,9 @@ fn crash_at(
         run.open()?;
     }
     let used = run.nvs_in_use();
+    if used.is_empty() && !run.holds_nothing(0) {
+        return Err("the device cannot be given again".to_string());
+    }
     run.read_all()?;
     write_some(&mut run, 100);
     // What the log has now survives another crash.

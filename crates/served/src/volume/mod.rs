@@ -34,7 +34,6 @@ use destage_engine::registry::ChoiceError;
 use destage_engine::request::RequestId;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
-pub(crate) use open::repair_superblocks;
 pub use open::{Creation, OpenError, create, open, prepare_spare};
 pub use status::Status;
 
@@ -322,6 +321,12 @@ impl Volume {
         self.step(Event::Flush);
         self.write_log();
         self.after();
+    }
+
+    /// From now on writes are answered when they are on the disks, or no longer: then less and less
+    /// is dirty, however much is written.
+    pub fn write_through(&mut self, on: bool) {
+        self.settings.cache_off = on;
     }
 
     /// Confirms the log: the last step before a clean stop, when nothing else is in flight.

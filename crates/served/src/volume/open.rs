@@ -251,26 +251,6 @@ fn unwritable((device, error): (Device, IoError)) -> OpenError {
     OpenError::Unwritable(device, error)
 }
 
-/// Repairs damaged copies of superblocks before anything newer is written: a newer copy that is
-/// damaged would look as if all other devices had been absent.
-pub(crate) fn repair_superblocks(
-    media: &mut dyn Media,
-    assembly: &Assembly,
-) -> Result<(), (Device, IoError)> {
-    for (device, copy, superblock) in &assembly.damaged {
-        let built = assembly.built && superblock.generation == assembly.superblock.generation;
-        let mut repaired = *superblock;
-        if *copy == 1 && !built {
-            // A second copy of a try on which nothing was built would say that something was.
-            repaired.generation = superblock.base;
-        }
-        write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
-            .and_then(|()| media.flush(*device))
-            .map_err(|error| (*device, error))?;
-    }
-    Ok(())
-}
-
 impl Volume {
     /// Records which devices are used from now on: the mark of this start.
     fn record_devices(
@@ -279,7 +259,7 @@ impl Volume {
         assembly: &Assembly,
     ) -> Result<(), OpenError> {
         if !self.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
-            repair_superblocks(media, assembly).map_err(unwritable)?;
+            assembly.repair_superblocks(media).map_err(unwritable)?;
             for (device, copy, _) in &assembly.damaged {
                 self.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
             }
