@@ -47,17 +47,29 @@ fn argument(of: &Argument) -> Arg {
 /// The commands of the server's list that are commands of the command line. `status --what-if` and
 /// `trace record` give the others.
 pub fn served() -> impl Iterator<Item = Command> {
-    let all = COMMANDS.iter().map(|entry| &entry.about);
-    all.filter(|about| !["what-if", "record"].contains(&about.name)).map(|about| {
-        let arguments = about.arguments.iter().map(argument);
-        Command::new(about.name)
-            .about(about.help)
-            .after_help(about.details)
-            .arg(name())
-            .args(arguments)
-            .args(added(about))
-            .args(places())
-    })
+    let all = || COMMANDS.iter().map(|entry| &entry.about);
+    let alone = |about: &&About| !["what-if", "record"].contains(&about.name);
+    let of_nvs = |about: &About| about.name.strip_prefix(OF_NVS);
+    let nvs = Command::new("nvs")
+        .about("Replace an NVS device of a served array, or change the size of its log")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(all().filter_map(|about| Some(command(of_nvs(about)?, about))));
+    let plain = all().filter(alone).filter(move |about| of_nvs(about).is_none());
+    plain.map(|about| command(about.name, about)).chain([nvs])
+}
+
+/// How the names of the commands begin that are below `destage nvs`.
+pub(crate) const OF_NVS: &str = "nvs-";
+
+fn command(called: &'static str, about: &About) -> Command {
+    Command::new(called)
+        .about(about.help)
+        .after_help(about.details)
+        .arg(name())
+        .args(about.arguments.iter().map(argument))
+        .args(added(about))
+        .args(places())
 }
 
 /// What the command line adds to a command.
@@ -72,6 +84,7 @@ fn added(about: &About) -> Vec<Arg> {
             format_arg(),
         ]),
         "replace" => added.push(background()),
+        "nvs-resize" => added.push(format_arg()),
         "scrub" => added.extend([
             flag("check", "Only compare, and report what is wrong [default]")
                 .conflicts_with("repair"),
@@ -185,7 +198,7 @@ pub fn serve() -> Command {
 }
 
 /// What a start may be without.
-fn missing_args() -> [Arg; 4] {
+fn missing_args() -> [Arg; 5] {
     [
         flag(
             "degraded",
@@ -202,7 +215,12 @@ fn missing_args() -> [Arg; 4] {
             "PATH",
             "Use this member although it is out of date; prints what is lost",
         ),
-        flag("accept-loss", "Confirm the loss that --use-nvs or --use-disk reports"),
+        flag(
+            "without-nvs",
+            "Start without any NVS device, because all are lost for good; prints what is lost",
+        )
+        .conflicts_with("use-nvs"),
+        flag("accept-loss", "Confirm the loss that --use-nvs, --use-disk or --without-nvs reports"),
     ]
 }
 

@@ -69,7 +69,7 @@ fn what_a_start_found_missing_ends_as_at_run_time() {
     assert_eq!(alarm(&array, "member-missing"), "");
     // Its members are in sync, its NVS is not mirrored.
     assert_eq!(status(&array)["state"], "degraded");
-    array.asks(&["replace-nvs", "tank", &format!("{},size=16M", array.path("nvs2"))]);
+    array.asks(&["nvs", "replace", "tank", &format!("{},size=16M", array.path("nvs2"))]);
     assert_eq!(alarm(&array, "nvs-mirror-lost"), "");
     array.asks(&["spare", "tank", "remove", &array.path("spare")]);
     let now = status(&array);

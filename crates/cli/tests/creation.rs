@@ -1,4 +1,4 @@
-//! Files and devices that `create`, `replace`, `spare` and `replace-nvs` make: who may read them,
+//! Files and devices that `create`, `replace`, `spare` and `nvs replace` make: who may read them,
 //! what they take on the disk, and what is left of a command that fails.
 
 mod common;
@@ -83,8 +83,8 @@ fn a_member_spare_or_nvs_that_is_refused_leaves_no_file_behind() {
         (&["spare", "tank", "add"], large),
         (&["spare", "tank", "add"], small),
         (&["replace", "tank", "0"], large),
-        (&["replace-nvs", "tank"], small),
-        (&["replace-nvs", "tank"], large),
+        (&["nvs", "replace", "tank"], small),
+        (&["nvs", "replace", "tank"], large),
     ];
     for (words, size) in commands {
         array.refused(&[words, &[&given(size)]].concat());
@@ -100,7 +100,7 @@ fn files_that_are_made_are_their_owners_alone_and_take_their_space() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
     array.asks(&["spare", "tank", "add", &format!("{},size=32M", array.path("spare"))]);
-    array.asks(&["replace-nvs", "tank", &format!("{},size=16M", array.path("second"))]);
+    array.asks(&["nvs", "replace", "tank", &format!("{},size=16M", array.path("second"))]);
     for name in ["d0", "d1", "d2", "nvs", "spare", "second", "tank.toml"] {
         let about = std::fs::metadata(array.path(name)).expect(name);
         assert_eq!(about.permissions().mode() & 0o777, 0o600, "{name}");

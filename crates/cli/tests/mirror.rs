@@ -16,15 +16,15 @@ fn a_lost_mirror_is_replaced_under_load_and_then_alone_has_everything() {
     let log = array.path("acked");
     let mut bench = array.load(&[&LOAD[..], &["--log", &log]].concat());
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let full = array.refused(&["replace-nvs", "tank", &array.path("d0")]);
+    let full = array.refused(&["nvs", "replace", "tank", &array.path("d0")]);
     assert!(full.contains("in use") || full.contains("a member"), "{full}");
     let small = format!("{},size=4M", array.path("small"));
-    let small = array.refused(&["replace-nvs", "tank", &small]);
+    let small = array.refused(&["nvs", "replace", "tank", &small]);
     assert!(small.contains("too small"), "{small}");
-    let unknown = array.refused(&["replace-nvs", "tank", &array.path("x"), "--old", "/none"]);
+    let unknown = array.refused(&["nvs", "replace", "tank", &array.path("x"), "--old", "/none"]);
     assert!(unknown.contains("not an NVS device"), "{unknown}");
     let new = format!("{},size=16M", array.path("new"));
-    let said = array.asks(&["replace-nvs", "tank", &new]);
+    let said = array.asks(&["nvs", "replace", "tank", &new]);
     assert!(said.contains("the NVS is mirrored"), "{said}");
     let now = status(&array);
     let devices = now["devices"].to_string();
@@ -51,18 +51,18 @@ fn one_that_is_in_use_is_replaced_and_a_first_mirror_is_added() {
     array.serve(&[]);
     let log = array.path("acked");
     let mut bench = array.load(&[&LOAD[..], &["--log", &log]].concat());
-    let refused = array.refused(&["replace-nvs", "tank", "--old", &array.path("nvs"), "x"]);
+    let refused = array.refused(&["nvs", "replace", "tank", "--old", &array.path("nvs"), "x"]);
     assert!(refused.contains("the only NVS device"), "{refused}");
     // Mapped, where there is a tmpfs.
     let shm = tempfile::tempdir_in("/dev/shm").ok();
     let second = shm.as_ref().map_or(array.path("second"), |folder| {
         folder.path().join("second").to_str().expect("text").to_string()
     });
-    array.asks(&["replace-nvs", "tank", &format!("{second},size=20M")]);
+    array.asks(&["nvs", "replace", "tank", &format!("{second},size=20M")]);
     let third = format!("{},size=16M", array.path("third"));
-    let both = array.refused(&["replace-nvs", "tank", &third]);
+    let both = array.refused(&["nvs", "replace", "tank", &third]);
     assert!(both.contains("name the one to replace"), "{both}");
-    array.asks(&["replace-nvs", "tank", "--old", &array.path("nvs"), &third]);
+    array.asks(&["nvs", "replace", "tank", "--old", &array.path("nvs"), &third]);
     let now = status(&array);
     assert!(!now["alarms"].to_string().contains("nvs-mirror"), "{now}");
     bench.wait().expect("ended");
@@ -82,7 +82,7 @@ fn a_new_nvs_device_that_is_too_small_is_not_written_to() {
     let contents = [vec![0; 1 << 20], vec![7; 3 << 20]].concat();
     std::fs::write(&small, &contents).expect("written");
     let old = array.path("nvs1");
-    let refused = array.refused(&["replace-nvs", "tank", "--old", &old, &small]);
+    let refused = array.refused(&["nvs", "replace", "tank", "--old", &old, &small]);
     assert!(refused.contains("too small"), "{refused}");
     assert!(std::fs::read(&small).expect("read") == contents, "written to");
     assert!(!status(&array)["devices"].to_string().contains("failed"));

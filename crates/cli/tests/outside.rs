@@ -211,7 +211,7 @@ fn a_deleted_nvs_file_is_seen_kept_in_use_and_replaced() {
     assert!(refused.contains("/nvs") && refused.contains("--force"), "{refused}");
     assert!(status(&array)["dirty_pages"].as_u64() > Some(0));
     // A second device makes the deleted one needless: it is given up.
-    array.asks(&["replace-nvs", "tank", &format!("{},size=16M", array.path("new"))]);
+    array.asks(&["nvs", "replace", "tank", &format!("{},size=16M", array.path("new"))]);
     wait("given up", LONG, || status(&array)["devices"].to_string().contains("failed"));
     array.stop();
     array.serve(&[]);

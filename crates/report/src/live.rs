@@ -93,6 +93,15 @@ pub struct MirrorStatus {
     pub bytes: u64,
 }
 
+/// An NVS log that is being replaced by one with other sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogChange {
+    /// Dirty pages that are to be destaged before.
+    pub pages_left: u64,
+    /// Dirty pages at the beginning.
+    pub pages: u64,
+}
+
 /// Pages that reads asked for, over some time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PagesRead {
@@ -232,6 +241,9 @@ pub struct ArrayStatus {
     /// The NVS device that is being filled.
     #[serde(default)]
     pub mirror: Option<MirrorStatus>,
+    /// The NVS log is being replaced.
+    #[serde(default)]
+    pub log_change: Option<LogChange>,
     /// The running scrub, or the last one since the start.
     #[serde(default)]
     pub scrub: Option<ScrubStatus>,
@@ -393,6 +405,9 @@ impl ArrayStatus {
         if let Some(MirrorStatus { number, bytes_copied, bytes }) = &self.mirror {
             let value = format!("{} of {}", mib(*bytes_copied), mib(*bytes));
             row(&format!("filling NVS {number}"), value);
+        }
+        if let Some(LogChange { pages_left, pages }) = &self.log_change {
+            row("changing the NVS", format!("{pages_left} of {pages} dirty pages left to destage"));
         }
         if let Some(scrub) = &self.scrub {
             row("scrub", scrub.line());

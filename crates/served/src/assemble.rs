@@ -3,11 +3,13 @@
 use crate::Buffer;
 use crate::defect::Defect;
 use crate::devices::{SUPERBLOCKS, Since};
-use crate::io::{Device, IoError, Media};
+use crate::io::{Device, IoError, Media, write_padded};
 use crate::store::PAGE;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
-use destage_nvslog::superblock::{Chosen, NOT_JOINED, Role, Superblock, SuperblockError, Uuid};
+use destage_nvslog::superblock::{
+    Chosen, NOT_JOINED, NVS_MAX, Role, Superblock, SuperblockError, Uuid,
+};
 
 /// Why a device has no superblock that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +85,9 @@ pub struct Allow {
     /// These devices are used though they are out of date, or though an NVS mirror differs. What
     /// was written in the meantime is lost.
     pub stale: Vec<Device>,
+    /// No NVS device is used, because none that the array needs can be. What only they have is
+    /// lost.
+    pub without_nvs: bool,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -129,6 +134,8 @@ pub enum AssembleError {
     Degraded(Device, NoSuperblock),
     /// More members are missing than the level tolerates.
     TooManyMissing,
+    /// The NVS device can be used, though it was given up for lost.
+    NvsNotLost(Device),
     /// The NVS device cannot be used, and may have the only copy of some pages.
     NvsMissing(Device, NoSuperblock),
 }
@@ -146,6 +153,7 @@ impl AssembleError {
             | AssembleError::Stale { device, .. }
             | AssembleError::Disagrees(device)
             | AssembleError::OtherLog(device)
+            | AssembleError::NvsNotLost(device)
             | AssembleError::Degraded(device, _)
             | AssembleError::NvsMissing(device, _) => Some(*device),
         }
@@ -455,13 +463,16 @@ impl Assembly {
             if own.superblock.role != Role::Nvs(number) {
                 return Err(AssembleError::WrongPlace(*device, own.superblock.role));
             }
-            if own.superblock.log != self.superblock.log {
+            // The log was replaced while the device was away, or is about to be.
+            let other_log = own.superblock.log != self.superblock.log;
+            if other_log && allow.stale.contains(device) {
                 return Err(AssembleError::OtherLog(*device));
             }
             let standing = match self.standing(*device, own) {
                 Err(_) if allow.degraded || !allow.stale.is_empty() => Standing::Stale,
                 standing => standing?,
             };
+            let standing = if other_log { Standing::Stale } else { standing };
             let uuid = own.superblock.device;
             let careless = self.defect.is(Defect::IgnoresNvsSet)
                 && own.superblock.generation + 1 >= self.superblock.generation;
@@ -504,6 +515,10 @@ impl Assembly {
         allow: &Allow,
     ) -> Result<(), AssembleError> {
         let wanted = self.superblock.nvs_devices();
+        if allow.without_nvs {
+            let there = self.copies.first().map(|copy| Device::Nvs(*copy));
+            return there.map_or(Ok(()), |device| Err(AssembleError::NvsNotLost(device)));
+        }
         if self.copies.len() >= usize::from(wanted) {
             return Ok(());
         }
@@ -530,6 +545,40 @@ impl Assembly {
     /// Whether the log is used as far as it can be read, since its loss was accepted.
     pub(crate) fn takes_what_is_left(&self) -> bool {
         self.stale.iter().any(|device| matches!(device, Device::Nvs(_)))
+    }
+
+    /// The NVS devices in use, by their places.
+    #[must_use]
+    pub fn nvs_in_use(&self) -> [Option<Uuid>; NVS_MAX] {
+        let used = |place: &usize| self.copies.contains(&(*place as u16));
+        core::array::from_fn(|place| Some(place).filter(used).map(|place| self.nvs[place]))
+    }
+
+    /// The members that get superblocks: those that are being rebuilt come last.
+    pub(crate) fn written_members(&self) -> impl Iterator<Item = Device> + '_ {
+        let members = 0..self.members.len() as u16;
+        let in_sync = members.filter(|member| !self.failed.contains(member));
+        in_sync.chain(self.rebuilds.iter().copied()).map(Device::Member)
+    }
+
+    /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that is
+    /// damaged would look as if all other devices had been absent.
+    pub(crate) fn repair_superblocks(
+        &self,
+        media: &mut dyn Media,
+    ) -> Result<(), (Device, IoError)> {
+        for (device, copy, superblock) in &self.damaged {
+            let built = self.built && superblock.generation == self.superblock.generation;
+            let mut repaired = *superblock;
+            if *copy == 1 && !built {
+                // A second copy of a try on which nothing was built would say that something was.
+                repaired.generation = superblock.base;
+            }
+            write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
+                .and_then(|()| media.flush(*device))
+                .map_err(|error| (*device, error))?;
+        }
+        Ok(())
     }
 
     /// Whether a device takes part.
@@ -576,8 +625,8 @@ impl Assembly {
             Device::Nvs(_) => false,
         };
         let mut others = said().filter(|(device, own)| {
-            let spare = own.superblock.role == Role::Spare;
-            !self.uses(*device) && !rebuilt(*device) && !spare && own.confirmed
+            let joined = own.superblock.joined != NOT_JOINED;
+            !self.uses(*device) && !rebuilt(*device) && joined && own.confirmed
         });
         match others.find(|(_, own)| apart(&own.superblock)) {
             Some((device, _)) => Err(AssembleError::Disagrees(device)),

@@ -52,6 +52,12 @@ pub enum Defect {
     FailsFullDevices,
     /// Does not repair a damaged copy of a superblock.
     KeepsDamagedSuperblocks,
+    /// Names another log before it is written.
+    NamesLogEarly,
+    /// Writes another log over the one that the superblocks still name.
+    OverwritesNamedLog,
+    /// Replaces a log that is not empty.
+    ReplacesFullLog,
 }
 
 #[cfg(not(feature = "defects"))]
@@ -93,5 +99,8 @@ impl Defect {
         Defect::IgnoresMarks,
         Defect::FailsFullDevices,
         Defect::KeepsDamagedSuperblocks,
+        Defect::NamesLogEarly,
+        Defect::OverwritesNamedLog,
+        Defect::ReplacesFullLog,
     ];
 }

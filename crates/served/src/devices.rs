@@ -2,10 +2,12 @@
 //! on all before anything that builds on it is acknowledged (docs/durability.md, "Marks").
 
 use crate::Buffer;
-use crate::io::{Device, OpKind};
+use crate::io::{Device, IoError, Media, OpKind, write_padded};
 use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
 use crate::store::PAGE;
+use destage_nvslog::LogId;
+use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
 
 /// First bytes of the two copies of a superblock.
@@ -221,6 +223,37 @@ impl Devices {
         // A number that a crash left on some device is not used again.
         self.superblock.generation = highest + 1;
         self.note_joined();
+    }
+
+    /// Writes the present generation, one device after the other: first copies on all of these
+    /// devices, then second ones. A second copy says that all devices have the first.
+    pub(crate) fn write(
+        &self,
+        media: &mut dyn Media,
+        devices: &[Device],
+        skips: &dyn Fn(Device, usize) -> bool,
+    ) -> Result<(), (Device, IoError)> {
+        for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
+            for device in devices.iter().copied().filter(|device| !skips(*device, copy)) {
+                write_padded(media, device, at, &self.superblock_of(device).encode())
+                    .and_then(|()| media.flush(device))
+                    .map_err(|error| (device, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The superblocks describe another log from now on.
+    pub(crate) fn set_log(&mut self, log: Uuid, block_bytes: u32, sizes: Sizes) {
+        let Sizes { ring_blocks, slots, dirty_pages } = sizes;
+        let superblock = Superblock { log: LogId(log), block_bytes, slots, ..self.superblock };
+        self.superblock = Superblock { ring_blocks, dirty_pages_max: dirty_pages, ..superblock };
+    }
+
+    /// The NVS devices that have the log, by their places; none of them is in use yet.
+    pub(crate) fn set_nvs(&mut self, nvs: &[Option<Uuid>]) {
+        self.nvs = nvs.iter().map(|device| device.unwrap_or_default()).collect();
+        self.since.nvs = vec![NOT_JOINED; nvs.len()];
     }
 
     /// All devices have the present generation.

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Devices, PAGES, SECTOR, Served, check, opened, settings};
 use destage_nvslog::superblock::Superblock;
-use destage_served::{Allow, Device, LogError, Media, OpenError, Settings};
+use destage_served::{Allow, AssembleError, Device, LogError, Media, OpenError, Settings};
+use std::collections::BTreeMap;
 
 /// An array that was stopped with dirty pages.
 fn stopped() -> Devices {
@@ -79,4 +80,33 @@ fn a_damaged_slot_is_reported_and_given_up_only_if_that_is_accepted() {
     served.flush_cache();
     check(&mut served, page, "the page that was lost, written again");
     served.stop();
+}
+
+/// The only NVS device is lost for good: the array starts without it only if that is accepted, and
+/// then has what is on the disks.
+#[test]
+fn an_array_whose_nvs_is_lost_for_good_starts_without_it_only_if_that_is_accepted() {
+    let without = Allow { without_nvs: true, ..Allow::default() };
+    let assembled = |devices: &mut Devices, allow: &Allow| {
+        let all: Vec<Device> = devices.0.keys().copied().chain([Device::Nvs(0)]).collect();
+        let said = |device| (device, destage_served::read_superblock(devices, device));
+        let found: BTreeMap<_, _> = all.into_iter().map(said).collect();
+        destage_served::assemble(&found.into_iter().collect::<Vec<_>>(), allow)
+    };
+    let mut devices = stopped();
+    let there = assembled(&mut devices, &without).err();
+    assert_eq!(there, Some(AssembleError::NvsNotLost(Device::Nvs(0))), "it is there");
+    let lost = devices.0.remove(&Device::Nvs(0)).expect("a device");
+    for allow in [Allow::default(), Allow::degraded()] {
+        let refused = assembled(&mut devices, &allow).err();
+        let missing = matches!(refused, Some(AssembleError::NvsMissing(Device::Nvs(0), _)));
+        assert!(missing, "{refused:?}");
+    }
+    let assembly = assembled(&mut devices, &without).expect("an array");
+    let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
+    assert_eq!((volume.status().nvs_devices, volume.status().dirty_pages), (vec![], 0));
+    // If it comes back, it is out of date for good.
+    devices.0.insert(Device::Nvs(0), lost);
+    let assembly = devices.assembled(&Allow::default());
+    assert!(assembly.copies.is_empty());
 }

@@ -32,6 +32,8 @@ pub struct Wanted {
     /// Devices are absent, restored from older copies, cut short, full or unreadable
     /// (`mishaps.rs`).
     pub mishaps: bool,
+    /// The array gets other logs now and then (`relog.rs`).
+    pub relogs: bool,
 }
 
 /// A case.
@@ -57,6 +59,8 @@ pub struct Case {
     pub faults: bool,
     /// Devices are absent, restored, cut short, full or unreadable.
     pub mishaps: bool,
+    /// The array gets other logs now and then.
+    pub relogs: bool,
     /// Steps between two faults, about.
     pub fault_steps: u64,
     /// Most requests in flight.
@@ -118,6 +122,7 @@ impl Case {
             rebuilds: wanted.rebuilds,
             faults: rng.below(3) > 0,
             mishaps: wanted.mishaps,
+            relogs: wanted.relogs,
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),
             reads: 10 + rng.below(40),

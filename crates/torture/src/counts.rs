@@ -31,6 +31,10 @@ pub struct Counts {
     pub mirrors_begun: u64,
     /// Those that became in sync.
     pub mirrors: u64,
+    /// Other logs that the array was to get.
+    pub relogs_begun: u64,
+    /// Those that it got.
+    pub relogs: u64,
     /// Spares put in the place of failed members.
     pub replaced: u64,
     /// Rebuilds that were resumed after a crash.
@@ -76,6 +80,8 @@ impl Counts {
         self.rows_scrubbed += other.rows_scrubbed;
         self.mirrors_begun += other.mirrors_begun;
         self.mirrors += other.mirrors;
+        self.relogs_begun += other.relogs_begun;
+        self.relogs += other.relogs;
         self.replaced += other.replaced;
         self.resumed += other.resumed;
         self.rebuilt += other.rebuilt;

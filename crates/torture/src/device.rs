@@ -115,7 +115,7 @@ impl Device {
     }
 
     /// A file grows when something is written behind its end, with a hole between.
-    fn grow(&mut self, end: u64) {
+    pub fn grow(&mut self, end: u64) {
         self.len = self.len.map(|len| len.max(end));
     }
 

@@ -14,6 +14,7 @@ mod mishaps;
 mod model;
 mod readcache;
 mod rebuild;
+mod relog;
 pub mod run;
 mod scrub;
 mod settle;
@@ -85,6 +86,9 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         if end == End::Done {
             end = run.read_all()?;
+        }
+        if end == End::Done {
+            end = run.maybe_relog()?;
         }
         if end == End::Done {
             // A load that ends before the power fails ends in a clean stop.

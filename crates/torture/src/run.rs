@@ -38,6 +38,7 @@ pub(super) struct Draws {
     pub(super) mishaps: Seeded,
     pub(super) plain_starts: Seeded,
     pub(super) unwritable: Seeded,
+    pub(super) relogs: Seeded,
 }
 
 impl Draws {
@@ -50,6 +51,7 @@ impl Draws {
             mishaps: Seeded::new(seed, "torture-mishaps"),
             plain_starts: Seeded::new(seed, "torture-plain-starts"),
             unwritable: Seeded::new(seed, "torture-unwritable"),
+            relogs: Seeded::new(seed, "torture-relogs"),
         }
     }
 }

@@ -131,10 +131,15 @@ impl Words<'_> {
             ),
             AssembleError::TooManyMissing => self.too_many(),
             AssembleError::NvsMissing(device, why) => format!(
-                "{}: {}: it may hold writes that the disks do not have: bring it back",
+                "{}: {}: it may hold writes that the disks do not have: bring it back. If it is \
+                 lost for good: destage serve ... --without-nvs --accept-loss (without \
+                 --accept-loss it only says what is lost)",
                 path(device),
                 self.cause(*device, *why)
             ),
+            AssembleError::NvsNotLost(device) => {
+                format!("{}: it can be used: start without --without-nvs", path(device))
+            }
         }
     }
 

@@ -20,13 +20,15 @@ pub fn allowed(matches: &ArgMatches, config: &ArrayConfig) -> Result<Allow, Fail
         };
         stale.push(of(place));
     }
-    if stale.is_empty() && matches.get_flag("accept-loss") {
+    let [degraded, without_nvs, accept] =
+        ["degraded", "without-nvs", "accept-loss"].map(|flag| matches.get_flag(flag));
+    if stale.is_empty() && !without_nvs && accept {
         return Err(Failure::usage(
             "--accept-loss goes with --use-nvs PATH or --use-disk PATH, the device that is used as \
-             it is",
+             it is, or with --without-nvs",
         ));
     }
-    Ok(Allow { degraded: matches.get_flag("degraded"), stale, ..Allow::default() })
+    Ok(Allow { degraded, stale, without_nvs, ..Allow::default() })
 }
 
 /// An option, the paths that it may name, and what the device in such a place is.
@@ -63,10 +65,16 @@ pub fn accepted(
             )));
         }
     }
-    if assembly.stale.is_empty() {
+    // If no superblock names an NVS device, nothing is lost without.
+    let named = assembly.superblock.nvs_devices() > 0;
+    let without_nvs = named && matches.get_flag("without-nvs");
+    if assembly.stale.is_empty() && !without_nvs {
         return Ok(());
     }
     let mut lost = String::new();
+    if without_nvs {
+        lost = without_nvs_words(config, assembly);
+    }
     for device in &assembly.stale {
         match device {
             Device::Nvs(number) => {
@@ -102,6 +110,21 @@ pub fn accepted(
         return Ok(());
     }
     Err(Failure::failed(format!("{lost}Nothing was changed. To do so: add --accept-loss")))
+}
+
+/// What is lost with all NVS devices.
+fn without_nvs_words(config: &ArrayConfig, assembly: &Assembly) -> String {
+    let most = assembly.superblock.dirty_pages_max;
+    let most = config.dirty_pages_max().map_or(most, |limit| most.min(limit));
+    format!(
+        "No NVS device is used ({}). Lost: every acknowledged write that was not on the disks yet. \
+         Only the NVS knew which these are: at most {most} pages of 4,096 bytes, anywhere in the \
+         {} bytes of the volume; these pages have what was written to them before. Destages may \
+         have been interrupted, so parity and copies may not match: run `destage scrub --repair`, \
+         then give the array another NVS device (`destage nvs replace`). ",
+        config.nvs.join(", "),
+        assembly.superblock.geometry.volume_pages().0 * 4096
+    )
 }
 
 fn ranges(ranges: &[(u64, u64)]) -> String {

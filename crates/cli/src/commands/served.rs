@@ -5,6 +5,7 @@ use super::files::{Made, absolute, device};
 use super::quantity::bytes;
 use super::target::{control, name};
 use super::{format, text};
+use crate::array_args::OF_NVS;
 use crate::failure::Failure;
 use crate::progress;
 use clap::ArgMatches;
@@ -12,11 +13,11 @@ use destage_report::Format;
 use destage_report::live::{ArrayStatus, DeviceStatus};
 use destage_report::scrub::ScrubStatus;
 use destage_report::state::{DeviceKind, DeviceState, ScrubState};
-use destage_server::array::DeviceSpec;
 use destage_server::array::control::{
     Argument, AskError, Command as _, Entry, Kind, Status, Stop, ask, ask_to_end, ask_value, check,
     command,
 };
+use destage_server::array::{DeviceSpec, Resized};
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -28,6 +29,9 @@ const END_MOST: Duration = Duration::from_secs(600);
 
 /// Runs the command of this name; `None`: there is no such command.
 pub fn run(name: &str, matches: &ArgMatches) -> Option<Result<String, Failure>> {
+    if let ("nvs", Some((name, matches))) = (name, matches.subcommand()) {
+        return run(&format!("{OF_NVS}{name}"), matches);
+    }
     let entry = command(name)?;
     Some(match name {
         "status" => status(matches),
@@ -72,7 +76,8 @@ fn give(entry: &Entry, matches: &ArgMatches) -> Result<String, Failure> {
     let waits = !given("background") && !given("stop");
     match about.name {
         "replace" if waits => wait_for_member(matches, new()),
-        "replace-nvs" if waits => wait_for_nvs(matches, new()),
+        "nvs-replace" if waits => wait_for_nvs(matches, new()),
+        "nvs-resize" => resized(matches, reply.reply),
         "scrub" if waits => wait_for_scrub(matches),
         "scrub" if given("stop") => Ok(format!("{}: the scrub ends\n", name(matches))),
         "set" => Ok(settings(&now(matches)?)),
@@ -222,12 +227,37 @@ fn wait_for_nvs(matches: &ArgMatches, new: &str) -> Result<String, Failure> {
     let status = wait_for(matches, "bytes of the log", |status| {
         status.mirror.as_ref().map(|mirror| (mirror.bytes_copied, mirror.bytes))
     })?;
-    if in_use(&status, DeviceKind::Nvs, new) {
-        return Ok(format!("{array}: {new} is in sync: the NVS is mirrored\n"));
+    let used = |device: &&DeviceStatus| {
+        device.kind == DeviceKind::Nvs && device.state == DeviceState::InUse
+    };
+    match status.devices.iter().filter(used).count() {
+        _ if !in_use(&status, DeviceKind::Nvs, new) => {}
+        1 => {
+            let pages = status.nvs_pages;
+            return Ok(format!("{array}: {new} is in use: room for {pages} dirty pages\n"));
+        }
+        _ => return Ok(format!("{array}: {new} is in sync: the NVS is mirrored\n")),
     }
     Err(Failure::failed(format!(
         "{new} was not resynced: see the alarms of `destage status {array}`"
     )))
+}
+
+/// What the NVS has room for now.
+fn resized(matches: &ArgMatches, reply: Value) -> Result<String, Failure> {
+    if format(matches) == Format::Json {
+        return Ok(format!("{reply:#}\n"));
+    }
+    let Resized { pages_before, pages, pages_allowed } =
+        serde_json::from_value(reply).map_err(Failure::failed)?;
+    let limit = match pages_allowed {
+        allowed if allowed < pages => format!(", of which max_dirty allows {allowed}"),
+        _ => String::new(),
+    };
+    let array = name(matches);
+    Ok(format!(
+        "{array}: the NVS has room for {pages} dirty pages{limit} (before: {pages_before})\n"
+    ))
 }
 
 fn wait_for_scrub(matches: &ArgMatches) -> Result<String, Failure> {

@@ -63,6 +63,7 @@ fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
         scrubs: true,
         rebuilds: true,
         mishaps: true,
+        relogs: true,
         ..Wanted::default()
     })
 }
@@ -114,6 +115,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("scrubs", counts.scrubs),
         ("rows scrubbed", counts.rows_scrubbed),
         ("NVS mirrors filled", counts.mirrors),
+        ("NVS logs replaced", counts.relogs),
         ("members replaced", counts.replaced),
         ("spares failed", counts.spares_failed),
         ("rebuilds resumed", counts.resumed),

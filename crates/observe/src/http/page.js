@@ -11,7 +11,7 @@
     return (us / 1000).toFixed(us < 100000 ? 1 : 0) + " ms";
   };
   // Commands with a place of their own on the page; the others get forms.
-  const PLACED = ["set", "scrub", "fail", "replace", "replace-nvs"];
+  const PLACED = ["set", "scrub", "fail", "replace", "nvs-replace"];
   let commands = [];
   let points = [];
   let last = null;
@@ -142,9 +142,9 @@
         const text = question("replace", { old: name });
         ask(text, "Replace", true, (path) => post("replace", { old: String(device.number), new: path }));
       } else {
-        const text = question("replace-nvs", {});
+        const text = question("nvs-replace", {});
         ask(text, "Replace", true, (path) =>
-          post("replace-nvs", { old: device.device, new: path }),
+          post("nvs-replace", { old: device.device, new: path }),
         );
       }
     };
@@ -162,6 +162,11 @@
     if (s.mirror) {
       const name = "Resyncing NVS " + s.mirror.number;
       list.push([name, s.mirror.bytes_copied, s.mirror.bytes, null, ""]);
+    }
+    if (s.log_change) {
+      const { pages_left, pages } = s.log_change;
+      const note = count(pages_left) + " dirty pages left to destage";
+      list.push(["Changing the NVS", pages - pages_left, pages, null, note]);
     }
     for (const rebuild of s.rebuilds) {
       const name = "Rebuilding disk " + rebuild.member;

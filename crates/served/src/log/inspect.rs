@@ -43,9 +43,19 @@ pub struct Inspection {
 /// Reads the log of an assembled array.
 #[must_use]
 pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
-    let Superblock { log, block_bytes, ring_blocks, slots, .. } = assembly.superblock;
+    let Assembly { superblock, copies, .. } = assembly;
+    inspect_log(media, superblock, copies, assembly.takes_what_is_left())
+}
+
+/// Reads the log that a superblock describes, on these NVS devices.
+pub(crate) fn inspect_log(
+    media: &mut dyn Media,
+    superblock: &Superblock,
+    copies: &[u16],
+    takes_what_is_left: bool,
+) -> Inspection {
+    let Superblock { log, block_bytes, ring_blocks, slots, .. } = *superblock;
     let mut found = Inspection { ring: (ring_blocks, block_bytes), ..Inspection::default() };
-    let copies = &assembly.copies;
     let Some(anchor) = choose_anchor(media, copies, log) else { return found };
     found.tail = Some((anchor.tail_sequence, anchor.tail_block));
     let layout = Layout { log, block_bytes, ring_blocks, slots, copies: copies.len() };
@@ -57,8 +67,8 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
             return found;
         }
     };
-    recovery.takes_what_is_left = assembly.takes_what_is_left();
-    let mut ring = Ring::new(media, copies, &assembly.superblock);
+    recovery.takes_what_is_left = takes_what_is_left;
+    let mut ring = Ring::new(media, copies, superblock);
     while let Some(want) = recovery.want() {
         let bytes = ring.look_at(want.copy, want.part);
         let copy = copies[want.copy];

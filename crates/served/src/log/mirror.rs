@@ -39,8 +39,8 @@ impl core::fmt::Display for MirrorRefusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             MirrorRefusal::NoLog => f.write_str(
-                "no NVS device is in use, so there is no log to copy. Stop the array with --drain \
-                 and create it again",
+                "no NVS device is in use any more, so there is no log to copy. Give the command \
+                 again: the device then gets an empty log",
             ),
             MirrorRefusal::Mirrored => f.write_str("both NVS devices are in use"),
             MirrorRefusal::Running => {

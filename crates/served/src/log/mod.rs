@@ -33,6 +33,7 @@ use mirror::Mirror;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+pub(crate) use inspect::inspect_log;
 pub use inspect::{Inspection, inspect};
 pub(crate) use mirror::NewMirror;
 pub use mirror::{MirrorRefusal, MirrorStatus};

@@ -104,13 +104,13 @@ pub(crate) struct Recovered {
 pub(crate) fn create(
     media: &mut dyn Media,
     superblock: &Superblock,
-    devices: u16,
+    devices: impl Iterator<Item = u16>,
 ) -> Result<(), (Device, IoError)> {
     let Superblock { log, block_bytes, ring_blocks, .. } = *superblock;
     let mut space = LogSpace::new(ring_blocks, block_bytes, FIRST_ANCHOR);
     let mut first = Vec::new();
     open_epoch(&mut space, 1, 0, log, block_bytes, &mut first);
-    for device in (0..devices).map(Device::Nvs) {
+    for device in devices.map(Device::Nvs) {
         let failed = |error| (device, error);
         media.write(device, RING, &Buffer::copy_of(&first)).map_err(failed)?;
         for at in ANCHORS {

@@ -130,6 +130,12 @@ impl Volume {
         self.requests.refuse_all(Refusal::Stopped);
     }
 
+    /// Serves no request any more: another start has to find out what the array is.
+    pub fn halt(&mut self) {
+        self.devices.stop(self.devices.stopped_by());
+        self.requests.refuse_all(Refusal::Stopped);
+    }
+
     /// Fails an NVS device: an operator asked for it, or the driver noticed something.
     pub fn give_up_nvs(&mut self, now: Instant, copy: u16, cause: Cause) {
         self.ops.set_now(now);

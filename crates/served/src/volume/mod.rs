@@ -323,6 +323,12 @@ impl Volume {
         self.after();
     }
 
+    /// From now on writes are answered when they are on the disks, or no longer: then less and less
+    /// is dirty, however much is written.
+    pub fn write_through(&mut self, on: bool) {
+        self.settings.cache_off = on;
+    }
+
     /// Confirms the log: the last step before a clean stop, when nothing else is in flight.
     pub fn confirm(&mut self, now: Instant) {
         self.ops.set_now(now);

@@ -74,7 +74,7 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,
     };
-    log::create(media, &superblock, creation.nvs.len() as u16)?;
+    log::create(media, &superblock, 0..creation.nvs.len() as u16)?;
     let devices = Devices::new(superblock, creation.members.clone(), creation.nvs.clone());
     // The members last: without them it is not an array.
     let nvs = (0..creation.nvs.len() as u16).map(Device::Nvs);
@@ -247,6 +247,10 @@ fn config(superblock: &Superblock, settings: &Settings) -> Config {
     }
 }
 
+fn unwritable((device, error): (Device, IoError)) -> OpenError {
+    OpenError::Unwritable(device, error)
+}
+
 impl Volume {
     /// Records which devices are used from now on: the mark of this start.
     fn record_devices(
@@ -254,7 +258,12 @@ impl Volume {
         media: &mut dyn Media,
         assembly: &Assembly,
     ) -> Result<(), OpenError> {
-        self.repair_superblocks(media, assembly)?;
+        if !self.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
+            assembly.repair_superblocks(media).map_err(unwritable)?;
+            for (device, copy, _) in &assembly.damaged {
+                self.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
+            }
+        }
         self.devices.name_nvs(self.log.devices());
         // A spare that is absent now must not continue from where it was when it is back (D12).
         let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
@@ -263,34 +272,9 @@ impl Volume {
         let same = self.devices.superblock().agrees(&assembly.superblock);
         if !self.settings.defect.is(Defect::IgnoresMarks) || !same {
             self.devices.start_generation(assembly.highest, assembly.built);
-            self.write_devices(media, assembly)?;
+            self.write_devices(media, assembly).map_err(unwritable)?;
         }
         self.devices.start_complete();
-        Ok(())
-    }
-
-    /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that
-    /// is damaged would look as if all other devices had been absent.
-    fn repair_superblocks(
-        &mut self,
-        media: &mut dyn Media,
-        assembly: &Assembly,
-    ) -> Result<(), OpenError> {
-        if self.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
-            return Ok(());
-        }
-        for (device, copy, superblock) in &assembly.damaged {
-            let built = assembly.built && superblock.generation == assembly.superblock.generation;
-            let mut repaired = *superblock;
-            if *copy == 1 && !built {
-                // A second copy of a try on which nothing was built would say that something was.
-                repaired.generation = superblock.base;
-            }
-            write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
-                .and_then(|()| media.flush(*device))
-                .map_err(|error| OpenError::Unwritable(*device, error))?;
-            self.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
-        }
         Ok(())
     }
 
@@ -314,30 +298,19 @@ impl Volume {
         }
     }
 
-    /// First copies on all devices, then second ones: a second copy says that all devices have the
-    /// first. Members that are being rebuilt come last.
+    /// Writes the present generation to all devices in use.
     fn write_devices(
-        &mut self,
+        &self,
         media: &mut dyn Media,
         assembly: &Assembly,
-    ) -> Result<(), OpenError> {
-        let members = (0..self.devices.members()).filter(|member| !self.engine.failed(*member));
+    ) -> Result<(), (Device, IoError)> {
+        let keeps = self.settings.defect.is(Defect::KeepsDamagedSuperblocks);
+        let skips = |device: Device, copy: usize| {
+            keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy))
+        };
         let nvs = self.log.devices().iter().map(|number| Device::Nvs(*number));
-        let rebuilt = assembly.rebuilds.iter().copied();
-        let devices: Vec<Device> = nvs.chain(members.chain(rebuilt).map(Device::Member)).collect();
-        for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
-            for device in devices.iter().copied() {
-                let keeps = self.settings.defect.is(Defect::KeepsDamagedSuperblocks);
-                if keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy)) {
-                    continue;
-                }
-                let bytes = self.devices.superblock_of(device).encode();
-                write_padded(media, device, at, &bytes)
-                    .and_then(|()| media.flush(device))
-                    .map_err(|error| OpenError::Unwritable(device, error))?;
-            }
-        }
-        Ok(())
+        let devices: Vec<Device> = nvs.chain(assembly.written_members()).collect();
+        self.devices.write(media, &devices, &skips)
     }
 
     /// The pages of an open destage whose rows may have been written: those whose parity was

@@ -77,14 +77,13 @@ impl AlarmWords<'_> {
     }
 
     fn replace_nvs_words(&self) -> String {
-        format!("Replace it: destage replace-nvs {} /path/of/NEW.", self.array())
+        format!("Replace it: destage nvs replace {} /path/of/NEW.", self.array())
     }
 
     fn without_nvs_words(&self) -> String {
         format!(
-            "Every write goes to the disks before it is answered. For a cache again: \
-             destage stop {} --drain, then create the array again over its data \
-             (docs/operations.md).",
+            "Every write goes to the disks before it is answered. For a cache again: destage nvs \
+             replace {} /path/of/NEW.",
             self.array()
         )
     }
@@ -120,7 +119,7 @@ impl AlarmWords<'_> {
             ),
             Alarm::MirrorFailed(copy) => format!(
                 "{}: the resync did not complete. The other NVS device counts as before. Retry \
-                 with this device, cleared, or with another one: destage replace-nvs {array} \
+                 with this device, cleared, or with another one: destage nvs replace {array} \
                  /path/of/NEW.",
                 self.setup.called(Device::Nvs(*copy))
             ),
@@ -329,7 +328,7 @@ impl AlarmWords<'_> {
     pub(super) fn deleted_nvs(&self, copy: u16) -> AlarmText {
         let text = format!(
             "{}, the only NVS device, was deleted. The open file works until the server ends; \
-             then its dirty pages are lost. Give the array another one now: destage replace-nvs \
+             then its dirty pages are lost. Give the array another one now: destage nvs replace \
              {} /path/of/NEW.",
             self.setup.path_of(Device::Nvs(copy)).unwrap_or("The NVS file"),
             self.array()
@@ -386,6 +385,15 @@ pub(super) fn spare_not_taken(spare: &str, member: u16, why: &dyn fmt::Display) 
          server tries again every 5 s."
     );
     AlarmText::new("spare-not-taken", text)
+}
+
+/// An array that could not be opened again while its log was replaced.
+pub(super) fn halted_words(array: &str, why: &str) -> AlarmText {
+    let text = format!(
+        "The NVS log was being replaced, and the array cannot be opened again: {why}. Nothing is \
+         lost: everything is on the disks. Correct the cause, then restart the server of {array}."
+    );
+    AlarmText::new("array-stopped", text)
 }
 
 /// Deleted files that a server which ends waits for.

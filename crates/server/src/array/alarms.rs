@@ -37,6 +37,8 @@ pub(super) enum ClearedBy {
     MemberRebuilt(u16),
     /// The log is mirrored again.
     NvsMirrored,
+    /// An NVS device is in use again.
+    NvsInUse,
     /// Operations on this device succeed again.
     DeviceAnswers(Device),
     /// The pages of this group are on the disks.
@@ -60,6 +62,7 @@ pub(super) fn cleared_by(alarm: &Alarm) -> ClearedBy {
             ClearedBy::MemberRebuilt(*member)
         }
         Alarm::NvsMirrorLost(..) | Alarm::MirrorFailed(_) => ClearedBy::NvsMirrored,
+        Alarm::NvsLost { .. } => ClearedBy::NvsInUse,
         Alarm::PagesKept { first_page, .. } => ClearedBy::PagesDestaged(*first_page),
         Alarm::DeviceWaits(device, _) => ClearedBy::DeviceAnswers(*device),
         _ => ClearedBy::Nothing,
@@ -182,9 +185,10 @@ mod tests {
         alarms.clear(&ClearedBy::NvsMirrored);
         alarms.clear(&ClearedBy::SpareTaken);
         assert_eq!(names(&alarms), ["member-failed", "nvs-lost"]);
+        alarms.clear(&ClearedBy::NvsInUse);
+        assert_eq!(names(&alarms), ["member-failed"]);
         (0..ACTIVE_MAX).for_each(|number| alarms.raise(alarm(number), ClearedBy::Nothing));
         assert!(alarms.texts().len() == ACTIVE_MAX && alarms.is_active(&alarm("99")));
-        assert!(!names(&alarms).contains(&"nvs-lost"));
     }
 
     #[test]

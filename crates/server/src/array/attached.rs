@@ -15,6 +15,29 @@ use std::sync::atomic::AtomicBool;
 
 /// Keys of operations that are not the volume's: sockets of remote members.
 const SOCKET_KEY: u64 = 1 << 63;
+/// From this bit on an operation's key has the turn of its owner.
+const TURN_BIT: u32 = 48;
+
+/// The owner of operations on the devices: one at a time.
+pub(super) trait Asks {
+    /// Takes the operations to be carried out.
+    fn take_ops(&mut self, into: &mut Vec<Op>);
+    /// An operation is done. A read returns its bytes.
+    fn done(&mut self, now: Instant, id: OpId, result: IoResult);
+}
+
+/// How an operation ended.
+pub(super) type IoResult = Result<Option<Buffer>, IoError>;
+
+impl Asks for Volume {
+    fn take_ops(&mut self, into: &mut Vec<Op>) {
+        Volume::take_ops(self, into);
+    }
+
+    fn done(&mut self, now: Instant, id: OpId, result: IoResult) {
+        Volume::done(self, now, id, result);
+    }
+}
 
 enum Disk {
     File(Handle),
@@ -48,6 +71,8 @@ pub(super) struct Attached {
     /// Operations of members on tmpfs.
     backlog: Backlog,
     ended: Vec<Ended>,
+    /// How many owners there were before: what they still had in flight is ignored.
+    turn: u64,
     /// Empty; kept for its capacity.
     ops: Vec<Op>,
 }
@@ -92,22 +117,45 @@ impl Attached {
         }
     }
 
-    /// Starts the operations that the volume asks for, and gives it the results that are there.
+    /// Starts the operations that are asked for, and gives back the results that are there.
     /// Returns whether there were none.
-    pub(super) fn carry_out(&mut self, port: &mut Port, volume: &mut Volume) -> bool {
+    pub(super) fn carry_out(&mut self, port: &mut Port, asks: &mut impl Asks) -> bool {
         let mut ops = core::mem::take(&mut self.ops);
-        volume.take_ops(&mut ops);
+        asks.take_ops(&mut ops);
         let none = ops.is_empty();
         for Op { id, device, kind } in ops.drain(..) {
-            self.submit(port, id, device, kind);
+            self.submit(port, OpId(id.0 | self.turn << TURN_BIT), device, kind);
         }
         self.ops = ops;
         let quiet = none && self.ended.is_empty();
         let now = port.lately();
         for (id, result) in self.ended.drain(..) {
-            volume.done(now, id, result);
+            give_back(asks, self.turn, now, id, result);
         }
         quiet
+    }
+
+    /// Operations have another owner from now on. The one before waits for none any more.
+    pub(super) fn next_turn(&mut self) {
+        self.turn = (self.turn + 1) % (1 << (63 - TURN_BIT));
+    }
+
+    /// Whether an NVS device is a mapped file.
+    pub(super) fn is_mapped(&self, place: u16) -> bool {
+        matches!(self.nvs.get(usize::from(place)), Some(Disk::Mapped(..)))
+    }
+
+    /// A mapped NVS device has this mapping from now on: its file has grown.
+    pub(super) fn put_map(&mut self, place: u16, longer: Mapped) {
+        if let Some(Disk::Mapped(map, _)) = self.nvs.get_mut(usize::from(place)) {
+            *map = longer;
+        }
+    }
+
+    /// All places.
+    pub(super) fn places(&self) -> Vec<Device> {
+        let members = (0..self.members.len() as u16).map(Device::Member);
+        members.chain((0..self.nvs.len() as u16).map(Device::Nvs)).collect()
     }
 
     fn submit(&mut self, port: &mut Port, id: OpId, device: Device, kind: OpKind) {
@@ -132,13 +180,14 @@ impl Attached {
     pub(super) fn done(
         &mut self,
         port: &mut Port,
-        volume: &mut Volume,
+        asks: &mut impl Asks,
         key: u64,
         outcome: Outcome,
     ) {
         let Outcome { result, buffer, .. } = outcome;
         if key & SOCKET_KEY == 0 {
-            volume.done(port.lately(), OpId(key), result.map(|()| buffer));
+            let result = result.map(|()| buffer);
+            give_back(asks, self.turn, port.lately(), OpId(key), result);
             return;
         }
         let member = &mut self.members[((key & 0xffff) >> 1) as usize];
@@ -249,6 +298,13 @@ impl Attached {
             _ => None,
         });
         remotes.min()
+    }
+}
+
+/// Gives an operation back to its owner.
+fn give_back(asks: &mut impl Asks, turn: u64, now: Instant, id: OpId, result: IoResult) {
+    if id.0 >> TURN_BIT == turn {
+        asks.done(now, OpId(id.0 & ((1 << TURN_BIT) - 1)), result);
     }
 }
 

@@ -3,9 +3,9 @@
 use super::devices::{DeviceError, DeviceSpec, Devices, Opened};
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
 use destage_nvslog::sizes::Sizes;
-use destage_nvslog::superblock::{DATA_START, SuperblockError, Uuid};
+use destage_nvslog::superblock::{DATA_START, Superblock, SuperblockError, Uuid};
 use destage_served::{
-    Buffer, Creation, Device, IoError, NoSuperblock, prepare_spare, read_superblock,
+    Buffer, Creation, Device, IoError, NoSuperblock, is_spent, prepare_spare, read_superblock,
 };
 use thiserror::Error;
 
@@ -161,12 +161,19 @@ pub(super) fn empty_device(spec: &DeviceSpec) -> Result<(Opened, u64), CreateErr
     Ok((opened, bytes))
 }
 
-/// An empty device for a new NVS mirror, not written to yet; its bytes.
-pub(super) fn empty_nvs(spec: &DeviceSpec) -> Result<(Opened, u64), CreateError> {
+/// A device that may become an NVS device of an array, not written to yet; its bytes. It is empty,
+/// or was one of this array and holds nothing any more.
+pub(super) fn empty_nvs(
+    spec: &DeviceSpec,
+    array: &Superblock,
+) -> Result<(Opened, u64), CreateError> {
     let opened = Opened::new(spec, true).map_err(CreateError::Device)?;
     let (members, nvs) = (Vec::new(), vec![Some(opened)]);
     let mut devices = Devices { members, nvs };
-    look_for_contents(&mut devices, Device::Nvs(0), spec)?;
+    match look_for_contents(&mut devices, Device::Nvs(0), spec) {
+        Err(CreateError::NotEmpty(..)) if is_spent(&mut devices, Device::Nvs(0), array.array) => {}
+        empty => empty?,
+    }
     let opened = devices.nvs.remove(0).expect("just opened");
     let bytes = opened.bytes().unwrap_or(0);
     Ok((opened, bytes))

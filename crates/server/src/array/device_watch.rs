@@ -141,6 +141,20 @@ impl DeviceWatch {
         }
     }
 
+    /// A device must have this many bytes from now on. What was found before is of the past.
+    pub(super) fn set_needs(&self, whose: &Watched, needs: u64) {
+        let number = self.added.fetch_add(1, Ordering::Relaxed);
+        if let Some(known) = self.known().get_mut(whose) {
+            (known.number, known.needs) = (number, needs);
+        }
+    }
+
+    /// Bytes of a device, if it is local.
+    pub(super) fn bytes(&self, whose: &Watched) -> Option<u64> {
+        let known = self.known().get(whose).cloned()?;
+        super::devices::length(&known.file).ok()
+    }
+
     /// The file of a device, if it is a regular file.
     pub(super) fn file(&self, whose: &Watched) -> Option<Arc<File>> {
         let known = self.known().get(whose).cloned()?;

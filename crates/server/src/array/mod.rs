@@ -20,6 +20,7 @@ mod pages;
 mod readcache;
 mod reconnect;
 mod refusal;
+mod relog;
 mod remote;
 mod requests;
 mod scrub;
@@ -31,6 +32,7 @@ mod tap;
 mod tests;
 
 pub use alarms::Raised;
+pub use backend::nvs::Resized;
 pub use backend::{Absent, ArrayBackend, ArrayHandle, Observation, export};
 pub use config::{ArrayConfig, ConfigFileError, Places, Prepared};
 pub use create::{CreateError, CreateOptions, create, undo, uuid_text};

@@ -68,6 +68,27 @@ pub enum Refusal {
     /// The device is the only NVS device in use.
     #[error("it is the only NVS device in use: add a second one first")]
     OnlyNvs,
+    /// Another command changes the NVS.
+    #[error("another command is changing the NVS of this array: see `destage status`")]
+    NvsBusy,
+    /// The array of this name has no NVS.
+    #[error("no NVS device is in use: give the array one: destage nvs replace {0} /path/of/NEW")]
+    NoNvs(String),
+    /// The smallest NVS device would have this many bytes.
+    #[error("{0} bytes are too few for an NVS device: use at least 4 MiB")]
+    NvsTooSmall(u64),
+    /// The block device of this name has only this many bytes.
+    #[error("{0} has {1} bytes, and only a file can be made larger: give a smaller --size")]
+    NvsTooShort(String, u64),
+    /// The log was not replaced.
+    #[error("the NVS log was not replaced: {0}. See `destage status`")]
+    NotRelogged(String),
+    /// A scrub is running.
+    #[error("a scrub is running: wait for its end, or end it (destage scrub NAME --stop)")]
+    ScrubRuns,
+    /// What the last run left open is still being redone.
+    #[error("destages of the last run are being repeated: try again shortly")]
+    NotReady,
     /// Another NVS device failed while this one was made ready.
     #[error("the NVS devices in use have changed: see `destage status`")]
     NvsChanged,

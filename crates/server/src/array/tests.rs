@@ -9,7 +9,7 @@ use control::{AskError, Command, Fail, Monitoring, Recording, Stop, ask, ask_to_
 use destage_engine::array::geometry::Level;
 use destage_report::live::ArrayStatus;
 use destage_report::state::{ArrayState, DeviceKind, DeviceState};
-use destage_served::{Allow, Found, MirrorRefusal, assemble, open, read_superblock};
+use destage_served::{Allow, Found, assemble, open, read_superblock};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -162,7 +162,8 @@ fn a_new_nvs_device_does_not_take_the_place_of_the_last_one() {
         let (slot, ready) = nvs::prepare(&client.array, Some(&old), &new).expect("ready");
         client.delete("nvs0");
         assert_eq!(client.state_of(DeviceKind::Nvs, 0), DeviceState::Failed);
-        let refused = nvs::install(&client.array, &slot, ready).expect_err("refused");
+        let refused = nvs::install(&client.array, &slot, ready, None, &mut |_| true);
+        let refused = refused.expect_err("refused");
         assert!(matches!(refused, Refusal::OnlyNvs), "{refused}");
         let now = client.status();
         assert!(!now.alarms.iter().any(|alarm| alarm.starts_with("nvs-lost")), "{:?}", now.alarms);
@@ -185,7 +186,7 @@ fn two_nvs_devices_are_not_replaced_at_once() {
         };
         let first = ask("nvs0", "a").expect("ready");
         let refused = ask("nvs1", "b").err().expect("refused");
-        assert!(matches!(refused, Refusal::Mirror(None, MirrorRefusal::Running)), "{refused}");
+        assert!(matches!(refused, Refusal::NvsBusy), "{refused}");
         drop(first);
         // It was given up before it was handed over.
         ask("nvs1", "c").expect("ready");

@@ -52,6 +52,9 @@ impl ArrayBackend {
         repair: bool,
         rate: u64,
     ) -> Result<(), Refusal> {
+        if self.relog.is_some() {
+            return Err(Refusal::NvsBusy);
+        }
         self.scrub.start(&mut self.volume, now, repair, rate)
     }
 

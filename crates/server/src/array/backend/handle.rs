@@ -9,7 +9,11 @@ use std::sync::mpsc::{Receiver, channel};
 type Work = dyn FnOnce(&mut ArrayBackend, &mut Port) + Send;
 
 /// A message to the data thread.
-pub(super) struct Call(pub(super) Box<Work>);
+pub(super) struct Call {
+    pub(super) work: Box<Work>,
+    /// It is run even while nothing is served because the log is being replaced.
+    pub(super) urgent: bool,
+}
 
 /// The way to a served array. Cheap to clone.
 #[derive(Clone)]
@@ -26,7 +30,15 @@ impl ArrayHandle {
         &self,
         work: impl FnOnce(&mut ArrayBackend, &mut Port) + Send + 'static,
     ) -> bool {
-        self.0.send(Box::new(Call(Box::new(work))))
+        self.0.send(Box::new(Call { work: Box::new(work), urgent: false }))
+    }
+
+    /// The same, also while nothing is served because the log is being replaced.
+    pub(in crate::array) fn run_now(
+        &self,
+        work: impl FnOnce(&mut ArrayBackend, &mut Port) + Send + 'static,
+    ) -> bool {
+        self.0.send(Box::new(Call { work: Box::new(work), urgent: true }))
     }
 
     /// The same, with a result. The receiver has no sender when the server has ended.

@@ -7,10 +7,12 @@ pub(super) mod members;
 pub(super) mod nvs;
 mod observation;
 mod reconnection;
+mod relog;
 mod status;
 
 pub use handle::ArrayHandle;
 pub use observation::Observation;
+pub(super) use relog::Held;
 
 use super::alarm_words::AlarmWords;
 use super::alarms::{Alarms, ClearedBy, cleared_by, clears};
@@ -35,6 +37,7 @@ use destage_served::{
     Answer as VolumeAnswer, Command, Device, Refusal as IoRefusal, Reply, Volume, member_bytes,
 };
 use handle::Call;
+use relog::Relog;
 use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,8 +70,10 @@ pub struct ArrayBackend {
     spares: Spares,
     watch: DeviceWatch,
     ending: Ending,
-    /// Shared with the command that replaces an NVS device, if one is running.
-    replacing_nvs: Arc<()>,
+    /// Shared with the command that changes the NVS, if one is running.
+    changing_nvs: Arc<()>,
+    /// While the log is being replaced.
+    relog: Option<Box<Relog>>,
     /// The way here from other threads.
     handle: Option<ArrayHandle>,
 }
@@ -98,7 +103,8 @@ impl ArrayBackend {
             spares: Spares::default(),
             watch: DeviceWatch::default(),
             ending: Ending::default(),
-            replacing_nvs: Arc::default(),
+            changing_nvs: Arc::default(),
+            relog: None,
             handle: None,
         }
     }
@@ -164,7 +170,7 @@ impl ArrayBackend {
         for copy in named.filter(|copy| !status.nvs_devices.contains(copy)) {
             let (words, why) = (self.words(), why(Device::Nvs(copy)));
             let (alarm, cleared_by) = match status.nvs_devices.is_empty() {
-                true => (words.absent_nvs(copy, why), ClearedBy::Nothing),
+                true => (words.absent_nvs(copy, why), ClearedBy::NvsInUse),
                 false => (words.absent_mirror(copy, why), ClearedBy::NvsMirrored),
             };
             self.alarms.raise(alarm, cleared_by);
@@ -186,6 +192,12 @@ impl ArrayBackend {
     fn carry_out(&mut self, port: &mut Port) {
         self.reconnect_lost(port);
         loop {
+            if let Some(offline) = self.relog.as_mut().and_then(|relog| relog.offline()) {
+                match self.devices.carry_out(port, offline) {
+                    true => break,
+                    false => continue,
+                }
+            }
             let quiet = self.devices.carry_out(port, &mut self.volume);
             self.volume.take_spent().into_iter().for_each(|buffer| port.recycle(buffer));
             self.answer(port);
@@ -267,12 +279,18 @@ impl ArrayBackend {
         extents
     }
 
+    /// Whether the log is being replaced, and nothing is served.
+    fn is_offline(&self) -> bool {
+        self.relog.as_ref().is_some_and(|relog| relog.is_offline())
+    }
+
     /// Takes the next step of an end, and of waits for all to be destaged.
     fn look(&mut self, port: &mut Port) {
         let now = port.now();
         let ArrayBackend { setup, volume, watch, alarms, ending, .. } = self;
         ending.look_at_drains(now, setup, volume);
         ending.look(now, Around { setup, volume, watch, alarms });
+        self.look_at_relog(port);
         self.carry_out(port);
     }
 }
@@ -337,6 +355,9 @@ impl Backend<Port> for ArrayBackend {
         self.devices.requested();
         let (since, bytes) = (port.lately(), payload.bytes());
         let ticket = self.requests.begin(since, token, &command, bytes.len(), &self.volume);
+        if let Some(relog) = self.relog.as_mut().filter(|relog| relog.holds()) {
+            return relog.hold(ticket, command, bytes);
+        }
         self.volume.submit(since, ticket, command, bytes);
     }
 
@@ -345,10 +366,18 @@ impl Backend<Port> for ArrayBackend {
     }
 
     fn done(&mut self, port: &mut Port, key: u64, outcome: Outcome) {
-        self.devices.done(port, &mut self.volume, key, outcome);
+        match self.relog.as_mut().and_then(|relog| relog.offline()) {
+            Some(offline) => self.devices.done(port, offline, key, outcome),
+            None => self.devices.done(port, &mut self.volume, key, outcome),
+        }
     }
 
     fn turn(&mut self, port: &mut Port) {
+        if self.is_offline() {
+            self.carry_out(port);
+            self.devices.work_off();
+            return self.carry_out(port);
+        }
         self.scrub.feed(&mut self.volume, port.lately(), &mut self.alarms);
         self.look_for_spares();
         self.volume.turn(port.lately());
@@ -358,19 +387,28 @@ impl Backend<Port> for ArrayBackend {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        if self.is_offline() {
+            return self.devices.deadline();
+        }
         let volume = self.volume.deadline();
         let scrub = self.scrub.deadline(&self.volume);
-        let all = [volume, scrub, self.ending.deadline(), self.devices.deadline()];
+        let relog = self.relog.as_ref().and_then(|relog| relog.deadline());
+        let all = [volume, scrub, relog, self.ending.deadline(), self.devices.deadline()];
         all.into_iter().flatten().min()
     }
 
     fn message(&mut self, port: &mut Port, message: Box<dyn Any + Send>) {
-        if let Ok(call) = message.downcast::<Call>() {
-            (call.0)(self, port);
+        let Ok(call) = message.downcast::<Call>() else { return };
+        match &mut self.relog {
+            Some(relog) if relog.is_offline() && !call.urgent => relog.put_off(*call),
+            _ => (call.work)(self, port),
         }
     }
 
     fn stop(&mut self, port: &mut Port) {
+        if self.stop_relog(port) {
+            return;
+        }
         self.ending.begin(port.now(), &mut self.volume);
         self.look(port);
     }

@@ -40,7 +40,7 @@ impl ArrayBackend {
         let changing = self.volume.is_changing();
         identity.generation = if changing { superblock.base } else { superblock.generation };
         reconnect::begin(identity, ended, move |tried| {
-            handle.run(move |array, port| array.attempted(port, member, attached, tried))
+            handle.run_now(move |array, port| array.attempted(port, member, attached, tried))
         })
     }
 

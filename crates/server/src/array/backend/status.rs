@@ -68,6 +68,7 @@ impl ArrayBackend {
                 bytes_copied: mirror.bytes,
                 bytes: mirror.of,
             }),
+            log_change: self.relog.as_ref().map(|relog| relog.status(status.dirty_pages)),
             scrub: self.scrub.report(&self.volume, port.now()),
             scrub_mismatches: mismatches.rows(&self.volume),
             scrub_completed_unix_s: mismatches.completed_unix_s(),

@@ -18,7 +18,7 @@ pub use command::{About, Argument, Command, Entry, Kind, Monitoring, Recording};
 pub use ending::{Flush, Stop};
 pub use members::{Fail, Replace, Spare, SpareChange};
 pub use monitoring::{Record, WhatIf};
-pub use nvs::ReplaceNvs;
+pub use nvs::{NvsReplace, NvsResize};
 pub use scrub::Scrub;
 pub use set::Set;
 pub use socket::{Control, listen};
@@ -38,7 +38,8 @@ pub const COMMANDS: &[Entry] = &[
     Entry::of::<Fail>(),
     Entry::of::<Replace>(),
     Entry::of::<Spare>(),
-    Entry::of::<ReplaceNvs>(),
+    Entry::of::<NvsReplace>(),
+    Entry::of::<NvsResize>(),
     Entry::of::<WhatIf>(),
     Entry::of::<Record>(),
 ];

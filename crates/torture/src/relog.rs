@@ -1,0 +1,127 @@
+//! Another log while the array is tortured: what the server does for `destage nvs resize`, and for
+//! `destage nvs replace` when no NVS device is in use. The power may fail at any operation.
+
+use super::device::Device as Disk;
+use super::run::{End, Run};
+use destage_nvslog::sizes::Sizes;
+use destage_served::{Allow, Device, Found, IoError, NewLog, NoSuperblock, RelogError};
+
+impl Run {
+    /// Sometimes gives the array another log.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn maybe_relog(&mut self) -> Result<End, String> {
+        if !self.case.relogs || self.case.nvs == 0 || self.draws.relogs.below(3) > 0 {
+            return Ok(End::Done);
+        }
+        let most = self.case.geometry.volume_pages().0.min(200);
+        let pages = 1 + self.draws.relogs.below(most);
+        if self.nvs_lost() && !self.holes.is_empty() {
+            // Rows that may be inconsistent are repaired first.
+            return Ok(End::Done);
+        }
+        // Some requests, so that the log is not always empty before.
+        match self.load(10)? {
+            End::Crash => Ok(End::Crash),
+            End::Done => self.relog(pages),
+        }
+    }
+
+    /// Drains the array, ends it without a crash, gives it a log for this many dirty pages, and
+    /// starts it again. Where the server would refuse, nothing is changed.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn relog(&mut self, pages: u64) -> Result<End, String> {
+        self.make_space();
+        for phase in [Run::answered, Run::end_scrub, Run::drained] {
+            if phase(self)? == End::Crash {
+                return Ok(End::Crash);
+            }
+        }
+        let now = self.now();
+        self.volume_mut().end_mirror(now);
+        self.volume_mut().pause(true);
+        self.collect()?;
+        if self.drive_until(&|run| run.volume().idle())? == End::Crash {
+            return Ok(End::Crash);
+        }
+        let status = self.volume().status();
+        if status.stopped || status.dirty_pages > 0 && !self.replaces_full_log() {
+            self.volume_mut().pause(false);
+            return Ok(End::Done);
+        }
+        if status.nvs_devices.is_empty() {
+            self.world.replace_nvs(0);
+        }
+        self.replace_log(pages)
+    }
+
+    /// Gives an array that serves nothing another log, whatever the present one holds.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub fn replace_log(&mut self, pages: u64) -> Result<End, String> {
+        self.note_counts();
+        let volume = self.volume.take();
+        let found = self.superblocks();
+        if self.world.crashed {
+            return Ok(End::Crash);
+        }
+        let allow = Allow { degraded: true, ..Allow::default() };
+        let Ok(assembly) = destage_served::assemble(&found, &allow) else {
+            // A device is away, and nobody has noticed it yet.
+            self.volume = volume;
+            self.volume_mut().pause(false);
+            return Ok(End::Done);
+        };
+        let sizes = Sizes::for_pages(pages, self.case.block_bytes);
+        self.counts.relogs_begun += 1;
+        let number = self.counts.relogs_begun as u8;
+        let mut nvs = assembly.nvs_in_use();
+        if assembly.copies.is_empty() {
+            nvs[0] = Some([0x80 ^ number; 16]);
+        }
+        let needs = sizes.bytes(self.case.block_bytes);
+        self.world.nvs.iter_mut().for_each(|disk| disk.grow(needs));
+        let (log, block_bytes) = ([0xc0 ^ number; 16], self.case.block_bytes);
+        let defect = self.case.settings.defect;
+        let new = NewLog { log, block_bytes, sizes, nvs, defect };
+        self.mishaps.accepted();
+        match destage_served::relog(&mut self.world, &assembly, &new) {
+            Ok(()) => {}
+            Err(_) if self.world.crashed => return Ok(End::Crash),
+            Err(RelogError::Io(..)) if self.some_device_is_away() => return Ok(End::Crash),
+            Err(why) => return Err(format!("relog: {why}")),
+        }
+        self.case.nvs_pages = pages;
+        self.counts.relogs += 1;
+        self.open_either_way()
+    }
+
+    /// Whether an NVS device that is not in use may be given to the array again as it is.
+    pub fn holds_nothing(&mut self, copy: u16) -> bool {
+        let array = self.case.creation().array;
+        destage_served::is_spent(&mut self.world, Device::Nvs(copy), array)
+    }
+
+    fn superblocks(&mut self) -> Vec<Found> {
+        let members = (0..self.case.geometry.disks).map(Device::Member);
+        let nvs = (0..self.world.nvs.len() as u16).map(Device::Nvs);
+        let said = |device| match self.world.device(device).gone {
+            true => (device, Err(NoSuperblock::Io(IoError::GONE))),
+            false => (device, destage_served::read_superblock(&mut self.world, device)),
+        };
+        members.chain(nvs).map(said).collect()
+    }
+
+    fn some_device_is_away(&self) -> bool {
+        let away = |disk: &Disk| disk.gone || disk.unwritable;
+        self.world.members.iter().chain(&self.world.nvs).any(away)
+    }
+
+    fn replaces_full_log(&self) -> bool {
+        self.case.settings.defect == destage_served::Defect::ReplacesFullLog
+    }
+}
