@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh clean tools \
+.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh exhaustive clean tools \
   conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
@@ -101,6 +101,11 @@ torture-fresh: build
 bench: tools
 	$(CARGO) bench --locked -p destage --bench speed -- $(ARGS)
 	$(CARGO) bench --locked -p destage-engine --bench second_stack
+
+## Explore every crash of short scripts on a small array (docs/proof.md); under 20 minutes on two
+## processors. ARGS: e.g. --script parts.
+exhaustive: tools
+	$(CARGO) run --release --locked -p destage-torture --example exhaustive -- $(ARGS)
 
 # Public NBD clients and NBD servers to compare with, by their Debian names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin

@@ -47,6 +47,8 @@ pub struct Case {
     pub block_bytes: u32,
     /// Most dirty pages.
     pub nvs_pages: u64,
+    /// How an NVS device is divided, if not as it is for that many dirty pages.
+    pub nvs_sizes: Option<Sizes>,
     /// NVS devices.
     pub nvs: u16,
     /// How the volume runs.
@@ -116,6 +118,7 @@ impl Case {
             geometry,
             block_bytes: if rng.below(4) == 0 { 4096 } else { 512 },
             nvs_pages,
+            nvs_sizes: None,
             nvs: wanted.nvs.unwrap_or(drawn),
             settings,
             scrubs: wanted.scrubs,
@@ -140,7 +143,7 @@ impl Case {
         Creation {
             geometry: self.geometry,
             block_bytes: self.block_bytes,
-            sizes: Sizes::for_pages(self.nvs_pages, self.block_bytes),
+            sizes: self.sizes(),
             array: uuid(1, 0),
             log: uuid(2, 0),
             members: (0..self.geometry.disks).map(|member| uuid(3, member)).collect(),
@@ -148,9 +151,13 @@ impl Case {
         }
     }
 
+    fn sizes(&self) -> Sizes {
+        self.nvs_sizes.unwrap_or_else(|| Sizes::for_pages(self.nvs_pages, self.block_bytes))
+    }
+
     /// Bytes that an NVS device needs.
     pub fn nvs_bytes(&self) -> u64 {
-        Sizes::for_pages(self.nvs_pages, self.block_bytes).bytes(self.block_bytes)
+        self.sizes().bytes(self.block_bytes)
     }
 
     /// The case in one line.

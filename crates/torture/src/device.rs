@@ -4,6 +4,7 @@
 use destage_served::IoError;
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Bytes that are written completely or not at all.
 pub const SECTOR: usize = 512;
@@ -35,7 +36,8 @@ pub const RECENT: usize = 8;
 /// A device.
 #[derive(Clone, Default)]
 pub struct Device {
-    durable: BTreeMap<u64, Box<[u8; PAGE]>>,
+    /// Shared with copies of the device until one of them is written.
+    durable: BTreeMap<u64, Arc<[u8; PAGE]>>,
     /// Writes of each sector since it was durable, oldest first.
     cache: BTreeMap<u64, Vec<Cached>>,
     /// Sectors that cannot be read until they are written.
@@ -70,11 +72,7 @@ impl Device {
             return Err(IoError::MEDIUM);
         }
         for (sector, into) in (first..).zip(into.chunks_exact_mut(SECTOR)) {
-            let at = (sector % SECTORS) as usize * SECTOR;
-            match self.durable.get(&(sector / SECTORS)) {
-                Some(page) => into.copy_from_slice(&page[at..at + SECTOR]),
-                None => into.fill(0),
-            }
+            into.copy_from_slice(self.kept(sector));
         }
         for (sector, cached) in self.cache.range(first..first + count) {
             let at = (sector - first) as usize * SECTOR;
@@ -168,24 +166,54 @@ impl Device {
     }
 
     fn keep(&mut self, sector: u64, bytes: &[u8]) {
-        let page = self.durable.entry(sector / SECTORS).or_insert_with(|| Box::new([0; PAGE]));
+        let page = self.durable.entry(sector / SECTORS).or_insert_with(|| Arc::new([0; PAGE]));
         let at = (sector % SECTORS) as usize * SECTOR;
-        page[at..at + SECTOR].copy_from_slice(bytes);
+        Arc::make_mut(page)[at..at + SECTOR].copy_from_slice(bytes);
     }
 
-    /// The power fails.
-    pub fn crash(&mut self, survivors: Survivors, rng: &mut Seeded) {
+    /// The durable bytes of a sector.
+    pub fn kept(&self, sector: u64) -> &[u8] {
+        let at = (sector % SECTORS) as usize * SECTOR;
+        match self.durable.get(&(sector / SECTORS)) {
+            Some(page) => &page[at..at + SECTOR],
+            None => &[0; SECTOR],
+        }
+    }
+
+    /// The sectors that are not durable, each with its versions since it was, oldest first. A
+    /// version with the bytes of the one before it is left out.
+    pub fn unflushed(&mut self) -> Vec<(u64, Vec<[u8; SECTOR]>)> {
+        let mut all = Vec::new();
+        for (sector, mut cached) in core::mem::take(&mut self.cache) {
+            let mut last: [u8; SECTOR] = self.kept(sector).try_into().expect("a sector");
+            cached.retain(|version| core::mem::replace(&mut last, version.bytes) != version.bytes);
+            if !cached.is_empty() {
+                all.push((sector, cached.iter().map(|version| version.bytes).collect()));
+                self.cache.insert(sector, cached);
+            }
+        }
+        all
+    }
+
+    /// The power fails. `kept` says, of each sector that is not durable and has this many versions,
+    /// how many of them reached the medium.
+    pub fn lose(&mut self, mut kept: impl FnMut(usize) -> usize) {
         for (sector, cached) in core::mem::take(&mut self.cache) {
-            let kept = match survivors {
-                Survivors::None => 0,
-                Survivors::All => cached.len(),
-                Survivors::Random => rng.below(cached.len() as u64 + 1) as usize,
-            };
+            let kept = kept(cached.len());
             if kept > 0 {
                 self.keep(sector, &cached[kept - 1].bytes);
             }
         }
         self.hangs = false;
+    }
+
+    /// The same, drawn.
+    pub fn crash(&mut self, survivors: Survivors, rng: &mut Seeded) {
+        self.lose(|versions| match survivors {
+            Survivors::None => 0,
+            Survivors::All => versions,
+            Survivors::Random => rng.below(versions as u64 + 1) as usize,
+        });
     }
 
     /// A sector cannot be read from now on.
@@ -207,7 +235,7 @@ impl Device {
     pub fn rot(&mut self, sector: u64, bit: u64) -> bool {
         let Some(page) = self.durable.get_mut(&(sector / SECTORS)) else { return false };
         let at = (sector % SECTORS) as usize * SECTOR + (bit / 8 % SECTOR as u64) as usize;
-        page[at] ^= 1 << (bit % 8);
+        Arc::make_mut(page)[at] ^= 1 << (bit % 8);
         true
     }
 }

@@ -6,6 +6,7 @@ mod audit;
 pub mod case;
 mod counts;
 mod device;
+pub mod exhaustive;
 mod faults;
 pub mod load;
 mod mirror;

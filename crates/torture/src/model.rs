@@ -7,10 +7,11 @@
 
 use super::device::SECTOR;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
 /// What a write leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Bytes of its own.
     Data,
@@ -322,6 +323,16 @@ impl Model {
     pub fn wild(&mut self, range: &Range<u64>) {
         let id = self.write(Kind::Any, range);
         self.written(id, range, true, true);
+    }
+
+    /// A hash of what may be read after a crash.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (first, Segment { end, now, .. }) in &self.segments {
+            let kinds: Vec<Kind> = now.iter().map(|id| self.writes[*id as usize].kind).collect();
+            (first, end, now, kinds).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// Number of segments, to check that the model stays small.

@@ -7,7 +7,7 @@ use super::device::{Device as Disk, Survivors};
 use super::load::{self, Request};
 use super::mishap_state::Mishaps;
 use super::model::{Kind, Model, WriteId};
-use super::world::World;
+use super::world::{Order, World};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::{DiskId, Instant, PAGE_BYTES};
@@ -130,8 +130,15 @@ impl Run {
         destage_served::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
-        Ok(Run {
-            model: Model::new(bytes, case.settings.ack == Ack::Flush),
+        let model = Model::new(bytes, case.settings.ack == Ack::Flush);
+        Ok(Run::of(case, world, model))
+    }
+
+    /// An array that has these devices, and shows what the model says.
+    pub(super) fn of(case: Case, world: World, model: Model) -> Run {
+        Run {
+            draws: Draws::new(case.seed),
+            model,
             nvs_lost: case.nvs == 0,
             said_at_risk: None,
             case,
@@ -140,7 +147,6 @@ impl Run {
             failed: DiskSet::default(),
             holes: Vec::new(),
             volume: None,
-            draws: Draws::new(seed),
             retired: Vec::new(),
             lost_pages: Vec::new(),
             reported_lost: Vec::new(),
@@ -160,7 +166,7 @@ impl Run {
             stopping: false,
             stopped: false,
             plain: false,
-        })
+        }
     }
 
     /// Bytes of the volume.
@@ -214,7 +220,9 @@ impl Run {
     pub fn step(&mut self) -> Result<(), String> {
         self.now = Instant(self.now.0 + self.draws.run.below(2_000_000));
         let mut waits = true;
-        for _ in 0..=self.draws.run.below(4) {
+        let drawn = self.draws.run.below(4);
+        let more = if self.world.order == Order::Drawn { drawn } else { 0 };
+        for _ in 0..=more {
             waits &= !self.world.can_finish();
             let Some((id, result)) = self.world.finish_one() else { continue };
             let now = self.now;

@@ -15,6 +15,22 @@ struct Flight {
     seen: Option<Buffer>,
 }
 
+/// In which order operations in flight are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Drawn; reads may look early, and parts of writes may be done before the rest.
+    #[default]
+    Drawn,
+    /// The oldest first.
+    Oldest,
+    /// The newest first.
+    Newest,
+    /// Those on members first, the oldest of them before the others.
+    Members,
+    /// Those on NVS devices first, the oldest of them before the others.
+    Nvs,
+}
+
 /// The result of an operation.
 pub type Done = (OpId, Result<Option<Buffer>, IoError>);
 
@@ -31,8 +47,12 @@ pub struct World {
     early: Seeded,
     /// Operations that were carried out.
     pub operations: u64,
+    /// In which order they are.
+    pub order: Order,
     /// The power fails before the operation of this number.
     pub crash_at: Option<u64>,
+    /// Before the operation of this number this device fails.
+    pub fails: Option<(u64, Device)>,
     /// The power has failed.
     pub crashed: bool,
     /// Hash of all that happened.
@@ -54,7 +74,9 @@ impl World {
             rng: Seeded::new(seed, "torture-devices"),
             early: Seeded::new(seed, "torture-early-reads"),
             operations: 0,
+            order: Order::default(),
             crash_at: None,
+            fails: None,
             crashed: false,
             digest: 0xcbf2_9ce4_8422_2325,
             failed_reads: 0,
@@ -107,6 +129,11 @@ impl World {
         if self.crash_at == Some(self.operations) {
             self.crashed = true;
         }
+        if let Some((at, device)) = self.fails
+            && at == self.operations
+        {
+            self.device(device).gone = true;
+        }
         self.operations += 1;
         self.clock += 1;
         self.crashed
@@ -119,13 +146,10 @@ impl World {
         if able.is_empty() {
             return None;
         }
-        let looks = self.early.below(self.flights.len() as u64) as usize;
-        self.look(looks);
-        let chosen = able[self.rng.below(able.len() as u64) as usize];
-        if self.rng.below(16) == 0 {
-            self.write_in_part(chosen);
-            return None;
-        }
+        let chosen = match self.order {
+            Order::Drawn => self.draw_one(&able)?,
+            order => able.into_iter().min_by_key(|i| self.turn_of(order, *i))?,
+        };
         if self.count() {
             return None;
         }
@@ -136,6 +160,30 @@ impl World {
         };
         self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
         Some((op.id, result))
+    }
+
+    /// Any of these operations; none if only a part of a write is done.
+    fn draw_one(&mut self, able: &[usize]) -> Option<usize> {
+        let looks = self.early.below(self.flights.len() as u64) as usize;
+        self.look(looks);
+        let chosen = able[self.rng.below(able.len() as u64) as usize];
+        if self.rng.below(16) == 0 {
+            self.write_in_part(chosen);
+            return None;
+        }
+        Some(chosen)
+    }
+
+    /// The operation with the smallest is done next.
+    fn turn_of(&self, order: Order, flight: usize) -> (bool, u64) {
+        let Flight { op, asked, .. } = &self.flights[flight];
+        let is_member = matches!(op.device, Device::Member(_));
+        match order {
+            Order::Drawn | Order::Oldest => (false, *asked),
+            Order::Newest => (false, u64::MAX - asked),
+            Order::Members => (!is_member, *asked),
+            Order::Nvs => (is_member, *asked),
+        }
     }
 
     fn carry_out(&mut self, op: &Op, asked: u64) -> Result<Option<Buffer>, IoError> {
@@ -222,17 +270,7 @@ impl World {
             match survivors {
                 Survivors::None => {}
                 Survivors::Random => self.write_in_part(flight),
-                Survivors::All => {
-                    let Op { device, kind, .. } = &self.flights[flight].op;
-                    let disk = match device {
-                        Device::Member(number) => &mut self.members[usize::from(*number)],
-                        Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
-                    };
-                    let lost = disk.gone || disk.unwritable;
-                    if let (OpKind::Write { offset, buffer, .. }, false) = (kind, lost) {
-                        disk.write(*offset, buffer, u64::MAX);
-                    }
-                }
+                Survivors::All => self.write_undone(flight),
             }
         }
         self.flights.clear();
@@ -241,6 +279,27 @@ impl World {
         }
         self.note(0xC0A5);
         (self.crash_at, self.crashed) = (None, false);
+    }
+
+    /// The power fails. What is written and not durable is all in the devices' caches now, writes
+    /// in flight too: any of it may be there at the next start.
+    pub fn power_fails(&mut self) {
+        (0..self.flights.len()).for_each(|flight| self.write_undone(flight));
+        self.flights.clear();
+        (self.crash_at, self.crashed, self.fails) = (None, false, None);
+    }
+
+    /// All of a write is in its device's cache, and it is not done.
+    fn write_undone(&mut self, flight: usize) {
+        let Op { device, kind, .. } = &self.flights[flight].op;
+        let disk = match device {
+            Device::Member(number) => &mut self.members[usize::from(*number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(*number)],
+        };
+        let lost = disk.gone || disk.unwritable;
+        if let (OpKind::Write { offset, buffer, .. }, false) = (kind, lost) {
+            disk.write(*offset, buffer, u64::MAX);
+        }
     }
 }
 
@@ -266,7 +325,10 @@ impl Media for World {
         let taken = !gone && !self.device(device).unwritable;
         if self.count() {
             // Parts of it may be written as the power fails.
-            if taken && self.operations == self.crash_at.unwrap_or(0) + 1 {
+            let torn = taken && self.operations == self.crash_at.unwrap_or(0) + 1;
+            if torn && self.order != Order::Drawn {
+                self.device(device).write(offset, bytes, u64::MAX);
+            } else if torn {
                 for (i, sector) in bytes.chunks_exact(SECTOR).enumerate() {
                     if self.rng.below(2) == 0 {
                         let at = offset + (i * SECTOR) as u64;
