@@ -43,7 +43,7 @@ pub struct Inspection {
 /// Reads the log of an assembled array.
 #[must_use]
 pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
-    let Superblock { log, block_bytes, ring_blocks, slots, .. } = assembly.superblock;
+    let Superblock { log, block_bytes, ring_blocks, slots, geometry, .. } = assembly.superblock;
     let mut found = Inspection { ring: (ring_blocks, block_bytes), ..Inspection::default() };
     let copies = &assembly.copies;
     let Some(anchor) = choose_anchor(media, copies, log) else { return found };
@@ -71,12 +71,14 @@ pub fn inspect(media: &mut dyn Media, assembly: &Assembly) -> Inspection {
         }
     }
     let recovered = recovery.finish();
+    let checked = recovered.check(geometry.volume_pages().0, geometry.pages_per_group());
+    found.damage = checked.err();
     found.commits = recovered.commits;
     found.last_sequence = recovered.space.next_sequence() - 1;
     found.dropped = recovered.dropped;
     found.unreadable_behind = recovered.unreadable;
     found.repairs = recovered.repairs.len();
-    let frozen = recovered.contents.frozen_pages().count() as u64;
+    let frozen = recovered.contents.pages_frozen() as u64;
     found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;
     let mut held: Vec<u64> = recovered.contents.pages().map(|(page, _)| page.0).collect();
     held.sort_unstable();
