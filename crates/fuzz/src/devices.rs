@@ -24,17 +24,22 @@ pub(crate) struct Devices(pub(crate) BTreeMap<Device, Disk>);
 impl Disk {
     /// The bytes of a place, which may be any.
     pub(crate) fn get(&self, at: u64, bytes: usize) -> Vec<u8> {
-        let sector = |number| self.sectors.get(&number).copied().unwrap_or([0; SECTOR]);
-        let (first, skip) = (at / SECTOR_BYTES, (at % SECTOR_BYTES) as usize);
-        let last = (at + bytes as u64).div_ceil(SECTOR_BYTES);
-        let all: Vec<u8> = (first..last).flat_map(sector).skip(skip).collect();
-        all[..bytes].to_vec()
+        let mut found = Vec::with_capacity(bytes + 2 * SECTOR);
+        for sector in at / SECTOR_BYTES..(at + bytes as u64).div_ceil(SECTOR_BYTES) {
+            found.extend_from_slice(self.sectors.get(&sector).unwrap_or(&[0; SECTOR]));
+        }
+        found.drain(..(at % SECTOR_BYTES) as usize);
+        found.truncate(bytes);
+        found
     }
 
-    pub(crate) fn put(&mut self, at: u64, bytes: &[u8]) {
-        for (at, byte) in (at..).zip(bytes) {
+    pub(crate) fn put(&mut self, mut at: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let from = (at % SECTOR_BYTES) as usize;
+            let (front, rest) = bytes.split_at(bytes.len().min(SECTOR - from));
             let sector = self.sectors.entry(at / SECTOR_BYTES).or_insert([0; SECTOR]);
-            sector[(at % SECTOR_BYTES) as usize] = *byte;
+            sector[from..from + front.len()].copy_from_slice(front);
+            (at, bytes) = (at + front.len() as u64, rest);
         }
     }
 

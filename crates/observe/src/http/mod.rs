@@ -169,7 +169,7 @@ async fn converse(
     drop(held);
 }
 
-/// Serves one connection that is no socket, on the caller's runtime.
+/// Serves one connection over any stream, on the caller's runtime.
 ///
 /// # Panics
 /// If the settings allow no connection.
