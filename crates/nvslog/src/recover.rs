@@ -7,10 +7,10 @@ use crate::anchor::Anchor;
 use crate::commit::{BadRecord, Claim, Header, Kind};
 use crate::contents::{Contents, OpenIntent, Stored};
 use crate::crc::crc32c;
-use crate::record::{Record, RecordError};
+use crate::record::{Record, RecordError, VERSION_MAX};
 use crate::slots::Slots;
 use crate::space::LogSpace;
-use crate::{RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use crate::{FOUND_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use destage_engine::units::Page;
@@ -80,6 +80,9 @@ pub enum Damage {
     Missing(Witness),
     /// No device has the bytes of a page that the log names: the page.
     Slot(Page),
+    /// A sequence, version, epoch or number of an anchor is so high that those behind it have no
+    /// room.
+    Numbers,
     /// It names a page that the array does not have.
     Pages(Page),
     /// It has a destage of this page that is not one of its write group.
@@ -138,6 +141,7 @@ impl core::fmt::Display for RecoverError {
             Damage::Slot(page) => {
                 write!(f, "no NVS device has the bytes of page {}, which is dirty", page.0)
             }
+            Damage::Numbers => write!(f, "its numbers are higher than any array reaches"),
             Damage::Pages(page) => {
                 write!(f, "it names page {}, which is behind the end of the array", page.0)
             }
@@ -184,14 +188,18 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Refuses a log that names what its array does not have: pages behind its last, or a destage
-    /// of anything but one write group. The caller knows the array.
+    /// Refuses a log that cannot be continued, or that names what its array does not have: pages
+    /// behind its last, or a destage of anything but one write group. The caller knows the array.
     ///
     /// # Errors
-    /// See [`Damage::Pages`] and [`Damage::Destage`]: a program wrote it so.
+    /// [`Damage::Numbers`], [`Damage::Pages`] or [`Damage::Destage`]: a program wrote it so.
     pub fn check(&self, array_pages: u64, group_pages: u64) -> Result<(), RecoverError> {
         let contents = &self.contents;
         let mut held = contents.pages().chain(contents.frozen_pages()).map(|(page, _)| page);
+        let room = self.space.next_sequence().max(self.space.anchor().number) < FOUND_MAX
+            && contents.last_version() < VERSION_MAX / 2
+            && self.epoch < u32::MAX / 2;
+        let numbers = (!room).then_some(Damage::Numbers);
         let beyond = held.find(|page| page.0 >= array_pages).map(Damage::Pages);
         let group = |intent: &OpenIntent| {
             let OpenIntent { pages, .. } = intent;
@@ -203,7 +211,7 @@ impl Recovered {
         let no_group = intents.find(|intent| !group(intent)).map(|intent| intent.pages.first);
         let mut frozen = contents.frozen_pages().map(|(page, _)| page);
         let stray = frozen.find(|page| contents.intent_of(*page).is_none());
-        match beyond.or(no_group.or(stray).map(Damage::Destage)) {
+        match numbers.or(beyond).or(no_group.or(stray).map(Damage::Destage)) {
             None => Ok(()),
             Some(damage) => {
                 let (block, sequence) = (self.space.head(), self.space.next_sequence());

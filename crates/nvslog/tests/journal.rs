@@ -489,9 +489,12 @@ fn nonsense_with_good_checksums_does_not_panic() {
 
 /// What a log of one commit with these records is refused for.
 fn refused(records: &[Record]) -> Option<Damage> {
+    refused_with(Header { last_version: 9, ..header(Kind::Opens, 1, 0) }, records)
+}
+
+fn refused_with(header: Header, records: &[Record]) -> Option<Damage> {
     let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
     let mut image = Vec::new();
-    let header = Header { last_version: 9, ..header(Kind::Opens, 1, 0) };
     commit::encode(&header, records, LOG, 512, &mut image);
     image.resize(512 * 512, 0);
     replay(&image, 512, anchor).err().map(|error| error.damage)
@@ -519,6 +522,17 @@ fn a_log_that_names_what_its_array_does_not_have_is_refused() {
     let many: Vec<Record> = (0..2000).map(|n| zeros(n << 20, 1 << 20, Origin::Moved)).collect();
     let too_many = Damage::Record { index: 0, error: RecordError::Pages };
     assert_eq!(refused(&many), Some(too_many));
+}
+
+#[test]
+fn numbers_that_leave_no_room_are_refused() {
+    let first = header(Kind::Opens, 1, 0);
+    let with = |epoch, last_version| refused_with(Header { epoch, last_version, ..first }, &[]);
+    assert_eq!(with(1, 1 << 50), None);
+    assert_eq!(with(1, (1 << 52) - 1), Some(Damage::Numbers));
+    assert_eq!(with(u32::MAX - 1, 0), Some(Damage::Numbers));
+    let last = MemberRecord { number: u64::MAX, ..MemberRecord::default() };
+    assert_eq!(MemberRecord::decode(&last.encode()), None);
 }
 
 /// A page is destaged: it is out of the log, and these records say so in the next commit.
