@@ -23,7 +23,7 @@ for target in ${*:-$all}; do
   seed=${FUZZ_SEED:-$(($(date +%s%N) % 4294967295 + 1))}
   echo "== $target: $seconds s, FUZZ_SEED=$seed"
   $out/build/"$host"/release/"$target" $out/corpus/"$target" -seed="$seed" -max_total_time="$seconds" \
-    -max_len=16384 -timeout=20 -rss_limit_mb=2048 -artifact_prefix=$out/found/"$target"- -print_final_stats=1 \
+    -max_len=16384 -len_control=10 -timeout=20 -rss_limit_mb=2048 -artifact_prefix=$out/found/"$target"- -print_final_stats=1 \
     > $out/"$target".log 2>&1
   status=$?
   grep -E '(INITED|pulse|DONE) ' $out/"$target".log | tail -n 3

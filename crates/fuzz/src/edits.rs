@@ -6,8 +6,9 @@ use crate::feed::Feed;
 use destage_engine::units::Page;
 use destage_nvslog::commit::{self, Claim, Header, Kind};
 use destage_nvslog::crc::{crc32c, crc32c_of_both};
-use destage_nvslog::record::{Origin, Pages, Record};
-use destage_nvslog::superblock::DATA_START;
+use destage_nvslog::member::MemberRecord;
+use destage_nvslog::record::{Origin, Pages, Record, VERSION_MAX};
+use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_nvslog::{LogId, RANGE_PAGES_MAX};
 use destage_served::{Device, Media};
 use std::sync::OnceLock;
@@ -79,7 +80,7 @@ struct End {
 
 impl Edits {
     fn edit(&mut self, feed: &mut Feed<'_>) {
-        match feed.u8() % 12 {
+        match feed.u8() % 13 {
             0 => self.raw(feed),
             1 => self.label(feed, SUPERBLOCKS, SECTOR, &[]),
             2 => self.label(feed, ANCHORS, SECTOR, &LOG.0),
@@ -104,6 +105,7 @@ impl Edits {
                     _ => drop(self.devices.0.remove(&device)),
                 }
             }
+            11 => self.rebuilt(feed),
             _ => {
                 // A copy of another device, or an older or newer one of the same.
                 let (to, from) = (self.device(feed), self.device(feed));
@@ -153,6 +155,33 @@ impl Edits {
                 label[8..12].copy_from_slice(&crc.to_le_bytes());
             }
             disk.put(place, &label);
+        }
+    }
+
+    /// A member is being rebuilt, or has lost pages, as its record says.
+    fn rebuilt(&mut self, feed: &mut Feed<'_>) {
+        let (member, lost_pages) = (u16::from(feed.u8() % 3), feed.flag());
+        let device = [10 + member as u8; 16];
+        for disk in self.devices.0.values_mut() {
+            for place in SUPERBLOCKS {
+                let Ok(mut said) = Superblock::decode(&disk.get(place, SECTOR)) else { continue };
+                if lost_pages {
+                    said.lost_pages = true;
+                } else {
+                    said.mark(member, true);
+                    said.set_rebuild(member, Some(device));
+                }
+                disk.put(place, &said.encode());
+            }
+        }
+        let (number, below) = (feed.small(), feed.small());
+        let count = feed.u8() % 5;
+        let mut lost: Vec<u64> = (0..count).map(|_| feed.small()).collect();
+        lost.sort_unstable();
+        lost.dedup();
+        let record = MemberRecord { number, device, below, lost };
+        if let Some(disk) = self.devices.0.get_mut(&Device::Member(member)) {
+            disk.put(RECORDS[0], &record.encode());
         }
     }
 
@@ -222,7 +251,7 @@ impl Edits {
             kind: Kind::Plain,
         });
         let (devices, off) = (feed.u8(), feed.u8());
-        let mut version = last.last_version;
+        let mut version = last.last_version % (VERSION_MAX - 4096);
         let many = match feed.u8() {
             255 => 2000,
             few => usize::from(few) % 12,
@@ -243,11 +272,11 @@ impl Edits {
             if off & bit == 0 { right } else { feed.small() }
         };
         let header = Header {
-            epoch: last.epoch.wrapping_add(u32::from(kind == Kind::Opens)),
-            sequence: wrong(feed, 4, last.sequence + 1),
+            epoch: wrong(feed, 64, u64::from(last.epoch) + u64::from(kind == Kind::Opens)) as u32,
+            sequence: wrong(feed, 4, last.sequence.wrapping_add(1)),
             durable_through: wrong(feed, 8, last.sequence),
             block: wrong(feed, 16, block),
-            last_version: wrong(feed, 32, version),
+            last_version: wrong(feed, 32, version.max(last.last_version)),
             kind,
         };
         let mut bytes = Vec::new();
@@ -262,7 +291,7 @@ impl Edits {
         let kind = feed.u8();
         let origin = [Origin::New, Origin::Moved, Origin::Frozen][usize::from(kind / 8) % 3];
         let number = match kind / 32 {
-            7 => feed.small() % (1 << 52),
+            7 => feed.small() % VERSION_MAX,
             _ if origin == Origin::New => {
                 *version += 1;
                 *version

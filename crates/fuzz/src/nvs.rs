@@ -206,8 +206,24 @@ fn serve(volume: Volume, devices: Devices, held: &dyn Fn(u64) -> Option<HeldPage
         let reply = running.ask(read, &[]).expect("every read is answered");
         if let Ok(Answer::Data { buffer, from, bytes }) = reply.result {
             assert!(buffer[from..from + bytes].iter().all(|byte| *byte == 9), "a lost write");
+            starts_again(running.devices);
         }
     }
+}
+
+/// The server ends without a stop. The next start finds what was acknowledged.
+fn starts_again(mut devices: Devices) {
+    let all: Vec<Device> = devices.0.keys().copied().collect();
+    let found: Vec<_> = all.into_iter().map(|d| (d, read_superblock(&mut devices, d))).collect();
+    let assembly = assemble(&found, &Allow::degraded()).expect("the devices were an array");
+    let volume = open(&mut devices, &assembly, settings()).expect("the array was open");
+    let mut running = Running { volume, devices, now: 1, left: OPS_MAX };
+    running.run();
+    let read = Command::Read { offset: 0, bytes: PAGE_BYTES as usize };
+    let reply = running.ask(read, &[]).expect("every read is answered");
+    let Ok(Answer::Data { buffer, from, bytes }) = reply.result else { return };
+    let kept = buffer[from..from + bytes].iter().all(|byte| *byte == 9);
+    assert!(kept, "a write that was acknowledged is lost at the next start");
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
@@ -226,7 +242,9 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             &[6, 0, 2, 0],
             &[9, 128, 0, 3, 4],
             &[10, 1, 0],
-            &[11, 1, 1, 1],
+            &[11, 1, 0, 3, 8, 0],
+            &[11, 2, 1, 3, 0, 2, 4, 5],
+            &[12, 1, 1, 1],
             &[0, 3, 2, 0, 0, 4, 1, 2, 3, 4],
         ] {
             seeds.push([&[image & 1, image], edit].concat());
