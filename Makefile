@@ -3,8 +3,8 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh exhaustive clean tools \
-  conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
+.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh exhaustive \
+  fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -96,6 +96,15 @@ torture: build
 ## Do the same for two minutes with fresh seeds, for CI. A failure prints the line that repeats it.
 torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
+
+## Fuzz everything that comes from outside, each target for FUZZ_SECONDS (60), with libFuzzer and a
+## nightly compiler. TARGETS="nvs http": only these.
+fuzz: tools
+	CARGO=$(CARGO) scripts/fuzz.sh $(TARGETS)
+
+## Show that the release program has no deliberate faults.
+released: build
+	DESTAGE_RELEASED=$$PWD/$(DESTAGE) $(CARGO) test --locked -p destage --test packages
 
 ## Measure speeds: replays, simulator, parity. ARGS=10: million requests.
 bench: tools

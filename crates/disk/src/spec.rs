@@ -490,8 +490,9 @@ fn wrap_pairs(text: &str) -> String {
     let mut wrapped = String::with_capacity(text.len());
     for line in text.lines() {
         let mut column = 0;
+        let is_list = line.split_once(" = ").is_some_and(|(_, value)| value.starts_with('['));
         for part in line.split_inclusive("], ") {
-            if column > 0 && column + part.len() > 100 {
+            if is_list && column > 0 && column + part.len() > 100 {
                 wrapped.truncate(wrapped.trim_end().len());
                 wrapped.push_str("\n    ");
                 column = 4;

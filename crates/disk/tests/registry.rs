@@ -21,6 +21,14 @@ fn every_entry_holds_what_it_says_and_serves_within_bounds() {
     }
 }
 
+/// Only lists are broken into lines, not texts that look like one.
+#[test]
+fn a_text_with_brackets_stays_in_its_line() {
+    let mut spec = small("", "");
+    spec.source = "x = [[1, 2], ".repeat(20);
+    assert_eq!(DiskSpec::from_toml(&spec.to_toml()), Ok(spec));
+}
+
 fn battery(spec: &DiskSpec, disk: &mut Disk) {
     let curve = seek_curve(spec);
     let longest_seek = curve.iter().map(|p| p.1).fold(spec.head_switch_ms, f64::max);

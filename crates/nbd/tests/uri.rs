@@ -59,6 +59,8 @@ fn bad_ones() {
         ("nbd://[::1/disk", UriError::Authority),
         ("nbd://[::1]x/disk", UriError::Authority),
         ("nbd://[zz]/disk", UriError::Authority),
+        ("nbd://a%2fb/disk", UriError::Authority),
+        ("nbd://a%3a1/disk", UriError::Authority),
         ("nbd://host:0/disk", UriError::Port),
         ("nbd://host:65536/disk", UriError::Port),
         ("nbd://host:+1/disk", UriError::Port),

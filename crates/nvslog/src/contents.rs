@@ -134,6 +134,19 @@ impl Contents {
         self.pages.count()
     }
 
+    /// Pages that open intents froze.
+    #[must_use]
+    pub fn pages_frozen(&self) -> usize {
+        self.frozen.count()
+    }
+
+    /// The open intent that has the page.
+    #[must_use]
+    pub fn intent_of(&self, page: Page) -> Option<&OpenIntent> {
+        let (_, before) = self.intents.range(..=page.0).next_back()?;
+        (page.0 < before.pages.end()).then_some(before)
+    }
+
     /// Intents that no release has closed: their stripes must be redone.
     pub fn intents(&self) -> impl Iterator<Item = &OpenIntent> {
         self.intents.values()

@@ -38,8 +38,10 @@ pub const RANGE_PAGES_MAX: u32 = 1 << 20;
 pub const RING_BLOCKS_MIN: u64 = 64;
 /// Most blocks of a ring.
 pub const RING_BLOCKS_MAX: u64 = 1 << 40;
-/// Sequences and versions are below this.
+/// Sequences, generations and numbers of anchors and records are below this.
 pub const NUMBER_MAX: u64 = 1 << 63;
+/// A number that is found and counted on from is below this, so that those behind it have room.
+pub(crate) const FOUND_MAX: u64 = NUMBER_MAX / 2;
 
 /// Reads little-endian fields; the caller has checked the length.
 pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

@@ -3,7 +3,7 @@
 
 use super::crc::crc32c;
 use super::superblock::Uuid;
-use super::{field, put, u32_at, u64_at};
+use super::{FOUND_MAX, field, put, u32_at, u64_at};
 use alloc::vec::Vec;
 
 const MAGIC: &[u8; 8] = b"DSTGMEMB";
@@ -61,9 +61,10 @@ impl MemberRecord {
         }
         let lost: Vec<u64> = (0..count).map(|i| u64_at(bytes, LIST + 8 * i)).collect();
         let rest = bytes[48..LIST].iter().chain(&bytes[LIST + 8 * count..]);
-        let ordered = lost.windows(2).all(|pair| pair[0] < pair[1]);
+        let number = u64_at(bytes, 16);
+        let ordered = number < FOUND_MAX && lost.windows(2).all(|pair| pair[0] < pair[1]);
         (ordered && rest.into_iter().all(|byte| *byte == 0)).then(|| MemberRecord {
-            number: u64_at(bytes, 16),
+            number,
             device: field(bytes, 24),
             below: u64_at(bytes, 40),
             lost,

@@ -4,19 +4,23 @@
 
 use crate::LogId;
 use crate::anchor::Anchor;
-use crate::commit::{Claim, Header, Kind};
-use crate::contents::{Contents, Stored};
+use crate::commit::{BadRecord, Claim, Header, Kind};
+use crate::contents::{Contents, OpenIntent, Stored};
 use crate::crc::crc32c;
-use crate::record::{Record, RecordError};
+use crate::record::{Record, RecordError, VERSION_MAX};
 use crate::slots::Slots;
 use crate::space::LogSpace;
-use crate::{RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use crate::{FOUND_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use destage_engine::units::Page;
 
 /// Blocks looked through at once behind the end of the log.
 const SEARCH_BLOCKS: u64 = 256;
+
+/// Pages that a log may hold whatever its size. It never holds as many as four for each slot;
+/// without a bound, a few records of zeros would take all memory.
+const PAGES_ANYWAY: usize = 1 << 16;
 
 /// Where the log is on its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,13 @@ pub enum Damage {
     Missing(Witness),
     /// No device has the bytes of a page that the log names: the page.
     Slot(Page),
+    /// A sequence, version, epoch or number of an anchor is so high that those behind it have no
+    /// room.
+    Numbers,
+    /// It names a page that the array does not have.
+    Pages(Page),
+    /// It has a destage of this page that is not one of its write group.
+    Destage(Page),
     /// No device can read what is here, so nobody knows whether commits end here.
     Unreadable,
     /// The devices have different commits of one epoch and sequence here: they were used apart.
@@ -130,6 +141,13 @@ impl core::fmt::Display for RecoverError {
             Damage::Slot(page) => {
                 write!(f, "no NVS device has the bytes of page {}, which is dirty", page.0)
             }
+            Damage::Numbers => write!(f, "its numbers are higher than any array reaches"),
+            Damage::Pages(page) => {
+                write!(f, "it names page {}, which is behind the end of the array", page.0)
+            }
+            Damage::Destage(page) => {
+                write!(f, "it has a destage of page {} that is not of one write group", page.0)
+            }
             Damage::Record { index, error } => write!(f, "record {index}: {error}"),
         }
     }
@@ -167,6 +185,40 @@ pub struct Recovered {
     pub unreadable: u64,
     /// What is to be copied from one device to another.
     pub repairs: Vec<Repair>,
+}
+
+impl Recovered {
+    /// Refuses a log that cannot be continued, or that names what its array does not have: pages
+    /// behind its last, or a destage of anything but one write group. The caller knows the array.
+    ///
+    /// # Errors
+    /// [`Damage::Numbers`], [`Damage::Pages`] or [`Damage::Destage`]: a program wrote it so.
+    pub fn check(&self, array_pages: u64, group_pages: u64) -> Result<(), RecoverError> {
+        let contents = &self.contents;
+        let mut held = contents.pages().chain(contents.frozen_pages()).map(|(page, _)| page);
+        let room = self.space.next_sequence().max(self.space.anchor().number) < FOUND_MAX
+            && contents.last_version() < VERSION_MAX / 2
+            && self.epoch < u32::MAX / 2;
+        let numbers = (!room).then_some(Damage::Numbers);
+        let beyond = held.find(|page| page.0 >= array_pages).map(Damage::Pages);
+        let group = |intent: &OpenIntent| {
+            let OpenIntent { pages, .. } = intent;
+            pages.end() <= array_pages
+                && u64::from(pages.count) == group_pages
+                && pages.first.0.is_multiple_of(group_pages)
+        };
+        let mut intents = contents.intents();
+        let no_group = intents.find(|intent| !group(intent)).map(|intent| intent.pages.first);
+        let mut frozen = contents.frozen_pages().map(|(page, _)| page);
+        let stray = frozen.find(|page| contents.intent_of(*page).is_none());
+        match numbers.or(beyond).or(no_group.or(stray).map(Damage::Destage)) {
+            None => Ok(()),
+            Some(damage) => {
+                let (block, sequence) = (self.space.head(), self.space.next_sequence());
+                Err(RecoverError { block, sequence, damage })
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -414,13 +466,27 @@ impl Recovery {
                 // Devices read before have an older commit here, or none that is intact.
                 self.found.bad_copies = (0..self.copy).collect();
                 self.found.intact = Some(self.copy);
-                let records = claim
-                    .records(bytes)
+                let records = claim.records(bytes);
+                let records = records.and_then(|records| self.slots_are_there(records));
+                let records = records
                     .map_err(|(index, error)| self.error(Damage::Record { index, error }))?;
                 self.found.commit = Some((claim, records));
             }
         }
         self.next_copy(true)
+    }
+
+    /// The records of a commit, unless one names a slot that the device does not have: nobody must
+    /// read there.
+    fn slots_are_there(&self, records: Vec<Record>) -> Result<Vec<Record>, BadRecord> {
+        let beyond = |record: &Record| match record {
+            Record::Data { slot, .. } => *slot >= self.layout.slots,
+            _ => false,
+        };
+        match records.iter().position(beyond) {
+            Some(index) => Err((index as u32, RecordError::Slot)),
+            None => Ok(records),
+        }
     }
 
     /// Looks at the next device, or decides on the commit.
@@ -548,10 +614,12 @@ impl Recovery {
         let Recovered { contents, space, .. } = &mut self.recovered;
         let fits = space.replay(claim.blocks(self.layout.block_bytes));
         assert!(fits, "may_follow looked whether it fits");
+        let most = PAGES_ANYWAY.max(4 * self.layout.slots as usize);
         for (index, record) in records.iter().enumerate() {
-            let slots = self.layout.slots;
-            if matches!(record, Record::Data { slot, .. } if *slot >= slots) {
-                return Err(error(index as u32, RecordError::Slot));
+            let more =
+                if let Record::Zero { pages, .. } = record { pages.count as usize } else { 1 };
+            if contents.pages_held() + contents.pages_frozen() + more > most {
+                return Err(error(index as u32, RecordError::Pages));
             }
             contents.apply(record, sequence, space).map_err(|e| error(index as u32, e))?;
         }

@@ -2,7 +2,7 @@
 
 use super::crc::crc32c;
 use super::{
-    LogId, NUMBER_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SUPERBLOCK_BYTES, field, put, u16_at,
+    FOUND_MAX, LogId, RING_BLOCKS_MAX, RING_BLOCKS_MIN, SUPERBLOCK_BYTES, field, put, u16_at,
     u32_at, u64_at,
 };
 use destage_engine::array::geometry::{Geometry, GeometryError, Level};
@@ -305,7 +305,7 @@ impl Superblock {
         let ring = (RING_BLOCKS_MIN..=RING_BLOCKS_MAX).contains(&self.ring_blocks);
         let dirty = (1..u64::from(u32::MAX)).contains(&self.dirty_pages_max);
         for (fits, name) in [
-            (self.generation < NUMBER_MAX, "generation"),
+            (self.generation < FOUND_MAX, "generation"),
             (self.base <= self.generation, "base"),
             (matches!(self.block_bytes, 512 | 4096), "log block"),
             (ring && self.ring_bytes().is_multiple_of(PAGE_BYTES), "ring"),

@@ -378,6 +378,10 @@ fn layout(ring_blocks: u64, slots: u32) -> Layout {
     Layout { log: LOG, block_bytes: 512, ring_blocks, slots, copies: 1 }
 }
 
+/// The array that the logs here are of.
+const ARRAY_PAGES: u64 = 1 << 21;
+const GROUP_PAGES: u64 = 1;
+
 /// Recovers from a ring, with slots that are all zeros.
 fn replay(image: &[u8], ring_blocks: u64, anchor: Anchor) -> Result<u64, RecoverError> {
     let mut recovery = Recovery::new(layout(ring_blocks, 64), anchor)?;
@@ -387,10 +391,15 @@ fn replay(image: &[u8], ring_blocks: u64, anchor: Anchor) -> Result<u64, Recover
                 let from = block as usize * 512;
                 recovery.give(Some(&image[from..from + blocks as usize * 512]))?;
             }
-            Part::Slot(_) => recovery.give(Some(&[0; 4096]))?,
+            Part::Slot(slot) => {
+                assert!(slot < 64, "a slot that the device does not have");
+                recovery.give(Some(&[0; 4096]))?;
+            }
         }
     }
-    Ok(recovery.finish().commits)
+    let recovered = recovery.finish();
+    recovered.check(ARRAY_PAGES, GROUP_PAGES)?;
+    Ok(recovered.commits)
 }
 
 #[test]
@@ -469,11 +478,61 @@ fn nonsense_with_good_checksums_does_not_panic() {
         match replay(&image, 512, anchor) {
             Ok(_) => read += 1,
             Err(RecoverError { damage: Damage::Record { .. }, .. }) => refused += 1,
+            // Intents of several pages, where groups have one.
+            Err(RecoverError { damage: Damage::Destage(_), .. }) => refused += 1,
             Err(error) => panic!("{error}"),
         }
     }
     println!("{read} read, {refused} refused");
     assert!(read > 300 && refused > 300);
+}
+
+/// What a log of one commit with these records is refused for.
+fn refused(records: &[Record]) -> Option<Damage> {
+    refused_with(Header { last_version: 9, ..header(Kind::Opens, 1, 0) }, records)
+}
+
+fn refused_with(header: Header, records: &[Record]) -> Option<Damage> {
+    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+    let mut image = Vec::new();
+    commit::encode(&header, records, LOG, 512, &mut image);
+    image.resize(512 * 512, 0);
+    replay(&image, 512, anchor).err().map(|error| error.damage)
+}
+
+#[test]
+fn a_log_that_names_what_its_array_does_not_have_is_refused() {
+    let zeros = |first, count, origin| Record::Zero {
+        pages: Pages::new(Page(first), count),
+        version: 1,
+        origin,
+    };
+    let intent = |first, count| Record::Intent {
+        pages: Pages::new(Page(first), count),
+        through: 1,
+        moved: false,
+    };
+    let last = ARRAY_PAGES - 1;
+    assert_eq!(refused(&[zeros(last, 1, Origin::New), intent(last, 1)]), None);
+    let beyond = Some(Damage::Pages(Page(ARRAY_PAGES)));
+    assert_eq!(refused(&[zeros(last, 2, Origin::New)]), beyond);
+    assert_eq!(refused(&[zeros(7, 2, Origin::New), intent(7, 2)]), Some(Damage::Destage(Page(7))));
+    assert_eq!(refused(&[zeros(7, 1, Origin::Frozen)]), Some(Damage::Destage(Page(7))));
+    // As many zeros as the records of a commit can name would take 100 GiB.
+    let many: Vec<Record> = (0..2000).map(|n| zeros(n << 20, 1 << 20, Origin::Moved)).collect();
+    let too_many = Damage::Record { index: 0, error: RecordError::Pages };
+    assert_eq!(refused(&many), Some(too_many));
+}
+
+#[test]
+fn numbers_that_leave_no_room_are_refused() {
+    let first = header(Kind::Opens, 1, 0);
+    let with = |epoch, last_version| refused_with(Header { epoch, last_version, ..first }, &[]);
+    assert_eq!(with(1, 1 << 50), None);
+    assert_eq!(with(1, (1 << 52) - 1), Some(Damage::Numbers));
+    assert_eq!(with(u32::MAX - 1, 0), Some(Damage::Numbers));
+    let last = MemberRecord { number: u64::MAX, ..MemberRecord::default() };
+    assert_eq!(MemberRecord::decode(&last.encode()), None);
 }
 
 /// A page is destaged: it is out of the log, and these records say so in the next commit.

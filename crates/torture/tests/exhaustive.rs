@@ -31,6 +31,9 @@ const OUT_OF_SCOPE: &[(Defect, &str)] = &[
     (Defect::IgnoresSizes, "devices that are cut short"),
     (Defect::IgnoresMarks, "devices that are restored from copies"),
     (Defect::FailsFullDevices, "devices without space"),
+    (Defect::OverwritesNamedLog, "an array that gets another log"),
+    (Defect::NamesLogEarly, "an array that gets another log"),
+    (Defect::ReplacesFullLog, "an array that gets another log"),
     (Defect::KeepsDamagedSuperblocks, "rot: a superblock is one sector, old or new after a crash"),
 ];
 

@@ -178,3 +178,13 @@ fn rot_in_a_log_without_a_mirror_is_detected_or_harmless() {
     }
     assert!(detected > 5, "only {detected} were detected");
 }
+
+/// The test of the release program (`cli/tests/packages.rs`) looks for these names.
+#[test]
+fn a_program_with_deliberate_faults_has_their_names() {
+    let program = std::fs::read(std::env::current_exe().expect("this program")).expect("read");
+    for name in Defect::ALL.iter().map(|defect| format!("{defect:?}")) {
+        let found = program.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+        assert!(found, "{name}");
+    }
+}

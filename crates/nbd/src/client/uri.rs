@@ -133,7 +133,11 @@ fn tcp(authority: &str) -> Result<Address, UriError> {
             Some((host, port)) => (host, Some(port)),
             None => (authority, None),
         };
-        (decoded(host)?, port)
+        let host = decoded(host)?;
+        if host.contains(['/', ':']) {
+            return Err(UriError::Authority);
+        }
+        (host, port)
     };
     if host.is_empty() || host.contains('@') || port.is_some_and(|port| port.contains('@')) {
         return Err(UriError::Authority);

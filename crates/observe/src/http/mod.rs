@@ -13,9 +13,10 @@ pub use guard::{Denied, Guard, new_token, read_token};
 pub use routes::{ROUTES, Route};
 
 use crate::monitor::Monitor;
+use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use places::Places;
+use places::{Place, Places};
 use routes::Routes;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -130,33 +131,54 @@ async fn accept(
         let most = settings.answer_time.as_millis() as u32;
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, most);
         let (routes, settings) = (routes.clone(), settings.clone());
-        let held = place.clone();
-        let task = tokio::spawn(async move {
-            let place = held.clone();
-            let service = service_fn(move |request| {
-                let (routes, place) = (routes.clone(), place.clone());
-                async move {
-                    place.asks();
-                    let answer = routes.answer(request).await;
-                    // A stream stays busy; the number of streams has its own limit.
-                    if !answer.as_ref().is_ok_and(|answer| answer.body().is_stream()) {
-                        place.rests();
-                    }
-                    answer
-                }
-            });
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(settings.request_time)
-                .max_buf_size(16 << 10)
-                .max_headers(64)
-                .serve_connection(TokioIo::new(stream), service);
-            let ended = tokio::time::timeout(settings.connection_time, connection).await;
-            if let Ok(Err(error)) = ended {
-                tracing::debug!(target: "destage::http", "connection: {error}");
-            }
-            drop(held);
-        });
+        let task = tokio::spawn(converse(TokioIo::new(stream), routes, settings, place.clone()));
         place.served_by(task.abort_handle());
     }
+}
+
+/// Serves one connection until it ends.
+async fn converse(
+    stream: impl Read + Write + Unpin + Send + 'static,
+    routes: Arc<Routes>,
+    settings: Arc<Settings>,
+    place: Arc<Place>,
+) {
+    let held = place.clone();
+    let service = service_fn(move |request| {
+        let (routes, place) = (routes.clone(), place.clone());
+        async move {
+            place.asks();
+            let answer = routes.answer(request).await;
+            // A stream stays busy; the number of streams has its own limit.
+            if !answer.as_ref().is_ok_and(|answer| answer.body().is_stream()) {
+                place.rests();
+            }
+            answer
+        }
+    });
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(settings.request_time)
+        .max_buf_size(16 << 10)
+        .max_headers(64)
+        .serve_connection(stream, service);
+    let ended = tokio::time::timeout(settings.connection_time, connection).await;
+    if let Ok(Err(error)) = ended {
+        tracing::debug!(target: "destage::http", "connection: {error}");
+    }
+    drop(held);
+}
+
+/// Serves one connection over any stream, on the caller's runtime.
+///
+/// # Panics
+/// If the settings allow no connection.
+pub async fn serve_one(
+    stream: impl Read + Write + Unpin + Send + 'static,
+    settings: Arc<Settings>,
+    monitor: Monitor,
+) {
+    let place = Places::new(settings.connections).take().expect("a place");
+    let routes = Arc::new(Routes::new(settings.clone(), monitor));
+    converse(stream, routes, settings, place).await;
 }

@@ -54,7 +54,7 @@ pub(crate) fn inspect_log(
     copies: &[u16],
     takes_what_is_left: bool,
 ) -> Inspection {
-    let Superblock { log, block_bytes, ring_blocks, slots, .. } = *superblock;
+    let Superblock { log, block_bytes, ring_blocks, slots, geometry, .. } = *superblock;
     let mut found = Inspection { ring: (ring_blocks, block_bytes), ..Inspection::default() };
     let Some(anchor) = choose_anchor(media, copies, log) else { return found };
     found.tail = Some((anchor.tail_sequence, anchor.tail_block));
@@ -81,12 +81,14 @@ pub(crate) fn inspect_log(
         }
     }
     let recovered = recovery.finish();
+    let checked = recovered.check(geometry.volume_pages().0, geometry.pages_per_group());
+    found.damage = checked.err();
     found.commits = recovered.commits;
     found.last_sequence = recovered.space.next_sequence() - 1;
     found.dropped = recovered.dropped;
     found.unreadable_behind = recovered.unreadable;
     found.repairs = recovered.repairs.len();
-    let frozen = recovered.contents.frozen_pages().count() as u64;
+    let frozen = recovered.contents.pages_frozen() as u64;
     found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;
     let mut held: Vec<u64> = recovered.contents.pages().map(|(page, _)| page.0).collect();
     held.sort_unstable();

@@ -8,6 +8,7 @@
 //! `mirror.rs` (a device that joins while the log is used) and `inspect.rs`.
 
 mod anchors;
+mod batch;
 mod inspect;
 mod mirror;
 mod moves;
@@ -21,6 +22,7 @@ use crate::ops::{LogOp, Ops, Purpose};
 use crate::request::HostId;
 use crate::store::PAGE;
 use anchors::AnchorWrite;
+use batch::Batch;
 use destage_block::SharedBytes;
 use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
@@ -55,8 +57,6 @@ const POOL_MAX: usize = 8;
 /// After this long without a commit, an empty one confirms those before it. Releases wait this long
 /// for a commit that is written anyway.
 const CONFIRM_AFTER: Duration = Duration::from_millis(50);
-/// Intents wait this long for one: little next to what a destage takes.
-const INTENTS_WAIT: Duration = Duration::from_millis(1);
 
 /// Who waits until a commit is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,31 +71,6 @@ pub(crate) enum Waiter {
 
 /// Of a page that gets its slot when its commit is written.
 const NO_SLOT: u32 = u32::MAX;
-
-/// Records that will be one commit.
-struct Batch {
-    records: Vec<Record>,
-    /// Room for the commit, then the pages.
-    buffer: Buffer,
-    pages: usize,
-    /// Bytes of the commit.
-    bytes: usize,
-    waiters: Vec<Waiter>,
-}
-
-impl Batch {
-    /// How long it waits for something of the host to go into the same commit: no host waits for
-    /// it, and it leaves room in the only block that it takes.
-    fn patience(&self, block_bytes: u32) -> Duration {
-        let intent = |waiter: &Waiter| matches!(waiter, Waiter::Intent(_));
-        let host = self.pages > 0 || self.records.is_empty() || !self.waiters.iter().all(intent);
-        match self.waiters.is_empty() {
-            _ if host || self.bytes >= block_bytes as usize => Duration::ZERO,
-            true => CONFIRM_AFTER,
-            false => INTENTS_WAIT,
-        }
-    }
-}
 
 /// A commit in flight.
 struct Flight {

@@ -142,8 +142,12 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     while let Some(want) = recovery.want() {
         recovery.give(ring.look_at(want.copy, want.part)).map_err(LogError::Damaged)?;
     }
-    let Found { contents, mut space, mut epoch, repairs, .. } = recovery.finish();
-    let held = (contents.pages_held() + contents.frozen_pages().count()) as u64;
+    let found = recovery.finish();
+    let geometry = &source.superblock.geometry;
+    let array_pages = geometry.volume_pages().0;
+    found.check(array_pages, geometry.pages_per_group()).map_err(LogError::Damaged)?;
+    let Found { contents, mut space, mut epoch, repairs, .. } = found;
+    let held = (contents.pages_held() + contents.pages_frozen()) as u64;
     if held > source.dirty_pages_max {
         return Err(LogError::TooManyPages(held, source.dirty_pages_max));
     }

@@ -144,14 +144,7 @@ impl Places {
             }
             Err(error) => return Err(ConfigFileError::Io(path, error)),
         };
-        let config: ArrayConfig = toml::from_str(&text)
-            .map_err(|error| ConfigFileError::Form(path.clone(), error.message().to_string()))?;
-        if config.version != 1 {
-            let error = format!("version {}; this program reads version 1", config.version);
-            return Err(ConfigFileError::Form(path, error));
-        }
-        config.settings()?;
-        Ok(config)
+        ArrayConfig::of_text(&text, path)
     }
 
     /// Writes the configuration of a new array next to its place.
@@ -246,6 +239,23 @@ pub(super) fn check_writable(path: Option<&Path>) -> Result<(), ConfigFileError>
 }
 
 impl ArrayConfig {
+    /// The configuration in the text of a file; the path is for errors.
+    ///
+    /// # Errors
+    /// If it is not a valid configuration, or has a value out of range.
+    pub fn of_text(text: &str, path: PathBuf) -> Result<ArrayConfig, ConfigFileError> {
+        let config: ArrayConfig = match toml::from_str(text) {
+            Ok(config) => config,
+            Err(error) => return Err(ConfigFileError::Form(path, error.message().to_string())),
+        };
+        if config.version != 1 {
+            let error = format!("version {}; this program reads version 1", config.version);
+            return Err(ConfigFileError::Form(path, error));
+        }
+        config.settings()?;
+        Ok(config)
+    }
+
     /// Whether the array stops when its last NVS device fails.
     pub(super) fn stops_on_nvs_loss(&self) -> bool {
         self.on_nvs_loss == "stop"

@@ -1,7 +1,7 @@
 //! The control socket: a client sends one line of JSON with a command; lines of JSON answer. The
 //! permissions of the socket decide who may give commands.
 
-use super::command::{Context, Monitoring};
+use super::command::{Context, Monitoring, Parsed};
 use super::end_reports::EndReports;
 use super::parse;
 use crate::array::backend::ArrayHandle;
@@ -163,9 +163,20 @@ fn serve(mut stream: UnixStream, shared: &Shared) {
 }
 
 fn answer(line: &str, context: &mut Context<'_>) -> Result<Value, Refusal> {
+    understood(line)?.run(context)
+}
+
+fn understood(line: &str) -> Result<Parsed, Refusal> {
     let request = serde_json::from_str(line);
     let request = request.map_err(|error| Refusal::Malformed(format!("invalid: {error}")))?;
-    parse(request)?.run(context)
+    parse(request)
+}
+
+/// Reads a client's request without carrying it out; `None`: it did not arrive.
+#[must_use]
+pub fn check_client(stream: &mut UnixStream) -> Option<Result<(), Refusal>> {
+    let line = request_line(stream)?;
+    Some(understood(&line).map(|_| ()))
 }
 
 /// Sends a line; false if the client has disconnected.

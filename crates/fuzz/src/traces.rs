@@ -1,0 +1,98 @@
+//! Traces in every format, detected or named, compressed or not: what is read keeps to the bounds
+//! that the reader promises, and comes back from our own format as it was.
+
+#[path = "../../workload/tests/support/mod.rs"]
+mod samples;
+
+use crate::feed::Feed;
+use destage_workload::trace::info::TraceInfo;
+use destage_workload::trace::{FORMATS, ReadOptions, Reader, TimeOrder, TraceError, TraceRecord};
+
+/// Most bytes of an input: compressed ones grow.
+const BYTES_MAX: usize = 4096;
+/// Most records that are looked at.
+const RECORDS_MAX: usize = 20_000;
+/// Most bytes of requests for which the footprint, which grows with them, is computed.
+const FOOTPRINT_MAX: u64 = 1 << 32;
+/// Offsets are below it, and times are not above it.
+const LIMIT: u64 = 1 << 62;
+
+pub(crate) fn check(data: &[u8]) -> bool {
+    let mut feed = Feed::new(&data[..data.len().min(BYTES_MAX)]);
+    let (format, bits) = (usize::from(feed.u8()), feed.u8());
+    let orders = [TimeOrder::Check, TimeOrder::Lift, TimeOrder::Skip, TimeOrder::Sort];
+    let named = FORMATS.get(format % (FORMATS.len() + 1));
+    let options = ReadOptions {
+        format: named.map(|format| format.entry.name.to_string()),
+        skip_bad: bits & 4 != 0,
+        order: orders[usize::from(bits & 3)],
+    };
+    let name = ["a", "a.csv.gz", "P9.lis", "a.dtrc"][usize::from(bits >> 3 & 3)];
+    let content = feed.rest();
+    let Ok(records) = read(content, name, &options) else { return false };
+    if !records.is_empty() {
+        again(&records);
+    }
+    let bytes: u64 = records.iter().map(|record| record.length_bytes).sum();
+    if records.len() < RECORDS_MAX && bytes < FOOTPRINT_MAX {
+        let opened = samples::reader(content, name, &options).map(TraceInfo::of);
+        let info = opened.expect("opened before").expect("read before");
+        assert_eq!(info.requests, records.len() as u64);
+        assert!(info.footprint_blocks <= info.read_footprint_blocks + info.write_footprint_blocks);
+        let shares = [info.write_share(), info.overwrite_share(), info.first_touch_share()];
+        assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{info:?}");
+    }
+    true
+}
+
+/// The records, which are in order and within their bounds.
+fn read(content: &[u8], name: &str, options: &ReadOptions) -> Result<Vec<TraceRecord>, TraceError> {
+    let mut reader = samples::reader(content, name, options).inspect_err(one_line)?;
+    let mut records: Vec<TraceRecord> = Vec::new();
+    for record in reader.by_ref().take(RECORDS_MAX) {
+        let record = record.inspect_err(one_line)?;
+        assert!(record.offset_bytes < LIMIT && record.length_bytes <= 1 << 32, "{record:?}");
+        let before = records.last().map_or(0, |before| before.time_ns);
+        assert!(before <= record.time_ns && record.time_ns <= LIMIT, "{before} {record:?}");
+        let (first, end) = record.pages();
+        assert!(first <= end);
+        records.push(record);
+    }
+    reader.first_bad().into_iter().for_each(one_line);
+    if records.len() < RECORDS_MAX {
+        assert!(reader.next().is_none(), "nothing comes behind the end");
+    }
+    Ok(records)
+}
+
+fn one_line(error: &TraceError) {
+    let text = error.to_string();
+    assert!(!text.is_empty() && !text.contains('\n'), "{text}");
+}
+
+/// Times are relative to the first record, which our own format repeats.
+fn again(records: &[TraceRecord]) {
+    let format = Some("destage".to_string());
+    let options = ReadOptions { format, ..ReadOptions::default() };
+    let reader: Result<Reader, _> = samples::reader(&samples::native(records), "a", &options);
+    let again: Result<Vec<TraceRecord>, _> = reader.and_then(Iterator::collect);
+    assert_eq!(again.as_deref(), Ok(records));
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for sample in samples::samples() {
+        let number = FORMATS.iter().position(|format| format.entry.name == sample.format);
+        let number = number.unwrap_or(FORMATS.len()) as u8;
+        let hint = if sample.name == "P9.lis" { 16 } else { 0 };
+        seeds.push([&[FORMATS.len() as u8, hint], &sample.content[..]].concat());
+        seeds.push([&[number, hint | 4], &sample.content[..]].concat());
+    }
+    for (order, ending) in (0..).zip(["gz", "zst", "xz"]) {
+        for sample in samples::samples().iter().take(2) {
+            let packed = samples::compress(&sample.content, ending);
+            seeds.push([&[FORMATS.len() as u8, order], &packed[..]].concat());
+        }
+    }
+    seeds
+}
