@@ -1,9 +1,11 @@
-//! Records that gather until they are a commit, and how long they may wait for others.
+//! Records that gather until they are a commit, how long they may wait for others, and commits in
+//! flight.
 
 use super::Waiter;
 use crate::Buffer;
 use destage_engine::units::Duration;
 use destage_nvslog::record::Record;
+use std::sync::Arc;
 
 /// Intents wait this long for a commit that is written anyway: little next to what a destage takes.
 const INTENTS_WAIT: Duration = Duration::from_millis(1);
@@ -31,4 +33,26 @@ impl Batch {
             false => INTENTS_WAIT,
         }
     }
+}
+
+/// A commit in flight.
+pub(super) struct Flight {
+    pub(super) sequence: u64,
+    /// Writes that are not durable yet, on all NVS devices together.
+    pub(super) pending: usize,
+    /// What its header says was durable.
+    pub(super) durable_through: u64,
+    pub(super) buffer: Arc<Buffer>,
+    pub(super) waiters: Vec<Waiter>,
+    /// Empty; kept for its capacity.
+    pub(super) records: Vec<Record>,
+    /// Highest version in it and the commits before it.
+    pub(super) last_version: u64,
+}
+
+/// Memory of an earlier commit, to be used again.
+pub(super) struct Spare {
+    pub(super) buffer: Buffer,
+    pub(super) records: Vec<Record>,
+    pub(super) waiters: Vec<Waiter>,
 }

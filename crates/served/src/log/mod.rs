@@ -22,7 +22,7 @@ use crate::ops::{LogOp, Ops, Purpose};
 use crate::request::HostId;
 use crate::store::PAGE;
 use anchors::AnchorWrite;
-use batch::Batch;
+use batch::{Batch, Flight, Spare};
 use destage_block::SharedBytes;
 use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
@@ -71,28 +71,6 @@ pub(crate) enum Waiter {
 
 /// Of a page that gets its slot when its commit is written.
 const NO_SLOT: u32 = u32::MAX;
-
-/// A commit in flight.
-struct Flight {
-    sequence: u64,
-    /// Writes that are not durable yet, on all NVS devices together.
-    pending: usize,
-    /// What its header says was durable.
-    durable_through: u64,
-    buffer: Arc<Buffer>,
-    waiters: Vec<Waiter>,
-    /// Empty; kept for its capacity.
-    records: Vec<Record>,
-    /// Highest version in it and the commits before it.
-    last_version: u64,
-}
-
-/// Memory of an earlier commit, to be used again.
-struct Spare {
-    buffer: Buffer,
-    records: Vec<Record>,
-    waiters: Vec<Waiter>,
-}
 
 /// The log.
 pub(crate) struct Log {
