@@ -150,6 +150,11 @@ impl Destages {
         &self.recent
     }
 
+    /// The last destages were these.
+    pub(crate) fn remember(&mut self, recent: &Recent) {
+        self.recent = recent.clone();
+    }
+
     /// Begins a destage that writes the pages in the mask as they were at this version. `sums`: it
     /// continues one of the last run, which logged these checksums of parity.
     pub(crate) fn begin(

@@ -80,6 +80,21 @@ impl Loads {
         load.in_flight -= count as u32;
     }
 
+    /// Adds what an earlier volume counted.
+    pub(crate) fn count_from(&mut self, earlier: &Loads) {
+        let members = (0..).map(Device::Member).zip(&earlier.members);
+        let nvs = (0..).map(Device::Nvs).zip(&earlier.nvs);
+        for (device, counted) in members.chain(nvs) {
+            let load = self.of(device);
+            load.busy_ns += counted.busy_ns;
+            load.reads += counted.reads;
+            load.writes += counted.writes;
+            load.flushes += counted.flushes;
+            load.read_bytes += counted.read_bytes;
+            load.written_bytes += counted.written_bytes;
+        }
+    }
+
     pub(crate) fn get(&self, device: Device, now: Instant) -> DeviceLoad {
         let load = match device {
             Device::Member(number) => self.members.get(usize::from(number)),
@@ -106,5 +121,10 @@ mod tests {
         assert_eq!((load.busy_ns, load.in_flight, load.reads), (45, 1, 1));
         assert_eq!((load.flushes, load.read_bytes), (2, 4096));
         assert_eq!(loads.get(Device::Nvs(0), Instant(9)), DeviceLoad::default());
+        let mut next = Loads::default();
+        next.begin(disk, &OpKind::Flush, Instant(120));
+        next.count_from(&loads);
+        let load = next.get(disk, Instant(125));
+        assert_eq!((load.busy_ns, load.in_flight, load.flushes), (45, 1, 3), "of both");
     }
 }

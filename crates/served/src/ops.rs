@@ -226,6 +226,11 @@ impl Ops {
         self.loads.get(device, self.now)
     }
 
+    /// Continues the counts of an earlier volume.
+    pub(crate) fn count_from(&mut self, earlier: &Ops) {
+        self.loads.count_from(&earlier.loads);
+    }
+
     pub(crate) fn take(&mut self, into: &mut Vec<Op>) {
         into.append(&mut self.out);
     }

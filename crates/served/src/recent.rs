@@ -4,6 +4,7 @@
 pub const RECENT_DESTAGES: usize = 256;
 
 /// The first pages of the last destages.
+#[derive(Clone)]
 pub(crate) struct Recent {
     pages: [u64; RECENT_DESTAGES],
     count: u64,

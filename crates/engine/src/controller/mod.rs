@@ -537,6 +537,11 @@ impl Controller {
         self.state.paused = paused;
     }
 
+    /// Continues the counts of the controller that this one takes over from.
+    pub fn count_from(&mut self, earlier: &Counters) {
+        self.state.counters = *earlier;
+    }
+
     /// The driver could not keep a page as [`Action::Keep`] asked: it is not cached. Called before
     /// the next event.
     pub fn not_kept(&mut self, page: Page) {

@@ -363,6 +363,12 @@ impl Log {
         self.queue.is_empty() && self.in_flight.is_empty()
     }
 
+    /// Continues the counts of an earlier log.
+    pub(crate) fn count_from(&mut self, earlier: &Log) {
+        self.bytes_written += earlier.bytes_written;
+        self.records_moved += earlier.records_moved;
+    }
+
     /// When [`Log::turn`] has something to do without a further event.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         if self.lost() || !self.in_flight.is_empty() {

@@ -130,6 +130,14 @@ impl Volume {
         (self.destages.recent().pages().collect(), self.destages.recent().count())
     }
 
+    /// Continues the counts of the volume that this one takes over from.
+    pub fn count_from(&mut self, earlier: &Volume) {
+        self.engine.controller_mut().count_from(earlier.controller().counters());
+        self.ops.count_from(&earlier.ops);
+        self.log.count_from(&earlier.log);
+        self.destages.remember(earlier.destages.recent());
+    }
+
     /// What all superblocks say. Role and device are those of none in particular.
     #[must_use]
     pub fn superblock(&self) -> Superblock {

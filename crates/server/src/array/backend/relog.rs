@@ -272,7 +272,8 @@ impl ArrayBackend {
     }
 
     /// The log is replaced, or the try to do so has ended: this volume serves from now on.
-    pub(in crate::array) fn relogged(&mut self, port: &mut Port, volume: Volume) {
+    pub(in crate::array) fn relogged(&mut self, port: &mut Port, mut volume: Volume) {
+        volume.count_from(&self.volume);
         self.volume = volume;
         let needs = super::nvs_bytes(&self.volume.superblock());
         let status = self.volume.status();
