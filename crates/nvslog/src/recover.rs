@@ -5,7 +5,7 @@
 use crate::LogId;
 use crate::anchor::Anchor;
 use crate::commit::{BadRecord, Claim, Header, Kind};
-use crate::contents::{Contents, OpenIntent, Stored};
+use crate::contents::{Contents, HeldPage, OpenIntent, Stored};
 use crate::crc::crc32c;
 use crate::record::{Record, RecordError, VERSION_MAX};
 use crate::slots::Slots;
@@ -209,8 +209,10 @@ impl Recovered {
         };
         let mut intents = contents.intents();
         let no_group = intents.find(|intent| !group(intent)).map(|intent| intent.pages.first);
-        let mut frozen = contents.frozen_pages().map(|(page, _)| page);
-        let stray = frozen.find(|page| contents.intent_of(*page).is_none());
+        let froze = |(page, held): &(Page, HeldPage)| {
+            contents.intent_of(*page).is_some_and(|intent| held.version <= intent.through)
+        };
+        let stray = contents.frozen_pages().find(|frozen| !froze(frozen)).map(|(page, _)| page);
         match numbers.or(beyond).or(no_group.or(stray).map(Damage::Destage)) {
             None => Ok(()),
             Some(damage) => {

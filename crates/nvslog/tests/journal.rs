@@ -518,6 +518,9 @@ fn a_log_that_names_what_its_array_does_not_have_is_refused() {
     assert_eq!(refused(&[zeros(last, 2, Origin::New)]), beyond);
     assert_eq!(refused(&[zeros(7, 2, Origin::New), intent(7, 2)]), Some(Damage::Destage(Page(7))));
     assert_eq!(refused(&[zeros(7, 1, Origin::Frozen)]), Some(Damage::Destage(Page(7))));
+    let newer = Record::Zero { pages: Pages::new(Page(7), 1), version: 2, origin: Origin::Frozen };
+    let with = [zeros(7, 1, Origin::New), intent(7, 1), newer];
+    assert_eq!(refused(&with), Some(Damage::Destage(Page(7))), "its release would leave it");
     // As many zeros as the records of a commit can name would take 100 GiB.
     let many: Vec<Record> = (0..2000).map(|n| zeros(n << 20, 1 << 20, Origin::Moved)).collect();
     let too_many = Damage::Record { index: 0, error: RecordError::Pages };

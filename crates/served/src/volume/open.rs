@@ -95,6 +95,15 @@ pub enum OpenError {
     /// A device cannot be written. Nothing was served: assemble again with this device unusable
     /// ([`crate::NoSuperblock::Unwritable`]), from superblocks that are read again.
     Unwritable(Device, IoError),
+    /// A device is shorter than the array's superblock says; its own may have said less.
+    Short {
+        /// The device.
+        device: Device,
+        /// Bytes that it has.
+        bytes: u64,
+        /// Bytes that the array needs.
+        needs: u64,
+    },
     /// The log cannot be used.
     Log(LogError),
     /// The array uses features that this program does not know: their bits.
@@ -120,6 +129,11 @@ impl core::fmt::Display for OpenError {
             OpenError::Unwritable(device, error) => {
                 write!(f, "{device} cannot be written: {error}")
             }
+            OpenError::Short { device, bytes, needs } => write!(
+                f,
+                "{device} has {bytes} bytes, and the superblocks of the other devices say {needs}: \
+                 they are not of one array, or it was cut short. Nothing was changed"
+            ),
             OpenError::Log(error) => error.fmt(f),
             OpenError::Features(bits) => write!(
                 f,
@@ -149,6 +163,7 @@ pub fn open(
     if superblock.unknown_write_features != 0 {
         return Err(OpenError::Features(superblock.unknown_write_features));
     }
+    long_enough(media, assembly)?;
     let controller = Controller::new(&config(&superblock, &settings)).map_err(OpenError::Config)?;
     let source = log::Source {
         superblock,
@@ -190,6 +205,22 @@ pub fn open(
     volume.set_read_cache(read_cache).map_err(OpenError::ReadCache)?;
     volume.pause(false);
     Ok(volume)
+}
+
+/// Compares the devices in use with the superblock that counts. Each was compared with its own.
+fn long_enough(media: &mut dyn Media, assembly: &Assembly) -> Result<(), OpenError> {
+    let members = 0..assembly.superblock.geometry.disks;
+    let members = members.filter(|member| !assembly.failed.contains(member));
+    let members = members.map(|member| (Device::Member(member), Role::Member(member)));
+    let nvs = assembly.copies.iter().map(|place| (Device::Nvs(*place), Role::Nvs(*place)));
+    for (device, role) in members.chain(nvs) {
+        let needs = Superblock { role, ..assembly.superblock }.device_bytes();
+        let bytes = media.bytes(device).unwrap_or(needs);
+        if bytes < needs {
+            return Err(OpenError::Short { device, bytes, needs });
+        }
+    }
+    Ok(())
 }
 
 /// Makes an empty device a spare of the array that has this superblock.
