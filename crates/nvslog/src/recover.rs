@@ -551,7 +551,11 @@ impl Recovery {
     /// No commit follows. Those in doubt are looked at in their order; then, what is behind.
     fn chain_ends(&mut self, unreadable: bool) -> Result<(), RecoverError> {
         let errors_end = cfg!(feature = "defects") && self.errors_end_the_log;
-        self.unreadable = unreadable && !self.takes_what_is_left && !errors_end;
+        if unreadable && !self.takes_what_is_left && !errors_end {
+            // What cannot be read may confirm those in doubt, whose slots may have been written
+            // again: their slots say nothing then. And a read error is not a torn write (D9).
+            return Err(self.error(Damage::Unreadable));
+        }
         self.next_in_doubt()
     }
 

@@ -384,12 +384,24 @@ const GROUP_PAGES: u64 = 1;
 
 /// Recovers from a ring, with slots that are all zeros.
 fn replay(image: &[u8], ring_blocks: u64, anchor: Anchor) -> Result<u64, RecoverError> {
+    replay_without(image, ring_blocks, anchor, u64::MAX)
+}
+
+/// The same where a block of the ring cannot be read.
+fn replay_without(
+    image: &[u8],
+    ring_blocks: u64,
+    anchor: Anchor,
+    unreadable: u64,
+) -> Result<u64, RecoverError> {
     let mut recovery = Recovery::new(layout(ring_blocks, 64), anchor)?;
     while let Some(want) = recovery.want() {
         match want.part {
             Part::Ring { block, blocks } => {
                 let from = block as usize * 512;
-                recovery.give(Some(&image[from..from + blocks as usize * 512]))?;
+                let bytes = &image[from..from + blocks as usize * 512];
+                let readable = !(block..block + blocks).contains(&unreadable);
+                recovery.give(readable.then_some(bytes))?;
             }
             Part::Slot(slot) => {
                 assert!(slot < 64, "a slot that the device does not have");
@@ -432,6 +444,23 @@ fn what_is_wrong_is_said() {
         replay(&image, 64, outside),
         Err(RecoverError { damage: Damage::Anchor, .. })
     ));
+}
+
+/// The second commit's slot has other bytes. Either it is not complete, or a later commit confirmed
+/// it, and the slot was written again. If the later one cannot be read, nobody knows.
+#[test]
+fn a_commit_in_doubt_before_an_unreadable_block_is_damage() {
+    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+    let (page, origin) = (Page(7), Origin::New);
+    let data = Record::Data { page, version: 1, slot: 3, sectors: ALL_SECTORS, crc: 5, origin };
+    let mut image = Vec::new();
+    commit::encode(&header(Kind::Opens, 1, 0), &[], LOG, 512, &mut image);
+    commit::encode(&header(Kind::Plain, 2, 1), &[data], LOG, 512, &mut image);
+    image.resize(64 * 512, 0);
+    assert_eq!(replay(&image, 64, anchor), Ok(1), "it was not complete");
+    let damage = RecoverError { block: 2, sequence: 3, damage: Damage::Unreadable };
+    assert_eq!(replay_without(&image, 64, anchor, 2), Err(damage));
+    assert_eq!(replay_without(&image, 64, anchor, 9), Ok(1), "farther on nothing can be expected");
 }
 
 /// Logs whose checksums hold but whose records make no sense: an answer or an error, no panic.
