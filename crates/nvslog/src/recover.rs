@@ -290,8 +290,6 @@ pub struct Recovery {
     sequence: u64,
     epoch: u32,
     used: u64,
-    /// No device can read what is there.
-    unreadable: bool,
     recovered: Recovered,
     /// For tests of tests: what cannot be read counts as not written.
     pub errors_end_the_log: bool,
@@ -335,7 +333,6 @@ impl Recovery {
             sequence: anchor.tail_sequence,
             epoch: 0,
             used: 0,
-            unreadable: false,
             recovered,
             errors_end_the_log: false,
             trusts_slots: false,
@@ -550,8 +547,7 @@ impl Recovery {
 
     /// No commit follows. Those in doubt are looked at in their order; then, what is behind.
     fn chain_ends(&mut self, unreadable: bool) -> Result<(), RecoverError> {
-        let errors_end = cfg!(feature = "defects") && self.errors_end_the_log;
-        if unreadable && !self.takes_what_is_left && !errors_end {
+        if unreadable && !self.passes_over_errors() {
             // What cannot be read may confirm those in doubt, whose slots may have been written
             // again: their slots say nothing then. And a read error is not a torn write (D9).
             return Err(self.error(Damage::Unreadable));
@@ -600,9 +596,17 @@ impl Recovery {
         let header = front_header(&self.followers);
         (self.head, self.sequence) = (header.block, header.sequence);
         self.followers.clear();
-        let errors_end = cfg!(feature = "defects") && self.errors_end_the_log;
-        self.unreadable = found.readable == 0 && !self.takes_what_is_left && !errors_end;
+        if found.readable == 0 && !self.passes_over_errors() {
+            // Whether its slot was written is not known.
+            return Err(self.error(Damage::Unreadable));
+        }
         self.end()
+    }
+
+    /// Whether the log ends at what cannot be read.
+    fn passes_over_errors(&self) -> bool {
+        let defect = cfg!(feature = "defects") && self.errors_end_the_log;
+        self.takes_what_is_left || defect
     }
 
     /// Applies the first follower.
@@ -642,10 +646,6 @@ impl Recovery {
 
     /// No commit follows: was one lost that had been durable?
     fn end(&mut self) -> Result<(), RecoverError> {
-        // A read error is not a torn write: whether a commit was here is not known (D9).
-        if self.unreadable {
-            return Err(self.error(Damage::Unreadable));
-        }
         let Recovered { contents, space, .. } = &mut self.recovered;
         let mut slots = Slots::new(self.layout.slots);
         let held = contents.pages().chain(contents.frozen_pages());
