@@ -1,19 +1,13 @@
 //! Fixed cases for `cargo test`: valid inputs, changed by a generator with a fixed seed.
 
-/// SplitMix64.
-pub struct Rng(pub u64);
+use destage_workload::random::Seeded;
+
+/// Draws the changes.
+pub struct Rng(pub Seeded);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+        self.0.below(end.max(1) as u64) as usize
     }
 
     /// One of the seeds with a few changes.
@@ -31,7 +25,7 @@ impl Rng {
         match self.below(8) {
             0 | 1 if at < case.len() => case[at] ^= 1 << self.below(8),
             2 if at < case.len() => case[at] = [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
-            3 if at < case.len() => case[at] = self.next() as u8,
+            3 if at < case.len() => case[at] = self.0.bits() as u8,
             4 if self.below(4) == 0 => case.truncate(at),
             4 => drop(case.drain(at..(at + some).min(case.len()))),
             5 => {
@@ -45,7 +39,7 @@ impl Rng {
                 case.splice(at..at, again);
             }
             _ => {
-                let new: Vec<u8> = (0..some).map(|_| self.next() as u8).collect();
+                let new: Vec<u8> = (0..some).map(|_| self.0.bits() as u8).collect();
                 case.splice(at..at, new);
             }
         }

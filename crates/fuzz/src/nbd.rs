@@ -11,21 +11,13 @@ use std::sync::Arc;
 
 const MODES: [Mode; 3] = [Mode::Simple, Mode::Structured, Mode::Extended];
 const TLS: [Tls; 3] = [Tls::Off, Tls::Offered, Tls::Required];
-const FLAGS: u16 = wire::NBD_FLAG_SEND_FLUSH
-    | wire::NBD_FLAG_SEND_FUA
-    | wire::NBD_FLAG_SEND_TRIM
-    | wire::NBD_FLAG_SEND_WRITE_ZEROES
-    | wire::NBD_FLAG_CAN_MULTI_CONN
-    | wire::NBD_FLAG_SEND_CACHE
-    | wire::NBD_FLAG_SEND_FAST_ZERO;
-
 /// 1 MiB, called `disk`, with two contexts.
 fn config(feed: &mut Feed<'_>) -> Config {
     let mut config = Config::single(Export {
         name: "disk".to_string(),
         description: "a disk".to_string(),
         size: 1 << 20,
-        flags: FLAGS,
+        flags: wire::EVERY_REQUEST,
         block: BlockSizes::default(),
         contexts: vec!["base:allocation".to_string(), "destage:dirty".to_string()],
         tls_only: false,

@@ -5,6 +5,7 @@ mod bounded;
 
 use bounded::checked;
 use destage_fuzz::{Rng, TARGETS, Target};
+use destage_workload::random::Seeded;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::Instant;
@@ -51,7 +52,7 @@ fn every_target_holds_on_fixed_cases() {
         });
         let mut counts = [0u64; 2];
         for case in 0..cases {
-            let mut rng = Rng(seed << 32 | case);
+            let mut rng = Rng(Seeded::new(seed << 32 | case, "fuzz-cases"));
             let input = rng.changed(&seeds);
             let what = format!("FUZZ_SEED={seed}, case {case}");
             counts[usize::from(holds(target, &input, &what))] += 1;

@@ -65,6 +65,15 @@ numbers! {
     }
 }
 
+/// What a server offers that serves every request.
+pub const EVERY_REQUEST: u16 = NBD_FLAG_SEND_FLUSH
+    | NBD_FLAG_SEND_FUA
+    | NBD_FLAG_SEND_TRIM
+    | NBD_FLAG_SEND_WRITE_ZEROES
+    | NBD_FLAG_CAN_MULTI_CONN
+    | NBD_FLAG_SEND_CACHE
+    | NBD_FLAG_SEND_FAST_ZERO;
+
 numbers! {
     /// Options.
     OPTIONS: u32 {

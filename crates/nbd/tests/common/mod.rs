@@ -82,22 +82,13 @@ impl Split {
     }
 }
 
-/// All flags that a server of ours would offer for writing.
-pub const ALL_FLAGS: u16 = wire::NBD_FLAG_SEND_FLUSH
-    | wire::NBD_FLAG_SEND_FUA
-    | wire::NBD_FLAG_SEND_TRIM
-    | wire::NBD_FLAG_SEND_WRITE_ZEROES
-    | wire::NBD_FLAG_CAN_MULTI_CONN
-    | wire::NBD_FLAG_SEND_CACHE
-    | wire::NBD_FLAG_SEND_FAST_ZERO;
-
 /// 1 MiB, called `disk`, with two contexts.
 pub fn export() -> Export {
     Export {
         name: "disk".to_string(),
         description: "a disk".to_string(),
         size: 1 << 20,
-        flags: ALL_FLAGS,
+        flags: wire::EVERY_REQUEST,
         block: BlockSizes::default(),
         contexts: vec!["base:allocation".to_string(), "destage:dirty".to_string()],
         tls_only: false,
@@ -106,7 +97,7 @@ pub fn export() -> Export {
 
 /// A session with [`export`] and both contexts.
 pub fn session(mode: Mode) -> Session {
-    let mut flags = ALL_FLAGS | wire::NBD_FLAG_HAS_FLAGS;
+    let mut flags = wire::EVERY_REQUEST | wire::NBD_FLAG_HAS_FLAGS;
     if mode >= Mode::Structured {
         flags |= wire::NBD_FLAG_SEND_DF;
     }
