@@ -12,6 +12,7 @@ use crate::array::mapped::Mapped;
 use crate::array::refusal::Refusal;
 use crate::array::relog::{Wanted, replace_log};
 use destage_block::Driver;
+use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock, Uuid};
 use destage_served::{Buffer, Cause, Device, MirrorRefusal};
@@ -229,35 +230,45 @@ impl Present {
         self.devices.iter().map(part).collect()
     }
 
-    /// Makes a file long enough. What the log does not have of it yet is written now: a block that
-    /// is written for the first time costs the file system much more than later.
+    /// Makes a file long enough, or leaves it as it was.
     fn extend(&self, array: &ArrayHandle, part: &Part) -> Result<(), Refusal> {
         let Some(file) = &part.file else { return Ok(()) };
-        let failed = |error: std::io::Error| self.failed(part.number, &error);
-        match allocate(file, part.uses) {
-            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
-                file.set_len(part.uses).map_err(failed)?;
-            }
-            allocated => allocated.map_err(failed)?,
-        }
+        self.lengthen(file, part).map_err(|error| {
+            // What was allocated before the file system was full is given back.
+            let _ = file.set_len(part.has);
+            self.failed(part.number, &error)
+        })?;
         if self.mapped.contains(&part.number) {
-            let map = Mapped::new(file, false).map_err(failed)?;
+            let map = Mapped::new(file, false).map_err(|error| self.failed(part.number, &error))?;
             let number = part.number;
             // The present log is in the part that both mappings have.
             return array.answer(move |array, _| array.put_map(number, map));
         }
+        Ok(())
+    }
+
+    /// What the log does not have of the file yet is written now: a block that is written for the
+    /// first time costs the file system much more than later.
+    fn lengthen(&self, file: &File, part: &Part) -> std::io::Result<()> {
+        match allocate(file, part.uses) {
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                file.set_len(part.uses)?;
+            }
+            allocated => allocated?,
+        }
+        if self.mapped.contains(&part.number) {
+            return Ok(());
+        }
         let zeros = Buffer::zeroed(DATA_START as usize);
-        let mut at = nvs_bytes(&self.array);
-        while at < part.uses / PAGE * PAGE {
-            let bytes = (part.uses / PAGE * PAGE - at).min(zeros.len() as u64);
-            file.write_all_at(&zeros[..bytes as usize], at).map_err(failed)?;
+        let (mut at, end) = (nvs_bytes(&self.array), part.uses / PAGE_BYTES * PAGE_BYTES);
+        while at < end {
+            let bytes = (end - at).min(zeros.len() as u64);
+            file.write_all_at(&zeros[..bytes as usize], at)?;
             at += bytes;
         }
         Ok(())
     }
 }
-
-const PAGE: u64 = destage_engine::units::PAGE_BYTES;
 
 impl ArrayBackend {
     /// The number of the NVS device that a new one may replace now.
