@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::array::{Array, alarm, status, until};
+use common::array::{Array, alarm, becomes_clean, status, until};
 use destage_nvslog::superblock::Superblock;
 use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
@@ -81,7 +81,7 @@ fn a_mapped_nvs_grows_and_shrinks_while_a_host_writes() {
     array.kill();
     array.serve(&[]);
     array.keeps(&log);
-    assert_eq!(status(&array)["state"], "clean");
+    becomes_clean(&array);
     array.stop();
 }
 
@@ -140,7 +140,7 @@ fn an_array_that_lost_its_last_nvs_gets_another_one() {
     let again = array.loaded(&["--time", "500ms", "--depth", "8"]);
     array.kill();
     array.serve(&[]);
-    assert_eq!(status(&array)["state"], "clean");
+    becomes_clean(&array);
     array.keeps(&again);
     array.stop();
 }
@@ -272,6 +272,8 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let before = room(&array);
     let small = array.refused(&["nvs", "resize", "tank", "--size", "1M"]);
     assert!(small.contains("too few") && small.contains("4 MiB"), "{small}");
+    let large = array.refused(&["nvs", "resize", "tank", "--size", "18000000000000000000"]);
+    assert!(large.contains(&array.path("nvs")), "{large}");
     array.asks(&["scrub", "tank", "--background", "--limit", "1M"]);
     let scrub = array.refused(&["nvs", "resize", "tank", "--size", "8M"]);
     assert!(scrub.contains("a scrub is running"), "{scrub}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::array::{Array, status, until};
+use common::array::{Array, becomes_clean, status, until};
 use common::fails;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -49,7 +49,7 @@ fn a_deleted_file_is_seen_and_the_spare_takes_its_place_over_a_kill() {
     array.kill();
     bench.wait().expect("ended");
     array.serve(&[]);
-    until(&array, "clean", is_clean);
+    becomes_clean(&array);
     array.keeps(&log);
     scrub(&array);
     assert!(!status(&array)["alarms"].to_string().contains("member-failed"));
@@ -141,7 +141,7 @@ fn spares_are_given_at_creation_and_known_at_the_next_start() {
     array.serve(&[]);
     assert!(status(&array)["devices"].to_string().contains("ready"));
     array.asks(&["fail", "tank", "2"]);
-    until(&array, "clean", is_clean);
+    becomes_clean(&array);
     scrub(&array);
     let none = array.refused(&["spare", "tank", "remove", &array.path("s0")]);
     assert!(none.contains("is not a spare"), "{none}");
@@ -191,5 +191,5 @@ fn devices_that_come_too_late_for_a_members_place_are_as_they_were() {
             assert!(bytes[..1 << 20].iter().all(|byte| *byte == 0), "{path} is not empty");
         }
     }
-    until(&array, "clean", is_clean);
+    becomes_clean(&array);
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::array::{Array, flip, status};
+use common::array::{Array, becomes_clean, flip, status};
 use common::{destage, fails};
 
 /// Random writes for half a second.
@@ -22,11 +22,6 @@ fn refusal(array: &Array, more: &[&str]) -> String {
     let (listen, folder) = (format!("unix:{}", array.path("other.sock")), array.path(""));
     let words = ["serve", "tank", "--nbd", &listen, "--config-dir", &folder];
     fails(1, &[&words[..], more].concat())
-}
-
-/// Destages that a kill interrupted are redone.
-fn becomes_clean(array: &Array) {
-    common::http::until(10, "clean", || (status(array)["state"] == "clean").then_some(()));
 }
 
 #[test]

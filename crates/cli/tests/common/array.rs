@@ -189,6 +189,11 @@ pub fn until(array: &Array, what: &str, so: impl Fn(&Value) -> bool) -> Value {
     }
 }
 
+/// Waits until it is: a start redoes the destages that a kill interrupted while it serves.
+pub fn becomes_clean(array: &Array) {
+    until(array, "clean", |now| now["state"] == "clean");
+}
+
 /// Waits until the active alarms have this text.
 pub fn has_alarm(array: &Array, text: &str) -> Value {
     until(array, text, |now| now["alarms"].to_string().contains(text))
