@@ -5,6 +5,8 @@
 pub struct Counts {
     /// Power failures.
     pub crashes: u64,
+    /// Crashes that were not power failures: the process was killed.
+    pub kills: u64,
     /// Recoveries that were completed.
     pub recoveries: u64,
     /// Requests whose answers were checked.
@@ -49,6 +51,8 @@ pub struct Counts {
     pub cached: u64,
     /// Devices that were absent, restored, cut short, full, unreadable or corrupt.
     pub mishaps: u64,
+    /// Writes of NVS devices that were lost or misdirected, and bits of them that rotted.
+    pub lies: u64,
     /// Starts that were refused for that.
     pub refused: u64,
     /// Destages that could not be computed for a while.
@@ -67,6 +71,7 @@ impl Counts {
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Counts) {
         self.crashes += other.crashes;
+        self.kills += other.kills;
         self.recoveries += other.recoveries;
         self.requests += other.requests;
         self.destaged += other.destaged;
@@ -89,6 +94,7 @@ impl Counts {
         self.unreadable += other.unreadable;
         self.cached += other.cached;
         self.mishaps += other.mishaps;
+        self.lies += other.lies;
         self.refused += other.refused;
         self.kept += other.kept;
         self.stops += other.stops;

@@ -30,6 +30,28 @@ struct Cached {
     done: u64,
 }
 
+/// What becomes of a write that is lost.
+#[derive(Clone, Copy)]
+pub enum Lost {
+    /// Nothing is written.
+    Nowhere,
+    /// It is made here.
+    At(u64),
+}
+
+/// A write past the cache.
+#[derive(Clone)]
+pub struct Durable {
+    /// First byte.
+    pub offset: u64,
+    /// What was there before.
+    pub old: Vec<u8>,
+    /// What was written.
+    pub new: Vec<u8>,
+    /// When it was submitted.
+    pub asked: u64,
+}
+
 /// How many of the newest durable writes are known.
 pub const RECENT: usize = 8;
 
@@ -42,18 +64,28 @@ pub struct Device {
     cache: BTreeMap<u64, Vec<Cached>>,
     /// Sectors that cannot be read until they are written.
     bad: Vec<u64>,
+    /// Sectors that could not be read at some time of this life.
+    was_bad: Vec<u64>,
     /// Every operation fails.
     pub gone: bool,
     /// Operations that are submitted from now on never end.
     pub hangs: bool,
     /// Writes find no space.
     pub full: bool,
-    /// The next flush fails for lack of space, and what was not flushed before it is lost.
-    pub flush_fails: bool,
+    /// One has found none in this life, and was tried again later.
+    pub was_full: bool,
+    /// The next flush fails with this error, and what was not flushed before it is lost.
+    pub flush_fails: Option<IoError>,
+    /// The next write fails, and nothing of it is written.
+    pub write_fails: bool,
+    /// The next write through the cache is answered and not made, or made at this byte instead.
+    pub loses_write: Option<Lost>,
     /// It can be read and not written: an SSD at the end of its life.
     pub unwritable: bool,
     /// The last sectors of the newest writes past the cache behind its first MiB, the newest first.
     last: [u64; RECENT],
+    /// The writes past the cache of this life, oldest first, if they are kept.
+    durably: Option<Vec<Durable>>,
     /// It ends here; `None`: it has room for every write.
     len: Option<u64>,
 }
@@ -130,9 +162,15 @@ impl Device {
     }
 
     /// Writes past the cache.
-    pub fn write_durably(&mut self, offset: u64, bytes: &[u8]) {
+    pub fn write_durably(&mut self, offset: u64, bytes: &[u8], asked: u64) {
         let end = offset + bytes.len() as u64;
         self.grow(end);
+        let mut old = vec![0; if self.durably.is_some() { bytes.len() } else { 0 }];
+        // What cannot be read before was not there.
+        let _ = self.read(offset, &mut old);
+        if let Some(durably) = &mut self.durably {
+            durably.push(Durable { offset, old, new: bytes.to_vec(), asked });
+        }
         if end > 1 << 20 {
             self.last.rotate_right(1);
             self.last[0] = end / SECTOR as u64 - 1;
@@ -142,6 +180,26 @@ impl Device {
             self.cache.remove(&sector);
             self.keep(sector, bytes);
             self.bad.retain(|bad| *bad != sector);
+        }
+    }
+
+    /// The writes past the cache of this life, oldest first.
+    pub fn written_durably(&self) -> &[Durable] {
+        self.durably.as_deref().unwrap_or_default()
+    }
+
+    /// Another life begins, whose writes past the cache are kept.
+    pub fn begin_life(&mut self) {
+        self.durably = Some(Vec::new());
+        self.was_full = false;
+    }
+
+    /// Puts bytes on the medium, without anybody having written them.
+    pub fn put(&mut self, offset: u64, bytes: &[u8]) {
+        let first = offset / SECTOR as u64;
+        for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
+            self.cache.remove(&sector);
+            self.keep(sector, bytes);
         }
     }
 
@@ -158,6 +216,19 @@ impl Device {
                 self.cache.insert(sector, cached);
             }
         }
+    }
+
+    /// Nothing is in flight any more: what parts of writes have reached the cache is there.
+    pub fn all_done(&mut self, now: u64) {
+        self.parts_done(0..u64::MAX, now);
+        self.hangs = false;
+    }
+
+    /// The same of these bytes.
+    pub fn parts_done(&mut self, bytes: core::ops::Range<u64>, now: u64) {
+        let sectors = bytes.start / SECTOR as u64..bytes.end / SECTOR as u64;
+        let cached = self.cache.range_mut(sectors).flat_map(|(_, cached)| cached);
+        cached.for_each(|cached| cached.done = cached.done.min(now));
     }
 
     /// What was not flushed is gone, as after a write-back that failed.
@@ -219,6 +290,17 @@ impl Device {
     /// A sector cannot be read from now on.
     pub fn spoil(&mut self, sector: u64) {
         self.bad.push(sector);
+        self.was_bad.push(sector);
+    }
+
+    /// Whether any of these sectors could not be read at some time of this life.
+    pub fn was_bad(&self, sectors: core::ops::Range<u64>) -> bool {
+        self.was_bad.iter().any(|sector| sectors.contains(sector))
+    }
+
+    /// What could be read again does not count from now on.
+    pub fn forget_healed(&mut self) {
+        self.was_bad = self.bad.clone();
     }
 
     /// Whether any sector cannot be read.

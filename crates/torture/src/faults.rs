@@ -15,7 +15,7 @@ impl Run {
         failed.insert(DiskId(member));
         let tolerates = geometry.survives(&failed)
             && !(self.case.nvs > 0 && self.nvs_lost)
-            && self.holes.is_empty();
+            && self.rows_are_right();
         match self.draws.run.below(10) {
             0 if tolerates && !self.bad_media => {
                 self.world.members[usize::from(member)].gone = true
@@ -31,7 +31,7 @@ impl Run {
                 let mut others =
                     (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
                 let alone = !others.any(|(_, disk)| disk.has_bad());
-                if redundant && alone && self.failing().is_empty() && self.holes.is_empty() {
+                if redundant && alone && self.failing().is_empty() && self.rows_are_right() {
                     self.bad_media = true;
                     let first = (1 << 20) / 512 + self.draws.run.below(geometry.disk_pages * 8);
                     for sector in first..first + 1 + self.draws.run.below(8) {
@@ -65,11 +65,18 @@ impl Run {
         }
     }
 
-    /// Members that have failed, including those that the volume does not know of yet.
+    /// Members that have failed, including those that the volume does not know of yet, and those
+    /// that it has not reported yet.
     pub(super) fn failing(&self) -> DiskSet {
         let mut failing = self.failed.clone();
+        if let Some(volume) = &self.volume {
+            volume.controller().failed().iter().for_each(|disk| {
+                failing.insert(disk);
+            });
+        }
         for (number, disk) in (0..).zip(&self.world.members) {
-            if disk.gone || disk.hangs {
+            let soon = disk.write_fails || disk.flush_fails.is_some();
+            if disk.gone || disk.hangs || soon {
                 failing.insert(DiskId(number));
             }
         }
@@ -126,7 +133,13 @@ impl Run {
     pub(super) fn may_be_away(&self, member: u16) -> bool {
         let mut failed = self.failing();
         failed.insert(DiskId(member));
-        self.case.geometry.survives(&failed) && !self.nvs_lost && self.holes.is_empty()
+        self.case.geometry.survives(&failed) && !self.nvs_lost && self.rows_are_right()
+    }
+
+    /// Whether what rows imply is right, and will be.
+    pub(super) fn rows_are_right(&self) -> bool {
+        let lies = |disk: &Disk| disk.loses_write.is_some();
+        self.holes.is_empty() && !self.world.members.iter().any(lies)
     }
 
     /// A bit flips on one of two NVS devices that are in sync.

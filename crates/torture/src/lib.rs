@@ -6,8 +6,10 @@ mod audit;
 pub mod case;
 mod counts;
 mod device;
+mod errors;
 pub mod exhaustive;
 mod faults;
+mod lies;
 pub mod load;
 mod mirror;
 mod mishap_state;
@@ -15,6 +17,7 @@ mod mishaps;
 mod model;
 mod readcache;
 mod rebuild;
+mod refusals;
 mod relog;
 pub mod run;
 mod scrub;
@@ -111,10 +114,13 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         run.note_counts();
         left = left.saturating_sub(1);
-        run.crash(
-            [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
-                [rng.below(4) as usize],
-        );
+        let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
+            [rng.below(4) as usize];
+        if run.case.mishaps && run.draws.kills.below(4) == 0 {
+            run.killed();
+        } else {
+            run.crash(survivors);
+        }
         if run.case.faults && rng.below(6) == 0 {
             run.take_member_away();
         }
@@ -123,6 +129,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         run.maybe_bring_back();
         run.maybe_mishap();
+        run.maybe_lie();
     }
 }
 

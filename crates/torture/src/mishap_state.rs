@@ -17,6 +17,8 @@ pub(super) struct Snapshot {
     pub(super) retired: Vec<(u16, Disk)>,
     pub(super) nvs_lost: bool,
     pub(super) mirrored: bool,
+    pub(super) nvs_pages: u64,
+    pub(super) room: Option<(u64, u64)>,
     /// Starts that were carried through since.
     pub(super) starts: u64,
 }
@@ -28,6 +30,8 @@ pub(super) struct Mishaps {
     pub(super) undo: Vec<(Device, Disk)>,
     /// A device is not as it was, and no start has recorded it.
     pub(super) changed: bool,
+    /// The next start must not be refused for what has happened.
+    pub(super) must_start: bool,
     /// Devices that are away, or cannot be written.
     pub(super) away: Vec<Device>,
     /// Bits of a mirrored log have rotted: it has no other copy of them.
@@ -45,7 +49,8 @@ impl Mishaps {
 
     /// Whether there was a mishap that no start has repaired.
     pub(super) fn any(&self) -> bool {
-        self.pending() || self.changed || self.rotten_log || !self.rotten.is_empty()
+        let more = self.rotten_log || !self.rotten.is_empty();
+        self.pending() || self.changed || self.must_start || more
     }
 
     /// A start has taken the devices as they are: what they were before cannot be brought back.

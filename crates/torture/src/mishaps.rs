@@ -9,6 +9,9 @@ use super::mishap_state::{Mishaps, Snapshot};
 use super::run::{End, Run};
 use destage_served::{Device, Volume, member_bytes};
 
+/// Sectors of the two anchors.
+const ANCHORS: [u64; 2] = [8, 16];
+
 impl Run {
     /// Sometimes a mishap while the power is off.
     pub(super) fn maybe_mishap(&mut self) {
@@ -16,8 +19,11 @@ impl Run {
             return;
         }
         self.come_back();
-        if !self.mishaps.undo.is_empty() {
+        if !self.mishaps.undo.is_empty() || self.mishaps.must_start {
             // No start has seen these yet: with others they might leave nobody who knows of them.
+            return;
+        }
+        if self.maybe_lose_anchor() || self.maybe_away() {
             return;
         }
         // Earlier mishaps must be over: they cannot be undone in a copy.
@@ -52,7 +58,7 @@ impl Run {
             snapshot.starts += 1;
         }
         self.mishaps.undo.clear();
-        self.mishaps.changed = false;
+        (self.mishaps.changed, self.mishaps.must_start) = (false, false);
         self.mishaps.rotten_log = false;
         for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
             self.superblocks_repaired(device)?;
@@ -65,6 +71,9 @@ impl Run {
 
     /// Undoes the mishaps after a start was refused; whether there were any.
     pub(super) fn undo_mishaps(&mut self) -> bool {
+        if self.mishaps.must_start {
+            return false;
+        }
         let undo = core::mem::take(&mut self.mishaps.undo);
         let mut undone = !undo.is_empty();
         for (device, sector, bit, bytes) in core::mem::take(&mut self.mishaps.rotten) {
@@ -111,6 +120,50 @@ impl Run {
         }
     }
 
+    /// Where a crash left two different anchors, one of them often cannot be read after the life
+    /// that follows. The other is enough: no start may be refused for that. Whether it is so.
+    fn maybe_lose_anchor(&mut self) -> bool {
+        let differ = |disk: &Disk| disk.kept(ANCHORS[0]) != disk.kept(ANCHORS[1]);
+        let cut = self.world.nvs.iter().any(differ);
+        let was_cut = core::mem::replace(&mut self.anchors_cut, cut);
+        if !was_cut || self.mishaps.any() || self.world.nvs.iter().any(Disk::has_bad) {
+            return false;
+        }
+        let which = ANCHORS[self.draws.soon.below(2) as usize];
+        self.world.nvs.iter_mut().for_each(|disk| disk.spoil(which));
+        self.mishaps.must_start = true;
+        self.counts.mishaps += 1;
+        true
+    }
+
+    /// Sometimes members are away, any of them, or the NVS devices that were left when a change of
+    /// the set of devices was interrupted. Whether any are.
+    fn maybe_away(&mut self) -> bool {
+        let cut = self.cut_change.take();
+        if self.mishaps.any() || self.nvs_lost() || !self.rows_are_right() {
+            return false;
+        }
+        let mut away = match cut {
+            Some(nvs) if self.draws.soon.below(2) == 0 => {
+                nvs.into_iter().map(Device::Nvs).collect()
+            }
+            _ => Vec::new(),
+        };
+        let members = u64::from(self.case.geometry.disks);
+        if self.draws.soon.below(8) == 0 {
+            for _ in 0..1 + self.draws.soon.below(2) {
+                away.push(Device::Member(self.draws.soon.below(members) as u16));
+            }
+        }
+        away.retain(|device| !self.world.device(*device).gone);
+        for device in &away {
+            self.world.device(*device).gone = true;
+            self.counts.mishaps += 1;
+        }
+        self.mishaps.away.extend(&away);
+        !away.is_empty()
+    }
+
     /// One NVS device or both are away.
     fn nvs_away(&mut self) {
         let which = self.draws.mishaps.below(4);
@@ -133,7 +186,7 @@ impl Run {
         let written = self.world.nvs[copy].written();
         let newest = |age: u64| self.world.nvs[copy].last_durable(age as usize);
         let first: Vec<u64> = match self.draws.mishaps.below(8) {
-            0 => vec![self.draws.mishaps.below(32)],
+            0 => vec![[self.draws.mishaps.below(32), 8, 16][self.draws.mishaps.below(3) as usize]],
             // Of the newest commit, perhaps: no later one says that it was durable.
             1..=3 => vec![newest(self.draws.mishaps.below(RECENT as u64))],
             // All that was written last: an erase block of flash.
@@ -204,6 +257,8 @@ impl Run {
             retired: self.retired.clone(),
             nvs_lost: self.nvs_lost(),
             mirrored: self.is_mirrored(),
+            nvs_pages: self.case.nvs_pages,
+            room: self.world.room,
             starts: 0,
         }));
     }
@@ -264,8 +319,11 @@ impl Run {
             retired,
             nvs_lost,
             mirrored,
+            nvs_pages,
+            room,
             ..
         } = *snapshot;
+        (self.case.nvs_pages, self.world.room) = (nvs_pages, room);
         (self.world.members, self.world.nvs) = (members, nvs);
         (self.model, self.failed, self.holes) = (model, failed, holes);
         (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);

@@ -147,6 +147,15 @@ impl Model {
 
     /// A write is answered; `durable`: a crash cannot take it back.
     pub fn written(&mut self, id: WriteId, range: &Range<u64>, good: bool, durable: bool) {
+        let asked = self.done(id, range, good, durable);
+        if good && self.volatile && durable {
+            self.flushed(asked);
+        }
+        self.join(range);
+    }
+
+    /// Returns when it was asked for.
+    fn done(&mut self, id: WriteId, range: &Range<u64>, good: bool, durable: bool) -> u64 {
         let when = self.tick();
         let write = &mut self.writes[id as usize];
         (write.answered, write.good) = (when, good);
@@ -158,11 +167,8 @@ impl Model {
                     |other: &WriteId| *other != id && writes[*other as usize].answered < asked;
                 take_out(segment, &old, when, keep.then_some(id));
             });
-            if self.volatile && durable {
-                self.flushed(asked);
-            }
         }
-        self.join(range);
+        asked
     }
 
     /// A flush asked for at this time was answered.
@@ -319,10 +325,11 @@ impl Model {
         self.opened = self.tick();
     }
 
-    /// The range may show anything from now on.
+    /// The range may show anything from now on. Nothing else becomes durable with that.
     pub fn wild(&mut self, range: &Range<u64>) {
         let id = self.write(Kind::Any, range);
-        self.written(id, range, true, true);
+        self.done(id, range, true, true);
+        self.join(range);
     }
 
     /// A hash of what may be read after a crash.

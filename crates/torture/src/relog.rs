@@ -85,6 +85,8 @@ impl Run {
         }
         let needs = sizes.bytes(self.case.block_bytes);
         self.world.nvs.iter_mut().for_each(|disk| disk.grow(needs));
+        // A crash may leave the array with either log.
+        self.world.room = self.world.room.map(|(member, nvs)| (member, nvs.max(needs)));
         let (log, block_bytes) = ([0xc0 ^ number; 16], self.case.block_bytes);
         let defect = self.case.settings.defect;
         let new = NewLog { log, block_bytes, sizes, nvs, defect };
@@ -93,9 +95,14 @@ impl Run {
             Ok(()) => {}
             Err(_) if self.world.crashed => return Ok(End::Crash),
             Err(RelogError::Io(..)) if self.some_device_is_away() => return Ok(End::Crash),
+            // Nothing was changed: it starts again as it was.
+            Err(RelogError::Damaged) if self.world.nvs.iter().any(Disk::has_bad) => {
+                return self.open_either_way();
+            }
             Err(why) => return Err(format!("relog: {why}")),
         }
         self.case.nvs_pages = pages;
+        self.world.room = self.world.room.map(|(member, _)| (member, needs));
         self.counts.relogs += 1;
         self.open_either_way()
     }

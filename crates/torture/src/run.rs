@@ -39,6 +39,10 @@ pub(super) struct Draws {
     pub(super) plain_starts: Seeded,
     pub(super) unwritable: Seeded,
     pub(super) relogs: Seeded,
+    pub(super) kills: Seeded,
+    pub(super) errors: Seeded,
+    pub(super) lies: Seeded,
+    pub(super) soon: Seeded,
 }
 
 impl Draws {
@@ -52,6 +56,10 @@ impl Draws {
             plain_starts: Seeded::new(seed, "torture-plain-starts"),
             unwritable: Seeded::new(seed, "torture-unwritable"),
             relogs: Seeded::new(seed, "torture-relogs"),
+            kills: Seeded::new(seed, "torture-kills"),
+            errors: Seeded::new(seed, "torture-errors"),
+            lies: Seeded::new(seed, "torture-lies"),
+            soon: Seeded::new(seed, "torture-soon"),
         }
     }
 }
@@ -79,7 +87,9 @@ pub struct Run {
     /// A rebuild has reported that it could not reconstruct a page.
     pub(super) rows_lost: bool,
     /// In this life some destage could not be computed.
-    rows_kept: bool,
+    pub(super) rows_kept: bool,
+    /// Members that have failed in this life.
+    pub(super) failed_lately: DiskSet,
     /// In this life sectors could not be read while a member had failed.
     pub(super) many_bad: bool,
     /// Pages that could not be destaged, when the run was settled.
@@ -87,6 +97,13 @@ pub struct Run {
     /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
     pub(super) mishaps: Mishaps,
+    /// The last crash but one left two different anchors.
+    pub(super) anchors_cut: bool,
+    /// The NVS devices that were in use when a life ended in the midst of a change of the set of
+    /// devices.
+    pub(super) cut_change: Option<Vec<u16>>,
+    /// A page of a member became wrong since the last scrub began.
+    pub(super) wronged_lately: bool,
     /// The last scrub's result was checked.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -127,6 +144,8 @@ impl Run {
         let seed = case.seed;
         let mut world = World::new(case.geometry.disks, case.nvs, seed);
         world.sizes_unknown = case.settings.defect == Defect::IgnoresSizes;
+        world.hasty = case.mishaps.then(|| Seeded::new(seed, "torture-hasty"));
+        world.room = Some((destage_served::member_bytes(&case.geometry), case.nvs_bytes()));
         destage_served::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
@@ -152,9 +171,13 @@ impl Run {
             reported_lost: Vec::new(),
             rows_lost: false,
             rows_kept: false,
+            failed_lately: DiskSet::default(),
             many_bad: false,
             kept: Vec::new(),
             mishaps: Mishaps::default(),
+            anchors_cut: false,
+            cut_change: None,
+            wronged_lately: false,
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
@@ -225,9 +248,13 @@ impl Run {
         for _ in 0..=more {
             waits &= !self.world.can_finish();
             let Some((id, result)) = self.world.finish_one() else { continue };
+            self.note_wronged();
             let now = self.now;
             self.volume_mut().done(now, id, result);
             self.collect()?;
+        }
+        if let Some(beyond) = self.world.beyond.take() {
+            return Err(beyond);
         }
         if self.world.crashed {
             return Ok(());
@@ -260,6 +287,7 @@ impl Run {
             Alarm::MemberFailed(member, _) => {
                 self.counts.members_failed += 1;
                 self.failed.insert(DiskId(*member));
+                self.failed_lately.insert(DiskId(*member));
                 // What is given up is not written any more.
                 self.world.members[usize::from(*member)].gone = true;
             }
@@ -286,6 +314,7 @@ impl Run {
             Alarm::MemberRebuilt(member) => {
                 self.counts.rebuilt += 1;
                 self.failed.remove(DiskId(*member));
+                self.failed_lately.insert(DiskId(*member));
             }
             Alarm::RebuildStopped(member, _) => {
                 self.counts.spares_failed += 1;
@@ -296,7 +325,10 @@ impl Run {
                 self.rows_lost = true;
             }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
-            Alarm::PagesKept { .. } if self.bad_media || self.may_lack_rows() => {
+            // A row that is not what was written may contradict the checksums of its parity.
+            Alarm::PagesKept { .. }
+                if self.bad_media || self.may_lack_rows() || !self.holes.is_empty() =>
+            {
                 self.counts.kept += 1;
                 // Without NVS, requests that wait for them are refused.
                 self.rows_kept = true;
@@ -369,8 +401,8 @@ impl Run {
         self.counts.unreadable += u64::from(!good);
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
-            && !self.may_be_unreadable()
             && *refusal != Refusal::Stopped
+            && !(self.may_be_unreadable() && self.explains_refusal(&request))
         {
             return Err(format!("{request:?} was refused: {refusal}"));
         }
@@ -411,7 +443,7 @@ impl Run {
         bad > 1
             || self.many_bad
             || self.rows_lost
-            || self.rows_kept && self.writes_through()
+            || self.rows_kept && (self.writes_through() || !self.holes.is_empty())
             || self.volume.as_ref().is_some_and(lost)
     }
 
@@ -446,6 +478,8 @@ impl Run {
             self.maybe_exchange_cache()?;
             self.maybe_fill_up();
             self.maybe_spoil_degraded();
+            self.maybe_error();
+            self.maybe_lose_write();
             if self.draws.run.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -463,10 +497,24 @@ impl Run {
 
     /// Ends a life: the power fails.
     pub fn crash(&mut self, survivors: Survivors) {
+        self.end_life(|world, _| world.crash(survivors));
+    }
+
+    /// Ends a life: the process is killed, and the devices keep what they have in their caches.
+    pub fn killed(&mut self) {
+        self.counts.kills += 1;
+        self.end_life(World::killed);
+    }
+
+    fn end_life(&mut self, how: impl FnOnce(&mut World, &mut Seeded)) {
+        let cut = self.volume.as_ref().filter(|volume| volume.is_changing());
+        self.cut_change = cut.map(|volume| volume.status().nvs_devices);
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
         self.volume = None;
         self.pending.clear();
-        self.world.crash(survivors);
+        how(&mut self.world, &mut self.draws.kills);
+        self.note_wronged();
+        self.end_errors();
         self.make_space();
         self.model.crashed();
         self.counts.crashes += 1;
@@ -482,9 +530,11 @@ impl Run {
             self.world.members.iter_mut().for_each(Disk::heal);
             self.bad_media = false;
         }
+        self.failed_lately = DiskSet::default();
+        self.world.members.iter_mut().for_each(Disk::forget_healed);
     }
 
-    fn writes_through(&self) -> bool {
+    pub(super) fn writes_through(&self) -> bool {
         self.nvs_lost || self.case.settings.cache_off
     }
 

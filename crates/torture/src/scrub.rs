@@ -39,7 +39,7 @@ impl Run {
     /// It is refused.
     pub fn begin_scrub(&mut self, repair: bool) -> Result<(), String> {
         let now = self.now();
-        self.scrub_seen = false;
+        (self.scrub_seen, self.wronged_lately) = (false, false);
         let begun = self.volume_mut().start_scrub(now, repair);
         begun.map_err(|why| format!("no scrub: {why}"))?;
         self.collect()
@@ -106,7 +106,7 @@ impl Run {
         } else {
             self.judge_injected(&scrub)?;
         }
-        if scrub.whole && scrub.repair {
+        if scrub.whole && scrub.repair && !self.wronged_lately {
             self.holes.clear();
         }
         Ok(())
@@ -145,7 +145,7 @@ impl Run {
     }
 
     /// The write group of a page of a member.
-    fn group_of(&self, member: u16, page: u64) -> u64 {
+    pub(super) fn group_of(&self, member: u16, page: u64) -> u64 {
         let geometry = &self.case.geometry;
         if geometry.level.is_mirrored() {
             return page / geometry.strip_pages * geometry.data_strips() + u64::from(member / 2);
@@ -161,7 +161,7 @@ impl Run {
         let from = offset / 512 * 512;
         disk.read(from, &mut sector).expect("a sector that can be read");
         sector[(offset - from) as usize] ^= 1 << (bit % 8);
-        disk.write_durably(from, &sector);
+        disk.put(from, &sector);
         let first = if self.case.geometry.level.is_mirrored() { member & !1 } else { 0 };
         if !self.expected.contains(&(first, page)) {
             self.expected.push((first, page));

@@ -117,6 +117,7 @@ impl Run {
     /// A check failed.
     pub fn settle_or_stop(&mut self) -> Result<End, String> {
         self.world.members.iter_mut().for_each(Disk::heal);
+        self.end_errors();
         self.make_space();
         let phases = [
             Run::answered,

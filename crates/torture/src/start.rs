@@ -1,5 +1,6 @@
 //! Starts of the array: superblocks read, devices put together, the log recovered.
 
+use super::device::Device as Disk;
 use super::run::{End, Run};
 use destage_engine::units::DiskId;
 use destage_served::{Allow, Device, Found, IoError, NoSuperblock, OpenError};
@@ -89,12 +90,15 @@ impl Run {
         let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
+        let writes = self.world.early_writes;
         match destage_served::open(&mut self.world, &assembly, self.case.settings.clone()) {
             Ok(volume) => self.volume = Some(volume),
             Err(_) if self.world.crashed => {
                 // Devices may be marked: they are not what they were any more. One that was failed,
                 // and is not by this start, may be by the next: it sees what is left of the marks.
-                self.mishaps.accepted();
+                if self.world.early_writes > writes {
+                    self.mishaps.accepted();
+                }
                 before.iter().for_each(|disk| {
                     self.failed.insert(disk);
                 });
@@ -119,6 +123,9 @@ impl Run {
             return Ok(Ok(End::Crash));
         }
         self.mirrored = assembly.copies.len() == 2;
+        if self.case.mishaps {
+            self.world.nvs.iter_mut().for_each(Disk::begin_life);
+        }
         self.model.opened();
         self.counts.recoveries += 1;
         Ok(Ok(End::Done))

@@ -1,7 +1,8 @@
 //! All devices of an array: operations in flight, which are done in any order, and power that fails
 //! at any of them.
 
-use super::device::{Device as Disk, SECTOR, Survivors};
+use super::device::{Device as Disk, Lost, SECTOR, Survivors};
+use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
 
@@ -61,6 +62,17 @@ pub struct World {
     pub failed_reads: u64,
     /// For tests of tests: the sizes of the devices are not known.
     pub sizes_unknown: bool,
+    /// Bytes of a member and of an NVS device, if operations behind them are to be noticed.
+    pub room: Option<(u64, u64)>,
+    /// Such an operation.
+    pub beyond: Option<String>,
+    /// Bytes of devices that are not what the volume wrote there, and not looked at yet.
+    pub wronged: Vec<(Device, core::ops::Range<u64>)>,
+    /// Draws crashes that come soon after writes of superblocks, anchors and records, and after
+    /// those of a start.
+    pub hasty: Option<Seeded>,
+    /// Writes before the array is served, whole or torn.
+    pub early_writes: u64,
 }
 
 impl World {
@@ -81,6 +93,11 @@ impl World {
             digest: 0xcbf2_9ce4_8422_2325,
             failed_reads: 0,
             sizes_unknown: false,
+            room: None,
+            beyond: None,
+            wronged: Vec::new(),
+            hasty: None,
+            early_writes: 0,
         }
     }
 
@@ -114,14 +131,41 @@ impl World {
     pub fn take(&mut self, ops: &mut Vec<Op>) {
         for op in ops.drain(..) {
             let hangs = self.device(op.device).hangs;
+            self.look_behind(&op);
             self.clock += 1;
             self.flights.push(Flight { op, asked: self.clock, hangs, seen: None });
+        }
+    }
+
+    /// An operation must not reach behind the end of its device.
+    fn look_behind(&mut self, op: &Op) {
+        let end = match &op.kind {
+            OpKind::Read { offset, bytes } => offset + *bytes as u64,
+            OpKind::Write { offset, buffer, .. } => offset + buffer.len() as u64,
+            OpKind::Flush => 0,
+        };
+        let room = self.room.map_or(u64::MAX, |(member, nvs)| match op.device {
+            Device::Member(_) => member,
+            Device::Nvs(_) => nvs,
+        });
+        if end > room {
+            let device = op.device;
+            self.beyond = Some(format!("{device}: an operation ends at {end}, behind {room}"));
         }
     }
 
     /// Whether an operation can be done.
     pub fn can_finish(&self) -> bool {
         self.flights.iter().any(|flight| !flight.hangs)
+    }
+
+    /// One of this many times.
+    fn maybe_crash_soon(&mut self, of: u64) {
+        let Some(rng) = &mut self.hasty else { return };
+        if rng.below(of) == 0 {
+            let soon = self.operations + rng.below(12);
+            self.crash_at = self.crash_at.map(|at| at.min(soon));
+        }
     }
 
     /// Counts one more operation; whether the power fails before it.
@@ -188,6 +232,9 @@ impl World {
 
     fn carry_out(&mut self, op: &Op, asked: u64) -> Result<Option<Buffer>, IoError> {
         let clock = self.clock;
+        if matches!(&op.kind, OpKind::Write { offset, .. } if *offset < DATA_START) {
+            self.maybe_crash_soon(16);
+        }
         let disk = self.device(op.device);
         if disk.gone {
             return Err(IoError::GONE);
@@ -196,7 +243,11 @@ impl World {
             return Err(IoError::MEDIUM);
         }
         if disk.full && matches!(op.kind, OpKind::Write { .. }) {
+            disk.was_full = true;
             return Err(IoError::FULL);
+        }
+        if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
+            return Err(IoError::MEDIUM);
         }
         match &op.kind {
             OpKind::Read { offset, bytes } => {
@@ -205,17 +256,29 @@ impl World {
                 Ok(Some(buffer))
             }
             OpKind::Write { offset, buffer, durable: true } => {
-                disk.write_durably(*offset, buffer);
+                disk.write_durably(*offset, buffer, asked);
                 Ok(None)
             }
             OpKind::Write { offset, buffer, .. } => {
-                disk.write(*offset, buffer, clock);
+                let (offset, bytes) = (*offset, buffer.len() as u64);
+                match disk.loses_write.take_if(|_| offset >= DATA_START) {
+                    None => disk.write(offset, buffer, clock),
+                    Some(lost) => {
+                        // But for parts of it that are there already.
+                        disk.parts_done(offset..offset + bytes, clock);
+                        self.wronged.push((op.device, offset..offset + bytes));
+                        if let Lost::At(other) = lost {
+                            self.device(op.device).write(other, buffer, clock);
+                            self.wronged.push((op.device, other..other + bytes));
+                        }
+                    }
+                }
                 Ok(None)
             }
             OpKind::Flush => {
-                if core::mem::take(&mut disk.flush_fails) {
+                if let Some(error) = disk.flush_fails.take() {
                     disk.forget_unflushed();
-                    return Err(IoError::FULL);
+                    return Err(error);
                 }
                 disk.flush(asked);
                 Ok(None)
@@ -281,6 +344,28 @@ impl World {
         (self.crash_at, self.crashed) = (None, false);
     }
 
+    /// The process is killed, and the power stays on: what is in flight may still be done, and the
+    /// devices keep their caches. A later power failure takes what nobody has flushed since.
+    pub fn killed(&mut self, rng: &mut Seeded) {
+        let in_flight = core::mem::take(&mut self.flights);
+        for Flight { op, asked, .. } in in_flight {
+            self.clock += 1;
+            // Nobody hears whether it was done, and a durable write may have got half-way.
+            match (rng.below(3), op) {
+                (0, op) => drop(self.carry_out(&op, asked)),
+                (1, Op { id, device, kind: OpKind::Write { offset, buffer, .. } }) => {
+                    let kind = OpKind::Write { offset, buffer, durable: false };
+                    drop(self.carry_out(&Op { id, device, kind }, asked));
+                }
+                _ => {}
+            }
+        }
+        let now = self.clock;
+        self.members.iter_mut().chain(&mut self.nvs).for_each(|disk| disk.all_done(now));
+        self.note(0xD1ED);
+        (self.crash_at, self.crashed) = (None, false);
+    }
+
     /// The power fails. What is written and not durable is all in the devices' caches now, writes
     /// in flight too: any of it may be there at the next start.
     pub fn power_fails(&mut self) {
@@ -323,6 +408,7 @@ impl Media for World {
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
         let gone = self.device(device).gone;
         let taken = !gone && !self.device(device).unwritable;
+        self.early_writes += u64::from(!self.crashed);
         if self.count() {
             // Parts of it may be written as the power fails.
             let torn = taken && self.operations == self.crash_at.unwrap_or(0) + 1;
@@ -344,6 +430,7 @@ impl Media for World {
         if self.device(device).unwritable {
             return Err(IoError::MEDIUM);
         }
+        self.maybe_crash_soon(64);
         let clock = self.clock;
         self.device(device).write(offset, bytes, clock);
         Ok(())

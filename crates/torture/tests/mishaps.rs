@@ -7,7 +7,7 @@ mod common;
 use common::quiet_with;
 use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Defect, Device};
+use destage_served::{Defect, Device, IoError};
 use destage_torture::case::Wanted;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
@@ -41,7 +41,7 @@ fn random_cases_with_mishaps() {
     }
     println!("{counts:?}");
     assert!(counts.mishaps > 4 * cases && counts.refused > 0, "{counts:?}");
-    assert!(counts.stops > 0 && counts.kept > 0 && counts.plain_starts > cases, "{counts:?}");
+    assert!(counts.stops > 0 && counts.kept > 0 && counts.plain_starts > cases / 2, "{counts:?}");
 }
 
 /// A repaired second copy of a superblock made a try look as if something were built on it.
@@ -226,7 +226,7 @@ fn a_flush_that_fails_for_lack_of_space_is_not_made_good_by_the_next() {
     run.fill_open().expect("filled");
     let page = (0..96).find(|page| run.disk_of(*page) == 1).expect("a page of member 1");
     write(&mut run, page);
-    run.world.members[1].flush_fails = true;
+    run.world.members[1].flush_fails = Some(IoError::FULL);
     assert_eq!(run.drained(), Ok(End::Done));
     assert_eq!(run.status().failed, [1], "what it had not written is lost");
     run.crash(Survivors::None);

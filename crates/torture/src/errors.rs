@@ -1,0 +1,104 @@
+//! Writes and flushes that fail under load, and writes of members that are lost or misdirected,
+//! which nothing but a scrub can find. A flush that fails drops what it did not write.
+
+use super::device::Lost;
+use super::run::Run;
+use destage_engine::array::layout::DiskPage;
+use destage_engine::units::{DiskId, PAGE_BYTES};
+use destage_nvslog::superblock::DATA_START;
+use destage_served::{Device, IoError};
+
+impl Run {
+    /// Sometimes the next write of a device fails, or its next flush.
+    pub(super) fn maybe_error(&mut self) {
+        if !self.case.mishaps || self.draws.errors.below(150) > 0 {
+            return;
+        }
+        let members = u64::from(self.case.geometry.disks);
+        let which = self.draws.errors.below(members + 2);
+        match which.checked_sub(members) {
+            None => self.member_error(which as u16),
+            Some(copy) => self.nvs_error(copy as usize),
+        }
+    }
+
+    fn member_error(&mut self, member: u16) {
+        let kind = self.draws.errors.below(4);
+        // A spare in the place of a failed member may fail, too.
+        let known = self.failed.contains(DiskId(member));
+        if self.bad_media || !known && !self.may_be_away(member) {
+            return;
+        }
+        let disk = &mut self.world.members[usize::from(member)];
+        match kind {
+            0 | 1 => disk.write_fails = true,
+            2 => disk.flush_fails = Some(IoError::FULL),
+            _ => disk.flush_fails = Some(IoError::MEDIUM),
+        }
+        self.counts.mishaps += 1;
+    }
+
+    /// One of two devices fails, or one that is being filled.
+    fn nvs_error(&mut self, copy: usize) {
+        let flush = self.draws.errors.below(2) == 0;
+        let other_holds = self.is_mirrored() || self.mirror_status().is_some();
+        let Some(disk) = self.world.nvs.get_mut(copy).filter(|_| other_holds) else { return };
+        match flush {
+            true => disk.flush_fails = Some(IoError::MEDIUM),
+            false => disk.write_fails = true,
+        }
+        self.counts.mishaps += 1;
+    }
+
+    /// Sometimes a member of a whole array loses its next write of data, or makes it elsewhere.
+    pub(super) fn maybe_lose_write(&mut self) {
+        // Rows with such pages must not be reconstructed: in few cases only.
+        let liar = self.case.mishaps && self.case.seed.is_multiple_of(6);
+        if !liar || self.draws.errors.below(200) > 0 || self.nvs_lost() || self.bad_media {
+            return;
+        }
+        if !self.holes.is_empty() || self.failing().iter().next().is_some() {
+            return;
+        }
+        let geometry = self.case.geometry;
+        let member = self.draws.errors.below(u64::from(geometry.disks)) as usize;
+        let page = self.draws.errors.below(geometry.disk_pages);
+        let lost = match self.draws.errors.below(2) {
+            0 => Lost::Nowhere,
+            _ => Lost::At(DATA_START + page * PAGE_BYTES),
+        };
+        self.world.members[member].loses_write = Some(lost);
+    }
+
+    /// What members have in these places is not what was written, and nobody knows: these pages
+    /// read as anything, and nothing can be reconstructed from their rows until a scrub has
+    /// repaired these.
+    pub(super) fn note_wronged(&mut self) {
+        for (device, bytes) in core::mem::take(&mut self.world.wronged) {
+            let Device::Member(member) = device else { continue };
+            self.counts.lies += 1;
+            let first = (bytes.start - DATA_START) / PAGE_BYTES;
+            let end = ((bytes.end - DATA_START) / PAGE_BYTES).min(self.case.geometry.disk_pages);
+            (first..end).for_each(|page| self.wrong_page(member, page));
+        }
+    }
+
+    fn wrong_page(&mut self, member: u16, page: u64) {
+        let geometry = self.case.geometry;
+        self.wronged_lately = true;
+        if let Some(page) = geometry.page_at(DiskPage { disk: DiskId(member), page }) {
+            self.model.wild(&(page.0 * PAGE_BYTES..(page.0 + 1) * PAGE_BYTES));
+        }
+        let group = self.group_of(member, page);
+        if geometry.level.is_redundant() && !self.holes.contains(&group) {
+            self.holes.push(group);
+        }
+    }
+
+    /// No further operation fails.
+    pub(super) fn end_errors(&mut self) {
+        for disk in self.world.members.iter_mut().chain(&mut self.world.nvs) {
+            (disk.write_fails, disk.flush_fails, disk.loses_write) = (false, None, None);
+        }
+    }
+}

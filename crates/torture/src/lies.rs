@@ -1,0 +1,117 @@
+//! NVS devices that lie: a write past the cache that was answered and never made, or made in
+//! another place, and bits that rot. With the other device in sync nothing may be lost and no start
+//! refused. Alone, a start must refuse or have everything, if a later commit says that what is
+//! missing was durable: what is newer than that looks like a write that the power failure tore
+//! (docs/durability.md, "What is promised").
+
+use super::device::{Device as Disk, Durable, SECTOR};
+use super::run::Run;
+use destage_nvslog::commit::Claim;
+use destage_served::Device;
+use std::ops::Range;
+
+/// First byte behind superblocks and anchors.
+const RING: u64 = 1 << 20;
+
+/// What an NVS device has done.
+#[derive(Clone, Copy)]
+enum Lie {
+    Lost,
+    Misdirected,
+    Rotten,
+}
+
+impl Run {
+    /// Sometimes, with the power off, an NVS device has lied.
+    pub(super) fn maybe_lie(&mut self) {
+        if !self.case.mishaps || self.draws.lies.below(3) > 0 {
+            return;
+        }
+        // One fault of the log at a time.
+        if self.mishaps.any() || self.world.nvs.iter().any(Disk::has_bad) {
+            return;
+        }
+        let (devices, mirrored) = (self.world.nvs.len() as u64, self.is_mirrored());
+        // Which one of two is in use is known only with the power on.
+        if devices == 0 || self.nvs_lost() || devices > 1 && !mirrored {
+            return;
+        }
+        let copy = self.draws.lies.below(devices) as usize;
+        if self.world.nvs[copy].was_full {
+            // What was tried again later cannot be told apart by its order.
+            return;
+        }
+        let lie = [Lie::Lost, Lie::Misdirected, Lie::Rotten][self.draws.lies.below(3) as usize];
+        let protected = match mirrored {
+            true => Vec::new(),
+            false => unconfirmed(self.world.nvs[copy].written_durably()),
+        };
+        let before = self.world.nvs[copy].clone();
+        let Some(place) = self.lie(copy, lie, &protected) else { return };
+        self.counts.lies += 1;
+        if mirrored && place >= RING {
+            // The other device has it: a refusal would be wrong.
+            self.set_nvs_state(false, false);
+            self.mishaps.rotten_log = true;
+        } else {
+            self.mishaps.undo.push((Device::Nvs(copy as u16), before));
+            self.mishaps.changed = true;
+        }
+    }
+
+    /// Carries it out; the first byte that is not as it was.
+    fn lie(&mut self, copy: usize, lie: Lie, protected: &[Range<u64>]) -> Option<u64> {
+        let (end, rng) = (self.case.nvs_bytes(), &mut self.draws.lies);
+        let disk = &mut self.world.nvs[copy];
+        let is_free = |at: u64, bytes: u64| {
+            !protected.iter().any(|range| range.start < at + bytes && at < range.end)
+        };
+        if let Lie::Rotten = lie {
+            let written = disk.written();
+            let sector = *written.get(rng.below(written.len().max(1) as u64) as usize)?;
+            let at = sector * SECTOR as u64;
+            let done = is_free(at, SECTOR as u64) && disk.rot(sector, rng.below(4096));
+            return done.then_some(at);
+        }
+        let mut made: Vec<Durable> = disk.written_durably().to_vec();
+        made.retain(|write| is_free(write.offset, write.new.len() as u64));
+        let still_there = |write: &Durable| {
+            let mut now = vec![0; write.new.len()];
+            disk.read(write.offset, &mut now).is_ok() && now == write.new && now != write.old
+        };
+        made.retain(still_there);
+        let write = made.get(rng.below(made.len().max(1) as u64) as usize)?.clone();
+        disk.put(write.offset, &write.old);
+        if let Lie::Misdirected = lie {
+            let bytes = write.new.len() as u64;
+            let places = (end - RING).saturating_sub(bytes) / SECTOR as u64;
+            let other = match rng.below(2) {
+                // Where another write was made.
+                0 => made[rng.below(made.len() as u64) as usize].offset,
+                _ => RING + rng.below(places + 1) * SECTOR as u64,
+            };
+            if other + bytes <= end && is_free(other, bytes) {
+                disk.put(other, &write.new);
+            }
+        }
+        Some(write.offset)
+    }
+}
+
+/// What was written by commits that no later commit confirms: bytes of the device.
+fn unconfirmed(writes: &[Durable]) -> Vec<Range<u64>> {
+    let header = |write: &Durable| Claim::read(&write.new).map(|claim| claim.header);
+    let confirmed = writes.iter().filter_map(header).map(|h| h.durable_through).max();
+    let mut sequence = 0;
+    let mut ranges = Vec::new();
+    // Each commit is submitted right before its pages.
+    let mut by_submission: Vec<&Durable> = writes.iter().collect();
+    by_submission.sort_by_key(|write| write.asked);
+    for write in by_submission {
+        sequence = header(write).map_or(sequence, |header| header.sequence);
+        if write.offset >= RING && sequence > confirmed.unwrap_or(0) {
+            ranges.push(write.offset..write.offset + write.new.len() as u64);
+        }
+    }
+    ranges
+}

@@ -1,0 +1,70 @@
+//! Which requests may be refused: those that need a page whose row has too little left, block by
+//! block, and no others.
+
+use super::load::{Kind, Request};
+use super::run::Run;
+use destage_engine::array::geometry::Redundancy;
+use destage_engine::array::layout::DiskPage;
+use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+
+/// Sectors of a page.
+const SECTORS: u64 = PAGE_BYTES / 512;
+
+impl Run {
+    /// Whether the faults of this life explain that a request is refused.
+    pub(super) fn explains_refusal(&self, request: &Request) -> bool {
+        let Request { kind, offset, bytes, .. } = *request;
+        let end = offset + bytes;
+        // Without NVS it has to be on the disks, and waits for rows that cannot be computed.
+        let waits = self.rows_kept && self.writes_through();
+        match kind {
+            // It may show what is not on the disks yet.
+            Kind::Read => waits || self.lacks_any(offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES)),
+            Kind::Flush => waits,
+            _ => {
+                // The rest of a sector that is written in part is read first.
+                let cut = |at: u64| !at.is_multiple_of(512) && self.lacks(at / PAGE_BYTES);
+                waits || cut(offset) || cut(end)
+            }
+        }
+    }
+
+    fn lacks_any(&self, mut pages: std::ops::Range<u64>) -> bool {
+        pages.any(|page| self.lacks(page))
+    }
+
+    /// Whether the disks may not give this page: its own does not have it, and too little is left
+    /// of its row.
+    fn lacks(&self, page: u64) -> bool {
+        let geometry = &self.case.geometry;
+        let DiskPage { disk, page: row } = geometry.place(Page(page));
+        let others: Vec<DiskId> = match geometry.level.entry().redundancy {
+            Redundancy::None => Vec::new(),
+            Redundancy::Mirror => vec![DiskId(disk.0 ^ 1)],
+            Redundancy::Parity { .. } => {
+                (0..geometry.disks).map(DiskId).filter(|other| *other != disk).collect()
+            }
+        };
+        let missing = others.iter().filter(|other| self.may_lack(**other, row)).count();
+        let spare = match geometry.level.entry().redundancy {
+            Redundancy::None => 0,
+            Redundancy::Mirror => 1,
+            Redundancy::Parity { .. } => usize::from(geometry.level.parities()),
+        };
+        let lost = self.reported_lost.iter().any(|(first, n)| (*first..first + n).contains(&page));
+        // What a row implies that an interrupted destage may have written is not known.
+        let known = missing < spare && !self.rows_kept;
+        lost || self.may_lack(disk, row) && !known
+    }
+
+    /// Whether a member may not give a page of its own.
+    fn may_lack(&self, disk: DiskId, page: u64) -> bool {
+        let member = &self.world.members[usize::from(disk.0)];
+        let first = (1 << 20) / 512 + page * SECTORS;
+        let failed = self.failed.contains(disk) || self.failed_lately.contains(disk);
+        let away = failed || member.gone || member.hangs;
+        let lost = |(of, lost): &(u16, u64)| (*of, *lost) == (disk.0, page);
+        let recorded = || self.volume.as_ref().is_some_and(|v| v.lost_pages().iter().any(lost));
+        away || member.was_bad(first..first + SECTORS) || recorded()
+    }
+}
