@@ -59,6 +59,33 @@ fn the_same_seed_has_the_same_mishaps() {
     }
 }
 
+/// A killed process leaves superblocks in the caches of devices. The next start reads them, and the
+/// power fails in it: what it has built on them must not be lost.
+#[test]
+fn a_start_makes_durable_what_it_builds_on() {
+    for (level, nvs) in [(Level::Raid0, 1), (Level::Raid5, 2), (Level::Raid10, 0)] {
+        for (kill, crash) in (0..60).flat_map(|kill| (0..40).map(move |crash| (kill, crash))) {
+            let mut run = quiet(level, nvs);
+            if nvs > 0 {
+                write(&mut run, 0);
+            }
+            run.crash(Survivors::None);
+            run.world.crash_at = Some(run.world.operations + kill);
+            if run.open() == Ok(End::Done) {
+                break;
+            }
+            run.killed();
+            run.world.crash_at = Some(run.world.operations + crash);
+            if run.open() == Ok(End::Crash) {
+                run.crash(Survivors::None);
+                assert_eq!(run.open(), Ok(End::Done), "{level:?}: {kill}, then {crash}");
+            }
+            run.world.crash_at = None;
+            assert_eq!(run.read_all(), Ok(End::Done), "{level:?}: {kill}, then {crash}");
+        }
+    }
+}
+
 /// Crashes until random torture finds a deliberate fault; `None`: it does not within 5,000.
 fn caught(defect: Defect) -> Option<(u64, String)> {
     // A mirror has what the only device lacks.

@@ -289,6 +289,12 @@ impl Volume {
         media: &mut dyn Media,
         assembly: &Assembly,
     ) -> Result<(), OpenError> {
+        let devices = self.devices_in_use(assembly);
+        for device in devices.iter().copied() {
+            // If the last run was killed, what was read may be in the device's cache alone. A power
+            // failure must not take back what the next marks are built on.
+            media.flush(device).map_err(|error| unwritable((device, error)))?;
+        }
         if !self.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
             assembly.repair_superblocks(media).map_err(unwritable)?;
             for (device, copy, _) in &assembly.damaged {
@@ -303,7 +309,7 @@ impl Volume {
         let same = self.devices.superblock().agrees(&assembly.superblock);
         if !self.settings.defect.is(Defect::IgnoresMarks) || !same {
             self.devices.start_generation(assembly.highest, assembly.built);
-            self.write_devices(media, assembly).map_err(unwritable)?;
+            self.write_devices(media, assembly, &devices).map_err(unwritable)?;
         }
         self.devices.start_complete();
         Ok(())
@@ -329,19 +335,24 @@ impl Volume {
         }
     }
 
+    /// The devices in use: NVS devices first, and members that are being rebuilt last.
+    fn devices_in_use(&self, assembly: &Assembly) -> Vec<Device> {
+        let nvs = self.log.devices().iter().map(|number| Device::Nvs(*number));
+        nvs.chain(assembly.written_members()).collect()
+    }
+
     /// Writes the present generation to all devices in use.
     fn write_devices(
         &self,
         media: &mut dyn Media,
         assembly: &Assembly,
+        devices: &[Device],
     ) -> Result<(), (Device, IoError)> {
         let keeps = self.settings.defect.is(Defect::KeepsDamagedSuperblocks);
         let skips = |device: Device, copy: usize| {
             keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy))
         };
-        let nvs = self.log.devices().iter().map(|number| Device::Nvs(*number));
-        let devices: Vec<Device> = nvs.chain(assembly.written_members()).collect();
-        self.devices.write(media, &devices, &skips)
+        self.devices.write(media, devices, &skips)
     }
 
     /// The pages of an open destage whose rows may have been written: those whose parity was
