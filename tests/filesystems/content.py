@@ -26,7 +26,7 @@ def padded(state: bytes, begin: int, length: int) -> bytes:
 
 
 class FsxCheck:
-    """Each byte of the file has the value that it had at the last fsync, or one that it got since."""
+    """Each byte of the file has the value that it had at the last fsync, or a later one."""
 
     def __init__(self, result: dict):
         self.path = result["path"]
@@ -204,12 +204,12 @@ class FioCheck:
 def checks(recording: Recording, results: list[dict]) -> list:
     """The checks of all loads of a recording."""
     blocks = Blocks()
-    made = []
+    made: list[FsxCheck | NamesCheck | FioCheck] = []
     for result in results:
         if result["kind"] == "fio":
             made.append(FioCheck(result, recording, blocks))
         else:
-            made.append({"fsx": FsxCheck, "names": NamesCheck}[result["kind"]](result))
+            made.append(FsxCheck(result) if result["kind"] == "fsx" else NamesCheck(result))
     return made
 
 

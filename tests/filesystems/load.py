@@ -169,14 +169,15 @@ class Names:
     def step(self) -> None:
         source = self.source
         name = f"f{source.randrange(self.FILES)}"
-        begin, number = self.clock.now(), len(self.operations)
+        begin = self.clock.now()
+        number: int | None = len(self.operations)
         length = source.choice([0, 10, 600, 4096, 9000, 60 * KIB])
         if name in self.there and source.random() < 0.25:
             os.unlink(self.folder / name)
             del self.there[name]
             number, length = None, 0
         else:
-            self.write(name, number, length)
+            self.write(name, len(self.operations), length)
             self.there[name] = length
         sync_folder(self.folder)
         self.operations.append([name, number, length, begin, self.clock.now()])
@@ -199,7 +200,7 @@ class Names:
                 "begun": self.begun, "operations": self.operations}
 
 
-LOADS = {"fsx": Fsx, "names": Names}
+LOADS: dict[str, type[Fsx] | type[Names]] = {"fsx": Fsx, "names": Names}
 
 
 def main() -> int:

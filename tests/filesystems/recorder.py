@@ -24,7 +24,7 @@ from pathlib import Path
 
 import fusewire as fuse
 
-# kind, device, flags, bytes, offset, place in `data` or number of the issue, nanoseconds since 1970.
+# kind, device, flags, bytes, offset, place in `data` or number of the issue, time (ns of 1970).
 EVENT = struct.Struct("<BBHIQQQ")
 WRITE, WRITTEN, FLUSH, FLUSHED = 1, 2, 3, 4
 DURABLE = 1
@@ -160,9 +160,8 @@ class Recorder:
         _, offset, length, *_ = fuse.IN_OFFSET.unpack_from(body)
         if self.unaligned(offset, length):
             return errno.EINVAL
-        with memoryview(self.images[node - 2]) as image:
-            with image[offset:offset + length] as part:
-                fuse.reply(self.device, unique, part)
+        with memoryview(self.images[node - 2]) as image, image[offset:offset + length] as part:
+            fuse.reply(self.device, unique, part)
         return None
 
     def write(self, unique, node, body):

@@ -59,9 +59,10 @@ class Task:
     def run(self, reports: multiprocessing.Queue) -> None:
         signal.signal(signal.SIGTERM, leave)
         folder = Path(tempfile.mkdtemp(prefix=f"destage-{self.key}-", dir=self.options.dir))
-        result = {"key": self.key, "fs": self.fs, "number": self.number, "seed": self.seed,
-                  "cuts": 0, "starts": 0, "lost_sectors": 0, "promises": 0, "failed": [],
-                  "planted": {}}
+        result: dict = {"key": self.key, "fs": self.fs, "number": self.number,
+                        "seed": self.seed,
+                        "cuts": 0, "starts": 0, "lost_sectors": 0, "promises": 0, "failed": [],
+                        "planted": {}}
         try:
             self.carry_out(folder, result, reports)
         except (Failure, OSError) as error:
@@ -203,7 +204,8 @@ class Run:
         say(f"{result['key']}: done, {len(result['failed'])} failed; {cuts} cuts in all")
 
 
-def summary(options: argparse.Namespace, results: list[dict], skipped: dict, seconds: float) -> dict:
+def summary(options: argparse.Namespace, results: list[dict], skipped: dict,
+            seconds: float) -> dict:
     rows = []
     for fs in options.fs:
         mine = [result for result in results if result["fs"] == fs]
@@ -276,7 +278,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--fs", default="ext4 xfs btrfs", help="file systems, e.g. 'ext4 xfs'")
     parser.add_argument("--cuts", type=int, default=2000, help="of all file systems together")
     parser.add_argument("--seed", type=int, help="default: any; always printed")
-    parser.add_argument("--load", type=int, default=8, metavar="MIB",
+    parser.add_argument("--load", type=int, default=12, metavar="MIB",
                         help="what fsx and the replacing program write in a recording")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1,
                         help="recordings at the same time")
@@ -327,7 +329,8 @@ def main() -> int:
     run.carry_out(tasks_of(options, systems))
     about = summary(options, list(run.results.values()), skipped, time.monotonic() - began)
     print(json.dumps(about, indent=2) if options.format == "json" else table(about))
-    say(f"seed {options.seed}, {about['seconds']} s: " + ("passed" if about["passed"] else "FAILED"))
+    said = "passed" if about["passed"] else "FAILED"
+    say(f"seed {options.seed}, {about['seconds']} s: {said}")
     return 0 if about["passed"] else 1
 
 

@@ -24,10 +24,6 @@ class Failure(Exception):
     """Something that should work did not; the text says what."""
 
 
-class Skip(Exception):
-    """What is needed is not here; the text says what."""
-
-
 class FileSystem(NamedTuple):
     """How a file system is made, mounted and checked."""
 

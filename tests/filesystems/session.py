@@ -33,8 +33,8 @@ def shape_of(number: int, source: random.Random) -> Shape:
                                     ("0", 2), ("single", 1)])
     return Shape(level, members, source.choice([1, 2]), source.choice([8, 10, 14]),
                  source.choice([512, 512, 4096]), source.choice(["nvs", "flush", "flush"]),
-                 source.choice(["4K", "16K", "64K"]), source.choice(["stow", "lrw", "cscan", "wow"]),
-                 source.random() < 0.4)
+                 source.choice(["4K", "16K", "64K"]),
+                 source.choice(["stow", "lrw", "cscan", "wow"]), source.random() < 0.4)
 
 
 class Session:

@@ -156,7 +156,7 @@ class Media:
         """Whether the planted fault takes away what this device is asked to make durable."""
         if self.place < self.plant_from:
             return False
-        return self.plant == "flushes" or self.plant == "members" and not medium.device.nvs
+        return self.plant == "flushes" or (self.plant == "members" and not medium.device.nvs)
 
     def advance(self, place: int) -> None:
         """Advances to a place: all events before it have happened."""
