@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh exhaustive \
-  filesystems filesystem-tools fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  filesystems filesystems-faults filesystem-tools fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -132,6 +132,11 @@ FILESYSTEMS = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/filesystems
 filesystems: build filesystem-tools
 	$(FILESYSTEMS)/check_stream.py
 	$(FILESYSTEMS)/run.py --destage $(DESTAGE) --cuts $(CUTS) --fs "$(FS)" $(ARGS)
+
+## Show that `make filesystems` finds deliberate faults: arrays that are recorded with one.
+filesystems-faults: build filesystem-tools
+	$(CARGO) build --release --locked -p destage-server --example faulty
+	$(FILESYSTEMS)/run.py --destage $(DESTAGE) --faulty target/release/examples/faulty --fs "$(FS)" $(ARGS)
 
 # Public NBD clients and NBD servers to compare with, by their Debian names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin

@@ -35,6 +35,9 @@ CUTS_OF_A_RECORDING = 84
 # Cuts of the first recording of a file system with each planted fault.
 PLANTED_CUTS = 10
 PROGRESS_CUTS = 21
+# Deliberate faults of the array (served/src/defect.rs), and the most cuts that may miss one.
+FAULTS = "AcknowledgesEarly ReleasesBeforeFlush"
+FAULT_CUTS = 400
 KEPT = 3
 
 
@@ -45,16 +48,18 @@ def say(text: str) -> None:
 class Task:
     """One recording with its cuts: runs in a process of its own, reports through a queue."""
 
-    def __init__(self, options: argparse.Namespace, fs: str, number: int, cuts: int):
+    def __init__(self, options: argparse.Namespace, fs: str, number: int, cuts: int,
+                 fault: str | None = None):
         self.options = options
         self.fs = fs
         self.number = number
         self.cuts = cuts
-        self.seed = random.Random(f"{options.seed}:{fs}:{number}").randrange(1 << 31)
+        self.fault = fault
+        self.seed = random.Random(f"{options.seed}:{fs}:{number}:{fault}").randrange(1 << 31)
 
     @property
     def key(self) -> str:
-        return f"{self.fs}-{self.number}"
+        return f"{self.fs}-{self.fault or self.number}"
 
     def run(self, reports: multiprocessing.Queue) -> None:
         signal.signal(signal.SIGTERM, leave)
@@ -64,7 +69,11 @@ class Task:
                         "cuts": 0, "starts": 0, "lost_sectors": 0, "promises": 0, "failed": [],
                         "planted": {}}
         try:
-            self.carry_out(folder, result, reports)
+            if self.fault is None:
+                self.carry_out(folder, result, reports)
+            else:
+                result |= {"fault": self.fault, "found": None}
+                self.find_fault(folder, result)
         except (Failure, OSError) as error:
             result["failed"].append({"kind": "recording", "problem": str(error)})
         except Exception:  # a fault of this program must show, not hang the run
@@ -103,6 +112,22 @@ class Task:
             for plant in PLANTS:
                 result["planted"][plant] = self.planted(session, recording, plant)
 
+    def find_fault(self, folder: Path, result: dict) -> None:
+        """Records an array with a deliberate fault, and cuts until that shows. The array that
+        starts after a cut has none."""
+        source = random.Random(self.seed)
+        session = Session(folder, self.options.destage, self.fs, shape_of(0, source), self.seed)
+        session.faulty = (self.options.faulty, self.fault or "None")
+        session.record(self.options.load * MIB)
+        recording = session.recording()
+        cuts = Cuts(session, recording)
+        for number, (place, how) in enumerate(session.draw_cuts(recording, self.cuts, source)):
+            result["cuts"] += 1
+            problem = cuts.cut(place, f"{self.seed}-{number}")
+            if problem:
+                result["found"] = f"cut at {place} ({how}): {problem[0]}: {problem[1]}"
+                return
+
     def failed(self, session: Session, result: dict, reports: multiprocessing.Queue, cut: tuple,
                problem: tuple[str, str]) -> None:
         place, seed, how = cut
@@ -140,6 +165,9 @@ def tasks_of(options: argparse.Namespace, systems: list[str]) -> list[Task]:
     share = -(-options.cuts // len(systems))
     recordings = -(-share // CUTS_OF_A_RECORDING)
     sizes = [share // recordings + (number < share % recordings) for number in range(recordings)]
+    if options.faulty:
+        return [Task(options, fs, 0, FAULT_CUTS, fault) for fault in options.faults.split()
+                for fs in systems]
     return [Task(options, fs, number, sizes[number]) for number in range(recordings)
             for fs in systems]
 
@@ -208,7 +236,7 @@ def summary(options: argparse.Namespace, results: list[dict], skipped: dict,
             seconds: float) -> dict:
     rows = []
     for fs in options.fs:
-        mine = [result for result in results if result["fs"] == fs]
+        mine = [result for result in results if result["fs"] == fs and "fault" not in result]
         row = {"file_system": fs, "recordings": len(mine), "skipped": skipped.get(fs)}
         for figure in ("cuts", "starts", "lost_sectors", "promises", "events", "recorded_mib"):
             row[figure] = sum(result.get(figure, 0) for result in mine)
@@ -219,9 +247,11 @@ def summary(options: argparse.Namespace, results: list[dict], skipped: dict,
                 for failure in result["failed"]]
     missed = [f"{row['file_system']}: {plant}" for row in rows
               for plant, found in row["planted"].items() if set(found) == {"cuts"}]
+    faults = [result for result in results if "fault" in result]
+    missed += [result["key"] for result in faults if not result["found"]]
     return {"seed": options.seed, "seconds": round(seconds), "file_systems": rows,
-            "failures": failures, "planted_not_found": missed,
-            "passed": not failures and not missed and any(row["cuts"] for row in rows)}
+            "faults": faults, "failures": failures, "planted_not_found": missed,
+            "passed": not failures and not missed and any(result["cuts"] for result in results)}
 
 
 HEADINGS = ["file system", "recordings", "events", "MiB", "cuts", "starts", "sectors lost",
@@ -234,11 +264,15 @@ def table(about: dict) -> str:
         if row["skipped"]:
             lines.append([row["file_system"], f"SKIPPED: {row['skipped']}"] + [""] * 7)
             continue
+        if not row["recordings"]:
+            continue
         figures = ("recordings", "events", "recorded_mib", "cuts", "starts", "lost_sectors",
                    "promises", "failed")
         lines.append([row["file_system"]] + [f"{row[figure]:,}" for figure in figures])
     widths = [max(len(line[at]) for line in lines if not line[1].startswith("SKIPPED") or at == 0)
               for at in range(len(HEADINGS))]
+    if len(lines) == 1:
+        lines = []
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
             for line in lines]
     for row in about["file_systems"]:
@@ -247,6 +281,9 @@ def table(about: dict) -> str:
                      if kind not in ("cuts", "first")]
             text.append(f"planted in {row['file_system']}, {plant}: found in "
                         f"{', '.join(kinds) or 'none'} of {found['cuts']} cuts")
+    for result in about["faults"]:
+        text.append(f"{result['fault']} in the array under {result['fs']}: "
+                    f"{result['cuts']} cuts, {result['found'] or 'not found'}")
     for failure in about["failures"]:
         text.append(f"FAILED {failure['recording']}: {failure['kind']}: {failure['problem']}")
         text.append(f"  again: {failure.get('again', 'the same seed')}")
@@ -286,6 +323,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "target/filesystems",
                         help="where results and recordings of failed cuts go")
     parser.add_argument("--resume", action="store_true", help="continue the run of this seed")
+    parser.add_argument("--faulty", type=Path, metavar="PROGRAM",
+                        help="instead: record arrays with deliberate faults, served by this "
+                             "program (the example `faulty` of destage-server), and find them")
+    parser.add_argument("--faults", default=FAULTS, help="with --faulty: which ones")
     parser.add_argument("--no-plants", action="store_true", help="without the planted faults")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     parser.add_argument("--repeat", type=Path, metavar="DIR", help="a recording that was kept")
@@ -323,7 +364,8 @@ def main() -> int:
         print("0 passed, 0 failed, 1 skipped")
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
-    say(f"{options.cuts} cuts of {', '.join(systems)}, seed {options.seed}")
+    what = f"{options.faults}: up to {FAULT_CUTS}" if options.faulty else options.cuts
+    say(f"{what} cuts of {', '.join(systems)}, seed {options.seed}")
     began, run = time.monotonic(), Run(options)
     run.resume()
     run.carry_out(tasks_of(options, systems))

@@ -147,6 +147,8 @@ class Array:
         self.socket = folder / "nbd.sock"
         self.log = folder / "server.log"
         self.process: subprocess.Popen | None = None
+        # A program that serves it instead, with the name of a deliberate fault.
+        self.faulty: tuple[Path, str] | None = None
 
     @property
     def uri(self) -> str:
@@ -163,12 +165,18 @@ class Array:
         run(*self.words("create", "--level", shape.level, "--strip", shape.strip, "--policy",
                         shape.policy, "--ack", shape.ack, "--assume-clean", *disks, *nvs))
 
+    def serve_words(self) -> list[str]:
+        if self.faulty is None:
+            return self.words("serve", "--nbd", f"unix:{self.socket}")
+        program, fault = self.faulty
+        return [str(word) for word in (program, fault, NAME, self.config, self.socket)]
+
     def start(self) -> None:
         self.socket.unlink(missing_ok=True)
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                self.words("serve", "--nbd", f"unix:{self.socket}"), stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log, start_new_session=True)
+                self.serve_words(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True)
         process = self.process
 
         def serves() -> bool:

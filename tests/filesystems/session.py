@@ -51,6 +51,8 @@ class Session:
         self.mountpoint = folder / "devices"
         self.config = folder / "config"
         self.first = self.last = 0
+        # Serves the array while it is recorded, with a deliberate fault.
+        self.faulty: tuple[Path, str] | None = None
 
     @staticmethod
     def open(folder: Path, destage: Path) -> "Session":
@@ -93,6 +95,7 @@ class Session:
     def serve_and_load(self, size: int) -> None:
         array = Array(self.destage, self.folder / "live", self.config)
         array.create(self.shape, [self.mountpoint / device.name for device in self.devices])
+        array.faulty = self.faulty
         stack = Stack(self.fs, array, self.shape.discard)
         clock = Clock(str(self.stream / "count"))
         try:
