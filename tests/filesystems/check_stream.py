@@ -123,6 +123,16 @@ class Durability(unittest.TestCase):
             found.add((data[512], data[1024]))
         self.assertEqual(found, {(0, 0), (65, 0), (0, 66), (65, 66)})
 
+    def test_two_writes_of_a_sector_in_flight_are_seen(self):
+        written = self.write(0, A + B)
+        self.write(2, A)
+        self.assertIsNone(self.media().recording.overlapping())
+        written()
+        self.write(1, A)
+        self.assertIsNone(self.media().recording.overlapping())
+        self.write(1, B)
+        self.assertEqual(self.media().recording.overlapping(), self.number - 1)
+
     def test_the_planted_faults_lose_it(self):
         self.write(1, A, DURABLE)()
         self.flush()()

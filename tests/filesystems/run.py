@@ -126,16 +126,21 @@ class Task:
             problem = cuts.cut(place, f"{self.seed}-{number}")
             if problem:
                 result["found"] = f"cut at {place} ({how}): {problem[0]}: {problem[1]}"
+                result["again"] = self.again(session, place, f"{self.seed}-{number}")
                 return
+
+    def again(self, session: Session, place: int, seed: str) -> str:
+        """Keeps the recording if there is room; the command that repeats a cut of it."""
+        kept = self.options.out / "kept" / f"{self.options.seed}-{self.key}"
+        if not kept.exists() and len(list(kept.parent.glob("*"))) < KEPT:
+            session.keep(kept)
+        return (f"{HERE / 'run.py'} --destage {self.options.destage} --repeat {kept} "
+                f"--at {place}:{seed}")
 
     def failed(self, session: Session, result: dict, reports: multiprocessing.Queue, cut: tuple,
                problem: tuple[str, str]) -> None:
         place, seed, how = cut
-        kept = self.options.out / "kept" / f"{self.options.seed}-{self.key}"
-        if not kept.exists() and len(list(kept.parent.glob("*"))) < KEPT:
-            session.keep(kept)
-        again = (f"{HERE / 'run.py'} --destage {self.options.destage} --repeat {kept} "
-                 f"--at {place}:{seed}")
+        again = self.again(session, place, seed)
         result["failed"].append({"place": place, "seed": seed, "drawn": how, "kind": problem[0],
                                  "problem": problem[1], "again": again})
         reports.put(("say", f"{self.key}: FAILED at {place} ({how}): {problem[0]}: {problem[1]}\n"
@@ -284,6 +289,7 @@ def table(about: dict) -> str:
     for result in about["faults"]:
         text.append(f"{result['fault']} in the array under {result['fs']}: "
                     f"{result['cuts']} cuts, {result['found'] or 'not found'}")
+        text += [f"  again: {result['again']}"] if result["found"] else []
     for failure in about["failures"]:
         text.append(f"FAILED {failure['recording']}: {failure['kind']}: {failure['problem']}")
         text.append(f"  again: {failure.get('again', 'the same seed')}")
@@ -361,7 +367,8 @@ def main() -> int:
     for fs, reason in skipped.items():
         say(f"SKIPPED {fs}: {reason}")
     if not systems:
-        print("0 passed, 0 failed, 1 skipped")
+        about = summary(options, [], skipped, 0)
+        print(json.dumps(about, indent=2) if options.format == "json" else table(about))
         return 0
     options.out.mkdir(parents=True, exist_ok=True)
     what = f"{options.faults}: up to {FAULT_CUTS}" if options.faulty else options.cuts

@@ -158,7 +158,12 @@ class Session:
             shutil.copy(self.folder / name, folder / name)
 
     def recording(self) -> Recording:
-        return Recording(self.stream, self.devices, self.shape.sector)
+        recording = Recording(self.stream, self.devices, self.shape.sector)
+        place = recording.overlapping()
+        if place is not None:
+            raise Failure(f"the array writes a sector while a write of it is in flight: {place}, "
+                          f"{recording.events[place]}")
+        return recording
 
     def draw_cuts(self, recording: Recording, count: int, source: random.Random) -> list[tuple]:
         """(place, how it was drawn) of this many cuts, in order."""

@@ -62,6 +62,21 @@ class Recording:
         """The first place all of whose events are later than this."""
         return bisect.bisect_left(self.events, nanoseconds, key=lambda event: event.time)
 
+    def overlapping(self) -> int | None:
+        """The first place at which a write begins that meets another in flight. Their order would
+        not be defined, and arrays issue none."""
+        flying: dict[int, set[int]] = {number: set() for number in range(len(self.devices))}
+        for place, event in enumerate(self.events):
+            sectors = range(event.offset // self.sector,
+                            (event.offset + event.length) // self.sector)
+            if event.kind == WRITE:
+                if not flying[event.device].isdisjoint(sectors):
+                    return place
+                flying[event.device].update(sectors)
+            elif event.kind == WRITTEN:
+                flying[event.device].difference_update(sectors)
+        return None
+
     def member_writes(self, first: int, last: int) -> list[int]:
         """Places of writes of members in a part of the recording."""
         return [place for place in range(first, last) if self.events[place].kind == WRITE
