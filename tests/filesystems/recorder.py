@@ -29,7 +29,7 @@ EVENT = struct.Struct("<BBHIQQQ")
 WRITE, WRITTEN, FLUSH, FLUSHED = 1, 2, 3, 4
 DURABLE = 1
 
-# Least and most microseconds that an operation takes.
+# Least and most microseconds that an operation takes, times `--pace`.
 PLAIN_US = (0, 200)
 DURABLE_US = (50, 900)
 FLUSH_US = (100, 1500)
@@ -42,6 +42,7 @@ class Recorder:
         self.folder = Path(options.folder)
         self.sector = options.sector
         self.source = random.Random(options.seed)
+        self.pace = options.pace
         self.names: dict[bytes, int] = {}
         self.images: list[mmap.mmap] = []
         self.files: list[int] = []
@@ -72,7 +73,7 @@ class Recorder:
         return self.number - 1
 
     def later(self, times: tuple[int, int], unique: int, answer: bytes, event: tuple) -> None:
-        due = time.monotonic_ns() + 1000 * self.source.randint(*times)
+        due = time.monotonic_ns() + 1000 * self.pace * self.source.randint(*times)
         heapq.heappush(self.flying, (due, self.number, unique, answer, event))
 
     def finish_due(self) -> float | None:
@@ -198,6 +199,7 @@ def main() -> None:
     parser.add_argument("mountpoint")
     parser.add_argument("--device", action="append", metavar="NAME:BYTES", required=True)
     parser.add_argument("--sector", type=int, choices=[512, 4096], default=512)
+    parser.add_argument("--pace", type=int, default=1, help="how slow the devices are")
     parser.add_argument("--seed", type=int, default=1)
     Recorder(parser.parse_args()).run()
 

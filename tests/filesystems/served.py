@@ -18,6 +18,7 @@ START_SECONDS = 20
 # After this a stack is taken apart by force: a program that waits for a server that hangs gets
 # errors.
 HANG_SECONDS = 120
+LOAD_SECONDS = 300
 
 
 class Failure(Exception):
@@ -80,6 +81,8 @@ class Shape(NamedTuple):
     strip: str
     policy: str
     discard: bool
+    # How slow the devices are: more is in flight.
+    pace: int
 
     def devices(self, mebibytes: int) -> list[Device]:
         """The devices of an array that holds this much."""
@@ -91,7 +94,8 @@ class Shape(NamedTuple):
 
     def text(self) -> str:
         return (f"level {self.level} of {self.members}, {self.nvs} NVS of {self.nvs_mebibytes} MiB,"
-                f" sectors of {self.sector}, ack {self.ack}, strip {self.strip}, {self.policy}"
+                f" sectors of {self.sector}, ack {self.ack}, strip {self.strip}, {self.policy},"
+                f" pace {self.pace}"
                 + (", discard" if self.discard else ""))
 
 
@@ -230,12 +234,12 @@ class Stack:
         self.loop: str | None = None
         self.mounted = False
 
-    def attach(self) -> None:
+    def attach(self, seconds: float = HANG_SECONDS) -> None:
         file = self.fuse / "disk"
         with open(self.array.log, "ab") as log:
             self.nbdfuse = subprocess.Popen(["nbdfuse", str(file), self.array.uri],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.watchdog = threading.Timer(HANG_SECONDS, self.nbdfuse.kill)
+        self.watchdog = threading.Timer(seconds, self.nbdfuse.kill)
         self.watchdog.daemon = True
         self.watchdog.start()
         if not wait_for(file.exists, 20):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from content import checks, load_results
 from load import Clock
-from served import FILE_SYSTEMS, NAME, Array, Failure, Shape, Stack, end, quiet, wait_for
+from served import FILE_SYSTEMS, HANG_SECONDS, LOAD_SECONDS, NAME
+from served import Array, Failure, Shape, Stack, end, quiet, wait_for
 from stream import Media, Recording
 
 HERE = Path(__file__).resolve().parent
 KIB = 1 << 10
-LOAD_SECONDS = 240
 # fio: (name, direct, fsync after this many writes, blocks, times over)
 FIO_JOBS = [("fio-direct", 1, 2, 192, 3), ("fio-cached", 0, 8, 384, 4)]
 # After one cut in this many `destage recover` runs first, and at the end a scrub.
@@ -26,15 +26,16 @@ THOROUGH_EVERY = 12
 def shape_of(number: int, source: random.Random) -> Shape:
     """The array of a recording: RAID-5 at first, then drawn."""
     if number == 0:
-        return Shape("5", 3, 1, 10, 512, "flush", "64K", "stow", False)
+        return Shape("5", 3, 1, 10, 512, "flush", "64K", "stow", False, 1)
     if number == 1:
-        return Shape("5", 3, 2, 10, 4096, "nvs", "16K", "stow", True)
+        return Shape("5", 3, 2, 10, 4096, "nvs", "16K", "stow", True, 3)
     level, members = source.choice([("5", 3), ("5", 5), ("6", 4), ("6", 5), ("10", 4), ("4", 3),
                                     ("0", 2), ("single", 1)])
     return Shape(level, members, source.choice([1, 2]), source.choice([8, 10, 14]),
                  source.choice([512, 512, 4096]), source.choice(["nvs", "flush", "flush"]),
                  source.choice(["4K", "16K", "64K"]),
-                 source.choice(["stow", "lrw", "cscan", "wow"]), source.random() < 0.4)
+                 source.choice(["stow", "lrw", "cscan", "wow"]), source.random() < 0.4,
+                 source.choice([1, 1, 2, 4]))
 
 
 class Session:
@@ -68,8 +69,8 @@ class Session:
         for place in (self.stream, self.mountpoint, self.config, self.folder / "live"):
             place.mkdir(parents=True)
         words = [sys.executable, "-B", str(HERE / "recorder.py"), str(self.stream),
-                 str(self.mountpoint), "--sector", str(self.shape.sector), "--seed",
-                 str(self.seed)]
+                 str(self.mountpoint), "--sector", str(self.shape.sector), "--pace",
+                 str(self.shape.pace), "--seed", str(self.seed)]
         for device in self.devices:
             words += ["--device", f"{device.name}:{device.size}"]
         log = open(self.folder / "recorder.log", "wb")
@@ -100,7 +101,7 @@ class Session:
         clock = Clock(str(self.stream / "count"))
         try:
             array.start()
-            stack.attach()
+            stack.attach(LOAD_SECONDS + HANG_SECONDS)
             stack.make()
             stack.mount()
             self.first = clock.now()
