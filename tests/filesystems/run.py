@@ -32,13 +32,15 @@ from stream import PLANTS
 MIB = 1 << 20
 HERE = Path(__file__).resolve().parent
 CUTS_OF_A_RECORDING = 84
-# Cuts of the first recording of a file system with each planted fault.
-PLANTED_CUTS = 10
+# Cuts of the first recording of a file system with each planted fault, and how often to try again
+# while none of them finds it.
+PLANTED_CUTS, PLANTED_TRIES = 10, 5
 PROGRESS_CUTS = 21
 # Deliberate faults of the array (served/src/defect.rs), and the most cuts that may miss one.
 FAULTS = "AcknowledgesEarly ReleasesBeforeFlush"
 FAULT_CUTS = 400
-KEPT = 3
+# Recordings of failed cuts that a run keeps.
+KEPT = 6
 
 
 def say(text: str) -> None:
@@ -132,8 +134,10 @@ class Task:
     def again(self, session: Session, place: int, seed: str) -> str:
         """Keeps the recording if there is room; the command that repeats a cut of it."""
         kept = self.options.out / "kept" / f"{self.options.seed}-{self.key}"
-        if not kept.exists() and len(list(kept.parent.glob("*"))) < KEPT:
+        if not kept.exists() and len(list(kept.parent.glob(f"{self.options.seed}-*"))) < KEPT:
             session.keep(kept)
+        if not kept.exists():
+            return f"not possible: {KEPT} recordings are kept in {kept.parent} already"
         return (f"{HERE / 'run.py'} --destage {self.options.destage} --repeat {kept} "
                 f"--at {place}:{seed}")
 
@@ -149,14 +153,17 @@ class Task:
     def planted(self, session: Session, recording, plant: str) -> dict:
         """What the checks find of a planted fault, by kind."""
         source = random.Random(f"{self.seed}:{plant}")
-        cuts = Cuts(session, recording, plant)
         found: dict = {"cuts": 0}
-        for number, (place, _) in enumerate(session.draw_cuts(recording, PLANTED_CUTS, source)):
-            problem = cuts.cut(place, f"{self.seed}-{plant}-{number}")
-            found["cuts"] += 1
-            if problem:
-                found[problem[0]] = found.get(problem[0], 0) + 1
-                found.setdefault("first", f"{problem[0]}: {problem[1]}")
+        for _ in range(PLANTED_TRIES):
+            cuts = Cuts(session, recording, plant)
+            for place, _ in session.draw_cuts(recording, PLANTED_CUTS, source):
+                problem = cuts.cut(place, f"{self.seed}-{plant}-{found['cuts']}")
+                found["cuts"] += 1
+                if problem:
+                    found[problem[0]] = found.get(problem[0], 0) + 1
+                    found.setdefault("first", f"{problem[0]}: {problem[1]}")
+            if "first" in found:
+                break
         return found
 
 
