@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh exhaustive \
-  fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  filesystems filesystems-faults filesystem-tools fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -115,6 +115,28 @@ bench: tools
 ## processors. ARGS: e.g. --script parts.
 exhaustive: tools
 	$(CARGO) run --release --locked -p destage-torture --example exhaustive -- $(ARGS)
+
+# File systems and what mounts and loads them, by their Debian names.
+FILESYSTEM_PACKAGES = libnbd-bin fio e2fsprogs xfsprogs btrfs-progs
+filesystem-tools:
+	@dpkg -s $(FILESYSTEM_PACKAGES) >/dev/null 2>&1 || [ "$$(id -u)" != 0 ] || \
+	  (apt-get update && apt-get install -y --no-install-recommends $(FILESYSTEM_PACKAGES)) || true
+
+# How many cuts of all file systems together, and which file systems.
+CUTS ?= 2000
+FS ?= ext4 xfs btrfs
+FILESYSTEMS = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/filesystems
+
+## Cut the power CUTS times (2000) under real file systems, at places of a recording of every device
+## write, and check each by its own tool and by content (docs/proof.md). FS="ext4 xfs btrfs"; ARGS.
+filesystems: build filesystem-tools
+	$(FILESYSTEMS)/check_stream.py
+	$(FILESYSTEMS)/run.py --destage $(DESTAGE) --cuts $(CUTS) --fs "$(FS)" $(ARGS)
+
+## Show that `make filesystems` finds deliberate faults: arrays that are recorded with one.
+filesystems-faults: build filesystem-tools
+	$(CARGO) build --release --locked -p destage-server --example faulty
+	$(FILESYSTEMS)/run.py --destage $(DESTAGE) --faulty target/release/examples/faulty --fs "$(FS)" $(ARGS)
 
 # Public NBD clients and NBD servers to compare with, by their Debian names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin
