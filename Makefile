@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh exhaustive \
+.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh torture-parts planted exhaustive \
   filesystems filesystems-faults filesystem-tools fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
@@ -93,7 +93,17 @@ reproduce-bands: tools
 torture: build
 	$(DESTAGE) torture --crashes 20000
 
-## Do the same for two minutes with fresh seeds, for CI. A failure prints the line that repeats it.
+## Crash it a million times in parts, into target/torture; continues what was interrupted. ARGS: e.g.
+## --crashes 100000 --sum --format json.
+torture-parts: build
+	/usr/bin/python3 scripts/torture_parts.py --destage $(DESTAGE) $(ARGS)
+
+## Plant faults into a copy of the code, one at a time, and let random torture look for each within
+## 5,000 crashes (docs/proof.md). ARGS: names of faults.
+planted: tools
+	/usr/bin/python3 tests/planted/run.py --cargo $(CARGO) $(ARGS)
+
+## Do the same as make torture for two minutes with fresh seeds, for CI. A failure prints the line that repeats it.
 torture-fresh: build
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 

@@ -10,6 +10,9 @@ use destage_nvslog::commit::Claim;
 use destage_served::Device;
 use std::ops::Range;
 
+/// The anchors: first byte, and behind the last.
+const ANCHORS: u64 = 4096;
+const ANCHORS_END: u64 = 12_288;
 /// First byte behind superblocks and anchors.
 const RING: u64 = 1 << 20;
 
@@ -49,7 +52,10 @@ impl Run {
         let before = self.world.nvs[copy].clone();
         let Some(place) = self.lie(copy, lie, &protected) else { return };
         self.counts.lies += 1;
-        if mirrored && place >= RING {
+        if (ANCHORS..ANCHORS_END).contains(&place) {
+            // The other anchor is enough.
+            (self.mishaps.must_start, self.anchors_cut) = (true, true);
+        } else if mirrored && place >= RING {
             // The other device has it: a refusal would be wrong.
             self.set_nvs_state(false, false);
             self.mishaps.rotten_log = true;
@@ -80,9 +86,13 @@ impl Run {
             disk.read(write.offset, &mut now).is_ok() && now == write.new && now != write.old
         };
         made.retain(still_there);
+        let is_anchor = |write: &Durable| (ANCHORS..ANCHORS_END).contains(&write.offset);
+        if rng.below(3) == 0 && made.iter().any(is_anchor) {
+            made.retain(is_anchor);
+        }
         let write = made.get(rng.below(made.len().max(1) as u64) as usize)?.clone();
         disk.put(write.offset, &write.old);
-        if let Lie::Misdirected = lie {
+        if let (Lie::Misdirected, false) = (lie, is_anchor(&write)) {
             let bytes = write.new.len() as u64;
             let places = (end - RING).saturating_sub(bytes) / SECTOR as u64;
             let other = match rng.below(2) {

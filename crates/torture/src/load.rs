@@ -42,11 +42,13 @@ impl Request {
 
 /// The next request.
 pub fn draw(case: &Case, volume_bytes: u64, rng: &mut Seeded) -> Request {
+    // Some hosts trim a lot of what they have just written.
+    let trims = if case.seed.is_multiple_of(5) { 25 } else { 6 };
     let kind = match rng.below(100) {
         n if n < case.reads => Kind::Read,
         n if n < case.reads + 6 => Kind::Zero,
-        n if n < case.reads + 12 => Kind::Trim,
-        n if n < case.reads + 17 => Kind::Flush,
+        n if n < case.reads + 6 + trims => Kind::Trim,
+        n if n < case.reads + 11 + trims => Kind::Flush,
         _ => Kind::Write,
     };
     let fua = !matches!(kind, Kind::Read | Kind::Flush) && rng.below(8) == 0;

@@ -46,6 +46,11 @@ impl Run {
         self.volume().mirror_status()
     }
 
+    /// Whether a change of the set of devices is being recorded.
+    pub fn volume_is_changing(&self) -> bool {
+        self.volume().is_changing()
+    }
+
     /// NVS devices in use.
     pub fn nvs_in_use(&self) -> Vec<u16> {
         self.volume().status().nvs_devices

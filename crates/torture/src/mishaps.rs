@@ -140,6 +140,7 @@ impl Run {
     /// the set of devices was interrupted. Whether any are.
     fn maybe_away(&mut self) -> bool {
         let cut = self.cut_change.take();
+        let new = self.newly_mirrored.take().filter(|_| self.is_mirrored());
         if self.mishaps.any() || self.nvs_lost() || !self.rows_are_right() {
             return false;
         }
@@ -149,6 +150,10 @@ impl Run {
             }
             _ => Vec::new(),
         };
+        if let (Some(new), true) = (new, away.is_empty() && self.draws.soon.below(2) == 0) {
+            // The new one has everything.
+            away.push(Device::Nvs(1 - new));
+        }
         let members = u64::from(self.case.geometry.disks);
         if self.draws.soon.below(8) == 0 {
             for _ in 0..1 + self.draws.soon.below(2) {
@@ -161,12 +166,15 @@ impl Run {
             self.counts.mishaps += 1;
         }
         self.mishaps.away.extend(&away);
+        let one_of_two = |away: &[Device]| matches!(away, [Device::Nvs(_)]);
+        self.mishaps.must_start = self.is_mirrored() && one_of_two(&away);
         !away.is_empty()
     }
 
     /// One NVS device or both are away.
     fn nvs_away(&mut self) {
         let which = self.draws.mishaps.below(4);
+        let clean = !self.mishaps.any() && !self.world.nvs.iter().any(Disk::has_bad);
         for copy in 0..self.world.nvs.len() as u64 {
             if which == copy || which == 3 && self.draws.mishaps.below(2) == 0 {
                 let device = Device::Nvs(copy as u16);
@@ -175,6 +183,7 @@ impl Run {
                 self.counts.mishaps += 1;
             }
         }
+        self.mishaps.must_start = clean && self.is_mirrored() && self.mishaps.away.len() == 1;
     }
 
     /// Sectors of an NVS device cannot be read.

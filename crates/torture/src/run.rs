@@ -97,6 +97,8 @@ pub struct Run {
     /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
     pub(super) mishaps: Mishaps,
+    /// The NVS device that became the other's mirror in this life.
+    pub(super) newly_mirrored: Option<u16>,
     /// The last crash but one left two different anchors.
     pub(super) anchors_cut: bool,
     /// The NVS devices that were in use when a life ended in the midst of a change of the set of
@@ -175,6 +177,7 @@ impl Run {
             many_bad: false,
             kept: Vec::new(),
             mishaps: Mishaps::default(),
+            newly_mirrored: None,
             anchors_cut: false,
             cut_change: None,
             wronged_lately: false,
@@ -283,6 +286,9 @@ impl Run {
     }
 
     fn alarm(&mut self, alarm: &Alarm) -> Result<(), String> {
+        if let Alarm::MemberFailed(..) | Alarm::NvsMirrorLost(..) | Alarm::NvsMirrored(_) = alarm {
+            self.world.maybe_crash_soon(3);
+        }
         match alarm {
             Alarm::MemberFailed(member, _) => {
                 self.counts.members_failed += 1;
@@ -303,7 +309,8 @@ impl Run {
                 self.nvs_lost = true;
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
             }
-            Alarm::NvsMirrored(_) => {
+            Alarm::NvsMirrored(copy) => {
+                self.newly_mirrored = Some(*copy);
                 self.counts.mirrors += 1;
                 self.mirrored = true;
             }

@@ -159,8 +159,8 @@ impl World {
         self.flights.iter().any(|flight| !flight.hangs)
     }
 
-    /// One of this many times.
-    fn maybe_crash_soon(&mut self, of: u64) {
+    /// One of this many times, the power fails soon if it is to fail at all.
+    pub(super) fn maybe_crash_soon(&mut self, of: u64) {
         let Some(rng) = &mut self.hasty else { return };
         if rng.below(of) == 0 {
             let soon = self.operations + rng.below(12);
