@@ -7,6 +7,10 @@ use destage_engine::units::{Page, SECTORS_PER_PAGE};
 /// CRC-32C of each sector of a parity page.
 pub type SectorSums = [u32; SECTORS_PER_PAGE as usize];
 
+/// In a record, of a P that was not computed because its disk is missing: no sector is to be taken
+/// for it. All sectors of a page have this checksum once in 2^256.
+pub const UNKNOWN_SUMS: SectorSums = [u32::MAX; SECTORS_PER_PAGE as usize];
+
 /// One entry of a commit (docs/nvs-format.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {

@@ -49,7 +49,7 @@ struct Destage {
 
 /// What is computed of a row: its new parities, and the pages that were completed.
 struct NewRow {
-    p: Vec<u8>,
+    p: Option<Vec<u8>>,
     q: Option<Vec<u8>>,
     completed: Vec<(Page, Vec<u8>)>,
 }
@@ -442,7 +442,7 @@ impl Destage {
             let new_bytes: Vec<Option<&[u8]>> = written.iter().map(Option::as_deref).collect();
             if let Some([p, q]) = modified(&disks, &new_bytes, parity) {
                 let completed = self.completed(geometry, at, &new, |strip| new_bytes[strip]);
-                return Some(NewRow { p: p.unwrap_or_else(|| vec![0; PAGE]), q, completed });
+                return Some(NewRow { p, q, completed });
             }
         }
         let of_disks = || -> Option<Vec<Cow<'_, [u8]>>> {
@@ -461,7 +461,7 @@ impl Destage {
         let data: Vec<&[u8]> = row.iter().map(|page| &**page).collect();
         let (p, q) = parities(&data, geometry.level.parities() > 1);
         let completed = self.completed(geometry, at, &new, |strip| Some(data[strip]));
-        Some(NewRow { p, q, completed })
+        Some(NewRow { p: Some(p), q, completed })
     }
 
     /// What is written of a row's strips, as far as it is in memory.
@@ -524,13 +524,15 @@ impl Destage {
         let mut to_log = Vec::new();
         for (at, method, NewRow { p, q, .. }) in rows {
             // An intent may have become durable without its checksums: then nothing was written.
-            let known = self.sums.contains_key(&at.row);
-            if method != SafeMethod::FullStripe && !known && !array.skips_sums {
-                let sums = RowSums { p: sums(&p), q: q.as_deref().map(sums) };
-                to_log.push((at.row, sums));
-                self.sums.insert(at.row, sums);
+            // So may one whose plan had not computed the parity of a disk that is back.
+            let new = RowSums { p: p.as_deref().map(sums), q: q.as_deref().map(sums) };
+            let known = self.sums.get(&at.row).copied();
+            let all = known.map_or(new, |known| known.or(new));
+            if method != SafeMethod::FullStripe && known != Some(all) && !array.skips_sums {
+                to_log.push((at.row, all));
+                self.sums.insert(at.row, all);
             }
-            for (disk, bytes) in array.geometry.parity_disks(at.stripe).zip([Some(p), q]) {
+            for (disk, bytes) in array.geometry.parity_disks(at.stripe).zip([p, q]) {
                 if let Some(bytes) = bytes {
                     self.parity.insert((disk, at.page), bytes);
                 }

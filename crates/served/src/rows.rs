@@ -261,7 +261,10 @@ pub(crate) fn interrupted_row(
         if after.iter().all(Option::is_some) {
             continue;
         }
-        let sums = [logged.map(|row| row.p[sector]), logged.and_then(|r| r.q).map(|q| q[sector])];
+        let sums = [
+            logged.and_then(|r| r.p).map(|p| p[sector]),
+            logged.and_then(|r| r.q).map(|q| q[sector]),
+        ];
         let there = [cut(parities[0]), cut(parities[1])];
         let is_new = |parity: usize| {
             let bytes = there[parity].as_deref();

@@ -28,7 +28,7 @@ use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
 use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::contents::{Contents, ParityRow};
-use destage_nvslog::record::{Origin, Pages, Record, SectorSums};
+use destage_nvslog::record::{Origin, Pages, Record, SectorSums, UNKNOWN_SUMS};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
 use destage_nvslog::{COMMIT_BYTES_MAX, COMMIT_PAGES_MAX, HEADER_BYTES, LogId};
 use mirror::Mirror;
@@ -131,11 +131,19 @@ struct Start {
     spare_slots: usize,
 }
 
-/// Checksums of the new parity of a row, sector by sector.
+/// Checksums of the new parity of a row, sector by sector, as far as it is known: that of a disk
+/// that is missing need not be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowSums {
-    pub(crate) p: SectorSums,
+    pub(crate) p: Option<SectorSums>,
     pub(crate) q: Option<SectorSums>,
+}
+
+impl RowSums {
+    /// With those of the other where it lacks some.
+    pub(crate) fn or(self, other: RowSums) -> RowSums {
+        RowSums { p: self.p.or(other.p), q: self.q.or(other.q) }
+    }
 }
 
 /// A destage that the last run left open: it may have written these pages as they were at this
@@ -216,7 +224,10 @@ impl Log {
 
     /// The checksums of a row's new parity that the last run logged.
     pub(crate) fn parity_of(&self, first: Page, row: u32) -> Option<RowSums> {
-        self.contents.parity(first, row).map(|ParityRow { p, q, .. }| RowSums { p: *p, q: *q })
+        let known = |p: SectorSums| Some(p).filter(|p| *p != UNKNOWN_SUMS);
+        self.contents
+            .parity(first, row)
+            .map(|ParityRow { p, q, .. }| RowSums { p: known(*p), q: *q })
     }
 
     /// Looks a page up, so that the processor has its entry when it is written.
@@ -283,7 +294,7 @@ impl Log {
 
     /// Logs the checksums of a row's new parity.
     pub(crate) fn parity(&mut self, first: Page, row: u32, sums: RowSums) {
-        let RowSums { p, q } = sums;
+        let (p, q) = (sums.p.unwrap_or(UNKNOWN_SUMS), sums.q);
         self.house(Record::Parity { first, row, p, q, moved: false });
     }
 

@@ -7,6 +7,18 @@ use destage_torture::run::{End, Run};
 
 /// An array of four disks, or one, with this many commands at a disk at once.
 pub fn quiet_with(level: Level, nvs: u16, window: u32) -> Run {
+    opened(quiet_case(level, if level == Level::Single { 1 } else { 4 }, nvs, window))
+}
+
+/// Such an array, created and started.
+pub fn opened(case: Case) -> Run {
+    let mut run = Run::new(case).expect("created");
+    assert_eq!(run.open(), Ok(End::Done));
+    run
+}
+
+/// Such a case, of this many disks.
+pub fn quiet_case(level: Level, disks: u16, nvs: u16, window: u32) -> Case {
     let wanted = Wanted {
         level: Some(level),
         nvs: Some(nvs),
@@ -15,14 +27,11 @@ pub fn quiet_with(level: Level, nvs: u16, window: u32) -> Run {
         ..Wanted::default()
     };
     let mut case = Case::draw(1, &wanted);
-    let disks = if level == Level::Single { 1 } else { 4 };
     let geometry = Geometry { level, disks, strip_pages: 4, group_stripes: 1, disk_pages: 32 };
     case.geometry = geometry.checked().expect("an array");
     (case.faults, case.mishaps, case.scrubs) = (false, false, false);
     (case.settings.cache_off, case.nvs_pages) = (false, 24);
     case.settings.window = window;
     case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
-    let mut run = Run::new(case).expect("created");
-    assert_eq!(run.open(), Ok(End::Done));
-    run
+    case
 }
