@@ -106,7 +106,7 @@ fuzz: tools
 CARGO_MUTANTS = target/cargo-mutants/bin/cargo-mutants
 CARGO_MUTANTS_VERSION = 27.1.0
 mutants-tools: tools
-	@$(CARGO_MUTANTS) --version 2>/dev/null | grep -q ' $(CARGO_MUTANTS_VERSION)$$' || \
+	@$(CARGO_MUTANTS) mutants --version 2>/dev/null | grep -q ' $(CARGO_MUTANTS_VERSION)$$' || \
 	  $(CARGO) install cargo-mutants --version =$(CARGO_MUTANTS_VERSION) --locked --debug \
 	    --root target/cargo-mutants || true
 	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m unittest discover -s tests/mutants

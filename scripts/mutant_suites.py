@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
 import json
 import math
 import os
@@ -16,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mutant_switches import SWITCH_FILE, Mutant, Region, mutated_text, with_switches
+from mutant_switches import SWITCH_FILE, Mutant, Written, mutated_text, with_switches
 
 PACKAGES = ("engine", "nvslog", "served")
 SUITES = {
@@ -249,10 +251,14 @@ class Tree:
     def build(self) -> Compiled:
         """Builds every program of tests."""
         packages = [part for name in (*PACKAGES, "torture") for part in ("-p", f"destage-{name}")]
-        return self.compile("test", "--no-run", "--lib", "--tests", "--examples", *packages)
+        tests = self.compile("test", "--no-run", "--lib", "--tests", *packages)
+        if tests.errors:
+            return tests
+        examples = self.compile("build", "--examples", "-p", "destage-torture")
+        return Compiled(examples.errors, tests.binaries + examples.binaries)
 
     def keep(self, binaries: Iterable[Binary]) -> None:
-        """Links the programs to a folder where no later build changes them."""
+        """Copies the programs to a folder where no later build changes them."""
         folder = self.out / "programs"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -262,51 +268,76 @@ class Tree:
             shutil.copy2(binary.path, kept)
             binary.path = kept
 
-    def write_switches(self, by_file: dict[str, list[Mutant]], size: int) -> dict[str, Any]:
-        """Writes the mutants as switches; regions of each file and those without a switch."""
+    def revision(self, mutants: Iterable[str]) -> str:
+        """A hash of what the programs are made of."""
+        hashed = hashlib.sha256("\n".join(mutants).encode())
+        for path in sorted(self.tree.glob("crates/**/*")) + sorted(self.tree.glob("Cargo.*")):
+            if path.is_file():
+                hashed.update(str(path.relative_to(self.tree)).encode() + b"\0")
+                hashed.update(path.read_bytes())
+        return hashed.hexdigest()
+
+    def save(self, revision: str, switched: Switched) -> None:
+        """Notes which programs these are, for a run that continues."""
+        noted = {
+            "revision": revision,
+            "switched": [
+                [one.number for one in part]
+                for part in (switched.on, switched.alone, switched.unviable)
+            ],
+            "binaries": [dataclasses.asdict(binary) for binary in self.binaries],
+        }
+        path = self.out / "programs.json"
+        path.with_suffix(".tmp").write_text(json.dumps(noted, default=str), encoding="utf-8")
+        path.with_suffix(".tmp").replace(path)
+
+    def saved(self, revision: str, mutants: list[Mutant]) -> Switched | None:
+        """The programs of an interrupted run, if nothing changed since."""
+        path = self.out / "programs.json"
+        noted = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if noted.get("revision") != revision:
+            return None
+        self.binaries = [
+            Binary(**{**one, "path": Path(one["path"]), "folder": Path(one["folder"])})
+            for one in noted["binaries"]
+        ]
+        return Switched(*([mutants[number] for number in part] for part in noted["switched"]))
+
+    def write_switches(self, by_file: dict[str, list[Mutant]], size: int) -> dict[str, Written]:
+        """Writes the mutants as switches."""
         lib = "crates/engine/src/lib.rs"
         text = self.text(lib).replace("#![forbid(unsafe_code)]", "")
         self.write(lib, text + "\npub mod mutant_switch;\n")
         switch_file = SWITCH_FILE.replace("@MUTANTS@", str(size))
         self.write("crates/engine/src/mutant_switch.rs", switch_file)
-        regions: dict[str, list[Region]] = {}
-        left_out: list[Mutant] = []
+        written = {}
         for file, mutants in by_file.items():
-            written, regions[file], others = with_switches(
-                self.text(file), mutants, switch_of(file)
-            )
-            self.write(file, written)
-            left_out += others
-        return {"regions": regions, "left_out": left_out}
+            written[file] = with_switches(self.text(file), mutants, switch_of(file))
+            self.write(file, written[file].text)
+        return written
 
-    def switch(self, by_file: dict[str, list[Mutant]], size: int) -> Switched:
+    def build_with_switches(self, by_file: dict[str, list[Mutant]], size: int) -> Switched:
         """Builds the programs of tests with as many mutants as possible behind switches."""
         switched = Switched()
         wanted = {file: list(mutants) for file, mutants in by_file.items()}
         while True:
             written = self.write_switches(wanted, size)
-            out = {mutant.number for mutant in written["left_out"]}
-            switched.alone += written["left_out"]
+            for file, one in written.items():
+                switched.alone += one.left_out
+                wanted[file] = one.mutants
             errors = self.check().errors
-            wanted = {
-                file: [mutant for mutant in mutants if mutant.number not in out]
-                for file, mutants in wanted.items()
-            }
             if not errors:
                 break
-            blamed = {}
+            blamed: dict[int, bool] = {}
             for error in errors:
-                blamed.update(blame(error, written["regions"]))
-            known = [mutant for mutants in wanted.values() for mutant in mutants]
-            hit = [mutant for mutant in known if mutant.number in blamed]
+                blamed.update(blame(error, written))
+            hit = [one for mutants in wanted.values() for one in mutants if one.number in blamed]
             if not hit:
                 raise BuildError("\n".join(error["rendered"] for error in errors))
             for mutant in hit:
                 (switched.unviable if blamed[mutant.number] else switched.alone).append(mutant)
-            wanted = {
-                file: [mutant for mutant in mutants if mutant.number not in blamed]
-                for file, mutants in wanted.items()
-            }
+            for file, mutants in wanted.items():
+                wanted[file] = [one for one in mutants if one.number not in blamed]
         built = self.build()
         if built.errors:
             raise BuildError("\n".join(error["rendered"] for error in built.errors))
@@ -329,23 +360,32 @@ class Tree:
             **more,
         }
 
-    def measure(self) -> None:
-        """Runs every program without a mutant: all must pass. Notes times and what is reached."""
+    def measure(self, binary: Binary) -> None:
+        """Runs a program without a mutant: it must pass. Notes its time and what it reaches."""
         reached = self.out / "reached"
+        reached.unlink(missing_ok=True)
+        more = {"DESTAGE_MUTANTS_REACHED": str(reached)}
+        log = self.out / "program.log"
+        run = run_program(binary, self.environment(binary, **more), 3600.0, log)
+        if not run.ok:
+            raise BuildError(f"{binary.name} fails without a mutant: {run.failed}\n{run.output}")
+        binary.seconds = max(run.seconds, 0.001)
+        binary.reached = reached.read_text() if reached.exists() else ""
+
+    def prepare(self, by_file: dict[str, list[Mutant]], names: list[str]) -> Switched:
+        """Builds and measures the programs, or continues where an interrupted run was."""
+        mutants = sorted((one for part in by_file.values() for one in part), key=lambda one: one[0])
+        revision = self.revision(names)
+        switched = self.saved(revision, mutants)
+        if switched is None:
+            switched = self.build_with_switches(by_file, len(names))
+            self.save(revision, switched)
         for binary in self.binaries:
-            reached.unlink(missing_ok=True)
-            more = {"DESTAGE_MUTANTS_REACHED": str(reached)}
-            run = run_program(
-                binary, self.environment(binary, **more), 1200.0, self.out / "program.log"
-            )
-            if not run.ok:
-                raise BuildError(
-                    f"{binary.name} fails without a mutant: {run.failed}\n{run.output}"
-                )
-            binary.seconds = run.seconds
-            if reached.exists():
-                binary.reached = reached.read_text()
+            if not binary.seconds:
+                self.measure(binary)
+                self.save(revision, switched)
         self.binaries.sort(key=lambda binary: binary.seconds)
+        return switched
 
     def judge(self, number: int, binaries: Iterable[Binary], alone: bool) -> Verdict:
         """Runs the programs that reach a mutant, quickest first, until one fails."""
@@ -387,22 +427,19 @@ class Tree:
         return self.judge(mutant.number, built.binaries, alone=True)
 
 
-def blame(error: dict[str, Any], regions: dict[str, list[Region]]) -> dict[int, bool]:
+def blame(error: dict[str, Any], written: dict[str, Written]) -> dict[int, bool]:
     """The mutants that an error is about, and whether they cannot compile alone either."""
     code = (error.get("code") or {}).get("code", "none")
     spans = sorted(error["spans"], key=lambda span: not span["is_primary"])
+    spans = [span for span in spans if span["file_name"] in written]
     for span in spans:
-        start, end = span["byte_start"], span["byte_end"]
-        here = regions.get(span["file_name"], [])
-        inside = [region for region in here if region.start <= start and end <= region.end]
-        if inside:
-            region = min(inside, key=lambda region: region.end - region.start)
-            own = len(region.numbers) == 1 and span["is_primary"] and code in UNVIABLE
-            return dict.fromkeys(region.numbers, own)
+        file = written[span["file_name"]]
+        numbers = file.blame(span["byte_start"], span["byte_end"])
+        if numbers:
+            own = len(numbers) == 1 and span["is_primary"] and code in UNVIABLE
+            return dict.fromkeys(numbers, own)
     for span in spans:
-        here = regions.get(span["file_name"], [])
-        start, end = span["byte_start"], span["byte_end"]
-        within = [region for region in here if start < region.end and region.start < end]
-        if within:
-            return dict.fromkeys(within[0].numbers, False)
+        numbers = written[span["file_name"]].blame_function(span["byte_start"])
+        if numbers:
+            return dict.fromkeys(numbers, False)
     return {}

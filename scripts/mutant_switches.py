@@ -35,6 +35,8 @@ class Mutant(NamedTuple):
     start: int
     end: int
     replacement: str
+    # Where the function around it is.
+    function: tuple[int, int] = (0, 0)
 
 
 KEYWORDS = re.split(
@@ -180,7 +182,11 @@ class Source:
         """Where what is called or indexed ends, before a `(` or `[`; None if nothing is."""
         before = self.tokens[at - 1]
         if self.is_text(at - 1, ">", ">>"):
-            start = self.generics_start(at - 1)
+            try:
+                start = self.generics_start(at - 1)
+            except CannotSwitchError:
+                # It compares or shifts.
+                return None
             return start - 2 if self.is_text(start - 1, "::") else None
         if self.is_text(at - 1, "!") and self.tokens[at - 2].kind == "ident":
             return None if self.is_text(at - 2, *KEYWORDS) else at - 2
@@ -333,6 +339,38 @@ class Region:
     numbers: list[int]
 
 
+@dataclass
+class Written:
+    """A file with switches."""
+
+    text: str
+    # In bytes of the text.
+    regions: list[Region]
+    # Mutants without a switch.
+    left_out: list[Mutant]
+    # Those with one.
+    mutants: list[Mutant]
+    # Places of the text, in bytes, and where they are in the original.
+    places: list[tuple[int, int]]
+
+    def blame(self, start: int, end: int) -> list[int]:
+        """The mutants that an error here is about: of the smallest region around it."""
+        inside = [one for one in self.regions if one.start <= start and end <= one.end]
+        if inside:
+            return min(inside, key=lambda region: region.end - region.start).numbers
+        within = [one for one in self.regions if start < one.end and one.start < end]
+        return within[0].numbers if within else []
+
+    def blame_function(self, start: int) -> list[int]:
+        """The mutants of the function around this place: first those that change what it returns,
+        or its matches."""
+        written, original = max(place for place in self.places if place[0] <= start)
+        at = original + start - written
+        here = [one for one in self.mutants if one.function[0] <= at < one.function[1]]
+        first = [one for one in here if one.genre in ("FnValue", "MatchArm")]
+        return [one.number for one in first or here]
+
+
 def expression(source: Source, mutant: Mutant) -> tuple[int, int, str]:
     """Where the expression of a mutant is, and its text with the mutant."""
     text = source.text
@@ -413,6 +451,12 @@ class Writer:
         self.parts: list[str] = []
         self.length = 0
         self.regions: list[Region] = []
+        self.places: list[tuple[int, int]] = []
+
+    def put_original(self, start: int, end: int) -> None:
+        """Writes a part of the original."""
+        self.places.append((self.length, start))
+        self.put(self.text[start:end])
 
     def put(self, text: str) -> None:
         """Writes text."""
@@ -427,7 +471,7 @@ class Writer:
         """Writes a part of the text with the switches in it."""
         at = start
         for node in nodes:
-            self.put(self.text[at : node.start])
+            self.put_original(at, node.start)
             before = self.length
             if node.start == node.end:
                 self.insert(node)
@@ -435,7 +479,7 @@ class Writer:
                 self.branches(node)
                 self.region(before, node.mutants)
             at = node.end
-        self.put(self.text[at:end])
+        self.put_original(at, end)
 
     def insert(self, node: Node) -> None:
         """Writes the start of a function, or the guard of a match arm."""
@@ -461,10 +505,8 @@ class Writer:
         self.put(" })")
 
 
-def with_switches(
-    text: str, mutants: list[Mutant], switch: Callable[[int], str]
-) -> tuple[str, list[Region], list[Mutant]]:
-    """The text with a switch for each mutant; regions in bytes; and those that have none."""
+def with_switches(text: str, mutants: list[Mutant], switch: Callable[[int], str]) -> Written:
+    """The text with a switch for each mutant that can have one."""
     source = Source(text)
     nodes, left_out = [], []
     for mutant in mutants:
@@ -473,9 +515,11 @@ def with_switches(
         except (CannotSwitchError, KeyError, IndexError):
             left_out.append(mutant)
     top, overlapping = _nest(nodes)
+    left_out += overlapping
     writer = Writer(text, switch)
     writer.write(0, len(text), top)
-    return "".join(writer.parts), writer.regions, left_out + overlapping
+    on = [mutant for mutant in mutants if mutant not in left_out]
+    return Written("".join(writer.parts), writer.regions, left_out, on, writer.places)
 
 
 SWITCH_FILE = """\

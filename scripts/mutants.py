@@ -120,7 +120,9 @@ def listed(cargo_mutants: str) -> list[Listed]:
         span = entry["span"]
         line = text.split("\n")[span["start"]["line"] - 1].strip()
         start, end = offset(starts, span["start"]), offset(starts, span["end"])
-        mutant = Mutant(0, entry["genre"], start, end, entry["replacement"])
+        around = entry["function"]["span"] if entry["function"] else span
+        function = offset(starts, around["start"]), offset(starts, around["end"])
+        mutant = Mutant(0, entry["genre"], start, end, entry["replacement"], function)
         same = f"{file}: {change}: {line}"
         times[same] += 1
         key = f"{revision} {entry['name']}"
@@ -232,39 +234,35 @@ def explains(explanation: Explanation, mutant: Listed) -> bool:
 
 def judge(chosen: list[Listed], results: Results, tree: Tree, end: float) -> None:
     """Judges those that have no verdict, until the time is over."""
-    todo = [mutant for mutant in chosen if mutant.key not in results.known]
-    if not todo:
+    if all(mutant.key in results.known for mutant in chosen):
         return
-    # The switches' numbers count those that are built.
-    todo = numbered(todo)
+    chosen = numbered(chosen)
     by_file: dict[str, list[Mutant]] = {}
-    for mutant in todo:
+    for mutant in chosen:
         by_file.setdefault(mutant.file, []).append(mutant.mutant)
     start = time.monotonic()
-    switched = tree.switch(by_file, len(todo))
+    switched = tree.prepare(by_file, [mutant.key for mutant in chosen])
     print(
         f"built in {time.monotonic() - start:.0f} s: {len(switched.on)} mutants behind switches, "
-        f"{len(switched.unviable)} do not compile, {len(switched.alone)} are built alone",
-        flush=True,
+        f"{len(switched.unviable)} do not compile, {len(switched.alone)} are built alone"
     )
-    for mutant in (todo[one.number] for one in switched.unviable):
-        results.add(mutant, Verdict("unviable", "", "", 0.0, []), "switch")
-    tree.measure()
     for binary in tree.binaries:
         print(f"  {binary.seconds:6.1f} s  {binary.suite:24} {binary.name}", flush=True)
     on = {one.number for one in switched.on}
-    alone = {one.number for one in switched.alone}
+    unviable = {one.number for one in switched.unviable}
     # Those that are built alone take longest: last.
-    for mutant in sorted(todo, key=lambda mutant: mutant.mutant.number in alone):
-        number = mutant.mutant.number
+    todo = [mutant for mutant in chosen if mutant.key not in results.known]
+    todo.sort(key=lambda mutant: mutant.mutant.number not in on | unviable)
+    for mutant in todo:
+        number, how = mutant.mutant.number, "switch"
         if time.monotonic() > end:
             return
-        if number in on:
-            verdict, how = tree.judge(number, tree.binaries, alone=False), "switch"
-        elif number in alone:
-            verdict, how = tree.judge_alone(mutant.file, mutant.mutant), "alone"
+        if number in unviable:
+            verdict = Verdict("unviable", "", "", 0.0, [])
+        elif number in on:
+            verdict = tree.judge(number, tree.binaries, alone=False)
         else:
-            continue
+            verdict, how = tree.judge_alone(mutant.file, mutant.mutant), "alone"
         results.add(mutant, verdict, how)
         by = f"{verdict.suite} ({verdict.test})" if verdict.test else "-"
         seconds = f"{verdict.seconds:6.1f} s"

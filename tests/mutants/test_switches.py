@@ -50,6 +50,7 @@ BINARY = [
     ),
     ("let c = a.b «<=» u64::MAX - c && d;", ">", "a.b > u64::MAX - c"),
     ("let x = mask «&» !(1 << k) | y;", "|", "(mask) | (!(1 << k))"),
+    ("t[(w >> (8 * b) «&» 0xFF) as usize]", "|", "(w >> (8 * b)) | (0xFF)"),
     ("match a «%» b { 0 => 1 }", "/", "a / b"),
 ]
 CANNOT = [
@@ -97,15 +98,16 @@ class Switches(unittest.TestCase):
             Mutant(5, "FnValue", at("!"), at(" }"), "true"),
             Mutant(6, "FnValue", at("!"), at(" }"), "false"),
         ]
-        written, regions, left_out = with_switches(text, mutants, lambda n: f"on({n})")
-        self.assertEqual(left_out, [])
+        file = with_switches(text, mutants, lambda n: f"on({n})")
+        written = file.text
+        self.assertEqual(file.left_out, [])
         self.assertEqual(
             written,
             "fn f() -> bool { if on(5) { return true; } if on(6) { return false; } "
             "(if on(1) { !a + b == c } else if on(2) { !a + b > c } else { "
             "(if on(3) { !a - b } else { (if on(4) { a } else { !a }) + b }) < c }) }",
         )
-        own = {written[region.start : region.end]: region.numbers for region in regions}
+        own = {written[region.start : region.end]: region.numbers for region in file.regions}
         self.assertEqual(own["if on(2) { !a + b > c } else "], [2])
         self.assertEqual(own["if on(6) { return false; } "], [6])
 
@@ -117,7 +119,7 @@ class Switches(unittest.TestCase):
             Mutant(1, "MatchArm", start, text.index(", D") + 1, ""),
             Mutant(2, "MatchArmGuard", guard, guard + 1, "false"),
         ]
-        written = with_switches(text, mutants, lambda n: f"on({n})")[0]
+        written = with_switches(text, mutants, lambda n: f"on({n})").text
         self.assertIn("A { b, .. } | C(b) if !on(1) => 1,", written)
         self.assertIn("D if (if on(2) { false } else { x }) => 2", written)
         self.assertEqual(mutated_text(text, mutants[0]).count("=>"), 2)
@@ -129,7 +131,7 @@ class Switches(unittest.TestCase):
             text = path.read_text(encoding="utf-8")
             with self.subTest(str(path)):
                 self.assertTrue(Source(text).tokens)
-                self.assertEqual(with_switches(text, [], str), (text, [], []))
+                self.assertEqual(with_switches(text, [], str).text, text)
 
     def test_tokens(self) -> None:
         text = "/// \"a\n'a: b'x' '\\'' r#\"\"\"# 0..1.5 x.0 /* = */ <<="
@@ -140,26 +142,31 @@ class Switches(unittest.TestCase):
         )
 
     def test_an_error_is_blamed_on_the_smallest_region(self) -> None:
-        text = "fn f() { a + b < c }"
+        text = "fn f() -> bool { g(); a + b < c }"
+        plus, less = text.index("+"), text.index("<")
+        function = (0, len(text))
         mutants = [
-            Mutant(1, "BinaryOperator", text.index("<"), text.index("<") + 1, "=="),
-            Mutant(2, "BinaryOperator", text.index("+"), text.index("+") + 1, "-"),
+            Mutant(1, "BinaryOperator", less, less + 1, "==", function),
+            Mutant(2, "BinaryOperator", plus, plus + 1, "-", function),
+            Mutant(3, "FnValue", text.index("g"), text.index(" }"), "true", function),
         ]
-        written, regions, _ = with_switches(text, mutants, lambda n: f"on({n})")
+        file = with_switches(text, mutants, lambda n: f"on({n})")
 
         def error(piece: str, code: str) -> dict[int, bool]:
-            start = written.index(piece)
+            start = file.text.index(piece)
             span = {
                 "is_primary": True,
                 "byte_start": start,
                 "byte_end": start + len(piece),
                 "file_name": "f.rs",
             }
-            return blame({"code": {"code": code}, "spans": [span]}, {"f.rs": regions})
+            return blame({"code": {"code": code}, "spans": [span]}, {"f.rs": file})
 
         self.assertEqual(error("a - b", "E0369"), {2: True})
         self.assertEqual(error("on(1)", "E0015"), {1: False})
-        self.assertEqual(error("fn f", "E0015"), {})
+        self.assertEqual(error("return true", "E0308"), {3: True})
+        # In none of them: what changes the function's result is built alone.
+        self.assertEqual(error("g()", "E0308"), {3: False})
 
     def test_the_failure_is_named(self) -> None:
         self.assertEqual(first_failure("running 2 tests\ntest a::b ... FAILED\n"), "a::b")
