@@ -29,12 +29,14 @@ SUITES = {
 }
 # Examples of crates/torture that are suites, and their arguments.
 EXAMPLES = {
-    "crashes": ("random torture", ["1", "1500"]),
+    "crashes": ("random torture", ["1", "3000"]),
     "exhaustive": ("exhaustive, short scope", ["--scope", "short", "--threads", "1"]),
 }
-# Tests that explore what an example explores too, or that look for deliberate faults for long.
+# Tests that explore what an example explores too, or look for deliberate faults for long.
 SKIPPED_BINARIES = ("torture/exhaustive",)
-SKIPPED_TESTS = ("deliberate", "defect", "caught")
+SKIPPED_TESTS = ("deliberate", "defect", "caught", "catches", "random_cases", "the_same_")
+# What a verdict depends on, besides the sources.
+CHOICE = repr((EXAMPLES, SKIPPED_BINARIES, SKIPPED_TESTS))
 MEMORY_KIB = 6 << 20
 # Errors of a mutant's own text: it does not compile alone either.
 UNVIABLE = (
@@ -68,6 +70,10 @@ class Binary:
     arguments: list[str]
     seconds: float = 0.0
     reached: str = ""
+
+    def order(self) -> float:
+        """The quickest first. Examples try many small cases, and end at the first that fails."""
+        return self.seconds / 4 if self.path.name.split("-")[-1] in EXAMPLES else self.seconds
 
 
 @dataclass
@@ -154,6 +160,12 @@ def run_program(binary: Binary, environment: dict[str, str], limit: float, log: 
     return Run(ok, timed_out, spent, why, output)
 
 
+def test_arguments() -> list[str]:
+    """The arguments of a program of tests."""
+    skips = [part for name in SKIPPED_TESTS for part in ("--skip", name)]
+    return ["--test-threads=1", *skips]
+
+
 def switch_of(file: str) -> Callable[[int], str]:
     """The expression that says whether a mutant is on, in a file."""
     root = "crate" if file.startswith("crates/engine/") else "::destage_engine"
@@ -238,10 +250,7 @@ class Tree:
                 suite, arguments = EXAMPLES[target]
                 yield Binary(suite, f"{package}/{target}", path, folder, arguments)
         elif f"{package}/{target}" not in SKIPPED_BINARIES and package in SUITES:
-            arguments = ["--test-threads=1"]
-            for name in SKIPPED_TESTS:
-                arguments += ["--skip", name]
-            yield Binary(SUITES[package], f"{package}/{target}", path, folder, arguments)
+            yield Binary(SUITES[package], f"{package}/{target}", path, folder, test_arguments())
 
     def check(self) -> Compiled:
         """Compiles the libraries, without code."""
@@ -301,6 +310,11 @@ class Tree:
             Binary(**{**one, "path": Path(one["path"]), "folder": Path(one["folder"])})
             for one in noted["binaries"]
         ]
+        for binary in self.binaries:
+            example = EXAMPLES.get(binary.name.removeprefix("torture/"))
+            arguments = example[1] if example else test_arguments()
+            if binary.arguments != arguments:
+                binary.arguments, binary.seconds = arguments, 0.0
         return Switched(*([mutants[number] for number in part] for part in noted["switched"]))
 
     def write_switches(self, by_file: dict[str, list[Mutant]], size: int) -> dict[str, Written]:
@@ -384,7 +398,7 @@ class Tree:
             if not binary.seconds:
                 self.measure(binary)
                 self.save(revision, switched)
-        self.binaries.sort(key=lambda binary: binary.seconds)
+        self.binaries.sort(key=Binary.order)
         return switched
 
     def judge(self, number: int, binaries: Iterable[Binary], alone: bool) -> Verdict:
@@ -396,7 +410,7 @@ class Tree:
         names = [binary.name for binary in reached]
         for binary in reached:
             more = {} if alone else {"DESTAGE_MUTANT": str(number)}
-            limit = 10 + 5 * binary.seconds
+            limit = 3 + 5 * binary.seconds
             environment = self.environment(binary, **more)
             run = run_program(binary, environment, limit, self.out / "program.log")
             if not run.ok:
@@ -423,7 +437,7 @@ class Tree:
             binary.seconds = seconds[binary.name]
         if not file.startswith("crates/engine/"):
             built.binaries = [one for one in built.binaries if one.suite != SUITES["engine"]]
-        built.binaries.sort(key=lambda binary: binary.seconds)
+        built.binaries.sort(key=Binary.order)
         return self.judge(mutant.number, built.binaries, alone=True)
 
 

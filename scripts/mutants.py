@@ -18,6 +18,7 @@ import fcntl
 import fnmatch
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import tomllib
-from mutant_suites import BuildError, Tree, Verdict
+from mutant_suites import CHOICE, BuildError, Tree, Verdict
 from mutant_switches import Mutant, mutated_text
 
 TOP = Path(__file__).resolve().parent.parent
@@ -161,7 +162,7 @@ def numbered(mutants: list[Listed]) -> list[Listed]:
 
 def suites_revision() -> str:
     """A hash of the suites' sources: a survivor is judged again when they change."""
-    hashed = hashlib.sha256()
+    hashed = hashlib.sha256(CHOICE.encode())
     for folder in SUITE_FOLDERS:
         for path in sorted(path for top in TOP.glob(folder) for path in top.rglob("*.rs")):
             hashed.update(path.read_bytes())
@@ -375,6 +376,8 @@ def shard_of(chosen: list[Listed], shard: str) -> list[Listed]:
 def main() -> int:
     """Draws, judges and adds up; 1 if too few are caught or a survivor is not explained."""
     given = arguments()
+    # The programs that it runs end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     start = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     if not Path(given.cargo_mutants).exists():
