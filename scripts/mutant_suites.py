@@ -37,12 +37,19 @@ SKIPPED_BINARIES = ("torture/exhaustive",)
 SKIPPED_TESTS = ("deliberate", "defect", "caught", "catches", "random_cases", "the_same_")
 # What a verdict depends on, besides the sources.
 CHOICE = repr((EXAMPLES, SKIPPED_BINARIES, SKIPPED_TESTS))
+ENGINE_LIB = "crates/engine/src/lib.rs"
+SWITCH = "crates/engine/src/mutant_switch.rs"
 MEMORY_KIB = 6 << 20
 # Errors of a mutant's own text: it does not compile alone either.
 UNVIABLE = (
     "E0061 E0070 E0277 E0282 E0283 E0308 E0368 E0369 E0412 E0423 E0425 E0432 E0433 E0599 E0600 "
     "E0604 E0605 E0606 E0614"
 )
+
+
+def digest(content: bytes) -> str:
+    """A short hash."""
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 class BuildError(Exception):
@@ -70,6 +77,8 @@ class Binary:
     arguments: list[str]
     seconds: float = 0.0
     reached: str = ""
+    # A hash of its bytes.
+    content: str = ""
 
     def order(self) -> float:
         """The quickest first. Examples try many small cases, and end at the first that fails."""
@@ -268,14 +277,37 @@ class Tree:
 
     def keep(self, binaries: Iterable[Binary]) -> None:
         """Copies the programs to a folder where no later build changes them."""
-        folder = self.out / "programs"
+        folder, noted = self.out / "programs", self.noted().get("binaries", [])
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         self.binaries = list(binaries)
         for binary in self.binaries:
             kept = folder / binary.name.replace("/", "-")
             shutil.copy2(binary.path, kept)
-            binary.path = kept
+            binary.path, binary.content = kept, digest(kept.read_bytes())
+            for known in noted:
+                same = ("name", "content", "arguments")
+                if all(known.get(part) == getattr(binary, part) for part in same):
+                    binary.seconds, binary.reached = known["seconds"], known["reached"]
+
+    def noted(self) -> dict[str, Any]:
+        """What is noted of the last programs."""
+        path = self.out / "programs.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+    def keep_times(self, files: Iterable[str]) -> None:
+        """Gives sources that are as they were in the last build their times of then, so that cargo
+        builds only what changed. The times of now are noted for the next build."""
+        path = self.out / "times.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        times = {}
+        for file in files:
+            source = self.tree / file
+            content = digest(source.read_bytes())
+            if known.get(file, [""])[0] == content:
+                os.utime(source, ns=(known[file][1], known[file][1]))
+            times[file] = content, source.stat().st_mtime_ns
+        path.write_text(json.dumps(times), encoding="utf-8")
 
     def revision(self, mutants: Iterable[str]) -> str:
         """A hash of what the programs are made of."""
@@ -302,8 +334,7 @@ class Tree:
 
     def saved(self, revision: str, mutants: list[Mutant]) -> Switched | None:
         """The programs of an interrupted run, if nothing changed since."""
-        path = self.out / "programs.json"
-        noted = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        noted = self.noted()
         if noted.get("revision") != revision:
             return None
         self.binaries = [
@@ -319,11 +350,10 @@ class Tree:
 
     def write_switches(self, by_file: dict[str, list[Mutant]], size: int) -> dict[str, Written]:
         """Writes the mutants as switches."""
-        lib = "crates/engine/src/lib.rs"
-        text = self.text(lib).replace("#![forbid(unsafe_code)]", "")
-        self.write(lib, text + "\npub mod mutant_switch;\n")
+        text = self.text(ENGINE_LIB).replace("#![forbid(unsafe_code)]", "")
+        self.write(ENGINE_LIB, text + "\npub mod mutant_switch;\n")
         switch_file = SWITCH_FILE.replace("@MUTANTS@", str(size))
-        self.write("crates/engine/src/mutant_switch.rs", switch_file)
+        self.write(SWITCH, switch_file)
         written = {}
         for file, mutants in by_file.items():
             written[file] = with_switches(self.text(file), mutants, switch_of(file))
@@ -352,6 +382,7 @@ class Tree:
                 (switched.unviable if blamed[mutant.number] else switched.alone).append(mutant)
             for file, mutants in wanted.items():
                 wanted[file] = [one for one in mutants if one.number not in blamed]
+        self.keep_times(sorted([*written, ENGINE_LIB, SWITCH]))
         built = self.build()
         if built.errors:
             raise BuildError("\n".join(error["rendered"] for error in built.errors))
@@ -363,7 +394,7 @@ class Tree:
     def forget_switches(self) -> None:
         """The sources are as they were: some tests read them."""
         self.restore()
-        (self.tree / "crates/engine/src/mutant_switch.rs").unlink(missing_ok=True)
+        (self.tree / SWITCH).unlink(missing_ok=True)
 
     def environment(self, binary: Binary, **more: str) -> dict[str, str]:
         """What cargo would set for a test, and more."""
@@ -423,6 +454,7 @@ class Tree:
     def judge_alone(self, file: str, mutant: Mutant) -> Verdict:
         """Builds a mutant alone, and runs every program."""
         start = time.monotonic()
+        (self.out / "times.json").unlink(missing_ok=True)
         self.write(file, mutated_text(self.text(file), mutant))
         try:
             if self.check().errors:

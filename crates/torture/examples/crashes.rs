@@ -12,13 +12,8 @@ fn main() -> ExitCode {
         eprintln!("Usage: crashes FIRST CRASHES");
         return ExitCode::from(2);
     };
-    let wanted = Wanted {
-        scrubs: true,
-        rebuilds: true,
-        mishaps: true,
-        relogs: true,
-        ..Wanted::default()
-    };
+    let wanted =
+        Wanted { scrubs: true, rebuilds: true, mishaps: true, relogs: true, ..Wanted::default() };
     let mut counts = Counts::default();
     let mut seed = first;
     while counts.crashes < crashes {
@@ -30,6 +25,10 @@ fn main() -> ExitCode {
         counts.add(&outcome.counts);
         seed += 1;
     }
-    println!("{} cases from seed {first}, {} crashes: no check failed", seed - first, counts.crashes);
+    println!(
+        "{} cases from seed {first}, {} crashes: no check failed",
+        seed - first,
+        counts.crashes
+    );
     ExitCode::SUCCESS
 }
