@@ -35,6 +35,7 @@ EXAMPLES = {
 # Tests that explore what an example explores too, or look for deliberate faults for long.
 SKIPPED_BINARIES = ("torture/exhaustive",)
 SKIPPED_TESTS = ("deliberate", "defect", "caught", "catches", "random_cases", "the_same_")
+QUICK_SECONDS = 2.5
 # What a verdict depends on, besides the sources.
 CHOICE = repr((EXAMPLES, SKIPPED_BINARIES, SKIPPED_TESTS))
 ENGINE_LIB = "crates/engine/src/lib.rs"
@@ -431,6 +432,17 @@ class Tree:
                 self.save(revision, switched)
         self.binaries.sort(key=Binary.order)
         return switched
+
+    def quick_binaries(self) -> list[Binary]:
+        """The programs that take a moment, and the first tenth of the random crashes."""
+        quick = [binary for binary in self.binaries if binary.seconds < QUICK_SECONDS]
+        for binary in self.binaries:
+            if binary.name == "torture/crashes":
+                first, crashes = binary.arguments
+                fewer = [first, str(int(crashes) // 10)]
+                seconds = binary.seconds / 10
+                quick.append(dataclasses.replace(binary, arguments=fewer, seconds=seconds))
+        return sorted(quick, key=Binary.order)
 
     def judge(self, number: int, binaries: Iterable[Binary], alone: bool) -> Verdict:
         """Runs the programs that reach a mutant, quickest first, until one fails."""

@@ -233,7 +233,7 @@ def explains(explanation: Explanation, mutant: Listed) -> bool:
     return where == (mutant.file, mutant.change, mutant.line)
 
 
-def judge(chosen: list[Listed], results: Results, tree: Tree, end: float) -> None:
+def judge(chosen: list[Listed], results: Results, tree: Tree, end: float, quick: bool) -> None:
     """Judges those that have no verdict, until the time is over."""
     if all(mutant.key in results.known for mutant in chosen):
         return
@@ -254,6 +254,7 @@ def judge(chosen: list[Listed], results: Results, tree: Tree, end: float) -> Non
     # Those that are built alone take longest: last.
     todo = [mutant for mutant in chosen if mutant.key not in results.known]
     todo.sort(key=lambda mutant: mutant.mutant.number not in on | unviable)
+    binaries = tree.quick_binaries() if quick else tree.binaries
     for mutant in todo:
         number, how = mutant.mutant.number, "switch"
         if time.monotonic() > end:
@@ -261,7 +262,11 @@ def judge(chosen: list[Listed], results: Results, tree: Tree, end: float) -> Non
         if number in unviable:
             verdict = Verdict("unviable", "", "", 0.0, [])
         elif number in on:
-            verdict = tree.judge(number, tree.binaries, alone=False)
+            verdict = tree.judge(number, binaries, alone=False)
+            if quick and verdict.outcome in LEFT:
+                continue
+        elif quick:
+            return
         else:
             verdict, how = tree.judge_alone(mutant.file, mutant.mutant), "alone"
         results.add(mutant, verdict, how)
@@ -356,6 +361,7 @@ def arguments() -> argparse.Namespace:
     add("--shard", default="1/1", help="the part that this run judges, e.g. 2/4")
     add("--seconds", type=float, help="judge for this long [default: all]")
     add("--least", type=float, default=95.0, help="per cent to be caught [default: 95]")
+    add("--quick", action="store_true", help="a first pass: only catches, by the quick suites")
     add("--summary", action="store_true", help="only add up what is on file")
     add("--fresh", action="store_true", help="a sample: survivors need no explanation")
     add("--only", help="the mutants whose name has this text, instead of a draw")
@@ -403,7 +409,7 @@ def main() -> int:
             end = start + given.seconds if given.seconds else float("inf")
             try:
                 tree = Tree(TOP, given.out, given.cargo)
-                judge(shard_of(chosen, given.shard), results, tree, end)
+                judge(shard_of(chosen, given.shard), results, tree, end, given.quick)
             except BuildError as error:
                 print(error)
                 return 2
