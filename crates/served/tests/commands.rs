@@ -100,7 +100,8 @@ fn a_volume_says_what_it_did() {
     assert!(served.volume.drained() && served.volume.idle() && served.volume.ready());
     assert_eq!(served.volume.dirty_in(0, 32), []);
     let written = served.volume.load(Device::Member(0));
-    assert!(written.written_bytes >= PAGE_BYTES && written.written_bytes % SECTOR as u64 == 0);
+    assert!(written.written_bytes >= PAGE_BYTES, "{written:?}");
+    assert!(written.written_bytes.is_multiple_of(SECTOR as u64), "{written:?}");
     // Another volume continues its counts.
     let assembly = served.devices.assembled(&Allow::default());
     let mut next = opened(&mut served.devices, &assembly, &settings()).expect("it opens");
