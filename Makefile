@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh torture-parts planted exhaustive \
-  filesystems filesystems-faults filesystem-tools fuzz released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -111,6 +111,27 @@ torture-fresh: build
 ## nightly compiler. TARGETS="nvs http": only these.
 fuzz: tools
 	CARGO=$(CARGO) scripts/fuzz.sh $(TARGETS)
+
+# Lists mutants; built once, it stays in target/cargo-mutants.
+CARGO_MUTANTS = target/cargo-mutants/bin/cargo-mutants
+CARGO_MUTANTS_VERSION = 27.1.0
+mutants-tools: tools
+	@$(CARGO_MUTANTS) mutants --version 2>/dev/null | grep -q ' $(CARGO_MUTANTS_VERSION)$$' || \
+	  $(CARGO) install cargo-mutants --version =$(CARGO_MUTANTS_VERSION) --locked --debug \
+	    --root target/cargo-mutants || true
+	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m unittest discover -s tests/mutants
+
+## Judge 400 mutants of the crash-critical code by the tests that should catch them. It continues
+## where it was interrupted. ARGS: e.g. --shard 1/4, --summary, --seed 2.
+MUTANTS = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 scripts/mutants.py --cargo $(CARGO) \
+  --cargo-mutants $(CARGO_MUTANTS)
+mutants: mutants-tools
+	$(MUTANTS) $(ARGS)
+
+## Judge mutants of a fresh draw for SECONDS (600), for CI.
+SECONDS ?= 600
+mutants-fresh: mutants-tools
+	$(MUTANTS) --fresh --seed clock --seconds $(SECONDS) --least 85 $(ARGS)
 
 ## Show that the release program has no deliberate faults.
 released: build

@@ -221,6 +221,9 @@ fn progress_counts_and_the_cache_hears_of_it() {
         driver.complete_one();
     }
     assert!(driver.controller.rebuilds().next().unwrap().to_go.is_some());
+    let (disk, below) = driver.checkpoint.expect("a rebuild can resume from there");
+    let done = driver.controller.rebuilds().next().unwrap().done_pages;
+    assert!(disk == DiskId(2) && below > 8 && below <= done, "{below} of {done}");
     driver.settle();
     assert_eq!(driver.rebuilt, 1);
     assert_eq!(driver.controller.read_cache().unwrap().weight, None);

@@ -14,7 +14,7 @@ use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::{
     Chosen, FORMAT_VERSION, REBUILDS_MAX, Role, Superblock, SuperblockError,
 };
-use destage_nvslog::{LogId, crc::crc32c};
+use destage_nvslog::{COMMIT_BYTES_MAX, LogId, NUMBER_MAX, crc::crc32c};
 
 const LOG: LogId = LogId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 
@@ -87,6 +87,37 @@ fn the_vector_of_the_format_page() {
     let crc = crc32c(&[&LOG.0, &bytes[12..]].concat()).to_le_bytes();
     let words = [1u64, 0, 0, 64 << 32, 1 << 32, 0].map(u64::to_le_bytes).concat();
     assert_eq!(bytes[..64], [b"DSTGCMIT", &crc[..], &[1, 0, 0, 0], &words].concat());
+}
+
+/// Each number of a header has a limit of its own; the checksum is not looked at yet.
+#[test]
+fn headers_with_numbers_beyond_their_limits_are_not_read() {
+    let mut bytes = Vec::new();
+    commit::encode(&header(Kind::Plain, 7, 3), &[], LOG, 512, &mut bytes);
+    let with = |at: usize, number: &[u8]| {
+        let mut changed = bytes.clone();
+        changed[at..at + number.len()].copy_from_slice(number);
+        Claim::read(&changed)
+    };
+    assert_eq!(with(0, b"DSTGCMIT").map(|claim| claim.header), Some(header(Kind::Plain, 7, 3)));
+    let (most, many) = ((NUMBER_MAX - 1).to_le_bytes(), NUMBER_MAX.to_le_bytes());
+    for (at, name) in [(16, "sequence"), (56, "last version")] {
+        assert!(with(at, &most).is_some() && with(at, &many).is_none(), "{name}");
+    }
+    assert!(with(12, &(u32::MAX - 1).to_le_bytes()).is_some());
+    assert_eq!(with(12, &u32::MAX.to_le_bytes()), None, "epoch");
+    assert_eq!(with(24, &7u64.to_le_bytes()), None, "durable through itself");
+    for (length, fits) in [(63, false), (64, true), (COMMIT_BYTES_MAX as u32, true)] {
+        assert_eq!(with(44, &length.to_le_bytes()).is_some(), fits, "{length} bytes");
+    }
+    assert_eq!(with(44, &(COMMIT_BYTES_MAX as u32 + 1).to_le_bytes()), None);
+    // Only a commit that pads has padding.
+    assert_eq!(with(48, &1u32.to_le_bytes()), None);
+    assert_eq!(with(52, &1u32.to_le_bytes()).map(|claim| claim.header.kind), Some(Kind::Opens));
+    let pads = with(48, &[1, 0, 0, 0, 2, 0, 0, 0]).map(|claim| claim.header.kind);
+    assert_eq!(pads, Some(Kind::Pads { blocks: 1 }));
+    assert_eq!(with(52, &3u32.to_le_bytes()), None);
+    assert_eq!(Claim::read(&bytes[..63]), None);
 }
 
 fn random(state: &mut u64, below: u64) -> u64 {

@@ -112,6 +112,22 @@ fn the_new_device_alone_has_everything() {
     }
 }
 
+/// Its anchors are at 4 and 8 KiB.
+#[test]
+fn one_anchor_of_the_new_device_is_enough() {
+    for rotten in [8, 16] {
+        let mut run = one_left(1);
+        assert_eq!(fill(&mut run), Ok(true));
+        run.crash(Survivors::All);
+        run.world.replace_nvs(0);
+        assert!(run.world.nvs[1].rot(rotten, 100), "sector {rotten} was written");
+        run.open().expect("opened with the other anchor");
+        assert_eq!(run.nvs_in_use(), [1]);
+        run.read_all().expect("nothing is lost");
+        run.settle().expect("right on the disks");
+    }
+}
+
 #[test]
 fn a_new_device_that_fails_on_the_way_leaves_the_good_one() {
     for steps in [1, 5, 20, 60] {

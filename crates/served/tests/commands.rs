@@ -1,0 +1,111 @@
+//! What commands refuse, and what a volume says of itself.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use common::{Devices, SECTOR, Served, opened, settings};
+use destage_engine::units::{Instant, PAGE_BYTES};
+use destage_served::{
+    Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
+};
+
+const NEW: [u8; 16] = [0x77; 16];
+/// After all that the served volume did.
+const LATER: Instant = Instant(1 << 40);
+
+/// An array with one NVS device or two, as a clean stop left it.
+fn served(nvs: u16) -> Served {
+    Served::open(Devices::from_text(match nvs {
+        1 => include_str!("golden/version-4-blocks-512-nvs-1-stop.txt"),
+        _ => include_str!("golden/version-4-blocks-512-nvs-2-stop.txt"),
+    }))
+}
+
+#[test]
+fn a_new_mirror_must_fit_and_come_to_a_log_with_one_device() {
+    let add = |served: &mut Served, copy, bytes, block_bytes| {
+        served.volume.add_mirror(LATER, copy, NEW, bytes, block_bytes)
+    };
+    let mut mirrored = served(2);
+    assert_eq!(add(&mut mirrored, 1, u64::MAX, 512), Err(MirrorRefusal::Mirrored));
+    let mut one = served(1);
+    assert_eq!(add(&mut one, 0, u64::MAX, 512), Err(MirrorRefusal::Mirrored));
+    assert_eq!(add(&mut one, 2, u64::MAX, 512), Err(MirrorRefusal::Mirrored));
+    let Err(MirrorRefusal::TooSmall(needs)) = add(&mut one, 1, 0, 512) else {
+        panic!("an empty device");
+    };
+    let bytes = one.devices.bytes(Device::Nvs(0)).expect("there");
+    assert!(needs > bytes / 2 && needs <= bytes, "{needs} of {bytes}");
+    assert_eq!(add(&mut one, 1, needs - 1, 512), Err(MirrorRefusal::TooSmall(needs)));
+    assert_eq!(add(&mut one, 1, needs, 1024), Err(MirrorRefusal::Blocks(512)));
+    assert_eq!(one.volume.mirror_status(), None);
+    assert_eq!(add(&mut one, 1, needs, 512), Ok(()));
+    assert_eq!(add(&mut one, 1, needs, 512), Err(MirrorRefusal::Running));
+    one.volume.halt();
+    assert_eq!(add(&mut one, 1, needs, 512), Err(MirrorRefusal::Stopped));
+}
+
+#[test]
+fn only_a_failed_member_is_replaced_by_a_device_that_is_large_enough() {
+    let mut served = served(1);
+    let volume = &mut served.volume;
+    let needs = member_bytes(volume.controller().geometry());
+    assert_eq!(volume.may_replace(3, needs), Err(ReplaceRefusal::NoMember));
+    assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::InUse));
+    assert!(volume.survives_without(2) && volume.wants_spare().is_none());
+    volume.give_up_member(2, Cause::Asked);
+    assert!(!volume.survives_without(1), "one more is too many");
+    assert_eq!(volume.may_replace(2, needs - 1), Err(ReplaceRefusal::TooSmall(needs)));
+    assert_eq!(volume.may_replace(1, needs), Err(ReplaceRefusal::InUse));
+    assert_eq!(volume.replace(LATER, 2, NEW, needs), Ok(()));
+    assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::Running));
+    assert_eq!(volume.wants_spare(), None);
+    let status = volume.rebuild_status();
+    assert_eq!(status.iter().map(|rebuild| rebuild.member).collect::<Vec<_>>(), [2]);
+    assert_eq!(volume.start_scrub(LATER, false), Err(ScrubRefusal::Rebuilding));
+    volume.halt();
+    assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::Stopped));
+}
+
+#[test]
+fn a_scrub_needs_every_member_and_runs_once() {
+    let mut running = served(1);
+    assert!(!running.volume.scrub_running() && running.volume.scrub_status().is_none());
+    assert_eq!(running.volume.start_scrub(LATER, false), Ok(()));
+    assert!(running.volume.scrub_running() && running.volume.scrub_waits());
+    assert_eq!(running.volume.start_scrub(LATER, false), Err(ScrubRefusal::Running));
+    running.volume.halt();
+    assert!(!running.volume.scrub_running() && !running.volume.scrub_waits());
+    let status = running.volume.scrub_status().expect("one was begun");
+    assert!(!status.running && !status.whole, "{status:?}");
+    assert_eq!(running.volume.start_scrub(LATER, false), Err(ScrubRefusal::Stopped));
+    let mut degraded = served(1);
+    degraded.volume.give_up_member(0, Cause::Asked);
+    assert_eq!(degraded.volume.start_scrub(LATER, false), Err(ScrubRefusal::Degraded));
+}
+
+#[test]
+fn a_volume_says_what_it_did() {
+    let mut served = served(1);
+    let dirty = served.volume.status().dirty_pages;
+    assert!(dirty > 0 && !served.volume.drained());
+    assert_eq!(served.volume.recent_destages(), (Vec::new(), 0));
+    // Pages 20 to 23 are dirty.
+    assert_eq!(served.volume.dirty_in(20, 22), [(20, 2)]);
+    assert_eq!(served.volume.dirty_in(22, 32), [(22, 2)]);
+    served.flush_cache();
+    let (pages, count) = served.volume.recent_destages();
+    assert_eq!(pages.len() as u64, count);
+    assert!(count > 1 && pages.iter().any(|page| (20..24).contains(page)), "{pages:?}");
+    assert!(served.volume.drained() && served.volume.idle() && served.volume.ready());
+    assert_eq!(served.volume.dirty_in(0, 32), []);
+    let written = served.volume.load(Device::Member(0));
+    assert!(written.written_bytes >= PAGE_BYTES, "{written:?}");
+    assert!(written.written_bytes.is_multiple_of(SECTOR as u64), "{written:?}");
+    // Another volume continues its counts.
+    let assembly = served.devices.assembled(&Allow::default());
+    let mut next = opened(&mut served.devices, &assembly, &settings()).expect("it opens");
+    next.count_from(&served.volume);
+    assert_eq!(next.recent_destages(), (pages, count));
+    assert_eq!(next.load(Device::Member(0)).written_bytes, written.written_bytes);
+}
