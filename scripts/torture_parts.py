@@ -32,9 +32,9 @@ def run_part(args: argparse.Namespace, seed: int, program: str, into: Path) -> N
     if ran.returncode != 0:
         sys.exit(f"torture_parts: of the seeds from {seed}: {ran.stderr.strip()}")
     part = {"program": program, "counts": json.loads(ran.stdout)}
-    beside = into.with_suffix(".part")
-    beside.write_text(json.dumps(part, indent=1))
-    beside.rename(into)
+    unfinished = into.with_suffix(".part")
+    unfinished.write_text(json.dumps(part, indent=1))
+    unfinished.rename(into)
 
 
 def add_up(folder: Path, program: str | None) -> dict[str, int]:

@@ -52,7 +52,7 @@ pub struct Counts {
     /// Devices that were absent, restored, cut short, full, unreadable or corrupt.
     pub mishaps: u64,
     /// Writes of NVS devices that were lost or misdirected, and bits of them that rotted.
-    pub lies: u64,
+    pub deceits: u64,
     /// Starts that were refused for that.
     pub refused: u64,
     /// Destages that could not be computed for a while.
@@ -94,7 +94,7 @@ impl Counts {
         self.unreadable += other.unreadable;
         self.cached += other.cached;
         self.mishaps += other.mishaps;
-        self.lies += other.lies;
+        self.deceits += other.deceits;
         self.refused += other.refused;
         self.kept += other.kept;
         self.stops += other.stops;

@@ -53,8 +53,8 @@ impl Run {
     /// Sometimes a member of a whole array loses its next write of data, or makes it elsewhere.
     pub(super) fn maybe_lose_write(&mut self) {
         // Rows with such pages must not be reconstructed: in few cases only.
-        let liar = self.case.mishaps && self.case.seed.is_multiple_of(6);
-        if !liar || self.draws.errors.below(200) > 0 || self.nvs_lost() || self.bad_media {
+        let deceiver = self.case.mishaps && self.case.seed.is_multiple_of(6);
+        if !deceiver || self.draws.errors.below(200) > 0 || self.nvs_lost() || self.bad_media {
             return;
         }
         if !self.holes.is_empty() || self.failing().iter().next().is_some() {
@@ -76,7 +76,7 @@ impl Run {
     pub(super) fn note_wronged(&mut self) {
         for (device, bytes) in core::mem::take(&mut self.world.wronged) {
             let Device::Member(member) = device else { continue };
-            self.counts.lies += 1;
+            self.counts.deceits += 1;
             let first = (bytes.start - DATA_START) / PAGE_BYTES;
             let end = ((bytes.end - DATA_START) / PAGE_BYTES).min(self.case.geometry.disk_pages);
             (first..end).for_each(|page| self.wrong_page(member, page));

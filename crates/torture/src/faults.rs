@@ -138,8 +138,8 @@ impl Run {
 
     /// Whether what rows imply is right, and will be.
     pub(super) fn rows_are_right(&self) -> bool {
-        let lies = |disk: &Disk| disk.loses_write.is_some();
-        self.holes.is_empty() && !self.world.members.iter().any(lies)
+        let deceits = |disk: &Disk| disk.loses_write.is_some();
+        self.holes.is_empty() && !self.world.members.iter().any(deceits)
     }
 
     /// A bit flips on one of two NVS devices that are in sync.

@@ -5,11 +5,11 @@
 mod audit;
 pub mod case;
 mod counts;
+mod deceits;
 mod device;
 mod errors;
 pub mod exhaustive;
 mod faults;
-mod lies;
 pub mod load;
 mod mirror;
 mod mishap_state;
@@ -129,7 +129,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         run.maybe_bring_back();
         run.maybe_mishap();
-        run.maybe_lie();
+        run.maybe_deceive();
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Draws {
     pub(super) relogs: Seeded,
     pub(super) kills: Seeded,
     pub(super) errors: Seeded,
-    pub(super) lies: Seeded,
+    pub(super) deceits: Seeded,
     pub(super) soon: Seeded,
 }
 
@@ -58,7 +58,7 @@ impl Draws {
             relogs: Seeded::new(seed, "torture-relogs"),
             kills: Seeded::new(seed, "torture-kills"),
             errors: Seeded::new(seed, "torture-errors"),
-            lies: Seeded::new(seed, "torture-lies"),
+            deceits: Seeded::new(seed, "torture-deceits"),
             soon: Seeded::new(seed, "torture-soon"),
         }
     }

@@ -123,7 +123,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("members rebuilt", counts.rebuilt),
         ("pages read from read caches", counts.cached),
         ("devices away, restored, cut, full or unreadable", counts.mishaps),
-        ("NVS writes lost or misdirected, and rot", counts.lies),
+        ("NVS writes lost or misdirected, and rot", counts.deceits),
         ("starts refused for that", counts.refused),
         ("destages that waited for unreadable rows", counts.kept),
         ("clean stops", counts.stops),

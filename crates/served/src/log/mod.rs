@@ -13,6 +13,7 @@ mod inspect;
 mod mirror;
 mod moves;
 mod recover;
+mod sums;
 
 use crate::Buffer;
 use crate::crc::{crc32c, crc32c_of_both};
@@ -27,8 +28,8 @@ use destage_block::SharedBytes;
 use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
 use destage_nvslog::commit::{self, Header, Kind};
-use destage_nvslog::contents::{Contents, ParityRow};
-use destage_nvslog::record::{Origin, Pages, Record, SectorSums, UNKNOWN_SUMS};
+use destage_nvslog::contents::Contents;
+use destage_nvslog::record::{Origin, Pages, Record};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
 use destage_nvslog::{COMMIT_BYTES_MAX, COMMIT_PAGES_MAX, HEADER_BYTES, LogId};
 use mirror::Mirror;
@@ -41,6 +42,7 @@ pub(crate) use mirror::NewMirror;
 pub use mirror::{MirrorRefusal, MirrorStatus};
 pub use recover::LogError;
 pub(crate) use recover::{Recovered, Source, create, recover};
+pub(crate) use sums::RowSums;
 
 /// First byte of anchor A and anchor B on an NVS device.
 const ANCHORS: [u64; 2] = [4096, 8192];
@@ -131,21 +133,6 @@ struct Start {
     spare_slots: usize,
 }
 
-/// Checksums of the new parity of a row, sector by sector, as far as it is known: that of a disk
-/// that is missing need not be computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowSums {
-    pub(crate) p: Option<SectorSums>,
-    pub(crate) q: Option<SectorSums>,
-}
-
-impl RowSums {
-    /// With those of the other where it lacks some.
-    pub(crate) fn or(self, other: RowSums) -> RowSums {
-        RowSums { p: self.p.or(other.p), q: self.q.or(other.q) }
-    }
-}
-
 /// A destage that the last run left open: it may have written these pages as they were at this
 /// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,10 +211,7 @@ impl Log {
 
     /// The checksums of a row's new parity that the last run logged.
     pub(crate) fn parity_of(&self, first: Page, row: u32) -> Option<RowSums> {
-        let known = |p: SectorSums| Some(p).filter(|p| *p != UNKNOWN_SUMS);
-        self.contents
-            .parity(first, row)
-            .map(|ParityRow { p, q, .. }| RowSums { p: known(*p), q: *q })
+        self.contents.parity(first, row).map(RowSums::logged)
     }
 
     /// Looks a page up, so that the processor has its entry when it is written.
@@ -294,8 +278,7 @@ impl Log {
 
     /// Logs the checksums of a row's new parity.
     pub(crate) fn parity(&mut self, first: Page, row: u32, sums: RowSums) {
-        let (p, q) = (sums.p.unwrap_or(UNKNOWN_SUMS), sums.q);
-        self.house(Record::Parity { first, row, p, q, moved: false });
+        self.house(sums.record(first, row));
     }
 
     /// Logs that the pages are on the disks.

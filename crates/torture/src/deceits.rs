@@ -1,4 +1,4 @@
-//! NVS devices that lie: a write past the cache that was answered and never made, or made in
+//! NVS devices that deceit: a write past the cache that was answered and never made, or made in
 //! another place, and bits that rot. With the other device in sync nothing may be lost and no start
 //! refused. Alone, a start must refuse or have everything, if a later commit says that what is
 //! missing was durable: what is newer than that looks like a write that the power failure tore
@@ -18,7 +18,7 @@ const RING: u64 = 1 << 20;
 
 /// What an NVS device has done.
 #[derive(Clone, Copy)]
-enum Lie {
+enum Deceit {
     Lost,
     Misdirected,
     Rotten,
@@ -26,8 +26,8 @@ enum Lie {
 
 impl Run {
     /// Sometimes, with the power off, an NVS device has lied.
-    pub(super) fn maybe_lie(&mut self) {
-        if !self.case.mishaps || self.draws.lies.below(3) > 0 {
+    pub(super) fn maybe_deceive(&mut self) {
+        if !self.case.mishaps || self.draws.deceits.below(3) > 0 {
             return;
         }
         // One fault of the log at a time.
@@ -39,19 +39,20 @@ impl Run {
         if devices == 0 || self.nvs_lost() || devices > 1 && !mirrored {
             return;
         }
-        let copy = self.draws.lies.below(devices) as usize;
+        let copy = self.draws.deceits.below(devices) as usize;
         if self.world.nvs[copy].was_full {
-            // What was tried again later cannot be told apart by its order.
+            // The order of writes says nothing of what was tried again later.
             return;
         }
-        let lie = [Lie::Lost, Lie::Misdirected, Lie::Rotten][self.draws.lies.below(3) as usize];
+        let deceit = [Deceit::Lost, Deceit::Misdirected, Deceit::Rotten]
+            [self.draws.deceits.below(3) as usize];
         let protected = match mirrored {
             true => Vec::new(),
             false => unconfirmed(self.world.nvs[copy].written_durably()),
         };
         let before = self.world.nvs[copy].clone();
-        let Some(place) = self.lie(copy, lie, &protected) else { return };
-        self.counts.lies += 1;
+        let Some(place) = self.deceive(copy, deceit, &protected) else { return };
+        self.counts.deceits += 1;
         if (ANCHORS..ANCHORS_END).contains(&place) {
             // The other anchor is enough.
             (self.mishaps.must_start, self.anchors_cut) = (true, true);
@@ -66,13 +67,13 @@ impl Run {
     }
 
     /// Carries it out; the first byte that is not as it was.
-    fn lie(&mut self, copy: usize, lie: Lie, protected: &[Range<u64>]) -> Option<u64> {
-        let (end, rng) = (self.case.nvs_bytes(), &mut self.draws.lies);
+    fn deceive(&mut self, copy: usize, deceit: Deceit, protected: &[Range<u64>]) -> Option<u64> {
+        let (end, rng) = (self.case.nvs_bytes(), &mut self.draws.deceits);
         let disk = &mut self.world.nvs[copy];
         let is_free = |at: u64, bytes: u64| {
             !protected.iter().any(|range| range.start < at + bytes && at < range.end)
         };
-        if let Lie::Rotten = lie {
+        if let Deceit::Rotten = deceit {
             let written = disk.written();
             let sector = *written.get(rng.below(written.len().max(1) as u64) as usize)?;
             let at = sector * SECTOR as u64;
@@ -92,7 +93,7 @@ impl Run {
         }
         let write = made.get(rng.below(made.len().max(1) as u64) as usize)?.clone();
         disk.put(write.offset, &write.old);
-        if let (Lie::Misdirected, false) = (lie, is_anchor(&write)) {
+        if let (Deceit::Misdirected, false) = (deceit, is_anchor(&write)) {
             let bytes = write.new.len() as u64;
             let places = (end - RING).saturating_sub(bytes) / SECTOR as u64;
             let other = match rng.below(2) {
