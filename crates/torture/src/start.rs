@@ -91,17 +91,21 @@ impl Run {
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
         let writes = self.world.early_writes;
-        match destage_served::open(&mut self.world, &assembly, self.case.settings.clone()) {
+        let opened = destage_served::open(&mut self.world, &assembly, self.case.settings.clone());
+        if opened.is_err() {
+            // One that was failed, and is not by this start, may be by the next: it sees what is
+            // left of the marks.
+            before.iter().for_each(|disk| {
+                self.failed.insert(disk);
+            });
+        }
+        match opened {
             Ok(volume) => self.volume = Some(volume),
             Err(_) if self.world.crashed => {
-                // Devices may be marked: they are not what they were any more. One that was failed,
-                // and is not by this start, may be by the next: it sees what is left of the marks.
+                // Devices may be marked: they are not what they were any more.
                 if self.world.early_writes > writes {
                     self.mishaps.accepted();
                 }
-                before.iter().for_each(|disk| {
-                    self.failed.insert(disk);
-                });
                 return Ok(Ok(End::Crash));
             }
             Err(OpenError::Unwritable(device, error)) => {
