@@ -409,7 +409,7 @@ impl Run {
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
             && *refusal != Refusal::Stopped
-            && !(self.may_be_unreadable() && self.explains_refusal(&request))
+            && !self.explains_refusal(&request)
         {
             return Err(format!("{request:?} was refused: {refusal}"));
         }
@@ -433,13 +433,6 @@ impl Run {
             return outcome.map_err(|why| format!("{request:?}: {why}"));
         }
         Ok(())
-    }
-
-    /// Whether a request may fail because of media that cannot be read.
-    fn may_be_unreadable(&self) -> bool {
-        let level = self.case.geometry.level;
-        let bare = !level.is_redundant() || !self.failing().is_empty();
-        self.bad_media && bare || self.may_lack_rows()
     }
 
     /// Whether rows may have too little left: more than one member cannot read something, or a
