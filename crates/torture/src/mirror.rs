@@ -34,7 +34,8 @@ impl Run {
         }
         self.world.replace_nvs(copy);
         self.counts.mirrors_begun += 1;
-        let uuid = [0x40 + self.counts.mirrors_begun as u8; 16];
+        let mut uuid = [0x40; 16];
+        uuid[8..].copy_from_slice(&self.counts.mirrors_begun.to_le_bytes());
         let now = self.now();
         let added = self.volume_mut().add_mirror(now, copy, uuid, u64::MAX, 512);
         added.map_err(|why| format!("no mirror: {why}"))?;

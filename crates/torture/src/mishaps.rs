@@ -19,8 +19,9 @@ impl Run {
             return;
         }
         self.come_back();
-        if !self.mishaps.undo.is_empty() || self.mishaps.must_start {
-            // No start has seen these yet: with others they might leave nobody who knows of them.
+        if !self.mishaps.undo.is_empty() || self.mishaps.must_start || self.mishaps.rotten_log {
+            // One fault of the log at a time. And no start has seen the others yet: with more they
+            // might leave nobody who knows of them.
             return;
         }
         if self.maybe_lose_anchor() || self.maybe_away() {
@@ -41,8 +42,7 @@ impl Run {
         if self.draws.mishaps.below(2) == 0 {
             return;
         }
-        // One fault of the log at a time.
-        match if self.mishaps.rotten_log { 15 } else { self.draws.mishaps.below(16) } {
+        match self.draws.mishaps.below(16) {
             0..=2 => self.nvs_away(),
             3..=8 => self.nvs_unreadable(),
             9 | 10 => self.cut_short(),
@@ -76,15 +76,16 @@ impl Run {
         }
         let undo = core::mem::take(&mut self.mishaps.undo);
         let mut undone = !undo.is_empty();
+        for (device, disk) in undo.into_iter().rev() {
+            *self.world.device(device) = disk;
+        }
+        // Bits that rotted before that are rotten in the copies, too.
         for (device, sector, bit, bytes) in core::mem::take(&mut self.mishaps.rotten) {
             let disk = self.world.device(device);
             let mut now = [0; 512];
             if disk.read(sector * 512, &mut now).is_ok() && now == bytes {
                 undone |= disk.rot(sector, bit);
             }
-        }
-        for (device, disk) in undo.into_iter().rev() {
-            *self.world.device(device) = disk;
         }
         // Those too that were away when something else befell them.
         let away = self.come_back();
