@@ -58,6 +58,7 @@ impl Run {
             snapshot.starts += 1;
         }
         self.mishaps.undo.clear();
+        self.relogging = false;
         (self.mishaps.changed, self.mishaps.must_start) = (false, false);
         self.mishaps.rotten_log = false;
         for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
@@ -307,8 +308,11 @@ impl Run {
             let used = !self.failed.contains(destage_engine::units::DiskId(number));
             Device::Member(number) != device && used && there(disk)
         });
-        // Which one of two is in use is known only with the power on.
-        let in_use = !self.nvs_lost() && (self.is_mirrored() || self.world.nvs.len() == 1);
+        // Which one of two is in use is known only with the power on, and one with a new log that
+        // is not named yet knows nothing.
+        let in_use = !self.relogging
+            && !self.nvs_lost()
+            && (self.is_mirrored() || self.world.nvs.len() == 1);
         let nvs = (0u16..)
             .zip(&self.world.nvs)
             .any(|(number, disk)| Device::Nvs(number) != device && in_use && there(disk));

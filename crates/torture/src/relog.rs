@@ -91,6 +91,7 @@ impl Run {
         let defect = self.case.settings.defect;
         let new = NewLog { log, block_bytes, sizes, nvs, defect };
         self.mishaps.accepted();
+        self.relogging = true;
         match destage_served::relog(&mut self.world, &assembly, &new) {
             Ok(()) => {}
             Err(_) if self.world.crashed => return Ok(End::Crash),

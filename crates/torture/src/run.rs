@@ -97,6 +97,8 @@ pub struct Run {
     /// Ranges that a rebuild reported as lost: first page of the volume, pages.
     pub reported_lost: Vec<(u64, u64)>,
     pub(super) mishaps: Mishaps,
+    /// The array was about to get another log, and has not started since.
+    pub(super) relogging: bool,
     /// The NVS device that became the other's mirror in this life.
     pub(super) newly_mirrored: Option<u16>,
     /// The last crash but one left two different anchors.
@@ -177,6 +179,7 @@ impl Run {
             many_bad: false,
             kept: Vec::new(),
             mishaps: Mishaps::default(),
+            relogging: false,
             newly_mirrored: None,
             anchors_cut: false,
             cut_change: None,
