@@ -1,20 +1,19 @@
-//! NVS devices that deceit: a write past the cache that was answered and never made, or made in
+//! NVS devices that deceive: a write past the cache that was answered and never made, or made in
 //! another place, and bits that rot. With the other device in sync nothing may be lost and no start
 //! refused. Alone, a start must refuse or have everything, if a later commit says that what is
 //! missing was durable: what is newer than that looks like a write that the power failure tore
-//! (docs/durability.md, "What is promised").
+//! (docs/durability.md, "What is assumed of the media").
 
 use super::device::{Device as Disk, Durable, SECTOR};
 use super::run::Run;
 use destage_nvslog::commit::Claim;
+use destage_nvslog::superblock::DATA_START;
 use destage_served::Device;
 use std::ops::Range;
 
 /// The anchors: first byte, and behind the last.
 const ANCHORS: u64 = 4096;
 const ANCHORS_END: u64 = 12_288;
-/// First byte behind superblocks and anchors.
-const RING: u64 = 1 << 20;
 
 /// What an NVS device has done.
 #[derive(Clone, Copy)]
@@ -25,7 +24,7 @@ enum Deceit {
 }
 
 impl Run {
-    /// Sometimes, with the power off, an NVS device has lied.
+    /// Sometimes, with the power off, it turns out that an NVS device has deceived.
     pub(super) fn maybe_deceive(&mut self) {
         if !self.case.mishaps || self.draws.deceits.below(3) > 0 {
             return;
@@ -56,7 +55,7 @@ impl Run {
         if (ANCHORS..ANCHORS_END).contains(&place) {
             // The other anchor is enough.
             (self.mishaps.must_start, self.anchors_cut) = (true, true);
-        } else if mirrored && place >= RING {
+        } else if mirrored && place >= DATA_START {
             // The other device has it: a refusal would be wrong.
             self.set_nvs_state(false, false);
             self.mishaps.rotten_log = true;
@@ -95,11 +94,11 @@ impl Run {
         disk.put(write.offset, &write.old);
         if let (Deceit::Misdirected, false) = (deceit, is_anchor(&write)) {
             let bytes = write.new.len() as u64;
-            let places = (end - RING).saturating_sub(bytes) / SECTOR as u64;
+            let places = (end - DATA_START).saturating_sub(bytes) / SECTOR as u64;
             let other = match rng.below(2) {
                 // Where another write was made.
                 0 => made[rng.below(made.len() as u64) as usize].offset,
-                _ => RING + rng.below(places + 1) * SECTOR as u64,
+                _ => DATA_START + rng.below(places + 1) * SECTOR as u64,
             };
             if other + bytes <= end && is_free(other, bytes) {
                 disk.put(other, &write.new);
@@ -120,7 +119,7 @@ fn unconfirmed(writes: &[Durable]) -> Vec<Range<u64>> {
     by_submission.sort_by_key(|write| write.asked);
     for write in by_submission {
         sequence = header(write).map_or(sequence, |header| header.sequence);
-        if write.offset >= RING && sequence > confirmed.unwrap_or(0) {
+        if write.offset >= DATA_START && sequence > confirmed.unwrap_or(0) {
             ranges.push(write.offset..write.offset + write.new.len() as u64);
         }
     }

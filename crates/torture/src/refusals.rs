@@ -6,6 +6,7 @@ use super::run::Run;
 use destage_engine::array::geometry::Redundancy;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use destage_nvslog::superblock::DATA_START;
 
 /// Sectors of a page.
 const SECTORS: u64 = PAGE_BYTES / 512;
@@ -60,7 +61,7 @@ impl Run {
     /// Whether a member may not give a page of its own.
     fn may_lack(&self, disk: DiskId, page: u64) -> bool {
         let member = &self.world.members[usize::from(disk.0)];
-        let first = (1 << 20) / 512 + page * SECTORS;
+        let first = DATA_START / 512 + page * SECTORS;
         let failed = self.failed.contains(disk) || self.failed_lately.contains(disk);
         let away = failed || member.gone || member.hangs;
         let lost = |(of, lost): &(u16, u64)| (*of, *lost) == (disk.0, page);
