@@ -441,7 +441,12 @@ impl Media for World {
             return Err(IoError::GONE);
         }
         let clock = self.clock;
-        self.device(device).flush(clock);
+        let disk = self.device(device);
+        if let Some(error) = disk.flush_fails.take() {
+            disk.forget_unflushed();
+            return Err(error);
+        }
+        disk.flush(clock);
         Ok(())
     }
 }

@@ -86,6 +86,22 @@ fn a_start_makes_durable_what_it_builds_on() {
     }
 }
 
+/// A member whose flush fails at a start may have dropped what the last run left in its cache.
+#[test]
+fn a_member_whose_flush_fails_at_a_start_is_left_out() {
+    for nvs in [1, 2] {
+        let mut run = quiet(Level::Raid5, nvs);
+        (0..8).for_each(|page| write(&mut run, page));
+        run.killed();
+        run.world.members[1].flush_fails = Some(IoError::MEDIUM);
+        assert_eq!(run.open(), Ok(End::Done));
+        assert_eq!(run.status().failed, [1]);
+        assert_eq!(run.read_all(), Ok(End::Done));
+        assert_eq!(run.drained(), Ok(End::Done));
+        assert_eq!(run.read_all(), Ok(End::Done));
+    }
+}
+
 /// The disk of a row's P stops answering while another member of the row is missing, and the power
 /// fails before that is recorded: then it is used again. What the log says of its parity, which the
 /// second plan could not compute, must not be taken for what it holds.
