@@ -92,10 +92,11 @@ impl Run {
         let new = NewLog { log, block_bytes, sizes, nvs, defect };
         self.mishaps.accepted();
         self.relogging = true;
+        let may_fail = self.some_device_may_fail();
         match destage_served::relog(&mut self.world, &assembly, &new) {
             Ok(()) => {}
             Err(_) if self.world.crashed => return Ok(End::Crash),
-            Err(RelogError::Io(..)) if self.some_device_is_away() => return Ok(End::Crash),
+            Err(RelogError::Io(..)) if may_fail => return Ok(End::Crash),
             // Nothing was changed: it starts again as it was.
             Err(RelogError::Damaged) if self.world.nvs.iter().any(Disk::has_bad) => {
                 return self.open_either_way();
@@ -124,9 +125,10 @@ impl Run {
         members.chain(nvs).map(said).collect()
     }
 
-    fn some_device_is_away(&self) -> bool {
-        let away = |disk: &Disk| disk.gone || disk.unwritable;
-        self.world.members.iter().chain(&self.world.nvs).any(away)
+    /// Whether a device is away, or its next flush fails.
+    fn some_device_may_fail(&self) -> bool {
+        let may_fail = |disk: &Disk| disk.gone || disk.unwritable || disk.flush_fails.is_some();
+        self.world.members.iter().chain(&self.world.nvs).any(may_fail)
     }
 
     fn replaces_full_log(&self) -> bool {
