@@ -57,7 +57,9 @@ impl Run {
         if !deceiver || self.draws.errors.below(200) > 0 || self.nvs_lost() || self.bad_media {
             return;
         }
-        if !self.holes.is_empty() || self.failing().iter().next().is_some() {
+        // One at a time: two wrong members of a row cannot be located.
+        let waits = self.world.members.iter().any(|disk| disk.loses_write.is_some());
+        if waits || !self.holes.is_empty() || self.failing().iter().next().is_some() {
             return;
         }
         let geometry = self.case.geometry;
@@ -87,11 +89,20 @@ impl Run {
         let geometry = self.case.geometry;
         self.wronged_lately = true;
         if let Some(page) = geometry.page_at(DiskPage { disk: DiskId(member), page }) {
+            self.wronged.push(page);
             self.model.wild(&(page.0 * PAGE_BYTES..(page.0 + 1) * PAGE_BYTES));
         }
         let group = self.group_of(member, page);
         if geometry.level.is_redundant() && !self.holes.contains(&group) {
             self.holes.push(group);
+        }
+    }
+
+    /// A write over such a page may change the parity by what the member wrongly had. A scrub that
+    /// repairs the row takes what was written for wrong, then.
+    pub(super) fn note_wrong_repairs(&mut self) {
+        for page in &self.wronged {
+            self.model.wild(&(page.0 * PAGE_BYTES..(page.0 + 1) * PAGE_BYTES));
         }
     }
 

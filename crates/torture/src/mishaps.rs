@@ -162,6 +162,10 @@ impl Run {
                 away.push(Device::Member(self.draws.soon.below(members) as u16));
             }
         }
+        if !self.has_witness_without(&away) {
+            // Old disks that are back would be all that there is, and look like the array.
+            return false;
+        }
         away.retain(|device| !self.world.device(*device).gone);
         for device in &away {
             self.world.device(*device).gone = true;
@@ -303,10 +307,15 @@ impl Run {
     /// Whether a device besides this one is there and in use. Without any, nothing says that this
     /// one is older than the array.
     fn has_witness(&self, device: Device) -> bool {
+        self.has_witness_without(&[device])
+    }
+
+    /// Whether a device besides these is there and in use.
+    fn has_witness_without(&self, devices: &[Device]) -> bool {
         let there = |disk: &Disk| !disk.gone && !disk.unwritable;
         let members = (0u16..).zip(&self.world.members).any(|(number, disk)| {
             let used = !self.failed.contains(destage_engine::units::DiskId(number));
-            Device::Member(number) != device && used && there(disk)
+            !devices.contains(&Device::Member(number)) && used && there(disk)
         });
         // Which one of two is in use is known only with the power on, and one with a new log that
         // is not named yet knows nothing.
@@ -315,7 +324,7 @@ impl Run {
             && (self.is_mirrored() || self.world.nvs.len() == 1);
         let nvs = (0u16..)
             .zip(&self.world.nvs)
-            .any(|(number, disk)| Device::Nvs(number) != device && in_use && there(disk));
+            .any(|(number, disk)| !devices.contains(&Device::Nvs(number)) && in_use && there(disk));
         members || nvs
     }
 

@@ -10,7 +10,7 @@ use super::model::{Kind, Model, WriteId};
 use super::world::{Order, World};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::readcache::coherent::ReadCacheChoice;
-use destage_engine::units::{DiskId, Instant, PAGE_BYTES};
+use destage_engine::units::{DiskId, Instant, PAGE_BYTES, Page};
 use destage_served::{
     Ack, Alarm, Answer, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
 };
@@ -108,6 +108,8 @@ pub struct Run {
     pub(super) cut_change: Option<Vec<u16>>,
     /// A page of a member became wrong since the last scrub began.
     pub(super) wronged_lately: bool,
+    /// Pages of rows in [`Run::holes`] that a member has lost a write of, or has another's.
+    pub(super) wronged: Vec<Page>,
     /// The last scrub's result was checked.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -184,6 +186,7 @@ impl Run {
             anchors_cut: false,
             cut_change: None,
             wronged_lately: false,
+            wronged: Vec::new(),
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),

@@ -96,6 +96,9 @@ impl Run {
             self.volume_mut().allow_scrub(now, bytes);
         }
         let Some(scrub) = self.volume().scrub_status() else { return Ok(()) };
+        if scrub.repair && !self.scrub_seen {
+            self.note_wrong_repairs();
+        }
         if scrub.running || core::mem::replace(&mut self.scrub_seen, true) {
             return Ok(());
         }
@@ -108,6 +111,7 @@ impl Run {
         }
         if scrub.whole && scrub.repair && !self.wronged_lately {
             self.holes.clear();
+            self.wronged.clear();
         }
         Ok(())
     }
