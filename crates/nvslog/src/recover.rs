@@ -181,6 +181,8 @@ pub struct Recovered {
     pub commits: u64,
     /// Headers seen behind the end that an unfinished commit left.
     pub dropped: u64,
+    /// Whether the last commit opened an epoch and has no records.
+    pub ends_with_opening: bool,
     /// Blocks behind the end that a device could not read.
     pub unreadable: u64,
     /// What is to be copied from one device to another.
@@ -188,6 +190,20 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Frees what the log can do without, before a start appends to it; all that was found must be
+    /// durable. If [`LogSpace::anchor`] is another one then, it is to be written before anything is
+    /// appended. So starts that end before anything else is written never fill the ring.
+    pub fn make_room(&mut self) {
+        let nothing_behind = self.dropped == 0 && self.unreadable == 0;
+        let taken_back = self.ends_with_opening && nothing_behind && self.space.take_back();
+        match self.space.anchor_due(true) {
+            Some(anchor) => self.space.anchored(anchor),
+            // If the commit that takes its place is torn, all before it must still count.
+            None if taken_back => self.space.restated(),
+            None => {}
+        }
+    }
+
     /// Refuses a log that cannot be continued, or that names what its array does not have: pages
     /// behind its last, or a destage of anything but one write group. The caller knows the array.
     ///
@@ -319,6 +335,7 @@ impl Recovery {
             epoch: 0,
             commits: 0,
             dropped: 0,
+            ends_with_opening: false,
             unreadable: 0,
             repairs: Vec::new(),
         };
@@ -639,6 +656,7 @@ impl Recovery {
         contents.raise_version(header.last_version);
         space.made_durable(sequence);
         self.recovered.epoch = header.epoch;
+        self.recovered.ends_with_opening = header.kind == Kind::Opens && records.is_empty();
         self.recovered.commits += 1;
         self.recovered.repairs.extend(repairs);
         Ok(())

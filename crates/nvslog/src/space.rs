@@ -159,6 +159,27 @@ impl LogSpace {
         Some(Allocation { padding, block, sequence })
     }
 
+    /// Takes back the last commit, of one block and without records, so that the next one takes its
+    /// place. Not if something durable says that it was durable, or if the log begins with it: then
+    /// nothing changes. Returns whether it was taken back.
+    pub fn take_back(&mut self) -> bool {
+        let sequence = self.next_sequence - 1;
+        let said = self.confirmed.max(self.anchor.durable_through) >= sequence;
+        if said || sequence <= self.anchor.tail_sequence {
+            return false;
+        }
+        let segment = self.segment_of(sequence);
+        segment.blocks -= 1;
+        if segment.blocks == 0 {
+            self.segments.pop_back();
+        }
+        self.next_sequence = sequence;
+        self.used -= 1;
+        self.head = (self.head + self.ring_blocks - 1) % self.ring_blocks;
+        self.durable = self.durable.min(sequence - 1);
+        true
+    }
+
     /// A commit of `blocks` at the head, found by recovery: `false` if it does not fit the ring.
     pub fn replay(&mut self, blocks: u64) -> bool {
         let fits = blocks <= self.contiguous_blocks() && self.used + blocks < self.ring_blocks;
@@ -262,11 +283,11 @@ impl LogSpace {
         self.confirmed(anchor.durable_through);
     }
 
-    /// Another anchor with the same tail: what the last one said was durable is given up.
-    pub fn restated(&mut self, anchor: Anchor) {
-        assert!(anchor.number > self.anchor.number, "anchors go up");
-        assert_eq!(anchor.tail_sequence, self.anchor.tail_sequence, "the same tail");
-        self.anchor = anchor;
+    /// Another anchor with the same tail: it says that everything found was durable, and nothing
+    /// else.
+    pub fn restated(&mut self) {
+        let (number, durable_through) = (self.anchor.number + 1, self.next_sequence - 1);
+        self.anchor = Anchor { number, durable_through, ..self.anchor };
     }
 
     /// The last anchor written.

@@ -25,6 +25,7 @@ struct Tally {
     laps: u64,
     moved: u64,
     reopened: u64,
+    taken_back: u64,
     slots_reused: u64,
     types: BTreeSet<u8>,
 }
@@ -34,13 +35,14 @@ fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally
     for step in 0..steps {
         driver.step().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
     }
-    let Driver { crashes, laps, moved, reopened, slots_reused, types, .. } = driver;
-    Ok(Tally { crashes, laps, moved, reopened, slots_reused, types })
+    let Driver { crashes, laps, moved, reopened, taken_back, slots_reused, types, .. } = driver;
+    Ok(Tally { crashes, laps, moved, reopened, taken_back, slots_reused, types })
 }
 
 fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
     let types = BTreeSet::new();
-    let mut all = Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, slots_reused: 0, types };
+    let mut all =
+        Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, taken_back: 0, slots_reused: 0, types };
     for seed in seeds {
         let one =
             history(seed, copies, Defect::None, STEPS).unwrap_or_else(|error| panic!("{error}"));
@@ -48,6 +50,7 @@ fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
         all.laps += one.laps;
         all.moved += one.moved;
         all.reopened += one.reopened;
+        all.taken_back += one.taken_back;
         all.slots_reused += one.slots_reused;
         all.types.extend(one.types);
     }
@@ -73,6 +76,7 @@ fn random_histories_on_one_device() {
     let all = histories(0..110, 1);
     assert!(all.crashes >= 20_000, "{}", all.crashes);
     assert!(all.laps > 100 && all.moved > 50 && all.reopened > 300 && all.slots_reused > 5_000);
+    assert!(all.taken_back > 100, "{}", all.taken_back);
     assert_eq!(all.types, known_types(), "write every record in `Driver::step`");
 }
 

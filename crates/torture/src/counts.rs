@@ -7,6 +7,8 @@ pub struct Counts {
     pub crashes: u64,
     /// Crashes that were not power failures: the process was killed.
     pub kills: u64,
+    /// Starts in a loop, each ended as soon as it served; these are no crashes.
+    pub restarts: u64,
     /// Recoveries that were completed.
     pub recoveries: u64,
     /// Requests whose answers were checked.
@@ -72,6 +74,7 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.crashes += other.crashes;
         self.kills += other.kills;
+        self.restarts += other.restarts;
         self.recoveries += other.recoveries;
         self.requests += other.requests;
         self.destaged += other.destaged;

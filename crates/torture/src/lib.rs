@@ -82,6 +82,9 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         let mut end = run.open_either_way()?;
         if end == End::Done && left > 0 {
+            end = run.maybe_start_in_a_loop()?;
+        }
+        if end == End::Done && left > 0 {
             // The crash comes in recovery, in the reads after it, or under load.
             run.world.crash_at = Some(run.world.operations + rng.below(600));
         }

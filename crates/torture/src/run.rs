@@ -43,6 +43,7 @@ pub(super) struct Draws {
     pub(super) errors: Seeded,
     pub(super) deceits: Seeded,
     pub(super) soon: Seeded,
+    pub(super) loops: Seeded,
 }
 
 impl Draws {
@@ -60,6 +61,7 @@ impl Draws {
             errors: Seeded::new(seed, "torture-errors"),
             deceits: Seeded::new(seed, "torture-deceits"),
             soon: Seeded::new(seed, "torture-soon"),
+            loops: Seeded::new(seed, "torture-loops"),
         }
     }
 }

@@ -2,8 +2,12 @@
 
 use super::device::Device as Disk;
 use super::run::{End, Run};
+use crate::Survivors;
 use destage_engine::units::DiskId;
 use destage_served::{Allow, Device, Found, IoError, NoSuperblock, OpenError};
+
+/// More than a ring has blocks.
+const STARTS_IN_A_LOOP: u32 = 80;
 
 impl Run {
     /// Assembles and opens the array. A start that is refused is tried again after the mishaps are
@@ -22,6 +26,29 @@ impl Run {
     pub(super) fn open_either_way(&mut self) -> Result<End, String> {
         let plain = self.nothing_missing() && self.draws.plain_starts.below(2) == 0;
         self.open_as(plain)
+    }
+
+    /// Sometimes the array is started again and again, and ends each time as soon as it serves.
+    ///
+    /// # Errors
+    /// A start is refused.
+    pub(super) fn maybe_start_in_a_loop(&mut self) -> Result<End, String> {
+        if !self.case.mishaps || self.mishaps.any() || self.draws.loops.below(32) > 0 {
+            return Ok(End::Done);
+        }
+        for _ in 0..STARTS_IN_A_LOOP {
+            let crashes = self.counts.crashes;
+            match self.draws.loops.below(2) {
+                0 => self.killed(),
+                _ => self.crash(Survivors::None),
+            }
+            self.counts.crashes = crashes;
+            self.counts.restarts += 1;
+            if self.open_either_way()? == End::Crash {
+                return Ok(End::Crash);
+            }
+        }
+        Ok(End::Done)
     }
 
     fn open_as(&mut self, plain: bool) -> Result<End, String> {

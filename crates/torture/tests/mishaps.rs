@@ -486,3 +486,18 @@ fn a_bad_sector_of_the_nvs_costs_a_start_few_reads() {
     let failed = run.world.failed_reads - before;
     assert!((1..8).contains(&failed), "{failed} reads failed");
 }
+
+/// Each start writes to the ring. However many end at once, it never fills.
+#[test]
+fn starts_that_end_at_once_do_not_fill_the_log() {
+    for nvs in [1, 2] {
+        let mut run = quiet(Level::Raid5, nvs);
+        (0..8).for_each(|page| write(&mut run, page));
+        for _ in 0..200 {
+            run.crash(Survivors::None);
+            assert_eq!(run.open(), Ok(End::Done));
+        }
+        assert_eq!(run.read_all(), Ok(End::Done));
+        assert_eq!(run.drained(), Ok(End::Done));
+    }
+}

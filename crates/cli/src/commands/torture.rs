@@ -125,6 +125,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("devices away, restored, cut, full or unreadable", counts.mishaps),
         ("NVS writes lost or misdirected, and rot", counts.deceits),
         ("starts refused for that", counts.refused),
+        ("starts ended at once, in loops", counts.restarts),
         ("destages that waited for unreadable rows", counts.kept),
         ("clean stops", counts.stops),
         ("checks failed", 0),

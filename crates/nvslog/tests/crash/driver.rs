@@ -97,6 +97,7 @@ pub struct Driver {
     pub laps: u64,
     pub moved: u64,
     pub reopened: u64,
+    pub taken_back: u64,
     pub slots_reused: u64,
     /// The types of the records written.
     pub types: BTreeSet<u8>,
@@ -166,6 +167,7 @@ impl Driver {
             laps: 0,
             moved: 0,
             reopened: 0,
+            taken_back: 0,
             slots_reused: 0,
             types: BTreeSet::new(),
             exhaustive: false,
@@ -429,12 +431,17 @@ impl Driver {
         }
         let Some(anchor) = due else { return Ok(()) };
         if self.defect != Defect::ReusesBeforeAnchor {
-            for at in ANCHORS {
-                self.write_all(at, &anchor.encode(LOG))?;
-                self.flush()?;
-            }
+            self.write_anchor(&anchor)?;
         }
         self.space.anchored(anchor);
+        Ok(())
+    }
+
+    fn write_anchor(&mut self, anchor: &Anchor) -> Result<(), String> {
+        for at in ANCHORS {
+            self.write_all(at, &anchor.encode(LOG))?;
+            self.flush()?;
+        }
         Ok(())
     }
 
@@ -625,10 +632,17 @@ impl Driver {
         self.host(Batch { records, ..Batch::default() })
     }
 
-    /// Crashes for good, recovers, and continues from there in a new epoch (D7).
+    /// Crashes for good, recovers, and continues from there in a new epoch (D7); sometimes again and
+    /// again.
     pub fn reopen(&mut self) -> Result<(), String> {
+        self.start()?;
+        let more = if self.random.below(32) == 0 { 70 } else { self.random.below(2) };
+        (0..more).try_for_each(|_| self.start())
+    }
+
+    fn start(&mut self) -> Result<(), String> {
         let images = self.crash_images();
-        let recovered = self.check(&images)?;
+        let mut recovered = self.check(&images)?;
         self.reopened += 1;
         let last = recovered.space.next_sequence() - 1;
         for (device, image) in self.devices.iter_mut().zip(&images) {
@@ -642,9 +656,20 @@ impl Driver {
             recovered.contents.intents().any(same)
         });
         self.destaging.iter_mut().for_each(|d| d.released = None);
+        let anchor = recovered.space.anchor();
+        recovered.make_room();
         self.contents = recovered.contents;
         self.space = recovered.space;
-        self.acknowledged = last;
+        self.acknowledged = self.space.next_sequence() - 1;
+        if self.acknowledged < last {
+            self.taken_back += 1;
+            let sequence = self.acknowledged;
+            self.snapshots.push_front(Snapshot { sequence, ..self.snapshots[0].clone() });
+        }
+        if self.space.anchor() != anchor && self.defect != Defect::ReusesBeforeAnchor {
+            let anchor = self.space.anchor();
+            self.write_anchor(&anchor)?;
+        }
         let kind = if self.defect == Defect::KeepsEpoch {
             Kind::Plain
         } else {
@@ -654,7 +679,18 @@ impl Driver {
         if !self.append(kind, Batch::default(), Purpose::Housekeeping)? {
             return Err("no room to open an epoch".into());
         }
+        self.check_torn_opening()?;
         self.flush()
+    }
+
+    /// Memory that is addressed by bytes may tear any write: then the commit that opens an epoch is
+    /// not there, nor one in whose place it is.
+    fn check_torn_opening(&mut self) -> Result<(), String> {
+        let block = (self.space.head() + self.ring_blocks - 1) % self.ring_blocks;
+        let middle = RING + block as usize * SECTOR + 8 + self.random.below(48) as usize;
+        let mut images: Vec<Vec<u8>> = self.devices.iter().map(|d| d.durable.clone()).collect();
+        images.iter_mut().for_each(|image| image[middle] ^= 1);
+        self.check(&images).map(|_| ())
     }
 
     /// Copies what one device lacks from the other; then what the slots lack.

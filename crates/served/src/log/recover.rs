@@ -38,6 +38,8 @@ pub enum LogError {
     TooManyPages(u64, u64),
     /// No device has a part of the ring intact any more that one had just before: its block.
     LostBlock(u64),
+    /// The ring has no free block.
+    Full,
 }
 
 impl core::fmt::Display for LogError {
@@ -65,6 +67,10 @@ impl core::fmt::Display for LogError {
                 "the NVS has {pages} dirty pages, and max_dirty allows {most}. Nothing was \
                  changed. Set max_dirty = {} in the configuration, or run destage recover",
                 *pages * PAGE as u64
+            ),
+            LogError::Full => f.write_str(
+                "the NVS log has no free block to start with. Nothing is lost. \
+                 `destage recover --inspect` shows what it has",
             ),
             LogError::LostBlock(block) => {
                 write!(f, "no NVS device has block {block} of the log intact any more")
@@ -109,7 +115,7 @@ pub(crate) fn create(
     let Superblock { log, block_bytes, ring_blocks, .. } = *superblock;
     let mut space = LogSpace::new(ring_blocks, block_bytes, FIRST_ANCHOR);
     let mut first = Vec::new();
-    open_epoch(&mut space, 1, 0, log, block_bytes, &mut first);
+    open_epoch(&mut space, 1, 0, log, block_bytes, &mut first).expect("a new ring is free");
     for device in devices.map(Device::Nvs) {
         let failed = |error| (device, error);
         media.write(device, RING, &Buffer::copy_of(&first)).map_err(failed)?;
@@ -142,37 +148,37 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     while let Some(want) = recovery.want() {
         recovery.give(ring.look_at(want.copy, want.part)).map_err(LogError::Damaged)?;
     }
-    let found = recovery.finish();
+    let mut found = recovery.finish();
     let geometry = &source.superblock.geometry;
     let array_pages = geometry.volume_pages().0;
     found.check(array_pages, geometry.pages_per_group()).map_err(LogError::Damaged)?;
-    let Found { contents, mut space, mut epoch, repairs, .. } = found;
-    let held = (contents.pages_held() + contents.pages_frozen()) as u64;
+    let held = (found.contents.pages_held() + found.contents.pages_frozen()) as u64;
     if held > source.dirty_pages_max {
         return Err(LogError::TooManyPages(held, source.dirty_pages_max));
     }
-    for repair in &repairs {
+    for repair in &found.repairs {
         ring.repair(repair)?;
     }
     // Before anything is written that a later start would build on.
-    let loaded = load_pages(&mut ring, &contents, source.pages)?;
+    let loaded = load_pages(&mut ring, &found.contents, source.pages)?;
     if let (Some(first), false) = (loaded.lost.first(), source.takes_what_is_left) {
         return Err(LogError::LostPages(loaded.lost.len() as u64, first.0));
     }
     ring.flush()?;
-    let mut anchor = anchor;
     if source.takes_what_is_left {
         // What is behind the end is given up: no later start may take it for part of the log.
-        epoch = epoch.max(ring.highest_epoch());
-        let durable_through = space.next_sequence() - 1;
-        anchor = Anchor { number: anchor.number + 1, durable_through, ..anchor };
-        space.restated(anchor);
+        found.epoch = found.epoch.max(ring.highest_epoch());
+        found.space.restated();
+    } else {
+        found.make_room();
     }
+    let Found { contents, mut space, epoch, .. } = found;
     // A device may have an older anchor only, whose tail the next commits may overwrite.
-    ring.anchor(anchor)?;
+    ring.anchor(space.anchor())?;
     let mut first = Vec::new();
     let last_version = contents.last_version();
-    let block = open_epoch(&mut space, epoch + 1, last_version, log, block_bytes, &mut first);
+    let block = open_epoch(&mut space, epoch + 1, last_version, log, block_bytes, &mut first)
+        .ok_or(LogError::Full)?;
     ring.write(block, &first)?;
     ring.flush()?;
     space.made_durable(space.next_sequence() - 1);
@@ -475,7 +481,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Appends the bytes of the commit that opens an epoch; returns its block.
+/// Appends the bytes of the commit that opens an epoch; returns its block, if one is free.
 fn open_epoch(
     space: &mut LogSpace,
     epoch: u32,
@@ -483,8 +489,8 @@ fn open_epoch(
     log: LogId,
     block_bytes: u32,
     out: &mut Vec<u8>,
-) -> u64 {
-    let place = space.allocate(1, Purpose::Housekeeping).expect("one block is always free");
+) -> Option<u64> {
+    let place = space.allocate(1, Purpose::Housekeeping)?;
     assert!(place.padding.is_none(), "one block needs no padding");
     let durable_through = space.durable();
     let header = Header {
@@ -496,5 +502,5 @@ fn open_epoch(
         kind: Kind::Opens,
     };
     commit::encode(&header, &[], log, block_bytes, out);
-    place.block
+    Some(place.block)
 }
