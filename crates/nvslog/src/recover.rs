@@ -179,8 +179,8 @@ pub struct Recovered {
     pub epoch: u32,
     /// Commits accepted.
     pub commits: u64,
-    /// Headers seen behind the end that an unfinished commit left.
-    pub dropped: u64,
+    /// Blocks behind the end that have the header of a commit which was not finished.
+    pub dropped: Vec<u64>,
     /// Whether the last commit opened an epoch and has no records.
     pub ends_with_opening: bool,
     /// Blocks behind the end that a device could not read.
@@ -191,11 +191,11 @@ pub struct Recovered {
 
 impl Recovered {
     /// Frees what the log can do without, before a start appends to it; all that was found must be
-    /// durable. If [`LogSpace::anchor`] is another one then, it is to be written before anything is
-    /// appended. So starts that end before anything else is written never fill the ring.
+    /// durable, and [`Recovered::dropped`] overwritten. If [`LogSpace::anchor`] is another one then,
+    /// it is to be written before anything is appended. So starts that end before anything else is
+    /// durable never fill the ring.
     pub fn make_room(&mut self) {
-        let nothing_behind = self.dropped == 0 && self.unreadable == 0;
-        let taken_back = self.ends_with_opening && nothing_behind && self.space.take_back();
+        let taken_back = self.ends_with_opening && self.unreadable == 0 && self.space.take_back();
         match self.space.anchor_due(true) {
             Some(anchor) => self.space.anchored(anchor),
             // If the commit that takes its place is torn, all before it must still count.
@@ -334,7 +334,7 @@ impl Recovery {
             space: LogSpace::new(layout.ring_blocks, layout.block_bytes, anchor),
             epoch: 0,
             commits: 0,
-            dropped: 0,
+            dropped: Vec::new(),
             ends_with_opening: false,
             unreadable: 0,
             repairs: Vec::new(),
@@ -698,7 +698,7 @@ impl Recovery {
             if !ours || header.sequence < expected {
                 continue;
             }
-            self.recovered.dropped += 1;
+            self.recovered.dropped.push(block);
             let own = claim.own_blocks(block_bytes);
             if header.durable_through < expected || block + own > ring_blocks {
                 continue;

@@ -87,8 +87,11 @@ impl Run {
         };
         made.retain(still_there);
         let is_anchor = |write: &Durable| (ANCHORS..ANCHORS_END).contains(&write.offset);
-        if rng.below(3) == 0 && made.iter().any(is_anchor) {
-            made.retain(is_anchor);
+        let anchors: Vec<&Durable> =
+            disk.written_durably().iter().filter(|w| is_anchor(w)).collect();
+        if rng.below(3) == 0 && !anchors.is_empty() {
+            // This one, and all later ones of the place.
+            made = vec![anchors[rng.below(anchors.len() as u64) as usize].clone()];
         }
         let write = made.get(rng.below(made.len().max(1) as u64) as usize)?.clone();
         disk.put(write.offset, &write.old);

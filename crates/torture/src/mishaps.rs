@@ -122,13 +122,15 @@ impl Run {
         }
     }
 
-    /// Where a crash left two different anchors, one of them often cannot be read after the life
-    /// that follows. The other is enough: no start may be refused for that. Whether it is so.
+    /// Where a crash left two different anchors, one of them often cannot be read, at once or after
+    /// the life that follows. The other is enough: no start may be refused for that. Whether it is
+    /// so.
     fn maybe_lose_anchor(&mut self) -> bool {
         let differ = |disk: &Disk| disk.kept(ANCHORS[0]) != disk.kept(ANCHORS[1]);
         let cut = self.world.nvs.iter().any(differ);
         let was_cut = core::mem::replace(&mut self.anchors_cut, cut);
-        if !was_cut || self.mishaps.any() || self.world.nvs.iter().any(Disk::has_bad) {
+        let drawn = was_cut || cut && self.draws.soon.below(2) == 0;
+        if !drawn || self.mishaps.any() || self.world.nvs.iter().any(Disk::has_bad) {
             return false;
         }
         let which = ANCHORS[self.draws.soon.below(2) as usize];

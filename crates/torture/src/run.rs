@@ -153,6 +153,7 @@ impl Run {
         let mut world = World::new(case.geometry.disks, case.nvs, seed);
         world.sizes_unknown = case.settings.defect == Defect::IgnoresSizes;
         world.hasty = case.mishaps.then(|| Seeded::new(seed, "torture-hasty"));
+        world.slow = case.mishaps.then(|| Seeded::new(seed, "torture-slow"));
         world.room = Some((destage_served::member_bytes(&case.geometry), case.nvs_bytes()));
         destage_served::create(&mut world, &case.creation())
             .map_err(|(device, error)| format!("create: {device}: {error}"))?;

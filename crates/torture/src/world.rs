@@ -6,12 +6,17 @@ use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
 
+/// Operations that may be done before one that is slow.
+const SLOW_MAX: u64 = 200;
+
 /// An operation in flight.
 struct Flight {
     op: Op,
     /// When it was submitted.
     asked: u64,
     hangs: bool,
+    /// Before the operation of this number others are done first.
+    slow_until: u64,
     /// What a read has seen, though it is not done.
     seen: Option<Buffer>,
 }
@@ -71,6 +76,8 @@ pub struct World {
     /// Draws crashes that come soon after writes of superblocks, anchors and records, and after
     /// those of a start.
     pub hasty: Option<Seeded>,
+    /// Draws operations that take long.
+    pub slow: Option<Seeded>,
     /// Writes before the array is served, whole or torn.
     pub early_writes: u64,
 }
@@ -97,6 +104,7 @@ impl World {
             beyond: None,
             wronged: Vec::new(),
             hasty: None,
+            slow: None,
             early_writes: 0,
         }
     }
@@ -133,7 +141,21 @@ impl World {
             let hangs = self.device(op.device).hangs;
             self.look_behind(&op);
             self.clock += 1;
-            self.flights.push(Flight { op, asked: self.clock, hangs, seen: None });
+            let slow_until = self.slow_until(&op);
+            self.flights.push(Flight { op, asked: self.clock, hangs, slow_until, seen: None });
+        }
+    }
+
+    /// Some operations take as long as many others, of superblocks, anchors and records often, and
+    /// what a new mirror gets.
+    fn slow_until(&mut self, op: &Op) -> u64 {
+        let Some(rng) = &mut self.slow else { return 0 };
+        let marks = matches!(&op.kind, OpKind::Write { offset, .. } if *offset < DATA_START);
+        let copies =
+            matches!((op.device, &op.kind), (Device::Nvs(_), OpKind::Write { durable: false, .. }));
+        match rng.below(if marks || copies { 8 } else { 200 }) {
+            0 => self.operations + rng.below(SLOW_MAX),
+            _ => 0,
         }
     }
 
@@ -185,10 +207,14 @@ impl World {
 
     /// Carries out any of the operations in flight; sometimes only a part of a write.
     pub fn finish_one(&mut self) -> Option<Done> {
-        let able: Vec<usize> =
+        let mut able: Vec<usize> =
             (0..self.flights.len()).filter(|i| !self.flights[*i].hangs).collect();
         if able.is_empty() {
             return None;
+        }
+        let quick = |i: &usize| self.flights[*i].slow_until <= self.operations;
+        if able.iter().any(quick) {
+            able.retain(quick);
         }
         let chosen = match self.order {
             Order::Drawn => self.draw_one(&able)?,

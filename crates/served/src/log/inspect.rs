@@ -85,7 +85,7 @@ pub(crate) fn inspect_log(
     found.damage = checked.err();
     found.commits = recovered.commits;
     found.last_sequence = recovered.space.next_sequence() - 1;
-    found.dropped = recovered.dropped;
+    found.dropped = recovered.dropped.len() as u64;
     found.unreadable_behind = recovered.unreadable;
     found.repairs = recovered.repairs.len();
     let frozen = recovered.contents.pages_frozen() as u64;
