@@ -154,6 +154,11 @@ impl Run {
             }
             _ => Vec::new(),
         };
+        let intact = self.is_mirrored() && !self.world.nvs.iter().any(Disk::has_bad);
+        let start = core::mem::take(&mut self.cut_start) && intact;
+        if start && away.is_empty() && self.draws.soon.below(2) == 0 {
+            away.push(Device::Nvs(self.draws.soon.below(2) as u16));
+        }
         if let (Some(new), true) = (new, away.is_empty() && self.draws.soon.below(2) == 0) {
             // The new one has everything.
             away.push(Device::Nvs(1 - new));

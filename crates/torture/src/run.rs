@@ -110,6 +110,8 @@ pub struct Run {
     pub(super) cut_change: Option<Vec<u16>>,
     /// A page of a member became wrong since the last scrub began.
     pub(super) wronged_lately: bool,
+    /// The last start was interrupted after it had written.
+    pub(super) cut_start: bool,
     /// Pages of rows in [`Run::holes`] that a member has lost a write of, or has another's.
     pub(super) wronged: Vec<Page>,
     /// The last scrub's result was checked.
@@ -189,6 +191,7 @@ impl Run {
             anchors_cut: false,
             cut_change: None,
             wronged_lately: false,
+            cut_start: false,
             wronged: Vec::new(),
             scrub_seen: true,
             expected: Vec::new(),
