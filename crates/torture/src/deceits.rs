@@ -80,7 +80,10 @@ impl Run {
             return done.then_some(at);
         }
         let mut made: Vec<Durable> = disk.written_durably().to_vec();
-        made.retain(|write| is_free(write.offset, write.new.len() as u64));
+        // A start that is interrupted after it found an older superblock leaves what is refused, and
+        // can no longer be undone.
+        let is_mark = |at: u64| at < DATA_START && !(ANCHORS..ANCHORS_END).contains(&at);
+        made.retain(|w| !is_mark(w.offset) && is_free(w.offset, w.new.len() as u64));
         let still_there = |write: &Durable| {
             let mut now = vec![0; write.new.len()];
             disk.read(write.offset, &mut now).is_ok() && now == write.new && now != write.old
