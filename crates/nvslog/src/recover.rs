@@ -184,18 +184,25 @@ pub struct Recovered {
     /// Whether the last commit opened an epoch and has no records.
     pub ends_with_opening: bool,
     /// Blocks behind the end that a device could not read.
-    pub unreadable: u64,
+    pub unreadable: Vec<u64>,
     /// What is to be copied from one device to another.
     pub repairs: Vec<Repair>,
 }
 
 impl Recovered {
+    /// Blocks that are to be overwritten before [`Recovered::make_room`]: what is there may say that
+    /// a commit was durable which it takes back.
+    pub fn may_object(&self) -> impl Iterator<Item = u64> + '_ {
+        let behind = self.dropped.iter().chain(&self.unreadable).copied();
+        behind.filter(|_| self.ends_with_opening)
+    }
+
     /// Frees what the log can do without, before a start appends to it; all that was found must be
-    /// durable, and [`Recovered::dropped`] overwritten. If [`LogSpace::anchor`] is another one then,
+    /// durable, and [`Recovered::may_object`] overwritten. If [`LogSpace::anchor`] is another one then,
     /// it is to be written before anything is appended. So starts that end before anything else is
     /// durable never fill the ring.
     pub fn make_room(&mut self) {
-        let taken_back = self.ends_with_opening && self.unreadable == 0 && self.space.take_back();
+        let taken_back = self.ends_with_opening && self.space.take_back();
         match self.space.anchor_due(true) {
             Some(anchor) => self.space.anchored(anchor),
             // If the commit that takes its place is torn, all before it must still count.
@@ -336,7 +343,7 @@ impl Recovery {
             commits: 0,
             dropped: Vec::new(),
             ends_with_opening: false,
-            unreadable: 0,
+            unreadable: Vec::new(),
             repairs: Vec::new(),
         };
         Ok(Recovery {
@@ -418,7 +425,8 @@ impl Recovery {
                         Ok(())
                     }
                     None => {
-                        self.recovered.unreadable += 1;
+                        let ring = self.layout.ring_blocks;
+                        self.recovered.unreadable.push((self.head + offset) % ring);
                         self.search_on(offset + blocks);
                         Ok(())
                     }

@@ -160,12 +160,11 @@ impl LogSpace {
     }
 
     /// Takes back the last commit, of one block and without records, so that the next one takes its
-    /// place. Not if something durable says that it was durable, or if the log begins with it: then
-    /// nothing changes. Returns whether it was taken back.
+    /// place: not if the log begins with it. The next anchor must say less, then. Returns whether it
+    /// was taken back.
     pub fn take_back(&mut self) -> bool {
         let sequence = self.next_sequence - 1;
-        let said = self.confirmed.max(self.anchor.durable_through) >= sequence;
-        if said || sequence <= self.anchor.tail_sequence {
+        if sequence <= self.anchor.tail_sequence {
             return false;
         }
         let segment = self.segment_of(sequence);
@@ -177,6 +176,7 @@ impl LogSpace {
         self.used -= 1;
         self.head = (self.head + self.ring_blocks - 1) % self.ring_blocks;
         self.durable = self.durable.min(sequence - 1);
+        self.confirmed = self.confirmed.min(sequence - 1);
         true
     }
 

@@ -657,11 +657,9 @@ impl Driver {
         });
         self.destaging.iter_mut().for_each(|d| d.released = None);
         let anchor = recovered.space.anchor();
-        for block in &recovered.dropped {
-            self.devices.iter_mut().for_each(|d| {
-                let at = RING + *block as usize * SECTOR;
-                d.durable[at..at + SECTOR].fill(0);
-            });
+        for block in recovered.may_object() {
+            let at = RING + block as usize * SECTOR;
+            self.devices.iter_mut().for_each(|d| d.durable[at..at + SECTOR].fill(0));
         }
         recovered.make_room();
         self.contents = recovered.contents;

@@ -86,7 +86,7 @@ pub(crate) fn inspect_log(
     found.commits = recovered.commits;
     found.last_sequence = recovered.space.next_sequence() - 1;
     found.dropped = recovered.dropped.len() as u64;
-    found.unreadable_behind = recovered.unreadable;
+    found.unreadable_behind = recovered.unreadable.len() as u64;
     found.repairs = recovered.repairs.len();
     let frozen = recovered.contents.pages_frozen() as u64;
     found.dirty_pages = recovered.contents.pages_held() as u64 + frozen;

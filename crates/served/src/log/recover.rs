@@ -164,11 +164,8 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     if let (Some(first), false) = (loaded.lost.first(), source.takes_what_is_left) {
         return Err(LogError::LostPages(loaded.lost.len() as u64, first.0));
     }
-    if found.ends_with_opening {
-        // Without it, what is dropped would say that something is missing.
-        let zeros = vec![0; block_bytes as usize];
-        found.dropped.iter().try_for_each(|block| ring.write(*block, &zeros))?;
-    }
+    let zeros = vec![0; block_bytes as usize];
+    found.may_object().try_for_each(|block| ring.write(block, &zeros))?;
     ring.flush()?;
     if source.takes_what_is_left {
         // What is behind the end is given up: no later start may take it for part of the log.
