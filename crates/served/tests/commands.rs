@@ -1,6 +1,5 @@
 //! What commands refuse, and what a volume says of itself.
 
-#[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use common::{Devices, SECTOR, Served, opened, settings};
