@@ -74,6 +74,11 @@ impl Devices {
         destage_served::assemble(&found, allow)
     }
 
+    /// Whether the device has all bytes before this one.
+    fn reaches(&mut self, device: Device, end: u64) -> Result<(), IoError> {
+        if end > self.of(device)?.0 { Err(IoError::SHORT) } else { Ok(()) }
+    }
+
     fn put(&mut self, device: Device, offset: u64, bytes: &[u8]) {
         let (_, sectors) = self.of(device).expect("a device");
         for (sector, bytes) in (offset / SECTOR as u64..).zip(bytes.chunks_exact(SECTOR)) {
@@ -141,6 +146,7 @@ impl Media for Devices {
     }
 
     fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.reaches(device, offset + into.len() as u64)?;
         let (_, sectors) = self.of(device)?;
         for (sector, into) in (offset / SECTOR as u64..).zip(into.chunks_exact_mut(SECTOR)) {
             into.copy_from_slice(sectors.get(&sector).unwrap_or(&[0; SECTOR]));
@@ -149,7 +155,7 @@ impl Media for Devices {
     }
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        self.of(device)?;
+        self.reaches(device, offset + bytes.len() as u64)?;
         self.put(device, offset, bytes);
         Ok(())
     }
@@ -285,6 +291,14 @@ impl Served {
     pub fn write(&mut self, first_sector: u64, sectors: usize, fill: u8) {
         let command = Command::Write { offset: first_sector * SECTOR as u64, fua: false };
         self.ask(command, &vec![fill; sectors * SECTOR]);
+    }
+
+    /// A write whose answer is not waited for: no more than what is left is carried out.
+    pub fn write_unanswered(&mut self, first_sector: u64, sectors: usize, fill: u8) {
+        let command = Command::Write { offset: first_sector * SECTOR as u64, fua: false };
+        let now = self.now();
+        self.volume.submit(now, 7, command, &vec![fill; sectors * SECTOR]);
+        self.steps(self.left);
     }
 
     pub fn flush_cache(&mut self) {
