@@ -5,8 +5,9 @@ mod common;
 use common::{Devices, SECTOR, Served, opened, settings};
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_served::{
-    Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
+    Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
 };
+use std::collections::BTreeMap;
 
 const NEW: [u8; 16] = [0x77; 16];
 /// After all that the served volume did.
@@ -49,6 +50,7 @@ fn only_a_failed_member_is_replaced_by_a_device_that_is_large_enough() {
     let mut served = served(1);
     let volume = &mut served.volume;
     let needs = member_bytes(volume.controller().geometry());
+    assert_eq!(Ok(needs), served.devices.bytes(Device::Member(2)), "what the others have");
     assert_eq!(volume.may_replace(3, needs), Err(ReplaceRefusal::NoMember));
     assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::InUse));
     assert!(volume.survives_without(2) && volume.wants_spare().is_none());
@@ -64,6 +66,53 @@ fn only_a_failed_member_is_replaced_by_a_device_that_is_large_enough() {
     assert_eq!(volume.start_scrub(LATER, false), Err(ScrubRefusal::Rebuilding));
     volume.halt();
     assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::Stopped));
+}
+
+/// A spare that fails is forgotten, and the next one takes its place.
+#[test]
+fn a_spare_that_fails_makes_room_for_another() {
+    for running in [false, true] {
+        let mut served = served(1);
+        let needs = member_bytes(served.volume.controller().geometry());
+        served.volume.give_up_member(2, Cause::Asked);
+        served.run();
+        served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+        let now = served.now();
+        assert_eq!(served.volume.replace(now, 2, NEW, needs), Ok(()));
+        if running {
+            served.run_until(u64::MAX, |volume| {
+                volume.superblock().rebuilt_onto(2) == Some(NEW) && !volume.is_changing()
+            });
+        }
+        served.volume.take_alarms();
+        served.volume.give_up_member(2, Cause::Asked);
+        assert_eq!(served.volume.take_alarms(), [Alarm::RebuildStopped(2, Cause::Asked)]);
+        served.run();
+        assert_eq!(
+            (served.volume.rebuild_status(), served.volume.wants_spare()),
+            (vec![], Some(2))
+        );
+        assert_eq!(served.volume.superblock().rebuilt_onto(2), None);
+        let now = served.now();
+        assert_eq!(served.volume.replace(now, 2, [0x78; 16], needs), Ok(()));
+        served.run();
+        assert_eq!(served.volume.take_alarms(), [Alarm::MemberRebuilt(2)]);
+        assert!(!served.volume.superblock().has_failed(2));
+    }
+}
+
+/// Each refusal says why in words of its own.
+#[test]
+fn refusals_of_a_scrub_say_why() {
+    for (refusal, word) in [
+        (ScrubRefusal::NothingToCompare, "no redundancy"),
+        (ScrubRefusal::Degraded, "degraded"),
+        (ScrubRefusal::Rebuilding, "rebuilt"),
+        (ScrubRefusal::Running, "running"),
+        (ScrubRefusal::Stopped, "stopped"),
+    ] {
+        assert!(refusal.to_string().contains(word), "{refusal}");
+    }
 }
 
 #[test]
