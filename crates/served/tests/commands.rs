@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Devices, SECTOR, Served, opened, settings};
+use destage_engine::limits::Limits;
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_served::{
     Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
@@ -98,6 +99,32 @@ fn a_spare_that_fails_makes_room_for_another() {
         served.run();
         assert_eq!(served.volume.take_alarms(), [Alarm::MemberRebuilt(2)]);
         assert!(!served.volume.superblock().has_failed(2));
+    }
+}
+
+/// With a share of a fifth a rebuild waits four times as long as it works.
+#[test]
+fn a_rebuild_takes_no_more_than_its_share_of_the_time() {
+    let time_with = |share_permille: u64| {
+        let mut served = served(1);
+        let limits = Limits { share_permille, depth: 1, window_pages: 1, ..Limits::default() };
+        served.volume.set_rebuild_limits(limits);
+        let needs = member_bytes(served.volume.controller().geometry());
+        served.volume.give_up_member(2, Cause::Asked);
+        served.run();
+        served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+        let began = served.now();
+        assert_eq!(served.volume.replace(began, 2, NEW, needs), Ok(()));
+        served.run_until(u64::MAX, |volume| volume.rebuild_status().is_empty());
+        assert!(!served.volume.superblock().has_failed(2));
+        served.now().since(began).0
+    };
+    // The time in which it does not work.
+    let pauses = |share| time_with(share) as f64 - time_with(1000) as f64;
+    let half = pauses(500);
+    for (share, times) in [(200, 3.5..4.5), (50, 16.0..22.0)] {
+        let ratio = pauses(share) / half;
+        assert!(times.contains(&ratio), "{share} permille: {ratio} times as long as with half");
     }
 }
 

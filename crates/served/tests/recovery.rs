@@ -7,6 +7,7 @@ use common::{Devices, PAGES, SECTOR, Served, opened, settings};
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::commit::{Claim, Kind};
+use destage_nvslog::record::Record;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{
@@ -240,6 +241,51 @@ fn what_was_given_up_does_not_come_back_with_a_later_start() {
         let at = commits(&mut devices).into_iter().find(|(block, _)| *block == opened_by.0);
         assert!(at.expect("the new opening").1.header.epoch > given_up);
     }
+}
+
+/// The first pages and rows of the parity records in the ring.
+fn parity_logged(devices: &mut Devices) -> Vec<(u64, u32)> {
+    let mut found = Vec::new();
+    for (block, claim) in commits(devices) {
+        let mut bytes = vec![0; claim.own_blocks(SECTOR as u32) as usize * SECTOR];
+        let at = DATA_START + block * SECTOR as u64;
+        devices.read(N[0], at, &mut bytes).expect("there");
+        for record in claim.records(&bytes).expect("records") {
+            if let Record::Parity { first, row, .. } = record {
+                found.push((first.0, row));
+            }
+        }
+    }
+    found
+}
+
+/// The checksums of a row's new parity are logged once, also if a start redoes the destage. A row
+/// that is written completely needs none.
+#[test]
+fn parity_is_logged_once_for_each_row_that_is_not_a_full_stripe() {
+    let mut served = Served::open(array(1));
+    served.write(0, 64, 1);
+    served.flush_cache();
+    assert_eq!(parity_logged(&mut served.devices), []);
+    // Page 9 is in the second group.
+    served.write(9 * 8, 8, 2);
+    let before = served.devices;
+    let mut redone = 0;
+    for operations in 0..16 {
+        let mut served = Served::open(before.clone());
+        served.left = operations;
+        let now = served.now();
+        served.volume.flush_cache(now);
+        served.run_until(now.0 + 1_000_000_000, |_| false);
+        let mut devices = served.devices;
+        let assembly = devices.assembled(&Allow::default());
+        redone += destage_served::inspect(&mut devices, &assembly).open_intents;
+        let mut served = Served::open(devices);
+        served.flush_cache();
+        assert_eq!(parity_logged(&mut served.devices), [(8, 1)], "{operations}");
+        assert_eq!(fill_of(&mut served, 9), 2);
+    }
+    assert!(redone > 2, "some crashes came while the destage was open");
 }
 
 fn new_log(nvs: [Option<[u8; 16]>; 2]) -> NewLog {
