@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Devices, PAGES, SECTOR, Served, opened, settings};
+use common::{Devices, PAGES, SECTOR, Served};
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::sizes::Sizes;
@@ -67,13 +67,8 @@ fn a_new_mirror_alone_has_everything() {
         let status = served.volume.status();
         assert_eq!(status.nvs_devices, [0, 1]);
         moved = moved.max(status.records_moved);
-        let Served { mut devices, .. } = served;
-        devices.0.remove(&OLD);
-        let all: Vec<Device> = (0..3).map(Device::Member).chain([OLD, NEW]).collect();
-        let assembly = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
-        assert_eq!(assembly.copies, [1], "{writes}");
-        let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
-        let mut served = Served::of(devices, volume);
+        let mut served = Served::open_without(served.devices, OLD);
+        assert_eq!(served.volume.status().nvs_devices, [1], "{writes}");
         check(&mut served, &model, &format!("after {writes} writes"));
     }
     assert!(moved > 2, "they were moved along the ring: {moved}");
@@ -93,12 +88,8 @@ fn mirrors_that_were_used_apart_are_refused() {
     assert!(joined != NOT_JOINED && joined > now.joined && joined <= now.generation);
     // Each is used without the other, by the same members; the last to run is the newest.
     let alone = |mut devices: Devices, away: Device, starts: u8| {
-        devices.0.remove(&away);
         for fill in 0..starts {
-            let all: Vec<Device> = (0..3).map(Device::Member).chain([OLD, NEW]).collect();
-            let assembly = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
-            let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
-            let mut served = Served::of(devices, volume);
+            let mut served = Served::open_without(devices, away);
             served.write(0, 8, 10 + fill);
             served.stop();
             devices = served.devices;

@@ -193,6 +193,19 @@ impl Served {
         served
     }
 
+    /// A start while an NVS device of two is away.
+    pub fn open_without(mut devices: Devices, away: Device) -> Served {
+        let nvs = [0, 1].map(Device::Nvs);
+        let members = devices.0.keys().copied().filter(|device| !nvs.contains(device));
+        let all: Vec<Device> = members.chain(nvs).collect();
+        devices.0.remove(&away);
+        let assembly = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
+        let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
+        let mut served = Served::of(devices, volume);
+        served.run();
+        served
+    }
+
     pub fn of(devices: Devices, volume: Volume) -> Served {
         let (queue, unreadable) = (VecDeque::new(), Vec::new());
         Served { devices, volume, clock: 1, left: u64::MAX, done: 0, queue, unreadable, seen: None }
