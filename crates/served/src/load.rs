@@ -107,6 +107,7 @@ impl Loads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Buffer;
 
     #[test]
     fn busy_time_is_that_with_an_operation_in_flight() {
@@ -117,6 +118,13 @@ mod tests {
         loads.end(disk, 1, Instant(30));
         loads.end(disk, 1, Instant(50));
         loads.begin(disk, &OpKind::Flush, Instant(100));
+        let nvs = Device::Nvs(1);
+        for _ in 0..3 {
+            let buffer = Buffer::zeroed(512).into();
+            loads.begin(nvs, &OpKind::Write { offset: 0, buffer, durable: true }, Instant(9));
+        }
+        let written = loads.get(nvs, Instant(9));
+        assert_eq!((written.writes, written.written_bytes, written.reads), (3, 1536, 0));
         let load = loads.get(disk, Instant(105));
         assert_eq!((load.busy_ns, load.in_flight, load.reads), (45, 1, 1));
         assert_eq!((load.flushes, load.read_bytes), (2, 4096));

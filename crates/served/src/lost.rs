@@ -130,3 +130,85 @@ fn add_segment(segment: &Segment, geometry: &Geometry, pages: &DirtyPages, lost:
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::PageMemory;
+    use destage_engine::array::geometry::Level;
+
+    const DISK_PAGES: u64 = 32;
+
+    /// What is lost by the definition: pages on a disk that is missing there, whose row has too
+    /// little left, and that are not dirty.
+    fn expected(geometry: &Geometry, missing: &[(DiskId, u64)], dirty: &[u64]) -> Vec<u64> {
+        let lost = |page: &u64| {
+            let DiskPage { disk, page } = geometry.place(Page(*page));
+            let gone: Vec<DiskId> =
+                missing.iter().filter(|(_, from)| *from <= page).map(|(disk, _)| *disk).collect();
+            let too_few = match geometry.level.is_mirrored() {
+                true => gone.contains(&DiskId(disk.0 ^ 1)),
+                false => gone.len() > usize::from(geometry.level.parities()),
+            };
+            gone.contains(&disk) && too_few
+        };
+        let pages = 0..geometry.volume_pages().0;
+        pages.filter(lost).filter(|page| !dirty.contains(page)).collect()
+    }
+
+    #[test]
+    fn what_is_lost_is_what_no_row_and_no_memory_has() {
+        for (level, disks) in
+            [(Level::Raid0, 3), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)]
+        {
+            let (strip_pages, group_stripes) = (4, 1);
+            let geometry =
+                Geometry { level, disks, strip_pages, group_stripes, disk_pages: DISK_PAGES };
+            for dirty in [&[][..], &[0, 1, 2, 3, 9, 40], &[17]] {
+                let mut pages = DirtyPages::new(PageMemory::default());
+                dirty.iter().for_each(|page| pages.put_zeros(*page, 1));
+                for missing in [
+                    &[][..],
+                    &[(1, 0)],
+                    &[(0, 0), (1, 0)],
+                    &[(1, 0), (2, 0)],
+                    &[(0, 8), (1, 0)],
+                    &[(0, 0), (1, 16), (2, 24)],
+                    &[(0, 0), (1, 0), (2, 0)],
+                ] {
+                    let missing: Vec<(DiskId, u64)> =
+                        missing.iter().map(|(disk, from)| (DiskId(*disk), *from)).collect();
+                    let found = lost(&geometry, &missing, &pages);
+                    let what = format!("{level:?}, {dirty:?}, {missing:?}: {found:?}");
+                    let expected = expected(&geometry, &missing, dirty);
+                    let mut listed: Vec<u64> =
+                        found.ranges.iter().flat_map(|(from, n)| *from..from + n).collect();
+                    listed.sort_unstable();
+                    assert_eq!(listed, expected, "{what}");
+                    assert_eq!((found.pages, found.more), (expected.len() as u64, false), "{what}");
+                    assert_eq!(found.members.len(), missing.len());
+                    let mut ranges = found.ranges.clone();
+                    ranges.sort_unstable();
+                    let joined = ranges.windows(2).all(|two| two[0].0 + two[0].1 < two[1].0);
+                    assert!(joined || missing.iter().any(|(_, from)| *from > 0), "{what}");
+                }
+            }
+        }
+    }
+
+    /// 64 ranges are listed; the number of pages counts all of them.
+    #[test]
+    fn ranges_beyond_those_that_are_listed_are_counted() {
+        let (level, strip_pages, group_stripes) = (Level::Raid0, 1, 1);
+        let with = |stripes: u64| {
+            let geometry =
+                Geometry { level, disks: 2, strip_pages, group_stripes, disk_pages: stripes };
+            lost(&geometry, &[(DiskId(1), 0)], &DirtyPages::new(PageMemory::default()))
+        };
+        let ranges = RANGES_MAX as u64;
+        let most = with(ranges);
+        assert_eq!((most.pages, most.ranges.len(), most.more), (ranges, RANGES_MAX, false));
+        let more = with(ranges + 1);
+        assert_eq!((more.pages, more.ranges.len(), more.more), (ranges + 1, RANGES_MAX, true));
+    }
+}

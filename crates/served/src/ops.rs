@@ -306,4 +306,47 @@ mod tests {
         ops.answered(DISK);
         assert_eq!(ops.take_alarms(), [Alarm::DeviceAnswers(DISK)]);
     }
+
+    /// Looking is due eight times within the limit. After a pause of more than half of it, what
+    /// devices answered in that time is not known yet.
+    #[test]
+    fn a_pause_of_more_than_half_the_limit_does_not_count() {
+        for (pause, stalls) in [(4, true), (5, false), (9, false), (15, false)] {
+            let mut ops = Ops::default();
+            ops.set_now(second(1));
+            ops.push(DISK, Purpose::Flush, OpKind::Flush);
+            let before = (2..=6).find_map(|n| looked_at(&mut ops, n));
+            assert_eq!(before, None);
+            let found = looked_at(&mut ops, 6 + pause);
+            assert_eq!(found, stalls.then_some(DISK), "a pause of {pause} s");
+        }
+    }
+
+    /// The alarm of one device says nothing of another.
+    #[test]
+    fn each_device_that_is_full_has_an_alarm_of_its_own() {
+        let other = Device::Member(2);
+        let mut ops = Ops::default();
+        let fails = |ops: &mut Ops, device| {
+            ops.push(device, Purpose::Record, OpKind::Flush);
+            let id = ops.out.pop().map(|op| op.id).expect("an operation");
+            let finished = ops.finish(id).expect("in flight");
+            ops.try_later(finished, IoError::FULL);
+        };
+        fails(&mut ops, DISK);
+        fails(&mut ops, other);
+        let waits = |device| Alarm::DeviceWaits(device, IoError::FULL);
+        assert_eq!(ops.take_alarms(), [waits(DISK), waits(other)]);
+        ops.give_up(other);
+        ops.set_now(ops.retry_deadline().expect("a time"));
+        ops.retry_due();
+        let id = ops.out.pop().map(|op| op.id).expect("the same again");
+        ops.finish(id);
+        ops.answered(DISK);
+        assert_eq!(ops.take_alarms(), [Alarm::DeviceAnswers(DISK)]);
+        ops.answered(DISK);
+        assert_eq!(ops.take_alarms(), [], "once");
+        fails(&mut ops, DISK);
+        assert_eq!(ops.take_alarms(), [waits(DISK)], "full again");
+    }
 }

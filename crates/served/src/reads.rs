@@ -219,5 +219,8 @@ mod tests {
         let mut too_much = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, 0, 2 * SECTOR);
         too_much.take_held(sectors);
         assert!(!too_much.complete(&geometry));
+        let mut behind = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, SECTOR, 3 * SECTOR);
+        behind.take_held(sectors);
+        assert!(!behind.complete(&geometry));
     }
 }

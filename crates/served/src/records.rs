@@ -262,4 +262,20 @@ mod tests {
         records.pages_written(&write, &mut ops, Defect::None);
         assert_eq!((records.lost(), taken(&mut ops)), (vec![], vec!["flush"]));
     }
+
+    /// A record has room for 504 lost pages.
+    #[test]
+    fn lost_pages_are_counted_and_one_more_than_fit_is_too_many() {
+        let mut records = MemberRecords::new(&[[1; 16]; 2]);
+        assert!(!records.any_lost() && !records.is_full(1));
+        let pages = LOST_MAX as u64;
+        (0..pages).for_each(|page| records.note(1, page * 3, true));
+        assert_eq!((records.lost_of(0), records.lost_of(1)), (0, LOST_MAX));
+        assert!(records.any_lost() && !records.is_full(1), "as many as fit");
+        records.note(1, 1, true);
+        assert!(records.is_full(1) && !records.is_full(0));
+        (0..pages).for_each(|page| records.note(1, page * 3, false));
+        records.note(1, 1, false);
+        assert!(!records.any_lost() && records.lost().is_empty());
+    }
 }

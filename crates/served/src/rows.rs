@@ -322,3 +322,38 @@ fn solve_sector(
     }
     solve(after, adjusted[0].as_deref(), adjusted[1].as_deref())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_engine::array::geometry::Level;
+
+    /// A window is computed in one go only if each of the other disks was read once, and all of it.
+    #[test]
+    fn a_window_is_the_exclusive_or_of_one_run_of_each_other_disk() {
+        let geometry = Geometry {
+            level: Level::Raid5,
+            disks: 4,
+            strip_pages: 4,
+            group_stripes: 1,
+            disk_pages: 8,
+        };
+        let computed = |runs: &[(u16, u64, usize)]| {
+            let mut pieces = Pieces::default();
+            for (disk, first, pages) in runs {
+                let bytes = Buffer::copy_of(&vec![1 << disk; pages * PAGE]);
+                pieces.add(DiskId(*disk), *first, bytes);
+            }
+            let (sum, rest) = pieces.xor_all(&geometry, 4, 2)?;
+            assert_eq!((sum.len(), rest.len()), (2 * PAGE, 2));
+            Some(sum[PAGE])
+        };
+        assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (3, 4, 2)]), Some(0b1011));
+        assert_eq!(computed(&[(3, 4, 2), (0, 4, 2), (1, 4, 2)]), Some(0b1011));
+        assert_eq!(computed(&[(0, 4, 2), (1, 4, 2)]), None, "a disk is missing");
+        assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (1, 4, 2)]), None, "one was read twice");
+        assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (3, 4, 2), (1, 4, 2)]), None, "in addition");
+        assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (3, 4, 1)]), None, "a page is missing");
+        assert_eq!(computed(&[(0, 4, 2), (1, 4, 2), (3, 2, 2)]), None, "other pages");
+    }
+}

@@ -488,4 +488,33 @@ mod tests {
             assert_eq!(status.rows_left(), u64::from(!repair));
         }
     }
+
+    /// Rows that follow each other and have the same wrong are one range; 16 ranges are listed, and
+    /// the rows of further ones are counted.
+    #[test]
+    fn wrong_rows_are_listed_as_ranges_and_the_rest_is_counted() {
+        let (mut scrub, rows) = (Scrub::default(), 60);
+        scrub.start(rows, false, Instant::ZERO);
+        let owner = destage_engine::event::Owner::Scrub(0);
+        for disk in [0, 1] {
+            let mut bytes = Buffer::zeroed(rows as usize * PAGE);
+            // Two rows of three are wrong.
+            for (row, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
+                page.fill(if row % 3 == 0 { 7 } else { disk });
+            }
+            let (pages, disk) = (rows as u32, DiskId(u16::from(disk)));
+            let command = DiskCommand { disk, first: 0, pages, write: false, owner };
+            scrub.add_bytes(0, &command, bytes);
+        }
+        let (level, strip_pages, group_stripes) = (Level::Raid10, 60, 1);
+        let geometry = Geometry { level, disks: 2, strip_pages, group_stripes, disk_pages: rows };
+        let (group, pages) = (destage_engine::units::GroupId(0), rows as u32);
+        let chunk = ScrubChunk { group, disk: DiskId(0), disks: 2, first: 0, pages };
+        scrub.compare(0, chunk, &geometry, true);
+        let status = scrub.status().expect("a scrub");
+        let ranges: Vec<(u64, u64)> = status.ranges.iter().map(|r| (r.first, r.pages)).collect();
+        let all = (0..rows / 3).map(|third| (third * 3 + 1, 2));
+        assert_eq!(ranges, all.take(RANGES_MAX).collect::<Vec<_>>());
+        assert_eq!((status.inconsistent_rows, status.rows_elsewhere), (40, 40 - 32));
+    }
 }

@@ -1,13 +1,14 @@
 //! What commands refuse, and what a volume says of itself.
 
-#[allow(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use common::{Devices, SECTOR, Served, opened, settings};
+use destage_engine::limits::Limits;
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_served::{
-    Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
+    Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
 };
+use std::collections::BTreeMap;
 
 const NEW: [u8; 16] = [0x77; 16];
 /// After all that the served volume did.
@@ -50,6 +51,7 @@ fn only_a_failed_member_is_replaced_by_a_device_that_is_large_enough() {
     let mut served = served(1);
     let volume = &mut served.volume;
     let needs = member_bytes(volume.controller().geometry());
+    assert_eq!(Ok(needs), served.devices.bytes(Device::Member(2)), "what the others have");
     assert_eq!(volume.may_replace(3, needs), Err(ReplaceRefusal::NoMember));
     assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::InUse));
     assert!(volume.survives_without(2) && volume.wants_spare().is_none());
@@ -65,6 +67,79 @@ fn only_a_failed_member_is_replaced_by_a_device_that_is_large_enough() {
     assert_eq!(volume.start_scrub(LATER, false), Err(ScrubRefusal::Rebuilding));
     volume.halt();
     assert_eq!(volume.may_replace(2, needs), Err(ReplaceRefusal::Stopped));
+}
+
+/// A spare that fails is forgotten, and the next one takes its place.
+#[test]
+fn a_spare_that_fails_makes_room_for_another() {
+    for running in [false, true] {
+        let mut served = served(1);
+        let needs = member_bytes(served.volume.controller().geometry());
+        served.volume.give_up_member(2, Cause::Asked);
+        served.run();
+        served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+        let now = served.now();
+        assert_eq!(served.volume.replace(now, 2, NEW, needs), Ok(()));
+        if running {
+            served.run_until(u64::MAX, |volume| {
+                volume.superblock().rebuilt_onto(2) == Some(NEW) && !volume.is_changing()
+            });
+        }
+        served.volume.take_alarms();
+        served.volume.give_up_member(2, Cause::Asked);
+        assert_eq!(served.volume.take_alarms(), [Alarm::RebuildStopped(2, Cause::Asked)]);
+        served.run();
+        assert_eq!(
+            (served.volume.rebuild_status(), served.volume.wants_spare()),
+            (vec![], Some(2))
+        );
+        assert_eq!(served.volume.superblock().rebuilt_onto(2), None);
+        let now = served.now();
+        assert_eq!(served.volume.replace(now, 2, [0x78; 16], needs), Ok(()));
+        served.run();
+        assert_eq!(served.volume.take_alarms(), [Alarm::MemberRebuilt(2)]);
+        assert!(!served.volume.superblock().has_failed(2));
+    }
+}
+
+/// With a share of a fifth a rebuild waits four times as long as it works.
+#[test]
+fn a_rebuild_takes_no_more_than_its_share_of_the_time() {
+    let time_with = |share_permille: u64| {
+        let mut served = served(1);
+        let limits = Limits { share_permille, depth: 1, window_pages: 1, ..Limits::default() };
+        served.volume.set_rebuild_limits(limits);
+        let needs = member_bytes(served.volume.controller().geometry());
+        served.volume.give_up_member(2, Cause::Asked);
+        served.run();
+        served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+        let began = served.now();
+        assert_eq!(served.volume.replace(began, 2, NEW, needs), Ok(()));
+        served.run_until(u64::MAX, |volume| volume.rebuild_status().is_empty());
+        assert!(!served.volume.superblock().has_failed(2));
+        served.now().since(began).0
+    };
+    // The time in which it does not work.
+    let pauses = |share| time_with(share) as f64 - time_with(1000) as f64;
+    let half = pauses(500);
+    for (share, times) in [(200, 3.5..4.5), (50, 16.0..22.0)] {
+        let ratio = pauses(share) / half;
+        assert!(times.contains(&ratio), "{share} permille: {ratio} times as long as with half");
+    }
+}
+
+/// Each refusal says why in words of its own.
+#[test]
+fn refusals_of_a_scrub_say_why() {
+    for (refusal, word) in [
+        (ScrubRefusal::NothingToCompare, "no redundancy"),
+        (ScrubRefusal::Degraded, "degraded"),
+        (ScrubRefusal::Rebuilding, "rebuilt"),
+        (ScrubRefusal::Running, "running"),
+        (ScrubRefusal::Stopped, "stopped"),
+    ] {
+        assert!(refusal.to_string().contains(word), "{refusal}");
+    }
 }
 
 #[test]

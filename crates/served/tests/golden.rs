@@ -8,33 +8,13 @@ use common::{Devices, PAGES, Served, check};
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::sizes::Sizes;
-use destage_served::{Allow, Command, Creation, Device};
-use std::collections::BTreeMap;
+use destage_served::{Allow, Command};
 
 /// Makes the devices of an image.
 fn made(block_bytes: u32, nvs: u16, crashes: bool) -> Devices {
     let (level, strip_pages, group_stripes) = (Level::Raid5, 2, 2);
     let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: PAGES / 2 };
-    let uuid = |n: u8| [n; 16];
-    let creation = Creation {
-        geometry: geometry.checked().expect("an array"),
-        block_bytes,
-        sizes: Sizes::for_pages(24, block_bytes),
-        array: uuid(1),
-        log: uuid(2),
-        members: (10..13).map(uuid).collect(),
-        nvs: (20..20 + nvs as u8).map(uuid).collect(),
-    };
-    let mut devices = Devices::default();
-    for member in 0..3 {
-        let bytes = (1 << 20) + PAGES / 2 * PAGE_BYTES;
-        devices.0.insert(Device::Member(member), (bytes, BTreeMap::new()));
-    }
-    for copy in 0..nvs {
-        let bytes = creation.sizes.bytes(block_bytes);
-        devices.0.insert(Device::Nvs(copy), (bytes, BTreeMap::new()));
-    }
-    destage_served::create(&mut devices, &creation).expect("created");
+    let devices = Devices::created(geometry, Sizes::for_pages(24, block_bytes), block_bytes, nvs);
     let mut served = Served::open(devices);
     served.write(0, 32, 1);
     served.write(5 * 8 + 2, 1, 2);

@@ -78,3 +78,47 @@ impl Deferral {
         degraded.0 > healthy.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::geometry::Level;
+    use crate::units::DiskId;
+
+    /// A page on the failed disk is expensive: its row is computed from all others.
+    #[test]
+    fn an_expensive_destage_is_deferred_once_and_no_more_than_16_in_a_row() {
+        let (level, disks, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 6, 1, 1, 64);
+        let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
+        let mut degraded = Faults::default();
+        degraded.failed.insert(DiskId(0));
+        let of_failed = |group: u64| {
+            let on_failed = |bit: &u64| {
+                let page = crate::units::Page(group * geometry.pages_per_group() + bit);
+                geometry.place(page).disk == DiskId(0)
+            };
+            (0..geometry.pages_per_group()).find(on_failed)
+        };
+        // Groups whose parity is not on the failed disk, and the bit of the page that is.
+        let all = (0..geometry.disk_pages).filter_map(|group| Some((group, of_failed(group)?)));
+        let groups: alloc::vec::Vec<(u64, u64)> = all.collect();
+        assert!(groups.len() > 40);
+        let defers = |deferral: &mut Deferral, (group, bit): (u64, u64), faults: &Faults| {
+            deferral.should_defer(GroupId(group), &[1 << bit], &geometry, faults)
+        };
+        let mut deferral = Deferral::new(true);
+        let first = groups[0];
+        assert!(!defers(&mut deferral, first, &Faults::default()), "nothing has failed");
+        assert!(!defers(&mut Deferral::new(false), first, &degraded), "it is switched off");
+        let cheap = (first.0, (first.1 + 1) % geometry.pages_per_group());
+        assert!(!defers(&mut deferral, cheap, &degraded), "a page of another disk");
+        for _ in 0..2 {
+            assert!(defers(&mut deferral, first, &degraded), "for the first time");
+            assert!(!defers(&mut deferral, first, &degraded), "it comes again");
+        }
+        let count = deferral.count();
+        let deferred =
+            groups.iter().take_while(|group| defers(&mut deferral, **group, &degraded)).count();
+        assert_eq!((deferred, deferral.count() - count), (16, 16));
+    }
+}

@@ -1,13 +1,18 @@
 //! An array on devices in memory, whose operations are done at once and in order; and its devices
 //! as text.
 
+#![allow(dead_code, reason = "each program of tests uses a part")]
+
+use destage_engine::array::geometry::Geometry;
 use destage_engine::units::{Instant, PAGE_BYTES};
 use destage_engine::{policy, rate};
+use destage_nvslog::sizes::Sizes;
+use destage_served::Creation;
 use destage_served::{
-    Allow, Answer, Assembly, Buffer, Command, Device, IoError, Media, Op, OpKind, OpenError,
-    Settings, Volume,
+    Allow, Answer, AssembleError, Assembly, Buffer, Command, Device, IoError, Media, Op, OpKind,
+    OpenError, Refusal, Settings, Volume,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
 pub const SECTOR: usize = 512;
@@ -15,7 +20,7 @@ pub const SECTOR: usize = 512;
 pub const PAGES: u64 = 32;
 
 /// Devices in memory: sectors that are not zeros.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Devices(pub BTreeMap<Device, (u64, BTreeMap<u64, [u8; SECTOR]>)>);
 
 impl Devices {
@@ -23,11 +28,55 @@ impl Devices {
         self.0.get_mut(&device).ok_or(IoError::GONE)
     }
 
+    /// The devices of a new array, with this many NVS devices.
+    pub fn created(geometry: Geometry, sizes: Sizes, block_bytes: u32, nvs: u16) -> Devices {
+        let uuid = |n: u8| [n; 16];
+        let members = geometry.disks as u8;
+        let creation = Creation {
+            geometry: geometry.checked().expect("an array"),
+            block_bytes,
+            sizes,
+            array: uuid(1),
+            log: uuid(2),
+            members: (10..10 + members).map(uuid).collect(),
+            nvs: (20..20 + nvs as u8).map(uuid).collect(),
+        };
+        let mut devices = Devices::default();
+        for member in 0..geometry.disks {
+            let bytes = (1 << 20) + geometry.disk_pages * PAGE_BYTES;
+            devices.0.insert(Device::Member(member), (bytes, BTreeMap::new()));
+        }
+        for copy in 0..nvs {
+            let bytes = creation.sizes.bytes(block_bytes);
+            devices.0.insert(Device::Nvs(copy), (bytes, BTreeMap::new()));
+        }
+        destage_served::create(&mut devices, &creation).expect("created");
+        devices
+    }
+
     pub fn assembled(&mut self, allow: &Allow) -> Assembly {
+        self.try_assembled(allow).expect("an array")
+    }
+
+    pub fn try_assembled(&mut self, allow: &Allow) -> Result<Assembly, AssembleError> {
         let all: Vec<Device> = self.0.keys().copied().collect();
-        let said = |device| (device, destage_served::read_superblock(self, device));
-        let found: Vec<_> = all.into_iter().map(said).collect();
-        destage_served::assemble(&found, allow).expect("an array")
+        self.assembled_of(&all, allow)
+    }
+
+    /// Assembles from these devices; one that is not there cannot be read.
+    pub fn assembled_of(
+        &mut self,
+        all: &[Device],
+        allow: &Allow,
+    ) -> Result<Assembly, AssembleError> {
+        let said = |device: &Device| (*device, destage_served::read_superblock(self, *device));
+        let found: Vec<_> = all.iter().map(said).collect();
+        destage_served::assemble(&found, allow)
+    }
+
+    /// Whether the device has all bytes before this one.
+    fn reaches(&mut self, device: Device, end: u64) -> Result<(), IoError> {
+        if end > self.of(device)?.0 { Err(IoError::SHORT) } else { Ok(()) }
     }
 
     fn put(&mut self, device: Device, offset: u64, bytes: &[u8]) {
@@ -97,6 +146,7 @@ impl Media for Devices {
     }
 
     fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.reaches(device, offset + into.len() as u64)?;
         let (_, sectors) = self.of(device)?;
         for (sector, into) in (offset / SECTOR as u64..).zip(into.chunks_exact_mut(SECTOR)) {
             into.copy_from_slice(sectors.get(&sector).unwrap_or(&[0; SECTOR]));
@@ -105,7 +155,7 @@ impl Media for Devices {
     }
 
     fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
-        self.of(device)?;
+        self.reaches(device, offset + bytes.len() as u64)?;
         self.put(device, offset, bytes);
         Ok(())
     }
@@ -122,6 +172,12 @@ pub struct Served {
     clock: u64,
     /// Operations that are still carried out.
     pub left: u64,
+    done: u64,
+    queue: VecDeque<Op>,
+    /// Bytes that cannot be read.
+    pub unreadable: Vec<(Device, u64)>,
+    /// The operations carried out, and whether a change of the set of devices was in progress.
+    pub seen: Option<Vec<(bool, Device, OpKind)>>,
 }
 
 impl Served {
@@ -132,47 +188,98 @@ impl Served {
     pub fn open_as(mut devices: Devices, allow: &Allow) -> Served {
         let assembly = devices.assembled(allow);
         let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
-        let mut served = Served { devices, volume, clock: 1, left: u64::MAX };
+        let mut served = Served::of(devices, volume);
         served.run();
         served
     }
 
-    fn now(&mut self) -> Instant {
+    /// A start while an NVS device of two is away.
+    pub fn open_without(mut devices: Devices, away: Device) -> Served {
+        let nvs = [0, 1].map(Device::Nvs);
+        let members = devices.0.keys().copied().filter(|device| !nvs.contains(device));
+        let all: Vec<Device> = members.chain(nvs).collect();
+        devices.0.remove(&away);
+        let assembly = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
+        let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
+        let mut served = Served::of(devices, volume);
+        served.run();
+        served
+    }
+
+    pub fn of(devices: Devices, volume: Volume) -> Served {
+        let (queue, unreadable) = (VecDeque::new(), Vec::new());
+        Served { devices, volume, clock: 1, left: u64::MAX, done: 0, queue, unreadable, seen: None }
+    }
+
+    pub fn now(&mut self) -> Instant {
         self.clock += 1_000;
         Instant(self.clock)
     }
 
-    fn run(&mut self) {
+    /// Until nothing is to be done any more.
+    pub fn run(&mut self) {
+        self.run_until(u64::MAX, |_| false);
+    }
+
+    /// Until this holds, nothing is to be done any more, or this time has come.
+    pub fn run_until(&mut self, end: u64, holds: impl Fn(&Volume) -> bool) {
         let mut ops: Vec<Op> = Vec::new();
-        loop {
+        while !holds(&self.volume) && self.clock < end {
             let now = self.now();
             self.volume.turn(now);
             self.volume.take_ops(&mut ops);
-            if ops.is_empty() {
-                // What the log waits with.
-                let Some(at) = self.volume.deadline() else { return };
-                self.clock = self.clock.max(at.0);
+            self.queue.extend(ops.drain(..));
+            if let Some(op) = self.queue.pop_front() {
+                self.carry_out(now, op);
                 continue;
             }
-            for Op { id, device, kind } in ops.drain(..) {
-                if self.left == 0 {
-                    continue;
-                }
-                self.left -= 1;
-                let result = match kind {
-                    OpKind::Read { offset, bytes } => {
-                        let mut buffer = Buffer::zeroed(bytes);
-                        let read = self.devices.read(device, offset, &mut buffer);
-                        read.map(|()| Some(buffer))
-                    }
-                    OpKind::Write { offset, buffer, .. } => {
-                        self.devices.write(device, offset, &buffer).map(|()| None)
-                    }
-                    OpKind::Flush => Ok(None),
-                };
-                self.volume.done(now, id, result);
-            }
+            // What the log waits with.
+            let Some(at) = self.volume.deadline() else { return };
+            self.clock = self.clock.max(at.0.min(end));
         }
+    }
+
+    /// Carries out some operations.
+    pub fn steps(&mut self, count: u64) {
+        let end = self.done + count;
+        while self.done < end {
+            let now = self.now();
+            self.volume.turn(now);
+            let mut ops = Vec::new();
+            self.volume.take_ops(&mut ops);
+            self.queue.extend(ops);
+            let Some(op) = self.queue.pop_front() else { return };
+            self.carry_out(now, op);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, Op { id, device, kind }: Op) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        self.done += 1;
+        if let Some(seen) = &mut self.seen {
+            seen.push((self.volume.is_changing(), device, kind.clone()));
+        }
+        let result = match kind {
+            OpKind::Read { offset, bytes } => {
+                let within = |bad: &(Device, u64)| {
+                    bad.0 == device && (offset..offset + bytes as u64).contains(&bad.1)
+                };
+                let mut buffer = Buffer::zeroed(bytes);
+                let read = match self.unreadable.iter().any(within) {
+                    true => Err(IoError::MEDIUM),
+                    false => self.devices.read(device, offset, &mut buffer),
+                };
+                read.map(|()| Some(buffer))
+            }
+            OpKind::Write { offset, buffer, .. } => {
+                self.devices.write(device, offset, &buffer).map(|()| None)
+            }
+            OpKind::Flush => Ok(None),
+        };
+        self.volume.done(now, id, result);
     }
 
     /// The answer to a request, which must come.
@@ -180,17 +287,31 @@ impl Served {
         let now = self.now();
         self.volume.submit(now, 7, command, payload);
         self.run();
+        self.answer().expect("an answer").expect("served")
+    }
+
+    /// The answer to the last request, if there is one.
+    pub fn answer(&mut self) -> Option<Result<Vec<u8>, Refusal>> {
         let mut replies = Vec::new();
         self.volume.take_replies(&mut replies);
-        match replies.pop().expect("an answer").result.expect("served") {
+        let answer = replies.pop()?.result;
+        Some(answer.map(|answer| match answer {
             Answer::Data { buffer, from, bytes } => buffer[from..from + bytes].to_vec(),
             Answer::Done => Vec::new(),
-        }
+        }))
     }
 
     pub fn write(&mut self, first_sector: u64, sectors: usize, fill: u8) {
         let command = Command::Write { offset: first_sector * SECTOR as u64, fua: false };
         self.ask(command, &vec![fill; sectors * SECTOR]);
+    }
+
+    /// A write whose answer is not waited for: no more than what is left is carried out.
+    pub fn write_unanswered(&mut self, first_sector: u64, sectors: usize, fill: u8) {
+        let command = Command::Write { offset: first_sector * SECTOR as u64, fua: false };
+        let now = self.now();
+        self.volume.submit(now, 7, command, &vec![fill; sectors * SECTOR]);
+        self.steps(self.left);
     }
 
     pub fn flush_cache(&mut self) {

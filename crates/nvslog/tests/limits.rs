@@ -1,0 +1,241 @@
+//! Limits of the log, each at its very edge; what a start reads, and never past the ring's end;
+//! which records are moved, and when.
+
+use destage_engine::units::Page;
+use destage_nvslog::LogId;
+use destage_nvslog::anchor::Anchor;
+use destage_nvslog::commit::{self, Header, Kind};
+use destage_nvslog::contents::{Contents, HeldPage, Stored};
+use destage_nvslog::record::{
+    ALL_SECTORS, Origin, Pages, Record, RecordError, SectorSums, VERSION_MAX,
+};
+use destage_nvslog::recover::{
+    Damage, Layout, Part, RecoverError, Recovered, Recovery, Want, Witness,
+};
+use destage_nvslog::space::{LogSpace, Purpose};
+
+const LOG: LogId = LogId([7; 16]);
+const ANCHOR: Anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+const RING: u64 = 512;
+const BLOCK: usize = 512;
+
+fn opens() -> Header {
+    let (epoch, sequence, durable_through, block, last_version) = (1, 1, 0, 0, 0);
+    Header { epoch, sequence, durable_through, block, last_version, kind: Kind::Opens }
+}
+
+fn zeros(first: u64, count: u32) -> Record {
+    let pages = Pages::new(Page(first), count);
+    Record::Zero { pages, version: 1, origin: Origin::New }
+}
+
+/// A ring with these commits, one behind the other.
+fn ring(commits: &[(Header, Vec<Record>)]) -> Vec<u8> {
+    let mut image = Vec::new();
+    for (header, records) in commits {
+        assert_eq!(header.block as usize, image.len() / BLOCK);
+        commit::encode(header, records, LOG, BLOCK as u32, &mut image);
+    }
+    image.resize(RING as usize * BLOCK, 0);
+    image
+}
+
+/// Recovers from a ring of which some blocks cannot be read. The slots are zeros.
+fn recovered(image: &[u8], slots: u32, bad: &[u64]) -> Result<Recovered, RecoverError> {
+    let block_bytes = BLOCK as u32;
+    let layout = Layout { log: LOG, block_bytes, ring_blocks: RING, slots, copies: 1 };
+    let mut recovery = Recovery::new(layout, ANCHOR)?;
+    while let Some(Want { part, .. }) = recovery.want() {
+        let Part::Ring { block, blocks } = part else {
+            recovery.give(Some(&[0; 4096]))?;
+            continue;
+        };
+        assert!(blocks > 0 && block + blocks <= RING, "past the ring's end: {part:?}");
+        let bytes = &image[block as usize * BLOCK..(block + blocks) as usize * BLOCK];
+        let readable = !bad.iter().any(|bad| (block..block + blocks).contains(bad));
+        recovery.give(readable.then_some(bytes))?;
+    }
+    Ok(recovery.finish())
+}
+
+/// Why an array with many pages, in groups of one, does not start with a log of one commit.
+fn refused(header: Header, records: Vec<Record>, slots: u32) -> Option<Damage> {
+    let found = recovered(&ring(&[(header, records)]), slots, &[]);
+    found.and_then(|found| found.check(1 << 40, 1)).err().map(|error| error.damage)
+}
+
+#[test]
+fn a_start_refuses_numbers_that_have_come_half_as_far_as_they_go() {
+    let of_epoch = |epoch| refused(Header { epoch, ..opens() }, vec![], 64);
+    assert_eq!(of_epoch(u32::MAX / 2 - 1), None);
+    assert_eq!(of_epoch(u32::MAX / 2), Some(Damage::Numbers));
+    assert_eq!(of_epoch(0), Some(Damage::Missing(Witness::Anchor)), "epochs begin at 1");
+    let of_version = |last_version| refused(Header { last_version, ..opens() }, vec![], 64);
+    assert_eq!(of_version(VERSION_MAX / 2 - 1), None);
+    assert_eq!(of_version(VERSION_MAX / 2), Some(Damage::Numbers));
+    // A record's own limit.
+    let trim = |version| {
+        let mut bytes = Vec::new();
+        Record::Trim { pages: Pages::new(Page(4), 2), version }.encode(&mut bytes);
+        Record::decode(&bytes).map(|_| ())
+    };
+    assert_eq!(trim(VERSION_MAX - 1), Ok(()));
+    assert_eq!(trim(VERSION_MAX), Err(RecordError::Version));
+}
+
+/// Four pages for each slot, or 65,536 if that is more.
+#[test]
+fn a_log_holds_as_many_pages_as_its_slots_allow() {
+    let too_many = Some(Damage::Record { index: 0, error: RecordError::Pages });
+    for (slots, most) in [(64, 1 << 16), (1 << 14, 1 << 16), (20_000, 80_000)] {
+        let with =
+            |pages| refused(Header { last_version: 1, ..opens() }, vec![zeros(0, pages)], slots);
+        assert_eq!(with(most), None, "{slots} slots");
+        assert_eq!(with(most + 1), too_many, "{slots} slots");
+    }
+}
+
+/// The last commit says that the one before it was durable. A block near it that cannot be read
+/// must not hide it.
+#[test]
+fn a_block_that_cannot_be_read_hides_no_other() {
+    let mut commits = vec![(opens(), vec![])];
+    for sequence in 2..=3 {
+        let (durable_through, block, kind) = (sequence - 1, sequence - 1, Kind::Plain);
+        commits.push((Header { sequence, durable_through, block, kind, ..opens() }, vec![]));
+    }
+    let mut image = ring(&commits);
+    image[BLOCK + 100] ^= 1;
+    let by = Witness::Commit { block: 2, sequence: 3 };
+    for bad in [&[][..], &[3], &[9, 10, 300], &[RING - 1]] {
+        let error = recovered(&image, 64, bad).err();
+        assert_eq!(error.map(|error| error.damage), Some(Damage::Missing(by)), "{bad:?}");
+    }
+    // Without damage they are counted, and all that can be read is looked at.
+    let image = ring(&commits);
+    for bad in [&[][..], &[4], &[9, 10, 300], &[RING - 1]] {
+        let found = recovered(&image, 64, bad).expect("a log");
+        assert_eq!((found.commits, found.unreadable), (3, bad.len() as u64));
+    }
+}
+
+/// A header at the end of the ring that claims blocks behind it is not a commit.
+#[test]
+fn nothing_is_read_behind_the_ring() {
+    let mut image = ring(&[(opens(), vec![])]);
+    let (sequence, durable_through, block) = (9, 8, RING - 1);
+    let header = Header { sequence, durable_through, block, kind: Kind::Plain, ..opens() };
+    let mut long = Vec::new();
+    let trims = (1..=30).map(|version| Record::Trim { pages: Pages::new(Page(4), 2), version });
+    commit::encode(&header, &trims.collect::<Vec<_>>(), LOG, BLOCK as u32, &mut long);
+    assert!(long.len() > BLOCK);
+    image[block as usize * BLOCK..].copy_from_slice(&long[..BLOCK]);
+    let found = recovered(&image, 64, &[]).expect("a log");
+    assert_eq!((found.commits, found.space.head()), (1, 1));
+}
+
+#[test]
+fn runs_that_touch_do_not_overlap() {
+    let run = |first, count| Pages::new(Page(first), count);
+    for (one, other, overlap) in [
+        (run(4, 4), run(8, 4), false),
+        (run(4, 4), run(7, 4), true),
+        (run(4, 4), run(0, 4), false),
+        (run(4, 4), run(0, 5), true),
+        (run(4, 4), run(5, 1), true),
+    ] {
+        assert_eq!(one.overlaps(other), overlap, "{one:?} {other:?}");
+        assert_eq!(other.overlaps(one), overlap, "{one:?} {other:?}");
+    }
+}
+
+/// Each record makes a difference that can be seen, and the same records none.
+#[test]
+fn logs_that_hold_the_same_are_equal() {
+    let pages = Pages::new(Page(8), 4);
+    let sums: SectorSums = [5; 8];
+    let records = [
+        Record::Data {
+            page: Page(8),
+            version: 1,
+            slot: 2,
+            sectors: ALL_SECTORS,
+            crc: 9,
+            origin: Origin::New,
+        },
+        Record::Intent { pages, through: 1, moved: false },
+        Record::Parity { first: Page(8), row: 1, p: sums, q: None, moved: false },
+        Record::Zero { pages: Pages::new(Page(9), 1), version: 2, origin: Origin::New },
+    ];
+    let with = |records: &[Record]| {
+        let mut space = LogSpace::new(RING, BLOCK as u32, ANCHOR);
+        space.allocate(1, Purpose::Host).expect("room");
+        let mut contents = Contents::default();
+        for record in records {
+            contents.apply(record, 1, &mut space).expect("applied");
+        }
+        contents
+    };
+    for count in 0..records.len() {
+        assert_eq!(with(&records[..count]), with(&records[..count]));
+        assert_ne!(with(&records[..count]), with(&records[..=count]), "{:?}", records[count]);
+    }
+    let held =
+        |stored, version| Some(HeldPage { version, sequence: 1, sectors: ALL_SECTORS, stored });
+    let stored = Some(Stored { slot: 2, crc: 9 });
+    assert_eq!(with(&records[..1]).page(Page(8)), held(stored, 1));
+    let all = with(&records);
+    assert_eq!((all.page(Page(8)), all.frozen(Page(8))), (None, held(stored, 1)));
+    assert_eq!((all.page(Page(9)), all.frozen(Page(9))), (held(None, 2), None));
+}
+
+/// A ring in which one commit of one block was written after the other; the first few have records
+/// that count.
+fn used(blocks: u64, live: &[u64]) -> LogSpace {
+    let mut space = LogSpace::new(1 << 12, BLOCK as u32, ANCHOR);
+    for sequence in 1..=blocks {
+        let place = space.allocate(1, Purpose::Housekeeping).expect("room");
+        assert_eq!((place.block, place.sequence), (sequence - 1, sequence));
+        assert_eq!(space.head(), sequence % (1 << 12));
+    }
+    live.iter().for_each(|sequence| space.born(*sequence));
+    space.made_durable(blocks);
+    space
+}
+
+/// 1/32 of the ring above the reserve stays free, or what the commit that waits needs.
+#[test]
+fn records_are_moved_when_too_little_of_the_ring_is_free() {
+    let reserve = used(1, &[]).reserve_blocks();
+    for (waiting, wanted) in [(0, 128), (64, 128), (65, 130)] {
+        let most = (1 << 12) - reserve - wanted;
+        assert_eq!(used(most, &[3]).evacuate(waiting), None, "{waiting}");
+        let moved = used(most + 1, &[3]).evacuate(waiting);
+        assert!(moved.is_some_and(|commits| commits.contains(&3)), "{waiting}");
+    }
+    // If the newest segment alone has records, moving them would free nothing.
+    let all = (1 << 12) - 1;
+    assert_eq!(used(all, &[all]).evacuate(0), None);
+}
+
+/// What is moved at once fills a block: 21 records of 24 bytes.
+#[test]
+fn segments_are_moved_together_until_their_records_fill_a_block() {
+    let all = (1 << 12) - 1;
+    let few: Vec<u64> = (0..60).map(|segment| 1 + 64 * segment).collect();
+    assert_eq!(used(all, &few).evacuate(0), Some(1..1 + 21 * 64), "one in each segment");
+    let many: Vec<u64> = (1..=4 * 64).collect();
+    assert_eq!(used(all, &many).evacuate(0), Some(1..65), "enough in the first");
+}
+
+/// What an operator gave up, the next anchors do not bring back: their numbers continue from there.
+#[test]
+fn anchors_go_up_from_one_that_was_restated() {
+    let mut space = used(2048, &[]);
+    let given_up = Anchor { number: 5, durable_through: 3, ..ANCHOR };
+    space.restated(given_up);
+    assert_eq!(space.anchor(), given_up);
+    let next = space.anchor_due(false).expect("half of the ring can be freed");
+    assert_eq!((next.number, next.durable_through), (6, 2048));
+    assert!(next.tail_sequence > 1);
+}

@@ -1,0 +1,239 @@
+//! Tests of the log as it is written.
+
+use super::*;
+use destage_nvslog::anchor::Anchor;
+use destage_nvslog::record::ALL_SECTORS;
+use destage_nvslog::slots::Slots;
+
+const ANCHOR: Anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+
+fn empty() -> Log {
+    let mut space = LogSpace::new(1 << 12, 512, ANCHOR);
+    space.slots = Slots::new(2048);
+    Log::new(Start {
+        id: LogId([1; 16]),
+        block_bytes: 512,
+        devices: vec![0],
+        space,
+        contents: Contents::default(),
+        epoch: 1,
+        defect: Defect::None,
+        spare_slots: 512,
+    })
+}
+
+fn in_flight(log: &Log) -> Vec<u64> {
+    log.in_flight.iter().map(|flight| flight.sequence).collect()
+}
+
+/// All writes of a commit are durable.
+fn done(log: &mut Log, sequence: u64) {
+    let of = |log: &Log| log.in_flight.iter().find(|f| f.sequence == sequence).map(|f| f.pending);
+    while of(log).is_some_and(|pending| pending > 0) {
+        log.commit_done(sequence);
+    }
+}
+
+#[test]
+fn no_batch_is_larger_than_a_commit() {
+    let mut log = empty();
+    (0..600).for_each(|page| {
+        log.write_page(page, &[7; PAGE], ALL_SECTORS);
+    });
+    assert!(log.queue.iter().all(|batch| batch.pages <= COMMIT_PAGES_MAX));
+    assert_eq!(log.queue.len(), 3);
+}
+
+#[test]
+fn writes_that_come_at_once_go_out_in_several_commits_and_none_is_split() {
+    let mut log = empty();
+    for first in (0..64).map(|write| write * 3) {
+        log.begin_write();
+        (first..first + 3).for_each(|page| {
+            log.write_page(page, &[7; PAGE], ALL_SECTORS);
+        });
+    }
+    let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
+    assert_eq!(pages, [18, 174]);
+}
+
+/// What a destage logs goes with a write of the host, if one comes soon.
+#[test]
+fn records_of_destages_wait_for_company_but_not_long() {
+    let of = |millis| Instant::ZERO + Duration::from_millis(millis);
+    let group = PageRange::new(Page(0), 4);
+    for company in [true, false] {
+        let (mut ops, mut log) = (Ops::default(), empty());
+        ops.set_now(of(100));
+        log.intend(group, 1);
+        log.wait(Waiter::Intent(1));
+        log.turn(&mut ops);
+        assert_eq!((in_flight(&log).len(), log.deadline()), (0, Some(of(101))));
+        if company {
+            log.write_page(1, &[7; PAGE], ALL_SECTORS);
+        } else {
+            ops.set_now(of(101));
+        }
+        log.turn(&mut ops);
+        assert_eq!(in_flight(&log).len(), 1);
+        let sequence = in_flight(&log)[0];
+        done(&mut log, sequence);
+        assert_eq!(log.next_durable(), Some(Waiter::Intent(1)));
+        log.release(group, 1);
+        ops.set_now(of(200));
+        log.turn(&mut ops);
+        assert_eq!((in_flight(&log).len(), log.deadline()), (0, Some(of(250))));
+        ops.set_now(of(250));
+        log.turn(&mut ops);
+        assert_eq!(in_flight(&log).len(), 1, "nobody waits for it, but it is written");
+    }
+}
+
+#[test]
+fn records_of_destages_that_fill_a_block_are_written() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    for group in 0..19 {
+        log.turn(&mut ops);
+        assert!(in_flight(&log).is_empty(), "{group}");
+        log.release(PageRange::new(Page(group * 4), 4), 1);
+    }
+    log.turn(&mut ops);
+    assert_eq!(in_flight(&log).len(), 1);
+}
+
+#[test]
+fn a_small_batch_waits_until_the_commits_in_flight_are_done() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.write_page(1, &[7; PAGE], ALL_SECTORS);
+    log.turn(&mut ops);
+    assert_eq!(in_flight(&log).len(), 1, "nothing to wait for");
+    (10..10 + SHARE as u64).for_each(|page| {
+        log.write_page(page, &[7; PAGE], ALL_SECTORS);
+    });
+    log.turn(&mut ops);
+    assert_eq!(in_flight(&log).len(), 2, "enough for a commit of its own");
+    log.write_page(2, &[7; PAGE], ALL_SECTORS);
+    let first = in_flight(&log)[0];
+    done(&mut log, first);
+    log.turn(&mut ops);
+    assert_eq!(in_flight(&log).len(), 1, "it gathers");
+    let second = in_flight(&log)[0];
+    done(&mut log, second);
+    log.turn(&mut ops);
+    assert_eq!(in_flight(&log).len(), 1, "nothing to wait for any more");
+    assert!(log.queue.is_empty());
+}
+
+/// A page that is written again and again takes slots, and an empty commit frees them.
+#[test]
+fn slots_that_are_not_confirmed_are_waited_for() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.space.slots = Slots::new(4);
+    log.spare_slots = 3;
+    for round in 0..20 {
+        log.write_page(7, &[round; PAGE], ALL_SECTORS);
+        log.wait(Waiter::Intent(u32::from(round)));
+        while !log.settled() {
+            log.turn(&mut ops);
+            let all = in_flight(&log);
+            assert!(!all.is_empty(), "round {round}: nothing would ever be durable");
+            all.into_iter().for_each(|sequence| done(&mut log, sequence));
+        }
+        assert_eq!(log.next_durable(), Some(Waiter::Intent(u32::from(round))));
+    }
+}
+
+/// The operations that were pushed since the last call; those of the copy to a new mirror are kept
+/// apart, and all others are done.
+fn carried_out(log: &mut Log, ops: &mut Ops) -> (Vec<OpKind>, Vec<OpKind>) {
+    let (mut copies, mut done) = (Vec::new(), Vec::new());
+    loop {
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        if out.is_empty() {
+            return (copies, done);
+        }
+        for op in out {
+            match ops.finish(op.id).expect("in flight").purpose {
+                Purpose::Log(LogOp::Mirror { .. }) => copies.push(op.kind),
+                Purpose::Log(purpose) => {
+                    log.op_done(purpose, None, ops);
+                    done.push(op.kind);
+                }
+                _ => panic!("not of the log"),
+            }
+        }
+        log.mirror_turn(ops);
+        log.turn(ops);
+    }
+}
+
+/// An empty commit confirms those before it when the log was idle for 50 ms, and at a stop; never
+/// twice, and not what waits to be written.
+#[test]
+fn an_idle_log_confirms_its_last_commit_once() {
+    let of = |millis| Instant::ZERO + Duration::from_millis(millis);
+    let (mut ops, mut log) = (Ops::default(), empty());
+    ops.set_now(of(100));
+    log.write_page(1, &[7; PAGE], ALL_SECTORS);
+    log.turn(&mut ops);
+    carried_out(&mut log, &mut ops);
+    assert_eq!((in_flight(&log).len(), log.deadline()), (0, Some(of(150))));
+    let mut commits_at = |millis, log: &mut Log| {
+        ops.set_now(of(millis));
+        log.turn(&mut ops);
+        carried_out(log, &mut ops).1.len()
+    };
+    assert_eq!(commits_at(149, &mut log), 0);
+    assert_eq!(commits_at(150, &mut log), 1);
+    assert_eq!((commits_at(1000, &mut log), log.deadline()), (0, None));
+    log.confirm();
+    assert_eq!(commits_at(1001, &mut log), 0, "nothing is to be confirmed");
+    log.write_page(2, &[7; PAGE], ALL_SECTORS);
+    assert_eq!(commits_at(1002, &mut log), 2, "the slot and the commit");
+    log.confirm();
+    assert_eq!(commits_at(1003, &mut log), 1, "at a stop at once");
+    log.write_page(3, &[7; PAGE], ALL_SECTORS);
+    log.confirm();
+    assert_eq!(log.queue.len(), 1, "what waits confirms those before it");
+}
+
+/// The ring's blocks are copied to a new mirror while the log is used. Until they are, no anchor
+/// frees them: the copy would bring old blocks over new commits.
+#[test]
+fn no_anchor_frees_what_a_new_mirror_does_not_have_yet() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    let mut write = |log: &mut Log, times: u32| {
+        let (mut copies, mut done) = (Vec::new(), Vec::new());
+        for _ in 0..times {
+            log.write_page(1, &[7; PAGE], ALL_SECTORS);
+            log.turn(&mut ops);
+            let (more, others) = carried_out(log, &mut ops);
+            copies.extend(more);
+            done.extend(others);
+        }
+        (copies, done)
+    };
+    // An eighth of the ring, 512 blocks, is worth an anchor.
+    write(&mut log, 400);
+    let mut other = Ops::default();
+    let new = NewMirror { device: 1, uuid: [9; 16], bytes: u64::MAX, block_bytes: 512 };
+    log.add_mirror(&new, &mut other).expect("begun");
+    let mut out = Vec::new();
+    other.take(&mut out);
+    let [copy] = &out[..] else { panic!("{out:?}") };
+    let OpKind::Read { offset, bytes } = copy.kind else { panic!("{copy:?}") };
+    assert_eq!((offset, bytes), (RING, 400 * 512));
+    let anchors = |done: &[OpKind]| {
+        let at = |kind: &&OpKind| matches!(kind, OpKind::Write { offset, .. } if *offset < RING);
+        done.iter().filter(at).count()
+    };
+    let (_, done) = write(&mut log, 600);
+    assert_eq!(anchors(&done), 0, "the first blocks are not copied");
+    assert!(log.space.anchor_due(false).is_some());
+    // The copy is read, and written: from then on the blocks may be freed.
+    log.mirror_done(1, Some(Buffer::zeroed(bytes)), &mut other);
+    log.mirror_done(1, None, &mut other);
+    let (_, done) = write(&mut log, 1);
+    assert_eq!(anchors(&done), 2);
+}

@@ -1,0 +1,283 @@
+//! Which devices make an array, and which superblock counts, from what superblocks can say
+//! (docs/durability.md, "Marks").
+
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_nvslog::LogId;
+use destage_nvslog::superblock::{Chosen, NOT_JOINED, REBUILDS_MAX, Role, Superblock, Uuid};
+use destage_served::{Allow, AssembleError, Assembly, Device, Found, IoError, NoSuperblock};
+use std::collections::BTreeMap;
+
+const MEMBERS: u16 = 4;
+
+fn uuid(device: Device) -> Uuid {
+    match device {
+        Device::Member(number) => [10 + number as u8; 16],
+        Device::Nvs(number) => [20 + number as u8; 16],
+    }
+}
+
+/// What the superblocks of an array of generation 9 say, on this device.
+fn superblock(device: Device) -> Superblock {
+    let role = match device {
+        Device::Member(number) => Role::Member(number),
+        Device::Nvs(number) => Role::Nvs(number),
+    };
+    Superblock {
+        generation: 9,
+        base: 8,
+        joined: 0,
+        array: [1; 16],
+        device: uuid(device),
+        log: LogId([2; 16]),
+        role,
+        geometry: Geometry {
+            level: Level::Raid10,
+            disks: MEMBERS,
+            strip_pages: 2,
+            group_stripes: 2,
+            disk_pages: 16,
+        },
+        nvs: [Some([20; 16]), Some([21; 16])],
+        block_bytes: 512,
+        ring_blocks: 64,
+        dirty_pages_max: 24,
+        slots: 536,
+        unknown_write_features: 0,
+        failed: [0; 128],
+        rebuilds: [None; REBUILDS_MAX],
+        lost_pages: false,
+    }
+}
+
+/// The devices of an array, and what is found of them.
+#[derive(Clone)]
+struct Array(BTreeMap<Device, Result<Chosen, NoSuperblock>>);
+
+impl Array {
+    /// All devices are current.
+    fn current() -> Array {
+        let members = (0..MEMBERS).map(Device::Member);
+        let all = members.chain([0, 1].map(Device::Nvs));
+        let chosen = |device| Chosen {
+            superblock: superblock(device),
+            confirmed: true,
+            damaged: [false; 2],
+        };
+        Array(all.map(|device| (device, Ok(chosen(device)))).collect())
+    }
+
+    /// Some devices say something else in both copies, or, without `confirmed`, in the first.
+    fn with(mut self, devices: &[Device], confirmed: bool, say: impl Fn(&mut Superblock)) -> Array {
+        for device in devices {
+            let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
+            say(&mut said.superblock);
+            said.confirmed = confirmed;
+        }
+        self
+    }
+
+    fn without(mut self, device: Device) -> Array {
+        self.0.insert(device, Err(NoSuperblock::Io(IoError::GONE)));
+        self
+    }
+
+    fn assembled(&self, allow: &Allow) -> Result<Assembly, AssembleError> {
+        let found: Vec<Found> = self.0.iter().map(|(device, said)| (*device, *said)).collect();
+        destage_served::assemble(&found, allow)
+    }
+}
+
+const M: [Device; 4] = [Device::Member(0), Device::Member(1), Device::Member(2), Device::Member(3)];
+const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
+
+fn degraded() -> Allow {
+    Allow::degraded()
+}
+
+fn stale(device: Device) -> Allow {
+    Allow { stale: vec![device], ..Allow::default() }
+}
+
+/// What a start uses: members that are left out, and NVS devices.
+fn used(assembly: &Result<Assembly, AssembleError>) -> Option<(Vec<u16>, Vec<u16>)> {
+    assembly.as_ref().ok().map(|assembly| (assembly.failed.clone(), assembly.copies.clone()))
+}
+
+/// Refused without permission; with it, these members are left out and these NVS devices used.
+/// The refusal names the device.
+#[test]
+fn a_device_that_does_not_belong_is_named_and_left_out_only_if_that_is_allowed() {
+    let is = |number: u16| move |said: &mut Superblock| said.role = Role::Member(number);
+    let older = |said: &mut Superblock| (said.generation, said.base) = (7, 6);
+    let gone = NoSuperblock::Io(IoError::GONE);
+    let old = |device| AssembleError::Stale { device, has: 7, newest: 9 };
+    let spare = |said: &mut Superblock| (said.role, said.generation) = (Role::Spare, 0);
+    let other_array = |said: &mut Superblock| said.array = [99; 16];
+    let disagrees = |said: &mut Superblock| said.lost_pages = true;
+    let current = Array::current;
+    let swapped = current().with(&[M[1]], true, is(2)).with(&[M[2]], true, is(1));
+    let (all, both): (&[u16], &[u16]) = (&[], &[0, 1]);
+    for (what, array, refusal, left_out) in [
+        (
+            "missing",
+            current().without(M[1]),
+            AssembleError::Degraded(M[1], gone),
+            Some((&[1][..], both)),
+        ),
+        ("older", current().with(&[M[1]], true, older), old(M[1]), Some((&[1], both))),
+        (
+            "missing NVS",
+            current().without(N[0]),
+            AssembleError::Degraded(N[0], gone),
+            Some((all, &[1])),
+        ),
+        ("older NVS", current().with(&[N[1]], true, older), old(N[1]), Some((all, &[0]))),
+        (
+            "disagrees",
+            current().with(&[M[3]], true, disagrees),
+            AssembleError::Disagrees(M[3]),
+            Some((&[3], both)),
+        ),
+        (
+            "new spare",
+            current().with(&[M[1]], true, spare),
+            AssembleError::WrongPlace(M[1], Role::Spare),
+            Some((&[1], both)),
+        ),
+        ("swapped", swapped, AssembleError::WrongPlace(M[1], Role::Member(2)), None),
+        (
+            "other array",
+            current().with(&[M[2]], true, other_array),
+            AssembleError::OtherArray(M[2]),
+            None,
+        ),
+    ] {
+        let refused = array.assembled(&Allow::default()).err();
+        assert_eq!(refused, Some(refusal), "{what}");
+        let device = array.0.keys().copied().find(|device| refusal.device() == Some(*device));
+        assert!(device.is_some(), "{what}: the refusal names no device");
+        let allowed = array.assembled(&degraded());
+        let left_out = left_out.map(|(failed, copies)| (failed.to_vec(), copies.to_vec()));
+        assert_eq!(used(&allowed), left_out, "{what}: {:?}", allowed.err());
+    }
+    assert_eq!(used(&current().assembled(&Allow::default())), Some((vec![], vec![0, 1])));
+    let two_of_a_pair = current().without(M[0]).without(M[1]).assembled(&degraded()).err();
+    assert_eq!(two_of_a_pair, Some(AssembleError::TooManyMissing));
+    assert_eq!(AssembleError::TooManyMissing.device(), None);
+}
+
+/// Whoever is out of date is used only if an operator names it.
+#[test]
+fn a_device_that_is_out_of_date_is_used_if_its_loss_is_accepted() {
+    let older = |said: &mut Superblock| (said.generation, said.base) = (7, 6);
+    let array = Array::current().with(&[M[1]], true, older);
+    let assembly = array.assembled(&stale(M[1])).expect("an array");
+    assert_eq!((assembly.failed, assembly.stale), (vec![], vec![M[1]]));
+    let array = Array::current().with(&N, true, older);
+    assert!(array.assembled(&degraded()).is_err());
+    let assembly = array.assembled(&stale(N[1])).expect("an array");
+    assert_eq!((assembly.copies, assembly.stale), (vec![1], vec![N[1]]));
+}
+
+/// Member 1 is recorded as failed.
+fn one_failed() -> Array {
+    let rest = [M[0], M[2], M[3], N[0], N[1]];
+    Array::current().with(&rest, true, |said| said.mark(1, true))
+}
+
+#[test]
+fn a_spare_in_the_place_of_a_failed_member_is_taken_for_it() {
+    let spare = |said: &mut Superblock| (said.role, said.generation) = (Role::Spare, 0);
+    let assembly = one_failed().with(&[M[1]], true, spare).assembled(&Allow::default());
+    let assembly = assembly.expect("an array");
+    assert_eq!((assembly.failed, assembly.newly_failed), (vec![1], vec![]));
+    assert_eq!((assembly.spares, assembly.rebuilds), (vec![(1, [11; 16])], vec![]));
+    // The member itself stays away: it missed what was written since it failed.
+    let older = |said: &mut Superblock| (said.generation, said.base) = (8, 7);
+    let assembly = one_failed().with(&[M[1]], true, older).assembled(&Allow::default());
+    let assembly = assembly.expect("an array");
+    assert_eq!((assembly.failed, assembly.spares), (vec![1], vec![]));
+    // A rebuild that the superblocks name continues.
+    let rest = [M[0], M[2], M[3], N[0], N[1]];
+    let named = one_failed().with(&rest, true, |said| {
+        said.set_rebuild(1, Some([11; 16]));
+    });
+    let assembly = named.with(&[M[1]], true, spare).assembled(&Allow::default());
+    let assembly = assembly.expect("an array");
+    assert_eq!((assembly.spares, assembly.rebuilds), (vec![], vec![1]));
+}
+
+/// The change that a crash interrupted is on some devices, in first copies alone: nothing was built
+/// on it, and the generation before counts if any device in use still has that alone.
+#[test]
+fn a_change_that_not_all_devices_have_does_not_count() {
+    let fails = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.mark(2, true);
+    };
+    let counts = |devices: &[Device], confirmed: &[Device]| {
+        let array = Array::current().with(devices, false, fails).with(confirmed, true, |_| ());
+        let assembly = array.assembled(&Allow::default()).expect("an array");
+        let Superblock { generation, .. } = assembly.superblock;
+        assert_eq!(assembly.copies, [0, 1]);
+        (generation, assembly.failed)
+    };
+    let before = (9, vec![]);
+    assert_eq!(counts(&N[..1], &[]), before);
+    assert_eq!(counts(&N, &[]), before);
+    assert_eq!(counts(&[N[0], N[1], M[0]], &[]), before);
+    // The member that fails is in use by the generation before, and has only that.
+    let all = [N[0], N[1], M[0], M[1], M[3]];
+    assert_eq!(counts(&all, &[]), before);
+    assert_eq!(counts(&all, &all[..1]), before, "not all have it in both copies");
+    assert_eq!(counts(&all, &all), (10, vec![2]));
+}
+
+/// Two starts were interrupted: the first named both NVS devices, the second, while one was away,
+/// only the other. Nothing was built on either, so the one that was away has everything.
+#[test]
+fn of_two_changes_that_were_interrupted_the_devices_of_either_are_as_good() {
+    let first = |said: &mut Superblock| (said.generation, said.base) = (10, 9);
+    let second = |said: &mut Superblock| {
+        (said.generation, said.base) = (11, 9);
+        said.nvs[1] = None;
+    };
+    let rest = [N[0], M[0], M[1], M[2], M[3]];
+    let array = Array::current().with(&[N[1]], false, first).with(&rest, false, second);
+    let assembly = array.assembled(&Allow::default()).expect("an array");
+    assert_eq!((assembly.superblock.generation, &assembly.copies[..]), (11, &[0][..]));
+    let assembly = array.without(N[0]).assembled(&Allow::default()).expect("an array");
+    assert_eq!((assembly.superblock.generation, &assembly.copies[..]), (11, &[1][..]));
+    // One that the change in question was about to leave out, and that did not name itself, has
+    // not everything.
+    let third = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.nvs[1] = None;
+    };
+    let array = Array::current().with(&[N[1]], false, third).with(&rest, false, second);
+    assert!(array.without(N[0]).assembled(&Allow::default()).is_err());
+}
+
+/// One half of each pair was used without the other, and then the other half without the first.
+#[test]
+fn devices_that_were_used_apart_are_refused() {
+    let without = |generation: u64, members: [u16; 2]| {
+        move |said: &mut Superblock| {
+            (said.generation, said.base) = (generation, generation - 1);
+            members.iter().for_each(|member| said.mark(*member, true));
+            said.nvs = [Some([20; 16]), None];
+        }
+    };
+    let (some, others) = ([M[0], M[2]], [M[1], M[3], N[0]]);
+    let apart = Array::current().with(&some, true, without(12, [1, 3]));
+    let apart = apart.with(&others, true, without(14, [0, 2])).without(N[1]);
+    let refused = apart.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Disagrees(M[0])));
+    assert_eq!(used(&apart.assembled(&degraded())), Some((vec![0, 2], vec![0])));
+    // That is not so if the others came into use only later.
+    let later = apart.clone().with(&others, true, |said| said.joined = 13);
+    assert_eq!(used(&later.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));
+    // Nor if the one that is not used was never in use.
+    let never = apart.with(&some, true, |said| said.joined = NOT_JOINED);
+    assert_eq!(used(&never.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));
+}

@@ -1,0 +1,345 @@
+//! What a start reads, repairs and gives up, with the power failing in it; and another log
+//! (docs/durability.md, "Marks" and "Another log").
+
+mod common;
+
+use common::{Devices, PAGES, SECTOR, Served, opened, settings};
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::units::PAGE_BYTES;
+use destage_nvslog::commit::{Claim, Kind};
+use destage_nvslog::record::Record;
+use destage_nvslog::sizes::Sizes;
+use destage_nvslog::superblock::{DATA_START, Superblock};
+use destage_served::{
+    Alarm, Allow, Cause, Command, Device, IoError, Media, NewLog, OpenError, RelogError,
+};
+use std::collections::BTreeMap;
+
+const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
+/// First bytes of the two copies of a superblock, and of the anchors.
+const SUPERBLOCKS: [u64; 2] = [0, 12_288];
+const ANCHORS: [u64; 2] = [4096, 8192];
+
+fn geometry() -> Geometry {
+    let (level, strip_pages, group_stripes) = (Level::Raid5, 2, 2);
+    Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: PAGES / 2 }
+}
+
+fn array(nvs: u16) -> Devices {
+    Devices::created(geometry(), Sizes::for_pages(24, 512), 512, nvs)
+}
+
+/// Devices that are written until the power fails, and how much is read at once.
+struct Failing<'a> {
+    devices: &'a mut Devices,
+    writes_left: u64,
+    longest_read: usize,
+}
+
+impl<'a> Failing<'a> {
+    fn after(writes_left: u64, devices: &'a mut Devices) -> Failing<'a> {
+        Failing { devices, writes_left, longest_read: 0 }
+    }
+}
+
+impl Media for Failing<'_> {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        self.devices.bytes(device)
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.longest_read = self.longest_read.max(into.len());
+        self.devices.read(device, offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.writes_left = self.writes_left.checked_sub(1).ok_or(IoError::GONE)?;
+        self.devices.write(device, offset, bytes)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.devices.flush(device)
+    }
+}
+
+/// Flips a bit of a sector.
+fn rot(devices: &mut Devices, device: Device, offset: u64) {
+    let mut bytes = [0; SECTOR];
+    devices.read(device, offset, &mut bytes).expect("there");
+    bytes[300] ^= 1;
+    devices.write(device, offset, &bytes).expect("there");
+}
+
+fn fill_of(served: &mut Served, page: u64) -> u8 {
+    let command = Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize };
+    let bytes = served.ask(command, &[]);
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "page {page} is mixed");
+    bytes[0]
+}
+
+/// A member failed, and the others were written without it. Then a copy of a superblock is damaged,
+/// and the power fails while a start repairs it. The failed member must not count as in sync.
+#[test]
+fn a_repair_of_a_superblock_that_is_interrupted_brings_no_failed_member_back() {
+    let mut served = Served::open(array(1));
+    (0..PAGES).for_each(|page| served.write(page * 8, 8, 1));
+    served.flush_cache();
+    served.volume.give_up_member(2, Cause::Asked);
+    served.run();
+    (0..PAGES).for_each(|page| served.write(page * 8, 8, 2));
+    served.flush_cache();
+    let after = served.devices;
+    for damaged in [Device::Member(0), Device::Member(1), N[0]] {
+        for copy in [0, 1] {
+            for writes in 0.. {
+                let what = format!("copy {copy} of {damaged}, {writes} writes");
+                let mut devices = after.clone();
+                rot(&mut devices, damaged, SUPERBLOCKS[copy]);
+                let assembly = devices.assembled(&Allow::default());
+                assert_eq!(assembly.failed, [2], "{what}");
+                let mut media = Failing::after(writes, &mut devices);
+                let opened = destage_served::open(&mut media, &assembly, settings()).is_ok();
+                let assembly = devices.assembled(&Allow::default());
+                assert_eq!(assembly.failed, [2], "{what}");
+                let mut served = Served::open(devices);
+                assert!((0..PAGES).all(|page| fill_of(&mut served, page) == 2), "{what}");
+                if opened {
+                    assert!(writes > 6, "only {writes}");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_copy_of_a_superblock_is_repaired_and_reported() {
+    let before = Served::open(array(1)).devices;
+    for device in [Device::Member(0), Device::Member(2), N[0]] {
+        for copy in [0, 1] {
+            let mut devices = before.clone();
+            rot(&mut devices, device, SUPERBLOCKS[copy]);
+            let mut served = Served::open(devices);
+            let alarms = served.volume.take_alarms();
+            assert_eq!(alarms, [Alarm::SuperblockRepaired { device, copy }]);
+            let mut again = Served::open(served.devices);
+            assert_eq!(again.volume.take_alarms(), []);
+        }
+    }
+}
+
+/// Each device is as long as it must be, or a sector shorter.
+#[test]
+fn a_device_that_was_cut_short_is_refused_and_nothing_is_changed() {
+    let mut devices = array(2);
+    let assembly = devices.assembled(&Allow::default());
+    for device in [Device::Member(0), Device::Member(1), Device::Member(2), N[0], N[1]] {
+        let needs = devices.bytes(device).expect("there");
+        devices.0.get_mut(&device).expect("there").0 = needs - SECTOR as u64;
+        let before = devices.to_text();
+        let refused = opened(&mut devices, &assembly, &settings()).err();
+        let bytes = needs - SECTOR as u64;
+        assert_eq!(refused, Some(OpenError::Short { device, bytes, needs }));
+        assert!(devices.to_text() == before, "nothing was changed");
+        devices.0.get_mut(&device).expect("there").0 = needs;
+    }
+    assert!(opened(&mut devices, &assembly, &settings()).is_ok());
+}
+
+/// The newest commit is on both devices, but the slot of a page is torn on one: the start takes it
+/// from the other, and writes it again where it belongs.
+#[test]
+fn a_slot_that_one_device_lacks_is_written_again() {
+    for torn in [0, 1] {
+        for before in [0, 1, 5] {
+            let mut served = Served::open(array(2));
+            (0..before).for_each(|page| served.write(page * 8, 8, 9));
+            // The commit and its slot get to both devices, and the power fails.
+            served.left = 4;
+            served.write_unanswered(20 * 8, 8, 7);
+            let mut devices = served.devices;
+            let (_, sectors) = devices.0.get_mut(&N[torn]).expect("there");
+            let slot = sectors.values_mut().filter(|bytes| **bytes == [7; SECTOR]);
+            assert_eq!(slot.map(|bytes| bytes[5] ^= 1).count(), 8);
+            let devices = Served::open(devices).devices;
+            let mut served = Served::open_without(devices, N[1 - torn]);
+            assert_eq!(fill_of(&mut served, 20), 7, "{torn} after {before}");
+            assert!((0..before).all(|page| fill_of(&mut served, page) == 9));
+        }
+    }
+}
+
+/// An NVS may be larger than memory: a start reads it in parts.
+#[test]
+fn a_start_reads_at_most_4_mib_at_once() {
+    let geometry = Geometry { disk_pages: 1 << 12, ..geometry() };
+    let mut devices = Devices::created(geometry, Sizes::for_pages(3000, 512), 512, 1);
+    assert!(devices.bytes(N[0]).expect("there") > 3 * (4 << 20));
+    let assembly = devices.assembled(&Allow::default());
+    let mut media = Failing::after(u64::MAX, &mut devices);
+    destage_served::open(&mut media, &assembly, settings()).expect("it opens");
+    assert!((64 << 10..=4 << 20).contains(&media.longest_read), "{}", media.longest_read);
+}
+
+/// The commits in the ring: block and header.
+fn commits(devices: &mut Devices) -> Vec<(u64, Claim)> {
+    let superblock = read_superblock(devices, N[0]);
+    let mut found = Vec::new();
+    for block in 0..superblock.ring_blocks {
+        let mut bytes = [0; SECTOR];
+        devices.read(N[0], DATA_START + block * SECTOR as u64, &mut bytes).expect("there");
+        found.extend(Claim::read(&bytes).map(|claim| (block, claim)));
+    }
+    found
+}
+
+fn read_superblock(devices: &mut Devices, device: Device) -> Superblock {
+    destage_served::read_superblock(devices, device).expect("a superblock").superblock
+}
+
+/// The log is damaged where an epoch begins, and the operator gives up what is behind that. No later
+/// start may take the rest for part of the log, though it fits the commits before it.
+#[test]
+fn what_was_given_up_does_not_come_back_with_a_later_start() {
+    for starts in 1..4 {
+        let mut served = Served::open(array(1));
+        // The log begins with page 1, which stays dirty.
+        served.write(8, 8, 1);
+        served.write(0, 8, 1);
+        let mut devices = served.devices;
+        for fill in 2..2 + starts {
+            served = Served::open(devices);
+            served.write(2 * 8, 8, fill);
+            devices = served.devices;
+        }
+        let opening = |(_, claim): &&(u64, Claim)| claim.header.kind == Kind::Opens;
+        let all = commits(&mut devices);
+        // The first is that of the array's creation, the second that of the first start.
+        let opened_by = all.iter().filter(opening).nth(2).expect("the second start's");
+        rot(&mut devices, N[0], DATA_START + opened_by.0 * SECTOR as u64);
+        let assembly = devices.assembled(&Allow::default());
+        let refused = opened(&mut devices, &assembly, &settings()).err();
+        assert!(matches!(refused, Some(OpenError::Log(_))), "{refused:?}");
+        let accepted = Allow { stale: vec![N[0]], ..Allow::default() };
+        let assembly = devices.assembled(&accepted);
+        opened(&mut devices, &assembly, &settings()).expect("what is before that");
+        for _ in 0..3 {
+            let mut served = Served::open(devices);
+            let pages = [0, 1, 2].map(|page| fill_of(&mut served, page));
+            assert_eq!(pages, [1, 1, 0], "{starts} starts");
+            devices = served.devices;
+        }
+        // Its epoch is higher than that of any commit that it gave up.
+        let given_up = all.iter().map(|(_, claim)| claim.header.epoch).max().expect("commits");
+        let at = commits(&mut devices).into_iter().find(|(block, _)| *block == opened_by.0);
+        assert!(at.expect("the new opening").1.header.epoch > given_up);
+    }
+}
+
+/// The first pages and rows of the parity records in the ring.
+fn parity_logged(devices: &mut Devices) -> Vec<(u64, u32)> {
+    let mut found = Vec::new();
+    for (block, claim) in commits(devices) {
+        let mut bytes = vec![0; claim.own_blocks(SECTOR as u32) as usize * SECTOR];
+        let at = DATA_START + block * SECTOR as u64;
+        devices.read(N[0], at, &mut bytes).expect("there");
+        for record in claim.records(&bytes).expect("records") {
+            if let Record::Parity { first, row, .. } = record {
+                found.push((first.0, row));
+            }
+        }
+    }
+    found
+}
+
+/// The checksums of a row's new parity are logged once, also if a start redoes the destage. A row
+/// that is written completely needs none.
+#[test]
+fn parity_is_logged_once_for_each_row_that_is_not_a_full_stripe() {
+    let mut served = Served::open(array(1));
+    served.write(0, 64, 1);
+    served.flush_cache();
+    assert_eq!(parity_logged(&mut served.devices), []);
+    // Page 9 is in the second group.
+    served.write(9 * 8, 8, 2);
+    let before = served.devices;
+    let mut redone = 0;
+    for operations in 0..16 {
+        let mut served = Served::open(before.clone());
+        served.left = operations;
+        let now = served.now();
+        served.volume.flush_cache(now);
+        served.run_until(now.0 + 1_000_000_000, |_| false);
+        let mut devices = served.devices;
+        let assembly = devices.assembled(&Allow::default());
+        redone += destage_served::inspect(&mut devices, &assembly).open_intents;
+        let mut served = Served::open(devices);
+        served.flush_cache();
+        assert_eq!(parity_logged(&mut served.devices), [(8, 1)], "{operations}");
+        assert_eq!(fill_of(&mut served, 9), 2);
+    }
+    assert!(redone > 2, "some crashes came while the destage was open");
+}
+
+fn new_log(nvs: [Option<[u8; 16]>; 2]) -> NewLog {
+    let (log, sizes) = ([3; 16], Sizes::for_pages(20, 512));
+    NewLog { log, block_bytes: 512, sizes, nvs, defect: destage_served::Defect::None }
+}
+
+#[test]
+fn an_array_gets_another_log_only_if_the_present_one_is_known_to_be_empty() {
+    let relog = |devices: &mut Devices| {
+        let assembly = devices.assembled(&Allow::default());
+        destage_served::relog(devices, &assembly, &new_log([Some([20; 16]), None]))
+    };
+    let mut served = Served::open(array(1));
+    served.write(0, 8, 5);
+    let mut dirty = served.devices.clone();
+    served.flush_cache();
+    served.stop();
+    let empty = served.devices;
+    assert_eq!(relog(&mut dirty), Err(RelogError::NotEmpty(1, 0)));
+    // Nobody knows what a log holds without its anchors, or behind damage.
+    let mut without_anchors = dirty.clone();
+    ANCHORS.iter().for_each(|at| rot(&mut without_anchors, N[0], *at));
+    let mut damaged = empty.clone();
+    let (first, _) = commits(&mut damaged)[0];
+    rot(&mut damaged, N[0], DATA_START + first * SECTOR as u64);
+    for mut devices in [without_anchors, damaged] {
+        let before = devices.to_text();
+        assert_eq!(relog(&mut devices), Err(RelogError::Damaged));
+        assert!(devices.to_text() == before, "nothing was changed");
+    }
+    let mut devices = empty;
+    assert_eq!(relog(&mut devices), Ok(()));
+    for device in [Device::Member(0), Device::Member(1), Device::Member(2), N[0]] {
+        let said = read_superblock(&mut devices, device);
+        assert_eq!((said.log.0, said.nvs), ([3; 16], [Some([20; 16]), None]), "{device}");
+        assert_eq!(said.dirty_pages_max, 20, "{device}");
+    }
+    let mut served = Served::open(devices);
+    assert_eq!((fill_of(&mut served, 0), served.volume.status().nvs_pages), (5, 20));
+    served.write(0, 8, 6);
+    let mut served = Served::open(served.devices);
+    assert_eq!(fill_of(&mut served, 0), 6, "the new log has it");
+}
+
+#[test]
+fn an_array_without_nvs_gets_a_log_on_a_new_device() {
+    let mut devices = array(0);
+    let bytes = Sizes::for_pages(20, 512).bytes(512);
+    devices.0.insert(N[0], (bytes, BTreeMap::new()));
+    let all: Vec<Device> = (0..3).map(Device::Member).collect();
+    let assembly = devices.assembled_of(&all, &Allow::default()).expect("an array");
+    let before = assembly.superblock;
+    let relog = destage_served::relog(&mut devices, &assembly, &new_log([Some([20; 16]), None]));
+    assert_eq!(relog, Ok(()));
+    let said = read_superblock(&mut devices, N[0]);
+    assert_eq!((said.log.0, said.joined), ([3; 16], said.generation));
+    assert_eq!(said.generation, before.generation + 1, "one change, which names it");
+    let mut served = Served::open(devices);
+    served.write(0, 8, 6);
+    assert_eq!(served.volume.status().nvs_devices, [0]);
+    let mut served = Served::open(served.devices);
+    assert_eq!(fill_of(&mut served, 0), 6);
+}

@@ -1,0 +1,196 @@
+//! What is answered, kept and reported when members cannot be read (docs/durability.md, "Rows that
+//! cannot be computed").
+
+mod common;
+
+use common::{Devices, SECTOR, Served, opened, settings};
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use destage_nvslog::sizes::Sizes;
+use destage_nvslog::superblock::DATA_START;
+use destage_served::{
+    Alarm, Allow, Cause, Command, Device, Media, Refusal, ScrubRefusal, Wrong, member_bytes,
+};
+use std::collections::BTreeMap;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Write groups of one stripe, whose strips have one page.
+fn array(level: Level, disks: u16, nvs: u16) -> Devices {
+    let (strip_pages, group_stripes, disk_pages) = (1, 1, 32);
+    let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
+    Devices::created(geometry, Sizes::for_pages(40, 512), 512, nvs)
+}
+
+/// The member of a page, and the page's first byte there.
+fn place(served: &Served, page: u64) -> (Device, u64) {
+    let place = served.volume.controller().geometry().place(Page(page));
+    (Device::Member(place.disk.0), DATA_START + place.page * PAGE_BYTES)
+}
+
+/// Asks, and waits this long for the answer.
+fn asked(served: &mut Served, command: Command, payload: &[u8], nanos: u64) -> Option<bool> {
+    let now = served.now();
+    served.volume.submit(now, 7, command, payload);
+    served.run_until(now.0 + nanos, |_| false);
+    let answer = served.answer()?;
+    assert!(answer.is_ok() || answer == Err(Refusal::Unreadable));
+    Some(answer.is_ok())
+}
+
+fn write(served: &mut Served, page: u64, fill: u8) -> Option<bool> {
+    let command = Command::Write { offset: page * PAGE_BYTES, fua: false };
+    asked(served, command, &[fill; PAGE_BYTES as usize], SECOND)
+}
+
+/// Member 0 has failed, and of these rows the pages of another member cannot be read: a write of
+/// them needs the old bytes, or what the failed member had. Returns the pages.
+fn uncomputable(served: &mut Served, count: usize) -> Vec<u64> {
+    let geometry = *served.volume.controller().geometry();
+    let on_failed = |page: u64| geometry.place(Page(page)).disk == DiskId(0);
+    let pages = 0..geometry.volume_pages().0;
+    let other = |page: u64| if page.is_multiple_of(2) { page + 1 } else { page - 1 };
+    let pages: Vec<u64> = pages.filter(|page| on_failed(other(*page))).take(count).collect();
+    assert_eq!(pages.len(), count);
+    served.unreadable = pages.iter().map(|page| place(served, *page)).collect();
+    served.volume.give_up_member(0, Cause::Asked);
+    served.run();
+    pages
+}
+
+/// Without a log only memory has what cannot be destaged: whoever waits for it gets an error, and
+/// does not wait for the next try.
+#[test]
+fn without_nvs_a_write_that_cannot_reach_the_disks_is_answered_with_an_error() {
+    let mut served = Served::open(array(Level::Raid5, 3, 0));
+    let pages = uncomputable(&mut served, 4);
+    for page in pages {
+        assert_eq!(write(&mut served, page, 1), Some(false), "page {page}");
+        assert_eq!(write(&mut served, page, 2), Some(false), "page {page}, which is kept");
+    }
+    served.unreadable.clear();
+    let now = served.now();
+    served.run_until(now.0 + 11 * SECOND, |volume| volume.status().kept_pages == 0);
+    assert_eq!(served.volume.status().kept_pages, 0);
+}
+
+/// Eight are tried again every 5 s, and when one succeeds the next ones at once.
+#[test]
+fn kept_pages_are_destaged_soon_after_they_can_be_read_again() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    let pages = uncomputable(&mut served, 20);
+    for page in &pages {
+        assert_eq!(write(&mut served, *page, 3), Some(true), "the NVS has it");
+    }
+    let now = served.now();
+    served.volume.flush_cache(now);
+    served.run_until(now.0 + SECOND, |_| false);
+    assert_eq!(served.volume.status().kept_pages, 20);
+    // For as long as nothing changes they stay, and can be read.
+    served.run_until(now.0 + 60 * SECOND, |_| false);
+    assert_eq!(served.volume.status().kept_pages, 20);
+    served.unreadable.clear();
+    let now = served.now();
+    served.run_until(now.0 + 6 * SECOND, |volume| volume.status().kept_pages == 0);
+    assert_eq!(served.volume.status().kept_pages, 0);
+    served.run();
+    assert!(served.volume.drained() && served.volume.idle());
+    for page in pages {
+        let read = Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize };
+        assert_eq!(served.ask(read, &[]), [3; PAGE_BYTES as usize]);
+    }
+}
+
+/// A write that begins inside a sector needs the rest of it.
+#[test]
+fn a_write_of_part_of_a_sector_that_cannot_be_read_is_answered_with_an_error() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    let page = uncomputable(&mut served, 1)[0];
+    let offset = page * PAGE_BYTES + 700;
+    for bytes in [100, 2 * PAGE_BYTES as usize] {
+        let command = Command::Write { offset, fua: false };
+        assert_eq!(asked(&mut served, command, &vec![1; bytes], SECOND), Some(false));
+        assert_eq!(served.volume.status().requests, 0);
+    }
+    // Complete sectors need nothing.
+    let command = Command::Write { offset: page * PAGE_BYTES, fua: false };
+    assert_eq!(asked(&mut served, command, &[1; 2 * SECTOR], SECOND), Some(true));
+}
+
+#[test]
+fn a_scrub_reports_rows_of_which_too_little_can_be_read() {
+    for (level, disks, bad) in [(Level::Raid5, 3, 2), (Level::Raid6, 4, 3), (Level::Raid10, 4, 2)] {
+        let mut served = Served::open(array(level, disks, 1));
+        served.write(0, 256, 1);
+        served.flush_cache();
+        let rows = [3, 4, 9];
+        for row in rows {
+            let of = |member| (Device::Member(member), DATA_START + row * PAGE_BYTES);
+            served.unreadable.extend((0..bad).map(of));
+        }
+        let now = served.now();
+        served.volume.start_scrub(now, false).expect("begun");
+        served.volume.allow_scrub(now, u64::MAX);
+        served.run();
+        let status = served.volume.scrub_status().expect("a scrub");
+        assert_eq!((status.lost_rows, status.rows_left()), (3, 3), "{level:?}: {status:?}");
+        assert!(status.ranges.iter().all(|range| range.wrong == Wrong::Lost), "{status:?}");
+        let ranges: Vec<(u64, u64)> = status.ranges.iter().map(|r| (r.first, r.pages)).collect();
+        assert_eq!(ranges, [(3, 2), (9, 1)], "{level:?}");
+        assert_eq!(status.rows_elsewhere, 0);
+    }
+}
+
+#[test]
+fn a_level_without_redundancy_has_nothing_to_scrub() {
+    let mut served = Served::open(array(Level::Raid0, 3, 1));
+    let now = served.now();
+    assert_eq!(served.volume.start_scrub(now, false), Err(ScrubRefusal::NothingToCompare));
+    assert!(!served.volume.scrub_running());
+}
+
+/// A start redoes a destage on level 10, and cannot complete one of its pages. The mirrors of the
+/// other pages can be read as ever: nothing of them is lost when a member is rebuilt.
+#[test]
+fn on_mirrors_a_page_that_cannot_be_completed_puts_no_other_in_doubt() {
+    let mut served = Served::open(array(Level::Raid10, 4, 1));
+    served.write(0, 512, 5);
+    served.flush_cache();
+    // A sector of page 0: the destage reads the others.
+    served.write(1, 1, 6);
+    let before = served.devices.clone();
+    let mut redone = 0;
+    for operations in 0..8 {
+        let mut served = Served::open(before.clone());
+        let now = served.now();
+        served.volume.flush_cache(now);
+        served.left = operations;
+        served.run_until(now.0 + SECOND, |_| false);
+        let mut devices = served.devices;
+        let assembly = devices.assembled(&Allow::default());
+        redone += destage_served::inspect(&mut devices, &assembly).open_intents;
+        let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
+        let mut served = Served::of(devices, volume);
+        served.unreadable = [0, 1].map(|member| (Device::Member(member), DATA_START)).to_vec();
+        let now = served.now();
+        served.volume.flush_cache(now);
+        served.run_until(now.0 + SECOND, |_| false);
+        served.volume.give_up_member(2, Cause::Asked);
+        let now = served.now();
+        served.run_until(now.0 + SECOND, |_| false);
+        let needs = member_bytes(served.volume.controller().geometry());
+        served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+        served.volume.replace(now, 2, [0x55; 16], needs).expect("begun");
+        served.run_until(now.0 + 100 * SECOND, |volume| volume.rebuild_status().is_empty());
+        assert!(served.volume.rebuild_status().is_empty(), "{operations}");
+        assert_eq!(served.volume.lost_pages(), [], "{operations}");
+        let lost = |alarm: &Alarm| matches!(alarm, Alarm::PagesLost { .. });
+        assert!(!served.volume.take_alarms().iter().any(lost), "{operations}");
+        served.volume.give_up_member(3, Cause::Asked);
+        let read = Command::Read { offset: PAGE_BYTES, bytes: PAGE_BYTES as usize };
+        assert_eq!(asked(&mut served, read, &[], SECOND), Some(true), "{operations}");
+    }
+    assert!(redone > 0, "a start redid the destage");
+    let bytes = served.devices.bytes(Device::Member(0)).expect("there");
+    assert_eq!(bytes, member_bytes(served.volume.controller().geometry()));
+}
