@@ -105,6 +105,21 @@ struct Cell {
 }
 
 impl Comparison {
+    /// The files that its runs may read: values of `trace` and `disk`.
+    pub fn files(&self) -> Vec<&str> {
+        let is_file = |name: &str| ["trace", "disk"].contains(&name);
+        let changes = self.variants.iter().flat_map(|(_, changes)| changes);
+        let changed = changes.filter(|(name, _)| is_file(name)).map(|(_, value)| value.as_str());
+        let swept = self.sweep.iter().filter(|(name, _)| is_file(name));
+        let swept = swept.flat_map(|(_, values)| values.iter().map(String::as_str));
+        ["trace", "disk"]
+            .map(|name| self.base.get(name))
+            .into_iter()
+            .chain(changed)
+            .chain(swept)
+            .collect()
+    }
+
     /// Whether every run could be made, without making any.
     ///
     /// # Errors

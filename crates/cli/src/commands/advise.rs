@@ -2,7 +2,8 @@
 
 use super::{format, text, threads};
 use crate::failure::Failure;
-use crate::output::{check_writable, plot_format};
+use crate::output::plot_format;
+use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
@@ -23,8 +24,9 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         .map(|name| Path::new(name.as_str()))
         .collect();
     for path in &outputs {
+    let mut paths = Paths::of_run(&question.base);
         kind(path)?;
-        check_writable(path)?;
+        paths.report(path)?;
     }
     let spinner = progress::spinner("advising");
     let report_progress = |step: &str| spinner.set_message(step.to_string());

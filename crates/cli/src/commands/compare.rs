@@ -3,6 +3,7 @@
 use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::output::Outputs;
+use crate::paths::{Paths, check_writable};
 use crate::progress;
 use crate::run_args::set_given;
 use clap::ArgMatches;
@@ -19,13 +20,15 @@ use std::path::Path;
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let comparison = comparison(matches)?;
-    let outputs = Outputs::for_compare(matches.get_many("out").unwrap_or_default())?;
+    let inputs = comparison.files().into_iter();
+    let mut paths = Paths::reading(inputs.chain(text(matches, "experiment")));
+    let outputs = Outputs::for_compare(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plots = text(matches, "plots").map(Path::new);
     if let Some(directory) = plots {
         std::fs::create_dir_all(directory).map_err(|error| {
             Failure::failed(format!("{}: cannot create: {error}", directory.display()))
         })?;
-        crate::output::check_writable(&directory.join("plot"))?;
+        check_writable(&directory.join("plot"))?;
     }
     let bar = progress::bar("runs");
     let report = comparison.run(threads(matches), &make_source, &|done, total| {

@@ -3,6 +3,7 @@
 use super::{format, text};
 use crate::failure::Failure;
 use crate::output::Outputs;
+use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::trace_options;
 use clap::ArgMatches;
@@ -22,7 +23,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     if matches.get_flag("events") && study.single().is_none() {
         return Err(Failure::usage("--events takes one policy, array, size and failed disk"));
     }
-    let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default())?;
+    let mut paths = Paths::reading(text(matches, "file"));
+    let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let read = trace_options(matches)?;
     let path = Path::new(text(matches, "file").expect("required"));
     let reads = reads_of(path, &read, matches.get_one::<u32>("device").copied())?;

@@ -2,7 +2,7 @@
 
 use super::{format, text, threads};
 use crate::failure::Failure;
-use crate::output::check_writable;
+use crate::paths::check_writable;
 use crate::progress;
 use clap::ArgMatches;
 use destage_render::PlotFormat;

@@ -2,7 +2,8 @@
 
 use super::{format, text};
 use crate::failure::Failure;
-use crate::output::{check_writable, plot_format};
+use crate::output::plot_format;
+use crate::paths::Paths;
 use crate::progress;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, PlotSpec, Table};
@@ -24,7 +25,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let trace = Path::new(text(matches, "trace").expect("required"));
     let reader = Reader::open(trace, &ReadOptions::default()).map_err(Failure::failed)?;
     if let Some(path) = plot_path {
-        check_writable(path)?;
+        Paths::reading(["spec", "trace"].into_iter().filter_map(|name| text(matches, name)))
+            .report(path)?;
     }
     let options = ValidateOptions {
         device: *matches.get_one("device").expect("default"),
