@@ -1,7 +1,7 @@
 //! Several variants on identical input, along a swept option, over seeds, on all processors.
 
 use crate::config::SimConfig;
-use crate::estimate::{crossing, estimate};
+use crate::estimate::{Reach, estimate, reach};
 use crate::findings;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
@@ -254,11 +254,22 @@ impl Comparison {
         let mut found = Vec::new();
         for &response_ms in &self.levels_ms {
             for (variant, _) in &self.variants {
-                let of_variant = points.iter().filter(|p| p.variant == *variant);
+                // By rising target; a point without answers has no response time.
+                let mut of_variant: Vec<&Point> =
+                    points.iter().filter(|p| p.variant == *variant && p.iops.mean > 0.0).collect();
+                let target = |p: &Point| p.value.parse::<f64>().unwrap_or(f64::MAX);
+                of_variant.sort_by(|a, b| target(a).total_cmp(&target(b)));
                 let curve: Vec<(f64, f64)> =
-                    of_variant.map(|p| (p.iops.mean, p.response_ms.mean)).collect();
-                let iops = crossing(&curve, response_ms);
-                found.push(AtResponse { variant: variant.clone(), response_ms, iops });
+                    of_variant.iter().map(|p| (p.iops.mean, p.response_ms.mean)).collect();
+                let mut at =
+                    AtResponse { variant: variant.clone(), response_ms, ..AtResponse::default() };
+                match reach(&curve, response_ms) {
+                    Some(Reach::At(iops)) => at.iops = Some(iops),
+                    Some(Reach::AtLeast(iops)) => at.at_least_iops = Some(iops),
+                    Some(Reach::Below(iops)) => at.below_iops = Some(iops),
+                    None => {}
+                }
+                found.push(at);
             }
         }
         found

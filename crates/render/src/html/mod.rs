@@ -9,7 +9,7 @@ pub use reproduction::reproduction_html;
 use crate::charts::response_scale;
 use crate::escape::escape;
 use crate::metric::{Metric, shown};
-use crate::text::{at_response_table, warnings};
+use crate::text::{BOUNDS, at_response_table, warnings};
 use crate::view::{View, axis_label};
 use destage_report::model::CompareReport;
 use destage_report::plot::Scale;
@@ -235,8 +235,12 @@ fn tables(view: &View<'_>) -> String {
     }
     out += "</tbody>\n</table>\n</div>\n</section>\n";
     if !view.report.at_response.is_empty() {
-        out += "<section>\n<h2>Throughput at a mean response time</h2>\n\
-                <p>Interpolated along the sweep; - where it is never crossed.</p>\n";
+        let bounds = escape(BOUNDS);
+        let _ = writeln!(
+            out,
+            "<section>\n<h2>Throughput at a mean response time</h2>\n\
+             <p>Interpolated along the sweep; {bounds}.</p>"
+        );
         out += &html_table(&at_response_table(&view.report.at_response));
         out += "</section>\n";
     }
