@@ -214,7 +214,7 @@ fn readcache_trace() -> Command {
              destage readcache-trace OLTP.lis --policy vdf-lru --disks 5 --blocks 1024\n  \
              destage readcache-trace vm.vscsi.gz --policy vdf-lru,vdf-lfu --disks 5,6,7,8 \
              --failed all --blocks 4096,16384\n  \
-             destage readcache-trace vm.vscsi.gz --policy arc,vdf-arc --disks 5 --blocks 4096 \
+             destage readcache-trace vm.vscsi.gz --policy arc,vdf-arc --blocks 4096 \
              --sweep disks=5..8..1",
         )
         .args(trace_input())

@@ -125,3 +125,48 @@ fn a_report_replaces_a_report_but_not_a_trace() {
     let error = fails(2, &[&["sim"], &outs[..2], &outs[..2]].concat());
     assert!(error.contains("r.json: two outputs"), "{error}");
 }
+
+#[test]
+fn contradictions_are_one_clear_error() {
+    let folder = TempDir::new().expect("a folder");
+    let trace = trace(&folder, "x.csv");
+    let rows = folder.path().join("rows").to_str().expect("text").to_string();
+    let trace_and = |words: &[&str]| {
+        let words = [&["sim", "--trace", &trace], words].concat();
+        fails(2, &words)
+    };
+    assert!(trace_and(&["--iops", "500"]).contains("--iops is for a generated load"));
+    assert!(trace_and(&["--workload", "spc1"]).contains("--workload is for a generated load"));
+    assert!(trace_and(&["--trace-mode", "closed", "--trace-speed", "2"]).contains("--trace-speed"));
+    assert!(fails(2, &["sim", "--trace-mode", "closed"]).contains("without --trace"));
+    let compare = |words: &[&str]| fails(2, &[&["compare"], words].concat());
+    let of_trace = |words: &[&str]| compare(&[&["--trace", &trace], words].concat());
+    assert!(of_trace(&["--sweep", "iops=1,2"]).contains("--iops is for a generated load"));
+    for words in [&["--seeds", "3"][..], &["--ci", "5"], &["--sweep", "seed=1,2"]] {
+        assert!(of_trace(words).contains("nothing is random"), "{words:?}");
+    }
+    let error = compare(&["--policies", "lrw,cscan", "--sweep", "policy=wow,stow"]);
+    assert!(error.contains("sweep of policy contradicts policy=lrw"), "{error}");
+    assert!(compare(&["--policies", "lrw,lrw"]).contains("compared with itself"));
+    assert!(compare(&["--nvs", "64", "--sweep", "nvs=1,2"]).contains("contradicts the sweep"));
+    assert!(compare(&["--sweep", "nvs=32768,128M"]).contains("are the same"));
+    assert!(compare(&["--at-ms", "20"]).contains("--sweep iops="));
+    assert!(compare(&["--seeds-max", "9"]).contains("--ci"));
+    assert!(compare(&["--plot-format", "png"]).contains("--plots"));
+    let sweep = |words: &[&str]| fails(2, &[&["sweep", "--out", &rows], words].concat());
+    let twice = ["--grid", "policy=wow", "--grid", "policy=stow"];
+    assert!(sweep(&twice).contains("`policy` is swept twice"));
+    assert!(sweep(&["--grid", "nvs=1,2", "--nvs", "64"]).contains("contradicts the sweep"));
+    assert!(sweep(&["--grid", "nvs=32768,128M"]).contains("are the same"));
+    let replays = ["--trace", &trace, "--grid", "nvs=64,128"];
+    assert!(sweep(&[&replays[..], &["--seeds", "2"]].concat()).contains("nothing is random"));
+    let advise = |words: &[&str]| fails(2, &[&["advise", "--goal", "p99<1s"], words].concat());
+    assert!(advise(&[&trace, "--seeds", "2"]).contains("--seeds is for generated loads"));
+    assert!(advise(&["--array", "5:5xstow-ref", "--disks", "4"]).contains("describe the array"));
+    let reads = ["readcache-trace", &trace, "--policy", "lru", "--disks", "5"];
+    let error = fails(2, &[&reads[..], &["--sweep", "disks=5,6"]].concat());
+    assert!(error.contains("`disks` is given twice"), "{error}");
+    let error = fails(2, &["track-trace", &trace, "--events", "--format", "json"]);
+    assert!(error.contains("--events"), "{error}");
+    assert!(!std::path::Path::new(&rows).exists(), "nothing was made");
+}

@@ -1,6 +1,7 @@
 //! Several variants on identical input, along a swept option, over seeds, on all processors.
 
 use crate::config::SimConfig;
+use crate::contradictions;
 use crate::estimate::{Reach, estimate, reach};
 use crate::findings;
 use crate::options::{OptionError, RunOptions};
@@ -129,6 +130,7 @@ impl Comparison {
     }
 
     fn cells(&self) -> Result<Vec<Cell>, CompareError> {
+        self.contradictions()?;
         let one = (String::new(), vec![String::new()]);
         let (name, values) = self.sweep.as_ref().unwrap_or(&one);
         let mut cells = Vec::new();
@@ -142,11 +144,33 @@ impl Comparison {
                     options.set(name, value)?;
                 }
                 options.build()?;
+                if self.seeds > 1 || self.confidence.is_some() {
+                    contradictions::of_seeds(&options, "more than one seed")?;
+                } else if name == "seed" {
+                    contradictions::of_seeds(&options, "a sweep of seed")?;
+                }
                 let (variant, value) = (variant.clone(), value.clone());
                 cells.push(Cell { variant, value, options, runs: Vec::new() });
             }
         }
         Ok(cells)
+    }
+
+    fn contradictions(&self) -> Result<(), OptionError> {
+        contradictions::of_axes(&self.base, &self.sweep)?;
+        for (index, (label, changes)) in self.variants.iter().enumerate() {
+            if self.variants[..index].iter().any(|(other, _)| other == label) {
+                return Err(OptionError::usage(format!("{label} is compared with itself")));
+            }
+            let swept = self.sweep.as_ref().map(|(name, _)| name);
+            if let Some((name, value)) = changes.iter().find(|(name, _)| Some(name) == swept) {
+                return Err(OptionError::usage(format!(
+                    "a sweep of {name} contradicts {name}={value}, which is compared: list what to \
+                     compare once, and sweep another option"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Runs everything with `threads` threads; `progress(done, total)` is called from any of them.

@@ -84,6 +84,13 @@ impl Experiment {
         toml::from_str(&text).map_err(|error| named(&error))
     }
 
+    /// Takes a sweep from the command line: it replaces the file's, and the file's own value of
+    /// the swept option.
+    pub fn sweep_instead(&mut self, sweep: (String, Vec<String>)) {
+        self.options.remove(&sweep.0);
+        self.sweep = Some(sweep);
+    }
+
     /// Its run options over the defaults.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! computed twice (docs/sweeps.md).
 
 use crate::compare::{CompareError, MakeSource, run_one};
+use crate::contradictions;
 use crate::options::{OPTIONS, OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::sources::make_source;
@@ -73,6 +74,7 @@ impl Sweep {
         &self,
         digests: &BTreeMap<String, String>,
     ) -> Result<Vec<SweepPoint>, OptionError> {
+        contradictions::of_axes(&self.base, &self.axes)?;
         let combinations = self.axes.iter().map(|(_, values)| values.len());
         let total = combinations.chain([self.seeds.max(1) as usize]).try_fold(1, |total, n| {
             usize::checked_mul(total, n).filter(|total| (1..=POINTS_MAX).contains(total))
@@ -95,7 +97,15 @@ impl Sweep {
             for (name, value) in chosen.into_iter().rev() {
                 options.set(name, value)?;
             }
-            if self.axes.iter().all(|(name, _)| name != "seed") {
+            let seeds_swept = self.axes.iter().any(|(name, _)| name == "seed");
+            if self.seeds > 1 && seeds_swept {
+                let message = "a sweep of seed and several seeds contradict each other";
+                return Err(OptionError::usage(message.into()));
+            }
+            if self.seeds > 1 || seeds_swept {
+                contradictions::of_seeds(&options, "more than one seed")?;
+            }
+            if !seeds_swept {
                 options.set("seed", &seed.to_string())?;
             }
             let key = keys.key(&options)?;
@@ -126,7 +136,7 @@ impl Keys {
                 "rate" => config.controller.rate.choice.describe(),
                 "trace" if !value.is_empty() => self.digest(value)?,
                 "disk" if value.ends_with(".toml") => self.digest(value)?,
-                _ => value.to_string(),
+                _ => options.plain(option.name),
             };
             text.push_str(&format!("{}={value}\n", option.name));
         }

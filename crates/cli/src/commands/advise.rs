@@ -7,6 +7,7 @@ use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use destage_report::Format;
 use destage_report::advice::Advice;
 use destage_sim::advise::goal::Goal;
@@ -23,8 +24,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         .unwrap_or_default()
         .map(|name| Path::new(name.as_str()))
         .collect();
-    for path in &outputs {
     let mut paths = Paths::of_run(&question.base);
+    for path in &outputs {
         kind(path)?;
         paths.report(path)?;
     }
@@ -42,8 +43,17 @@ fn question(matches: &ArgMatches) -> Result<Question, Failure> {
     let mut base = run_options(matches)?;
     if let Some(trace) = text(matches, "file") {
         base.set("trace", trace)?;
+        if matches.value_source("seeds") == Some(ValueSource::CommandLine) {
+            return Err(Failure::usage("--seeds is for generated loads: leave it out for a trace"));
+        }
     }
     if let Some(array) = text(matches, "array") {
+        if let Some(name) = ["level", "disks", "disk"].into_iter().find(|name| base.is_given(name))
+        {
+            return Err(Failure::usage(format!(
+                "--array {array} and --{name} both describe the array: leave out one of them"
+            )));
+        }
         set_array(&mut base, array)?;
     }
     let list = |name: &str| -> Vec<String> {

@@ -63,7 +63,7 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
         experiment.policies = split_policies(text(matches, "policies").expect("default"));
     }
     if let Some(sweep) = text(matches, "sweep") {
-        experiment.sweep = Some(destage_sim::experiment::parse_sweep(sweep)?);
+        experiment.sweep_instead(destage_sim::experiment::parse_sweep(sweep)?);
     }
     if let Some(title) = text(matches, "title") {
         experiment.title = Some(title.to_string());
@@ -86,7 +86,25 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
     }
     let mut base = experiment.options()?;
     set_given(matches, &mut base)?;
-    Ok(experiment.comparison(base, command_line(matches)))
+    let comparison = experiment.comparison(base, command_line(matches));
+    without_effect(&comparison, &given)?;
+    comparison.check()?;
+    Ok(comparison)
+}
+
+/// Refuses flags that would change nothing.
+fn without_effect(comparison: &Comparison, given: &dyn Fn(&str) -> bool) -> Result<(), Failure> {
+    let of_load = comparison.sweep.as_ref().is_some_and(|(name, _)| name == "iops");
+    let message = if given("at-ms") && !of_load {
+        "--at-ms reads throughput off a sweep of iops: add --sweep iops=FIRST..LAST..STEP"
+    } else if given("seeds-max") && comparison.confidence.is_none() {
+        "--seeds-max bounds the seeds that --ci adds: add --ci, or use --seeds"
+    } else if given("plot-format") && !given("plots") {
+        "--plot-format is the format of --plots: add --plots DIR"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(message))
 }
 
 fn levels(text: &str) -> Result<Vec<f64>, Failure> {

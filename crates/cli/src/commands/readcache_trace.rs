@@ -7,6 +7,7 @@ use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::trace_options;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use destage_engine::array::geometry::Level;
 use destage_engine::readcache::{ReadChoice, Vdf, choose};
 use destage_engine::request::PageRange;
@@ -132,6 +133,7 @@ fn study(matches: &ArgMatches) -> Result<Study, Failure> {
         let values = given(name, default);
         (name, values.split(',').map(|v| v.trim().to_string()).collect::<Vec<String>>())
     });
+    let mut swept: Vec<String> = Vec::new();
     for sweep in matches.get_many::<String>("sweep").unwrap_or_default() {
         let (name, values) = parse_sweep(sweep)?;
         let Some(list) = lists.iter_mut().find(|(known, _)| *known == name) else {
@@ -139,6 +141,10 @@ fn study(matches: &ArgMatches) -> Result<Study, Failure> {
                 "--sweep takes disks, blocks or failed, not `{name}`"
             )));
         };
+        if matches.value_source(&name) == Some(ValueSource::CommandLine) || swept.contains(&name) {
+            return Err(Failure::usage(format!("`{name}` is given twice: list its values once")));
+        }
+        swept.push(name);
         list.1 = values;
     }
     let [(_, disks), (_, blocks), (_, failed)] = lists;
