@@ -61,10 +61,21 @@ impl Paths {
         check_writable(path)
     }
 
-    /// A trace: it replaces a file only if `force` is given.
+    /// A trace: it replaces a file only if `force` is given, and is not named as something else.
     #[cfg(feature = "plan")]
     pub fn trace(&mut self, path: &Path, force: bool) -> Result<(), Failure> {
         self.apart(path)?;
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        let plain = [".gz", ".zst", ".xz"].iter().find_map(|ending| name.strip_suffix(ending));
+        let extension = Path::new(plain.unwrap_or(&name)).extension();
+        let extension = extension.and_then(|e| e.to_str()).unwrap_or("");
+        if NOT_TRACES.contains(&extension) {
+            return Err(Failure::usage(format!(
+                "{}: a trace is not written as .{extension}: name it .csv, or .dtrc for the binary \
+                 format",
+                path.display()
+            )));
+        }
         let holds_data = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
         if holds_data && !force {
             return Err(Failure::failed(format!(
@@ -75,6 +86,11 @@ impl Paths {
         check_writable(path)
     }
 }
+
+/// Endings that promise something else than a trace.
+#[cfg(feature = "plan")]
+const NOT_TRACES: [&str; 11] =
+    ["arrow", "feather", "htm", "html", "json", "npy", "parquet", "png", "svg", "toml", "txt"];
 
 /// Device and inode of what keeps data.
 fn identity(path: &Path) -> Option<(u64, u64)> {

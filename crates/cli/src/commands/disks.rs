@@ -61,7 +61,7 @@ fn figure_cells(figures: &Figures) -> Vec<Cell> {
 
 fn show(matches: &ArgMatches) -> Result<String, Failure> {
     let name = text(matches, "name").expect("required");
-    let spec = destage_disk::find(name).map_err(Failure::failed)?;
+    let spec = destage_disk::find(name)?;
     if let Some(path) = text(matches, "plot").map(Path::new) {
         let format = plot_format(path)?;
         Paths::reading([name]).report(path)?;

@@ -16,7 +16,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         let export = backends::export("ram", "destage: memory", size.unwrap_or(1 << 30));
         return listener::serve(matches, export, &mut Ram::default());
     }
-    let spec = destage_disk::find(spec).map_err(Failure::usage)?;
+    let spec = destage_disk::find(spec)?;
     let speed = *matches.get_one::<f64>("speed").expect("default");
     if !(speed > 0.0 && speed <= 1e6) {
         return Err(Failure::usage("--speed is above 0 and at most 1000000"));

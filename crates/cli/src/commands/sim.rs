@@ -19,6 +19,12 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let outputs = Outputs::for_run(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plot = text(matches, "plot").map(Path::new);
     let series = text(matches, "series").map(Path::new);
+    if let Some(path) = series.filter(|path| path.extension().is_none_or(|e| e != "parquet")) {
+        return Err(Failure::usage(format!(
+            "--series {}: the series is written as Parquet: name it .parquet",
+            path.display()
+        )));
+    }
     for path in plot.iter().chain(&series) {
         paths.report(path)?;
     }

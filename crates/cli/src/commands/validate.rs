@@ -18,8 +18,7 @@ const DRAWN: usize = 500;
 
 /// Runs the command.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
-    let spec = destage_disk::find(text(matches, "spec").expect("required"));
-    let spec = spec.map_err(Failure::failed)?;
+    let spec = destage_disk::find(text(matches, "spec").expect("required"))?;
     let plot_path = text(matches, "plot").map(Path::new);
     let plot_as = plot_path.map(plot_format).transpose()?;
     let trace = Path::new(text(matches, "trace").expect("required"));
