@@ -245,3 +245,30 @@ fn one_mistake_has_one_exit_code() {
         named(fails(code, &["emulate", disk, "--nbd", &socket]));
     }
 }
+
+#[test]
+fn a_run_that_fails_is_named() {
+    let folder = TempDir::new().expect("a folder");
+    let rows = folder.path().join("rows").to_str().expect("text").to_string();
+    let csv = |name: &str, rows: &str| {
+        let header = "time_ns,device,offset_bytes,length_bytes,op\n";
+        file(&folder, name, [header, rows].concat().as_bytes())
+    };
+    let good = csv("good.csv", "0,0,0,4096,W\n1000,0,8192,4096,W\n");
+    let empty = csv("empty.csv", "0,0,0,0,W\n");
+    let traces = format!("trace={good},{empty}");
+    let grid = ["--grid", &traces, "--grid", "policy=lrw,wow"];
+    let error = fails(1, &[&["sweep", "--out", &rows, "--threads", "1"], &grid[..]].concat());
+    assert!(error.contains("policy=lrw trace=") && error.contains("empty.csv"), "{error}");
+    assert!(error.contains("no requests") && !error.contains("nvs="), "{error}");
+    let error = fails(1, &["compare", "--policies", "lrw", "--sweep", &traces]);
+    assert!(error.contains("lrw at trace=") && error.contains("empty.csv"), "{error}");
+}
+
+#[test]
+fn an_item_of_the_papers_is_not_one_comparison() {
+    let item = common::top().join("specs/experiments/stow-fig10.toml");
+    let error = fails(1, &["compare", "--experiment", item.to_str().expect("text")]);
+    assert!(error.contains("stow-fig10.toml: has several panels"), "{error}");
+    assert!(error.contains("destage reproduce"), "{error}");
+}

@@ -51,6 +51,18 @@ pub enum CompareError {
     },
 }
 
+impl CompareError {
+    /// The same of the run at this point of a sweep, e.g. `policy=wow nvs=4096`.
+    pub(crate) fn at(self, point: &str) -> CompareError {
+        match self {
+            CompareError::Run { error, .. } => CompareError::Run { label: point.into(), error },
+            CompareError::Option(OptionError { message, is_input }) => {
+                OptionError { message: format!("{point}: {message}"), is_input }.into()
+            }
+        }
+    }
+}
+
 /// Makes the source of a run.
 pub type MakeSource<'a> =
     dyn Fn(&RunOptions, &SimConfig) -> Result<Box<dyn Source + Send>, OptionError> + Sync + 'a;
@@ -228,7 +240,11 @@ impl Comparison {
             for seed in have..wanted {
                 let mut options = cell.options.clone();
                 options.set("seed", &base_seed.wrapping_add(u64::from(seed)).to_string())?;
-                jobs.push(SeedRun { cell: index, label: cell.variant.clone(), options });
+                let place = match &self.sweep {
+                    Some((name, _)) => format!("{} at {name}={}", cell.variant, cell.value),
+                    None => cell.variant.clone(),
+                };
+                jobs.push(SeedRun { cell: index, label: cell.variant.clone(), place, options });
             }
         }
         Ok(jobs)
@@ -323,6 +339,8 @@ fn point(cell: Cell) -> Point {
 struct SeedRun {
     cell: usize,
     label: String,
+    /// The variant and the value of the sweep, for errors.
+    place: String,
     options: RunOptions,
 }
 
@@ -333,6 +351,6 @@ fn run_all(
     run: &RunBy<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunReport>, CompareError> {
-    let work = |job: &SeedRun| run(&job.label, &job.options);
+    let work = |job: &SeedRun| run(&job.label, &job.options).map_err(|error| error.at(&job.place));
     in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
 }

@@ -89,8 +89,8 @@ pub(crate) fn distinct(
     values: &[String],
 ) -> Result<(), OptionError> {
     let mut seen: BTreeMap<String, &String> = BTreeMap::new();
+    let mut options = base.clone();
     for value in values {
-        let mut options = base.clone();
         options.set(name, value)?;
         if let Some(other) = seen.insert(options.plain(name), value) {
             return Err(OptionError::usage(match other == value {

@@ -74,13 +74,13 @@ impl Sweep {
         &self,
         digests: &BTreeMap<String, String>,
     ) -> Result<Vec<SweepPoint>, OptionError> {
-        contradictions::of_axes(&self.base, &self.axes)?;
         let combinations = self.axes.iter().map(|(_, values)| values.len());
         let total = combinations.chain([self.seeds.max(1) as usize]).try_fold(1, |total, n| {
             usize::checked_mul(total, n).filter(|total| (1..=POINTS_MAX).contains(total))
         });
         let total = total
             .ok_or_else(|| OptionError::usage(format!("a sweep has 1 to {POINTS_MAX} points")))?;
+        contradictions::of_axes(&self.base, &self.axes)?;
         let mut keys = Keys { digests: digests.clone() };
         let base_seed = self.base.seed()?;
         let mut points = Vec::with_capacity(total);
@@ -260,6 +260,16 @@ pub struct Swept {
     pub run: usize,
 }
 
+/// A point by the options in which the points of its sweep differ.
+fn name_of(point: &SweepPoint, points: &[SweepPoint]) -> String {
+    let differs =
+        |name: &str, value: &str| points.iter().any(|other| other.options.get(name) != value);
+    let own = OPTIONS.iter().map(|option| (option.name, point.options.get(option.name)));
+    let varying = own.filter(|(name, value)| points.len() == 1 || differs(name, value));
+    let set = varying.filter(|(name, _)| point.options.is_given(name));
+    set.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 /// Runs those points whose rows are not there yet; `progress(done, total)` counts all points.
 ///
 /// # Errors
@@ -278,7 +288,7 @@ pub fn run(
     let there = points.len() - missing.len();
     progress(there, points.len());
     let work = |point: &&SweepPoint| -> Result<(), CompareError> {
-        let row = row(point, make_source)?;
+        let row = row(point, make_source).map_err(|error| error.at(&name_of(point, points)))?;
         Ok(dataset.put(&point.key, &row)?)
     };
     let done = |done: usize| progress(there + done, points.len());
