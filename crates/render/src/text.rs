@@ -1,7 +1,7 @@
 //! Run and comparison reports as text for people, CSV and JSON.
 
 use crate::columns;
-use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown};
+use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown, stalled};
 use destage_report::Format;
 use destage_report::model::{
     AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
@@ -125,6 +125,7 @@ fn cache_table(run: &RunReport) -> Table {
         ("occupancy, largest", percent(run.occupancy.max), "% of NVS"),
         ("time full", percent(run.time_full), "% of time"),
         ("stalled writes", Cell::int(run.stalled_writes), "requests"),
+        ("stalled writes, share", percent(stalled(run)), "% of writes"),
         ("write hits, pages", percent(run.hits.write_page), "% of pages written"),
         ("write hits, groups", percent(run.hits.write_group), "% of pages written"),
         ("write hits, requests", percent(run.hits.write_request), "% of writes"),

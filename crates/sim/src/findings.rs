@@ -6,6 +6,11 @@ use destage_report::thousands;
 /// The sentences. The first names the winner, the next ones say why.
 pub fn of(report: &CompareReport) -> Vec<String> {
     let mut findings = Vec::new();
+    let mut runs = report.points.iter().flat_map(|point| &point.runs).peekable();
+    let plain = |run: &RunReport| run.response.writes.count == 0 && run.read_cache.is_none();
+    if runs.peek().is_some() && runs.all(plain) {
+        return vec!["No request writes: destage policies do not differ on this load.".into()];
+    }
     let mut levels: Vec<f64> = report.at_response.iter().map(|at| at.response_ms).collect();
     levels.dedup();
     for level in levels {

@@ -150,10 +150,16 @@ fn log_switch(id: &str, on: bool) -> String {
 
 fn figures(view: &View<'_>) -> String {
     let mut out = String::from("<div class=\"figures\">\n");
+    // One seed has no interval.
+    let whiskers = view.report.points.iter().any(|p| p.iops.seeds > 1);
+    let curve_note = match whiskers {
+        true => "Right and low is good. Whiskers show the 95 % confidence interval.",
+        false => "Right and low is good.",
+    };
     let plain = ChartBox {
         id: "curve",
         heading: "Response time by throughput",
-        note: "Right and low is good. Whiskers show the 95 % confidence interval.",
+        note: curve_note,
         controls: "",
         wide: false,
         at_value: false,
@@ -166,7 +172,7 @@ fn figures(view: &View<'_>) -> String {
     } else if view.sweep().is_some() {
         out += &along(view, true);
     } else {
-        let note = "Whiskers show the 95 % confidence interval.";
+        let note = if whiskers { "Whiskers show the 95 % confidence interval." } else { "" };
         out += &ChartBox { id: "throughput", heading: "Throughput", note, ..plain }.html();
         let note = "Mean and percentiles of all requests.";
         let controls = log_switch("response", wide_response);
