@@ -84,12 +84,13 @@ def compare(
     otherwise; the result is the same on any number.
     """
     trace = load_of(load, options)
-    if isinstance(policies, str) or not isinstance(policies, Iterable):
-        policies = [policies]
-    labels = [name_of_policy(policy) for policy in policies]
+    wanted: list[PolicyLike] = (
+        [policies] if isinstance(policies, str) or callable(policies) else list(policies)
+    )
+    labels = [name_of_policy(policy) for policy in wanted]
     if len(set(labels)) < len(labels):
         raise OptionError("two policies have the same name")
-    own = {name_of_policy(p): p for p in policies if not isinstance(p, str)}
+    own = {name_of_policy(p): p for p in wanted if not isinstance(p, str)}
     axis = _axis(sweep)
     with _progress.counted(progress, " runs") as report:
         compared = _native.compare(
