@@ -33,7 +33,7 @@ demo: build
 	@sed -n '/^Findings/,$$p' demo/report.txt
 	@echo
 	@echo "== The same policies on a trace: 200,000 requests, hot/cold with sequential streams =="
-	$(DESTAGE) trace generate demo/trace.dtrc.zst --requests 200000 --seed 7 \
+	$(DESTAGE) trace generate demo/trace.dtrc.zst --force --requests 200000 --seed 7 \
 	  --workload 'mix:0.7*hotcold+0.3*sequential,iops=600'
 	$(DESTAGE) compare --policies lrw,cscan,wow,stow --nvs 8192 --trace demo/trace.dtrc.zst \
 	  --title "Four destage policies on a generated trace" --out demo/trace.html --out demo/trace.txt \

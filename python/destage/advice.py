@@ -136,7 +136,7 @@ def advise(
     load: Workload | Trace | str | os.PathLike[str] | None = None,
     *,
     goal: str,
-    policies: Sequence[str] = ("lrw", "cscan", "wow", "stow"),
+    policies: str | Sequence[str] = ("lrw", "cscan", "wow", "stow"),
     thresholds: Sequence[str] = ("90/80", "70/40", "50/20"),
     sizes: tuple[int, int] = (256, 1_048_576),
     seeds: int = 3,
@@ -159,7 +159,7 @@ def advise(
         text, plotted = _native.advise(
             given(options),
             goal,
-            list(policies),
+            [policies] if isinstance(policies, str) else list(policies),
             list(thresholds),
             sizes,
             seeds,

@@ -304,6 +304,10 @@ class AtResponse:
     variant: str
     response_ms: float
     iops: float | None
+    #: The most of the sweep, if it stays below the level to its end.
+    at_least_iops: float | None = None
+    #: The least of the sweep, if it is above the level at every point.
+    below_iops: float | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -66,8 +66,8 @@ def simulate(
 def compare(
     load: Load | None = None,
     *,
-    policies: Sequence[PolicyLike] = ("lrw", "cscan", "wow", "stow"),
-    sweep: tuple[str, Sequence[OptionValue]] | None = None,
+    policies: PolicyLike | Sequence[PolicyLike] = ("lrw", "cscan", "wow", "stow"),
+    sweep: tuple[str, Iterable[OptionValue]] | Mapping[str, Iterable[OptionValue]] | None = None,
     seeds: int = 1,
     at_ms: Sequence[float] = (20.0,),
     threads: int | None = None,
@@ -77,17 +77,21 @@ def compare(
 ) -> Comparison:
     """Several policies on identical input: ``destage compare``.
 
-    ``sweep`` is an option with its values, e.g. ``("iops", range(300, 1200, 100))``. A sweep of
+    ``policies`` is one policy or several. ``sweep`` is an option with its values, e.g.
+    ``("iops", range(300, 1200, 100))`` or ``{"iops": range(300, 1200, 100)}``. A sweep of
     ``iops`` also gives the throughput at which the mean response time crosses each of ``at_ms``.
     Everything else is as for :func:`simulate`. Runs use all processors unless ``threads`` says
     otherwise; the result is the same on any number.
     """
     trace = load_of(load, options)
-    labels = [name_of_policy(policy) for policy in policies]
+    wanted: list[PolicyLike] = (
+        [policies] if isinstance(policies, str) or callable(policies) else list(policies)
+    )
+    labels = [name_of_policy(policy) for policy in wanted]
     if len(set(labels)) < len(labels):
         raise OptionError("two policies have the same name")
-    own = {name_of_policy(p): p for p in policies if not isinstance(p, str)}
-    axis = (name_of(sweep[0]), [text_of(v) for v in sweep[1]]) if sweep else None
+    own = {name_of_policy(p): p for p in wanted if not isinstance(p, str)}
+    axis = _axis(sweep)
     with _progress.counted(progress, " runs") as report:
         compared = _native.compare(
             given(options),
@@ -102,6 +106,22 @@ def compare(
             report,
         )
     return Comparison.of(compared)
+
+
+def _axis(
+    sweep: tuple[str, Iterable[OptionValue]] | Mapping[str, Iterable[OptionValue]] | None,
+) -> tuple[str, list[str]] | None:
+    """The swept option and its values as text."""
+    if not sweep:
+        return None
+    axes = list(sweep.items()) if isinstance(sweep, Mapping) else [sweep]
+    if len(axes) != 1 or len(axes[0]) != 2 or isinstance(axes[0][1], str):
+        raise OptionError(
+            "sweep takes one option with a list of values, e.g. {'iops': [500, 600]}; "
+            "destage.sweep takes several options"
+        )
+    name, values = axes[0]
+    return name_of(name), [text_of(value) for value in values]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from destage._extras import need
 from destage._options import Given, OptionValue, given, name_of, text_of, threads_of
 from destage.errors import InputError, OptionError, RunError
 from destage.results import _Rows
+from destage.tables import options as option_table
 from destage.trace import Trace
 from destage.workload import Workload
 
@@ -131,7 +132,8 @@ def sweep(
             found, run = _native.sweep(points, directory, threads_of(threads), held, report)
         else:
             found, run = _on_cluster(client, points, directory, held, digests, report)
-    named = [SweepPoint(key, dict(options)) for options, key in points]
+    defaults = {option.name: option.default for option in option_table() if option.default}
+    named = [SweepPoint(key, defaults | dict(options)) for options, key in points]
     varying = [name for name, _ in axes] + (["seed"] if seeds > 1 else [])
     return SweepResult(directory, named, varying, found, run, temporary)
 

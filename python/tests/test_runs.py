@@ -180,3 +180,12 @@ def test_every_workload_helper_names_one_that_there_is() -> None:
 def test_sizes_of_pages_do_not_depend_on_how_they_are_given() -> None:
     runs = [destage.simulate(nvs=nvs, **SHORT).digest for nvs in (8192, 8192.0, "8192", "32M")]
     assert len(set(runs)) == 1
+
+
+def test_one_policy_and_a_sweep_as_a_mapping() -> None:
+    one = destage.compare(policies="wow", sweep={"iops": [400, 500]}, **SHORT)
+    assert one == destage.compare(policies=["wow"], sweep=("iops", [400, 500]), **SHORT)
+    assert {point.variant for point in one.points} == {"wow"}
+    for sweep in ({"iops": [400], "nvs": [64]}, {"iops": "400"}):
+        with pytest.raises(destage.OptionError, match="one option with a list"):
+            destage.compare(policies="wow", sweep=sweep, **SHORT)

@@ -171,7 +171,7 @@ def test_a_cluster_whose_worker_is_killed(trace: destage.Trace, tmp_path: Path) 
         "nvs": [1024, 2048, 4096, 8192],
         "seed": range(5),
     }
-    settings: dict[str, Any] = {"trace_speed": 0.1, "trace_mode": "open"}
+    settings: dict[str, Any] = {"trace_mode": "rate:50"}
     here = destage.sweep(grid, [trace], out=tmp_path / "here", **settings)
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,

@@ -1,6 +1,8 @@
 //! The command lines of an array: create, serve, recover, record; and those of its server's list.
 
 use crate::server_args::serves;
+#[cfg(feature = "plan")]
+use crate::shared_args::force;
 use crate::shared_args::{flag, format_arg, option};
 use clap::{Arg, ArgAction, Command, value_parser};
 use destage_server::array::control::{About, Argument, COMMANDS, Kind, Set};
@@ -264,6 +266,7 @@ pub fn record() -> Command {
         )
         .arg(name())
         .arg(option("out", "FILE", "The trace: .dtrc or .csv, compressed or not").required(true))
+        .arg(force())
         .arg(option("time", "TIME", "How long, e.g. 30s or 10m"))
         .arg(
             option("requests", "N", "Most requests")

@@ -38,6 +38,16 @@ impl fmt::Display for Failure {
     }
 }
 
+/// An unknown name is a bad argument; a spec file that cannot be used is a failure.
+impl From<destage_disk::SpecError> for Failure {
+    fn from(error: destage_disk::SpecError) -> Failure {
+        match error {
+            destage_disk::SpecError::Unknown { .. } => Failure::usage(error),
+            error => Failure::failed(error),
+        }
+    }
+}
+
 #[cfg(feature = "plan")]
 impl From<destage_sim::compare::CompareError> for Failure {
     fn from(error: destage_sim::compare::CompareError) -> Failure {

@@ -10,6 +10,7 @@ mod commands;
 mod failure;
 #[cfg(feature = "plan")]
 mod output;
+mod paths;
 #[cfg(feature = "plan")]
 mod plan_args;
 mod progress;

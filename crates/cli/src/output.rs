@@ -2,6 +2,7 @@
 //! completely or not at all.
 
 use crate::failure::Failure;
+use crate::paths::Paths;
 use destage_render::PlotFormat;
 use destage_report::Format;
 use destage_report::model::{CompareReport, RunReport};
@@ -20,26 +21,36 @@ const TABLE: &[&str] = &["json", "csv", "txt"];
 const RUN: &[&str] = &["json", "csv", "txt", "parquet"];
 
 impl Outputs {
-    /// Checks the extensions of `--out` paths and that each can be written.
-    pub fn for_compare<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
-        Outputs::checked(paths, COMPARE)
+    /// Checks the extensions of `--out` paths, and that each can be written and may be.
+    pub fn for_compare<'a>(
+        names: impl Iterator<Item = &'a String>,
+        paths: &mut Paths,
+    ) -> Result<Outputs, Failure> {
+        Outputs::checked(names, COMPARE, paths)
     }
 
     /// The same for one run.
-    pub fn for_run<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
-        Outputs::checked(paths, RUN)
+    pub fn for_run<'a>(
+        names: impl Iterator<Item = &'a String>,
+        paths: &mut Paths,
+    ) -> Result<Outputs, Failure> {
+        Outputs::checked(names, RUN, paths)
     }
 
     /// The same for a table.
-    pub fn for_table<'a>(paths: impl Iterator<Item = &'a String>) -> Result<Outputs, Failure> {
-        Outputs::checked(paths, TABLE)
+    pub fn for_table<'a>(
+        names: impl Iterator<Item = &'a String>,
+        paths: &mut Paths,
+    ) -> Result<Outputs, Failure> {
+        Outputs::checked(names, TABLE, paths)
     }
 
     fn checked<'a>(
-        paths: impl Iterator<Item = &'a String>,
+        names: impl Iterator<Item = &'a String>,
         known: &[&str],
+        all: &mut Paths,
     ) -> Result<Outputs, Failure> {
-        let paths: Vec<PathBuf> = paths.map(PathBuf::from).collect();
+        let paths: Vec<PathBuf> = names.map(PathBuf::from).collect();
         for path in &paths {
             if !known.contains(&extension(path)) {
                 return Err(Failure::usage(format!(
@@ -48,7 +59,7 @@ impl Outputs {
                     known.join(", ")
                 )));
             }
-            check_writable(path)?;
+            all.report(path)?;
         }
         Ok(Outputs { paths })
     }
@@ -98,18 +109,6 @@ impl Outputs {
 
 fn extension(path: &Path) -> &str {
     path.extension().and_then(|e| e.to_str()).unwrap_or("")
-}
-
-/// Whether a file could be made here: a temporary one is, and taken away again.
-pub fn check_writable(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Err(Failure::failed(format!("{}: is a directory", path.display())));
-    }
-    let mut probe = path.as_os_str().to_os_string();
-    probe.push(format!(".{}.tmp", std::process::id()));
-    std::fs::write(&probe, b"")
-        .and_then(|()| std::fs::remove_file(&probe))
-        .map_err(|error| Failure::failed(format!("{}: cannot be written: {error}", path.display())))
 }
 
 /// The plot format of a path's extension.

@@ -26,3 +26,9 @@ pub fn threads_arg() -> Arg {
     option("threads", "N", "Number of threads [default: one per processor]")
         .value_parser(clap::value_parser!(u64).range(1..=4096))
 }
+
+/// Without it, a trace that exists stays.
+#[cfg(feature = "plan")]
+pub fn force() -> Arg {
+    flag("force", "Replace the output file if it exists")
+}

@@ -1,7 +1,7 @@
 //! Arguments of disks, trace, and the replays of a trace without time.
 
 use crate::run_args::{option_args, trace_input};
-use crate::shared_args::{flag, format_arg, option, out_arg, threads_arg};
+use crate::shared_args::{flag, force, format_arg, option, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command, value_parser};
 
 /// The commands about disk models and traces.
@@ -76,12 +76,13 @@ fn disks_validate() -> Command {
 }
 
 /// The trace that a command writes.
-fn trace_output() -> Arg {
-    required(
+fn trace_output() -> [Arg; 2] {
+    let out = required(
         "out",
         "OUT",
         "Output file: .csv is plain CSV, any other the binary format; .gz, .zst, .xz compress it",
-    )
+    );
+    [out, force()]
 }
 
 fn trace() -> Command {
@@ -122,14 +123,14 @@ fn trace() -> Command {
                 .about("Convert a trace to CSV or to the compact binary format")
                 .after_help("Example: destage trace convert vm.vscsi.gz vm.csv.zst")
                 .args(trace_input())
-                .arg(trace_output()),
+                .args(trace_output()),
             Command::new("generate")
                 .about("Write the requests of a generated load to a trace")
                 .after_help(
                     "Example: destage trace generate out.dst.zst --workload spc1 --iops 500 \
                      --requests 100000",
                 )
-                .arg(trace_output())
+                .args(trace_output())
                 .args(option_args(|name| GENERATED.contains(&name))),
             Command::new("formats")
                 .about("List trace formats")
@@ -213,7 +214,7 @@ fn readcache_trace() -> Command {
              destage readcache-trace OLTP.lis --policy vdf-lru --disks 5 --blocks 1024\n  \
              destage readcache-trace vm.vscsi.gz --policy vdf-lru,vdf-lfu --disks 5,6,7,8 \
              --failed all --blocks 4096,16384\n  \
-             destage readcache-trace vm.vscsi.gz --policy arc,vdf-arc --disks 5 --blocks 4096 \
+             destage readcache-trace vm.vscsi.gz --policy arc,vdf-arc --blocks 4096 \
              --sweep disks=5..8..1",
         )
         .args(trace_input())

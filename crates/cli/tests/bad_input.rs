@@ -143,7 +143,8 @@ fn traces_that_cannot_validate_a_disk_say_why() {
     assert!(error.contains("line 2") && error.contains("cheetah9lp has"), "{error}");
     let error = fails_for("cheetah9lp", "cut", b"R x 8 8 5000 1000\nR x 8\n");
     assert!(error.contains("line 2"), "{error}");
-    assert!(fails_for("cheetah", "good", good).contains("cheetah9lp"));
+    let unknown = ["disks", "validate", "cheetah", &file(&folder, "good", good)];
+    assert!(fails(2, &unknown).contains("cheetah9lp"));
     let path = file(&folder, "good", good);
     let validate = ["disks", "validate", "cheetah9lp", &path];
     let error = fails(1, &[&validate[..], &["--device", "3"]].concat());
@@ -213,4 +214,61 @@ fn a_cache_by_track_says_what_it_needs() {
     assert!(fails(2, &["track-trace", &good, "--policy", "lsts"]).contains("known: lst"));
     let output = succeeds(&["track-trace", &good, "--events"]);
     assert!(output.starts_with("W 0\nreads "), "{output}");
+}
+
+#[test]
+fn a_file_holds_what_its_name_promises() {
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
+    let error = sim_fails(2, &["--series", &path("series.csv")]);
+    assert!(error.contains("series.csv") && error.contains(".parquet"), "{error}");
+    let load = ["--workload", "zipf", "--requests", "10"];
+    for name in ["t.parquet", "t.json.zst", "t.txt"] {
+        let error = fails(2, &[&["trace", "generate", &path(name)], &load[..]].concat());
+        assert!(error.contains(name) && error.contains(".csv"), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+}
+
+#[test]
+fn one_mistake_has_one_exit_code() {
+    let folder = TempDir::new().expect("a folder");
+    let trace = file(&folder, "good", b"R x 8 8 5000 1000\nW x 64 8 5000 1000\n");
+    let bad = file(&folder, "bad.toml", b"name = 'x'\nspeed = 3\n");
+    for (code, disk) in [(2, "stow-rif"), (1, bad.as_str()), (1, "/nowhere/x.toml")] {
+        let named = |error: String| assert!(error.contains(disk), "{error}");
+        named(sim_fails(code, &["--disk", disk]));
+        named(fails(code, &["compare", "--disk", disk]));
+        named(fails(code, &["disks", "show", disk]));
+        named(fails(code, &["disks", "validate", disk, &trace]));
+        let socket = format!("unix:{}/s", folder.path().display());
+        named(fails(code, &["emulate", disk, "--nbd", &socket]));
+    }
+}
+
+#[test]
+fn a_run_that_fails_is_named() {
+    let folder = TempDir::new().expect("a folder");
+    let rows = folder.path().join("rows").to_str().expect("text").to_string();
+    let csv = |name: &str, rows: &str| {
+        let header = "time_ns,device,offset_bytes,length_bytes,op\n";
+        file(&folder, name, [header, rows].concat().as_bytes())
+    };
+    let good = csv("good.csv", "0,0,0,4096,W\n1000,0,8192,4096,W\n");
+    let empty = csv("empty.csv", "0,0,0,0,W\n");
+    let traces = format!("trace={good},{empty}");
+    let grid = ["--grid", &traces, "--grid", "policy=lrw,wow"];
+    let error = fails(1, &[&["sweep", "--out", &rows, "--threads", "1"], &grid[..]].concat());
+    assert!(error.contains("policy=lrw trace=") && error.contains("empty.csv"), "{error}");
+    assert!(error.contains("no requests") && !error.contains("nvs="), "{error}");
+    let error = fails(1, &["compare", "--policies", "lrw", "--sweep", &traces]);
+    assert!(error.contains("lrw at trace=") && error.contains("empty.csv"), "{error}");
+}
+
+#[test]
+fn an_item_of_the_papers_is_not_one_comparison() {
+    let item = common::top().join("specs/experiments/stow-fig10.toml");
+    let error = fails(1, &["compare", "--experiment", item.to_str().expect("text")]);
+    assert!(error.contains("stow-fig10.toml: has several panels"), "{error}");
+    assert!(error.contains("destage reproduce"), "{error}");
 }

@@ -346,6 +346,12 @@ fn recordings_are_complete_or_absent_and_bounded() {
     assert!(record.wait().expect("ended").success());
     let info = succeeds(&["trace", "info", &out, "--format", "json"]);
     assert!(info.contains("\"500\""), "{info}");
+    // A recording is not replaced unasked, and a member never.
+    let error = array.refused(&["trace", "record", "tank", "--out", &out]);
+    assert!(error.contains("already exists") && error.contains("--force"), "{error}");
+    let record = ["trace", "record", "tank", "--force", "--config-dir", &folder, "--out"];
+    let error = common::fails(2, &[&record[..], &[&array.path("d0")]].concat());
+    assert!(error.contains("d0") && error.contains("would destroy it"), "{error}");
     // Interrupted: what came until then is there; a second one at the same time is refused.
     let out = array.path("cut.dtrc");
     let mut record = Command::new(env!("CARGO_BIN_EXE_destage"))

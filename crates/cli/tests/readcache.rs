@@ -69,7 +69,7 @@ fn events_are_printed_one_a_block() {
 fn several_policies_are_compared_with_their_plain_forms() {
     let folder = TempDir::new().expect("a folder");
     let (path, out) = (syn_t(&folder), folder.path().join("t.csv"));
-    let rows = rows(&path, "--policy vdf-lru,vdf-lfu --disks 5 --blocks 50 --sweep disks=5,8");
+    let rows = rows(&path, "--policy vdf-lru,vdf-lfu --blocks 50 --sweep disks=5,8");
     let names: Vec<&str> = rows.iter().map(|r| r["policy"].as_str().expect("text")).collect();
     assert_eq!(names[..4], ["lru", "vdf-lru", "lfu:ties=oldest", "vdf-lfu:ties=oldest"]);
     assert_eq!(rows.len(), 8);

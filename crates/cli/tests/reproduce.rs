@@ -110,3 +110,28 @@ fn quick_bands() {
 fn bands_of_the_full_runs() {
     check(&["wow", "stow"]);
 }
+
+#[test]
+fn what_is_done_is_kept_when_the_rest_is_interrupted() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().to_str().expect("text");
+    // The second item takes minutes.
+    let words = ["reproduce", "stow:fig3", "stow:fig8", "--quick", "--out", path];
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(words)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("destage runs");
+    let page = folder.path().join("index.html");
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
+    while !page.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let running = child.try_wait().expect("asked").is_none();
+    child.kill().expect("killed");
+    child.wait().expect("gone");
+    assert!(running && page.exists(), "the first item is written while the second runs");
+    let json = std::fs::read_to_string(folder.path().join("index.json")).expect("read");
+    assert!(json.contains("stow:fig3") && !json.contains("stow:fig8\""), "{json}");
+}

@@ -186,7 +186,19 @@ impl DiskSpec {
                 }
             }
         }
-        let longest = table_ns(&self.seek, cylinders).into_iter().max().unwrap_or(0);
+        let times = table_ns(&self.seek, cylinders);
+        // Measured curves are not smooth; one through three points of a data sheet must be.
+        let falls = times.windows(2).position(|pair| pair[1] < pair[0]);
+        if let (Seek::Fit(_), Some(distance)) = (&self.seek, falls) {
+            return Err(SpecError::Value {
+                key: "seek.fit",
+                expected: format!(
+                    "a curve that rises: it falls beyond {distance} cylinders. Give \
+                     one_cylinder_ms, third_ms and full_ms as the data sheet has them"
+                ),
+            });
+        }
+        let longest = times.into_iter().max().unwrap_or(0);
         check_ms(f64::from(longest) / 1e6, LONGEST_SEEK_MS, "seek")
     }
 }

@@ -112,6 +112,7 @@ fn what_is_no_disk_is_refused_in_one_line_that_names_the_key() {
         ("third_ms = 2.0", "third_ms = 2.0\nhalf_ms = 3.0", "`half_ms`"),
         ("third_ms = 2.0", "third_ms = -2.0", "`seek.fit`"),
         ("third_ms = 2.0", "third_ms = nan", "`seek.fit`"),
+        ("third_ms = 2.0", "third_ms = 90.0", "a curve that rises"),
         ("idle_ms = 0.0", "idle_ms = 0.0\nidel_ms = 1.0", "`idel_ms`"),
         ("idle_ms = 0.0", "idle_ms = 1e9", "`overhead.idle_ms`"),
         ("issue = \"group\"", "issue = \"all\"", "`all`"),

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 type Point = (Vec<(String, String)>, String);
 
 fn given(options: &RunOptions) -> Vec<(String, String)> {
-    options.describe().into_iter().collect()
+    options.given().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
 /// Every combination of the axes, each with the key of its row. `digests` has those of traces that

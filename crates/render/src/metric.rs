@@ -1,7 +1,7 @@
 //! What a comparison tabulates for each point: one list for the text tables and the HTML report.
 
 use crate::columns::over_disks;
-use destage_report::model::{FaultUse, Latency, Point, ReadCacheUse, RunReport};
+use destage_report::model::{Estimate, FaultUse, Latency, Point, ReadCacheUse, RunReport};
 
 /// Where a metric's value comes from.
 #[derive(Clone, Copy)]
@@ -99,9 +99,9 @@ const fn share(
 /// All metrics, in the order shown.
 pub(crate) const METRICS: &[Metric] = &[
     metric(("throughput", "mean", "I/O/s"), 1, "Throughput", From::Point(|p| p.iops.mean)),
-    metric(("throughput", "±", "I/O/s"), 1, "", From::Point(|p| p.iops.half_width)),
+    metric(("throughput", "±", "I/O/s"), 1, "", From::Point(|p| half_width(&p.iops))),
     metric((ALL, "mean", "ms"), 2, "Mean response time", From::Point(|p| p.response_ms.mean)),
-    metric((ALL, "±", "ms"), 2, "", From::Point(|p| p.response_ms.half_width)),
+    metric((ALL, "±", "ms"), 2, "", From::Point(|p| half_width(&p.response_ms))),
     response((ALL, "p50"), 2, "Median response time", |r| of(&r.response.all, |l| l.p50_ms)),
     response((ALL, "p99"), 1, "99th percentile of response time", |r| {
         of(&r.response.all, |l| l.p99_ms)
@@ -115,7 +115,7 @@ pub(crate) const METRICS: &[Metric] = &[
     response(("writes", "mean"), 2, "Mean response time of writes", |r| {
         of(&r.response.writes, |l| l.mean_ms)
     }),
-    metric(("NVS full", "stalled", "writes"), 0, "Stalled writes", From::Runs(stalled)),
+    share("NVS full", "stalled", "Writes that waited for space", |r| 100.0 * stalled(r)),
     share("NVS full", "time", "Time full", |r| 100.0 * r.time_full),
     share("occupancy", "mean", "Mean NVS occupancy", |r| 100.0 * r.occupancy.mean),
     share("occupancy", "min", "Least NVS occupancy", |r| 100.0 * r.occupancy.min),
@@ -178,8 +178,15 @@ fn lost(run: &RunReport) -> f64 {
     fault(run, |fault| fault.lost_pages as f64)
 }
 
-fn stalled(run: &RunReport) -> f64 {
-    run.stalled_writes as f64
+/// Share of writes that waited for space; NaN without writes.
+pub(crate) fn stalled(run: &RunReport) -> f64 {
+    let writes = run.response.writes.count;
+    if writes == 0 { f64::NAN } else { (run.stalled_writes as f64 / writes as f64).min(1.0) }
+}
+
+/// NaN for one seed, which has no interval.
+pub(crate) fn half_width(estimate: &Estimate) -> f64 {
+    if estimate.seeds > 1 { estimate.half_width } else { f64::NAN }
 }
 
 fn pages_each(run: &RunReport) -> f64 {

@@ -1,7 +1,7 @@
 //! Run and comparison reports as text for people, CSV and JSON.
 
 use crate::columns;
-use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown};
+use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown, stalled};
 use destage_report::Format;
 use destage_report::model::{
     AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
@@ -125,6 +125,7 @@ fn cache_table(run: &RunReport) -> Table {
         ("occupancy, largest", percent(run.occupancy.max), "% of NVS"),
         ("time full", percent(run.time_full), "% of time"),
         ("stalled writes", Cell::int(run.stalled_writes), "requests"),
+        ("stalled writes, share", percent(stalled(run)), "% of writes"),
         ("write hits, pages", percent(run.hits.write_page), "% of pages written"),
         ("write hits, groups", percent(run.hits.write_group), "% of pages written"),
         ("write hits, requests", percent(run.hits.write_request), "% of writes"),
@@ -244,7 +245,7 @@ fn compare_text(report: &CompareReport) -> String {
         }
     }
     if !report.at_response.is_empty() {
-        out += "\nThroughput at a mean response time (- where the sweep never crosses it)\n\n";
+        out += &format!("\nThroughput at a mean response time ({BOUNDS})\n\n");
         out += &at_response_table(&report.at_response).render(Format::Table);
     }
     out += &options_text("Options", &report.options);
@@ -282,6 +283,21 @@ fn point_row(point: &Point, swept: bool, metrics: &[&Metric]) -> Vec<Cell> {
     cells
 }
 
+/// How bounds are shown where a sweep does not cross a response time.
+pub(crate) const BOUNDS: &str = "> if it stays below that to the end of the sweep, < if it is \
+                                 above that at every point";
+
+/// The throughput at a response time, or the bound that the sweep gives.
+fn served(at: &AtResponse) -> Cell {
+    let bound =
+        |sign: &str, iops: f64| Cell::text(format!("{sign} {}", Cell::num(iops, 1).shown()));
+    match (at.at_least_iops, at.below_iops) {
+        (Some(iops), _) => bound(">", iops),
+        (_, Some(iops)) => bound("<", iops),
+        _ => Cell::maybe(at.iops, 1),
+    }
+}
+
 /// A row per variant, a column per response time, in order of appearance.
 pub(crate) fn at_response_table(list: &[AtResponse]) -> Table {
     let mut variants: Vec<&str> = Vec::new();
@@ -303,7 +319,7 @@ pub(crate) fn at_response_table(list: &[AtResponse]) -> Table {
             let same = |e: &&AtResponse| {
                 e.variant == variant && e.response_ms.to_bits() == level.to_bits()
             };
-            Cell::maybe(list.iter().find(same).and_then(|e| e.iops), 1)
+            list.iter().find(same).map_or_else(Cell::empty, served)
         };
         let mut cells = vec![Cell::text(variant)];
         cells.extend(levels.iter().map(at));

@@ -84,8 +84,18 @@ fn compare(axis: &str, values: &[&str], variants: &[&str]) -> CompareReport {
         }),
         points,
         at_response: vec![
-            AtResponse { variant: "lrw".to_owned(), response_ms: 20.0, iops: Some(814.0) },
-            AtResponse { variant: "stow".to_owned(), response_ms: 20.0, iops: None },
+            AtResponse {
+                variant: "lrw".to_owned(),
+                response_ms: 20.0,
+                iops: Some(814.0),
+                ..AtResponse::default()
+            },
+            AtResponse {
+                variant: "stow".to_owned(),
+                response_ms: 20.0,
+                at_least_iops: Some(1199.0),
+                ..AtResponse::default()
+            },
         ],
         findings: vec!["stow wins".to_owned()],
         ..CompareReport::default()

@@ -294,4 +294,10 @@ pub struct AtResponse {
     pub response_ms: f64,
     /// Requests per second where it is crossed; absent if the sweep never crosses it.
     pub iops: Option<f64>,
+    /// Most requests per second in the sweep, if it stays below the level to its end.
+    #[serde(default)]
+    pub at_least_iops: Option<f64>,
+    /// Fewest requests per second in the sweep, if it is above the level at every point.
+    #[serde(default)]
+    pub below_iops: Option<f64>,
 }

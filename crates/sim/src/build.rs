@@ -157,6 +157,7 @@ impl RunOptions {
     /// # Errors
     /// The first option that does not fit.
     pub fn build(&self) -> Result<SimConfig, OptionError> {
+        crate::contradictions::of_run(self)?;
         let disk = self.disk()?;
         let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
         let mut controller = self.controller(&disk, geometry)?;

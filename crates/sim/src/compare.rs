@@ -1,7 +1,8 @@
 //! Several variants on identical input, along a swept option, over seeds, on all processors.
 
 use crate::config::SimConfig;
-use crate::estimate::{crossing, estimate};
+use crate::contradictions;
+use crate::estimate::{Reach, estimate, reach};
 use crate::findings;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
@@ -48,6 +49,18 @@ pub enum CompareError {
         /// Why.
         error: SimError,
     },
+}
+
+impl CompareError {
+    /// The same of the run at this point of a sweep, e.g. `policy=wow nvs=4096`.
+    pub(crate) fn at(self, point: &str) -> CompareError {
+        match self {
+            CompareError::Run { error, .. } => CompareError::Run { label: point.into(), error },
+            CompareError::Option(OptionError { message, is_input }) => {
+                OptionError { message: format!("{point}: {message}"), is_input }.into()
+            }
+        }
+    }
 }
 
 /// Makes the source of a run.
@@ -105,6 +118,21 @@ struct Cell {
 }
 
 impl Comparison {
+    /// The files that its runs may read: values of `trace` and `disk`.
+    pub fn files(&self) -> Vec<&str> {
+        let is_file = |name: &str| ["trace", "disk"].contains(&name);
+        let changes = self.variants.iter().flat_map(|(_, changes)| changes);
+        let changed = changes.filter(|(name, _)| is_file(name)).map(|(_, value)| value.as_str());
+        let swept = self.sweep.iter().filter(|(name, _)| is_file(name));
+        let swept = swept.flat_map(|(_, values)| values.iter().map(String::as_str));
+        ["trace", "disk"]
+            .map(|name| self.base.get(name))
+            .into_iter()
+            .chain(changed)
+            .chain(swept)
+            .collect()
+    }
+
     /// Whether every run could be made, without making any.
     ///
     /// # Errors
@@ -114,6 +142,7 @@ impl Comparison {
     }
 
     fn cells(&self) -> Result<Vec<Cell>, CompareError> {
+        self.contradictions()?;
         let one = (String::new(), vec![String::new()]);
         let (name, values) = self.sweep.as_ref().unwrap_or(&one);
         let mut cells = Vec::new();
@@ -127,11 +156,33 @@ impl Comparison {
                     options.set(name, value)?;
                 }
                 options.build()?;
+                if self.seeds > 1 || self.confidence.is_some() {
+                    contradictions::of_seeds(&options, "more than one seed")?;
+                } else if name == "seed" {
+                    contradictions::of_seeds(&options, "a sweep of seed")?;
+                }
                 let (variant, value) = (variant.clone(), value.clone());
                 cells.push(Cell { variant, value, options, runs: Vec::new() });
             }
         }
         Ok(cells)
+    }
+
+    fn contradictions(&self) -> Result<(), OptionError> {
+        contradictions::of_axes(&self.base, &self.sweep)?;
+        for (index, (label, changes)) in self.variants.iter().enumerate() {
+            if self.variants[..index].iter().any(|(other, _)| other == label) {
+                return Err(OptionError::usage(format!("{label} is compared with itself")));
+            }
+            let swept = self.sweep.as_ref().map(|(name, _)| name);
+            if let Some((name, value)) = changes.iter().find(|(name, _)| Some(name) == swept) {
+                return Err(OptionError::usage(format!(
+                    "a sweep of {name} contradicts {name}={value}, which is compared: list what to \
+                     compare once, and sweep another option"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Runs everything with `threads` threads; `progress(done, total)` is called from any of them.
@@ -189,7 +240,11 @@ impl Comparison {
             for seed in have..wanted {
                 let mut options = cell.options.clone();
                 options.set("seed", &base_seed.wrapping_add(u64::from(seed)).to_string())?;
-                jobs.push(SeedRun { cell: index, label: cell.variant.clone(), options });
+                let place = match &self.sweep {
+                    Some((name, _)) => format!("{} at {name}={}", cell.variant, cell.value),
+                    None => cell.variant.clone(),
+                };
+                jobs.push(SeedRun { cell: index, label: cell.variant.clone(), place, options });
             }
         }
         Ok(jobs)
@@ -239,11 +294,22 @@ impl Comparison {
         let mut found = Vec::new();
         for &response_ms in &self.levels_ms {
             for (variant, _) in &self.variants {
-                let of_variant = points.iter().filter(|p| p.variant == *variant);
+                // By rising target; a point without answers has no response time.
+                let mut of_variant: Vec<&Point> =
+                    points.iter().filter(|p| p.variant == *variant && p.iops.mean > 0.0).collect();
+                let target = |p: &Point| p.value.parse::<f64>().unwrap_or(f64::MAX);
+                of_variant.sort_by(|a, b| target(a).total_cmp(&target(b)));
                 let curve: Vec<(f64, f64)> =
-                    of_variant.map(|p| (p.iops.mean, p.response_ms.mean)).collect();
-                let iops = crossing(&curve, response_ms);
-                found.push(AtResponse { variant: variant.clone(), response_ms, iops });
+                    of_variant.iter().map(|p| (p.iops.mean, p.response_ms.mean)).collect();
+                let mut at =
+                    AtResponse { variant: variant.clone(), response_ms, ..AtResponse::default() };
+                match reach(&curve, response_ms) {
+                    Some(Reach::At(iops)) => at.iops = Some(iops),
+                    Some(Reach::AtLeast(iops)) => at.at_least_iops = Some(iops),
+                    Some(Reach::Below(iops)) => at.below_iops = Some(iops),
+                    None => {}
+                }
+                found.push(at);
             }
         }
         found
@@ -273,6 +339,8 @@ fn point(cell: Cell) -> Point {
 struct SeedRun {
     cell: usize,
     label: String,
+    /// The variant and the value of the sweep, for errors.
+    place: String,
     options: RunOptions,
 }
 
@@ -283,6 +351,6 @@ fn run_all(
     run: &RunBy<'_>,
     progress: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<RunReport>, CompareError> {
-    let work = |job: &SeedRun| run(&job.label, &job.options);
+    let work = |job: &SeedRun| run(&job.label, &job.options).map_err(|error| error.at(&job.place));
     in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
 }

@@ -36,6 +36,30 @@ pub fn crossing(points: &[(f64, f64)], response_ms: f64) -> Option<f64> {
     })
 }
 
+/// What a sweep of the load shows of the throughput at a response time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Reach {
+    /// The response time is crossed at this throughput.
+    At(f64),
+    /// It is not reached: the throughput is at least the largest of the sweep.
+    AtLeast(f64),
+    /// It is exceeded from the first point on: the throughput is below the least of the sweep.
+    Below(f64),
+}
+
+/// [`crossing`], or on which side of the response time the points `(iops, response_ms)` are;
+/// `None` without points.
+pub fn reach(points: &[(f64, f64)], response_ms: f64) -> Option<Reach> {
+    if let Some(iops) = crossing(points, response_ms) {
+        return Some(Reach::At(iops));
+    }
+    // Without a crossing, those above come first.
+    let within = |point: &&(f64, f64)| point.1 <= response_ms;
+    let most = points.iter().filter(within).map(|p| p.0).reduce(f64::max);
+    let least = points.iter().map(|p| p.0).reduce(f64::min);
+    most.map(Reach::AtLeast).or(least.map(Reach::Below))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,5 +78,15 @@ mod tests {
         assert_eq!(crossing(&points, 20.0), Some(205.0));
         assert_eq!(crossing(&points, 40.0), None);
         assert_eq!(crossing(&points[1..], 5.0), None);
+    }
+
+    #[test]
+    fn a_level_that_is_not_crossed_is_below_or_above_the_sweep() {
+        let points = [(100.0, 5.0), (200.0, 10.0), (210.0, 30.0)];
+        assert_eq!(reach(&points, 20.0), Some(Reach::At(205.0)));
+        assert_eq!(reach(&points, 40.0), Some(Reach::AtLeast(210.0)));
+        assert_eq!(reach(&points, 4.0), Some(Reach::Below(100.0)));
+        assert_eq!(reach(&[(100.0, 50.0), (200.0, 10.0)], 20.0), Some(Reach::AtLeast(200.0)));
+        assert_eq!(reach(&[], 4.0), None);
     }
 }

@@ -81,7 +81,20 @@ impl Experiment {
             OptionError::input(format!("{}: {}", path.display(), one_line(&error.to_string())))
         };
         let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+        let table: toml::Table = toml::from_str(&text).map_err(|error| named(&error))?;
+        if table.contains_key("panels") {
+            let item = "has several panels, which are not one comparison: run it with `destage \
+                        reproduce` (--list names the items)";
+            return Err(named(&item));
+        }
         toml::from_str(&text).map_err(|error| named(&error))
+    }
+
+    /// Takes a sweep from the command line: it replaces the file's, and the file's own value of
+    /// the swept option.
+    pub fn sweep_instead(&mut self, sweep: (String, Vec<String>)) {
+        self.options.remove(&sweep.0);
+        self.sweep = Some(sweep);
     }
 
     /// Its run options over the defaults.

@@ -23,5 +23,6 @@ pub mod track_trace;
 pub mod validate;
 
 mod build;
+mod contradictions;
 mod fault_log;
 mod faults;

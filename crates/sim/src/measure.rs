@@ -114,6 +114,8 @@ pub struct Outcome {
     pub target_iops: Option<f64>,
     /// Requests not answered when the run ended.
     pub in_system: u64,
+    /// How long the last answers were behind the last arrivals.
+    pub behind: Duration,
     /// The read cache at the end.
     pub read_cache: Option<ReadCacheState>,
     /// What failed.
@@ -359,6 +361,24 @@ impl Measure {
             warnings.push(format!(
                 "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left",
                 outcome.in_system
+            ));
+        }
+        let behind_s = outcome.behind.0 as f64 / 1e9;
+        let window_s = self.now.since(self.start.unwrap_or(self.now)).0 as f64 / 1e9;
+        if outcome.target_iops.is_none() && behind_s > 1.0 && behind_s > 0.03 * window_s {
+            warnings.push(format!(
+                "does not keep up: at the end of the load the array was {behind_s:.1} s behind"
+            ));
+        }
+        let stalled = outcome.counters.stalled_writes - self.before.stalled_writes;
+        let waited = stalled as f64 / (self.writes.histogram.len() as f64).max(1.0);
+        let full = self.full.0 as f64 / 1e9 / window_s.max(1e-9);
+        if waited >= 0.01 && waited > 5.0 * full {
+            warnings.push(format!(
+                "stalls: {:.1} % of writes waited for space, although the NVS was full only \
+                 {:.1} % of the time: writes come in bursts",
+                100.0 * waited.min(1.0),
+                100.0 * full
             ));
         }
         let [first, second] =

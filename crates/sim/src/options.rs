@@ -5,7 +5,7 @@ use destage_engine::registry::{Param, nearest_first};
 use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace};
 use destage_workload::trace::{ReadOptions, TimeOrder};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A message of one line that names the option and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -196,12 +196,14 @@ fn disk_error(error: &destage_disk::SpecError) -> OptionError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunOptions {
     values: BTreeMap<&'static str, String>,
+    /// Those that were set; the others have their defaults.
+    given: BTreeSet<&'static str>,
 }
 
 impl Default for RunOptions {
     fn default() -> RunOptions {
         let values = OPTIONS.iter().map(|o| (o.name, o.default.to_string())).collect();
-        RunOptions { values }
+        RunOptions { values, given: BTreeSet::new() }
     }
 }
 
@@ -214,9 +216,12 @@ impl RunOptions {
         match OPTIONS.iter().find(|o| o.name == name) {
             Some(option) => {
                 self.values.insert(option.name, value.to_string());
+                self.given.insert(option.name);
                 if (name, value) == ("group", "track") {
-                    self.values.insert("level", "single".into());
-                    self.values.insert("disks", "1".into());
+                    for (name, value) in [("level", "single"), ("disks", "1")] {
+                        self.values.insert(name, value.into());
+                        self.given.insert(name);
+                    }
                 }
                 Ok(())
             }
@@ -234,6 +239,36 @@ impl RunOptions {
     /// If the option is unknown, which is a bug.
     pub fn get(&self, name: &str) -> &str {
         self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
+    }
+
+    /// Whether the option was set, perhaps to its default.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.given.contains(name)
+    }
+
+    /// The options that were set, with their values. Set again, they make the same options.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.given.iter().map(|name| (*name, self.get(name)))
+    }
+
+    /// The value in one spelling: sizes in pages, numbers without needless digits, policies with
+    /// their parameters.
+    pub(crate) fn plain(&self, name: &str) -> String {
+        let text = self.get(name).to_string();
+        let described = |choice: Result<String, ()>| choice.unwrap_or_else(|()| text.clone());
+        match name {
+            "policy" => described(
+                destage_engine::policy::choose(&text).map(|p| p.choice.describe()).map_err(drop),
+            ),
+            "rate" => described(
+                destage_engine::rate::choose(&text).map(|r| r.choice.describe()).map_err(drop),
+            ),
+            "nvs" | "strip" | "read-cache-size" => {
+                described(self.pages(name).map(|pages| pages.to_string()).map_err(drop))
+            }
+            "seed" => text,
+            _ => text.parse::<f64>().map_or(text, |number| number.to_string()),
+        }
     }
 
     /// All options and values.

@@ -86,6 +86,8 @@ struct Simulator<'a> {
     /// Disks that may have something to start.
     touched: Vec<usize>,
     issued: u64,
+    /// When the last request arrived, and when the last answer was given.
+    last: (Instant, Instant),
     requests_max: u64,
     answered_max: u64,
     in_system: u64,
@@ -186,10 +188,12 @@ pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport
         digest: simulator.digest.0,
         target_iops,
         in_system: simulator.in_system,
+        behind: simulator.behind(),
         read_cache: simulator.engine.array().and_then(Controller::read_cache),
         fault: simulator.fault_use(),
     };
     let mut report = simulator.measure.report(&outcome);
+    report.warnings.extend(simulator.source.notes());
     report.options.insert("outstanding-bound".into(), bound);
     Ok(report)
 }
@@ -210,6 +214,7 @@ impl<'a> Simulator<'a> {
             actions: Vec::new(),
             touched: Vec::new(),
             issued: 0,
+            last: (Instant::ZERO, Instant::ZERO),
             requests_max: config.requests_max,
             answered_max: config.answered_max,
             in_system: 0,
@@ -249,6 +254,17 @@ impl<'a> Simulator<'a> {
         }
         self.measure.close(self.engine.counters());
         Ok(())
+    }
+
+    /// How long the last answers were behind the last arrivals. Of a run that ended with requests
+    /// in flight, how long the oldest of them had waited at the last answer.
+    fn behind(&self) -> Duration {
+        let (last_arrival, last_reply) = self.last;
+        let mut waits: Vec<bool> = vec![true; self.outstanding.len()];
+        self.idle.iter().for_each(|index| waits[*index as usize] = false);
+        let in_flight = self.outstanding.iter().zip(waits).filter(|(_, waits)| *waits);
+        let oldest = in_flight.map(|(request, _)| request.arrival).min().unwrap_or(last_arrival);
+        Duration(last_reply.0.saturating_sub(oldest.0))
     }
 
     fn step(&mut self, now: Instant, event: Event) {
@@ -306,6 +322,7 @@ impl<'a> Simulator<'a> {
         let SourceRequest { arrival, tag, direction, range } = self.source.take(now)?;
         self.issued += 1;
         self.in_system += 1;
+        self.last.0 = arrival;
         if direction == Direction::Write {
             self.log.written(range);
         }
@@ -460,6 +477,7 @@ impl<'a> Simulator<'a> {
         let Outstanding { arrival, tag, direction } = self.outstanding[id.0 as usize];
         self.idle.push(id.0 as u32);
         self.in_system -= 1;
+        self.last.1 = now;
         self.digest.add(now.0 ^ id.0 << 48);
         self.measure.completed(now.since(arrival), direction);
         self.source.completed(tag, now);

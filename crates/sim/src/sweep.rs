@@ -2,6 +2,7 @@
 //! computed twice (docs/sweeps.md).
 
 use crate::compare::{CompareError, MakeSource, run_one};
+use crate::contradictions;
 use crate::options::{OPTIONS, OptionError, RunOptions};
 use crate::parallel::in_parallel;
 use crate::sources::make_source;
@@ -79,6 +80,7 @@ impl Sweep {
         });
         let total = total
             .ok_or_else(|| OptionError::usage(format!("a sweep has 1 to {POINTS_MAX} points")))?;
+        contradictions::of_axes(&self.base, &self.axes)?;
         let mut keys = Keys { digests: digests.clone() };
         let base_seed = self.base.seed()?;
         let mut points = Vec::with_capacity(total);
@@ -95,7 +97,15 @@ impl Sweep {
             for (name, value) in chosen.into_iter().rev() {
                 options.set(name, value)?;
             }
-            if self.axes.iter().all(|(name, _)| name != "seed") {
+            let seeds_swept = self.axes.iter().any(|(name, _)| name == "seed");
+            if self.seeds > 1 && seeds_swept {
+                let message = "a sweep of seed and several seeds contradict each other";
+                return Err(OptionError::usage(message.into()));
+            }
+            if self.seeds > 1 || seeds_swept {
+                contradictions::of_seeds(&options, "more than one seed")?;
+            }
+            if !seeds_swept {
                 options.set("seed", &seed.to_string())?;
             }
             let key = keys.key(&options)?;
@@ -126,7 +136,7 @@ impl Keys {
                 "rate" => config.controller.rate.choice.describe(),
                 "trace" if !value.is_empty() => self.digest(value)?,
                 "disk" if value.ends_with(".toml") => self.digest(value)?,
-                _ => value.to_string(),
+                _ => options.plain(option.name),
             };
             text.push_str(&format!("{}={value}\n", option.name));
         }
@@ -250,6 +260,16 @@ pub struct Swept {
     pub run: usize,
 }
 
+/// A point by the options in which the points of its sweep differ.
+fn name_of(point: &SweepPoint, points: &[SweepPoint]) -> String {
+    let differs =
+        |name: &str, value: &str| points.iter().any(|other| other.options.get(name) != value);
+    let own = OPTIONS.iter().map(|option| (option.name, point.options.get(option.name)));
+    let varying = own.filter(|(name, value)| points.len() == 1 || differs(name, value));
+    let set = varying.filter(|(name, _)| point.options.is_given(name));
+    set.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+}
+
 /// Runs those points whose rows are not there yet; `progress(done, total)` counts all points.
 ///
 /// # Errors
@@ -268,7 +288,7 @@ pub fn run(
     let there = points.len() - missing.len();
     progress(there, points.len());
     let work = |point: &&SweepPoint| -> Result<(), CompareError> {
-        let row = row(point, make_source)?;
+        let row = row(point, make_source).map_err(|error| error.at(&name_of(point, points)))?;
         Ok(dataset.put(&point.key, &row)?)
     };
     let done = |done: usize| progress(there + done, points.len());

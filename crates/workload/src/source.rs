@@ -42,6 +42,11 @@ pub trait Source {
     fn bound(&self) -> String {
         String::from("none")
     }
+
+    /// What a reader of the results should know of the load.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// A load of which each request passes through a function on its way.
@@ -77,6 +82,10 @@ impl<F: FnMut(SourceRequest, Instant) -> Result<SourceRequest, SourceError>> Sou
 
     fn bound(&self) -> String {
         self.source.bound()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.source.notes()
     }
 }
 

@@ -2,10 +2,12 @@
 
 use super::{format, text, threads};
 use crate::failure::Failure;
-use crate::output::{check_writable, plot_format};
+use crate::output::plot_format;
+use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use destage_report::Format;
 use destage_report::advice::Advice;
 use destage_sim::advise::goal::Goal;
@@ -22,9 +24,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         .unwrap_or_default()
         .map(|name| Path::new(name.as_str()))
         .collect();
+    let mut paths = Paths::of_run(&question.base);
     for path in &outputs {
         kind(path)?;
-        check_writable(path)?;
+        paths.report(path)?;
     }
     let spinner = progress::spinner("advising");
     let report_progress = |step: &str| spinner.set_message(step.to_string());
@@ -40,8 +43,17 @@ fn question(matches: &ArgMatches) -> Result<Question, Failure> {
     let mut base = run_options(matches)?;
     if let Some(trace) = text(matches, "file") {
         base.set("trace", trace)?;
+        if matches.value_source("seeds") == Some(ValueSource::CommandLine) {
+            return Err(Failure::usage("--seeds is for generated loads: leave it out for a trace"));
+        }
     }
     if let Some(array) = text(matches, "array") {
+        if let Some(name) = ["level", "disks", "disk"].into_iter().find(|name| base.is_given(name))
+        {
+            return Err(Failure::usage(format!(
+                "--array {array} and --{name} both describe the array: leave out one of them"
+            )));
+        }
         set_array(&mut base, array)?;
     }
     let list = |name: &str| -> Vec<String> {

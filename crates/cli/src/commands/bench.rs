@@ -4,7 +4,7 @@ use super::bench_report::{Intervals, hdr_path, render, write_hdr};
 use super::quantity::{bytes, seconds};
 use super::{bench_feed, format, text};
 use crate::failure::Failure;
-use crate::output::check_writable;
+use crate::paths::Paths;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_load::{
@@ -24,8 +24,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     }
     let load = load(matches)?;
     let hdr = text(matches, "hdr").map(Path::new);
+    let mut paths = Paths::reading(text(matches, "trace"));
+    load.log.as_ref().map_or(Ok(()), |log| paths.report(log))?;
     for place in 0..=FLUSH {
-        hdr.map_or(Ok(()), |path| check_writable(&hdr_path(path, place)))?;
+        hdr.map_or(Ok(()), |path| paths.report(&hdr_path(path, place)))?;
     }
     let (measured, intervals) = measure(matches, &uri, &load)?;
     if let Some(path) = hdr {

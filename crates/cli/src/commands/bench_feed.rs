@@ -100,9 +100,9 @@ fn trace(matches: &ArgMatches, path: &Path, target: &Target) -> Result<Box<dyn F
             u128::from(end_page) * u128::from(page_bytes),
             target.size()
         )),
-        TraceError::NoTimes { file, .. } => {
-            Failure::usage(format!("{file}: this format has no times; give --closed or --iops"))
-        }
+        TraceError::NoTimes { file, .. } | TraceError::OneTime { file, .. } => Failure::usage(
+            format!("{file}: the trace has no times to replay it by; give --closed or --iops"),
+        ),
         error => Failure::failed(error),
     })?;
     Ok(Box::new(OfSource { source: Box::new(source), page_bytes }))

@@ -3,6 +3,7 @@
 use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::output::Outputs;
+use crate::paths::{Paths, check_writable};
 use crate::progress;
 use crate::run_args::set_given;
 use clap::ArgMatches;
@@ -19,13 +20,15 @@ use std::path::Path;
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let comparison = comparison(matches)?;
-    let outputs = Outputs::for_compare(matches.get_many("out").unwrap_or_default())?;
+    let inputs = comparison.files().into_iter();
+    let mut paths = Paths::reading(inputs.chain(text(matches, "experiment")));
+    let outputs = Outputs::for_compare(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plots = text(matches, "plots").map(Path::new);
     if let Some(directory) = plots {
         std::fs::create_dir_all(directory).map_err(|error| {
             Failure::failed(format!("{}: cannot create: {error}", directory.display()))
         })?;
-        crate::output::check_writable(&directory.join("plot"))?;
+        check_writable(&directory.join("plot"))?;
     }
     let bar = progress::bar("runs");
     let report = comparison.run(threads(matches), &make_source, &|done, total| {
@@ -60,7 +63,7 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
         experiment.policies = split_policies(text(matches, "policies").expect("default"));
     }
     if let Some(sweep) = text(matches, "sweep") {
-        experiment.sweep = Some(destage_sim::experiment::parse_sweep(sweep)?);
+        experiment.sweep_instead(destage_sim::experiment::parse_sweep(sweep)?);
     }
     if let Some(title) = text(matches, "title") {
         experiment.title = Some(title.to_string());
@@ -83,7 +86,25 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
     }
     let mut base = experiment.options()?;
     set_given(matches, &mut base)?;
-    Ok(experiment.comparison(base, command_line(matches)))
+    let comparison = experiment.comparison(base, command_line(matches));
+    without_effect(&comparison, &given)?;
+    comparison.check()?;
+    Ok(comparison)
+}
+
+/// Refuses flags that would change nothing.
+fn without_effect(comparison: &Comparison, given: &dyn Fn(&str) -> bool) -> Result<(), Failure> {
+    let of_load = comparison.sweep.as_ref().is_some_and(|(name, _)| name == "iops");
+    let message = if given("at-ms") && !of_load {
+        "--at-ms reads throughput off a sweep of iops: add --sweep iops=FIRST..LAST..STEP"
+    } else if given("seeds-max") && comparison.confidence.is_none() {
+        "--seeds-max bounds the seeds that --ci adds: add --ci, or use --seeds"
+    } else if given("plot-format") && !given("plots") {
+        "--plot-format is the format of --plots: add --plots DIR"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::usage(message))
 }
 
 fn levels(text: &str) -> Result<Vec<f64>, Failure> {

@@ -3,6 +3,7 @@
 use super::{format, text};
 use crate::failure::Failure;
 use crate::output::plot_format;
+use crate::paths::Paths;
 use clap::ArgMatches;
 use destage_disk::disksim::{self, Source, Sources};
 use destage_disk::{DiskSpec, Figures};
@@ -60,9 +61,10 @@ fn figure_cells(figures: &Figures) -> Vec<Cell> {
 
 fn show(matches: &ArgMatches) -> Result<String, Failure> {
     let name = text(matches, "name").expect("required");
-    let spec = destage_disk::find(name).map_err(Failure::failed)?;
+    let spec = destage_disk::find(name)?;
     if let Some(path) = text(matches, "plot").map(Path::new) {
         let format = plot_format(path)?;
+        Paths::reading([name]).report(path)?;
         let bytes = destage_render::draw(&plot(&spec), format).map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
@@ -145,6 +147,10 @@ fn convert(matches: &ArgMatches) -> Result<String, Failure> {
         seek: seek.as_ref().map(|(file, text)| Source { file, text }),
         specs: specs.as_ref().map(|(file, text)| Source { file, text }),
     };
+    if let Some(path) = text(matches, "out") {
+        let inputs = ["model", "seek", "specs"].into_iter().filter_map(|name| text(matches, name));
+        Paths::reading(inputs).report(Path::new(path))?;
+    }
     let spec = disksim::convert(name, sources).map_err(Failure::failed)?;
     match text(matches, "out") {
         None => Ok(spec.to_toml()),

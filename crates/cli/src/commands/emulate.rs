@@ -3,8 +3,10 @@
 use super::quantity::bytes;
 use super::{listener, text};
 use crate::failure::Failure;
+use crate::paths::Paths;
 use clap::ArgMatches;
 use destage_server::backends::{self, Emulated, Emulator, Ram};
+use std::path::Path;
 
 /// Serves until a signal comes.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
@@ -14,7 +16,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         let export = backends::export("ram", "destage: memory", size.unwrap_or(1 << 30));
         return listener::serve(matches, export, &mut Ram::default());
     }
-    let spec = destage_disk::find(spec).map_err(Failure::usage)?;
+    let spec = destage_disk::find(spec)?;
     let speed = *matches.get_one::<f64>("speed").expect("default");
     if !(speed > 0.0 && speed <= 1e6) {
         return Err(Failure::usage("--speed is above 0 and at most 1000000"));
@@ -33,6 +35,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let mut backend = match text(matches, "file") {
         None => Emulated::in_memory(disk),
         Some(path) => {
+            Paths::reading(text(matches, "spec")).apart(Path::new(path))?;
             let fail = |error| Failure::failed(format!("{path}: {error}"));
             let open = std::fs::OpenOptions::new()
                 .read(true)

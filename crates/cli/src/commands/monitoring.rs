@@ -5,6 +5,8 @@ use super::target::{control, name};
 use super::{format, text};
 use crate::failure::Failure;
 #[cfg(feature = "plan")]
+use crate::paths::Paths;
+#[cfg(feature = "plan")]
 use crate::progress;
 use clap::ArgMatches;
 use destage_observe::http::{Guard, HttpError, Settings, new_token, read_token, serve};
@@ -123,7 +125,11 @@ pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
     let control = control(matches)?;
     let out = Path::new(text(matches, "out").expect("required"));
-    crate::output::check_writable(out)?;
+    let config = super::target::places(matches).read(name);
+    let devices = config.iter().flat_map(|array| {
+        array.disks.iter().chain(&array.nvs).chain(&array.spares).map(String::as_str)
+    });
+    Paths::reading(devices).trace(out, matches.get_flag("force"))?;
     let seconds =
         text(matches, "time").map(|time| super::quantity::seconds("time", time)).transpose()?;
     let command = destage_server::array::control::Record {

@@ -3,9 +3,11 @@
 use super::{format, text};
 use crate::failure::Failure;
 use crate::output::Outputs;
+use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::trace_options;
 use clap::ArgMatches;
+use clap::parser::ValueSource;
 use destage_engine::array::geometry::Level;
 use destage_engine::readcache::{ReadChoice, Vdf, choose};
 use destage_engine::request::PageRange;
@@ -22,7 +24,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     if matches.get_flag("events") && study.single().is_none() {
         return Err(Failure::usage("--events takes one policy, array, size and failed disk"));
     }
-    let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default())?;
+    let mut paths = Paths::reading(text(matches, "file"));
+    let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let read = trace_options(matches)?;
     let path = Path::new(text(matches, "file").expect("required"));
     let reads = reads_of(path, &read, matches.get_one::<u32>("device").copied())?;
@@ -130,6 +133,7 @@ fn study(matches: &ArgMatches) -> Result<Study, Failure> {
         let values = given(name, default);
         (name, values.split(',').map(|v| v.trim().to_string()).collect::<Vec<String>>())
     });
+    let mut swept: Vec<String> = Vec::new();
     for sweep in matches.get_many::<String>("sweep").unwrap_or_default() {
         let (name, values) = parse_sweep(sweep)?;
         let Some(list) = lists.iter_mut().find(|(known, _)| *known == name) else {
@@ -137,6 +141,10 @@ fn study(matches: &ArgMatches) -> Result<Study, Failure> {
                 "--sweep takes disks, blocks or failed, not `{name}`"
             )));
         };
+        if matches.value_source(&name) == Some(ValueSource::CommandLine) || swept.contains(&name) {
+            return Err(Failure::usage(format!("`{name}` is given twice: list its values once")));
+        }
+        swept.push(name);
         list.1 = values;
     }
     let [(_, disks), (_, blocks), (_, failed)] = lists;

@@ -2,7 +2,7 @@
 
 use super::{format, text, threads};
 use crate::failure::Failure;
-use crate::output::check_writable;
+use crate::paths::check_writable;
 use crate::progress;
 use clap::ArgMatches;
 use destage_render::PlotFormat;
@@ -29,10 +29,9 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         })?;
         check_writable(&folder.join("index.html"))?;
     }
-    let report = reproduce(matches, &items)?;
-    if let Some(folder) = out {
-        write(folder, &report, text(matches, "plot-format") == Some("png"))?;
-    }
+    let png = text(matches, "plot-format") == Some("png");
+    let keep = |report: &Reproduction| out.map_or(Ok(()), |folder| write(folder, report, png));
+    let report = reproduce(matches, &items, &keep)?;
     Ok(destage_report::render_reproduction(&report, format(matches)))
 }
 
@@ -62,7 +61,12 @@ fn list(items: &[&Item]) -> Table {
     table
 }
 
-fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Failure> {
+/// Runs the items; `keep` gets the report after each.
+fn reproduce(
+    matches: &ArgMatches,
+    items: &[&Item],
+    keep: &dyn Fn(&Reproduction) -> Result<(), Failure>,
+) -> Result<Reproduction, Failure> {
     let quick = matches.get_flag("quick");
     let threads = threads(matches);
     let traces = text(matches, "traces").map_or_else(trace_folder, PathBuf::from);
@@ -85,6 +89,7 @@ fn reproduce(matches: &ArgMatches, items: &[&Item]) -> Result<Reproduction, Fail
             }
         };
         report.items.push(item.run(quick, threads, &traces, &done)?);
+        keep(&report)?;
         before += runs;
         if bar.is_hidden() && items.len() > 1 {
             let made = report.items.last().map_or(0, |item| item.runs);

@@ -2,7 +2,8 @@
 
 use super::{format, text};
 use crate::failure::Failure;
-use crate::output::{Outputs, check_writable, plot_format};
+use crate::output::{Outputs, plot_format};
+use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
@@ -14,11 +15,18 @@ use std::path::Path;
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let options = run_options(matches)?;
-    let outputs = Outputs::for_run(matches.get_many("out").unwrap_or_default())?;
+    let mut paths = Paths::of_run(&options);
+    let outputs = Outputs::for_run(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plot = text(matches, "plot").map(Path::new);
     let series = text(matches, "series").map(Path::new);
+    if let Some(path) = series.filter(|path| path.extension().is_none_or(|e| e != "parquet")) {
+        return Err(Failure::usage(format!(
+            "--series {}: the series is written as Parquet: name it .parquet",
+            path.display()
+        )));
+    }
     for path in plot.iter().chain(&series) {
-        check_writable(path)?;
+        paths.report(path)?;
     }
     let plot = plot.map(|path| plot_format(path).map(|format| (path, format))).transpose()?;
     let label = options.get("policy").to_string();

@@ -2,7 +2,7 @@
 
 use super::{format, text};
 use crate::failure::Failure;
-use crate::output::check_writable;
+use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::{run_options, trace_options};
 use clap::ArgMatches;
@@ -173,7 +173,7 @@ fn head(matches: &ArgMatches) -> Result<String, Failure> {
 fn convert_trace(matches: &ArgMatches) -> Result<String, Failure> {
     let out = Path::new(text(matches, "out").expect("required"));
     let mut reader = open(matches)?;
-    check_writable(out)?;
+    Paths::reading(text(matches, "file")).trace(out, matches.get_flag("force"))?;
     let spinner = progress::spinner("converting");
     let requests = convert::convert(&mut reader, out, None).map_err(Failure::failed)?;
     spinner.finish_and_clear();
@@ -191,7 +191,7 @@ fn generate(matches: &ArgMatches) -> Result<String, Failure> {
     };
     let config = options.build()?;
     let mut source = make_source(&options, &config)?;
-    check_writable(out)?;
+    Paths::of_run(&options).trace(out, matches.get_flag("force"))?;
     let spinner = progress::spinner("generating");
     /// Time after which a closed load's request counts as completed.
     const SERVICE_NS: u64 = 5_000_000;

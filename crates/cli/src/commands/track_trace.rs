@@ -17,8 +17,13 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         options.set(name, value).map_err(Failure::usage)
     };
     set(&mut options, "group", "track")?;
+    let path = text(matches, "file").expect("required");
+    set(&mut options, "trace", path)?;
     for name in ["policy", "rate", "nvs", "disk", "trace-format"] {
         set(&mut options, name, text(matches, name).expect("required or default"))?;
+    }
+    if matches.get_flag("events") && super::format(matches) == Format::Json {
+        return Err(Failure::usage("--events prints lines of text: leave out --format json"));
     }
     let config = options.build().map_err(Failure::from)?;
     let track = config.track.expect("asked for");
@@ -38,9 +43,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             };
         }
     };
-    let path = Path::new(text(matches, "file").expect("required"));
     let read = options.read_options().map_err(Failure::from)?;
-    let outcome = replay(path, &read, device, &track, &mut on_event)?;
+    let outcome = replay(Path::new(path), &read, device, &track, &mut on_event)?;
     match super::format(matches) {
         Format::Json => Ok(json(&outcome)),
         _ => Ok(events + &table(&outcome)),

@@ -2,7 +2,8 @@
 
 use super::{format, text};
 use crate::failure::Failure;
-use crate::output::{check_writable, plot_format};
+use crate::output::plot_format;
+use crate::paths::Paths;
 use crate::progress;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, PlotSpec, Table};
@@ -17,14 +18,14 @@ const DRAWN: usize = 500;
 
 /// Runs the command.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
-    let spec = destage_disk::find(text(matches, "spec").expect("required"));
-    let spec = spec.map_err(Failure::failed)?;
+    let spec = destage_disk::find(text(matches, "spec").expect("required"))?;
     let plot_path = text(matches, "plot").map(Path::new);
     let plot_as = plot_path.map(plot_format).transpose()?;
     let trace = Path::new(text(matches, "trace").expect("required"));
     let reader = Reader::open(trace, &ReadOptions::default()).map_err(Failure::failed)?;
     if let Some(path) = plot_path {
-        check_writable(path)?;
+        Paths::reading(["spec", "trace"].into_iter().filter_map(|name| text(matches, name)))
+            .report(path)?;
     }
     let options = ValidateOptions {
         device: *matches.get_one("device").expect("default"),

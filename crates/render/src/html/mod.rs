@@ -9,7 +9,7 @@ pub use reproduction::reproduction_html;
 use crate::charts::response_scale;
 use crate::escape::escape;
 use crate::metric::{Metric, shown};
-use crate::text::{at_response_table, warnings};
+use crate::text::{BOUNDS, at_response_table, warnings};
 use crate::view::{View, axis_label};
 use destage_report::model::CompareReport;
 use destage_report::plot::Scale;
@@ -150,10 +150,16 @@ fn log_switch(id: &str, on: bool) -> String {
 
 fn figures(view: &View<'_>) -> String {
     let mut out = String::from("<div class=\"figures\">\n");
+    // One seed has no interval.
+    let whiskers = view.report.points.iter().any(|p| p.iops.seeds > 1);
+    let curve_note = match whiskers {
+        true => "Right and low is good. Whiskers show the 95 % confidence interval.",
+        false => "Right and low is good.",
+    };
     let plain = ChartBox {
         id: "curve",
         heading: "Response time by throughput",
-        note: "Right and low is good. Whiskers show the 95 % confidence interval.",
+        note: curve_note,
         controls: "",
         wide: false,
         at_value: false,
@@ -166,7 +172,7 @@ fn figures(view: &View<'_>) -> String {
     } else if view.sweep().is_some() {
         out += &along(view, true);
     } else {
-        let note = "Whiskers show the 95 % confidence interval.";
+        let note = if whiskers { "Whiskers show the 95 % confidence interval." } else { "" };
         out += &ChartBox { id: "throughput", heading: "Throughput", note, ..plain }.html();
         let note = "Mean and percentiles of all requests.";
         let controls = log_switch("response", wide_response);
@@ -235,8 +241,12 @@ fn tables(view: &View<'_>) -> String {
     }
     out += "</tbody>\n</table>\n</div>\n</section>\n";
     if !view.report.at_response.is_empty() {
-        out += "<section>\n<h2>Throughput at a mean response time</h2>\n\
-                <p>Interpolated along the sweep; - where it is never crossed.</p>\n";
+        let bounds = escape(BOUNDS);
+        let _ = writeln!(
+            out,
+            "<section>\n<h2>Throughput at a mean response time</h2>\n\
+             <p>Interpolated along the sweep; {bounds}.</p>"
+        );
         out += &html_table(&at_response_table(&view.report.at_response));
         out += "</section>\n";
     }

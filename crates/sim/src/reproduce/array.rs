@@ -88,7 +88,9 @@ fn sample(report: &RunReport) -> RunFigures {
 
 fn comparison(plan: &Plan) -> Result<Comparison, CompareError> {
     let mut base = RunOptions::default();
-    for (name, value) in &plan.base {
+    // A panel's sweep replaces the item's common value.
+    let swept = plan.sweep.as_ref().map(|(name, _)| name);
+    for (name, value) in plan.base.iter().filter(|(name, _)| Some(name) != swept) {
         base.set(name, value)?;
     }
     if plan.setting("trace").is_some() {

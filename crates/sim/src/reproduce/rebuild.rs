@@ -99,9 +99,12 @@ fn job(
     let mut own = BTreeMap::from([("load", "0.7"), ("curve", "40")]);
     let swept = plan.sweep.as_ref().map(|(name, _)| (name.clone(), value.to_string()));
     let all = || plan.base.iter().chain(changes).chain(&swept);
+    let replays = all().any(|(name, _)| name == "trace");
     for (name, value) in all() {
         match OWN.iter().find(|known| *known == name) {
             Some(known) => drop(own.insert(known, value)),
+            // An item's panels have traces or generated loads; what it says of traces is for those.
+            None if name.starts_with("trace-") && !replays => {}
             None => options.set(name, value)?,
         }
     }

@@ -115,6 +115,17 @@ pub enum TraceError {
         /// The format.
         format: &'static str,
     },
+    /// Every request has the same time; replaying those would issue all at once.
+    #[error(
+        "{file}: all requests of this `{format}` trace have the same time: replay it with \
+         --trace-mode closed:N or rate:IOPS"
+    )]
+    OneTime {
+        /// The file.
+        file: String,
+        /// The format.
+        format: &'static str,
+    },
     /// No record is of the device asked for.
     #[error("{file}: no request is for device {device}; there are: {known:?}")]
     NoSuchDevice {

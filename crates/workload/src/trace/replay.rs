@@ -130,6 +130,8 @@ pub struct Layout {
     pub stride_pages: u64,
     /// Requests to be replayed.
     pub requests: u64,
+    /// Requests of which the trace does not say whether they read or write.
+    pub without_operation: u64,
 }
 
 impl Layout {
@@ -148,9 +150,10 @@ impl Layout {
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
         }
         let mut ends: BTreeMap<u32, (u64, TracePosition)> = BTreeMap::new();
-        let mut requests = 0;
+        let (mut requests, mut without_operation, mut last_ns) = (0, 0, 0);
         while let Some(record) = reader.next() {
             let record = record?;
+            last_ns = last_ns.max(record.time_ns);
             let (first, end) = record.pages_of(replay.page_bytes);
             let device_end = ends.entry(record.device).or_insert((0, reader.place()));
             if end > device_end.0 {
@@ -158,6 +161,7 @@ impl Layout {
             }
             let wanted = replay.device.is_none_or(|device| device == record.device);
             requests += u64::from(wanted && end > first);
+            without_operation += u64::from(wanted && end > first && record.op == Op::Unknown);
         }
         if let Some(device) = replay.device {
             if !ends.contains_key(&device) {
@@ -170,7 +174,12 @@ impl Layout {
             }
             ends.retain(|number, _| *number == device);
         }
-        Ok(Layout::of_ends(&ends, replay.chunk_pages, requests))
+        if matches!(replay.pace, ReplayPace::Open { .. }) && requests > 1 && last_ns == 0 {
+            let format = reader.format().entry.name;
+            return Err(TraceError::OneTime { file: reader.file().to_string(), format });
+        }
+        let layout = Layout::of_ends(&ends, replay.chunk_pages, requests);
+        Ok(Layout { without_operation, ..layout })
     }
 
     fn of_ends(
@@ -183,7 +192,7 @@ impl Layout {
         let devices = ends.iter().zip(0..).map(|((&device, &(pages, last_at)), index)| {
             DeviceSpan { device, first_page: index * stride_pages, pages, last_at }
         });
-        Layout { devices: devices.collect(), stride_pages, requests }
+        Layout { devices: devices.collect(), stride_pages, requests, without_operation: 0 }
     }
 
     /// Pages that a volume must have to hold every device.
@@ -402,5 +411,24 @@ impl Source for TraceSource {
             ReplayPace::Open { .. } | ReplayPace::Rate { .. } => String::from("none"),
             ReplayPace::Closed { outstanding } => format!("{outstanding} outstanding"),
         }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let devices = self.layout.devices.len();
+        if devices > 1 {
+            notes.push(format!(
+                "{devices} devices of the trace follow each other on one volume: --trace-device \
+                 replays a single one"
+            ));
+        }
+        if self.layout.without_operation > 0 && !self.options.reads_only {
+            notes.push(format!(
+                "{} of {} requests are replayed as reads, because the trace does not say whether \
+                 they read or write",
+                self.layout.without_operation, self.layout.requests
+            ));
+        }
+        notes
     }
 }

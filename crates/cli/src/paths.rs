@@ -1,0 +1,139 @@
+//! The files of a command: what it reads, and what it will write. Nothing that a command reads is
+//! written over, and nothing is written twice.
+
+use crate::failure::Failure;
+#[cfg(feature = "plan")]
+use destage_sim::options::RunOptions;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The files that a command reads, and those that it was allowed to write.
+#[derive(Default)]
+pub struct Paths {
+    read: Vec<PathBuf>,
+    written: Vec<PathBuf>,
+}
+
+impl Paths {
+    /// A command that reads these files. A name that is not a file does no harm.
+    pub fn reading<'a>(names: impl IntoIterator<Item = &'a str>) -> Paths {
+        let read = names.into_iter().map(PathBuf::from).collect();
+        Paths { read, written: Vec::new() }
+    }
+
+    /// A command that runs simulations with these options.
+    #[cfg(feature = "plan")]
+    pub fn of_run(options: &RunOptions) -> Paths {
+        Paths::reading(["trace", "disk"].map(|name| options.get(name)))
+    }
+
+    /// Refuses a file that the command reads, or that it already writes.
+    pub fn apart(&mut self, path: &Path) -> Result<(), Failure> {
+        if let Some(input) = self.read.iter().find(|input| same_file(input, path)) {
+            let also =
+                if input == path { String::new() } else { format!(" ({})", input.display()) };
+            return Err(Failure::usage(format!(
+                "{}: this command reads that file{also} and would destroy it. Name another output.",
+                path.display()
+            )));
+        }
+        if self.written.iter().any(|other| same_file(other, path)) {
+            return Err(Failure::usage(format!(
+                "{}: two outputs have this name. Name each output differently.",
+                path.display()
+            )));
+        }
+        self.written.push(path.to_path_buf());
+        Ok(())
+    }
+
+    /// A report: it may replace a report, but not a trace.
+    #[cfg(feature = "plan")]
+    pub fn report(&mut self, path: &Path) -> Result<(), Failure> {
+        self.apart(path)?;
+        if let Some(format) = trace_format(path) {
+            return Err(Failure::failed(format!(
+                "{}: is a trace ({format}), which a report does not replace. Name another output, \
+                 or remove the trace first.",
+                path.display()
+            )));
+        }
+        check_writable(path)
+    }
+
+    /// A trace: it replaces a file only if `force` is given, and is not named as something else.
+    #[cfg(feature = "plan")]
+    pub fn trace(&mut self, path: &Path, force: bool) -> Result<(), Failure> {
+        self.apart(path)?;
+        let name = path.to_string_lossy().to_ascii_lowercase();
+        let plain = [".gz", ".zst", ".xz"].iter().find_map(|ending| name.strip_suffix(ending));
+        let extension = Path::new(plain.unwrap_or(&name)).extension();
+        let extension = extension.and_then(|e| e.to_str()).unwrap_or("");
+        if NOT_TRACES.contains(&extension) {
+            return Err(Failure::usage(format!(
+                "{}: a trace is not written as .{extension}: name it .csv, or .dtrc for the binary \
+                 format",
+                path.display()
+            )));
+        }
+        let holds_data = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
+        if holds_data && !force {
+            return Err(Failure::failed(format!(
+                "{}: already exists. Name another output, or replace it with --force.",
+                path.display()
+            )));
+        }
+        check_writable(path)
+    }
+}
+
+/// Endings that promise something else than a trace.
+#[cfg(feature = "plan")]
+const NOT_TRACES: [&str; 11] =
+    ["arrow", "feather", "htm", "html", "json", "npy", "parquet", "png", "svg", "toml", "txt"];
+
+/// Device and inode of what keeps data.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    let keeps_data = found.is_file() || found.file_type().is_block_device();
+    keeps_data.then(|| (found.dev(), found.ino()))
+}
+
+/// Whether both names lead to one file, or would once it is made.
+fn same_file(one: &Path, other: &Path) -> bool {
+    match (identity(one), identity(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ if one.exists() || other.exists() => false,
+        _ => {
+            let place = |path: &Path| {
+                let path = std::path::absolute(path).ok()?;
+                let folder = std::fs::canonicalize(path.parent()?).ok()?;
+                Some(folder.join(path.file_name()?))
+            };
+            place(one).is_some_and(|one| Some(one) == place(other))
+        }
+    }
+}
+
+/// The format of a file whose first record reads as a trace.
+#[cfg(feature = "plan")]
+fn trace_format(path: &Path) -> Option<&'static str> {
+    use destage_workload::trace::{ReadOptions, Reader};
+    identity(path)?;
+    let mut reader = Reader::open(path, &ReadOptions::default()).ok()?;
+    let format = reader.format().entry.name;
+    matches!(reader.next(), Some(Ok(_))).then_some(format)
+}
+
+/// Whether a file could be made here: a temporary one is, and taken away again.
+#[cfg(feature = "plan")]
+pub fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::failed(format!("{}: is a directory", path.display())));
+    }
+    let mut probe = path.as_os_str().to_os_string();
+    probe.push(format!(".{}.tmp", std::process::id()));
+    std::fs::write(&probe, b"")
+        .and_then(|()| std::fs::remove_file(&probe))
+        .map_err(|error| Failure::failed(format!("{}: cannot be written: {error}", path.display())))
+}

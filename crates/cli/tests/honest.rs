@@ -1,0 +1,108 @@
+//! What a result does not show by itself is said: no spread of one seed, stalls in bursts, replays
+//! that fall behind, and what a trace lacks.
+
+mod common;
+
+use common::{fails, succeeds};
+use tempfile::TempDir;
+
+fn file(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("written");
+    path.to_str().expect("text").to_string()
+}
+
+/// Requests of our own CSV: time in us, device, page, operation.
+fn csv(
+    folder: &TempDir,
+    name: &str,
+    requests: impl Iterator<Item = (u64, u64, u64, char)>,
+) -> String {
+    let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+    for (us, device, page, op) in requests {
+        text.push_str(&format!("{},{device},{},4096,{op}\n", us * 1000, page * 4096));
+    }
+    file(folder, name, &text)
+}
+
+fn warnings(words: &[&str]) -> String {
+    let text = succeeds(&[words, &["--format", "json"]].concat());
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    report["warnings"].to_string()
+}
+
+#[test]
+fn one_seed_has_no_spread() {
+    let short = ["compare", "--policies", "lrw,wow", "--warmup", "1", "--measure", "5"];
+    let short = [&short[..], &["--nvs", "1024", "--iops", "100"]].concat();
+    let folder = TempDir::new().expect("a folder");
+    let page = folder.path().join("r.html");
+    let out = ["--out", page.to_str().expect("text")];
+    let row = |text: &str| -> Vec<String> {
+        let row = text.lines().find(|line| line.starts_with("lrw  ")).expect("a row");
+        row.split_whitespace().map(str::to_string).collect()
+    };
+    let one = succeeds(&[&short[..], &out].concat());
+    assert_eq!((&*row(&one)[2], &*row(&one)[4]), ("-", "-"), "{one}");
+    let html = || std::fs::read_to_string(&page).expect("read");
+    assert!(!html().contains("Whiskers show"));
+    let two = succeeds(&[&short[..], &out, &["--seeds", "2"]].concat());
+    assert!(row(&two)[2].parse::<f64>().is_ok(), "{two}");
+    assert!(html().contains("Whiskers show"));
+}
+
+#[test]
+fn writes_that_wait_in_bursts_are_reported_as_a_share_of_writes() {
+    let folder = TempDir::new().expect("a folder");
+    // 400 writes at once to a small NVS, then a minute with a write now and then.
+    let burst = (0..400).map(|i| (i, 0, i * 97 % 50_000, 'W'));
+    let rest = (0..600).map(|i| (1_000_000 + i * 400_000, 0, i * 31, 'W'));
+    let trace = csv(&folder, "burst.csv", burst.chain(rest));
+    let sim = ["sim", "--trace", &trace, "--nvs", "256", "--policy", "lrw"];
+    let said = warnings(&sim);
+    assert!(said.contains("% of writes waited for space"), "{said}");
+    assert!(succeeds(&sim).contains("% of writes"));
+}
+
+#[test]
+fn a_replay_that_falls_behind_is_flagged() {
+    let folder = TempDir::new().expect("a folder");
+    let reads = |gap_us: u64| (0..20_000).map(move |i| (i * gap_us, 0, i * 7919 % 1_000_000, 'R'));
+    let fast = csv(&folder, "fast.csv", reads(100));
+    let said = warnings(&["sim", "--trace", &fast]);
+    assert!(said.contains("does not keep up"), "{said}");
+    let cut = warnings(&["sim", "--trace", &fast, "--measure", "4"]);
+    assert!(cut.contains("does not keep up"), "{cut}");
+    let slow = csv(&folder, "slow.csv", reads(5_000));
+    assert_eq!(warnings(&["sim", "--trace", &slow]), "[]");
+}
+
+#[test]
+fn what_a_trace_lacks_is_said() {
+    let folder = TempDir::new().expect("a folder");
+    let requests = |op: char| (0..50).map(move |i| (i * 50_000, i % 3, i * 16, op));
+    let unknown = csv(&folder, "unknown.csv", requests('?'));
+    let said = warnings(&["sim", "--trace", &unknown]);
+    assert!(said.contains("3 devices of the trace follow each other"), "{said}");
+    assert!(said.contains("50 of 50 requests are replayed as reads"), "{said}");
+    let one = ["--trace-device", "0", "--trace-ops", "reads"];
+    assert_eq!(warnings(&[&["sim", "--trace", &unknown], &one[..]].concat()), "[]");
+    let compared = succeeds(&["compare", "--policies", "lrw,wow", "--trace", &unknown]);
+    assert!(compared.contains("No request writes"), "{compared}");
+    assert!(!compared.contains("answers fastest"), "{compared}");
+}
+
+#[test]
+fn a_trace_whose_requests_have_one_time_is_not_replayed_by_time() {
+    let folder = TempDir::new().expect("a folder");
+    let requests: String = (0..20).map(|i| format!("/dev/sda write {} 4096\n", i * 8192)).collect();
+    let head = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n";
+    let log = file(&folder, "x.iolog", &format!("{head}{requests}"));
+    let error = fails(1, &["sim", "--trace", &log]);
+    assert!(error.contains("x.iolog") && error.contains("have the same time"), "{error}");
+    assert!(error.contains("closed:N"), "{error}");
+    succeeds(&["sim", "--trace", &log, "--trace-mode", "closed:4"]);
+    let waits =
+        requests.replace("/dev/sda write 8192 ", "/dev/sda wait 5000\n/dev/sda write 8192 ");
+    succeeds(&["sim", "--trace", &file(&folder, "y.iolog", &format!("{head}{waits}"))]);
+}
