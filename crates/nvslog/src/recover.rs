@@ -190,17 +190,17 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Blocks that are to be overwritten before [`Recovered::make_room`]: what is there may say that
-    /// a commit was durable which it takes back.
+    /// Blocks that are to be overwritten before [`Recovered::make_room`]: what is there may say
+    /// that a commit was durable which it takes back.
     pub fn may_object(&self) -> impl Iterator<Item = u64> + '_ {
         let behind = self.dropped.iter().chain(&self.unreadable).copied();
         behind.filter(|_| self.ends_with_opening)
     }
 
     /// Frees what the log can do without, before a start appends to it; all that was found must be
-    /// durable, and [`Recovered::may_object`] overwritten. If [`LogSpace::anchor`] is another one then,
-    /// it is to be written before anything is appended. So starts that end before anything else is
-    /// durable never fill the ring.
+    /// durable, and [`Recovered::may_object`] overwritten. If [`LogSpace::anchor`] is another one
+    /// then, it is to be written before anything is appended. So starts that end before anything
+    /// else is durable never fill the ring.
     pub fn make_room(&mut self) {
         let taken_back = self.ends_with_opening && self.space.take_back();
         match self.space.anchor_due(true) {

@@ -160,8 +160,8 @@ impl LogSpace {
     }
 
     /// Takes back the last commit, of one block and without records, so that the next one takes its
-    /// place: not if the log begins with it. The next anchor must say less, then. Returns whether it
-    /// was taken back.
+    /// place: not if the log begins with it. The next anchor must say less, then. Returns whether
+    /// it was taken back.
     pub fn take_back(&mut self) -> bool {
         let sequence = self.next_sequence - 1;
         if sequence <= self.anchor.tail_sequence {

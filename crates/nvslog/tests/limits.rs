@@ -228,7 +228,8 @@ fn segments_are_moved_together_until_their_records_fill_a_block() {
     assert_eq!(used(all, &many).evacuate(0), Some(1..65), "enough in the first");
 }
 
-/// A start may write an anchor with the same tail. The numbers of the next ones continue from there.
+/// A start may write an anchor with the same tail. The numbers of the next ones continue from
+/// there.
 #[test]
 fn anchors_go_up_from_one_that_was_restated() {
     let mut space = used(2048, &[]);

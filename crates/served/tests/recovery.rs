@@ -197,8 +197,8 @@ fn read_superblock(devices: &mut Devices, device: Device) -> Superblock {
     destage_served::read_superblock(devices, device).expect("a superblock").superblock
 }
 
-/// The log is damaged where an epoch begins, and the operator gives up what is behind that. No later
-/// start may take the rest for part of the log, though it fits the commits before it.
+/// The log is damaged where an epoch begins, and the operator gives up what is behind that. No
+/// later start may take the rest for part of the log, though it fits the commits before it.
 #[test]
 fn what_was_given_up_does_not_come_back_with_a_later_start() {
     for starts in 1..4 {

@@ -80,8 +80,8 @@ impl Run {
             return done.then_some(at);
         }
         let mut made: Vec<Durable> = disk.written_durably().to_vec();
-        // A start that is interrupted after it found an older superblock leaves what is refused, and
-        // can no longer be undone.
+        // A start that is interrupted after it found an older superblock leaves what is refused,
+        // and can no longer be undone.
         let is_mark = |at: u64| at < DATA_START && !(ANCHORS..ANCHORS_END).contains(&at);
         made.retain(|w| !is_mark(w.offset) && is_free(w.offset, w.new.len() as u64));
         let still_there = |write: &Durable| {

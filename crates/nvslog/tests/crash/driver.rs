@@ -632,8 +632,8 @@ impl Driver {
         self.host(Batch { records, ..Batch::default() })
     }
 
-    /// Crashes for good, recovers, and continues from there in a new epoch (D7); sometimes again and
-    /// again.
+    /// Crashes for good, recovers, and continues from there in a new epoch (D7); sometimes again
+    /// and again.
     pub fn reopen(&mut self) -> Result<(), String> {
         self.start()?;
         let more = if self.random.below(32) == 0 { 70 } else { self.random.below(2) };
