@@ -501,3 +501,26 @@ fn starts_that_end_at_once_do_not_fill_the_log() {
         assert_eq!(run.drained(), Ok(End::Done));
     }
 }
+
+/// Each of two NVS devices is alone in a start, one after the other, and the power fails in both.
+/// Nothing was built on either start: the next one uses both devices.
+#[test]
+fn two_interrupted_starts_with_one_nvs_device_each_leave_one_log() {
+    for case in 0..3_000 {
+        let mut run = quiet(Level::Raid5, 2);
+        (0..4).for_each(|page| write(&mut run, page));
+        run.world.crash_at = Some(run.world.operations + 1 + case % 13);
+        assert_eq!(run.load(30), Ok(End::Crash));
+        run.crash(Survivors::Random);
+        for (gone, at) in [(0, case % 29), (1, case % 31)] {
+            run.world.nvs[gone].gone = true;
+            run.world.crash_at = Some(run.world.operations + at);
+            // The second start is refused if the first one's marks are complete.
+            let end = run.open();
+            assert_ne!(end, Ok(End::Done), "case {case}: it ends within {at} operations");
+            run.crash([Survivors::None, Survivors::All, Survivors::Random][gone + 1]);
+        }
+        assert_eq!(run.open(), Ok(End::Done), "case {case}");
+        assert_eq!(run.read_all(), Ok(End::Done), "case {case}");
+    }
+}

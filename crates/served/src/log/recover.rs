@@ -127,16 +127,34 @@ pub(crate) fn create(
     Ok(())
 }
 
-/// Recovers the log and makes it ready to continue.
+/// Marks the devices that a start uses.
+pub(crate) type Mark<'a> = &'a mut dyn FnMut(&mut dyn Media) -> Result<(), (Device, IoError)>;
+
+/// Recovers the log and makes it ready to continue. Everything is read first, then the devices are
+/// marked, and only then is anything written: two starts that are interrupted, each with another
+/// one of two devices, must not leave two logs.
 ///
 /// # Errors
-/// See [`LogError`]. Nothing is changed then but for repairs from an intact device.
-pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Recovered, LogError> {
-    let Superblock { log, block_bytes, ring_blocks, slots, .. } = source.superblock;
-    let devices = source.devices;
-    if devices.is_empty() {
+/// See [`LogError`]. Nothing is changed then, except with [`LogError::Unwritable`].
+pub(crate) fn recover(
+    media: &mut dyn Media,
+    source: &Source<'_>,
+    mark: Mark<'_>,
+) -> Result<Recovered, LogError> {
+    let unwritable = |(device, error)| LogError::Unwritable(device, error);
+    if source.devices.is_empty() {
+        mark(media).map_err(unwritable)?;
         return Ok(nothing(source));
     }
+    let (found, loaded) = read(media, source)?;
+    mark(media).map_err(unwritable)?;
+    begin(media, source, found, loaded)
+}
+
+/// What the log has. Nothing is written.
+fn read(media: &mut dyn Media, source: &Source<'_>) -> Result<(Found, Loaded), LogError> {
+    let Superblock { log, block_bytes, ring_blocks, slots, .. } = source.superblock;
+    let devices = source.devices;
     let anchor = choose_anchor(media, devices, log).ok_or(LogError::NoAnchor)?;
     let layout = Layout { log, block_bytes, ring_blocks, slots, copies: devices.len() };
     let mut recovery = Recovery::new(layout, anchor).map_err(LogError::Damaged)?;
@@ -148,7 +166,7 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     while let Some(want) = recovery.want() {
         recovery.give(ring.look_at(want.copy, want.part)).map_err(LogError::Damaged)?;
     }
-    let mut found = recovery.finish();
+    let found = recovery.finish();
     let geometry = &source.superblock.geometry;
     let array_pages = geometry.volume_pages().0;
     found.check(array_pages, geometry.pages_per_group()).map_err(LogError::Damaged)?;
@@ -156,14 +174,24 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     if held > source.dirty_pages_max {
         return Err(LogError::TooManyPages(held, source.dirty_pages_max));
     }
-    for repair in &found.repairs {
-        ring.repair(repair)?;
-    }
-    // Before anything is written that a later start would build on.
-    let loaded = load_pages(&mut ring, &found.contents, source.pages)?;
+    let loaded = load_pages(&mut ring, &found.contents, source.pages);
     if let (Some(first), false) = (loaded.lost.first(), source.takes_what_is_left) {
         return Err(LogError::LostPages(loaded.lost.len() as u64, first.0));
     }
+    Ok((found, loaded))
+}
+
+/// Repairs what one device lacks, and opens the next epoch.
+fn begin(
+    media: &mut dyn Media,
+    source: &Source<'_>,
+    mut found: Found,
+    loaded: Loaded,
+) -> Result<Recovered, LogError> {
+    let Superblock { log, block_bytes, .. } = source.superblock;
+    let Loaded { pages, dirty, lost, lacking } = loaded;
+    let mut ring = Ring::new(media, source.devices, &source.superblock);
+    found.repairs.iter().chain(&lacking).try_for_each(|repair| ring.repair(repair))?;
     let zeros = vec![0; block_bytes as usize];
     found.may_object().try_for_each(|block| ring.write(block, &zeros))?;
     ring.flush()?;
@@ -186,8 +214,7 @@ pub(crate) fn recover(media: &mut dyn Media, source: &Source<'_>) -> Result<Reco
     space.made_durable(space.next_sequence() - 1);
     // The commit that opens the epoch says so.
     space.confirmed(space.durable() - 1);
-    let Loaded { pages, dirty, lost } = loaded;
-    let (devices, epoch, defect) = (devices.to_vec(), epoch + 1, source.defect);
+    let (devices, epoch, defect) = (source.devices.to_vec(), epoch + 1, source.defect);
     let spare_slots = spare_slots(&source.superblock);
     let start =
         Start { id: log, block_bytes, devices, space, contents, epoch, defect, spare_slots };
@@ -226,21 +253,23 @@ struct Loaded {
     dirty: Vec<u64>,
     /// Pages whose bytes no device has intact.
     lost: Vec<Page>,
+    /// Slots that one device lacks and another has.
+    lacking: Vec<Repair>,
 }
 
-/// Loads the pages that only the log has, in the order of slots, from every device: what one lacks
-/// is written again.
-fn load_pages(
-    ring: &mut Ring<'_>,
-    contents: &Contents,
-    how: PageMemory,
-) -> Result<Loaded, LogError> {
-    let mut loaded = Loaded { pages: DirtyPages::new(how), dirty: Vec::new(), lost: Vec::new() };
+/// Loads the pages that only the log has, in the order of slots, from every device.
+fn load_pages(ring: &mut Ring<'_>, contents: &Contents, how: PageMemory) -> Loaded {
+    let mut loaded = Loaded {
+        pages: DirtyPages::new(how),
+        dirty: Vec::new(),
+        lost: Vec::new(),
+        lacking: Vec::new(),
+    };
     let slot = |(_, held): &(Page, HeldPage)| held.stored.map(|stored| stored.slot);
     let mut frozen: Vec<_> = contents.frozen_pages().collect();
     frozen.sort_by_key(slot);
     for (page, held) in frozen {
-        if ring.load(page, &held, &mut loaded)? {
+        if ring.load(page, &held, &mut loaded) {
             loaded.pages.freeze(page.0);
         }
     }
@@ -248,13 +277,13 @@ fn load_pages(
     held.sort_by_key(slot);
     let mut dirty = Vec::new();
     for (page, held) in held {
-        if ring.load(page, &held, &mut loaded)? {
+        if ring.load(page, &held, &mut loaded) {
             dirty.push((held.version, page.0));
         }
     }
     dirty.sort_unstable();
     loaded.dirty = dirty.into_iter().map(|(_, page)| page).collect();
-    Ok(loaded)
+    loaded
 }
 
 pub(super) fn choose_anchor(media: &mut dyn Media, devices: &[u16], log: LogId) -> Option<Anchor> {
@@ -450,36 +479,31 @@ impl<'a> Ring<'a> {
     }
 
     /// Loads a page; whether some device has it intact.
-    fn load(&mut self, page: Page, held: &HeldPage, loaded: &mut Loaded) -> Result<bool, LogError> {
+    fn load(&mut self, page: Page, held: &HeldPage, loaded: &mut Loaded) -> bool {
         let Some(Stored { slot, crc }) = held.stored else {
             loaded.pages.put_zeros(page.0, held.version);
-            return Ok(true);
+            return true;
         };
-        let mut found = false;
+        let mut from = None;
         let mut lacking = Vec::new();
         for copy in 0..self.devices.len() {
             match self.look_at_slot(copy, slot) {
                 Some(bytes) if crc32c(bytes) == crc => {
-                    if !core::mem::replace(&mut found, true) {
+                    if from.is_none() {
+                        from = Some(copy);
                         loaded.pages.put(page.0, held.version, bytes, held.sectors);
                     }
                 }
                 _ => lacking.push(copy),
             }
         }
-        if !found {
+        let Some(from) = from else {
             loaded.lost.push(page);
-            return Ok(false);
-        }
-        if !lacking.is_empty() {
-            let block =
-                self.ring_blocks + u64::from(slot) * (PAGE as u64 / u64::from(self.block_bytes));
-            let newest = loaded.pages.newest_copy(page.0);
-            let bytes = newest.map(|held| Buffer::copy_of(loaded.pages.bytes(held)));
-            let bytes = bytes.ok_or(LogError::LostBlock(block))?;
-            lacking.into_iter().try_for_each(|copy| self.write_to(copy, block, &bytes))?;
-        }
-        Ok(true)
+            return false;
+        };
+        let part = Part::Slot(slot);
+        loaded.lacking.extend(lacking.into_iter().map(|copy| Repair { copy, from, part }));
+        true
     }
 }
 

@@ -173,8 +173,11 @@ pub fn open(
         pages: settings.pages,
         defect: settings.defect,
     };
-    let Recovered { log, pages, dirty } = log::recover(media, &source)?;
     let devices = Devices::new(superblock, assembly.members.clone(), assembly.nvs.clone());
+    let mut devices = devices.joined(assembly.since.clone());
+    assembly.failed.iter().for_each(|member| devices.mark(*member, true));
+    let mut mark = |media: &mut dyn Media| mark(media, assembly, &mut devices, settings.defect);
+    let Recovered { log, pages, dirty } = log::recover(media, &source, &mut mark)?;
     let mut volume = Volume {
         engine: Engine::new(controller),
         settings,
@@ -184,17 +187,20 @@ pub fn open(
         pages,
         read_cache: None,
         destages: Destages::new(superblock.geometry.disks),
-        devices: devices.joined(assembly.since.clone()),
+        devices,
         rebuilds: Rebuilds::default(),
         scrub: Scrub::default(),
     };
     volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
-        volume.devices.mark(*member, true);
         let failed = Event::DiskFailed(DiskId(*member));
         volume.engine.controller_mut().step(volume.ops.now(), failed, &mut Vec::new());
     }
-    volume.record_devices(media, assembly)?;
+    if !volume.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
+        for (device, copy, _) in &assembly.damaged {
+            volume.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
+        }
+    }
     volume.read_records(media, assembly);
     // Interrupted destages are redone with what is in sync of each member, and only then do
     // windows of rebuilds read rows.
@@ -278,43 +284,42 @@ fn config(superblock: &Superblock, settings: &Settings) -> Config {
     }
 }
 
-fn unwritable((device, error): (Device, IoError)) -> OpenError {
-    OpenError::Unwritable(device, error)
+/// Records which devices are used from now on: the mark of this start.
+fn mark(
+    media: &mut dyn Media,
+    assembly: &Assembly,
+    devices: &mut Devices,
+    defect: Defect,
+) -> Result<(), (Device, IoError)> {
+    let nvs = assembly.copies.iter().copied().map(Device::Nvs);
+    let used: Vec<Device> = nvs.chain(assembly.written_members()).collect();
+    for device in used.iter().copied() {
+        // If the last run was killed, what was read may be in the device's cache alone. A power
+        // failure must not take back what the next marks are built on.
+        media.flush(device).map_err(|error| (device, error))?;
+    }
+    let keeps = defect.is(Defect::KeepsDamagedSuperblocks);
+    if !keeps {
+        assembly.repair_superblocks(media)?;
+    }
+    devices.name_nvs(&assembly.copies);
+    // A spare that is absent now must not continue from where it was when it is back (D12).
+    let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
+    let absent = named.filter(|member| !assembly.rebuilds.contains(member));
+    absent.for_each(|member| devices.forget_spare(member));
+    let same = devices.superblock().agrees(&assembly.superblock);
+    if !defect.is(Defect::IgnoresMarks) || !same {
+        devices.start_generation(assembly.highest, assembly.built);
+        let skips = |device: Device, copy: usize| {
+            keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy))
+        };
+        devices.write(media, &used, &skips)?;
+    }
+    devices.start_complete();
+    Ok(())
 }
 
 impl Volume {
-    /// Records which devices are used from now on: the mark of this start.
-    fn record_devices(
-        &mut self,
-        media: &mut dyn Media,
-        assembly: &Assembly,
-    ) -> Result<(), OpenError> {
-        let devices = self.devices_in_use(assembly);
-        for device in devices.iter().copied() {
-            // If the last run was killed, what was read may be in the device's cache alone. A power
-            // failure must not take back what the next marks are built on.
-            media.flush(device).map_err(|error| unwritable((device, error)))?;
-        }
-        if !self.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
-            assembly.repair_superblocks(media).map_err(unwritable)?;
-            for (device, copy, _) in &assembly.damaged {
-                self.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
-            }
-        }
-        self.devices.name_nvs(self.log.devices());
-        // A spare that is absent now must not continue from where it was when it is back (D12).
-        let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
-        let absent = named.filter(|member| !assembly.rebuilds.contains(member));
-        absent.for_each(|member| self.devices.forget_spare(member));
-        let same = self.devices.superblock().agrees(&assembly.superblock);
-        if !self.settings.defect.is(Defect::IgnoresMarks) || !same {
-            self.devices.start_generation(assembly.highest, assembly.built);
-            self.write_devices(media, assembly, &devices).map_err(unwritable)?;
-        }
-        self.devices.start_complete();
-        Ok(())
-    }
-
     /// Reads the records of members that may have something to say.
     fn read_records(&mut self, media: &mut dyn Media, assembly: &Assembly) {
         for member in 0..self.devices.members() {
@@ -336,24 +341,6 @@ impl Volume {
     }
 
     /// The devices in use: NVS devices first, and members that are being rebuilt last.
-    fn devices_in_use(&self, assembly: &Assembly) -> Vec<Device> {
-        let nvs = self.log.devices().iter().map(|number| Device::Nvs(*number));
-        nvs.chain(assembly.written_members()).collect()
-    }
-
-    /// Writes the present generation to all devices in use.
-    fn write_devices(
-        &self,
-        media: &mut dyn Media,
-        assembly: &Assembly,
-        devices: &[Device],
-    ) -> Result<(), (Device, IoError)> {
-        let keeps = self.settings.defect.is(Defect::KeepsDamagedSuperblocks);
-        let skips = |device: Device, copy: usize| {
-            keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy))
-        };
-        self.devices.write(media, devices, &skips)
-    }
 
     /// The pages of an open destage whose rows may have been written: those whose parity was
     /// logged, and full stripes, which need no log. Without parity, all.
