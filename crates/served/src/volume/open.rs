@@ -340,8 +340,6 @@ impl Volume {
         }
     }
 
-    /// The devices in use: NVS devices first, and members that are being rebuilt last.
-
     /// The pages of an open destage whose rows may have been written: those whose parity was
     /// logged, and full stripes, which need no log. Without parity, all.
     fn maybe_written(&self, group: GroupId, pages: DestagePages<'_>) -> Vec<u64> {
