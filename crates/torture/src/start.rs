@@ -37,12 +37,12 @@ impl Run {
             return Ok(End::Done);
         }
         for _ in 0..STARTS_IN_A_LOOP {
-            let crashes = self.counts.crashes;
+            let counted = (self.counts.crashes, self.counts.kills);
             match self.draws.loops.below(2) {
                 0 => self.killed(),
                 _ => self.crash(Survivors::None),
             }
-            self.counts.crashes = crashes;
+            (self.counts.crashes, self.counts.kills) = counted;
             self.counts.restarts += 1;
             if self.open_either_way()? == End::Crash {
                 return Ok(End::Crash);
