@@ -152,8 +152,8 @@ impl std::error::Error for OpenError {}
 /// destages that were interrupted: serve it when [`Volume::ready`].
 ///
 /// # Errors
-/// See [`OpenError`]. Nothing is changed then but for repairs from an intact NVS device; with
-/// [`OpenError::Unwritable`] the other devices may be as a crash in a start leaves them.
+/// See [`OpenError`]. Nothing is changed then, except with [`OpenError::Unwritable`]: the other
+/// devices may be as a crash in a start leaves them.
 pub fn open(
     media: &mut dyn Media,
     assembly: &Assembly,
