@@ -192,13 +192,13 @@ pub struct Recovered {
 impl Recovered {
     /// Blocks that are to be overwritten before [`Recovered::make_room`]: what is there may say
     /// that a commit was durable which it takes back.
-    pub fn may_object(&self) -> impl Iterator<Item = u64> + '_ {
+    pub fn to_overwrite(&self) -> impl Iterator<Item = u64> + '_ {
         let behind = self.dropped.iter().chain(&self.unreadable).copied();
         behind.filter(|_| self.ends_with_opening)
     }
 
     /// Frees what the log can do without, before a start appends to it; all that was found must be
-    /// durable, and [`Recovered::may_object`] overwritten. If [`LogSpace::anchor`] is another one
+    /// durable, and [`Recovered::to_overwrite`] overwritten. If [`LogSpace::anchor`] is another one
     /// then, it is to be written before anything is appended. So starts that end before anything
     /// else is durable never fill the ring.
     pub fn make_room(&mut self) {

@@ -106,7 +106,8 @@ impl Run {
         !away.is_empty()
     }
 
-    /// A device can be read and not written until the start after the next.
+    /// A device can be read and not written until the start after the next, or the first write to a
+    /// log fails.
     fn make_unwritable(&mut self) {
         let members = u64::from(self.case.geometry.disks);
         let which = self.draws.unwritable.below(members + self.world.nvs.len() as u64);
@@ -116,7 +117,12 @@ impl Run {
             None => return,
         };
         if !self.world.device(device).gone {
-            self.world.device(device).unwritable = true;
+            match device {
+                Device::Nvs(_) if self.draws.unwritable.below(2) == 0 => {
+                    self.world.device(device).write_fails = true;
+                }
+                _ => self.world.device(device).unwritable = true,
+            }
             self.mishaps.away.push(device);
             self.counts.mishaps += 1;
         }

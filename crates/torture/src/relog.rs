@@ -125,9 +125,11 @@ impl Run {
         members.chain(nvs).map(said).collect()
     }
 
-    /// Whether a device is away, or its next flush fails.
+    /// Whether a device is away, or its next write or flush fails.
     fn some_device_may_fail(&self) -> bool {
-        let may_fail = |disk: &Disk| disk.gone || disk.unwritable || disk.flush_fails.is_some();
+        let may_fail = |disk: &Disk| {
+            disk.gone || disk.unwritable || disk.write_fails || disk.flush_fails.is_some()
+        };
         self.world.members.iter().chain(&self.world.nvs).any(may_fail)
     }
 

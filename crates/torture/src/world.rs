@@ -456,6 +456,9 @@ impl Media for World {
         if self.device(device).unwritable {
             return Err(IoError::MEDIUM);
         }
+        if offset >= DATA_START && core::mem::take(&mut self.device(device).write_fails) {
+            return Err(IoError::MEDIUM);
+        }
         self.maybe_crash_soon(64);
         let clock = self.clock;
         self.device(device).write(offset, bytes, clock);

@@ -524,3 +524,25 @@ fn two_interrupted_starts_with_one_nvs_device_each_leave_one_log() {
         assert_eq!(run.read_all(), Ok(End::Done), "case {case}");
     }
 }
+
+/// An NVS device fails when a start writes to its log, behind the marks. With another device the
+/// start continues without it; alone it refuses, and starts when the device can be written again.
+#[test]
+fn an_nvs_device_that_fails_behind_the_marks_is_left_out() {
+    for nvs in [1, 2] {
+        let mut run = quiet(Level::Raid5, nvs);
+        (0..8).for_each(|page| write(&mut run, page));
+        run.killed();
+        run.world.nvs[usize::from(nvs) - 1].write_fails = true;
+        let end = run.open();
+        if nvs == 1 {
+            assert!(end.expect_err("it is the only one").contains("Nvs(0)"));
+            assert_eq!(run.open(), Ok(End::Done));
+        } else {
+            assert_eq!(end, Ok(End::Done));
+        }
+        assert_eq!(run.nvs_in_use(), [0]);
+        assert_eq!(run.read_all(), Ok(End::Done));
+        assert_eq!(run.drained(), Ok(End::Done));
+    }
+}

@@ -657,7 +657,7 @@ impl Driver {
         });
         self.destaging.iter_mut().for_each(|d| d.released = None);
         let anchor = recovered.space.anchor();
-        for block in recovered.may_object() {
+        for block in recovered.to_overwrite() {
             let at = RING + block as usize * SECTOR;
             self.devices.iter_mut().for_each(|d| d.durable[at..at + SECTOR].fill(0));
         }

@@ -193,7 +193,7 @@ fn begin(
     let mut ring = Ring::new(media, source.devices, &source.superblock);
     found.repairs.iter().chain(&lacking).try_for_each(|repair| ring.repair(repair))?;
     let zeros = vec![0; block_bytes as usize];
-    found.may_object().try_for_each(|block| ring.write(block, &zeros))?;
+    found.to_overwrite().try_for_each(|block| ring.write(block, &zeros))?;
     ring.flush()?;
     if source.takes_what_is_left {
         // What is behind the end is given up: no later start may take it for part of the log.
