@@ -142,7 +142,11 @@ fn no_mirror_is_begun_while_another_one_is_being_named() {
     };
     let mut served = joining();
     assert_eq!(begin(&mut served), Err(MirrorRefusal::Running));
+    // Whoever waits for the end of the resync would take the other device away too early.
+    let resync = served.volume.mirror_status().expect("it has not ended");
+    assert_eq!(resync.bytes, resync.of);
     served.run();
+    assert_eq!(served.volume.mirror_status(), None);
     assert_eq!(begin(&mut served), Err(MirrorRefusal::Mirrored));
     // Both fail: there is no log any more that could be copied.
     let mut served = joining();

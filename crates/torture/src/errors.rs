@@ -41,7 +41,8 @@ impl Run {
     /// One of two devices fails, or one that is being filled.
     fn nvs_error(&mut self, copy: usize) {
         let flush = self.draws.errors.below(2) == 0;
-        let other_holds = self.is_mirrored() || self.mirror_status().is_some();
+        let filled = self.mirror_status().is_some() && !self.volume().mirror_joins_now();
+        let other_holds = self.is_mirrored() || filled;
         let Some(disk) = self.world.nvs.get_mut(copy).filter(|_| other_holds) else { return };
         match flush {
             true => disk.flush_fails = Some(IoError::MEDIUM),

@@ -17,9 +17,6 @@ impl Run {
         if status.nvs_devices.len() != 1 || status.stopped || self.mirror_status().is_some() {
             return Ok(());
         }
-        if self.volume().mirror_joins_now() {
-            return Ok(());
-        }
         self.replace_nvs(1 - status.nvs_devices[0])
     }
 

@@ -169,7 +169,7 @@ impl Log {
         Ok(())
     }
 
-    /// The mirror that is being filled.
+    /// The mirror that is being filled, or that has everything and is not named yet.
     pub(crate) fn mirror_status(&self) -> Option<MirrorStatus> {
         let block = u64::from(self.block_bytes);
         let slots = |slots: u32| u64::from(slots) * PAGE as u64;
@@ -178,7 +178,7 @@ impl Log {
             bytes: mirror.copied * block + slots(mirror.slots.start),
             of: mirror.blocks * block + slots(self.space.slots.count()),
         };
-        self.mirror.as_ref().map(of)
+        self.mirror.as_ref().map(of).or(self.filled)
     }
 
     /// The device that is being filled.
@@ -307,8 +307,10 @@ impl Log {
     /// A mirror that has everything: it is in use from now on. Until the superblocks name it, and
     /// [`Log::mirror_named`] says so, no anchor is written.
     pub(crate) fn take_filled_mirror(&mut self) -> Option<(u16, Uuid)> {
+        let status = self.mirror_status();
         let Mirror { device, uuid, .. } =
             self.mirror.take_if(|mirror| mirror.phase == Phase::Filled)?;
+        self.filled = status;
         self.devices.push(device);
         self.devices.sort_unstable();
         (self.joining, self.keep) = (None, None);
@@ -318,7 +320,7 @@ impl Log {
     /// The superblocks of all devices name the new mirror, or no longer do. Whether the log is
     /// mirrored: the other device may have failed in the meantime.
     pub(crate) fn mirror_named(&mut self, device: u16) -> bool {
-        self.hold_anchors = false;
+        (self.hold_anchors, self.filled) = (false, None);
         self.devices.contains(&device) && self.devices.len() == 2
     }
 

@@ -88,6 +88,8 @@ pub(crate) struct Log {
     joining: Option<u16>,
     /// While one joins: the first block of what is copied, and how many blocks are copied.
     keep: Option<(u64, u64)>,
+    /// A mirror that has everything, until the superblocks name it.
+    filled: Option<MirrorStatus>,
     /// No anchor may be written.
     hold_anchors: bool,
     space: LogSpace,
@@ -163,6 +165,7 @@ impl Log {
             mirrors: 0,
             joining: None,
             keep: None,
+            filled: None,
             hold_anchors: false,
             last_version: contents.last_version(),
             durable_version: contents.last_version(),

@@ -258,7 +258,8 @@ impl Volume {
         self.log.add_mirror(&new, &mut self.ops)
     }
 
-    /// The resync of a new NVS mirror.
+    /// The resync of a new NVS mirror. It ends when the superblocks of all devices name the mirror:
+    /// before, the other device may not be taken away.
     #[must_use]
     pub fn mirror_status(&self) -> Option<MirrorStatus> {
         self.log.mirror_status()

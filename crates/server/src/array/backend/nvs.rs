@@ -292,7 +292,7 @@ impl ArrayBackend {
         if self.relog.is_some() {
             return Err(Refusal::NvsBusy);
         }
-        if self.volume.mirror_status().is_some() || self.volume.mirror_joins_now() {
+        if self.volume.mirror_status().is_some() {
             return Err(MirrorRefusal::Running.into());
         }
         if used == [number] {

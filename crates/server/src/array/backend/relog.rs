@@ -140,9 +140,7 @@ impl ArrayBackend {
             () if status.stopped => Err(Refusal::Stopped),
             () if self.relog.is_some() => Err(Refusal::NvsBusy),
             () if self.volume.scrub_running() => Err(Refusal::ScrubRuns),
-            () if self.volume.mirror_status().is_some() || self.volume.mirror_joins_now() => {
-                Err(MirrorRefusal::Running.into())
-            }
+            () if self.volume.mirror_status().is_some() => Err(MirrorRefusal::Running.into()),
             () if !self.volume.ready() => Err(Refusal::NotReady),
             () => Ok(()),
         }

@@ -87,6 +87,7 @@ impl ArrayBackend {
             () if self.scrub.mismatches().are_left() => ArrayState::Inconsistent,
             () if named > 0 && status.nvs_devices.is_empty() => ArrayState::NoNvs,
             () if status.nvs_devices.len() < named => ArrayState::Degraded,
+            () if self.volume.mirror_status().is_some() => ArrayState::Degraded,
             () if self.ending.has_deleted() => ArrayState::Degraded,
             () => ArrayState::Clean,
         }
