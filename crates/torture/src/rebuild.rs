@@ -71,7 +71,7 @@ impl Run {
         let (member, old) = &mut self.retired[at];
         let place = &mut self.world.members[usize::from(*member)];
         core::mem::swap(place, old);
-        (place.gone, place.full) = (false, false);
+        (place.gone, place.full, place.unwritable) = (false, false, false);
         // Another start may fail before it is seen that this place has a stale disk.
         self.failed.insert(DiskId(*member));
     }
