@@ -187,7 +187,7 @@ pub struct Assembly {
     pub stale: Vec<Device>,
     /// Members that were recorded as failed and are used again.
     revived: Vec<u16>,
-    /// The highest generation of any device.
+    /// The highest generation that any device may have.
     pub(crate) highest: u64,
     /// Something may have been built on the superblock that counts.
     pub(crate) built: bool,
@@ -243,12 +243,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         damaged: Vec::new(),
         stale: Vec::new(),
         revived: Vec::new(),
-        highest: found
-            .iter()
-            .filter_map(|(_, s)| s.ok())
-            .map(|s| s.superblock.generation)
-            .max()
-            .unwrap_or(0),
+        highest: highest(found),
         built: is_built_on(found, &superblock),
         left_out: None,
         defect: allow.defect,
@@ -274,6 +269,15 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         return Err(assembly.left_out.unwrap_or(AssembleError::TooManyMissing));
     }
     Ok(assembly)
+}
+
+/// The highest generation that any device may have. An interrupted start may have written one more
+/// into a copy that cannot be read now.
+fn highest(found: &[Found]) -> u64 {
+    let said = || found.iter().filter_map(|(_, said)| said.as_ref().ok());
+    let damaged = said().flat_map(|said| said.damaged).filter(|damaged| *damaged).count() as u64;
+    let read = said().map(|said| said.superblock.generation).max().unwrap_or(0);
+    read.saturating_add(damaged)
 }
 
 /// Whether something may have been built on a superblock: that begins only when all devices in use

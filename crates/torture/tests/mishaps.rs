@@ -525,6 +525,30 @@ fn two_interrupted_starts_with_one_nvs_device_each_leave_one_log() {
     }
 }
 
+/// A start is interrupted, and the next one cannot read a mark that it left: it must not make the
+/// same mark, or the NVS device as it was in between would look as if it were up to date.
+#[test]
+fn a_mark_that_cannot_be_read_is_not_made_again() {
+    for at in 1..40 {
+        let mut run = quiet(Level::Raid5, 1);
+        (0..4).for_each(|page| write(&mut run, page));
+        run.crash(Survivors::None);
+        run.world.crash_at = Some(run.world.operations + at);
+        if run.open() == Ok(End::Done) {
+            break;
+        }
+        run.crash(Survivors::All);
+        let between = run.world.nvs[0].clone();
+        run.world.nvs[0].spoil(0);
+        assert_eq!(run.open(), Ok(End::Done), "{at}");
+        write(&mut run, 0);
+        run.crash(Survivors::All);
+        run.world.nvs[0] = between;
+        let end = run.open();
+        assert!(end.is_err(), "{at}: it starts with an NVS device that is out of date");
+    }
+}
+
 /// An NVS device fails when a start writes to its log, behind the marks. With another device the
 /// start continues without it; alone it refuses, and starts when the device can be written again.
 #[test]
