@@ -28,6 +28,8 @@ class AdvisedRun:
     seed: int
     #: Load, as a multiple of the given load.
     load: float
+    #: What was measured, as a multiple of the given window.
+    length: int
     #: What the load aimed at, in requests per second.
     target_iops: float | None
     #: The figure of the goal that is farthest from it, e.g. ``p99``.
@@ -124,7 +126,7 @@ class Advice(_Plotted, _Rows):
         def said(run: AdvisedRun | None) -> str:
             if run is None:
                 return "none"
-            value = run.why if run.value is None else f"{run.figure} {run.value:.2f}"
+            value = run.why or f"{run.figure} {run.value:.2f}"
             return f"{run.nvs_pages} pages, {run.policy}, thresholds {run.thresholds}: {value}"
 
         rows = [("answer", said(self.answer)), ("one step below", said(self.below))]

@@ -74,6 +74,21 @@ class Occupancy:
 
 
 @dataclass(frozen=True)
+class Balance:
+    """What came into the NVS in the measured window, and what left it."""
+
+    #: ``settled``, ``rising`` or ``falling``: which way the number of dirty pages goes.
+    state: str
+    #: Dirty pages at the beginning of the window, and at its end.
+    dirty_pages_first: int
+    dirty_pages_last: int
+    dirtied_pages_per_s: float
+    destaged_pages_per_s: float
+    #: If it rises: seconds until the NVS is full, at this rate.
+    full_in_s: float | None
+
+
+@dataclass(frozen=True)
 class Destage:
     """Destages of the measured window."""
 
@@ -223,6 +238,8 @@ class RunResult(_Plotted, _Rows):
     #: Share of time in which a write was waiting for space, 0 to 1.
     time_full: float
     occupancy: Occupancy
+    #: Whether what was written was destaged.
+    balance: Balance
     destage: Destage
     disks: list[DiskUse]
     #: Warnings: read them before you trust the run.
@@ -241,6 +258,7 @@ class RunResult(_Plotted, _Rows):
         values["response"] = Responses(**{k: Latency(**v) for k, v in response.items()})
         values["hits"] = Hits(**values["hits"])
         values["occupancy"] = Occupancy(**values["occupancy"])
+        values["balance"] = Balance(**{"full_in_s": None, **values["balance"]})
         values["destage"] = Destage(**values["destage"])
         values["disks"] = [DiskUse(**disk) for disk in values["disks"]]
         return _make(cls, {**values, "native": native})

@@ -46,7 +46,7 @@ fn advice_has_an_answer_and_a_picture() {
     let folder = tempfile::tempdir().expect("a folder");
     let plot = folder.path().join("advice.svg");
     let plot = plot.to_str().expect("a path");
-    let flags = ["advise", "--iops", "600", "--warmup", "2", "--measure", "10", "--goal"];
+    let flags = ["advise", "--iops", "600", "--measure", "30", "--goal"];
     let few = ["p99<60ms", "--sizes", "1024..65536", "--policies", "stow", "--seeds", "1"];
     let text = succeeds(&[&flags[..], &few, &["--out", plot]].concat());
     for said in [

@@ -122,6 +122,7 @@ fn without_series(run: &RunReport) -> RunReport {
         stalled_writes: run.stalled_writes,
         time_full: run.time_full,
         occupancy: run.occupancy.clone(),
+        balance: run.balance.clone(),
         destage: run.destage.clone(),
         service: run.service.clone(),
         read_cache: run.read_cache.clone(),

@@ -62,6 +62,8 @@ pub struct AdvisedRun {
     pub seed: u64,
     /// Load, as a multiple of what was asked about.
     pub load: f64,
+    /// What was measured, as a multiple of the window asked about.
+    pub length: u64,
     /// Target of the load in requests per second, if it has one.
     pub target_iops: Option<f64>,
     /// The figure of the goal that is farthest from it, as `p99`.
@@ -121,9 +123,9 @@ impl AdvisedRun {
     }
 
     fn figure_text(&self) -> String {
-        match self.value {
-            Some(value) => format!("{} {value:.2}", self.figure),
-            None => self.why.clone(),
+        match (self.value, self.why.as_str()) {
+            (Some(value), "") => format!("{} {value:.2}", self.figure),
+            (_, why) => why.to_string(),
         }
     }
 }
@@ -196,6 +198,7 @@ impl Advice {
             ("thresholds", "%"),
             ("seed", ""),
             ("load", "x"),
+            ("window", "x"),
             ("figure", ""),
             ("value", ""),
             ("goal", ""),
@@ -214,6 +217,7 @@ impl Advice {
                 Cell::text(&run.thresholds),
                 Cell::int(run.seed),
                 Cell::num(run.load, 2),
+                Cell::int(run.length),
                 Cell::text(&run.figure),
                 value,
                 Cell::text(goal),

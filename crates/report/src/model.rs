@@ -35,6 +35,8 @@ pub struct RunReport {
     pub time_full: f64,
     /// NVS occupancy as a share of its size, 0 to 1, over the measured window.
     pub occupancy: Occupancy,
+    /// Whether what was written was destaged.
+    pub balance: Balance,
     /// What was destaged.
     pub destage: Destage,
     /// Service and queue times, where the NVS is organised by track.
@@ -56,6 +58,47 @@ pub struct RunReport {
     pub digest: String,
     /// Events the engine handled; divided by wall time it is the simulator's speed.
     pub events: u64,
+}
+
+/// What came into the NVS in the measured window, and what left it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Balance {
+    /// Whether dirty pages rise or fall over the window.
+    pub state: BalanceState,
+    /// Dirty pages at the beginning of the window.
+    pub dirty_pages_first: u64,
+    /// Dirty pages at its end.
+    pub dirty_pages_last: u64,
+    /// Pages that became dirty, per second.
+    pub dirtied_pages_per_s: f64,
+    /// Pages destaged, per second.
+    pub destaged_pages_per_s: f64,
+    /// If dirty pages rise: seconds until the NVS is full, at this rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_in_s: Option<f64>,
+}
+
+/// Whether dirty pages rise or fall.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BalanceState {
+    /// Neither.
+    #[default]
+    Settled,
+    /// More is written than is destaged.
+    Rising,
+    /// Less is written than is destaged.
+    Falling,
+}
+
+impl std::fmt::Display for BalanceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            BalanceState::Settled => "settled",
+            BalanceState::Rising => "rising",
+            BalanceState::Falling => "falling",
+        })
+    }
 }
 
 /// Response times of all requests, reads and writes.

@@ -3,6 +3,7 @@
 use crate::config::{SimConfig, Warmup};
 use crate::faults;
 use crate::options::{OptionError, RunOptions};
+use crate::prefill::PREFILL;
 use destage_disk::DiskSpec;
 use destage_engine::array::geometry::{Geometry, LEVELS};
 use destage_engine::controller::Config;
@@ -14,6 +15,9 @@ use destage_engine::rate;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::track::{CleanWrites, TrackCache, TrackConfig};
 use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
+
+/// Least warm-up of a generated load.
+const WARM_UP: Duration = Duration::from_secs(300);
 
 impl RunOptions {
     /// The array.
@@ -165,10 +169,17 @@ impl RunOptions {
         let is_trace = !self.get("trace").is_empty();
         let faults = faults::plan(self, &geometry)?;
         let warmup = match self.get("warmup") {
-            "auto" => Warmup::Time(Duration::from_secs(if is_trace { 0 } else { 300 })),
+            "auto" if is_trace => Warmup::Time(Duration::ZERO),
+            "auto" if faults.first().is_some() => Warmup::Time(WARM_UP),
+            "auto" => Warmup::Settled(WARM_UP),
+            "settled" => Warmup::Settled(Duration::ZERO),
             "fail" => Warmup::Time(faults.first().ok_or_else(|| self.bad("warmup"))?),
             "nvs" => Warmup::Destaged(track.as_ref().map_or(controller.nvs_pages.0, |t| t.sectors)),
             _ => Warmup::Time(self.seconds("warmup")?),
+        };
+        let warmup = match warmup {
+            Warmup::Time(time) if self.on("prefill")? => Warmup::Time(time + PREFILL),
+            other => other,
         };
         if faults.until_rebuilt && faults.rebuild.is_none() {
             return Err(self.bad("measure"));

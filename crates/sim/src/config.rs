@@ -14,6 +14,8 @@ pub enum Warmup {
     Time(Duration),
     /// After this many pages have been destaged.
     Destaged(u64),
+    /// When dirty pages neither rise nor fall, after this much virtual time at least.
+    Settled(Duration),
 }
 
 /// The configuration of a run.

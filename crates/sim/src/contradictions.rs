@@ -14,6 +14,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("trace-order", "trace"),
     ("skip-bad", "trace"),
     ("wrap", "trace"),
+    ("prefill", "trace"),
     ("read-cache-size", "read-cache"),
     ("read-cache-writes", "read-cache"),
     ("vdf", "read-cache"),
@@ -45,6 +46,13 @@ pub(crate) fn of_run(options: &RunOptions) -> Result<(), OptionError> {
             "--trace-speed is for --trace-mode open, not for {}: leave out one of them",
             options.get("trace-mode")
         ));
+    }
+    for name in ["requests", "fail", "group"] {
+        if options.get("prefill") == "on" && options.is_given(name) {
+            return refuse(format!(
+                "--prefill does not work with --{name} yet: leave out one of them"
+            ));
+        }
     }
     if options.get("protocol") == "safe" && options.get("issue") == "runs" {
         return refuse(

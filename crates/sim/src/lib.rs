@@ -26,3 +26,5 @@ mod build;
 mod contradictions;
 mod fault_log;
 mod faults;
+mod prefill;
+mod settling;

@@ -1,6 +1,7 @@
 //! What is measured in a run, and how it becomes a report.
 
 use crate::config::{SimConfig, Warmup};
+use crate::settling::{self, Dirty, Ends, Room, WarmUp};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
 use destage_engine::event::Owner;
@@ -9,8 +10,8 @@ use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Destage, DiskUse, FaultUse, Hits, Latency, Occupancy, ReadCacheUse, Responses, RunReport,
-    SCHEMA, Series, ServiceTimes,
+    Balance, Destage, DiskUse, FaultUse, Hits, Latency, Occupancy, ReadCacheUse, Responses,
+    RunReport, SCHEMA, Series, ServiceTimes,
 };
 use hdrhistogram::Histogram;
 
@@ -18,6 +19,9 @@ use hdrhistogram::Histogram;
 const LONGEST_US: u64 = 3_600_000_000;
 /// Significant digits of percentiles.
 const DIGITS: u8 = 3;
+
+/// A window without an end is looked at in parts as if it were as long as this.
+const WINDOW_MAX: Duration = Duration::from_secs(300);
 
 /// Samples kept of a series; a longer run joins them in pairs.
 const SAMPLES_MAX: usize = 4096;
@@ -69,7 +73,7 @@ struct DiskSums {
 #[derive(Clone, Copy, Default)]
 struct IntervalSums {
     completed: u64,
-    response_ns: u64,
+    response_ns: u128,
     destaged_at_start: u64,
     occupancy_max: u64,
 }
@@ -77,9 +81,12 @@ struct IntervalSums {
 /// Collects a run's figures.
 pub struct Measure {
     warmup: Warmup,
+    /// A warm-up that ends when dirty pages neither rise nor fall.
+    warming: Option<WarmUp>,
     measured: Duration,
     interval: Duration,
     capacity: u64,
+    room: Room,
     now: Instant,
     /// Start of the measured window, once known.
     start: Option<Instant>,
@@ -90,9 +97,16 @@ pub struct Measure {
     occupancy_min: u64,
     occupancy_max: u64,
     full: Duration,
+    /// When a write first waited for space.
+    first_full: Option<Instant>,
+    /// Dirty pages of the window, and how many there were when it began.
+    dirty: Dirty,
+    dirty_first: u64,
+    /// When the last request arrived; dirty pages and pages destaged then.
+    last_arrival: (Instant, u64, u64),
     reads: Times,
     writes: Times,
-    halves: [(u64, u64); 2],
+    halves: [(u64, u128); 2],
     disks: Vec<DiskSums>,
     /// Service time of the host's own reads, and of cleans that writes waited for.
     read_service_ns: u64,
@@ -127,13 +141,23 @@ impl Measure {
     pub fn new(config: &SimConfig) -> Measure {
         let end = match config.warmup {
             Warmup::Time(time) => Instant(time.0.saturating_add(config.measured.0)),
-            Warmup::Destaged(_) => Instant::NEVER,
+            Warmup::Destaged(_) | Warmup::Settled(_) => Instant::NEVER,
+        };
+        let window = config.measured.min(WINDOW_MAX);
+        let capacity = config.controller.nvs_pages.0;
+        let rate = config.controller.rate.build(capacity);
+        let room = Room::new(capacity, rate.map_or(9000, |rate| rate.thresholds().high));
+        let warming = match config.warmup {
+            Warmup::Settled(least) => Some(WarmUp::new(least, window, room)),
+            Warmup::Time(_) | Warmup::Destaged(_) => None,
         };
         Measure {
             warmup: config.warmup,
+            warming,
             measured: config.measured,
             interval: config.interval,
-            capacity: config.controller.nvs_pages.0,
+            capacity,
+            room,
             now: Instant::ZERO,
             start: None,
             end,
@@ -143,6 +167,10 @@ impl Measure {
             occupancy_min: u64::MAX,
             occupancy_max: 0,
             full: Duration::ZERO,
+            first_full: None,
+            dirty: Dirty::new(Instant::ZERO, Duration(1)),
+            dirty_first: 0,
+            last_arrival: (Instant::ZERO, 0, 0),
             reads: Times::new(),
             writes: Times::new(),
             halves: [(0, 0); 2],
@@ -172,25 +200,38 @@ impl Measure {
     }
 
     fn begin_if_warm(&mut self, now: Instant, counters: &Counters) {
-        let start = match self.warmup {
-            Warmup::Time(time) if now >= Instant::ZERO + time => Instant::ZERO + time,
-            Warmup::Destaged(pages) if counters.destaged_pages >= pages => now,
+        let start = match (self.warmup, &mut self.warming) {
+            (Warmup::Time(time), _) if now >= Instant::ZERO + time => Instant::ZERO + time,
+            (Warmup::Destaged(pages), _) if counters.destaged_pages >= pages => now,
+            (Warmup::Settled(_), Some(warming)) => {
+                match warming.advance(now, self.occupancy, counters) {
+                    Some(start) => start,
+                    None => return,
+                }
+            }
             _ => return,
         };
-        self.start = Some(start);
-        self.now = start;
+        self.begin(start, counters);
         if self.end == Instant::NEVER && self.measured != Duration(u64::MAX) {
             self.end = start + self.measured;
         }
+    }
+
+    /// The measured window begins.
+    fn begin(&mut self, start: Instant, counters: &Counters) {
+        (self.start, self.now) = (Some(start), start);
         self.before = *counters;
-        self.occupancy_min = self.occupancy;
-        self.occupancy_max = self.occupancy;
+        (self.occupancy_min, self.occupancy_max) = (self.occupancy, self.occupancy);
+        self.dirty_first = self.occupancy;
+        let part = Duration(self.measured.min(WINDOW_MAX).0 / 64);
+        self.dirty = Dirty::new(start, part);
     }
 
     fn accumulate(&mut self, now: Instant) {
         if self.start.is_some() {
             let time = now.since(self.now);
             self.occupancy_integral += u128::from(self.occupancy) * u128::from(time.0);
+            self.dirty.advance(now, self.occupancy);
             if self.waiting {
                 self.full += time;
             }
@@ -224,6 +265,9 @@ impl Measure {
     /// Occupancy in pages, and whether a write waits, after an event.
     pub fn observe(&mut self, occupancy: u64, waiting: bool) {
         self.waiting = waiting;
+        if waiting && self.first_full.is_none() {
+            self.first_full = Some(self.now);
+        }
         if occupancy != self.occupancy {
             self.occupancy = occupancy;
             self.occupancy_min = self.occupancy_min.min(occupancy);
@@ -232,10 +276,15 @@ impl Measure {
         }
     }
 
+    /// A host request arrives.
+    pub fn arrived(&mut self, counters: &Counters) {
+        self.last_arrival = (self.now, self.occupancy, counters.destaged_pages);
+    }
+
     /// A host request completed.
     pub fn completed(&mut self, time: Duration, direction: Direction) {
         self.sample.completed += 1;
-        self.sample.response_ns += time.0;
+        self.sample.response_ns += u128::from(time.0);
         let Some(start) = self.start else { return };
         let times = match direction {
             Direction::Read => &mut self.reads,
@@ -244,7 +293,7 @@ impl Measure {
         times.record(time);
         let half = usize::from(self.now.since(start).0 > self.measured.0 / 2);
         self.halves[half].0 += 1;
-        self.halves[half].1 += time.0;
+        self.halves[half].1 += u128::from(time.0);
     }
 
     /// Host requests answered in the measured window.
@@ -277,10 +326,7 @@ impl Measure {
     pub fn close(&mut self, counters: &Counters) {
         if self.start.is_none() {
             // The source ended during warm-up: nothing was measured.
-            self.start = Some(self.now);
-            self.before = *counters;
-            self.occupancy_min = self.occupancy;
-            self.occupancy_max = self.occupancy;
+            self.begin(self.now, counters);
         }
     }
 
@@ -293,6 +339,7 @@ impl Measure {
         let all = self.all();
         let iops = all.count as f64 / seconds;
         let share = |pages: f64| pages / self.capacity as f64;
+        let balance = self.balance(outcome);
         let mean = match window.0 {
             0 => self.occupancy as f64,
             ns => self.occupancy_integral as f64 / ns as f64,
@@ -303,7 +350,8 @@ impl Measure {
             measured_s: window.as_secs_f64(),
             target_iops: outcome.target_iops,
             iops,
-            warnings: self.warnings(outcome, &all, iops),
+            warnings: self.warnings(outcome, &all, iops, &balance),
+            balance,
             response: Responses { all, reads, writes },
             hits: hits(&self.before, &outcome.counters),
             stalled_writes: outcome.counters.stalled_writes - self.before.stalled_writes,
@@ -325,6 +373,24 @@ impl Measure {
             events: outcome.counters.events,
             ..RunReport::default()
         }
+    }
+
+    /// Whether the load is measured to its end.
+    fn is_all(&self) -> bool {
+        self.measured == Duration(u64::MAX)
+    }
+
+    fn balance(&self, outcome: &Outcome) -> Balance {
+        // What is destaged when the load has ended says nothing of it.
+        let (end, dirty_last, destaged) = match self.is_all() {
+            true => self.last_arrival,
+            false => (self.now, self.occupancy, outcome.counters.destaged_pages),
+        };
+        let window = end.since(self.start.unwrap_or(self.now));
+        let destaged = destaged.saturating_sub(self.before.destaged_pages);
+        let ends = Ends { dirty: [self.dirty_first, dirty_last], destaged };
+        let dirty = (!self.is_all()).then_some(&self.dirty);
+        settling::balance(dirty, ends, window.as_secs_f64(), self.room)
     }
 
     /// What requests spent being served, and in queues: cleans that a write waited for serve it.
@@ -349,7 +415,13 @@ impl Measure {
         Times { histogram, sum_ns, max_ns }.latency()
     }
 
-    fn warnings(&self, outcome: &Outcome, all: &Latency, iops: f64) -> Vec<String> {
+    fn warnings(
+        &self,
+        outcome: &Outcome,
+        all: &Latency,
+        iops: f64,
+        balance: &Balance,
+    ) -> Vec<String> {
         let mut warnings = Vec::new();
         if all.count == 0 {
             warnings.push("nothing was measured: the workload ended during warm-up".into());
@@ -358,8 +430,12 @@ impl Measure {
         if let Some(target) = outcome.target_iops
             && iops < 0.97 * target
         {
+            let after = self.first_full.map_or_else(String::new, |at| {
+                format!(". The NVS was full after {}", settling::spoken(at.0 as f64 / 1e9))
+            });
             warnings.push(format!(
-                "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left",
+                "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left\
+                 {after}",
                 outcome.in_system
             ));
         }
@@ -381,6 +457,7 @@ impl Measure {
                 100.0 * full
             ));
         }
+        warnings.extend(settling::warning(balance));
         let [first, second] =
             self.halves.map(|(count, sum)| sum as f64 / count.max(1) as f64 / 1e6);
         let difference = (first - second).abs();

@@ -168,11 +168,20 @@ pub const OPTIONS: &[Param] = &[
     option("workload", "-", "spc1", "see `destage trace workloads`", "generated load"),
     option("iops", "I/O/s", "", "above 0", "target rate, overriding the load's own"),
     option(
+        "prefill",
+        "-",
+        "off",
+        "on, off",
+        "begin a trace with an NVS that is filled to where destaging begins, as that of an array \
+         that has run for long",
+    ),
+    option(
         "warmup",
         "s",
         "auto",
-        "seconds, nvs, fail, auto",
-        "time, until one NVS-full was destaged, or until a disk fails; auto 300, traces 0",
+        "seconds, settled, nvs, fail, auto",
+        "time, until dirty pages neither rise nor fall, until one NVS-full was destaged, or until \
+         a disk fails; auto: 300 s at least and until settled, traces 0",
     ),
     option(
         "measure",

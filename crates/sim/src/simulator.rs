@@ -323,6 +323,7 @@ impl<'a> Simulator<'a> {
         self.issued += 1;
         self.in_system += 1;
         self.last.0 = arrival;
+        self.measure.arrived(self.engine.counters());
         if direction == Direction::Write {
             self.log.written(range);
         }

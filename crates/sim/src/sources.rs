@@ -2,6 +2,7 @@
 
 use crate::config::SimConfig;
 use crate::options::{OptionError, RunOptions};
+use crate::prefill::Prefilled;
 use destage_engine::request::PageRange;
 use destage_engine::units::{PAGE_BYTES, Page};
 use destage_workload::generator;
@@ -62,8 +63,21 @@ pub fn trace_source(
     input: TraceInput,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let (read, replay, volume_pages) = ways(options, config)?;
-    let source = TraceSource::open(input, &read, &replay, volume_pages).map_err(wrong)?;
-    Ok(Box::new(source))
+    let open = || TraceSource::open(input.clone(), &read, &replay, volume_pages).map_err(wrong);
+    prefilled(options, config, open)
+}
+
+/// The source, into an NVS that is filled before if the options say so.
+fn prefilled(
+    options: &RunOptions,
+    config: &SimConfig,
+    open: impl Fn() -> Result<TraceSource, OptionError>,
+) -> Result<Box<dyn Source + Send>, OptionError> {
+    let source = open()?;
+    Ok(match options.on("prefill")? {
+        true => Box::new(Prefilled::new(Box::new(open()?), Box::new(source), config)?),
+        false => Box::new(source),
+    })
 }
 
 fn wrong(error: TraceError) -> OptionError {
@@ -116,7 +130,10 @@ impl Sources {
                 layout
             }
         };
-        let source = TraceSource::with_layout(path, &read, &replay, volume_pages, layout);
-        Ok(Box::new(source.map_err(wrong)?))
+        let open = || {
+            TraceSource::with_layout(path, &read, &replay, volume_pages, layout.clone())
+                .map_err(wrong)
+        };
+        prefilled(options, config, open)
     }
 }

@@ -81,6 +81,7 @@ fn short_table(axes: &[String], points: &[SweepPoint], rows: &[Map<String, Value
         heads.push(("seed", ""));
     }
     heads.extend(FIGURES.iter().map(|(_, head, unit, _)| (*head, *unit)));
+    heads.push(("dirty pages", ""));
     let mut table = Table::new(&heads);
     for (point, row) in points.iter().zip(rows) {
         let mut cells: Vec<Cell> =
@@ -91,6 +92,7 @@ fn short_table(axes: &[String], points: &[SweepPoint], rows: &[Map<String, Value
         for (column, _, _, decimals) in FIGURES {
             cells.push(Cell::maybe(row.get(column).and_then(Value::as_f64), decimals));
         }
+        cells.push(Cell::text(row.get("balance").and_then(Value::as_str).unwrap_or_default()));
         table.push(cells);
     }
     table

@@ -12,14 +12,16 @@ use crate::config::{SimConfig, Warmup};
 use crate::estimate::estimate;
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
+use crate::settling;
 use crate::simulator::SimError;
 use curve::{CurveSetup, Writes};
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
+use destage_engine::units::Duration;
 use destage_nvslog::sizes::Sizes;
 use destage_report::advice::{Advice, AdvisedRun, CurvePoint, Needs};
-use destage_report::model::SCHEMA;
-use goal::Goal;
+use destage_report::model::{BalanceState, RunReport, SCHEMA};
+use goal::{Goal, Judgement};
 use std::collections::BTreeMap;
 
 /// Requests of a load that the sampled replay looks at, at most.
@@ -28,6 +30,9 @@ const REQUESTS_MAX: u64 = 20_000_000;
 /// Share of the disk work that NVS can save, by the sampled replay, at the size where the search
 /// begins.
 const KNEE: f64 = 0.5;
+
+/// The answer must also hold over a window this many times as long.
+const LONGER: u64 = 10;
 
 /// Greater loads at which the answer is tried, as multiples.
 const LOADS: [f64; 4] = [1.05, 1.1, 1.2, 1.5];
@@ -71,6 +76,29 @@ struct Variant {
     thresholds: String,
 }
 
+/// One simulation.
+#[derive(Clone, Debug, PartialEq)]
+struct Job {
+    variant: Variant,
+    pages: u64,
+    seed: u64,
+    /// Load and measured window, as multiples of those asked about.
+    load: f64,
+    length: u64,
+}
+
+impl Job {
+    fn new(variant: Variant, pages: u64, seed: u64) -> Job {
+        Job { variant, pages, seed, load: 1.0, length: 1 }
+    }
+
+    /// The job that gave this.
+    fn of(run: &AdvisedRun) -> Job {
+        let AdvisedRun { nvs_pages: pages, seed, load, length, .. } = *run;
+        Job { variant: variant_of(run), pages, seed, load, length }
+    }
+}
+
 /// A running search.
 struct Search<'a> {
     question: &'a Question,
@@ -110,6 +138,10 @@ impl Search<'_> {
             options.set("thresholds", &variant.thresholds)?;
         }
         options.set("nvs", &pages.to_string())?;
+        if !is_random(&options) && !options.is_given("prefill") && !options.is_given("requests") {
+            // Into an empty NVS any load fits for a while.
+            options.set("prefill", "on")?;
+        }
         Ok(options)
     }
 
@@ -128,7 +160,8 @@ impl Search<'_> {
             return Err(OptionError::usage(message.into()).into());
         }
         (self.progress)("reading the load");
-        let options = self.options(&variant(&self.question.policies[0]), largest)?;
+        let mut options = self.options(&variant(&self.question.policies[0]), largest)?;
+        options.set("prefill", "off")?;
         let ranges = self.writes(&options, &configs[0])?;
         let shape = shape_of(&configs[0]);
         let writes = Writes::new(
@@ -158,7 +191,7 @@ impl Search<'_> {
     ) -> Result<Vec<PageRange>, CompareError> {
         let mut source = (self.make_source)(options, config)?;
         let end = match config.warmup {
-            Warmup::Time(time) => time.0.saturating_add(config.measured.0),
+            Warmup::Time(time) | Warmup::Settled(time) => time.0.saturating_add(config.measured.0),
             Warmup::Destaged(_) => u64::MAX,
         };
         let mut writes = Vec::new();
@@ -219,27 +252,25 @@ impl Search<'_> {
     }
 
     /// Simulates one variant, unless that was done before.
-    fn judge(
-        &self,
-        variant: &Variant,
-        pages: u64,
-        seed: u64,
-        (load, target_iops): (f64, Option<f64>),
-    ) -> Result<AdvisedRun, CompareError> {
-        let mut options = self.options(variant, pages)?;
-        options.set("seed", &seed.to_string())?;
-        if load != 1.0 {
-            scale_load(&mut options, load, target_iops)?;
+    fn judge(&self, job: &Job, target_iops: Option<f64>) -> Result<AdvisedRun, CompareError> {
+        let mut options = self.options(&job.variant, job.pages)?;
+        options.set("seed", &job.seed.to_string())?;
+        if job.load != 1.0 {
+            scale_load(&mut options, job.load, target_iops)?;
+        }
+        if job.length > 1 {
+            lengthen(&mut options, job.length)?;
         }
         let mut run = AdvisedRun {
-            nvs_pages: pages,
-            policy: variant.policy.clone(),
-            thresholds: variant.thresholds.clone(),
-            seed,
-            load,
+            nvs_pages: job.pages,
+            policy: job.variant.policy.clone(),
+            thresholds: job.variant.thresholds.clone(),
+            seed: job.seed,
+            load: job.load,
+            length: job.length,
             ..AdvisedRun::default()
         };
-        let report = match run_one(&variant.policy, &options, self.make_source) {
+        let report = match run_one(&job.variant.policy, &options, self.make_source) {
             Err(CompareError::Run {
                 error: SimError::Refused { error: HostError::LargerThanNvs { .. }, .. },
                 ..
@@ -250,6 +281,10 @@ impl Search<'_> {
             other => other?,
         };
         let judged = self.question.goal.judge(&report)?;
+        let judged = match unsustained(&report, &options)? {
+            Some(why) if judged.why.is_empty() => Judgement { why, ..judged },
+            _ => judged,
+        };
         run.reached = judged.reached();
         (run.digest, run.target_iops) = (report.digest, report.target_iops);
         (run.figure, run.value) = (judged.figure, Some(judged.value));
@@ -258,23 +293,13 @@ impl Search<'_> {
     }
 
     /// Simulates those that were not, in parallel.
-    fn judge_all(
-        &mut self,
-        jobs: Vec<(Variant, u64, u64, f64)>,
-    ) -> Result<Vec<AdvisedRun>, CompareError> {
-        let known = |job: &(Variant, u64, u64, f64), runs: &[AdvisedRun]| {
-            let (variant, pages, seed, load) = job;
-            let is_it = |run: &&AdvisedRun| {
-                (&run.policy, &run.thresholds) == (&variant.policy, &variant.thresholds)
-                    && (run.nvs_pages, run.seed, run.load) == (*pages, *seed, *load)
-            };
-            runs.iter().find(is_it).cloned()
-        };
-        let missing: Vec<_> =
+    fn judge_all(&mut self, jobs: &[Job]) -> Result<Vec<AdvisedRun>, CompareError> {
+        let known =
+            |job: &Job, runs: &[AdvisedRun]| runs.iter().find(|run| Job::of(run) == *job).cloned();
+        let missing: Vec<Job> =
             jobs.iter().filter(|job| known(job, &self.runs).is_none()).cloned().collect();
         let target = self.runs.first().and_then(|run| run.target_iops);
-        let work =
-            |job: &(Variant, u64, u64, f64)| self.judge(&job.0, job.1, job.2, (job.3, target));
+        let work = |job: &Job| self.judge(job, target);
         let runs = in_parallel(&missing, self.threads, &work, Result::is_err, &|_| {});
         let runs: Vec<AdvisedRun> = runs.into_iter().collect::<Result<_, CompareError>>()?;
         self.runs.extend(runs);
@@ -287,8 +312,9 @@ impl Search<'_> {
         (self.progress)(&format!("simulating {pages} pages"));
         let variants = self.variants(pages);
         for some in variants.chunks(self.threads.max(1)) {
-            let jobs = some.iter().map(|variant| (variant.clone(), pages, seed, 1.0)).collect();
-            if self.judge_all(jobs)?.iter().any(|run| run.reached) {
+            let jobs: Vec<Job> =
+                some.iter().map(|variant| Job::new(variant.clone(), pages, seed)).collect();
+            if self.judge_all(&jobs)?.iter().any(|run| run.reached) {
                 return Ok(true);
             }
         }
@@ -332,8 +358,9 @@ impl Search<'_> {
     fn all_at(&mut self, index: usize) -> Result<Vec<AdvisedRun>, CompareError> {
         let (pages, seed) = (self.question.sizes_pages[index], self.base_seed()?);
         let variants = self.variants(pages);
-        let jobs = variants.into_iter().map(|variant| (variant, pages, seed, 1.0)).collect();
-        let mut runs = self.judge_all(jobs)?;
+        let jobs: Vec<Job> =
+            variants.into_iter().map(|variant| Job::new(variant, pages, seed)).collect();
+        let mut runs = self.judge_all(&jobs)?;
         let rank = |run: &AdvisedRun| (!run.reached, run.ratio.unwrap_or(f64::INFINITY));
         runs.sort_by(|a, b| {
             let ((a_missed, a), (b_missed, b)) = (rank(a), rank(b));
@@ -342,20 +369,35 @@ impl Search<'_> {
         Ok(runs)
     }
 
-    /// The best variant at a size, seen with every seed; none if no variant holds with all.
+    /// The best variant at a size: its runs with every seed, and the longer one. None if no variant
+    /// holds in all.
     fn best_at(&mut self, index: usize) -> Result<Option<Vec<AdvisedRun>>, CompareError> {
         let seeds = if is_random(&self.question.base) { self.question.seeds.max(1) } else { 1 };
         let first = self.base_seed()?;
         for run in self.all_at(index)?.into_iter().filter(|run| run.reached) {
             let variant = variant_of(&run);
             let seeds = (0..u64::from(seeds)).map(|seed| first.wrapping_add(seed));
-            let jobs = seeds.map(|seed| (variant.clone(), run.nvs_pages, seed, 1.0)).collect();
-            let runs = self.judge_all(jobs)?;
+            let jobs: Vec<Job> =
+                seeds.map(|seed| Job::new(variant.clone(), run.nvs_pages, seed)).collect();
+            let mut runs = self.judge_all(&jobs)?;
+            if runs.iter().all(|run| run.reached) {
+                runs.extend(self.for_longer(&run)?);
+            }
             if runs.iter().all(|run| run.reached) {
                 return Ok(Some(runs));
             }
         }
         Ok(None)
+    }
+
+    /// The same over a longer window: the array may keep a load up for minutes only. Of a trace
+    /// there is no more.
+    fn for_longer(&mut self, run: &AdvisedRun) -> Result<Vec<AdvisedRun>, CompareError> {
+        if !is_random(&self.question.base) {
+            return Ok(Vec::new());
+        }
+        (self.progress)("the answer for longer");
+        self.judge_all(&[Job { length: LONGER, ..Job::of(run) }])
     }
 
     fn finish(mut self, low: Option<usize>, high: Option<usize>) -> Result<Advice, CompareError> {
@@ -394,9 +436,8 @@ impl Search<'_> {
         let ratio = |run: &AdvisedRun| run.ratio.unwrap_or(f64::INFINITY);
         for base in self.all_at(index)? {
             let same = |run: &&AdvisedRun| {
-                run.nvs_pages == base.nvs_pages
-                    && run.load == 1.0
-                    && variant_of(run) == variant_of(&base)
+                let job = Job { seed: base.seed, length: base.length, ..Job::of(run) };
+                job == Job::of(&base)
             };
             let of_variant = self.runs.iter().filter(same);
             let rank = |run: &AdvisedRun| (run.reached, ratio(run));
@@ -416,8 +457,8 @@ impl Search<'_> {
         }
         let mut holds = 1.0;
         for load in LOADS {
-            let job = (variant_of(answer), answer.nvs_pages, answer.seed, load);
-            if !self.judge_all(vec![job])?[0].reached {
+            let job = Job { load, ..Job::of(answer) };
+            if !self.judge_all(&[job])?[0].reached {
                 break;
             }
             holds = load;
@@ -475,12 +516,19 @@ impl Search<'_> {
             self.question.sizes_pages.len()
         ));
         match found {
-            Some(runs) if runs.len() > 1 => sure.push(seeds_sentence(runs)),
-            Some(_) if !is_random(&self.question.base) => sure.push(
+            Some(runs) if is_random(&self.question.base) => sure.extend(seeds_sentence(runs)),
+            Some(_) => sure.push(
                 "a trace is one recorded history: its replay is exact, another day may differ"
                     .into(),
             ),
-            _ => {}
+            None => {}
+        }
+        let longer = found.and_then(|runs| runs.iter().find(|run| run.length > 1));
+        if let Some((longer, value)) = longer.and_then(|run| Some((run, run.value?))) {
+            sure.push(format!(
+                "over {LONGER} times the window the answer reaches it, too: {} {value:.2}",
+                longer.figure
+            ));
         }
         if let Some(holds) = holds {
             sure.push(match holds > 1.0 {
@@ -541,17 +589,20 @@ impl Search<'_> {
     }
 }
 
-fn seeds_sentence(runs: &[AdvisedRun]) -> String {
-    let values: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();
+fn seeds_sentence(runs: &[AdvisedRun]) -> Option<String> {
+    let seeds: Vec<&AdvisedRun> = runs.iter().filter(|run| run.length == 1).collect();
+    let values: Vec<f64> = seeds.iter().filter_map(|run| run.value).collect();
     let estimate = estimate(&values);
-    format!(
-        "with {} seeds the answer reached the goal each time: {} {:.2} ± {:.2} (95 % confidence \
-         interval of the mean)",
-        runs.len(),
-        runs[0].figure,
-        estimate.mean,
-        estimate.half_width
-    )
+    (seeds.len() > 1).then(|| {
+        format!(
+            "with {} seeds the answer reached the goal each time: {} {:.2} ± {:.2} (95 % \
+             confidence interval of the mean)",
+            seeds.len(),
+            runs[0].figure,
+            estimate.mean,
+            estimate.half_width
+        )
+    })
 }
 
 /// Bytes of memory that a dirty page of a served array takes, with what is known of it.
@@ -569,6 +620,42 @@ fn needs(pages: u64) -> Needs {
 
 fn variant_of(run: &AdvisedRun) -> Variant {
     Variant { policy: run.policy.clone(), thresholds: run.thresholds.clone() }
+}
+
+/// Makes the measured window as many times as long.
+fn lengthen(options: &mut RunOptions, times: u64) -> Result<(), OptionError> {
+    let config = options.build()?;
+    let text = match (options.get("measure"), config.measured) {
+        (_, Duration(u64::MAX)) if config.answered_max < u64::MAX => {
+            format!("requests:{}", config.answered_max.saturating_mul(times))
+        }
+        (text, Duration(u64::MAX)) => text.to_string(),
+        (_, measured) => (measured.as_secs_f64() * times as f64).to_string(),
+    };
+    options.set("measure", &text)
+}
+
+/// Why a run says nothing of a load that lasts: more was written than was destaged. A trace may end
+/// with more dirty pages than it began with as long as the array could still destage faster.
+fn unsustained(run: &RunReport, options: &RunOptions) -> Result<Option<String>, OptionError> {
+    let balance = &run.balance;
+    if is_random(options) {
+        let rising = balance.state == BalanceState::Rising;
+        return Ok(rising.then(|| settling::warning(balance)).flatten());
+    }
+    let config = options.build()?;
+    let nvs = config.controller.nvs_pages.0;
+    let high = config.controller.rate.build(nvs).map_or(9000, |rate| rate.thresholds().high);
+    let at_full_speed = balance.dirty_pages_last * 10_000 > nvs * high;
+    let fuller = balance.dirty_pages_last > balance.dirty_pages_first;
+    Ok((at_full_speed && fuller).then(|| {
+        format!(
+            "the NVS ends {:.0} % full, and {:.0} % when the trace begins: more was written than \
+             was destaged at full speed",
+            100.0 * balance.dirty_pages_last as f64 / nvs as f64,
+            100.0 * balance.dirty_pages_first as f64 / nvs as f64
+        )
+    }))
 }
 
 /// Whether the load depends on the seed.

@@ -1,0 +1,133 @@
+//! A result counts only if what is written is destaged: an NVS that is still filling fits any load
+//! (docs/simulator.md, "Settled").
+
+mod common;
+
+use common::succeeds;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn json(words: &[&str]) -> Value {
+    let text = succeeds(&[words, &["--format", "json"]].concat());
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// Writes of single pages, spread over 32 GiB: how many a second, and for how many seconds.
+fn trace(folder: &TempDir, phases: &[(u64, u64)]) -> String {
+    let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+    let (mut at, mut page) = (0, 1_u64);
+    for (per_s, seconds) in phases {
+        for _ in 0..per_s * seconds {
+            text.push_str(&format!("{at},0,{},4096,W\n", page * 4096));
+            at += 1_000_000_000 / per_s;
+            page = (page * 69_621 + 12_345) % (8 << 20);
+        }
+    }
+    let path = folder.path().join("load.csv");
+    std::fs::write(&path, text).expect("written");
+    path.to_str().expect("text").to_string()
+}
+
+#[test]
+fn a_load_that_is_not_destaged_does_not_fit_a_large_nvs() {
+    let load = ["sim", "--workload", "uniform:iops=1000", "--nvs", "1G"];
+    let run = json(&load);
+    let warnings = run["warnings"].to_string();
+    assert!(warnings.contains("overloaded: "), "{warnings}");
+    assert!(warnings.contains("The NVS was full after "), "{warnings}");
+    assert_eq!(run["occupancy"]["max"], 1.0);
+    // Before it is full.
+    let run = json(&[&load[..], &["--warmup", "10", "--measure", "60"]].concat());
+    let (warnings, balance) = (run["warnings"].to_string(), &run["balance"]);
+    assert!(
+        warnings.contains("not settled: dirty pages rise. This array destages 0 pages/s of "),
+        "{warnings}"
+    );
+    assert!(warnings.contains("the NVS is full in 3 minutes"), "{warnings}");
+    assert_eq!(balance["state"], "rising", "{balance}");
+    let folder = TempDir::new().expect("a folder");
+    let out = folder.path().to_str().expect("text");
+    let short = ["--warmup", "10", "--measure", "60", "--grid", "nvs=262144", "--out", out];
+    let load = ["sweep", "--workload", "uniform:iops=1000"];
+    let swept = succeeds(&[&load[..], &short].concat());
+    assert!(swept.contains("rising"), "{swept}");
+}
+
+#[test]
+fn a_warm_up_lasts_until_what_is_written_is_destaged() {
+    let run = json(&["sim", "--workload", "uniform:iops=200", "--nvs", "512M"]);
+    assert_eq!(
+        (&run["warnings"], &run["balance"]["state"]),
+        (&Value::Array(vec![]), &"settled".into())
+    );
+    // It takes 524 s until there is anything to destage.
+    let warm_up = run["warmup_s"].as_f64().expect("a number");
+    assert!((524.0..1200.0).contains(&warm_up), "{warm_up}");
+    let [dirtied, destaged] = ["dirtied_pages_per_s", "destaged_pages_per_s"]
+        .map(|name| run["balance"][name].as_f64().expect("a number"));
+    assert!((destaged / dirtied - 1.0).abs() < 0.03, "{dirtied} {destaged}");
+    // One that was asked for is not longer.
+    let run = json(&["sim", "--workload", "uniform:iops=200", "--nvs", "512M", "--warmup", "300"]);
+    assert_eq!(run["warmup_s"], 300.0);
+}
+
+/// For minutes 768 MiB hold this load.
+#[test]
+fn a_size_that_only_postpones_overload_is_not_recommended() {
+    let advice = json(&[
+        "advise",
+        "--workload",
+        "spc1",
+        "--iops",
+        "1700",
+        "--goal",
+        "writes.p99<1ms,full<1%",
+        "--array",
+        "5:5xstow-ref",
+        "--sizes",
+        "163840..262144",
+        "--policies",
+        "stow",
+        "--try-thresholds",
+        "90/80",
+        "--seeds",
+        "1",
+    ]);
+    assert_eq!(advice["answer"], Value::Null, "{}", advice["answer"]);
+    let why = advice["below"]["why"].as_str().expect("a reason");
+    assert!(why.contains("not settled: dirty pages rise"), "{why}");
+}
+
+#[test]
+fn a_trace_that_is_not_destaged_gets_no_recommendation() {
+    let folder = TempDir::new().expect("a folder");
+    let load = trace(&folder, &[(1000, 120)]);
+    let run = json(&["sim", "--trace", &load, "--nvs", "512M"]);
+    let warnings = run["warnings"].to_string();
+    assert!(warnings.contains("ends fuller: "), "{warnings}");
+    assert!(warnings.contains("not destaged. A load that lasts longer"), "{warnings}");
+    // As if it had been written before, too: no size holds it for long.
+    let run = json(&["sim", "--trace", &load, "--nvs", "64M", "--prefill", "on"]);
+    let first = run["balance"]["dirty_pages_first"].as_u64().expect("a number");
+    assert!((13_000..13_200).contains(&first), "{first}: four fifths of it");
+    let advise = ["advise", &load, "--goal", "full<1%", "--sizes", "32768..131072"];
+    let advice =
+        json(&[&advise[..], &["--policies", "stow", "--try-thresholds", "90/80"]].concat());
+    assert_eq!(advice["answer"], Value::Null, "{}", advice["answer"]);
+    let why = advice["below"]["why"].as_str().expect("a reason");
+    assert!(why.contains("more was written than was destaged at full speed"), "{why}");
+}
+
+/// A large NVS does absorb these, and destages them in between.
+#[test]
+fn bursts_that_are_destaged_in_time_get_a_recommendation() {
+    let folder = TempDir::new().expect("a folder");
+    let load = trace(&folder, &[(50, 20), (2000, 20), (50, 200)]);
+    let advise = ["advise", &load, "--goal", "full<1%", "--sizes", "16384..524288"];
+    let advice =
+        json(&[&advise[..], &["--policies", "stow", "--try-thresholds", "90/80"]].concat());
+    let pages = advice["answer"]["nvs_pages"].as_u64().expect("an answer");
+    // 40,000 pages come in a burst, and some 12,000 are destaged in the meantime. A fifth of the
+    // NVS is free for them.
+    assert!((114_688..=196_608).contains(&pages), "{pages}");
+}
