@@ -32,9 +32,16 @@ impl Run {
                     (0..).zip(&self.world.members).filter(|(other, _)| *other != member);
                 let alone = !others.any(|(_, disk)| disk.has_bad());
                 if redundant && alone && self.failing().is_empty() && self.rows_are_right() {
-                    self.bad_media = true;
                     let first = (1 << 20) / 512 + self.draws.run.below(geometry.disk_pages * 8);
-                    for sector in first..first + 1 + self.draws.run.below(8) {
+                    let sectors = first..first + 1 + self.draws.run.below(8);
+                    // Of a row of which another member could not be read for a while: a scrub may
+                    // have seen that, and now this.
+                    let pages = first / 8 * 8..sectors.end.next_multiple_of(8);
+                    if self.world.members.iter().any(|disk| disk.was_bad(pages.clone())) {
+                        return;
+                    }
+                    self.bad_media = true;
+                    for sector in sectors {
                         self.world.members[usize::from(member)].spoil(sector);
                     }
                 }
