@@ -25,8 +25,8 @@ def text_of(value: OptionValue) -> str:
 
 
 def name_of(keyword: str) -> str:
-    """``queue_depth`` as ``queue-depth``."""
-    return keyword.replace("_", "-")
+    """``queue_depth`` as ``queue-depth``, and ``as_`` as ``as``, which Python keeps for itself."""
+    return keyword.removesuffix("_").replace("_", "-")
 
 
 def given(options: Mapping[str, OptionValue]) -> Given:

@@ -189,3 +189,10 @@ def test_one_policy_and_a_sweep_as_a_mapping() -> None:
     for sweep in ({"iops": [400], "nvs": [64]}, {"iops": "400"}):
         with pytest.raises(destage.OptionError, match="one option with a list"):
             destage.compare(policies="wow", sweep=sweep, **SHORT)
+
+
+def test_an_array_is_simulated_as_it_will_be_served() -> None:
+    run = destage.simulate(destage.Workload.uniform(iops=100), as_="served", **SHORT)
+    assert (run.options["as"], run.options["protocol"]) == ("served", "safe")
+    assert run.balance.state in ("settled", "rising", "falling")
+    assert run.balance.dirty_pages_last > run.balance.dirty_pages_first

@@ -62,6 +62,7 @@ fn advice_has_an_answer_and_a_picture() {
     let json = succeeds(&[&flags[..], &few, &["--format", "json"]].concat());
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert!(json["answer"]["reached"].as_bool().expect("a flag"));
+    assert_eq!(json["options"]["as"], "served");
     let pages = json["answer"]["nvs_pages"].as_u64().expect("a number") * 4096;
     let device = json["needs"]["device_bytes_512"].as_u64().expect("a number");
     assert!((pages..pages * 100 / 80 + (1 << 20)).contains(&device), "{device} for {pages}");
@@ -85,4 +86,21 @@ fn bad_plans_are_one_line() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
         assert!(error.contains(said) && error.lines().count() == 1, "{args:?}: {error}");
     }
+}
+
+#[test]
+fn simulations_say_whose_settings_they_have() {
+    let short = ["--iops", "100", "--nvs", "1024", "--warmup", "1", "--measure", "5"];
+    let said = |words: &[&str]| succeeds(&[words, &short].concat());
+    for command in [&["sim"][..], &["compare", "--policies", "lrw,wow"]] {
+        assert!(said(command).contains("simulated as the papers' systems (--as papers)"));
+        let served = said(&[command, &["--as", "served"]].concat());
+        assert!(served.contains("`destage serve` serves (--as served)"), "{served}");
+    }
+    let served = said(&["sim", "--as", "served"]);
+    for setting in ["protocol           safe", "order              reads-first:8"] {
+        assert!(served.contains(setting), "{setting} not in {served}");
+    }
+    let words = ["sim", "--as", "closed"];
+    assert!(common::fails(2, &words).contains("--as takes papers, served"));
 }

@@ -28,6 +28,7 @@ pub mod rebuild;
 pub mod registry;
 pub mod request;
 pub mod sequential;
+pub mod served;
 mod state;
 pub mod track;
 pub mod units;

@@ -53,6 +53,7 @@ fn run_text(run: &RunReport) -> String {
         warm.shown(),
         run.events
     );
+    out += &simulated_as(&run.options);
     section(&mut out, "Throughput and response", &response_table(run));
     section(&mut out, "Write cache", &cache_table(run));
     section(&mut out, "Destages", &destage_table(run));
@@ -68,6 +69,17 @@ fn run_text(run: &RunReport) -> String {
     out += &options_text("Options", &run.options);
     out += &sentences("Warnings", &run.warnings);
     out
+}
+
+/// Whose settings a simulation has.
+fn simulated_as(options: &BTreeMap<String, String>) -> String {
+    match options.get("as").map(String::as_str) {
+        Some("served") => {
+            "simulated as an array that `destage serve` serves (--as served)\n".into()
+        }
+        Some("papers") => "simulated as the papers' systems (--as papers)\n".into(),
+        _ => String::new(),
+    }
 }
 
 fn section(out: &mut String, title: &str, table: &Table) {
@@ -237,6 +249,7 @@ fn sentences(title: &str, list: &[String]) -> String {
 
 fn compare_text(report: &CompareReport) -> String {
     let mut out = Cell::text(report.title.as_str()).shown() + "\n";
+    out += &simulated_as(&report.options);
     if report.points.is_empty() {
         out += "\nno points\n";
     } else {

@@ -5,6 +5,7 @@ use destage_engine::limits::Limits;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
 use destage_engine::readcache::coherent::ReadCacheChoice;
+use destage_engine::served;
 use destage_engine::units::Duration;
 
 /// When a write is acknowledged.
@@ -101,8 +102,8 @@ impl Settings {
         Settings {
             policy,
             rate,
-            queue_depth: 128,
-            window: 32,
+            queue_depth: served::QUEUE_DEPTH,
+            window: served::WINDOW,
             ack: Ack::default(),
             on_nvs_loss: OnNvsLoss::default(),
             cache_off: false,

@@ -13,6 +13,7 @@ use destage_engine::dispatch::Order;
 use destage_engine::policy;
 use destage_engine::rate;
 use destage_engine::sequential::DetectorKind;
+use destage_engine::served;
 use destage_engine::track::{CleanWrites, TrackCache, TrackConfig};
 use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
 
@@ -136,7 +137,10 @@ impl RunOptions {
                 ],
             )?,
             sequential_threshold: self.number("seq-threshold", 0..=1_000_000)?,
-            window: spec.window as u32,
+            window: match self.get("window") {
+                "auto" if self.is_as_served() => served::WINDOW,
+                _ => spec.window as u32,
+            },
             order: self.order()?,
         })
     }
@@ -162,6 +166,7 @@ impl RunOptions {
     /// The first option that does not fit.
     pub fn build(&self) -> Result<SimConfig, OptionError> {
         crate::contradictions::of_run(self)?;
+        self.one_of("as", &[("papers", ()), ("served", ())])?;
         let disk = self.disk()?;
         let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
         let mut controller = self.controller(&disk, geometry)?;
@@ -238,6 +243,27 @@ mod tests {
             options.set(name, value).expect("an option");
         }
         options.build().map(|config| config.faults).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_array_as_served_has_the_settings_of_the_server() {
+        let config = |pairs: &[(&str, &str)]| {
+            let mut options = RunOptions::default();
+            pairs.iter().for_each(|(name, value)| options.set(name, value).expect("an option"));
+            options.build().expect("a configuration")
+        };
+        let (papers, served) = (config(&[]), config(&[("as", "served")]));
+        let controller = &served.controller;
+        assert_eq!(controller.destage, served::destage(served::QUEUE_DEPTH));
+        assert_eq!((controller.order, controller.window), (served::ORDER, served::WINDOW));
+        assert_eq!(controller.detector, served::DETECTOR);
+        assert_eq!(controller.sequential_threshold, served::SEQUENTIAL_THRESHOLD);
+        assert_eq!(served.disk.window, papers.disk.window, "the drive is the same");
+        assert_eq!(papers.controller.destage.protocol, Protocol::Papers);
+        // What is given counts.
+        let given = config(&[("as", "served"), ("queue-depth", "20"), ("order", "arrival")]);
+        assert_eq!(given.controller.destage, served::destage(20));
+        assert_eq!(given.controller.order, Order::Arrival);
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub(crate) fn of_run(options: &RunOptions) -> Result<(), OptionError> {
             options.get("trace-mode")
         ));
     }
+    if options.get("as") == "served" && options.get("group") == "track" {
+        return refuse("--as served is for an array, not for --group track: leave it out".into());
+    }
     for name in ["requests", "fail", "group"] {
         if options.get("prefill") == "on" && options.is_given(name) {
             return refuse(format!(

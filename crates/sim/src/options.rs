@@ -1,11 +1,17 @@
 //! The options of a run, by name: what the command line, experiment files and sweeps set.
 
 use destage_disk::DiskSpec;
+use destage_engine::destage::Count;
+use destage_engine::destage::phases::Protocol;
+use destage_engine::dispatch::Order;
 use destage_engine::registry::{Param, nearest_first};
+use destage_engine::sequential::DetectorKind;
+use destage_engine::served;
 use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace};
 use destage_workload::trace::{ReadOptions, TimeOrder};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 /// A message of one line that names the option and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +47,14 @@ const fn option(
 
 /// Every option of a run.
 pub const OPTIONS: &[Param] = &[
+    option(
+        "as",
+        "-",
+        "papers",
+        "papers, served",
+        "what is not given is as in the papers' systems, or as in an array that `destage serve` \
+         serves (protocol, order, queue depth, window)",
+    ),
     option("policy", "-", "stow", "see `destage policies`", "destage policy"),
     option("rate", "-", "linear:90/80", "see `destage policies`", "destage rate"),
     option(
@@ -88,7 +102,14 @@ pub const OPTIONS: &[Param] = &[
         "0 to 1000000",
         "pages after which a stream counts as sequential",
     ),
-    option("window", "commands", "auto", "1 to 1024, auto", "commands a drive sees at once"),
+    option(
+        "window",
+        "commands",
+        "auto",
+        "1 to 1024, auto",
+        "commands a drive sees at once; auto: as many as the disk model chooses from, or 32 with \
+         --as served",
+    ),
     option("scheduler", "-", "auto", "fcfs, cscan, sptf, auto", "order inside the drive"),
     option("order", "-", "arrival", "arrival, reads-first[:n]", "order into the drive's window"),
     option(
@@ -196,6 +217,35 @@ pub const OPTIONS: &[Param] = &[
     option("seed", "-", "1", "0 to 2^64-1", "seed of all generators"),
 ];
 
+/// Options of a served array that are not as in the papers' systems.
+static SERVED: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
+    let destage = served::destage(served::QUEUE_DEPTH);
+    let order = match served::ORDER {
+        Order::Arrival => "arrival".to_string(),
+        Order::ReadsFirst { bound } => format!("reads-first:{bound}"),
+    };
+    let protocol = match destage.protocol {
+        Protocol::Papers => "papers",
+        Protocol::Safe => "safe",
+    };
+    let count = match destage.count {
+        Count::Runs => "runs",
+        Count::Groups => "groups",
+    };
+    let detector = match served::DETECTOR {
+        DetectorKind::Pages => "pages",
+        DetectorKind::AdjacentGroups => "adjacent-groups",
+    };
+    [
+        ("queue-depth", destage.queue_depth.to_string()),
+        ("order", order),
+        ("protocol", protocol.to_string()),
+        ("count", count.to_string()),
+        ("detector", detector.to_string()),
+        ("seq-threshold", served::SEQUENTIAL_THRESHOLD.to_string()),
+    ]
+});
+
 fn disk_error(error: &destage_disk::SpecError) -> OptionError {
     let is_input = !matches!(error, destage_disk::SpecError::Unknown { .. });
     OptionError { message: error.to_string(), is_input }
@@ -247,7 +297,18 @@ impl RunOptions {
     /// # Panics
     /// If the option is unknown, which is a bug.
     pub fn get(&self, name: &str) -> &str {
+        if self.is_as_served() && !self.is_given(name) {
+            let served = SERVED.iter().find(|(known, _)| *known == name);
+            if let Some((_, value)) = served {
+                return value;
+            }
+        }
         self.values.get(name).unwrap_or_else(|| panic!("no option {name}"))
+    }
+
+    /// Whether what is not given is as in a served array.
+    pub(crate) fn is_as_served(&self) -> bool {
+        self.values.get("as").is_some_and(|value| value == "served")
     }
 
     /// Whether the option was set, perhaps to its default.
@@ -282,8 +343,9 @@ impl RunOptions {
 
     /// All options and values.
     pub fn describe(&self) -> BTreeMap<String, String> {
-        let values = self.values.iter().filter(|(_, value)| !value.is_empty());
-        values.map(|(name, value)| ((*name).to_string(), value.clone())).collect()
+        let values = self.values.keys().map(|name| (*name, self.get(name)));
+        let values = values.filter(|(_, value)| !value.is_empty());
+        values.map(|(name, value)| (name.to_string(), value.to_string())).collect()
     }
 
     pub(crate) fn bad(&self, name: &str) -> OptionError {

@@ -18,12 +18,9 @@ use crate::settings::Settings;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::safe::DestagePages;
 use destage_engine::controller::{Config, ConfigError, Controller};
-use destage_engine::destage::phases::Protocol;
-use destage_engine::destage::{Count, DestageConfig, Issue};
-use destage_engine::dispatch::Order;
 use destage_engine::event::Event;
 use destage_engine::readcache::ReadPolicyError;
-use destage_engine::sequential::DetectorKind;
+use destage_engine::served;
 use destage_engine::units::{DiskId, GroupId, Page, PageCount};
 use destage_nvslog::LogId;
 use destage_nvslog::sizes::Sizes;
@@ -270,17 +267,11 @@ fn config(superblock: &Superblock, settings: &Settings) -> Config {
         nvs_pages: PageCount(dirty_pages_max(superblock, settings)),
         policy: settings.policy.clone(),
         rate: settings.rate.clone(),
-        destage: DestageConfig {
-            queue_depth: settings.queue_depth,
-            count: Count::Runs,
-            issue: Issue::Group,
-            protocol: Protocol::Safe,
-            defer: false,
-        },
-        detector: DetectorKind::Pages,
-        sequential_threshold: 16,
+        destage: served::destage(settings.queue_depth),
+        detector: served::DETECTOR,
+        sequential_threshold: served::SEQUENTIAL_THRESHOLD,
         window: settings.window,
-        order: Order::ReadsFirst { bound: 8 },
+        order: served::ORDER,
     }
 }
 

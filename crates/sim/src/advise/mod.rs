@@ -138,6 +138,9 @@ impl Search<'_> {
             options.set("thresholds", &variant.thresholds)?;
         }
         options.set("nvs", &pages.to_string())?;
+        if !options.is_given("as") {
+            options.set("as", "served")?;
+        }
         if !is_random(&options) && !options.is_given("prefill") && !options.is_given("requests") {
             // Into an empty NVS any load fits for a while.
             options.set("prefill", "on")?;
