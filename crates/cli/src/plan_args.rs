@@ -69,6 +69,10 @@ fn compare() -> Command {
             "FILE",
             "Read policies, sweep and options from a TOML file; flags override it",
         ))
+        .arg(
+            option("panel", "NAME", "Panel of the file, if it is an item of `destage reproduce`")
+                .requires("experiment"),
+        )
         .arg(option("title", "TEXT", "Heading of the report"))
         .arg(out_arg("Also write to FILE: .html, .json, .csv, .txt or .parquet; repeatable"))
         .arg(option("plots", "DIR", "Draw every plot of the report into DIR"))

@@ -266,9 +266,29 @@ fn a_run_that_fails_is_named() {
 }
 
 #[test]
-fn an_item_of_the_papers_is_not_one_comparison() {
+fn of_an_item_of_the_papers_one_panel_is_compared() {
     let item = common::top().join("specs/experiments/stow-fig10.toml");
-    let error = fails(1, &["compare", "--experiment", item.to_str().expect("text")]);
-    assert!(error.contains("stow-fig10.toml: has several panels"), "{error}");
-    assert!(error.contains("destage reproduce"), "{error}");
+    let item = item.to_str().expect("text");
+    let compare = ["compare", "--experiment", item];
+    let panel = |name| [&compare[..], &["--panel", name]].concat();
+    for words in [compare.to_vec(), panel("none")] {
+        let error = fails(1, &words);
+        assert!(error.contains("stow-fig10.toml: has several panels"), "{error}");
+        assert!(error.contains("--panel: full, partial. `destage reproduce` runs all"), "{error}");
+    }
+    let short = ["--sweep", "iops=300,400", "--warmup", "1", "--measure", "5", "--seeds", "1"];
+    let text = succeeds(&[&panel("full")[..], &short].concat());
+    assert!(text.contains("STOW Fig. 10") && text.contains("stow"), "{text}");
+    // Of the figure, only what is a comparison of write caches.
+    let other = common::top().join("specs/experiments/vdf-fig3-5.toml");
+    let other = other.to_str().expect("text");
+    let error = fails(1, &["compare", "--experiment", other, "--panel", "oltp"]);
+    assert!(error.contains("panel oltp does not compare write caches"), "{error}");
+    let folder = TempDir::new().expect("a folder");
+    let plain = file(&folder, "plain.toml", b"policies = [\"lrw\"]\n");
+    let error = fails(1, &["compare", "--experiment", &plain, "--panel", "x"]);
+    assert!(error.contains("has no panels: leave out --panel"), "{error}");
+    let out = destage(&["compare", "--panel", "full"]);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--experiment <FILE>"));
 }

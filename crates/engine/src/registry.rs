@@ -183,7 +183,9 @@ pub fn nearest_first(
     names: impl IntoIterator<Item = &'static str>,
 ) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = names.into_iter().collect();
-    names.sort_by_key(|name| edit_distance(wanted, name));
+    // A slip of the fingers rarely changes the length.
+    let key = |name: &&str| (edit_distance(wanted, name), wanted.len().abs_diff(name.len()));
+    names.sort_by_key(key);
     names
 }
 

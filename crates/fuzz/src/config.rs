@@ -8,7 +8,8 @@ use destage_engine::units::Instant;
 use destage_engine::{limits, policy, rate, readcache};
 use destage_server::array::ArrayConfig;
 use destage_sim::advise::goal::Goal;
-use destage_sim::experiment::{Experiment, parse_sweep};
+use destage_sim::axis::parse_sweep;
+use destage_sim::experiment::Experiment;
 use std::path::PathBuf;
 
 /// Most bytes of a text.

@@ -1,9 +1,12 @@
 //! Experiments kept as TOML: the policies, options and sweep of a comparison.
 
+use crate::axis::parse_sweep;
 use crate::compare::Comparison;
 use crate::options::{OptionError, RunOptions};
+use crate::reproduce::item::{ItemFile, Options, Variant};
+use crate::reproduce::kinds::RunnerKind;
+use crate::reproduce::settings;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// An experiment file. Every field may be left out.
@@ -14,8 +17,10 @@ pub struct Experiment {
     pub title: Option<String>,
     /// Policies, each with its parameters.
     pub policies: Vec<String>,
+    /// Further variants, each with options of its own.
+    pub variants: Vec<Variant>,
     /// Run options by name; numbers may be written as such.
-    pub options: BTreeMap<String, toml::Value>,
+    pub options: Options,
     /// The swept option and its values.
     #[serde(deserialize_with = "sweep")]
     pub sweep: Option<(String, Vec<String>)>,
@@ -36,58 +41,53 @@ fn sweep<'de, D: serde::Deserializer<'de>>(
     parse_sweep(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Reads `option=v1,v2,...`, `option=v1;v2;...` or `option=first..last..step`.
-///
-/// # Errors
-/// No `=`, no values, or an invalid range.
-pub fn parse_sweep(text: &str) -> Result<(String, Vec<String>), OptionError> {
-    let bad = |what: &str| {
-        OptionError::usage(format!(
-            "--sweep takes OPTION=V1,V2,... or OPTION=FIRST..LAST..STEP: {what} in `{text}`"
-        ))
-    };
-    let (name, values) = text.split_once('=').ok_or_else(|| bad("no `=`"))?;
-    let bounds: Vec<&str> = values.split("..").collect();
-    let values = match bounds[..] {
-        [first, last, step] => {
-            let number = |text: &str| text.trim().parse::<u64>().ok();
-            let range = (number(first), number(last), number(step));
-            let (Some(first), Some(last), Some(step)) = range else {
-                return Err(bad("not whole numbers"));
-            };
-            if step == 0 || last < first || (last - first) / step > 10_000 {
-                return Err(bad("no range"));
-            }
-            (first..=last).step_by(step as usize).map(|v| v.to_string()).collect()
-        }
-        _ => {
-            let separator = if values.contains(';') { ';' } else { ',' };
-            values.split(separator).map(|v| v.trim().to_string()).collect::<Vec<String>>()
-        }
-    };
-    if values.iter().any(String::is_empty) {
-        return Err(bad("an empty value"));
-    }
-    Ok((name.trim().to_string(), values))
-}
-
 impl Experiment {
-    /// Reads an experiment file.
+    /// Reads an experiment file; of an item of `destage reproduce` one of its panels.
     ///
     /// # Errors
-    /// The file cannot be read, is not TOML, or has a key that is not one of an experiment's.
-    pub fn read(path: &Path) -> Result<Experiment, OptionError> {
+    /// The file cannot be read, is not TOML, or has a key that is not one of an experiment's. It
+    /// has panels and none of this name, or the panel is no comparison of write caches.
+    pub fn read(path: &Path, panel: Option<&str>) -> Result<Experiment, OptionError> {
         let named = |error: &dyn std::fmt::Display| {
             OptionError::input(format!("{}: {}", path.display(), one_line(&error.to_string())))
         };
         let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| named(&error))?;
-        if table.contains_key("panels") {
-            let item = "has several panels, which are not one comparison: run it with `destage \
-                        reproduce` (--list names the items)";
-            return Err(named(&item));
+        match (table.contains_key("panels"), panel) {
+            (false, None) => toml::from_str(&text).map_err(|error| named(&error)),
+            (false, Some(_)) => Err(named(&"has no panels: leave out --panel")),
+            (true, name) => {
+                let item: ItemFile = toml::from_str(&text).map_err(|error| named(&error))?;
+                Experiment::of_panel(item, name.unwrap_or_default()).map_err(|why| named(&why))
+            }
         }
-        toml::from_str(&text).map_err(|error| named(&error))
+    }
+
+    fn of_panel(item: ItemFile, name: &str) -> Result<Experiment, String> {
+        let names: Vec<&str> = item.panels.iter().map(|panel| panel.name.as_str()).collect();
+        let Some(panel) = item.panels.iter().find(|panel| panel.name == name) else {
+            return Err(format!(
+                "has several panels. Name one with --panel: {}. `destage reproduce` runs all",
+                names.join(", ")
+            ));
+        };
+        if panel.runner != RunnerKind::Array {
+            return Err(format!(
+                "panel {name} does not compare write caches: run it with `destage reproduce`"
+            ));
+        }
+        let mut options = item.options;
+        options.extend(panel.options.clone());
+        let sweep = panel.sweep.as_deref().map(parse_sweep).transpose();
+        Ok(Experiment {
+            title: Some(format!("{}: {name}", item.title)),
+            policies: panel.policies.clone(),
+            variants: panel.variants.clone(),
+            options,
+            sweep: sweep.map_err(|error| error.to_string())?,
+            seeds: Some(item.seeds),
+            ..Experiment::default()
+        })
     }
 
     /// Takes a sweep from the command line: it replaces the file's, and the file's own value of
@@ -103,20 +103,18 @@ impl Experiment {
     /// An unknown option.
     pub fn options(&self) -> Result<RunOptions, OptionError> {
         let mut options = RunOptions::default();
-        for (name, value) in &self.options {
-            let text = match value {
-                toml::Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            options.set(name, &text)?;
+        for (name, value) in settings(&self.options) {
+            options.set(&name, &value)?;
         }
         Ok(options)
     }
 
     /// The comparison it describes, with these options.
     pub fn comparison(&self, base: RunOptions, command: String) -> Comparison {
-        let variant =
+        let of_policy =
             |policy: &String| (policy.clone(), vec![("policy".to_string(), policy.clone())]);
+        let named = |variant: &Variant| (variant.label.clone(), settings(&variant.options));
+        let policies = self.policies.iter().map(of_policy);
         let seeds = self.seeds.unwrap_or(if self.confidence_percent.is_some() { 3 } else { 1 });
         Comparison {
             title: self
@@ -125,7 +123,7 @@ impl Experiment {
                 .unwrap_or_else(|| format!("{} on {}", self.policies.join(", "), load_of(&base))),
             command,
             base,
-            variants: self.policies.iter().map(variant).collect(),
+            variants: policies.chain(self.variants.iter().map(named)).collect(),
             sweep: self.sweep.clone(),
             seeds,
             confidence: self.confidence_percent.map(|percent| percent / 100.0),
@@ -149,17 +147,6 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sweeps_are_lists_or_ranges() {
-        let values = |text| parse_sweep(text).map(|(_, values)| values);
-        assert_eq!(values("iops=100..300..100").unwrap(), ["100", "200", "300"]);
-        assert_eq!(values("thresholds=90/80,70/40").unwrap(), ["90/80", "70/40"]);
-        assert_eq!(values("policy=wow:0,2;lrw").unwrap(), ["wow:0,2", "lrw"]);
-        assert!(
-            values("iops").is_err() && values("iops=").is_err() && values("x=1..9..0").is_err()
-        );
-    }
 
     #[test]
     fn experiments_know_their_keys() {

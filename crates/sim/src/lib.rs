@@ -5,6 +5,7 @@
 //! [`destage_workload`] source. One run uses one thread; comparisons use all processors.
 
 pub mod advise;
+pub mod axis;
 pub mod compare;
 pub mod config;
 pub mod estimate;

@@ -55,15 +55,17 @@ fn write_plots(directory: &Path, report: &CompareReport, png: bool) -> Result<()
 /// The comparison from an experiment file, if any, and the flags, which win.
 fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
     let mut experiment = match text(matches, "experiment") {
-        Some(path) => Experiment::read(Path::new(path))?,
+        Some(path) => Experiment::read(Path::new(path), text(matches, "panel"))?,
         None => Experiment::default(),
     };
     let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    if given("policies") || experiment.policies.is_empty() {
+    let none = experiment.policies.is_empty() && experiment.variants.is_empty();
+    if given("policies") || none {
+        experiment.variants.clear();
         experiment.policies = split_policies(text(matches, "policies").expect("default"));
     }
     if let Some(sweep) = text(matches, "sweep") {
-        experiment.sweep_instead(destage_sim::experiment::parse_sweep(sweep)?);
+        experiment.sweep_instead(destage_sim::axis::parse_sweep(sweep)?);
     }
     if let Some(title) = text(matches, "title") {
         experiment.title = Some(title.to_string());
@@ -136,7 +138,8 @@ fn split_policies(text: &str) -> Vec<String> {
 /// The command that makes the report again: the flags given, in order of their names.
 fn command_line(matches: &ArgMatches) -> String {
     let mut line = String::from("destage compare");
-    let own = ["experiment", "policies", "sweep", "seeds", "ci", "seeds-max", "at-ms", "title"];
+    let own =
+        ["experiment", "panel", "policies", "sweep", "seeds", "ci", "seeds-max", "at-ms", "title"];
     for name in own.into_iter().chain(OPTIONS.iter().map(|o| o.name)) {
         let known = matches.try_contains_id(name).is_ok();
         if !known || matches.value_source(name) != Some(ValueSource::CommandLine) {

@@ -12,7 +12,7 @@ use destage_engine::array::geometry::Level;
 use destage_engine::readcache::{ReadChoice, Vdf, choose};
 use destage_engine::request::PageRange;
 use destage_report::{Cell, Format, Table};
-use destage_sim::experiment::parse_sweep;
+use destage_sim::axis::parse_sweep;
 use destage_sim::readcache::{Failed, FailedSet, Row, Single, Study, reads_of, replay_one};
 use std::fmt::Write;
 use std::path::Path;

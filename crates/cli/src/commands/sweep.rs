@@ -6,7 +6,7 @@ use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, Table};
-use destage_sim::experiment::parse_sweep;
+use destage_sim::axis::parse_sweep;
 use destage_sim::sources::make_source;
 use destage_sim::sweep::{self, Dataset, Sweep, SweepPoint};
 use serde_json::{Map, Value};

@@ -14,8 +14,8 @@ pub mod runner;
 mod track;
 mod values;
 
+use crate::axis::parse_sweep;
 use crate::compare::CompareError;
-use crate::experiment::parse_sweep;
 use crate::options::OptionError;
 use destage_engine::registry::nearest_first;
 use destage_report::{ReproducedFigure, ReproducedItem, ReproducedPanel, ReproducedPoint};
@@ -63,7 +63,8 @@ pub fn trace_folder() -> PathBuf {
     std::env::var_os("DESTAGE_TRACES").map_or_else(|| "../shared/traces".into(), PathBuf::from)
 }
 
-fn settings(options: &Options) -> OptionValues {
+/// Options as the command line would have them.
+pub(crate) fn settings(options: &Options) -> OptionValues {
     let text = |value: &toml::Value| match value {
         toml::Value::String(text) => text.clone(),
         other => other.to_string(),
