@@ -46,7 +46,7 @@ impl Experiment {
     ///
     /// # Errors
     /// The file cannot be read, is not TOML, or has a key that is not one of an experiment's. It
-    /// has panels and none of this name, or the panel is no comparison of write caches.
+    /// has panels and none of this name, or the panel does not compare write caches.
     pub fn read(path: &Path, panel: Option<&str>) -> Result<Experiment, OptionError> {
         let named = |error: &dyn std::fmt::Display| {
             OptionError::input(format!("{}: {}", path.display(), one_line(&error.to_string())))
