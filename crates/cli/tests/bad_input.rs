@@ -212,6 +212,10 @@ fn a_cache_by_track_says_what_it_needs() {
     assert!(fails(1, &["track-trace", &good, "--device", "7"]).contains("no requests of device 7"));
     assert!(fails(2, &["track-trace", &good, "--device", "x"]).contains("a device number or all"));
     assert!(fails(2, &["track-trace", &good, "--policy", "lsts"]).contains("known: lst"));
+    // A size without a unit is in bytes, as its help says.
+    let with = |nvs: &str| succeeds(&["track-trace", &good, "--nvs", nvs, "--events"]);
+    assert_eq!(with("262144"), with("256K"));
+    assert!(fails(2, &["track-trace", &good, "--nvs", "1000"]).contains("a multiple of 4096"));
     let output = succeeds(&["track-trace", &good, "--events"]);
     assert!(output.starts_with("W 0\nreads "), "{output}");
 }

@@ -92,6 +92,39 @@ fn what_a_trace_lacks_is_said() {
     assert!(!compared.contains("answers fastest"), "{compared}");
 }
 
+/// Five columns of which those of places and lengths are in bytes, where the format has sectors.
+#[test]
+fn a_trace_that_cannot_be_read_right_says_so() {
+    let folder = TempDir::new().expect("a folder");
+    let of = |unit: u64| -> String {
+        (0..300).map(|i| format!("{} 0 {} {} 0\n", i * 500_000, i * 64 * unit, 32 * unit)).collect()
+    };
+    let bytes = file(&folder, "bytes.ascii", &of(512));
+    let doubt = "the trace moves 1";
+    let replayed = ["--trace-order", "sort", "--wrap", "on", "--nvs", "64M"];
+    let said = warnings(&[&["sim", "--trace", &bytes][..], &replayed].concat());
+    assert!(said.contains(doubt) && said.contains("bytes in place of sectors"), "{said}");
+    assert!(succeeds(&["trace", "info", &bytes]).contains(doubt));
+    let sectors = file(&folder, "sectors.ascii", &of(1));
+    assert!(!warnings(&["sim", "--trace", &sectors]).contains("the trace moves"));
+    assert!(!succeeds(&["trace", "info", &sectors]).contains("the trace moves"));
+}
+
+#[test]
+fn first_touches_are_of_blocks_neither_read_nor_written_before() {
+    let folder = TempDir::new().expect("a folder");
+    // Two pages are written, then three read, one of them twice.
+    let requests = [(0, 'W'), (1, 'W'), (0, 'R'), (1, 'R'), (2, 'R'), (2, 'R')];
+    let requests = requests.iter().zip(0..).map(|((page, op), i)| (i * 1000, 0, *page, *op));
+    let trace = csv(&folder, "touches.csv", requests);
+    let info = succeeds(&["trace", "info", &trace]);
+    let share = |name: &str| -> String {
+        let line = info.lines().find(|line| line.starts_with(name)).expect("a line");
+        line[name.len()..].split_whitespace().take(1).collect()
+    };
+    assert_eq!((&*share("first reads"), &*share("first touches")), ("75.00", "25.00"), "{info}");
+}
+
 #[test]
 fn a_trace_whose_requests_have_one_time_is_not_replayed_by_time() {
     let folder = TempDir::new().expect("a folder");

@@ -15,7 +15,7 @@ fn json(words: &[&str]) -> Value {
 /// Throughput at 20 ms by policy, on a sweep of SPC-1-like load.
 fn at_20_ms(thresholds: &str, sweep: &str) -> BTreeMap<String, f64> {
     let rate = format!("linear:{thresholds}");
-    let report = json(&["compare", "--rate", &rate, "--sweep", sweep]);
+    let report = json(&["compare", "--rate", &rate, "--sweep", sweep, "--warmup", "300"]);
     let levels = report["at_response"].as_array().expect("levels");
     let known = levels
         .iter()
@@ -45,7 +45,7 @@ fn wider_thresholds_help_wow_and_stow_still_leads() {
 
 #[test]
 fn occupancy_at_900_iops_is_as_the_stow_paper_draws_it() {
-    let report = json(&["compare", "--iops", "900"]);
+    let report = json(&["compare", "--iops", "900", "--warmup", "300"]);
     for point in report["points"].as_array().expect("points") {
         let run = &point["runs"][0];
         let figure = |path: &str| run.pointer(path).and_then(Value::as_f64).expect("a figure");

@@ -60,6 +60,27 @@ fn compressions_are_detected_by_content_and_may_be_concatenated() {
     }
 }
 
+#[test]
+fn what_surrounds_a_trace_is_not_read_as_one() {
+    for sample in samples() {
+        let options = of_format(sample.format);
+        let same = |content: &[u8]| {
+            let records = read(content, sample.name, &options).expect("a trace");
+            let records: Vec<_> = records.iter().map(tuple).collect();
+            assert_eq!(records, sample.records, "{}", sample.format);
+        };
+        // Zeros to the end of a block, as tapes leave them, and a byte order mark before text.
+        let packed = compress(&sample.content, "gz");
+        same(&[&packed[..], &[0; 700]].concat());
+        if !sample.content.contains(&0) {
+            same(&[b"\xef\xbb\xbf", &sample.content[..]].concat());
+        }
+        let said = message(&[&packed[..], b"# the end"].concat(), &options);
+        assert!(said.contains("something that is not gzip follows the compressed data"), "{said}");
+        assert!(!said.contains("truncated"), "{said}");
+    }
+}
+
 /// The error of reading, as users see it.
 fn message(content: &[u8], options: &ReadOptions) -> String {
     let error = read(content, "t", options).expect_err("an error");

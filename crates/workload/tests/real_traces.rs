@@ -91,7 +91,7 @@ fn dtrs() {
     check(name, "ssdsim", 127_043, "11.0", 30_000.0, 0);
     let Some(info) = info(name) else { return };
     assert_eq!(format!("{:.2}", info.duration_ns.unwrap() as f64 / 3.6e12), "8.33");
-    assert_eq!(format!("{:.0}", info.first_touch_share() * 100.0), "70");
+    assert_eq!(format!("{:.0}", info.first_read_share() * 100.0), "70");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn web_search() {
     check(name, "ssdsim", 24_783, "0.02", 60.1, 1);
     let Some(info) = info(name) else { return };
     // "No block reuse": 279 of 93,304 block reads are of a block read before.
-    assert!(info.first_touch_share() > 0.997);
+    assert!(info.first_read_share() > 0.997);
 }
 
 #[test]

@@ -79,7 +79,8 @@ fn info(matches: &ArgMatches) -> Result<String, Failure> {
         ("write footprint", info.write_footprint_blocks.to_string(), "4 KiB blocks"),
         ("write footprint", mib(info.write_footprint_blocks), "MiB"),
         ("overwrites", share(info.overwrites, info.block_writes), "of written blocks"),
-        ("first touches", share(info.read_footprint_blocks, info.block_reads), "of read blocks"),
+        ("first reads", share(info.read_footprint_blocks, info.block_reads), "of read blocks"),
+        ("first touches", share(info.first_touches, info.block_reads), "of read blocks"),
         ("sequential", format!("{:.2} %", info.sequential_share() * 100.0), "of requests"),
         ("duration", info.duration_ns.map_or("no times".into(), seconds), "s"),
         ("times in order", if info.ordered { "yes" } else { "no" }.to_string(), ""),
@@ -87,6 +88,7 @@ fn info(matches: &ArgMatches) -> Result<String, Failure> {
         ("malformed and skipped", info.bad.to_string(), "lines or records"),
         ("devices", info.devices.len().to_string(), ""),
     ];
+    rows.extend(info.doubt().map(|doubt| ("warning", doubt, "")));
     rows.extend(info.first_bad.as_ref().map(|bad| ("first malformed", bad.clone(), "")));
     let mut table = Table::new(&[("figure", ""), ("value", ""), ("unit", "")]);
     for (name, value, unit) in rows {

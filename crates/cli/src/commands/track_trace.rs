@@ -4,6 +4,7 @@ use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
 use destage_engine::track::replay::{TrackCounts, TrackEvent};
+use destage_engine::units::PAGE_BYTES;
 use destage_report::Format;
 use destage_sim::options::RunOptions;
 use destage_sim::track_trace::{TrackOutcome, replay};
@@ -19,9 +20,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     set(&mut options, "group", "track")?;
     let path = text(matches, "file").expect("required");
     set(&mut options, "trace", path)?;
-    for name in ["policy", "rate", "nvs", "disk", "trace-format"] {
+    for name in ["policy", "rate", "disk", "trace-format"] {
         set(&mut options, name, text(matches, name).expect("required or default"))?;
     }
+    set(&mut options, "nvs", &pages(text(matches, "nvs").expect("default"))?)?;
     if matches.get_flag("events") && super::format(matches) == Format::Json {
         return Err(Failure::usage("--events prints lines of text: leave out --format json"));
     }
@@ -48,6 +50,17 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     match super::format(matches) {
         Format::Json => Ok(json(&outcome)),
         _ => Ok(events + &table(&outcome)),
+    }
+}
+
+/// A size in bytes as the options of a run have it: bytes with a unit, or a number of pages.
+fn pages(nvs: &str) -> Result<String, Failure> {
+    match nvs.parse::<u64>() {
+        Ok(bytes) if bytes % PAGE_BYTES == 0 => Ok((bytes / PAGE_BYTES).to_string()),
+        Ok(bytes) => Err(Failure::usage(format!(
+            "--nvs takes a multiple of {PAGE_BYTES} bytes, or a size like 256K, not `{bytes}`"
+        ))),
+        Err(_) => Ok(nvs.to_string()),
     }
 }
 

@@ -123,6 +123,15 @@ pub fn advise(
         let message = "nothing to choose from: give sizes and policies";
         return Err(OptionError::usage(message.into()).into());
     }
+    let mut base = question.base.clone();
+    if !base.is_given("as") {
+        base.set("as", "served")?;
+    }
+    if !is_random(&base) && !base.is_given("prefill") && !base.is_given("requests") {
+        // Into an empty NVS any load fits for a while.
+        base.set("prefill", "on")?;
+    }
+    let question = &Question { base, ..question.clone() };
     let mut search =
         Search { question, make_source, threads, progress, curve: Vec::new(), runs: Vec::new() };
     search.sample()?;
@@ -138,13 +147,6 @@ impl Search<'_> {
             options.set("thresholds", &variant.thresholds)?;
         }
         options.set("nvs", &pages.to_string())?;
-        if !options.is_given("as") {
-            options.set("as", "served")?;
-        }
-        if !is_random(&options) && !options.is_given("prefill") && !options.is_given("requests") {
-            // Into an empty NVS any load fits for a while.
-            options.set("prefill", "on")?;
-        }
         Ok(options)
     }
 

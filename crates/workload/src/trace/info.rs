@@ -73,6 +73,8 @@ pub struct TraceInfo {
     pub footprint_blocks: u64,
     /// Block reads: a request of 5 blocks counts 5.
     pub block_reads: u64,
+    /// Those of blocks that were neither read nor written before.
+    pub first_touches: u64,
     /// Block writes.
     pub block_writes: u64,
     /// Block writes of blocks written before.
@@ -114,15 +116,42 @@ impl TraceInfo {
         ratio(self.overwrites, self.block_writes)
     }
 
-    /// Share of block reads that hit a block not read before, 0 to 1: what no read cache can hold.
-    pub fn first_touch_share(&self) -> f64 {
+    /// Share of block reads that hit a block not read before, 0 to 1: what no cache of what is read
+    /// can hold.
+    pub fn first_read_share(&self) -> f64 {
         ratio(self.read_footprint_blocks, self.block_reads)
+    }
+
+    /// Share of block reads that hit a block neither read nor written before, 0 to 1: what no cache
+    /// can hold.
+    pub fn first_touch_share(&self) -> f64 {
+        ratio(self.first_touches, self.block_reads)
+    }
+
+    /// What makes it doubtful that the trace is read right.
+    pub fn doubt(&self) -> Option<String> {
+        let bytes = self.read_bytes + self.written_bytes + self.unknown_bytes;
+        implausible(bytes, self.duration_ns?)
     }
 
     /// Share of requests that begin where the one before them on the same device ended, 0 to 1.
     pub fn sequential_share(&self) -> f64 {
         ratio(self.devices.iter().map(|d| d.sequential).sum(), self.requests)
     }
+}
+
+/// Above this rate, in bytes per nanosecond, a trace is hardly read right.
+const BYTES_PER_NS_MAX: u64 = 8;
+
+/// What is to be said of a trace that moves more bytes in its time than any array does.
+pub(super) fn implausible(bytes: u64, duration_ns: u64) -> Option<String> {
+    (duration_ns > 0 && bytes / duration_ns >= BYTES_PER_NS_MAX).then(|| {
+        format!(
+            "the trace moves {} GB per second: its columns may have other units than this format, \
+             e.g. bytes in place of sectors, or microseconds in place of nanoseconds",
+            bytes / duration_ns
+        )
+    })
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -164,6 +193,7 @@ struct Count {
     request_bytes_max: u64,
     empty_requests: u64,
     block_reads: u64,
+    first_touches: u64,
     block_writes: u64,
     overwrites: u64,
     last_ns: u64,
@@ -213,6 +243,8 @@ impl Count {
                 chunk[1] |= mask;
             } else {
                 self.block_reads += upto - block;
+                let untouched = mask & !(chunk[0] | chunk[1]);
+                self.first_touches += u64::from(untouched.count_ones());
                 chunk[0] |= mask;
             }
             block = upto;
@@ -240,6 +272,7 @@ impl Count {
             write_footprint_blocks: blocks(|chunk| chunk[1]),
             footprint_blocks: blocks(|chunk| chunk[0] | chunk[1]),
             block_reads: self.block_reads,
+            first_touches: self.first_touches,
             block_writes: self.block_writes,
             overwrites: self.overwrites,
             duration_ns: reader.format().has_times.then_some(self.last_ns),

@@ -1,7 +1,7 @@
 //! Opening a trace: plain, gzip, zstd or xz, detected by the first bytes.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use super::error::TraceError;
@@ -62,6 +62,61 @@ impl Compression {
     }
 }
 
+/// What some programs write before UTF-8 text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The members of a gzip file, one after the other. Zeros behind the last one, as tapes leave them,
+/// are no data.
+struct Members {
+    member: flate2::bufread::GzDecoder<Box<dyn BufRead + Send>>,
+    ended: bool,
+}
+
+impl Members {
+    fn new(source: Box<dyn BufRead + Send>) -> Members {
+        Members { member: flate2::bufread::GzDecoder::new(source), ended: false }
+    }
+
+    /// Begins the next member, if there is one.
+    fn next(&mut self) -> io::Result<()> {
+        let source = self.member.get_mut();
+        let mut zeros = false;
+        loop {
+            let there = source.fill_buf()?;
+            match there.first() {
+                None => self.ended = true,
+                Some(0) => {
+                    let count = there.iter().take_while(|byte| **byte == 0).count();
+                    source.consume(count);
+                    zeros = true;
+                    continue;
+                }
+                Some(0x1f) if !zeros => {
+                    let source = std::mem::replace(source, Box::new(io::empty()));
+                    self.member = flate2::bufread::GzDecoder::new(source);
+                }
+                Some(_) => {
+                    let what = "something that is not gzip follows the compressed data";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+            }
+            return Ok(());
+        }
+    }
+}
+
+impl Read for Members {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.ended && !buffer.is_empty() {
+            match self.member.read(buffer)? {
+                0 => self.next()?,
+                count => return Ok(count),
+            }
+        }
+        Ok(0)
+    }
+}
+
 /// What comes after the head: first the error met while looking ahead, if any, then the rest.
 pub(super) struct Tail {
     error: Option<io::Error>,
@@ -112,13 +167,16 @@ pub(super) fn from_read(
     let source = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(magic).chain(source));
     let mut rest: Box<dyn Read + Send> = match compression {
         Compression::None => Box::new(source),
-        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(source)),
+        Compression::Gzip => Box::new(Members::new(Box::new(source))),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(source)?),
         Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(source)),
     };
     let mut bytes = Vec::with_capacity(HEAD_BYTES);
     let error = rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes).err();
     let complete = error.is_none() && bytes.len() < HEAD_BYTES;
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
     let name = Compression::of_name(&name.to_ascii_lowercase()).1.to_string();
     let input = Cursor::new(bytes.clone()).chain(Tail { error, rest });
     let head = Head { bytes, complete, name };

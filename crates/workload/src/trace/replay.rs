@@ -13,6 +13,7 @@ use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
 use super::error::{TraceError, TracePosition};
+use super::info::implausible;
 use super::reader::{ReadOptions, Reader};
 use super::{Op, TraceRecord};
 use crate::random::Seeded;
@@ -132,6 +133,10 @@ pub struct Layout {
     pub requests: u64,
     /// Requests of which the trace does not say whether they read or write.
     pub without_operation: u64,
+    /// Bytes of these requests.
+    pub bytes: u64,
+    /// The last arrival.
+    pub last_ns: u64,
 }
 
 impl Layout {
@@ -150,7 +155,7 @@ impl Layout {
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
         }
         let mut ends: BTreeMap<u32, (u64, TracePosition)> = BTreeMap::new();
-        let (mut requests, mut without_operation, mut last_ns) = (0, 0, 0);
+        let (mut requests, mut without_operation, mut last_ns, mut bytes) = (0, 0, 0, 0_u64);
         while let Some(record) = reader.next() {
             let record = record?;
             last_ns = last_ns.max(record.time_ns);
@@ -161,6 +166,7 @@ impl Layout {
             }
             let wanted = replay.device.is_none_or(|device| device == record.device);
             requests += u64::from(wanted && end > first);
+            bytes = bytes.saturating_add(if wanted { record.length_bytes } else { 0 });
             without_operation += u64::from(wanted && end > first && record.op == Op::Unknown);
         }
         if let Some(device) = replay.device {
@@ -179,7 +185,7 @@ impl Layout {
             return Err(TraceError::OneTime { file: reader.file().to_string(), format });
         }
         let layout = Layout::of_ends(&ends, replay.chunk_pages, requests);
-        Ok(Layout { without_operation, ..layout })
+        Ok(Layout { without_operation, bytes, last_ns, ..layout })
     }
 
     fn of_ends(
@@ -192,7 +198,8 @@ impl Layout {
         let devices = ends.iter().zip(0..).map(|((&device, &(pages, last_at)), index)| {
             DeviceSpan { device, first_page: index * stride_pages, pages, last_at }
         });
-        Layout { devices: devices.collect(), stride_pages, requests, without_operation: 0 }
+        let devices = devices.collect();
+        Layout { devices, stride_pages, requests, without_operation: 0, bytes: 0, last_ns: 0 }
     }
 
     /// Pages that a volume must have to hold every device.
@@ -415,6 +422,9 @@ impl Source for TraceSource {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        if matches!(self.options.pace, ReplayPace::Open { .. }) {
+            notes.extend(implausible(self.layout.bytes, self.layout.last_ns));
+        }
         let devices = self.layout.devices.len();
         if devices > 1 {
             notes.push(format!(
