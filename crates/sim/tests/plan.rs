@@ -192,7 +192,7 @@ fn the_exact_curve_is_a_replay_and_the_sampled_one_is_near_it() {
 
 fn question(goal: &str, sizes: (u64, u64)) -> Question {
     Question {
-        base: options(&[("iops", "700"), ("measure", "20")]),
+        base: options(&[("iops", "700"), ("measure", "20"), ("as", "papers")]),
         goal: Goal::parse(goal).expect("a goal"),
         policies: vec!["cscan".into(), "stow".into()],
         thresholds: vec!["90/80".into(), "70/40".into()],
