@@ -33,7 +33,7 @@ def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
     assert 0 < advice.margin < 1 and advice.sure
     place = advice.sizes_pages.index(answer.nvs_pages)
     assert advice.sizes_pages[place - 1] == below.nvs_pages
-    best = {
+    best: dict[str, Any] = {
         "policy": answer.policy,
         "thresholds": answer.thresholds,
         "nvs": answer.nvs_pages,
@@ -43,7 +43,8 @@ def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
     assert not below.reached
     for policy in variants["policies"]:
         for thresholds in variants["thresholds"]:
-            worse = {"policy": policy, "thresholds": thresholds, "nvs": below.nvs_pages}
+            worse: dict[str, Any] = {"policy": policy, "thresholds": thresholds}
+            worse["nvs"] = below.nvs_pages
             good = all(reaches(seed=seed, **worse) for seed in (1, 2))
             assert not (good and reaches(measure=300, **worse)), worse
     assert len(advice.runs) < advice.grid_runs
