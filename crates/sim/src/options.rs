@@ -217,7 +217,7 @@ pub const OPTIONS: &[Param] = &[
     option("seed", "-", "1", "0 to 2^64-1", "seed of all generators"),
 ];
 
-/// Options of a served array that are not as in the papers' systems.
+/// What `--as served` sets, as the server has it; the window is set where the drive's is known.
 static SERVED: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
     let destage = served::destage(served::QUEUE_DEPTH);
     let order = match served::ORDER {

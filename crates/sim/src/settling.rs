@@ -64,6 +64,11 @@ impl Dirty {
         self.add(now, pages);
     }
 
+    /// Forgets all complete parts but the last ones.
+    fn keep_last(&mut self, parts: usize) {
+        self.means.drain(..self.means.len().saturating_sub(parts));
+    }
+
     fn add(&mut self, until: Instant, pages: u64) {
         self.integral += u128::from(pages) * u128::from(until.since(self.now).0);
         self.now = until;
@@ -239,6 +244,7 @@ impl WarmUp {
             let at = self.next;
             self.next += self.look;
             self.dirty.advance(at, pages);
+            self.dirty.keep_last(PARTS);
             self.looks.push_back((pages, counters.destaged_pages));
             if self.looks.len() > LOOKS / 2 + 1 {
                 self.looks.pop_front();
@@ -291,6 +297,20 @@ mod tests {
         // A wave that is larger than the rise.
         let wave = |s: u64| if s / 20 % 4 < 2 { 0 } else { 100_000 };
         assert_eq!(state(&over(|s| wave(s) + 30 * s)), BalanceState::Settled);
+    }
+
+    /// However long it lasts, it looks back over half a window only.
+    #[test]
+    fn a_long_warm_up_before_a_short_window_ends() {
+        let mut counters = Counters::default();
+        let least = Duration::from_secs(400);
+        let mut warm_up = WarmUp::new(least, Duration::from_secs(1), Room::new(1 << 30, 9000));
+        // Dirty pages rise by 1 % of what is dirtied.
+        let ended = (0..42_000u64).find_map(|hundredth| {
+            counters.destaged_pages = 1000 * hundredth;
+            warm_up.advance(Instant(hundredth * 10_000_000), 10 * hundredth, &counters)
+        });
+        assert_eq!(ended, Some(Instant::ZERO + least));
     }
 
     #[test]
