@@ -100,6 +100,11 @@ impl Ops {
         self.push_as(device, purpose, kind, false);
     }
 
+    /// The number of the next operation that is pushed.
+    pub(crate) fn next_id(&self) -> OpId {
+        OpId(self.next)
+    }
+
     fn push_as(&mut self, device: Device, purpose: Purpose, kind: OpKind, retried: bool) {
         let id = self.next;
         self.next += 1;

@@ -172,6 +172,7 @@ impl ReadOp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io::OpId;
     use destage_engine::array::geometry::Level;
     use destage_engine::units::DiskId;
 
@@ -209,7 +210,7 @@ mod tests {
         let sectors = |_| InMemory { sectors: Some((&part, 0b110)), version: 5, page: None };
         let mut read = ReadOp::new(ReadFor::Host(HostId(1)), 1, 1, 0, PAGE);
         read.take_held(sectors);
-        read.pieces.add(DiskId(0), 1, Buffer::copy_of(&[8; PAGE]));
+        read.pieces.add(DiskId(0), 1, OpId(0), Buffer::copy_of(&[8; PAGE]));
         assert!(read.complete(&geometry));
         let firsts: Vec<u8> = read.buffer.chunks_exact(SECTOR).map(|sector| sector[0]).collect();
         assert_eq!((firsts, read.version()), (vec![8, 3, 3, 8, 8, 8, 8, 8], 5));

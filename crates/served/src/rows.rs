@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use crate::crc::crc32c;
+use crate::io::OpId;
 use crate::log::RowSums;
 use crate::pages::SECTOR;
 use crate::store::PAGE;
@@ -13,50 +14,74 @@ use destage_engine::units::{DiskId, Page};
 use destage_parity::erasure::{missing_strips, parities};
 use destage_parity::field::{q_into, xor_into};
 
+/// A run read from a disk.
+struct Run {
+    disk: DiskId,
+    /// First page.
+    first: u64,
+    /// The operation that read it: they are numbered as they are submitted, and done in any order.
+    op: u64,
+    bytes: Buffer,
+}
+
+impl Run {
+    fn page(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
+        let at = page.checked_sub(self.first)? as usize * PAGE;
+        if self.disk == disk { self.bytes.get(at..at + PAGE) } else { None }
+    }
+}
+
 /// Runs read from disks.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    runs: Vec<(DiskId, u64, Buffer)>,
-    /// First page, pages, and the run from which on what was read of these pages is consistent.
-    rows: Vec<(u64, u32, usize)>,
+    runs: Vec<Run>,
+    /// First page, pages, and the operation from which on reads of these pages are consistent.
+    rows: Vec<(u64, u32, u64)>,
 }
 
 impl Pieces {
-    pub(crate) fn add(&mut self, disk: DiskId, first: u64, bytes: Buffer) {
-        self.runs.push((disk, first, bytes));
+    pub(crate) fn add(&mut self, disk: DiskId, first: u64, op: OpId, bytes: Buffer) {
+        self.runs.push(Run { disk, first, op: op.0, bytes });
     }
 
     /// All that was read, if it is `count` runs of exactly these pages, each from another disk.
     fn take_all(&mut self, count: usize, first: u64, bytes: usize) -> Option<Vec<Buffer>> {
-        let mut disks: Vec<DiskId> = self.runs.iter().map(|(disk, ..)| *disk).collect();
+        let mut disks: Vec<DiskId> = self.runs.iter().map(|run| run.disk).collect();
         disks.sort_unstable();
         disks.dedup();
-        let fits = |(_, at, run): &(DiskId, u64, Buffer)| *at == first && run.len() == bytes;
+        let fits = |run: &Run| run.first == first && run.bytes.len() == bytes;
         let complete = self.runs.len() == count && disks.len() == count;
         (complete && self.runs.iter().all(fits))
-            .then(|| self.runs.drain(..).map(|(.., run)| run).collect())
+            .then(|| self.runs.drain(..).map(|run| run.bytes).collect())
     }
 
     pub(crate) fn clear(&mut self) {
         self.runs.clear();
     }
 
-    /// These pages of the disks are not written from now on: reads of them are consistent.
-    pub(crate) fn rows_hold(&mut self, first: u64, pages: u32) {
-        self.rows.push((first, pages, self.runs.len()));
+    /// These pages of the disks are not written any more: reads from operation `from` on are
+    /// consistent. Reads before it may be done later.
+    pub(crate) fn rows_hold(&mut self, first: u64, pages: u32, from: OpId) {
+        self.rows.push((first, pages, from.0));
     }
 
     /// A page of a disk, if it is consistent with the others of its row.
     fn of_row(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
-        let covers =
-            |rows: &&(u64, u32, usize)| (rows.0..rows.0 + u64::from(rows.1)).contains(&page);
+        let covers = |rows: &&(u64, u32, u64)| (rows.0..rows.0 + u64::from(rows.1)).contains(&page);
         let from = self.rows.iter().find(covers).map_or(0, |rows| rows.2);
-        find(&self.runs[from..], disk, page)
+        self.newest(disk, page, from)
     }
 
     /// A page of a disk as it was read.
     pub(crate) fn read(&self, disk: DiskId, page: u64) -> Option<&[u8]> {
-        find(&self.runs, disk, page)
+        self.newest(disk, page, 0)
+    }
+
+    /// A page of a disk as the newest read has it, of those from operation `from` on.
+    fn newest(&self, disk: DiskId, page: u64, from: u64) -> Option<&[u8]> {
+        let runs = self.runs.iter().filter(|run| run.op >= from);
+        let found = runs.filter_map(|run| Some((run.op, run.page(disk, page)?)));
+        found.max_by_key(|(op, _)| *op).map(|(_, bytes)| bytes)
     }
 
     /// A page of a disk, reconstructed from its row if it was not read.
@@ -184,14 +209,6 @@ impl Pieces {
         }
         complete
     }
-}
-
-/// A page among runs; the last read counts.
-fn find(runs: &[(DiskId, u64, Buffer)], disk: DiskId, page: u64) -> Option<&[u8]> {
-    runs.iter().rev().find_map(|(of, first, bytes)| {
-        let at = page.checked_sub(*first)? as usize * PAGE;
-        if *of == disk { bytes.get(at..at + PAGE) } else { None }
-    })
 }
 
 fn fill_in(data: &[Option<&[u8]>], missing: Vec<(u16, Vec<u8>)>) -> Vec<Vec<u8>> {
@@ -327,6 +344,40 @@ fn solve_sector(
 mod tests {
     use super::*;
     use destage_engine::array::geometry::Level;
+    use destage_engine::units::StripeId;
+
+    /// A read that began before its row was locked may be done after reads of the locked row, and
+    /// have what was there before.
+    #[test]
+    fn a_page_is_reconstructed_from_reads_of_the_locked_row_in_whatever_order_they_are_done() {
+        let geometry = Geometry {
+            level: Level::Raid5,
+            disks: 3,
+            strip_pages: 1,
+            group_stripes: 1,
+            disk_pages: 4,
+        };
+        let row = StripeId(0);
+        let [missing, other, parity] =
+            [geometry.data_disk(row, 0), geometry.data_disk(row, 1), geometry.parity_disk(row)];
+        for late in [false, true] {
+            let mut pieces = Pieces::default();
+            let old = |pieces: &mut Pieces| {
+                pieces.add(other, 0, OpId(7), Buffer::copy_of(&[8; PAGE]));
+            };
+            pieces.rows_hold(0, 1, OpId(9));
+            if !late {
+                old(&mut pieces);
+            }
+            pieces.add(other, 0, OpId(9), Buffer::copy_of(&[1; PAGE]));
+            pieces.add(parity, 0, OpId(10), Buffer::copy_of(&[3; PAGE]));
+            if late {
+                old(&mut pieces);
+            }
+            assert_eq!(pieces.page(&geometry, missing, 0), Some(vec![2; PAGE]));
+            assert_eq!(pieces.read(other, 0), Some(&[1; PAGE][..]), "the newest read");
+        }
+    }
 
     /// A window is computed in one go only if each of the other disks was read once, and all of it.
     #[test]
@@ -340,9 +391,9 @@ mod tests {
         };
         let computed = |runs: &[(u16, u64, usize)]| {
             let mut pieces = Pieces::default();
-            for (disk, first, pages) in runs {
+            for (op, (disk, first, pages)) in (0..).zip(runs) {
                 let bytes = Buffer::copy_of(&vec![1 << disk; pages * PAGE]);
-                pieces.add(DiskId(*disk), *first, bytes);
+                pieces.add(DiskId(*disk), *first, OpId(op), bytes);
             }
             let (sum, rest) = pieces.xor_all(&geometry, 4, 2)?;
             assert_eq!((sum.len(), rest.len()), (2 * PAGE, 2));

@@ -2,6 +2,7 @@
 //! repaired (docs/durability.md, "Scrub").
 
 use crate::Buffer;
+use crate::io::OpId;
 use crate::rows::Pieces;
 use crate::store::PAGE;
 use destage_engine::array::geometry::Geometry;
@@ -219,11 +220,11 @@ impl Scrub {
     }
 
     /// Bytes that were read for a chunk.
-    pub(crate) fn add_bytes(&mut self, index: u32, command: &DiskCommand, bytes: Buffer) {
+    pub(crate) fn add_bytes(&mut self, index: u32, command: &DiskCommand, op: OpId, bytes: Buffer) {
         let Some(pass) = &mut self.pass else { return };
         pass.status.bytes_read += bytes.len() as u64;
         let chunk = pass.chunks.entry(index).or_default();
-        chunk.pieces.add(command.disk, command.first, bytes);
+        chunk.pieces.add(command.disk, command.first, op, bytes);
     }
 
     /// The bytes that repair these pages.
@@ -466,7 +467,7 @@ mod tests {
             for disk in [0, 1] {
                 let command =
                     DiskCommand { disk: DiskId(disk), first: 3, pages: 1, write: false, owner };
-                scrub.add_bytes(0, &command, Buffer::copy_of(&[disk as u8; PAGE]));
+                scrub.add_bytes(0, &command, OpId(0), Buffer::copy_of(&[disk as u8; PAGE]));
             }
             let geometry = Geometry {
                 level: Level::Raid10,
@@ -504,7 +505,7 @@ mod tests {
             }
             let (pages, disk) = (rows as u32, DiskId(u16::from(disk)));
             let command = DiskCommand { disk, first: 0, pages, write: false, owner };
-            scrub.add_bytes(0, &command, bytes);
+            scrub.add_bytes(0, &command, OpId(0), bytes);
         }
         let (level, strip_pages, group_stripes) = (Level::Raid10, 60, 1);
         let geometry = Geometry { level, disks: 2, strip_pages, group_stripes, disk_pages: rows };

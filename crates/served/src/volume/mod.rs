@@ -104,7 +104,7 @@ impl Volume {
                 }
             }
             (Purpose::Command(command), _) => {
-                self.command_done(&command, bytes);
+                self.command_done(&command, id, bytes);
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
             (Purpose::Flush, Device::Member(member)) => self.member_flushed(member),
@@ -200,7 +200,7 @@ impl Volume {
             Action::ReadAgain { id, .. } => self.requests.read(id).restart(),
             Action::ReadRows { index, first, pages } => {
                 let id = self.controller().read_id(index);
-                self.requests.read(id).pieces.rows_hold(first, pages);
+                self.requests.read(id).pieces.rows_hold(first, pages, self.ops.next_id());
             }
             Action::ReadNow { id, missing } => self.read_now(id, missing),
             Action::LeftOut { id, range } => self.left_out(id, range),
@@ -277,7 +277,7 @@ impl Volume {
     }
 
     /// A disk was read or written for the engine.
-    fn command_done(&mut self, command: &DiskCommand, bytes: Option<Buffer>) {
+    fn command_done(&mut self, command: &DiskCommand, op: OpId, bytes: Option<Buffer>) {
         let DiskCommand { disk, first, write, .. } = *command;
         let Some(bytes) = bytes.filter(|_| !write) else {
             self.devices.records.pages_written(command, &mut self.ops, self.settings.defect);
@@ -286,13 +286,13 @@ impl Volume {
         let pieces = match command.owner {
             Owner::Destage(index) => self.destages.pieces(index),
             Owner::Rebuild(window) => self.rebuilds.pieces(window),
-            Owner::Scrub(index) => return self.scrub.add_bytes(index, command, bytes),
+            Owner::Scrub(index) => return self.scrub.add_bytes(index, command, op, bytes),
             Owner::HostRead(index) => {
                 let id = self.engine.controller().read_id(index);
                 &mut self.requests.read(id).pieces
             }
         };
-        pieces.add(disk, first, bytes);
+        pieces.add(disk, first, op, bytes);
     }
 
     /// Takes the operations to be carried out.
