@@ -297,10 +297,19 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
     // Those that continued from an older one had not seen that all had this one.
     let overtaken =
         |s: &Superblock| s.generation > superblock.generation && s.base < superblock.generation;
-    // That others do not have it says more than damage in the second copies of the few that do.
+    // That others do not have it says more than damage in the second copies of the few that do. They
+    // may have given its number themselves while these were absent.
     let older = others.iter().filter(|s| s.generation < superblock.generation).count();
-    let doubtful = having.iter().all(|s| s.damaged[1]) && older > 1;
+    let newer = others.iter().any(|s| s.generation > superblock.generation);
+    let doubtful = having.iter().all(|s| s.damaged[1])
+        && (older > 1 || newer || having.iter().any(came_alone));
     having.iter().all(|s| s.confirmed) && !others.iter().any(overtaken) && !doubtful
+}
+
+/// A device that was to come into use with this generation, and of which it is not certain that
+/// the others had it.
+fn came_alone(said: &Chosen) -> bool {
+    said.damaged[1] && said.superblock.joined == said.superblock.generation
 }
 
 /// The superblock that counts: the newest, unless it is a try on which nothing was built, and
@@ -316,7 +325,17 @@ fn newest(found: &[Found]) -> Option<Superblock> {
         let said = found.iter().filter_map(|(_, s)| s.ok().map(|s| s.superblock));
         said.filter(|s| s.role != Role::Spare)
     };
-    let key = |s: &Superblock| (s.generation, is_built_on(found, s), s.base, weight(s));
+    // Two have the same number if one was absent when it was given. That all had one of which only
+    // the first copy can be read is not certain.
+    let proven = |s: &Superblock| {
+        let own = found.iter().filter_map(|(_, own)| own.ok());
+        own.filter(|own| own.superblock.agrees(s) && own.superblock.generation == s.generation)
+            .any(|own| own.confirmed && !own.damaged[1])
+    };
+    let key = |s: &Superblock| {
+        let built = is_built_on(found, s);
+        (s.generation, built, built && proven(s), s.base, weight(s))
+    };
     let newest = said().max_by_key(key)?;
     if is_built_on(found, &newest) {
         return Some(newest);
@@ -352,7 +371,8 @@ impl Assembly {
             return Err(AssembleError::Disagrees(device));
         }
         // A try on top of what was built, or what was built itself.
-        let late = said.base >= base || said.generation == base && own.confirmed;
+        let had_base = said.generation == base && own.confirmed && !came_alone(own);
+        let late = said.base >= base || had_base;
         Ok(if late { Standing::Late } else { Standing::Stale })
     }
 

@@ -258,6 +258,52 @@ fn of_two_changes_that_were_interrupted_the_devices_of_either_are_as_good() {
     assert!(array.without(N[0]).assembled(&Allow::default()).is_err());
 }
 
+/// An NVS device got a try to record a failure, and its second copy was damaged; it was away when the
+/// others gave the same number again. Now it is back, and the next change was interrupted.
+#[test]
+fn of_the_same_number_the_one_counts_that_a_device_has_in_both_copies() {
+    let alone = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.mark(1, true);
+    };
+    let others = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.nvs[0] = None;
+    };
+    let next = |said: &mut Superblock| {
+        (said.generation, said.base) = (11, 10);
+        said.nvs[0] = None;
+    };
+    let array = Array::current().with(&[M[2], M[3]], true, others);
+    let mut array = array.with(&[N[1], M[0], M[1]], false, next).with(&[N[0]], true, alone);
+    array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable").damaged[1] = true;
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
+    assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
+}
+
+/// A new NVS device alone got the try that names it, and was away when the others gave that number
+/// again. It is back, and its second copy is damaged: it does not have what was acknowledged since.
+#[test]
+fn a_new_nvs_device_that_may_have_come_alone_is_not_used() {
+    let alone = |said: &mut Superblock| {
+        (said.generation, said.base, said.joined) = (10, 9, 10);
+    };
+    let next = |said: &mut Superblock| {
+        (said.generation, said.base) = (11, 10);
+        said.nvs[1] = None;
+    };
+    let rest = [N[0], M[0], M[1], M[2], M[3]];
+    let array = Array::current().with(&rest, true, next).with(&[M[3]], false, |_| ());
+    let mut array = array.with(&[N[1]], true, alone);
+    array.0.get_mut(&N[1]).expect("a device").as_mut().expect("readable").damaged[1] = true;
+    for allow in [Allow::default(), degraded()] {
+        let assembly = array.assembled(&allow).expect("an array");
+        assert_eq!((assembly.superblock.generation, &assembly.copies[..]), (11, &[0][..]));
+        assert!(array.clone().without(N[0]).assembled(&allow).is_err());
+    }
+}
+
 /// One half of each pair was used without the other, and then the other half without the first.
 #[test]
 fn devices_that_were_used_apart_are_refused() {
