@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Most bytes that are kept.
 const KEPT_MAX: usize = 64 << 20;
-/// With this many a flush of its own is due.
+/// With more than this a flush of its own is due.
 const FLUSH_AT: usize = 16 << 20;
 /// Bytes that are sent again at a time.
 const BATCH: usize = 4 << 20;
@@ -15,14 +15,22 @@ const BATCH: usize = 4 << 20;
 pub(super) type Write = (u64, u64, SharedBytes);
 
 /// The writes, oldest first.
-#[derive(Default)]
 pub(super) struct Kept {
+    /// With this many bytes a flush of its own is due.
+    pub(super) flush_at: usize,
     writes: VecDeque<Write>,
     bytes: usize,
     last: u64,
     /// Writes up to this one were let go of unflushed: there were too many.
     let_go: u64,
     flushed: u64,
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        let (writes, bytes, last, let_go, flushed) = (VecDeque::new(), 0, 0, 0, 0);
+        Kept { flush_at: FLUSH_AT, writes, bytes, last, let_go, flushed }
+    }
 }
 
 impl Kept {
@@ -43,10 +51,24 @@ impl Kept {
         self.last
     }
 
-    /// Whether nothing is kept. A durable write over one that is kept must be kept too: the older
-    /// one would else come after it.
-    pub(super) fn is_empty(&self) -> bool {
-        self.writes.is_empty()
+    /// A durable write was answered: what it replaces is never sent again, not even for a moment
+    /// in which the power may fail. Of a write that it replaces in part the rest is still needed, so
+    /// that it must be kept, too, and follow that one.
+    pub(super) fn durable(&mut self, offset: u64, buffer: &SharedBytes) {
+        let end = offset + buffer.len() as u64;
+        let mut in_part = false;
+        self.writes.retain(|(_, first, kept)| {
+            let behind = first + kept.len() as u64;
+            let replaced = offset <= *first && behind <= end;
+            in_part |= !replaced && *first < end && offset < behind;
+            if replaced {
+                self.bytes -= kept.len();
+            }
+            !replaced
+        });
+        if in_part {
+            self.add(offset, buffer.clone());
+        }
     }
 
     /// The number of writes.
@@ -55,7 +77,7 @@ impl Kept {
     }
 
     pub(super) fn wants_flush(&self) -> bool {
-        self.bytes > FLUSH_AT || self.has_let_go()
+        self.bytes > self.flush_at || self.has_let_go()
     }
 
     /// Whether writes are missing here that were not flushed.
@@ -117,7 +139,22 @@ mod tests {
         assert_eq!(numbers(&kept, 0), [3]);
         assert_eq!((kept.len(), kept.last()), (3, 5));
         kept.flushed(5);
-        assert!(kept.is_empty() && kept.bytes == 0);
+        assert!(kept.writes.is_empty() && kept.bytes == 0);
+    }
+
+    #[test]
+    fn what_a_durable_write_replaces_is_not_sent_again() {
+        let mut kept = Kept::default();
+        for offset in [0, 8192, 4096, 8192] {
+            kept.add(offset, buffer(4096));
+        }
+        kept.durable(8192, &buffer(4096));
+        assert_eq!((numbers(&kept, 0), kept.bytes), (vec![1, 3], 8192));
+        // In part: the rest of it is still needed, and this after it.
+        kept.durable(4608, &buffer(512));
+        assert_eq!((numbers(&kept, 0), numbers(&kept, 3)), (vec![1, 3], vec![5]));
+        kept.durable(16384, &buffer(4096));
+        assert_eq!(kept.len(), 3, "nothing of it was kept");
     }
 
     #[test]
@@ -126,7 +163,7 @@ mod tests {
         for number in 0..17 {
             kept.add(number << 22, buffer(4 << 20));
         }
-        assert!(kept.has_let_go() && kept.is_empty() && kept.wants_flush());
+        assert!(kept.has_let_go() && kept.writes.is_empty() && kept.wants_flush());
         kept.add(0, buffer(4096));
         kept.flushed(16);
         assert!(kept.has_let_go());

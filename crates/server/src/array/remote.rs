@@ -3,7 +3,6 @@
 //! (`reconnect.rs`); then what the server may have lost is sent again, and then they.
 
 use super::kept::Kept;
-use crate::Port;
 use destage_block::{Driver, Handle, Io, Piece};
 use destage_engine::units::{Duration, Instant};
 use destage_nbd::Session;
@@ -188,7 +187,7 @@ impl Remote {
     }
 
     /// Sends what there is and listens for replies.
-    pub(crate) fn turn(&mut self, port: &mut Port, keys: &Keys) {
+    pub(crate) fn turn(&mut self, port: &mut impl Driver, keys: &Keys) {
         if !matches!(self.state, State::Up | State::Resends { .. }) {
             return;
         }
@@ -295,8 +294,9 @@ impl Remote {
             self.kept.flushed(mark);
         } else if let OpKind::Write { offset, buffer, durable } = &pending.kind {
             let flush = *durable && !self.fua;
-            if flush || !*durable || !self.kept.is_empty() {
-                self.kept.add(*offset, buffer.clone());
+            match flush || !*durable {
+                true => self.kept.add(*offset, buffer.clone()),
+                false => self.kept.durable(*offset, buffer),
             }
             if flush {
                 pending.flush = Some(self.kept.last());
@@ -481,3 +481,7 @@ impl Drop for Remote {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "remote_tests.rs"]
+mod tests;

@@ -1,0 +1,456 @@
+//! A remote member under faults that are drawn: its server carries out requests in any order, loses
+//! what it has not flushed, breaks connections and comes back (docs/durability.md, "Members over
+//! NBD"). To the array it must look like a local disk whose operations sometimes take long.
+
+use super::*;
+use destage_block::Answer;
+use destage_nbd::reply::{Encoder, Tag};
+use destage_nbd::request::{Decoder, Step};
+use destage_nbd::{BlockSizes, Mode};
+use destage_workload::random::Seeded;
+use std::os::fd::OwnedFd;
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 12;
+/// The first blocks are not of data.
+const MARKS: usize = 3;
+const KEYS: Keys = Keys { send: 1, receive: 2 };
+
+/// What the ring would do.
+#[derive(Default)]
+struct Wire {
+    sends: Vec<Vec<u8>>,
+    listens: Option<Buffer>,
+}
+
+impl Driver for Wire {
+    type Token = ();
+
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn lately(&self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn buffer(&mut self, length: usize) -> Buffer {
+        Buffer::zeroed(length)
+    }
+
+    fn recycle(&mut self, _: Buffer) {}
+
+    fn open(&mut self, _: OwnedFd) -> Handle {
+        Handle(0)
+    }
+
+    fn close(&mut self, _: Handle) {}
+
+    fn submit(&mut self, key: u64, io: Io) {
+        match io {
+            Io::Send { bytes, .. } if key == KEYS.send => {
+                self.sends.push(bytes.iter().flat_map(|piece| piece.bytes().to_vec()).collect());
+            }
+            Io::Receive { buffer, .. } if key == KEYS.receive => self.listens = Some(buffer),
+            other => panic!("{key}: {other:?}"),
+        }
+    }
+
+    fn reply(&mut self, (): (), _: Answer<'_>) {}
+}
+
+/// Each write has a number, which is what its blocks hold.
+type Number = u64;
+
+/// The server and its disk.
+struct Server {
+    session: Session,
+    decoder: Decoder,
+    /// What follows the last request that was complete.
+    payload: Option<(Request, Vec<u8>)>,
+    /// A write with its bytes, and a flush with the numbers that it has to make durable.
+    asked: Vec<(Request, Vec<u8>)>,
+    answers: Vec<u8>,
+    durable: Vec<Number>,
+    /// By block, oldest first: what a power failure may take back.
+    cache: Vec<Vec<Number>>,
+}
+
+fn session(fua: bool) -> Session {
+    let fua = if fua { wire::NBD_FLAG_SEND_FUA } else { 0 };
+    Session {
+        export: String::new(),
+        size: BLOCKS * BLOCK as u64,
+        flags: wire::NBD_FLAG_HAS_FLAGS | wire::NBD_FLAG_SEND_FLUSH | fua,
+        block: BlockSizes::default(),
+        mode: Mode::Structured,
+        contexts: Vec::new(),
+    }
+}
+
+impl Server {
+    fn new(fua: bool) -> Server {
+        let session = session(fua);
+        Server {
+            decoder: Decoder::new(&session),
+            session,
+            payload: None,
+            asked: Vec::new(),
+            answers: Vec::new(),
+            durable: vec![0; BLOCKS as usize],
+            cache: vec![Vec::new(); BLOCKS as usize],
+        }
+    }
+
+    /// Takes what was sent.
+    fn receives(&mut self, mut input: &[u8]) {
+        loop {
+            let (taken, step) = self.decoder.next(input);
+            match step {
+                Step::NeedMore => return,
+                Step::Request(request) if matches!(request.command, Command::Write { .. }) => {
+                    self.payload = Some((request, Vec::new()));
+                }
+                Step::Request(request) if request.command == Command::Flush => {
+                    // It need not cover what is done while it waits.
+                    let newest = (0..BLOCKS as usize).flat_map(|b| self.newest(b).to_le_bytes());
+                    self.asked.push((request, newest.collect()));
+                }
+                Step::Request(request) => self.asked.push((request, Vec::new())),
+                Step::Payload { range, last, .. } => {
+                    let payload = self.payload.as_mut().expect("a write");
+                    payload.1.extend(&input[range]);
+                    if last {
+                        self.asked.extend(self.payload.take());
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+            input = &input[taken..];
+        }
+    }
+
+    fn newest(&self, block: usize) -> Number {
+        self.cache[block].last().copied().unwrap_or(self.durable[block])
+    }
+
+    /// Carries out a request; says so to the client, or does not.
+    fn does(&mut self, which: usize, answers: bool) {
+        let (Request { cookie, command }, payload) = self.asked.swap_remove(which);
+        let encoder = Encoder::new(self.session.mode);
+        let tag = Tag { cookie, offset: 0 };
+        let mut out = Vec::new();
+        match command {
+            Command::Read { offset, length, .. } => {
+                encoder.read(&mut out, Tag { cookie, offset }, length);
+                let first = offset as usize / BLOCK;
+                for block in first..first + length as usize / BLOCK {
+                    out.extend(block_of(self.newest(block)));
+                }
+            }
+            Command::Write { offset, fua, .. } => {
+                for (i, bytes) in payload.chunks_exact(BLOCK).enumerate() {
+                    let block = offset as usize / BLOCK + i;
+                    self.cache[block].push(number_in(bytes));
+                    if fua {
+                        self.durable[block] = number_in(bytes);
+                        self.cache[block].clear();
+                    }
+                }
+                encoder.success(&mut out, tag);
+            }
+            Command::Flush => {
+                let covers = payload.chunks_exact(8).map(number_in);
+                let blocks = self.durable.iter_mut().zip(&mut self.cache);
+                for ((durable, cache), covers) in blocks.zip(covers) {
+                    let covered = cache.iter().take_while(|number| **number <= covers).count();
+                    *durable = cache.drain(..covered).last().unwrap_or(*durable);
+                }
+                encoder.success(&mut out, tag);
+            }
+            other => panic!("{other:?}"),
+        }
+        if answers {
+            self.answers.extend(out);
+        }
+    }
+
+    /// The connection is gone; `power`: and so is what is not durable, but for what was written back.
+    fn breaks(&mut self, power: bool, rng: &mut Seeded) {
+        while !self.asked.is_empty() {
+            match rng.below(3) {
+                0 => self.does(0, false),
+                _ => drop(self.asked.swap_remove(0)),
+            }
+        }
+        for (durable, cache) in self.durable.iter_mut().zip(&mut self.cache) {
+            if power {
+                let kept = rng.below(cache.len() as u64 + 1) as usize;
+                *durable = cache[..kept].last().copied().unwrap_or(*durable);
+                cache.clear();
+            }
+        }
+        self.answers.clear();
+        self.payload = None;
+        self.decoder = Decoder::new(&self.session);
+    }
+}
+
+fn block_of(number: Number) -> Vec<u8> {
+    number.to_le_bytes().repeat(BLOCK / 8)
+}
+
+fn number_in(block: &[u8]) -> Number {
+    let number = Number::from_le_bytes(block[..8].try_into().expect("eight bytes"));
+    assert!(block.chunks_exact(8).all(|word| word == number.to_le_bytes()), "a torn block");
+    number
+}
+
+/// What the array asked for.
+#[derive(Debug)]
+enum Asked {
+    Read { blocks: std::ops::Range<usize>, least: Vec<Number> },
+    Write { blocks: std::ops::Range<usize>, number: Number, durable: bool },
+    Flush { least: Vec<Number> },
+}
+
+/// The array's side, and what it may rely on.
+struct Run {
+    rng: Seeded,
+    remote: Remote,
+    wire: Wire,
+    server: Server,
+    asked: BTreeMap<u64, Asked>,
+    next: u64,
+    now: Instant,
+    /// By block: the last write that was answered, the newest that was asked for, and what a flush
+    /// or a durable write has promised.
+    answered: Vec<Number>,
+    newest: Vec<Number>,
+    promised: Vec<Number>,
+    breaks: u64,
+    power_failures: u64,
+    again: usize,
+}
+
+impl Run {
+    fn new(seed: u64) -> Run {
+        let mut rng = Seeded::new(seed, "remote-member");
+        let fua = rng.below(2) == 0;
+        let server = Server::new(fua);
+        let mut remote = Remote::new(Handle(0), &server.session);
+        remote.kept.flush_at = [BLOCK, 8 * BLOCK, 1 << 20][rng.below(3) as usize];
+        remote.identify(Identity {
+            uri: String::new(),
+            array: [1; 16],
+            device: [2; 16],
+            bytes: server.session.size,
+            generation: 1,
+        });
+        let zeros = || vec![0; BLOCKS as usize];
+        Run {
+            rng,
+            remote,
+            wire: Wire::default(),
+            server,
+            asked: BTreeMap::new(),
+            next: 1,
+            now: Instant(1),
+            answered: zeros(),
+            newest: zeros(),
+            promised: zeros(),
+            breaks: 0,
+            power_failures: 0,
+            again: 0,
+        }
+    }
+
+    /// Asks for something. No two writes of a block are in flight: the array locks its rows. Marks
+    /// and records are all written durably, and data never is.
+    fn ask(&mut self) {
+        let first = self.rng.below(BLOCKS) as usize;
+        let durable = first < MARKS;
+        let behind = if durable { first + 1 } else { BLOCKS as usize };
+        let end = (first + 1 + self.rng.below(3) as usize).min(behind);
+        let (blocks, number) = (first..end, self.next);
+        let overlaps = self.asked.values().any(|asked| match asked {
+            Asked::Write { blocks: other, .. } => other.start < end && first < other.end,
+            _ => false,
+        });
+        let (offset, bytes) = ((first * BLOCK) as u64, (end - first) * BLOCK);
+        let (asked, kind) = match self.rng.below(8) {
+            0 | 1 => {
+                let least = self.answered[blocks.clone()].to_vec();
+                (Asked::Read { blocks, least }, OpKind::Read { offset, bytes })
+            }
+            2 => (Asked::Flush { least: self.answered.clone() }, OpKind::Flush),
+            _ if overlaps => return,
+            _ => {
+                self.newest[blocks.clone()].fill(number);
+                let data = block_of(number).repeat(end - first);
+                let buffer = Buffer::copy_of(&data).into();
+                let asked = Asked::Write { blocks, number, durable };
+                (asked, OpKind::Write { offset, buffer, durable })
+            }
+        };
+        self.asked.insert(number, asked);
+        self.next += 1;
+        let mut ended = Vec::new();
+        self.remote.submit(self.now, OpId(number), kind, &mut ended);
+        self.end(ended);
+    }
+
+    /// Operations have ended: none twice, and each as it may.
+    fn end(&mut self, ended: Vec<Ended>) {
+        for (id, result) in ended {
+            let asked = self.asked.remove(&id.0).expect("an operation without a result");
+            let buffer = result.unwrap_or_else(|error| panic!("{asked:?}: {error}"));
+            match asked {
+                Asked::Read { blocks, least } => {
+                    let buffer = buffer.expect("the bytes of a read");
+                    let read = buffer.chunks_exact(BLOCK).map(number_in);
+                    for ((block, least), read) in blocks.zip(least).zip(read) {
+                        let newest = self.newest[block];
+                        assert!(
+                            (least..=newest).contains(&read),
+                            "{block}: {least} {read} {newest}"
+                        );
+                    }
+                }
+                Asked::Write { blocks, number, durable } => {
+                    self.answered[blocks.clone()].fill(number);
+                    if durable {
+                        self.promised[blocks].fill(number);
+                    }
+                }
+                Asked::Flush { least } => {
+                    for (promised, least) in self.promised.iter_mut().zip(least) {
+                        *promised = (*promised).max(least);
+                    }
+                }
+            }
+        }
+        for block in 0..BLOCKS as usize {
+            let (durable, promised) = (self.server.durable[block], self.promised[block]);
+            assert!(durable >= promised, "block {block} has {durable}, promised was {promised}");
+        }
+    }
+
+    /// The server and the network do something.
+    fn step(&mut self, may_break: bool) {
+        self.remote.turn(&mut self.wire, &KEYS);
+        let mut ended = Vec::new();
+        match self.rng.below(if may_break { 120 } else { 100 }) {
+            0..=39 if !self.wire.sends.is_empty() => {
+                let sent = self.wire.sends.remove(0);
+                self.server.receives(&sent);
+                self.remote.sent(Ok(()));
+            }
+            40..=69 if !self.server.asked.is_empty() => {
+                let which = self.rng.below(self.server.asked.len() as u64) as usize;
+                self.server.does(which, true);
+            }
+            70..=99 if !self.server.answers.is_empty() && self.wire.listens.is_some() => {
+                let all = self.server.answers.len().min(INPUT);
+                let some = 1 + self.rng.below(all as u64) as usize;
+                let bytes: Vec<u8> = self.server.answers.drain(..some).collect();
+                self.wire.listens = None;
+                let buffer = Buffer::copy_of(&bytes);
+                self.remote.received(Ok(()), Some(padded(buffer)), self.now, &mut ended);
+            }
+            118 if may_break => self.breaks(),
+            119 if may_break && !self.server.asked.is_empty() => {
+                // The server is about to end, and says so.
+                let (request, _) = self.server.asked.swap_remove(0);
+                let tag = Tag { cookie: request.cookie, offset: 0 };
+                let encoder = Encoder::new(self.server.session.mode);
+                encoder.error(&mut self.server.answers, tag, wire::NBD_ESHUTDOWN, "");
+            }
+            _ => {}
+        }
+        self.end(ended);
+        if self.remote.is_cut() {
+            self.reconnects();
+        }
+    }
+
+    fn breaks(&mut self) {
+        self.breaks += 1;
+        let mut ended = Vec::new();
+        if let Some(sent) = self.wire.sends.pop() {
+            // It got a part of it.
+            let part = self.rng.below(sent.len() as u64 + 1) as usize;
+            self.server.receives(&sent[..part]);
+            self.remote.sent(Err(IoError::from_errno(libc::EPIPE)));
+        }
+        if self.wire.listens.take().is_some() {
+            let error = Err(IoError::from_errno(libc::ECONNRESET));
+            self.remote.received(error, None, self.now, &mut ended);
+        }
+        self.end(ended);
+    }
+
+    /// The server comes back, after a loss of power or not.
+    fn reconnects(&mut self) {
+        let power = self.rng.below(2) == 0;
+        self.power_failures += u64::from(power);
+        self.wire = Wire::default();
+        self.server.breaks(power, &mut self.rng);
+        let mut ended = Vec::new();
+        assert!(self.remote.begin_wait(self.now, 1 << 40).is_some(), "it was given up");
+        if self.rng.below(4) == 0 {
+            self.remote.failed_again(IoError::from_errno(libc::ECONNREFUSED));
+        }
+        self.remote.back(Handle(0), &self.server.session, self.now, &mut ended);
+        self.end(ended);
+        for event in self.remote.take_events() {
+            match event {
+                Event::Back { again, .. } => self.again += again,
+                Event::Lost(_) => {}
+                Event::GaveUp(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    fn all(&mut self) {
+        for _ in 0..3000 {
+            self.now = Instant(self.now.0 + 1);
+            if self.asked.len() < 8 && self.rng.below(4) == 0 {
+                self.ask();
+            }
+            self.step(true);
+        }
+        for _ in 0..100_000 {
+            if self.asked.is_empty() {
+                return;
+            }
+            self.step(false);
+        }
+        panic!("without results: {:?}", self.asked);
+    }
+}
+
+/// As long as what arrived.
+fn padded(buffer: Buffer) -> Buffer {
+    let length = buffer.len();
+    let mut all = Buffer::zeroed(INPUT);
+    all[..length].copy_from_slice(&buffer);
+    all.set_len(length);
+    all
+}
+
+/// The server may lose its cache whenever the connection is gone, in the midst of sending again,
+/// too: what a flush or a durable write has promised is on its disk, and reads show it.
+#[test]
+fn a_remote_member_keeps_its_promises_under_drawn_faults() {
+    let (mut breaks, mut power_failures, mut again) = (0, 0, 0);
+    for seed in 1..=60 {
+        let mut run = Run::new(seed);
+        run.all();
+        breaks += run.breaks;
+        power_failures += run.power_failures;
+        again += run.again;
+    }
+    println!("{breaks} connections broken, {power_failures} with the power, {again} writes again");
+    assert!(breaks > 500 && power_failures > 200 && again > 500);
+}
