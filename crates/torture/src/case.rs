@@ -63,6 +63,10 @@ pub struct Case {
     pub mishaps: bool,
     /// The array gets other logs now and then.
     pub relogs: bool,
+    /// The NVS devices are byte-addressable memory: a power failure tears what they write anywhere.
+    pub nvs_is_memory: bool,
+    /// What is not drawn when the settings change.
+    wanted: Wanted,
     /// Steps between two faults, about.
     pub fault_steps: u64,
     /// Most requests in flight.
@@ -88,31 +92,14 @@ impl Case {
         let geometry = draw_geometry(level, &mut rng);
         let volume = geometry.volume_pages().0;
         let nvs_pages = (16 + rng.below(185) * rng.below(2)).min(volume / 2).max(4);
-        let drawn = POLICIES[rng.below(POLICIES.len() as u64) as usize].entry.name;
-        let policy = policy::choose(drawn).expect("of the table");
-        let policy = wanted.policy.clone().unwrap_or(policy);
-        let mut rate = rate::choose(RATES[rng.below(RATES.len() as u64) as usize]);
-        if rate.is_err() {
-            rate = rate::choose("quick");
-        }
-        let mut settings = Settings::new(policy, rate.expect("of the table"));
-        settings.queue_depth = 1 + rng.below(8) as u32;
-        settings.window = 1 + rng.below(8) as u32;
-        let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
-        settings.ack = wanted.ack.unwrap_or(drawn);
-        settings.stall_limit = Duration::from_secs(2);
-        settings.checkpoint_every = Duration(5_000_000);
-        settings.defect = wanted.defect;
-        settings.cache_off = rng.below(16) == 0;
-        if rng.below(4) == 0 {
-            settings.on_nvs_loss = OnNvsLoss::Stop;
-        }
+        let mut settings = draw_settings(wanted, &mut rng);
         let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
         // A generator of its own, so that the other draws do not shift.
         let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
         let cached = cache_rng.below(2) == 0;
         settings.read_cache =
             wanted.read_cache.unwrap_or(cached).then(|| draw_read_cache(&mut cache_rng));
+        let mut memory_rng = Seeded::new(seed, "torture-case-memory");
         Case {
             seed,
             geometry,
@@ -126,11 +113,20 @@ impl Case {
             faults: rng.below(3) > 0,
             mishaps: wanted.mishaps,
             relogs: wanted.relogs,
+            nvs_is_memory: wanted.mishaps && memory_rng.below(4) == 0,
+            wanted: wanted.clone(),
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),
             reads: 10 + rng.below(40),
             hot: rng.below(100),
         }
+    }
+
+    /// Other settings for the same array.
+    pub(super) fn redraw_settings(&mut self, rng: &mut Seeded) {
+        self.settings = draw_settings(&self.wanted, rng);
+        let cached = self.wanted.read_cache.unwrap_or_else(|| rng.below(2) == 0);
+        self.settings.read_cache = cached.then(|| draw_read_cache(rng));
     }
 
     /// What creates its array.
@@ -165,13 +161,14 @@ impl Case {
         let Case { geometry, settings, .. } = self;
         format!(
             "level {} of {} disks, strips of {} pages, groups of {}, {} pages per disk; {} NVS \
-             devices of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
+             devices{} of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
             geometry.level.entry().entry.name,
             geometry.disks,
             geometry.strip_pages,
             geometry.group_stripes,
             geometry.disk_pages,
             self.nvs,
+            if self.nvs_is_memory { " (memory)" } else { "" },
             self.nvs_pages,
             self.block_bytes,
             settings.policy.choice.describe(),
@@ -191,6 +188,30 @@ impl Case {
             }),
         )
     }
+}
+
+/// Settings that can be others at each start.
+fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
+    let drawn = POLICIES[rng.below(POLICIES.len() as u64) as usize].entry.name;
+    let policy = policy::choose(drawn).expect("of the table");
+    let policy = wanted.policy.clone().unwrap_or(policy);
+    let mut rate = rate::choose(RATES[rng.below(RATES.len() as u64) as usize]);
+    if rate.is_err() {
+        rate = rate::choose("quick");
+    }
+    let mut settings = Settings::new(policy, rate.expect("of the table"));
+    settings.queue_depth = 1 + rng.below(8) as u32;
+    settings.window = 1 + rng.below(8) as u32;
+    let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
+    settings.ack = wanted.ack.unwrap_or(drawn);
+    settings.stall_limit = Duration::from_secs(2);
+    settings.checkpoint_every = Duration(5_000_000);
+    settings.defect = wanted.defect;
+    settings.cache_off = rng.below(16) == 0;
+    if rng.below(4) == 0 {
+        settings.on_nvs_loss = OnNvsLoss::Stop;
+    }
+    settings
 }
 
 fn draw_geometry(level: Level, rng: &mut Seeded) -> Geometry {

@@ -63,6 +63,10 @@ pub struct Counts {
     pub stops: u64,
     /// Devices that were reported as full or busy.
     pub waits: u64,
+    /// Creations that a power failure interrupted.
+    pub cut_creations: u64,
+    /// Starts with other settings than the last one.
+    pub other_settings: u64,
     /// Starts without `--degraded`.
     pub plain_starts: u64,
     /// Those that were reported to accept writes again.
@@ -102,6 +106,8 @@ impl Counts {
         self.kept += other.kept;
         self.stops += other.stops;
         self.waits += other.waits;
+        self.cut_creations += other.cut_creations;
+        self.other_settings += other.other_settings;
         self.plain_starts += other.plain_starts;
         self.waits_ended += other.waits_ended;
     }

@@ -38,6 +38,10 @@ impl Run {
         if devices == 0 || self.nvs_lost() || devices > 1 && !mirrored {
             return;
         }
+        if self.world.nvs_is_memory {
+            // No drive is between, and a torn word is none of these.
+            return;
+        }
         let copy = self.draws.deceits.below(devices) as usize;
         if self.world.nvs[copy].was_full {
             // The order of writes says nothing of what was tried again later.

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Bytes that are written completely or not at all.
 pub const SECTOR: usize = 512;
+/// Bytes of memory that are written completely or not at all.
+const WORD: usize = 8;
 const PAGE: usize = 4096;
 const SECTORS: u64 = (PAGE / SECTOR) as u64;
 
@@ -123,6 +125,13 @@ impl Device {
     /// Bytes that it has.
     pub fn bytes(&self) -> u64 {
         self.len.unwrap_or(u64::MAX)
+    }
+
+    /// This device after zeros were written up to this byte.
+    pub fn wiped(&self, end: u64) -> Device {
+        let behind = end / PAGE as u64..;
+        let durable = self.durable.range(behind).map(|(page, bytes)| (*page, Arc::clone(bytes)));
+        Device { durable: durable.collect(), len: self.len, ..Device::default() }
     }
 
     /// Cuts off what is behind this byte, like `truncate` of a file.
@@ -285,6 +294,27 @@ impl Device {
             Survivors::All => versions,
             Survivors::Random => rng.below(versions as u64 + 1) as usize,
         });
+    }
+
+    /// The same for memory: of a sector any words may be there.
+    pub fn tear(&mut self, rng: &mut Seeded) {
+        for (sector, cached) in core::mem::take(&mut self.cache) {
+            let versions = cached.len() as u64 + 1;
+            let mut bytes: [u8; SECTOR] = self.kept(sector).try_into().expect("a sector");
+            // Most of what is torn is torn in few places.
+            let (mut newest, stays) = (rng.below(versions), 1 + rng.below(64));
+            for at in (0..SECTOR).step_by(WORD) {
+                if rng.below(stays) == 0 {
+                    newest = rng.below(versions);
+                }
+                if newest > 0 {
+                    let word = at..at + WORD;
+                    bytes[word.clone()].copy_from_slice(&cached[newest as usize - 1].bytes[word]);
+                }
+            }
+            self.keep(sector, &bytes);
+        }
+        self.hangs = false;
     }
 
     /// A sector cannot be read from now on.

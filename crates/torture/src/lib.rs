@@ -4,6 +4,7 @@
 
 mod audit;
 pub mod case;
+mod changes;
 mod counts;
 mod deceits;
 mod device;
@@ -133,6 +134,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         run.maybe_bring_back();
         run.maybe_mishap();
         run.maybe_deceive();
+        run.maybe_change_settings();
     }
 }
 

@@ -136,7 +136,9 @@ impl Run {
         let cut = self.world.nvs.iter().any(differ);
         let was_cut = core::mem::replace(&mut self.anchors_cut, cut);
         let drawn = was_cut || cut && self.draws.soon.below(2) == 0;
-        if !drawn || self.mishaps.any() || self.world.nvs.iter().any(Disk::has_bad) {
+        // The other one may be torn, in memory.
+        let left = !self.world.nvs_is_memory && !self.world.nvs.iter().any(Disk::has_bad);
+        if !drawn || self.mishaps.any() || !left {
             return false;
         }
         let which = ANCHORS[self.draws.soon.below(2) as usize];

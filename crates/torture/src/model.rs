@@ -88,6 +88,11 @@ impl Model {
         }
     }
 
+    /// From the next start on, writes are durable when they are flushed, or when they are answered.
+    pub fn set_volatile(&mut self, volatile: bool) {
+        self.volatile = volatile;
+    }
+
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock

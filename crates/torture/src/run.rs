@@ -44,6 +44,7 @@ pub(super) struct Draws {
     pub(super) deceits: Seeded,
     pub(super) soon: Seeded,
     pub(super) loops: Seeded,
+    pub(super) changes: Seeded,
 }
 
 impl Draws {
@@ -62,6 +63,7 @@ impl Draws {
             deceits: Seeded::new(seed, "torture-deceits"),
             soon: Seeded::new(seed, "torture-soon"),
             loops: Seeded::new(seed, "torture-loops"),
+            changes: Seeded::new(seed, "torture-changes"),
         }
     }
 }
@@ -157,11 +159,14 @@ impl Run {
         world.hasty = case.mishaps.then(|| Seeded::new(seed, "torture-hasty"));
         world.slow = case.mishaps.then(|| Seeded::new(seed, "torture-slow"));
         world.room = Some((destage_served::member_bytes(&case.geometry), case.nvs_bytes()));
-        destage_served::create(&mut world, &case.creation())
-            .map_err(|(device, error)| format!("create: {device}: {error}"))?;
+        world.nvs_is_memory = case.nvs_is_memory;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
         let model = Model::new(bytes, case.settings.ack == Ack::Flush);
-        Ok(Run::of(case, world, model))
+        let mut run = Run::of(case, world, model);
+        run.maybe_cut_creation()?;
+        destage_served::create(&mut run.world, &run.case.creation())
+            .map_err(|(device, error)| format!("create: {device}: {error}"))?;
+        Ok(run)
     }
 
     /// An array that has these devices, and shows what the model says.

@@ -4,7 +4,7 @@ use super::device::Device as Disk;
 use super::run::{End, Run};
 use crate::Survivors;
 use destage_engine::units::DiskId;
-use destage_served::{Allow, Device, Found, IoError, NoSuperblock, OpenError};
+use destage_served::{Ack, Allow, Device, Found, IoError, NoSuperblock, OpenError};
 
 /// More than a ring has blocks.
 const STARTS_IN_A_LOOP: u32 = 80;
@@ -51,7 +51,8 @@ impl Run {
         Ok(End::Done)
     }
 
-    fn open_as(&mut self, plain: bool) -> Result<End, String> {
+    pub(super) fn open_as(&mut self, plain: bool) -> Result<End, String> {
+        self.model.set_volatile(self.case.settings.ack == Ack::Flush);
         let mut end = self.try_open(plain);
         if end.is_err() && plain && !self.plain {
             // Something may be missing that an earlier start went without, and that no device

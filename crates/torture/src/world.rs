@@ -80,6 +80,8 @@ pub struct World {
     pub slow: Option<Seeded>,
     /// Writes before the array is served, whole or torn.
     pub early_writes: u64,
+    /// What NVS devices write may be torn anywhere, not only between sectors.
+    pub nvs_is_memory: bool,
 }
 
 impl World {
@@ -106,6 +108,7 @@ impl World {
             hasty: None,
             slow: None,
             early_writes: 0,
+            nvs_is_memory: false,
         }
     }
 
@@ -363,8 +366,14 @@ impl World {
             }
         }
         self.flights.clear();
-        for disk in self.members.iter_mut().chain(&mut self.nvs) {
+        for disk in &mut self.members {
             disk.crash(survivors, &mut self.rng);
+        }
+        for disk in &mut self.nvs {
+            match (self.nvs_is_memory, survivors) {
+                (true, Survivors::Random) => disk.tear(&mut self.rng),
+                _ => disk.crash(survivors, &mut self.rng),
+            }
         }
         self.note(0xC0A5);
         (self.crash_at, self.crashed) = (None, false);
@@ -380,6 +389,12 @@ impl World {
             match (rng.below(3), op) {
                 (0, op) => drop(self.carry_out(&op, asked)),
                 (1, Op { id, device, kind: OpKind::Write { offset, buffer, .. } }) => {
+                    let buffer = match device {
+                        Device::Nvs(_) if self.nvs_is_memory => {
+                            self.copied_in_part(device, offset, &buffer, rng).into()
+                        }
+                        _ => buffer,
+                    };
                     let kind = OpKind::Write { offset, buffer, durable: false };
                     drop(self.carry_out(&Op { id, device, kind }, asked));
                 }
@@ -390,6 +405,23 @@ impl World {
         self.members.iter_mut().chain(&mut self.nvs).for_each(|disk| disk.all_done(now));
         self.note(0xD1ED);
         (self.crash_at, self.crashed) = (None, false);
+    }
+
+    /// What memory has of a copy that ended early.
+    fn copied_in_part(
+        &mut self,
+        device: Device,
+        offset: u64,
+        new: &[u8],
+        rng: &mut Seeded,
+    ) -> Buffer {
+        let mut bytes = Buffer::copy_of(new);
+        let mut before = vec![0; new.len()];
+        if self.device(device).read(offset, &mut before).is_ok() {
+            let end = rng.below(new.len() as u64 + 1) as usize;
+            bytes[end..].copy_from_slice(&before[end..]);
+        }
+        bytes
     }
 
     /// The power fails. What is written and not durable is all in the devices' caches now, writes

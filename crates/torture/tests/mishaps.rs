@@ -41,6 +41,7 @@ fn random_cases_with_mishaps() {
     }
     println!("{counts:?}");
     assert!(counts.mishaps > 4 * cases && counts.refused > 0, "{counts:?}");
+    assert!(counts.cut_creations > 0 && counts.other_settings > cases, "{counts:?}");
     assert!(counts.stops > 0 && counts.kept > 0 && counts.plain_starts > cases / 2, "{counts:?}");
 }
 
