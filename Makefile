@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh torture-parts planted exhaustive \
-  filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -168,6 +168,12 @@ filesystems: build filesystem-tools
 filesystems-faults: build filesystem-tools
 	$(CARGO) build --release --locked -p destage-server --example faulty
 	$(FILESYSTEMS)/run.py --destage $(DESTAGE) --faulty target/release/examples/faulty --fs "$(FS)" $(ARGS)
+
+## Kill the server KILLS times (10,000) in all on arrays of 16 kinds: files and tmpfs, one NVS device and two, whole
+## and degraded, both kinds of --ack. It continues where it was interrupted.
+KILLS ?= 10000
+kills: build
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/conformance/kills.py --destage $(DESTAGE) --kills $(KILLS) $(ARGS)
 
 # Public NBD clients and NBD servers to compare with, by their Debian names.
 NBD_PACKAGES = nbdkit nbd-server libnbd-bin python3-libnbd qemu-utils fio e2fsprogs gnutls-bin

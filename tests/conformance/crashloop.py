@@ -26,6 +26,7 @@ from harness import KIB, Failure, Skip, end_on_sigterm, say
 DEPTH = 16
 SIZES = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB]
 KILL_SECONDS = (0.05, 0.6)
+QUICK_KILL_SECONDS = (0.01, 0.15)
 READ_PIECE = 256 * KIB
 
 
@@ -145,7 +146,9 @@ class Loop:
     def __init__(self, options, folder):
         self.options = options
         self.source = random.Random(options.seed)
-        made = servers.Options(options.destage, options.size << 20, ack=options.ack)
+        create = [word for copy in range(1, options.nvs_devices)
+                  for word in ("--nvs", f"{folder / f'nvs{copy}'},size=64M")]
+        made = servers.Options(options.destage, options.size << 20, ack=options.ack, create=create)
         self.server = servers.SERVERS[options.server](folder, made)
         self.model = Model(options.span << 20)
         self.kills = self.acknowledged = self.lost_writes = self.wrong_sectors = self.torn = 0
@@ -167,7 +170,7 @@ class Loop:
 
     def round(self, number):
         load = Load(self.connect(), self.model, self.source, self.options.ack == "flush")
-        delay = self.source.uniform(*KILL_SECONDS)
+        delay = self.source.uniform(*QUICK_KILL_SECONDS if self.options.quick else KILL_SECONDS)
         killed = threading.Event()
 
         def kill():
@@ -205,10 +208,18 @@ class Loop:
                 found += connection.read(at, READ_PIECE)
         return found
 
+    def lose_member(self):
+        """A member is gone for good: from now on the array is degraded."""
+        self.server.stop()
+        self.server.lose_member()
+        self.server.restart()
+
     def run(self):
         self.server.start()
         try:
             self.fill()
+            if self.options.degraded:
+                self.lose_member()
             for number in range(self.options.rounds):
                 self.round(number)
             if self.server.keeps_data:
@@ -232,7 +243,7 @@ class Loop:
                 f"flight found in part, slowest restart {slow:.2f} s, seed {self.options.seed}")
 
 
-def arguments():
+def arguments(words=None):
     parser = argparse.ArgumentParser(description="kill -9, restart, compare, again.")
     parser.add_argument("--server", choices=sorted(servers.SERVERS), default="destage")
     parser.add_argument("--destage", type=Path, metavar="PATH", help="destage's binary")
@@ -243,10 +254,16 @@ def arguments():
     parser.add_argument("--size", type=int, default=64, metavar="MIB", help="of the export")
     parser.add_argument("--span", type=int, default=8, metavar="MIB", help="what is written")
     parser.add_argument("--dir", type=Path, help="where the server's data is (default: a new one)")
+    parser.add_argument("--nvs-devices", type=int, choices=[1, 2], default=1)
+    parser.add_argument("--degraded", action="store_true", help="without a member")
+    parser.add_argument("--quick", action="store_true",
+                        help="kill after 0.01 to 0.15 s, not 0.05 to 0.6")
     parser.add_argument("--must-lose", action="store_true",
                         help="succeed only if writes were lost: shows that the check can fail")
     parser.add_argument("--verbose", action="store_true", help="a line a round")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
+    if (options.degraded or options.nvs_devices > 1) and options.server != "destage":
+        parser.error("--degraded and --nvs-devices: only of destage")
     if options.seed is None:
         options.seed = random.randrange(1 << 32)
     return options

@@ -158,6 +158,8 @@ class DestageCommands:
             words += ["--nbd", f"tcp:127.0.0.1:{self.server.options.tcp}"]
         if self.server.options.ack != "nvs":
             words += ["--ack", self.server.options.ack]
+        if self.server.degraded:
+            words += ["--degraded"]
         if self.server.options.tls:
             folder = self.server.options.tls
             words += ["--tls-cert", f"{folder}/server-cert.pem", "--tls-key",
@@ -203,6 +205,7 @@ class Destage(Server):
 
     def __init__(self, folder, options=None):
         super().__init__(folder, options)
+        self.degraded = False
         self.members = self.options.members or self.members
         self.commands = DestageCommands(self)
         if not self.commands.binary.exists():
@@ -224,6 +227,11 @@ class Destage(Server):
                               timeout=120, check=False)
         if done.returncode != 0:
             raise Failure(f"destage create: exit {done.returncode}: {tail(done.stderr)}")
+
+    def lose_member(self):
+        """Deletes the first member's file."""
+        (self.folder / "f0").unlink()
+        self.degraded = True
 
     def command(self):
         return self.commands.serve()
