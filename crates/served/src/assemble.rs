@@ -511,7 +511,8 @@ impl Assembly {
                     self.use_nvs(number, uuid);
                 }
                 Standing::Late
-                    if own.superblock.nvs.get(usize::from(number)) == Some(&Some(uuid)) =>
+                    if own.superblock.nvs.get(usize::from(number)) == Some(&Some(uuid))
+                        && !own.damaged[1] =>
                 {
                     before.push((number, uuid));
                 }
@@ -592,7 +593,10 @@ impl Assembly {
         media: &mut dyn Media,
     ) -> Result<(), (Device, IoError)> {
         for (device, copy, superblock) in &self.damaged {
-            let built = self.built && superblock.generation == self.superblock.generation;
+            // What a try was made on was built on, too.
+            let counts = &self.superblock;
+            let built =
+                superblock.generation == if self.built { counts.generation } else { counts.base };
             let mut repaired = *superblock;
             if *copy == 1 && !built {
                 // A second copy of a try on which nothing was built would say that something was.
