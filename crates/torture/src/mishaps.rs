@@ -188,8 +188,14 @@ impl Run {
         }
         self.mishaps.away.extend(&away);
         let one_of_two = |away: &[Device]| matches!(away, [Device::Nvs(_)]);
-        self.mishaps.must_start = self.is_mirrored() && one_of_two(&away);
+        self.mishaps.must_start = self.is_alone_enough() && one_of_two(&away);
         !away.is_empty()
+    }
+
+    /// Whether each NVS device suffices without the other. Of memory a crash in the very mark tears
+    /// a superblock copy, and the device may look stale.
+    fn is_alone_enough(&self) -> bool {
+        self.is_mirrored() && !self.world.nvs_is_memory
     }
 
     /// One NVS device or both are away.
@@ -204,7 +210,8 @@ impl Run {
                 self.counts.mishaps += 1;
             }
         }
-        self.mishaps.must_start = clean && self.is_mirrored() && self.mishaps.away.len() == 1;
+        let alone = clean && self.is_alone_enough();
+        self.mishaps.must_start = alone && self.mishaps.away.len() == 1;
     }
 
     /// Sectors of an NVS device cannot be read.
