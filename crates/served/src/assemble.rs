@@ -300,21 +300,24 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
     // That others do not have it says more than damage in the second copies of the few that do. They
     // may have given its number themselves while these were absent.
     let older = others.iter().filter(|s| s.generation < superblock.generation).count();
-    let newer = others.iter().any(|s| s.generation > superblock.generation);
+    let other = others.iter().any(|s| s.generation >= superblock.generation);
     let doubtful = having.iter().all(|s| s.damaged[1])
-        && (older > 1 || newer || having.iter().any(came_alone));
+        && (older > 1 || other || having.iter().any(came_alone));
     having.iter().all(|s| s.confirmed) && !others.iter().any(overtaken) && !doubtful
 }
 
-/// A device that was to come into use with this generation, and of which it is not certain that
-/// the others had it.
+/// An NVS device that was to come into use with this try, and of which it is not certain that the
+/// others had the try: it gets it before them.
 fn came_alone(said: &Chosen) -> bool {
-    said.damaged[1] && said.superblock.joined == said.superblock.generation
+    let own = &said.superblock;
+    said.damaged[1] && own.joined > own.base && matches!(own.role, Role::Nvs(_))
 }
 
 /// The superblock that counts: the newest, unless it is a try on which nothing was built, and
-/// something was built on another one since the try began. Of the same generation an NVS device's
-/// counts, then that of a member that does not itself say that it has failed.
+/// something was built on another one since the try began. Of the same generation one counts on
+/// which something was built, then one that a device has in two intact copies, then that of the
+/// newest base, then an NVS device's, then that of a member that does not itself say that it has
+/// failed.
 fn newest(found: &[Found]) -> Option<Superblock> {
     let weight = |s: &Superblock| match s.role {
         Role::Nvs(_) => 2,
@@ -469,7 +472,7 @@ impl Assembly {
     /// The devices that the superblock names are in use. If nothing was built on it, those of the
     /// previous set are as good.
     fn nvs_devices(&mut self, found: &[Found], allow: &Allow) -> Result<(), AssembleError> {
-        let (mut before, mut lacking) = (Vec::new(), None);
+        let (mut before, mut lacking, mut doubted) = (Vec::new(), None, None);
         for (device, said) in found {
             let Device::Nvs(number) = *device else { continue };
             let wanted = self.superblock.nvs.get(usize::from(number)).copied().flatten();
@@ -517,6 +520,10 @@ impl Assembly {
                     before.push((number, uuid));
                 }
                 Standing::Stale if named => lacking = lacking.or(Some((*device, Ok(*own)))),
+                // It may have what nobody else has.
+                _ if !self.built && !other_log && self.may_have_had_base(own) => {
+                    doubted = doubted.or(Some((*device, *own)));
+                }
                 // Failed before: the array does not need it.
                 _ => {}
             }
@@ -530,7 +537,17 @@ impl Assembly {
             before.into_iter().for_each(|(number, device)| self.use_nvs(number, device));
         }
         self.copies.sort_unstable();
+        if let (Some((device, own)), true) = (doubted, self.copies.is_empty())
+            && !allow.without_nvs
+        {
+            return Err(self.is_stale(device, &own));
+        }
         self.enough_nvs(lacking, allow)
+    }
+
+    /// Whether a device with a damaged second copy may have been in use before the try that counts.
+    fn may_have_had_base(&self, own: &Chosen) -> bool {
+        own.damaged[1] && own.superblock.generation >= self.superblock.base
     }
 
     /// Whether the NVS devices that are present suffice. `lacking`: one that is not present.

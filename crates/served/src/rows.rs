@@ -84,9 +84,15 @@ impl Pieces {
         found.max_by_key(|(op, _)| *op).map(|(_, bytes)| bytes)
     }
 
-    /// A page of a disk, reconstructed from its row if it was not read.
+    /// A page of a disk, reconstructed from its row if it was not read. If its row was locked, only
+    /// reads since then count: it may be written to its disk again.
     pub(crate) fn page(&self, geometry: &Geometry, disk: DiskId, page: u64) -> Option<Vec<u8>> {
-        if let Some(bytes) = self.read(disk, page) {
+        // Of mirrors other pairs have pages of the same number.
+        let own = match geometry.level.is_mirrored() {
+            true => self.read(disk, page),
+            false => self.of_row(disk, page),
+        };
+        if let Some(bytes) = own {
             return Some(bytes.to_vec());
         }
         match geometry.level.entry().redundancy {
@@ -116,10 +122,11 @@ impl Pieces {
         self.read(disk, page).or_else(mirror)
     }
 
-    /// A page of the volume.
+    /// A page of the volume for a host, who may get what was read before its row was locked.
     pub(crate) fn of_volume(&self, geometry: &Geometry, page: Page) -> Option<Vec<u8>> {
         let DiskPage { disk, page } = geometry.place(page);
-        self.page(geometry, disk, page)
+        let early = || self.read(disk, page).map(<[u8]>::to_vec);
+        self.page(geometry, disk, page).or_else(early)
     }
 
     /// All data of a row that is consistent on the disks.
@@ -377,6 +384,32 @@ mod tests {
             assert_eq!(pieces.page(&geometry, missing, 0), Some(vec![2; PAGE]));
             assert_eq!(pieces.read(other, 0), Some(&[1; PAGE][..]), "the newest read");
         }
+    }
+
+    /// Of level 6 two pages of a row may be unreadable. One of them could be read before the row was
+    /// locked; since then it was written.
+    #[test]
+    fn what_was_read_before_the_lock_is_not_written_again() {
+        let geometry = Geometry {
+            level: Level::Raid6,
+            disks: 4,
+            strip_pages: 1,
+            group_stripes: 1,
+            disk_pages: 4,
+        };
+        let row = StripeId(0);
+        let (a, b) = (geometry.data_disk(row, 0), geometry.data_disk(row, 1));
+        let (p, q) = parities(&[&[2; PAGE], &[3; PAGE]], true);
+        let mut pieces = Pieces::default();
+        pieces.add(a, 0, OpId(5), Buffer::copy_of(&[8; PAGE]));
+        pieces.rows_hold(0, 1, OpId(9));
+        pieces.add(geometry.parity_disk(row), 0, OpId(10), Buffer::copy_of(&p));
+        assert_eq!(pieces.page(&geometry, a, 0), None, "too little is left");
+        let volume_page = geometry.page_at(DiskPage { disk: a, page: 0 }).expect("a page");
+        assert_eq!(pieces.of_volume(&geometry, volume_page), Some(vec![8; PAGE]));
+        pieces.add(geometry.q_disk(row), 0, OpId(11), Buffer::copy_of(&q.expect("level 6")));
+        assert_eq!(pieces.page(&geometry, a, 0), Some(vec![2; PAGE]));
+        assert_eq!(pieces.page(&geometry, b, 0), Some(vec![3; PAGE]));
     }
 
     /// A window is computed in one go only if each of the other disks was read once, and all of it.

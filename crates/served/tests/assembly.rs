@@ -76,6 +76,12 @@ impl Array {
         self
     }
 
+    /// The second copy of a device is damaged.
+    fn damage(&mut self, device: Device) {
+        let said = self.0.get_mut(&device).expect("a device").as_mut().expect("readable");
+        said.damaged[1] = true;
+    }
+
     fn without(mut self, device: Device) -> Array {
         self.0.insert(device, Err(NoSuperblock::Io(IoError::GONE)));
         self
@@ -276,7 +282,7 @@ fn of_the_same_number_the_one_counts_that_a_device_has_in_both_copies() {
     };
     let array = Array::current().with(&[M[2], M[3]], true, others);
     let mut array = array.with(&[N[1], M[0], M[1]], false, next).with(&[N[0]], true, alone);
-    array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable").damaged[1] = true;
+    array.damage(N[0]);
     let refused = array.assembled(&Allow::default()).err();
     assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
     assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
@@ -296,12 +302,78 @@ fn a_new_nvs_device_that_may_have_come_alone_is_not_used() {
     let rest = [N[0], M[0], M[1], M[2], M[3]];
     let array = Array::current().with(&rest, true, next).with(&[M[3]], false, |_| ());
     let mut array = array.with(&[N[1]], true, alone);
-    array.0.get_mut(&N[1]).expect("a device").as_mut().expect("readable").damaged[1] = true;
+    array.damage(N[1]);
     for allow in [Allow::default(), degraded()] {
         let assembly = array.assembled(&allow).expect("an array");
         assert_eq!((assembly.superblock.generation, &assembly.copies[..]), (11, &[0][..]));
         assert!(array.clone().without(N[0]).assembled(&allow).is_err());
     }
+}
+
+/// The only NVS device failed, or both; the change to none was interrupted, and then its second copy
+/// was damaged. It may have what nobody else has: nothing starts without it.
+#[test]
+fn an_nvs_device_that_may_have_been_in_use_is_not_forgotten() {
+    let before = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.nvs = [Some([20; 16]), None];
+    };
+    let none = |said: &mut Superblock| {
+        (said.generation, said.base) = (11, 10);
+        said.nvs = [None, None];
+    };
+    for joined in [0, 10] {
+        let array = Array::current().with(&M, false, none).with(&N[..1], true, before);
+        let array = array.with(&N[..1], true, |said| said.joined = joined);
+        let mut array = array.without(N[1]);
+        array.damage(N[0]);
+        for allow in [Allow::default(), degraded()] {
+            let refused = array.assembled(&allow).err();
+            assert_eq!(refused, Some(AssembleError::Stale { device: N[0], has: 10, newest: 11 }));
+        }
+        let without = Allow { without_nvs: true, ..Allow::default() };
+        assert_eq!(used(&array.assembled(&without)), Some((vec![], vec![])));
+    }
+}
+
+/// The start without a device that has a try alone was itself interrupted, anywhere in its marks.
+#[test]
+fn a_try_that_one_device_has_does_not_refuse_the_others() {
+    let alone = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.mark(1, true);
+    };
+    let next = |said: &mut Superblock| {
+        (said.generation, said.base) = (10, 9);
+        said.nvs[0] = None;
+    };
+    let first = [N[1], M[0], M[1], M[2]];
+    let mut array = Array::current().with(&N[..1], true, alone).with(&first, false, next);
+    array.damage(N[0]);
+    let assembly = array.assembled(&Allow::default()).expect("an array");
+    assert_eq!((assembly.superblock.generation, &assembly.failed[..]), (9, &[][..]));
+    assert_eq!(assembly.copies, [0, 1]);
+    let array = array.with(&first, true, |_| ()).with(&[M[3]], false, next);
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
+    assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
+}
+
+/// A rebuilt member gets its superblock after all others: it has not come alone.
+#[test]
+fn a_rebuilt_member_with_a_damaged_copy_is_used() {
+    let rebuilt = |said: &mut Superblock| {
+        (said.generation, said.base, said.joined) = (10, 9, 10);
+    };
+    let next = |said: &mut Superblock| {
+        (said.generation, said.base) = (11, 10);
+        said.mark(3, true);
+    };
+    let rest = [N[0], N[1], M[0], M[1]];
+    let mut array = Array::current().with(&[M[2]], true, rebuilt).with(&rest, false, next);
+    array.damage(M[2]);
+    let array = array.without(M[3]);
+    assert_eq!(used(&array.assembled(&degraded())), Some((vec![3], vec![0, 1])));
 }
 
 /// One half of each pair was used without the other, and then the other half without the first.

@@ -65,7 +65,7 @@ pub struct Case {
     pub relogs: bool,
     /// The NVS devices are byte-addressable memory: a power failure tears what they write anywhere.
     pub nvs_is_memory: bool,
-    /// What is not drawn when the settings change.
+    /// What was asked for; it stays when settings are drawn again.
     wanted: Wanted,
     /// Steps between two faults, about.
     pub fault_steps: u64,

@@ -7,9 +7,6 @@ use super::run::{End, Run};
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Ack, Creation};
 
-/// Operations of a creation, or more.
-const OPERATIONS: u64 = 80;
-
 impl Run {
     /// Sometimes the power fails while an array is created. What is left must be refused, or be an
     /// array of zeros. Then its devices are wiped as an operator would, not the logs, and are those
@@ -21,10 +18,14 @@ impl Run {
         if !self.case.mishaps || self.draws.changes.below(8) > 0 {
             return Ok(());
         }
-        self.counts.cut_creations += 1;
         let first = other_array(self.case.creation());
-        self.world.crash_at = Some(self.world.operations + self.draws.changes.below(OPERATIONS));
+        // Two superblocks of each device and what a log begins with, each flushed.
+        let (members, nvs) = (first.members.len() as u64, first.nvs.len() as u64);
+        let operations = 4 * members + 8 * nvs;
+        self.world.crash_at =
+            Some(self.world.operations + self.draws.changes.below(operations + 1));
         let created = destage_served::create(&mut self.world, &first);
+        self.counts.cut_creations += u64::from(created.is_err());
         let survivors = [Survivors::None, Survivors::All, Survivors::Random]
             [self.draws.changes.below(3) as usize];
         self.world.crash(survivors);
@@ -35,27 +36,31 @@ impl Run {
         match opened {
             Ok(End::Done) => {
                 self.read_all()?;
+                // The logs are not wiped.
+                self.load(20)?;
             }
             Ok(End::Crash) => return Err("the power failed by itself".to_string()),
             Err(why) if created.is_ok() => return Err(format!("created, and refused: {why}")),
-            Err(_) => {}
+            Err(why) if why.starts_with("assemble: ") || why.starts_with("open: ") => {}
+            Err(why) => return Err(format!("after a creation that was cut: {why}")),
         }
         self.wipe();
         Ok(())
     }
 
-    /// The first MiB of each device is zeros, and nothing is known of the array that it was of.
+    /// The first MiB of each device is wiped, and nothing is known of the array that it was of.
     fn wipe(&mut self) {
         self.volume = None;
         self.world.crash(Survivors::All);
-        for disk in self.world.members.iter_mut().chain(&mut self.world.nvs) {
-            *disk = disk.wiped(DATA_START);
-        }
+        // A creation fills the members with zeros.
+        self.world.members.iter_mut().for_each(|disk| *disk = disk.wiped(u64::MAX));
+        self.world.nvs.iter_mut().for_each(|disk| *disk = disk.wiped(DATA_START));
         let world = core::mem::replace(&mut self.world, super::world::World::new(0, 0, 0));
         let model = Model::new(self.bytes(), self.case.settings.ack == Ack::Flush);
-        let counts = self.counts;
-        *self = Run::of(self.case.clone(), world, model);
-        self.counts = counts;
+        let mut made = Run::of(self.case.clone(), world, model);
+        core::mem::swap(&mut made.draws.changes, &mut self.draws.changes);
+        made.counts = self.counts;
+        *self = made;
     }
 
     /// Sometimes the next start has other settings.

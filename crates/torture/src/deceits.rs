@@ -39,7 +39,7 @@ impl Run {
             return;
         }
         if self.world.nvs_is_memory {
-            // No drive is between, and a torn word is none of these.
+            // Memory has no drive that loses or misdirects writes.
             return;
         }
         let copy = self.draws.deceits.below(devices) as usize;

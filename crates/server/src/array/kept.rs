@@ -1,7 +1,7 @@
 //! Writes that a remote member's server has answered and not flushed yet. A server that is started
 //! again may have lost them: they are sent again, in their order, before anything else.
 
-use destage_block::SharedBytes;
+use destage_block::{Buffer, SharedBytes};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most bytes that are kept.
@@ -16,7 +16,7 @@ pub(super) type Write = (u64, u64, SharedBytes);
 
 /// The writes, oldest first.
 pub(super) struct Kept {
-    /// With this many bytes a flush of its own is due.
+    /// With more bytes than this a flush of its own is due.
     pub(super) flush_at: usize,
     writes: VecDeque<Write>,
     bytes: usize,
@@ -52,23 +52,23 @@ impl Kept {
     }
 
     /// A durable write was answered: what it replaces is never sent again, not even for a moment
-    /// in which the power may fail. Of a write that it replaces in part the rest is still needed, so
-    /// that it must be kept, too, and follow that one.
+    /// in which the power may fail. A write that it replaces in part is kept with the new bytes.
     pub(super) fn durable(&mut self, offset: u64, buffer: &SharedBytes) {
         let end = offset + buffer.len() as u64;
-        let mut in_part = false;
-        self.writes.retain(|(_, first, kept)| {
-            let behind = first + kept.len() as u64;
+        self.writes.retain_mut(|(_, first, kept)| {
+            let behind = *first + kept.len() as u64;
             let replaced = offset <= *first && behind <= end;
-            in_part |= !replaced && *first < end && offset < behind;
             if replaced {
                 self.bytes -= kept.len();
+            } else if *first < end && offset < behind {
+                let (from, to) = (offset.max(*first), end.min(behind));
+                let mut bytes = Buffer::copy_of(kept);
+                let new = &buffer[(from - offset) as usize..(to - offset) as usize];
+                bytes[(from - *first) as usize..(to - *first) as usize].copy_from_slice(new);
+                *kept = bytes.into();
             }
             !replaced
         });
-        if in_part {
-            self.add(offset, buffer.clone());
-        }
     }
 
     /// The number of writes.
@@ -150,11 +150,13 @@ mod tests {
         }
         kept.durable(8192, &buffer(4096));
         assert_eq!((numbers(&kept, 0), kept.bytes), (vec![1, 3], 8192));
-        // In part: the rest of it is still needed, and this after it.
-        kept.durable(4608, &buffer(512));
-        assert_eq!((numbers(&kept, 0), numbers(&kept, 3)), (vec![1, 3], vec![5]));
+        let ones = destage_block::Buffer::copy_of(&[1; 1024]).into();
+        kept.durable(7680, &ones);
+        assert_eq!((numbers(&kept, 0), kept.bytes), (vec![1, 3], 8192));
+        let bytes: Vec<u8> = kept.batch(1)[0].2.iter().step_by(512).copied().collect();
+        assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0, 1], "the rest of it is still needed");
         kept.durable(16384, &buffer(4096));
-        assert_eq!(kept.len(), 3, "nothing of it was kept");
+        assert_eq!(kept.len(), 2, "nothing of it was kept");
     }
 
     #[test]

@@ -12,8 +12,6 @@ use std::os::fd::OwnedFd;
 
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 12;
-/// The first blocks are not of data.
-const MARKS: usize = 3;
 const KEYS: Keys = Keys { send: 1, receive: 2 };
 
 /// What the ring would do.
@@ -134,7 +132,7 @@ impl Server {
         self.cache[block].last().copied().unwrap_or(self.durable[block])
     }
 
-    /// Carries out a request; says so to the client, or does not.
+    /// Carries out a request. `answers`: whether the client gets the reply.
     fn does(&mut self, which: usize, answers: bool) {
         let (Request { cookie, command }, payload) = self.asked.swap_remove(which);
         let encoder = Encoder::new(self.session.mode);
@@ -265,13 +263,10 @@ impl Run {
         }
     }
 
-    /// Asks for something. No two writes of a block are in flight: the array locks its rows. Marks
-    /// and records are all written durably, and data never is.
+    /// Asks for something. No two writes of a block are in flight: the array locks its rows.
     fn ask(&mut self) {
         let first = self.rng.below(BLOCKS) as usize;
-        let durable = first < MARKS;
-        let behind = if durable { first + 1 } else { BLOCKS as usize };
-        let end = (first + 1 + self.rng.below(3) as usize).min(behind);
+        let end = (first + 1 + self.rng.below(3) as usize).min(BLOCKS as usize);
         let (blocks, number) = (first..end, self.next);
         let overlaps = self.asked.values().any(|asked| match asked {
             Asked::Write { blocks: other, .. } => other.start < end && first < other.end,
@@ -285,7 +280,8 @@ impl Run {
             }
             2 => (Asked::Flush { least: self.answered.clone() }, OpKind::Flush),
             _ if overlaps => return,
-            _ => {
+            drawn => {
+                let durable = drawn == 3;
                 self.newest[blocks.clone()].fill(number);
                 let data = block_of(number).repeat(end - first);
                 let buffer = Buffer::copy_of(&data).into();
@@ -395,6 +391,8 @@ impl Run {
         let power = self.rng.below(2) == 0;
         self.power_failures += u64::from(power);
         self.wire = Wire::default();
+        // Another program may serve it now.
+        self.server.session = session(self.rng.below(2) == 0);
         self.server.breaks(power, &mut self.rng);
         let mut ended = Vec::new();
         assert!(self.remote.begin_wait(self.now, 1 << 40).is_some(), "it was given up");
