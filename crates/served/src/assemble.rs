@@ -297,8 +297,8 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
     // Those that continued from an older one had not seen that all had this one.
     let overtaken =
         |s: &Superblock| s.generation > superblock.generation && s.base < superblock.generation;
-    // That others do not have it says more than damage in the second copies of the few that do. They
-    // may have given its number themselves while these were absent.
+    // That others do not have it says more than damage in the second copies of the few that do.
+    // They may have given its number themselves while these were absent.
     let older = others.iter().filter(|s| s.generation < superblock.generation).count();
     let other = others.iter().any(|s| s.generation >= superblock.generation);
     let doubtful = having.iter().all(|s| s.damaged[1])

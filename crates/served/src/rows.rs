@@ -386,8 +386,8 @@ mod tests {
         }
     }
 
-    /// Of level 6 two pages of a row may be unreadable. One of them could be read before the row was
-    /// locked; since then it was written.
+    /// Of level 6 two pages of a row may be unreadable. One of them could be read before the row
+    /// was locked; since then it was written.
     #[test]
     fn what_was_read_before_the_lock_is_not_written_again() {
         let geometry = Geometry {

@@ -264,8 +264,8 @@ fn of_two_changes_that_were_interrupted_the_devices_of_either_are_as_good() {
     assert!(array.without(N[0]).assembled(&Allow::default()).is_err());
 }
 
-/// An NVS device got a try to record a failure, and its second copy was damaged; it was away when the
-/// others gave the same number again. Now it is back, and the next change was interrupted.
+/// An NVS device got a try to record a failure, and its second copy was damaged; it was away when
+/// the others gave the same number again. Now it is back, and the next change was interrupted.
 #[test]
 fn of_the_same_number_the_one_counts_that_a_device_has_in_both_copies() {
     let alone = |said: &mut Superblock| {
@@ -310,8 +310,8 @@ fn a_new_nvs_device_that_may_have_come_alone_is_not_used() {
     }
 }
 
-/// The only NVS device failed, or both; the change to none was interrupted, and then its second copy
-/// was damaged. It may have what nobody else has: nothing starts without it.
+/// The only NVS device failed, or both; the change to none was interrupted, and then its second
+/// copy was damaged. It may have what nobody else has: nothing starts without it.
 #[test]
 fn an_nvs_device_that_may_have_been_in_use_is_not_forgotten() {
     let before = |said: &mut Superblock| {

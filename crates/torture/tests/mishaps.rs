@@ -52,8 +52,8 @@ fn a_repaired_superblock_makes_no_try_complete() {
     assert_eq!(outcome.failure, None, "{}", outcome.case);
 }
 
-/// The second copy of a superblock was damaged on a device that lacked an interrupted change. It was
-/// repaired as if nothing had been built on it, and then the device looked stale.
+/// The second copy of a superblock was damaged on a device that lacked an interrupted change. It
+/// was repaired as if nothing had been built on it, and then the device looked stale.
 #[test]
 fn a_repaired_superblock_keeps_what_a_try_was_made_on() {
     let outcome = torture(3_040_814, 8, &wanted());

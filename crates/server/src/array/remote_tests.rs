@@ -162,7 +162,7 @@ impl Server {
                 let blocks = self.durable.iter_mut().zip(&mut self.cache);
                 for ((durable, cache), covers) in blocks.zip(covers) {
                     let covered = cache.iter().take_while(|number| **number <= covers).count();
-                    *durable = cache.drain(..covered).last().unwrap_or(*durable);
+                    *durable = cache.drain(..covered).next_back().unwrap_or(*durable);
                 }
                 encoder.success(&mut out, tag);
             }
@@ -173,7 +173,7 @@ impl Server {
         }
     }
 
-    /// The connection is gone; `power`: and so is what is not durable, but for what was written back.
+    /// The connection is gone. `power`: so is what is not durable, but for what was written back.
     fn breaks(&mut self, power: bool, rng: &mut Seeded) {
         while !self.asked.is_empty() {
             match rng.below(3) {
