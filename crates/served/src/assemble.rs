@@ -495,15 +495,8 @@ impl Assembly {
             if other_log && allow.stale.contains(device) {
                 return Err(AssembleError::OtherLog(*device));
             }
-            let standing = match self.standing(*device, own) {
-                Err(_) if allow.degraded || !allow.stale.is_empty() => Standing::Stale,
-                standing => standing?,
-            };
-            let standing = if other_log { Standing::Stale } else { standing };
+            let (standing, careless) = self.standing_of_nvs(*device, own, allow)?;
             let uuid = own.superblock.device;
-            let careless = self.defect.is(Defect::IgnoresNvsSet)
-                && own.superblock.generation + 1 >= self.superblock.generation;
-            let standing = if careless { Standing::Late } else { standing };
             let named = wanted == Some(uuid) || careless;
             match standing {
                 _ if allow.stale.contains(device) => {
@@ -537,12 +530,32 @@ impl Assembly {
             before.into_iter().for_each(|(number, device)| self.use_nvs(number, device));
         }
         self.copies.sort_unstable();
-        if let (Some((device, own)), true) = (doubted, self.copies.is_empty())
-            && !allow.without_nvs
-        {
-            return Err(self.is_stale(device, &own));
+        match doubted {
+            Some((device, own)) if self.copies.is_empty() && !allow.without_nvs => {
+                Err(self.is_stale(device, &own))
+            }
+            _ => self.enough_nvs(lacking, allow),
         }
-        self.enough_nvs(lacking, allow)
+    }
+
+    /// How an NVS device compares, and whether a deliberate fault takes any for named.
+    fn standing_of_nvs(
+        &self,
+        device: Device,
+        own: &Chosen,
+        allow: &Allow,
+    ) -> Result<(Standing, bool), AssembleError> {
+        let standing = match self.standing(device, own) {
+            Err(_) if allow.degraded || !allow.stale.is_empty() => Standing::Stale,
+            standing => standing?,
+        };
+        let careless = self.defect.is(Defect::IgnoresNvsSet)
+            && own.superblock.generation + 1 >= self.superblock.generation;
+        Ok(match own.superblock.log == self.superblock.log {
+            _ if careless => (Standing::Late, true),
+            true => (standing, false),
+            false => (Standing::Stale, false),
+        })
     }
 
     /// Whether a device with a damaged second copy may have been in use before the try that counts.
