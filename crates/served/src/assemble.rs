@@ -315,9 +315,8 @@ fn came_alone(said: &Chosen) -> bool {
 
 /// The superblock that counts: the newest, unless it is a try on which nothing was built, and
 /// something was built on another one since the try began. Of the same generation one counts on
-/// which something was built, then one that a device has in two intact copies, then that of the
-/// newest base, then an NVS device's, then that of a member that does not itself say that it has
-/// failed.
+/// which something was built, then that of the newest base, then an NVS device's, then that of a
+/// member that does not itself say that it has failed.
 fn newest(found: &[Found]) -> Option<Superblock> {
     let weight = |s: &Superblock| match s.role {
         Role::Nvs(_) => 2,
@@ -328,17 +327,7 @@ fn newest(found: &[Found]) -> Option<Superblock> {
         let said = found.iter().filter_map(|(_, s)| s.ok().map(|s| s.superblock));
         said.filter(|s| s.role != Role::Spare)
     };
-    // Two have the same number if one was absent when it was given. That all had one of which only
-    // the first copy can be read is not certain.
-    let proven = |s: &Superblock| {
-        let own = found.iter().filter_map(|(_, own)| own.ok());
-        own.filter(|own| own.superblock.agrees(s) && own.superblock.generation == s.generation)
-            .any(|own| own.confirmed && !own.damaged[1])
-    };
-    let key = |s: &Superblock| {
-        let built = is_built_on(found, s);
-        (s.generation, built, built && proven(s), s.base, weight(s))
-    };
+    let key = |s: &Superblock| (s.generation, is_built_on(found, s), s.base, weight(s));
     let newest = said().max_by_key(key)?;
     if is_built_on(found, &newest) {
         return Some(newest);
@@ -362,11 +351,15 @@ fn majority_array(found: &[Found]) -> Option<Uuid> {
 }
 
 impl Assembly {
+    /// The newest generation on which something was built.
+    fn built_on(&self) -> u64 {
+        if self.built { self.superblock.generation } else { self.superblock.base }
+    }
+
     /// How a device compares with the superblock that counts (docs/durability.md, "Marks").
     fn standing(&self, device: Device, own: &Chosen) -> Result<Standing, AssembleError> {
         let newest = &self.superblock;
-        let (base, said) =
-            (if self.built { newest.generation } else { newest.base }, own.superblock);
+        let (base, said) = (self.built_on(), own.superblock);
         if said.generation == newest.generation && said.agrees(newest) {
             return Ok(Standing::Current);
         }
@@ -374,8 +367,7 @@ impl Assembly {
             return Err(AssembleError::Disagrees(device));
         }
         // A try on top of what was built, or what was built itself.
-        let had_base = said.generation == base && own.confirmed && !came_alone(own);
-        let late = said.base >= base || had_base;
+        let late = said.base >= base || said.generation == base && own.confirmed;
         Ok(if late { Standing::Late } else { Standing::Stale })
     }
 
@@ -508,7 +500,7 @@ impl Assembly {
                 }
                 Standing::Late
                     if own.superblock.nvs.get(usize::from(number)) == Some(&Some(uuid))
-                        && !own.damaged[1] =>
+                        && (own.superblock.base >= self.built_on() || !own.damaged[1]) =>
                 {
                     before.push((number, uuid));
                 }
@@ -623,10 +615,7 @@ impl Assembly {
         media: &mut dyn Media,
     ) -> Result<(), (Device, IoError)> {
         for (device, copy, superblock) in &self.damaged {
-            // What a try was made on was built on, too.
-            let counts = &self.superblock;
-            let built =
-                superblock.generation == if self.built { counts.generation } else { counts.base };
+            let built = superblock.generation == self.built_on();
             let mut repaired = *superblock;
             if *copy == 1 && !built {
                 // A second copy of a try on which nothing was built would say that something was.

@@ -264,24 +264,27 @@ fn of_two_changes_that_were_interrupted_the_devices_of_either_are_as_good() {
     assert!(array.without(N[0]).assembled(&Allow::default()).is_err());
 }
 
+/// The try that a member has failed.
+fn one_fails(said: &mut Superblock) {
+    (said.generation, said.base) = (10, 9);
+    said.mark(1, true);
+}
+
+/// A generation that was made without the first NVS device.
+fn without_first_nvs(generation: u64) -> impl Fn(&mut Superblock) + Copy {
+    move |said| {
+        (said.generation, said.base) = (generation, generation - 1);
+        said.nvs[0] = None;
+    }
+}
+
 /// An NVS device got a try to record a failure, and its second copy was damaged; it was away when
 /// the others gave the same number again. Now it is back, and the next change was interrupted.
 #[test]
-fn of_the_same_number_the_one_counts_that_a_device_has_in_both_copies() {
-    let alone = |said: &mut Superblock| {
-        (said.generation, said.base) = (10, 9);
-        said.mark(1, true);
-    };
-    let others = |said: &mut Superblock| {
-        (said.generation, said.base) = (10, 9);
-        said.nvs[0] = None;
-    };
-    let next = |said: &mut Superblock| {
-        (said.generation, said.base) = (11, 10);
-        said.nvs[0] = None;
-    };
-    let array = Array::current().with(&[M[2], M[3]], true, others);
-    let mut array = array.with(&[N[1], M[0], M[1]], false, next).with(&[N[0]], true, alone);
+fn of_the_same_number_the_one_counts_that_others_have_in_both_copies() {
+    let array = Array::current().with(&[M[2], M[3]], true, without_first_nvs(10));
+    let array = array.with(&[N[1], M[0], M[1]], false, without_first_nvs(11));
+    let mut array = array.with(&[N[0]], true, one_fails);
     array.damage(N[0]);
     let refused = array.assembled(&Allow::default()).err();
     assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
@@ -339,16 +342,8 @@ fn an_nvs_device_that_may_have_been_in_use_is_not_forgotten() {
 /// The start without a device that has a try alone was itself interrupted, anywhere in its marks.
 #[test]
 fn a_try_that_one_device_has_does_not_refuse_the_others() {
-    let alone = |said: &mut Superblock| {
-        (said.generation, said.base) = (10, 9);
-        said.mark(1, true);
-    };
-    let next = |said: &mut Superblock| {
-        (said.generation, said.base) = (10, 9);
-        said.nvs[0] = None;
-    };
-    let first = [N[1], M[0], M[1], M[2]];
-    let mut array = Array::current().with(&N[..1], true, alone).with(&first, false, next);
+    let (first, next) = ([N[1], M[0], M[1], M[2]], without_first_nvs(10));
+    let mut array = Array::current().with(&N[..1], true, one_fails).with(&first, false, next);
     array.damage(N[0]);
     let assembly = array.assembled(&Allow::default()).expect("an array");
     assert_eq!((assembly.superblock.generation, &assembly.failed[..]), (9, &[][..]));
@@ -357,6 +352,25 @@ fn a_try_that_one_device_has_does_not_refuse_the_others() {
     let refused = array.assembled(&Allow::default()).err();
     assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
     assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
+}
+
+/// The only NVS device had a try, its second copy was torn in that mark, and a later try leaves it
+/// out. Both tries are on what it was in use with.
+#[test]
+fn an_nvs_device_with_a_torn_copy_of_a_try_is_used_as_before() {
+    let only = |said: &mut Superblock| {
+        (said.generation, said.base) = (12, 11);
+        said.nvs[1] = None;
+    };
+    let none = |said: &mut Superblock| {
+        (said.generation, said.base) = (13, 11);
+        said.nvs = [None, None];
+    };
+    let with_only = [N[0], M[1], M[2], M[3]];
+    let array = Array::current().with(&with_only, true, only).with(&M[..1], false, none);
+    let mut array = array.without(N[1]);
+    array.damage(N[0]);
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![0])));
 }
 
 /// A rebuilt member gets its superblock after all others: it has not come alone.
