@@ -269,20 +269,29 @@ def arguments(words=None):
     return options
 
 
+def crash(options):
+    """Runs the loop in a folder of its own. Anything that goes wrong in it is a Failure."""
+    folder = Path(tempfile.mkdtemp(prefix="nbd-crash-", dir=options.dir))
+    try:
+        loop = Loop(options, folder)
+        loop.run()
+    except (wire.Wrong, wire.Closed, OSError) as error:
+        raise Failure(f"seed {options.seed}: {error}") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return loop
+
+
 def main():
     options = arguments()
     end_on_sigterm()
     say(f"server {options.server}, --ack {options.ack}, {options.rounds} rounds, "
         f"seed {options.seed}")
-    folder = Path(tempfile.mkdtemp(prefix="nbd-crash-", dir=options.dir))
     try:
-        loop = Loop(options, folder)
-        loop.run()
-    except (Failure, Skip, wire.Wrong, wire.Closed, OSError) as error:
+        loop = crash(options)
+    except (Failure, Skip) as error:
         print(f"crashloop: {error}", file=sys.stderr)
         return 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     say(loop.summary())
     return 1 if loop.failed() else 0
 
