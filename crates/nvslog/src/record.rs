@@ -170,6 +170,9 @@ const FROZEN: u8 = 64;
 /// Types that a program may skip if it does not know them.
 const MAY_BE_SKIPPED: u8 = 128;
 
+/// Bytes of the record of a page.
+pub const DATA_BYTES: usize = 24;
+
 impl Record {
     /// Bytes of the record.
     #[must_use]
@@ -177,7 +180,7 @@ impl Record {
         match self {
             Record::Parity { q: None, .. } => 48,
             Record::Parity { q: Some(_), .. } => 80,
-            _ => 24,
+            _ => DATA_BYTES,
         }
     }
 

@@ -5,14 +5,13 @@
 //! live is counted for each.
 
 use super::anchor::Anchor;
+use super::record::DATA_BYTES;
 use super::slots::Slots;
 use super::{COMMIT_BYTES_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
 const SEGMENTS: u64 = 64;
-/// Bytes of the records that are moved most.
-const DATA_RECORD_BYTES: u64 = 24;
 
 /// What a commit is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +317,7 @@ impl LogSpace {
 
     /// The end of a run of segments whose live records fill a block.
     fn enough_from(&self, first: usize, least: u64) -> u64 {
-        let fill = u64::from(self.block_bytes) / DATA_RECORD_BYTES;
+        let fill = u64::from(self.block_bytes) / DATA_BYTES as u64;
         let (mut records, mut end) = (0, least);
         for (segment, next) in
             self.segments.iter().skip(first).zip(self.segments.iter().skip(first + 1))

@@ -29,7 +29,7 @@ use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
 use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::contents::Contents;
-use destage_nvslog::record::{Origin, Pages, Record};
+use destage_nvslog::record::{DATA_BYTES, Origin, Pages, Record};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
 use destage_nvslog::{COMMIT_BYTES_MAX, COMMIT_PAGES_MAX, HEADER_BYTES, LogId};
 use mirror::Mirror;
@@ -237,10 +237,16 @@ impl Log {
         self.durable_version
     }
 
-    /// A write of the host begins. All of it goes into one commit if that has room.
-    pub(crate) fn begin_write(&mut self) {
+    /// A write of the host begins, of this many pages. All of it goes into one commit, if one has
+    /// so much room.
+    pub(crate) fn begin_write(&mut self, pages: usize) {
         let idle = self.queue.len() + self.in_flight.len() < IN_FLIGHT_MAX;
-        if idle && self.queue.back().is_some_and(|batch| batch.pages >= SHARE) {
+        let has_room = |batch: &Batch| {
+            let bytes = batch.bytes + pages * DATA_BYTES;
+            batch.pages + pages <= self.pages_max() && self.fits(bytes)
+        };
+        let closes = |batch: &Batch| idle && batch.pages >= SHARE || !has_room(batch);
+        if self.queue.back().is_some_and(closes) {
             let batch = self.new_batch();
             self.queue.push_back(batch);
         }

@@ -48,13 +48,32 @@ fn no_batch_is_larger_than_a_commit() {
 fn writes_that_come_at_once_go_out_in_several_commits_and_none_is_split() {
     let mut log = empty();
     for first in (0..64).map(|write| write * 3) {
-        log.begin_write();
+        log.begin_write(3);
         (first..first + 3).for_each(|page| {
             log.write_page(page, &[7; PAGE], ALL_SECTORS);
         });
     }
     let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
     assert_eq!(pages, [18, 174]);
+}
+
+/// A commit may have 256 pages here: 85 writes of three.
+#[test]
+fn a_write_that_a_commit_has_no_room_for_goes_into_the_next() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    for write in 0..200 {
+        log.begin_write(3);
+        (write * 3..write * 3 + 3).for_each(|page| {
+            log.write_page(page, &[7; PAGE], ALL_SECTORS);
+        });
+        if write < 2 {
+            // From now on two are in flight, and one batch gathers all the rest.
+            log.turn(&mut ops);
+        }
+    }
+    let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
+    assert!(pages.iter().all(|pages| pages.is_multiple_of(3)), "{pages:?}");
+    assert!(pages.contains(&255), "{pages:?}");
 }
 
 /// What a destage logs goes with a write of the host, if one comes soon.

@@ -224,7 +224,7 @@ impl Volume {
     /// Logs the bytes of a write. Returns whether of its first page, and of its last, only some
     /// sectors are known.
     fn append_bytes(&mut self, range: PageRange, skip: usize, bytes: &[u8]) -> (bool, bool) {
-        self.log.begin_write();
+        self.log.begin_write(range.pages as usize);
         let mut at = 0;
         let mut in_part = (false, false);
         let (first, last) = (range.first.0, range.end().0 - 1);
@@ -333,8 +333,11 @@ impl Volume {
     fn zero(&mut self, host: HostId, offset: u64, bytes: u64) {
         let end = offset + bytes;
         let (first, last) = (offset.div_ceil(PAGE_BYTES), end / PAGE_BYTES);
-        if first >= last {
-            // No whole page, but perhaps parts of two.
+        let nvs_pages = self.controller().directory().capacity().0;
+        let in_part = !(offset | end).is_multiple_of(PAGE_BYTES);
+        let pages = end.div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
+        if first >= last || in_part && pages <= part_pages(nvs_pages) {
+            // One commit has it all, as of any write.
             return self.write(host, offset, &vec![0; bytes as usize]);
         }
         let head = (first * PAGE_BYTES - offset) as usize;
@@ -345,7 +348,6 @@ impl Volume {
         if tail > 0 {
             self.write(host, last * PAGE_BYTES, &vec![0; tail]);
         }
-        let nvs_pages = self.controller().directory().capacity().0;
         let chunk = CLEAR_PAGES.min(nvs_pages / 4).max(1);
         let ranges = (first..last)
             .step_by(chunk as usize)
