@@ -6,6 +6,7 @@ use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
 use destage_engine::units::Duration;
 use destage_engine::{policy, rate};
+use destage_nvslog::COMMIT_PAGES_MAX;
 use destage_nvslog::sizes::Sizes;
 use destage_served::{Ack, Creation, Defect, OnNvsLoss, Settings};
 use destage_workload::random::Seeded;
@@ -149,6 +150,13 @@ impl Case {
 
     fn sizes(&self) -> Sizes {
         self.nvs_sizes.unwrap_or_else(|| Sizes::for_pages(self.nvs_pages, self.block_bytes))
+    }
+
+    /// Most pages of a write that goes into one commit, with room for this many dirty pages.
+    pub fn commit_pages(&self, dirty_pages: u64) -> u64 {
+        let sizes = Sizes::for_pages(dirty_pages, self.block_bytes);
+        let spare = u64::from(sizes.slots) - sizes.dirty_pages;
+        (sizes.dirty_pages / 4).min(spare).min(COMMIT_PAGES_MAX as u64)
     }
 
     /// Bytes that an NVS device needs.

@@ -63,6 +63,8 @@ pub struct Counts {
     pub stops: u64,
     /// Devices that were reported as full or busy.
     pub waits: u64,
+    /// Lives in which something was much slower than all else.
+    pub slow: u64,
     /// Creations that a power failure interrupted.
     pub cut_creations: u64,
     /// Starts with other settings than the last one.
@@ -106,6 +108,7 @@ impl Counts {
         self.kept += other.kept;
         self.stops += other.stops;
         self.waits += other.waits;
+        self.slow += other.slow;
         self.cut_creations += other.cut_creations;
         self.other_settings += other.other_settings;
         self.plain_starts += other.plain_starts;

@@ -15,6 +15,9 @@ use std::ops::Range;
 const ANCHORS: u64 = 4096;
 const ANCHORS_END: u64 = 12_288;
 
+/// Of the writes of a life, those of its start.
+const FIRST: usize = 4;
+
 /// What an NVS device has done.
 #[derive(Clone, Copy)]
 enum Deceit {
@@ -100,7 +103,9 @@ impl Run {
             // This one, and all later ones of the place.
             made = vec![anchors[rng.below(anchors.len() as u64) as usize].clone()];
         }
-        let write = made.get(rng.below(made.len().max(1) as u64) as usize)?.clone();
+        // Often what the start wrote: the devices differ then in whole epochs.
+        let of = if rng.below(4) == 0 { made.len().min(FIRST) } else { made.len() };
+        let write = made.get(rng.below(of.max(1) as u64) as usize)?.clone();
         disk.put(write.offset, &write.old);
         if let (Deceit::Misdirected, false) = (deceit, is_anchor(&write)) {
             let bytes = write.new.len() as u64;

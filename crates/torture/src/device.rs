@@ -88,6 +88,8 @@ pub struct Device {
     last: [u64; RECENT],
     /// The writes past the cache of this life, oldest first, if they are kept.
     durably: Option<Vec<Durable>>,
+    /// Those of the start that is in progress.
+    early: Vec<Durable>,
     /// It ends here; `None`: it has room for every write.
     len: Option<u64>,
 }
@@ -192,14 +194,26 @@ impl Device {
         }
     }
 
-    /// The writes past the cache of this life, oldest first.
+    /// A start writes, and flushes it before it is complete.
+    pub fn note_early(&mut self, offset: u64, bytes: &[u8], asked: u64) {
+        let mut old = vec![0; bytes.len()];
+        let _ = self.read(offset, &mut old);
+        self.early.push(Durable { offset, old, new: bytes.to_vec(), asked });
+    }
+
+    /// A start begins.
+    pub fn begin_start(&mut self) {
+        self.early.clear();
+    }
+
+    /// What the start of this life wrote, and the writes past the cache since; oldest first.
     pub fn written_durably(&self) -> &[Durable] {
         self.durably.as_deref().unwrap_or_default()
     }
 
     /// Another life begins, whose writes past the cache are kept.
     pub fn begin_life(&mut self) {
-        self.durably = Some(Vec::new());
+        self.durably = Some(core::mem::take(&mut self.early));
         self.was_full = false;
     }
 
@@ -210,6 +224,12 @@ impl Device {
             self.cache.remove(&sector);
             self.keep(sector, bytes);
         }
+    }
+
+    /// Whether the cache has sectors of several places from this byte on.
+    pub fn caches_apart(&self, from: u64) -> bool {
+        let sectors = || self.cache.range(from / SECTOR as u64..).map(|(sector, _)| *sector);
+        sectors().zip(sectors().skip(1)).any(|(one, next)| next != one + 1)
     }
 
     /// Makes durable what was done by `asked`.

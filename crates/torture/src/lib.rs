@@ -24,6 +24,7 @@ pub mod run;
 mod scrub;
 mod settle;
 mod start;
+mod starve;
 pub mod sweep;
 mod world;
 
@@ -96,9 +97,15 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
             end = run.read_all()?;
         }
         if end == End::Done {
+            run.check_cut_writes()?;
+        }
+        if end == End::Done {
             end = run.maybe_relog()?;
         }
         if end == End::Done {
+            if left > 0 {
+                run.maybe_starve();
+            }
             // A load that ends before the power fails ends in a clean stop.
             let short = run.case.mishaps && left > 0 && rng_of_stops.below(4) == 0;
             end = run.load(match left {

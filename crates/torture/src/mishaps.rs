@@ -374,6 +374,7 @@ impl Run {
         (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
         self.mishaps = Mishaps::default();
+        self.cut_writes.clear();
         self.counts.mishaps += 1;
     }
 

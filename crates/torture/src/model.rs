@@ -337,6 +337,31 @@ impl Model {
         self.join(range);
     }
 
+    /// Checks that a write which a crash interrupted is there completely or not at all, after all
+    /// of it was read.
+    ///
+    /// # Errors
+    /// It is there in part.
+    pub fn check_whole(&self, id: WriteId, range: &Range<u64>) -> Result<(), String> {
+        let older = |other: &WriteId| {
+            self.writes[*other as usize].answered < self.writes[id as usize].asked
+        };
+        let (mut there, mut missing) = (None, None);
+        let begins = self.segments.range(..=range.start).next_back();
+        let rest = self.segments.range(range.start + 1..range.end);
+        for (first, segment) in begins.into_iter().chain(rest) {
+            if segment.now == [id] {
+                there = Some(*first);
+            } else if !segment.now.contains(&id) && segment.now.iter().all(older) {
+                missing = Some(*first);
+            }
+        }
+        let (Some(there), Some(missing)) = (there, missing) else { return Ok(()) };
+        Err(format!(
+            "write {id} of bytes {range:?} is there in part: at {there}, and not at {missing}"
+        ))
+    }
+
     /// A hash of what may be read after a crash.
     pub fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();

@@ -7,6 +7,7 @@ use super::device::{Device as Disk, Survivors};
 use super::load::{self, Request};
 use super::mishap_state::Mishaps;
 use super::model::{Kind, Model, WriteId};
+use super::starve::Kind as Slow;
 use super::world::{Order, World};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::readcache::coherent::ReadCacheChoice;
@@ -26,6 +27,7 @@ struct Pending {
     request: Request,
     /// The write in the model, and its range there.
     writes: Vec<(WriteId, Range<u64>)>,
+    one_commit: bool,
     asked: u64,
 }
 
@@ -45,6 +47,7 @@ pub(super) struct Draws {
     pub(super) soon: Seeded,
     pub(super) loops: Seeded,
     pub(super) changes: Seeded,
+    pub(super) starved: Seeded,
 }
 
 impl Draws {
@@ -64,6 +67,7 @@ impl Draws {
             soon: Seeded::new(seed, "torture-soon"),
             loops: Seeded::new(seed, "torture-loops"),
             changes: Seeded::new(seed, "torture-changes"),
+            starved: Seeded::new(seed, "torture-starved"),
         }
     }
 }
@@ -121,6 +125,8 @@ pub struct Run {
     /// Rows that were made wrong: first member and page.
     pub(super) expected: Vec<(u16, u64)>,
     pending: BTreeMap<u64, Pending>,
+    /// Writes that the last crash interrupted, each of one commit.
+    pub(super) cut_writes: Vec<(WriteId, Range<u64>)>,
     next_ticket: u64,
     pub(super) now: Instant,
     /// Pages that the alarm of a lost NVS said a crash would lose.
@@ -134,6 +140,8 @@ pub struct Run {
     /// More members were made to fail than the level tolerates.
     pub(super) stopping: bool,
     pub(super) stopped: bool,
+    /// What is slow in this life, and perhaps in the next.
+    pub(super) slow: Option<Slow>,
     /// The next starts are without `--degraded`.
     pub plain: bool,
 }
@@ -201,6 +209,7 @@ impl Run {
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
+            cut_writes: Vec::new(),
             next_ticket: 0,
             now: Instant::ZERO,
             at_risk: Vec::new(),
@@ -208,6 +217,7 @@ impl Run {
             mirrored: false,
             stopping: false,
             stopped: false,
+            slow: None,
             plain: false,
         }
     }
@@ -410,14 +420,16 @@ impl Run {
             _ => self.model.ask(),
         };
         self.world.note(ticket << 3 | kind as u64);
-        self.pending.insert(ticket, Pending { request, writes, asked });
+        let one_commit = self.is_one_commit(&request);
+        self.pending.insert(ticket, Pending { request, writes, one_commit, asked });
         let now = self.now;
         self.volume_mut().submit(now, ticket, command, &payload);
         self.collect()
     }
 
     fn answer(&mut self, reply: Reply) -> Result<(), String> {
-        let Some(Pending { request, writes, asked }) = self.pending.remove(&reply.ticket) else {
+        let Some(Pending { request, writes, asked, .. }) = self.pending.remove(&reply.ticket)
+        else {
             return Err(format!("request {} was answered twice", reply.ticket));
         };
         self.counts.requests += 1;
@@ -528,7 +540,7 @@ impl Run {
         self.cut_change = cut.map(|volume| volume.status().nvs_devices);
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
         self.volume = None;
-        self.pending.clear();
+        self.note_cut_writes();
         how(&mut self.world, &mut self.draws.kills);
         self.note_wronged();
         self.end_errors();
@@ -549,6 +561,34 @@ impl Run {
         }
         self.failed_lately = DiskSet::default();
         self.world.members.iter_mut().for_each(Disk::forget_healed);
+    }
+
+    /// The life ends with these writes unanswered.
+    fn note_cut_writes(&mut self) {
+        let in_log = !self.writes_through();
+        let cut = core::mem::take(&mut self.pending).into_values();
+        let cut = cut.filter(|pending| in_log && pending.one_commit);
+        self.cut_writes = cut.flat_map(|pending| pending.writes).collect();
+    }
+
+    /// Whether all of a request goes into one commit.
+    fn is_one_commit(&self, request: &Request) -> bool {
+        let Request { kind, offset, bytes, .. } = *request;
+        let pages = (offset + bytes).div_ceil(PAGE_BYTES) - offset / PAGE_BYTES;
+        let dirty_pages = self.volume().controller().directory().capacity().0;
+        let writes = matches!(kind, load::Kind::Write | load::Kind::Zero);
+        writes && pages <= self.case.commit_pages(dirty_pages)
+    }
+
+    /// After everything was read: a write that the crash interrupted is there, or it is not.
+    ///
+    /// # Errors
+    /// It is there in part.
+    pub(super) fn check_cut_writes(&self) -> Result<(), String> {
+        if self.nvs_lost || self.may_lack_rows() {
+            return Ok(());
+        }
+        self.cut_writes.iter().try_for_each(|(id, range)| self.model.check_whole(*id, range))
     }
 
     pub(super) fn writes_through(&self) -> bool {

@@ -102,6 +102,9 @@ impl Run {
         if scrub.running || core::mem::replace(&mut self.scrub_seen, true) {
             return Ok(());
         }
+        if scrub.repaired_rows > 0 {
+            self.world.maybe_crash_soon(2);
+        }
         self.counts.scrubs += 1;
         self.counts.rows_scrubbed += scrub.rows_done;
         if self.expected.is_empty() {

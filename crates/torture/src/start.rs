@@ -119,6 +119,7 @@ impl Run {
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
         let writes = self.world.early_writes;
+        self.world.nvs.iter_mut().for_each(Disk::begin_start);
         let opened = destage_served::open(&mut self.world, &assembly, self.case.settings.clone());
         if opened.is_err() {
             // One that was failed, and is not by this start, may be by the next: it sees what is

@@ -2,6 +2,7 @@
 //! at any of them.
 
 use super::device::{Device as Disk, Lost, SECTOR, Survivors};
+use super::starve::Starved;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
@@ -78,6 +79,8 @@ pub struct World {
     pub hasty: Option<Seeded>,
     /// Draws operations that take long.
     pub slow: Option<Seeded>,
+    /// What takes as long as anything else can be done.
+    pub(super) starved: Option<Starved>,
     /// Writes before the array is served, whole or torn.
     pub early_writes: u64,
     /// What NVS devices write may be torn anywhere, not only between sectors.
@@ -107,6 +110,7 @@ impl World {
             wronged: Vec::new(),
             hasty: None,
             slow: None,
+            starved: None,
             early_writes: 0,
             nvs_is_memory: false,
         }
@@ -152,6 +156,9 @@ impl World {
     /// Some operations take as long as many others, of superblocks, anchors and records often, and
     /// what a new mirror gets.
     fn slow_until(&mut self, op: &Op) -> u64 {
+        if self.starved.as_ref().is_some_and(|starved| starved.has(op)) {
+            return u64::MAX;
+        }
         let Some(rng) = &mut self.slow else { return 0 };
         let marks = matches!(&op.kind, OpKind::Write { offset, .. } if *offset < DATA_START);
         let copies =
@@ -193,6 +200,17 @@ impl World {
         }
     }
 
+    /// The power often fails before a flush that orders nothing between two places of the data: one
+    /// of them may reach the medium without the other.
+    fn maybe_crash_now(&mut self, device: Device) {
+        let apart = self.device(device).caches_apart(DATA_START);
+        let Some(rng) = self.hasty.as_mut().filter(|_| apart) else { return };
+        if rng.below(4) == 0 {
+            let now = self.operations;
+            self.crash_at = self.crash_at.map(|_| now);
+        }
+    }
+
     /// Counts one more operation; whether the power fails before it.
     fn count(&mut self) -> bool {
         if self.crash_at == Some(self.operations) {
@@ -218,6 +236,8 @@ impl World {
         let quick = |i: &usize| self.flights[*i].slow_until <= self.operations;
         if able.iter().any(quick) {
             able.retain(quick);
+        } else if !self.starved_too_long(&able) {
+            return None;
         }
         let chosen = match self.order {
             Order::Drawn => self.draw_one(&able)?,
@@ -233,6 +253,16 @@ impl World {
         };
         self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
         Some((op.id, result))
+    }
+
+    /// Only slow operations can be done. Whether one is: the power may fail instead.
+    fn starved_too_long(&mut self, able: &[usize]) -> bool {
+        let may_crash = self.crash_at.is_some();
+        let waits = able.iter().all(|i| self.flights[*i].slow_until == u64::MAX);
+        let Some(starved) = self.starved.as_mut().filter(|_| waits) else { return true };
+        let (over, crashes) = starved.is_over(may_crash);
+        self.crashed |= crashes;
+        over
     }
 
     /// Any of these operations; none if only a part of a write is done.
@@ -376,7 +406,7 @@ impl World {
             }
         }
         self.note(0xC0A5);
-        (self.crash_at, self.crashed) = (None, false);
+        (self.crash_at, self.crashed, self.starved) = (None, false, None);
     }
 
     /// The process is killed, and the power stays on: what is in flight may still be done, and the
@@ -404,7 +434,7 @@ impl World {
         let now = self.clock;
         self.members.iter_mut().chain(&mut self.nvs).for_each(|disk| disk.all_done(now));
         self.note(0xD1ED);
-        (self.crash_at, self.crashed) = (None, false);
+        (self.crash_at, self.crashed, self.starved) = (None, false, None);
     }
 
     /// What memory has of a copy that ended early.
@@ -493,11 +523,15 @@ impl Media for World {
         }
         self.maybe_crash_soon(64);
         let clock = self.clock;
+        if let Device::Nvs(_) = device {
+            self.device(device).note_early(offset, bytes, clock);
+        }
         self.device(device).write(offset, bytes, clock);
         Ok(())
     }
 
     fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.maybe_crash_now(device);
         if self.count() || self.device(device).gone {
             return Err(IoError::GONE);
         }
