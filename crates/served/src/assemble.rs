@@ -183,6 +183,9 @@ pub struct Assembly {
     /// Copies of superblocks that were damaged: the device, 0 for the first copy or 1, and the
     /// other copy.
     pub damaged: Vec<(Device, usize, Superblock)>,
+    /// Devices that lack the second copy of the superblock that counts, which all have in the first
+    /// and some in the second.
+    unfinished: Vec<(Device, Superblock)>,
     /// Devices that are used though they are out of date.
     pub stale: Vec<Device>,
     /// Members that were recorded as failed and are used again.
@@ -241,6 +244,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         rebuilds: Vec::new(),
         spares: Vec::new(),
         damaged: Vec::new(),
+        unfinished: Vec::new(),
         stale: Vec::new(),
         revived: Vec::new(),
         highest: highest(found),
@@ -259,6 +263,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
     }
     assembly.note_since(found);
     assembly.note_damage(found);
+    assembly.note_unfinished(found);
     // Only now: until here the devices were compared with what was recorded.
     for member in core::mem::take(&mut assembly.revived) {
         assembly.superblock.mark(member, false);
@@ -609,7 +614,9 @@ impl Assembly {
     }
 
     /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that is
-    /// damaged would look as if all other devices had been absent.
+    /// damaged would look as if all other devices had been absent. Likewise second copies that are
+    /// still to be written: a torn first copy of a device that lacks one would look as if it had
+    /// been absent.
     pub(crate) fn repair_superblocks(
         &self,
         media: &mut dyn Media,
@@ -622,6 +629,11 @@ impl Assembly {
                 repaired.generation = superblock.base;
             }
             write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
+                .and_then(|()| media.flush(*device))
+                .map_err(|error| (*device, error))?;
+        }
+        for (device, superblock) in &self.unfinished {
+            write_padded(media, *device, SUPERBLOCKS[1], &superblock.encode())
                 .and_then(|()| media.flush(*device))
                 .map_err(|error| (*device, error))?;
         }
@@ -678,6 +690,21 @@ impl Assembly {
         match others.find(|(_, own)| apart(&own.superblock)) {
             Some((device, _)) => Err(AssembleError::Disagrees(device)),
             None => Ok(()),
+        }
+    }
+
+    /// Notes the devices whose second copies a crash prevented, if it left one anywhere.
+    fn note_unfinished(&mut self, found: &[Found]) {
+        let used = found.iter().filter(|(device, _)| self.uses(*device));
+        let used = || used.clone().filter_map(|(device, said)| Some((*device, said.ok()?)));
+        let has_it = |own: &Chosen| {
+            let said = &own.superblock;
+            said.generation == self.superblock.generation && said.agrees(&self.superblock)
+        };
+        let begun = used().any(|(_, own)| own.confirmed && !own.damaged[1]);
+        if begun && used().all(|(_, own)| has_it(&own)) {
+            let lacking = used().filter(|(_, own)| !own.confirmed);
+            self.unfinished = lacking.map(|(device, own)| (device, own.superblock)).collect();
         }
     }
 

@@ -2,9 +2,10 @@
 
 use super::device::Device as Disk;
 use super::run::Run;
+use super::starve::{self, Kind as Slow, Starved};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::{DiskId, PAGE_BYTES};
-use destage_served::Cause;
+use destage_served::{Cause, Device};
 
 impl Run {
     /// A device fails, or a medium.
@@ -163,5 +164,31 @@ impl Run {
             let (sector, bit) = self.place_in_log(log);
             self.counts.rotten += u64::from(self.world.nvs[copy].rot(sector, bit));
         }
+    }
+
+    /// In some lives something is slow. A crash comes later then.
+    pub(super) fn maybe_starve(&mut self) {
+        if !self.case.mishaps {
+            return;
+        }
+        let seed = self.case.seed ^ self.counts.crashes << 48;
+        let rng = &mut self.draws.starved;
+        let stays = rng.below(2) == 0;
+        if !(self.slow.is_some() && stays) {
+            self.slow = None;
+            if rng.below(4) == 0 {
+                self.slow = Some(starve::draw(rng, self.case.geometry.disks, self.case.nvs));
+            }
+        }
+        let Some(kind) = self.slow else { return };
+        if let Slow::Device(Device::Member(member)) = kind
+            && self.failing().contains(DiskId(member))
+        {
+            return;
+        }
+        self.world.starved = Some(Starved::new(kind, seed));
+        let later = self.draws.starved.below(3000);
+        self.world.crash_at = self.world.crash_at.map(|at| at + later);
+        self.counts.slow += 1;
     }
 }

@@ -125,24 +125,29 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         run.note_counts();
         left = left.saturating_sub(1);
-        let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
-            [rng.below(4) as usize];
-        if run.case.mishaps && run.draws.kills.below(4) == 0 {
-            run.killed();
-        } else {
-            run.crash(survivors);
-        }
-        if run.case.faults && rng.below(6) == 0 {
-            run.take_member_away();
-        }
-        if run.case.faults && rng.below(4) == 0 {
-            run.rot();
-        }
-        run.maybe_bring_back();
-        run.maybe_mishap();
-        run.maybe_deceive();
-        run.maybe_change_settings();
+        power_off(run, &mut rng);
     }
+}
+
+/// A life ends, and devices may be other ones at the next start.
+fn power_off(run: &mut Run, rng: &mut Seeded) {
+    let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
+        [rng.below(4) as usize];
+    if run.case.mishaps && run.draws.kills.below(4) == 0 {
+        run.killed();
+    } else {
+        run.crash(survivors);
+    }
+    if run.case.faults && rng.below(6) == 0 {
+        run.take_member_away();
+    }
+    if run.case.faults && rng.below(4) == 0 {
+        run.rot();
+    }
+    run.maybe_bring_back();
+    run.maybe_mishap();
+    run.maybe_deceive();
+    run.maybe_change_settings();
 }
 
 /// A bit flips in the only copy of a log that was confirmed to its end. Recovery must report it,

@@ -1,8 +1,6 @@
 //! Something is much slower than all else, as one device of an array can be: its operations are
 //! done only when nothing else can be, or the power fails before.
 
-use super::run::Run;
-use destage_engine::units::DiskId;
 use destage_served::{Device, Op, OpKind};
 use destage_workload::random::Seeded;
 
@@ -32,6 +30,11 @@ pub(super) struct Starved {
 }
 
 impl Starved {
+    /// It begins.
+    pub(super) fn new(kind: Kind, seed: u64) -> Starved {
+        Starved { kind, turns: 0, rng: Seeded::new(seed, "torture-starved-life") }
+    }
+
     /// Whether an operation is one of these.
     pub(super) fn has(&self, op: &Op) -> bool {
         match (self.kind, &op.kind) {
@@ -58,36 +61,8 @@ impl Starved {
     }
 }
 
-impl Run {
-    /// In some lives something is slow. A crash comes later then.
-    pub(super) fn maybe_starve(&mut self) {
-        if !self.case.mishaps {
-            return;
-        }
-        let seed = self.case.seed ^ self.counts.crashes << 48;
-        let rng = &mut self.draws.starved;
-        let stays = rng.below(2) == 0;
-        if !(self.slow.is_some() && stays) {
-            self.slow = None;
-            if rng.below(4) == 0 {
-                self.slow = Some(draw(rng, self.case.geometry.disks, self.case.nvs));
-            }
-        }
-        let Some(kind) = self.slow else { return };
-        if let Kind::Device(Device::Member(member)) = kind
-            && self.failing().contains(DiskId(member))
-        {
-            return;
-        }
-        let rng = Seeded::new(seed, "torture-starved-life");
-        self.world.starved = Some(Starved { kind, turns: 0, rng });
-        let later = self.draws.starved.below(3000);
-        self.world.crash_at = self.world.crash_at.map(|at| at + later);
-        self.counts.slow += 1;
-    }
-}
-
-fn draw(rng: &mut Seeded, members: u16, nvs: u16) -> Kind {
+/// Anything of an array with these numbers of devices.
+pub(super) fn draw(rng: &mut Seeded, members: u16, nvs: u16) -> Kind {
     match rng.below(if nvs > 0 { 8 } else { 5 }) {
         0 => Kind::Marks([0, 12_288]),
         1 => Kind::Marks([16_384, 20_480]),

@@ -579,3 +579,11 @@ fn an_nvs_device_that_fails_behind_the_marks_is_left_out() {
         assert_eq!(run.drained(), Ok(End::Done));
     }
 }
+
+/// A change was interrupted while its second copies were written, and the power failed as the next
+/// start wrote the NVS device's first copy, which was torn: memory. The device looked stale.
+#[test]
+fn a_start_writes_the_second_copies_that_a_crash_prevented() {
+    let outcome = torture(9_025_847, 8, &Wanted { relogs: true, ..wanted() });
+    assert_eq!(outcome.failure, None, "{}", outcome.case);
+}

@@ -237,8 +237,8 @@ impl Log {
         self.durable_version
     }
 
-    /// A write of the host begins, of this many pages. All of it goes into one commit, if one has
-    /// so much room.
+    /// A write of the host begins, of this many pages. All of it goes into one commit, if that is
+    /// not more than a commit can have.
     pub(crate) fn begin_write(&mut self, pages: usize) {
         let idle = self.queue.len() + self.in_flight.len() < IN_FLIGHT_MAX;
         let has_room = |batch: &Batch| {
