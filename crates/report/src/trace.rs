@@ -203,8 +203,8 @@ pub struct SizeFigures {
 /// Requests of similar size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SizeClass {
-    /// Largest size of the class; the class before it ends at half of that. 0 is a class of its own,
-    /// and so are sizes from 1 to 512.
+    /// Largest size of the class; the class before it ends at half of that. 0 is a class of its
+    /// own, and so are sizes from 1 to 512.
     pub to_bytes: u64,
     /// Reads of such sizes.
     pub reads: u64,
