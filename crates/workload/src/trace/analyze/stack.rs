@@ -36,8 +36,8 @@ impl Stack {
         self.bits.len() as u64 * 64 - self.next
     }
 
-    /// An access of a page whose last one was at `last`, if there was one. Returns its reuse distance,
-    /// none for a first touch, and its place.
+    /// An access of a page whose last one was at `last`, if there was one. Returns its reuse
+    /// distance, none for a first touch, and its place.
     pub(super) fn access(&mut self, last: Option<u32>) -> (Option<u64>, u32) {
         let place = self.next;
         self.next += 1;
