@@ -1,4 +1,5 @@
-//! What turns the report of a simulation, or of a trace, into text, CSV, JSON, Parquet, SVG, PNG and one-file HTML.
+//! What turns the report of a simulation, or of a trace, into text, CSV, JSON, Parquet, SVG, PNG
+//! and one-file HTML.
 
 mod charts;
 mod columns;

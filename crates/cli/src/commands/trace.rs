@@ -1,4 +1,4 @@
-//! `destage trace`: info, analyze, head, convert, generate, and the tables of formats and workloads.
+//! `destage trace`: info, analyze, head, convert, generate; tables of formats and workloads.
 
 use super::{format, text};
 use crate::failure::Failure;
