@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The page of a served array in a real headless browser.
+"""The pages of a served array and of `destage trace analyze` in a real headless browser.
 
     python3 tests/browser/run.py --destage target/release/destage
     python3 tests/browser/run.py --destage target/release/destage --screenshots docs/images
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import browser
 import served as array_module
+import traces
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -286,7 +287,9 @@ def main():
     if OPTIONS.screenshots:
         screenshots(OPTIONS.screenshots)
         return 0
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(Page)
+    traces.TracePage.destage = OPTIONS.destage
+    of = unittest.defaultTestLoader.loadTestsFromTestCase
+    suite = unittest.TestSuite([of(traces.TracePage), of(Page)])
     result = unittest.TextTestRunner(verbosity=2, failfast=False).run(suite)
     bad = len(result.failures) + len(result.errors)
     print(f"{result.testsRun - bad} passed, {bad} failed, {len(result.skipped)} skipped")

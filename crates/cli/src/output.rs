@@ -6,6 +6,7 @@ use crate::paths::Paths;
 use destage_render::PlotFormat;
 use destage_report::Format;
 use destage_report::model::{CompareReport, RunReport};
+use destage_report::trace::TraceAnalyses;
 use std::path::{Path, PathBuf};
 
 /// The output paths of a command, each known to be writable when the work began.
@@ -17,6 +18,8 @@ pub struct Outputs {
 const COMPARE: &[&str] = &["html", "json", "csv", "txt", "parquet"];
 /// Extensions understood for a table.
 const TABLE: &[&str] = &["json", "csv", "txt"];
+/// Extensions understood for an analysis of traces.
+const ANALYSIS: &[&str] = &["html", "json", "csv", "txt"];
 /// Extensions understood for a run.
 const RUN: &[&str] = &["json", "csv", "txt", "parquet"];
 
@@ -43,6 +46,14 @@ impl Outputs {
         paths: &mut Paths,
     ) -> Result<Outputs, Failure> {
         Outputs::checked(names, TABLE, paths)
+    }
+
+    /// The same for an analysis of traces.
+    pub fn for_analysis<'a>(
+        names: impl Iterator<Item = &'a String>,
+        paths: &mut Paths,
+    ) -> Result<Outputs, Failure> {
+        Outputs::checked(names, ANALYSIS, paths)
     }
 
     fn checked<'a>(
@@ -75,6 +86,20 @@ impl Outputs {
                 _ => destage_render::render_compare(report, Format::Table).into_bytes(),
             };
             destage_report::write_file(path, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes an analysis of traces to every path.
+    pub fn write_analysis(&self, analyses: &TraceAnalyses) -> Result<(), Failure> {
+        for path in &self.paths {
+            let text = match extension(path) {
+                "html" => destage_render::trace_html(analyses),
+                "json" => destage_render::render_trace(analyses, Format::Json),
+                "csv" => destage_render::render_trace(analyses, Format::Csv),
+                _ => destage_render::render_trace(analyses, Format::Table),
+            };
+            destage_report::write_file(path, text.as_bytes())?;
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ fn trace() -> Command {
         "group-stripes",
     ];
     let command = Command::new("trace")
-        .about("Inspect, convert and generate traces")
+        .about("Inspect, analyse, convert and generate traces")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommands([
@@ -108,6 +108,7 @@ fn trace() -> Command {
                 .after_help("Example: destage trace info vm.vscsi.gz")
                 .args(trace_input())
                 .arg(format_arg()),
+            analyze(),
             Command::new("head")
                 .about("Print the first records")
                 .after_help("Example: destage trace head vm.vscsi.gz -n 5")
@@ -144,6 +145,35 @@ fn trace() -> Command {
     #[cfg(feature = "serve")]
     let command = command.subcommand(crate::array_args::record());
     command
+}
+
+fn analyze() -> Command {
+    let file = |arg: Arg| match arg.get_id() == "file" {
+        true => arg
+            .num_args(1..)
+            .action(ArgAction::Append)
+            .help("Traces; plain, gzip, zstd or xz. Each is analysed as a trace of its own"),
+        false => arg,
+    };
+    Command::new("analyze")
+        .about("What load a trace is: rates, sizes, working sets, reuse distances, heat")
+        .after_help(
+            "Reports the rate over time and its peaks, the share of reads and writes by hour, \
+             request sizes, the sequential share, working sets, exact reuse distances and LRU miss \
+             ratios of reads and of writes, and the heat of pages and addresses. docs/traces.md \
+             defines every figure. JSON has all of them; a table shows a part, CSV the first \
+             table.\n\
+             Examples:\n  \
+             destage trace analyze vm.vscsi.gz --out vm.html\n  \
+             destage trace analyze mon.csv.gz tue.csv.gz --format json\n  \
+             destage trace analyze week.srt.gz --device 0",
+        )
+        .args(trace_input().map(file))
+        .arg(
+            option("device", "N", "Only this device of the trace").value_parser(value_parser!(u32)),
+        )
+        .arg(format_arg())
+        .arg(out_arg("Also write to FILE: .html, .json, .csv or .txt; repeatable"))
 }
 
 fn policy_trace() -> Command {

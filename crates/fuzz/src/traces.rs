@@ -5,6 +5,7 @@
 mod samples;
 
 use crate::feed::Feed;
+use destage_workload::trace::analyze::analyze;
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::{FORMATS, ReadOptions, Reader, TimeOrder, TraceError, TraceRecord};
 
@@ -14,6 +15,8 @@ const BYTES_MAX: usize = 4096;
 const RECORDS_MAX: usize = 20_000;
 /// Most bytes of requests for which the footprint, which grows with them, is computed.
 const FOOTPRINT_MAX: u64 = 1 << 32;
+/// Most bytes of requests that are analysed, which takes more memory for each page.
+const ANALYSED_MAX: u64 = 1 << 30;
 /// Offsets are below it, and times are not above it.
 const LIMIT: u64 = 1 << 62;
 
@@ -41,6 +44,9 @@ pub(crate) fn check(data: &[u8]) -> bool {
         assert!(info.footprint_blocks <= info.read_footprint_blocks + info.write_footprint_blocks);
         let shares = [info.write_share(), info.overwrite_share(), info.first_touch_share()];
         assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{info:?}");
+        if bytes < ANALYSED_MAX {
+            analysed(samples::reader(content, name, &options).expect("opened before"), &info);
+        }
     }
     true
 }
@@ -68,6 +74,23 @@ fn read(content: &[u8], name: &str, options: &ReadOptions) -> Result<Vec<TraceRe
 fn one_line(error: &TraceError) {
     let text = error.to_string();
     assert!(!text.is_empty() && !text.contains('\n'), "{text}");
+}
+
+/// What an analysis says agrees with what is known of the trace, and with itself.
+fn analysed(reader: Reader, info: &TraceInfo) {
+    let found = analyze(reader, None, &mut |_| ()).expect("read before");
+    assert_eq!(found.total.requests(), info.requests);
+    assert_eq!(found.pages.all, info.footprint_blocks);
+    assert_eq!(found.read_reuse.first_touches, info.read_footprint_blocks);
+    assert_eq!(found.write_reuse.accesses, info.block_writes);
+    let overwrites: u64 = found.write_reuse.caches.iter().map(|cache| cache.reuses).sum();
+    assert_eq!(overwrites, info.overwrites);
+    let Some(time) = found.time else { return };
+    assert!(time.intervals.len() <= 360, "{}", time.intervals.len());
+    let requests: u64 = time.intervals.iter().map(|interval| interval.total.requests()).sum();
+    assert_eq!(requests, info.requests);
+    let hours: u64 = time.hours.iter().map(|hour| hour.total.requests()).sum();
+    assert_eq!(hours, info.requests);
 }
 
 /// Times are relative to the first record, which our own format repeats.

@@ -2,12 +2,13 @@
 
 use destage_render::{
     PlotFormat, draw, html, parquet_compare, parquet_runs, parquet_series, plotly_js, plots,
-    render_compare, render_run,
+    render_compare, render_run, render_trace, trace_html,
 };
 use destage_report::model::{
     AtResponse, Axis, Destage, DiskUse, Estimate, Hits, Latency, Point, Responses, Series,
 };
 use destage_report::plot::Marks;
+use destage_report::trace::{DeviceHeat, Heat, OverTime, Place, TraceAnalyses, TraceAnalysis};
 use destage_report::{CompareReport, Format, PlotSpec, RunReport, Scale};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -373,4 +374,35 @@ fn html_is_complete_offline_and_cannot_be_injected_into() {
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(data["variants"][1], HOSTILE);
     assert_eq!(data["points"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn pages_about_traces_are_safe_and_complete() {
+    let places = vec![Place { reads: 1, writes: 2, pages: 3 }; 3];
+    let heat = DeviceHeat { device: 4, accesses: 9, part_pages: 8, parts: places };
+    let trace = TraceAnalysis {
+        file: HOSTILE.to_owned(),
+        format: HOSTILE.to_owned(),
+        page_bytes: 4096,
+        devices: 3,
+        warnings: vec![HOSTILE.to_owned()],
+        duration_s: Some(1.5),
+        time: Some(OverTime { interval_s: 0.01, ..OverTime::default() }),
+        heat: Heat { devices: vec![heat], ..Heat::default() },
+        ..TraceAnalysis::default()
+    };
+    let analyses = TraceAnalyses { schema: 1, traces: vec![trace, TraceAnalysis::default()] };
+    for found in [&analyses, &TraceAnalyses::default()] {
+        let page = trace_html(found);
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert!(!page.contains("<script>alert"));
+        let data = page.split("id=\"data\">").nth(1).expect("data");
+        let data = data.split("</script>").next().expect("its end");
+        let back: TraceAnalyses = serde_json::from_str(data).expect("JSON");
+        assert_eq!(&back, found);
+        assert_eq!(back, serde_json::from_str(&render_trace(found, Format::Json)).expect("JSON"));
+    }
+    let text = render_trace(&analyses, Format::Table);
+    assert!(text.contains("Heat over the addresses of device 4"), "{text}");
+    assert!(render_trace(&analyses, Format::Csv).starts_with("file,figure,reads,writes,all,unit"));
 }

@@ -10,6 +10,7 @@ pub mod sample;
 pub mod scrub;
 pub mod state;
 pub mod table;
+pub mod trace;
 
 mod format;
 mod write;

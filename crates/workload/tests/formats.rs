@@ -4,6 +4,7 @@ mod support;
 
 use std::io::Read;
 
+use destage_workload::trace::analyze::analyze;
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::{
     Compression, FORMATS, Op, ReadOptions, Reader, Service, TimeOrder, TraceError, entries,
@@ -26,6 +27,23 @@ fn every_format_has_a_sample_is_detected_and_read() {
             let records: Vec<_> = records.iter().map(tuple).collect();
             assert_eq!(records, sample.records, "{}", sample.format);
         }
+    }
+}
+
+#[test]
+fn every_format_is_analysed() {
+    for sample in samples() {
+        let open = || reader(&sample.content, sample.name, &ReadOptions::default()).unwrap();
+        let info = TraceInfo::of(open()).unwrap();
+        let found = analyze(open(), None, &mut |_| ()).unwrap();
+        assert_eq!(found.format, sample.format);
+        assert_eq!(found.total.requests(), sample.records.len() as u64, "{}", sample.format);
+        assert_eq!(found.pages.all, info.footprint_blocks, "{}", sample.format);
+        assert_eq!(found.time.is_some(), info.duration_ns.is_some_and(|ns| ns > 0));
+        let device = sample.records[0].1;
+        let of_device = sample.records.iter().filter(|record| record.1 == device).count() as u64;
+        let found = analyze(open(), Some(device), &mut |_| ()).unwrap();
+        assert_eq!(found.total.requests(), of_device, "{}", sample.format);
     }
 }
 

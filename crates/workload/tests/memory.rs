@@ -1,16 +1,17 @@
-//! A replay streams its trace: ten times the requests take no more memory.
+//! A replay and an analysis stream their trace: ten times the requests take no more memory.
 
 #[path = "../../engine/tests/counting/mod.rs"]
 mod counting;
 
 use destage_workload::source::Source;
-use destage_workload::trace::ReadOptions;
+use destage_workload::trace::analyze::analyze;
 use destage_workload::trace::replay::{ReplayOptions, TraceSource};
+use destage_workload::trace::{ReadOptions, Reader};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Bytes taken at most by a replay of this many requests, all of which were read.
-fn most_bytes(folder: &Path, requests: u64) -> usize {
+/// A trace of writes of 100,000 pages in turn.
+fn trace(folder: &Path, requests: u64) -> PathBuf {
     let path = folder.join(format!("{requests}.csv"));
     let mut file = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
     writeln!(file, "time_ns,device,offset_bytes,length_bytes,op").expect("written");
@@ -19,6 +20,23 @@ fn most_bytes(folder: &Path, requests: u64) -> usize {
         writeln!(file, "{},0,{offset},4096,W", i * 1000).expect("written");
     }
     file.into_inner().expect("written");
+    path
+}
+
+/// Bytes taken at most by an analysis of this many requests of as many pages in turn, or fewer.
+fn most_bytes_of_analysis(folder: &Path, requests: u64) -> usize {
+    let path = trace(folder, requests);
+    counting::most_during(|| {
+        let reader = Reader::open(&path, &ReadOptions::default()).expect("a trace");
+        let found = analyze(reader, None, &mut |_| ()).expect("analysed");
+        assert_eq!(found.total.writes, requests);
+        assert_eq!(found.pages.all, requests.min(100_000));
+    })
+}
+
+/// Bytes taken at most by a replay of this many requests, all of which were read.
+fn most_bytes(folder: &Path, requests: u64) -> usize {
+    let path = trace(folder, requests);
     counting::most_during(|| {
         let (read, replay) = (ReadOptions::default(), ReplayOptions::default());
         let mut source = TraceSource::open(&path, &read, &replay, 100_000).expect("a trace");
@@ -39,4 +57,9 @@ fn ten_times_the_requests_take_no_more_memory() {
     println!("30,000 requests: {few} bytes at most; 300,000: {many}");
     assert!(many <= few + few / 10 + 4096, "{few} bytes grew to {many}");
     assert!(many < 4 << 20, "{many} bytes");
+    // 100,000 pages, once and then eight times.
+    let [once, again] = [100_000, 800_000].map(|n| most_bytes_of_analysis(folder.path(), n));
+    println!("analysis of 100,000 pages: {once} bytes at most; accessed 8 times: {again}");
+    assert!(again <= once + once / 10, "{once} bytes grew to {again}");
+    assert!(again < 100_000 * 120, "{again} bytes");
 }

@@ -48,6 +48,8 @@ mod torture;
 #[cfg(feature = "plan")]
 mod trace;
 #[cfg(feature = "plan")]
+mod trace_analyze;
+#[cfg(feature = "plan")]
 mod track_trace;
 #[cfg(feature = "plan")]
 mod validate;

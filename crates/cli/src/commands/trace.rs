@@ -1,4 +1,4 @@
-//! `destage trace`: info, head, convert, generate, and the tables of formats and workloads.
+//! `destage trace`: info, analyze, head, convert, generate; tables of formats and workloads.
 
 use super::{format, text};
 use crate::failure::Failure;
@@ -18,6 +18,7 @@ use std::path::Path;
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     match matches.subcommand() {
         Some(("info", matches)) => info(matches),
+        Some(("analyze", matches)) => super::trace_analyze::run(matches),
         Some(("head", matches)) => head(matches),
         Some(("convert", matches)) => convert_trace(matches),
         Some(("generate", matches)) => generate(matches),

@@ -42,7 +42,7 @@ pub(super) fn json(view: &View<'_>) -> String {
 }
 
 /// Nothing in the result can end or begin an element, or end a line of script.
-fn harmless(json: &str) -> String {
+pub(super) fn harmless(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")

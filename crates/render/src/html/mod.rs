@@ -1,10 +1,12 @@
 //! One HTML file that holds an entire comparison: data, script and style, so that it opens anywhere
-//! without a network. The page's parts are `page.css` and `page.js` next to this file.
+//! without a network. The page's parts are `page.css`, `charts.js` and `page.js` next to this file.
 
 mod data;
 mod reproduction;
+mod trace;
 
 pub use reproduction::reproduction_html;
+pub use trace::trace_html;
 
 use crate::charts::response_scale;
 use crate::escape::escape;
@@ -19,6 +21,8 @@ use std::fmt::Write;
 use std::sync::OnceLock;
 
 const STYLE: &str = include_str!("page.css");
+/// What the scripts of all pages have in common.
+const CHARTS: &str = include_str!("charts.js");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Forbids the page access to anything beyond the file.
@@ -44,16 +48,8 @@ pub fn html(report: &CompareReport) -> String {
     let title = if report.title.is_empty() { "Comparison" } else { &report.title };
     let mut out = String::with_capacity(plotly_js().len() + (1 << 20));
     let title = escape(title);
-    let _ = write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <header>\n<h1>{title}</h1>\n{}</header>\n<main>\n",
-        findings(report)
-    );
+    out += &head(&title);
+    let _ = write!(out, "<header>\n<h1>{title}</h1>\n{}</header>\n<main>\n", findings(report));
     if report.points.is_empty() {
         out += "<p>There are no points to show.</p>\n";
     } else {
@@ -65,11 +61,22 @@ pub fn html(report: &CompareReport) -> String {
     let _ = write!(
         out,
         "</main>\n<script type=\"application/json\" id=\"data\">{}</script>\n\
-         <script>{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
+         <script>{}</script>\n<script>\n{CHARTS}{SCRIPT}</script>\n</body>\n</html>\n",
         data::json(&view),
         plotly_js()
     );
     out
+}
+
+/// Everything before the header of a page with this title, which is escaped.
+fn head(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+    )
 }
 
 /// Warnings shown at once; more are folded away.
@@ -247,7 +254,10 @@ fn tables(view: &View<'_>) -> String {
             "<section>\n<h2>Throughput at a mean response time</h2>\n\
              <p>Interpolated along the sweep; {bounds}.</p>"
         );
-        out += &html_table(&at_response_table(&view.report.at_response));
+        out += &html_table(
+            "Throughput at a mean response time",
+            &at_response_table(&view.report.at_response),
+        );
         out += "</section>\n";
     }
     out
@@ -306,7 +316,7 @@ fn provenance(view: &View<'_>) -> String {
     if !runs.is_empty() {
         out += "<details>\n<summary>Runs, with seed and digest</summary>\n\
                 <p>The same inputs give the same digest on any machine.</p>\n";
-        out += &html_table(&runs);
+        out += &html_table("Runs", &runs);
         out += "</details>\n";
     }
     out + "</section>\n"
@@ -336,9 +346,13 @@ fn runs_table(view: &View<'_>) -> Table {
     table
 }
 
-/// The table as an HTML element in a scrolling box.
-fn html_table(table: &Table) -> String {
-    let mut out = String::from("<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead><tr>");
+/// The table as an HTML element in a scrolling box of this name.
+fn html_table(name: &str, table: &Table) -> String {
+    let mut out = format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\n<table>\n\
+         <thead><tr>",
+        escape(name)
+    );
     for (name, unit) in table.heads() {
         let (name, unit) = (escape(name), escape(unit));
         let _ = write!(out, "<th scope=\"col\">{name}<br><small>{unit}</small></th>");

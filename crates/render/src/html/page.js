@@ -1,12 +1,10 @@
-"use strict";
 (() => {
+  const { COLORS, axis, bar, byId, checked, color, css, line, logarithmic, look } = Charts;
+  const { plain, reference, short } = Charts;
   const data = JSON.parse(document.getElementById("data").textContent);
   if (!data.points.length) return;
 
-  const COLORS = 8;
-  const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
   const DASH_LENGTHS = ["", "6 3", "2 3", "7 3 2 3", "11 3"];
-  const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x"];
   const MARKS = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0",
     "M-4-4H4V4H-4Z",
@@ -23,71 +21,14 @@
     cliponaxis: false,
     constraintext: "none",
   };
-  const PATTERNS = ["", "/", "\\", "-", "x", "|", "+"];
 
   const hidden = new Set();
-  const byId = (id) => document.getElementById(id);
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  // Series beyond the eighth repeat a colour with another dash, marker and pattern.
-  const look = (i, list) => list[(i + Math.floor(i / COLORS)) % list.length];
-  const color = (i) => css("--s" + (i % COLORS));
-  // plotly.js reads tags and entities in names.
-  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-  const short = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
-  const checked = (id) => Boolean(byId(id) && byId(id).checked);
-
   const at = new Map(data.points.map((p) => [p.variant + ":" + p.value, p]));
   const chosen = () => (byId("value") ? Number(byId("value").value) : 0);
   const point = (variant) => at.get(variant + ":" + chosen());
   const shown = () => data.variants.map((_, i) => i).filter((i) => !hidden.has(i));
   const along = (variant) =>
     data.values.map((_, i) => at.get(variant + ":" + i)).filter((p) => p !== undefined);
-
-  function axis(title, extra) {
-    return {
-      title: { text: plain(title), standoff: 8 },
-      gridcolor: css("--rule"),
-      linecolor: css("--muted"),
-      zerolinecolor: css("--rule"),
-      automargin: true,
-      exponentformat: "none",
-      ...extra,
-    };
-  }
-
-  // Marks a log axis at 1, 2 and 5 times powers of ten, or only the powers if it is long.
-  function logarithmic(values) {
-    const fit = values.filter((v) => v > 0);
-    if (!fit.length) return { type: "log" };
-    const span = Math.log10(Math.max(...fit) / Math.min(...fit));
-    return { type: "log", dtick: span > 3 ? 1 : "D2", tickformat: ",~r" };
-  }
-
-  function line(variant, x, y, rest) {
-    const stroke = { color: color(variant), width: 2.2, dash: look(variant, DASHES) };
-    return {
-      type: "scatter",
-      mode: "lines+markers",
-      name: plain(data.variants[variant]),
-      x,
-      y,
-      line: stroke,
-      marker: { symbol: look(variant, SYMBOLS), size: 8, color: color(variant) },
-      ...rest,
-    };
-  }
-
-  function bar(i, name, x, y, rest) {
-    const pattern = {
-      shape: look(i, PATTERNS),
-      fillmode: "overlay",
-      fgcolor: css("--ground"),
-      fgopacity: 0.85,
-      size: 7,
-      solidity: 0.2,
-    };
-    return { type: "bar", name: plain(name), x, y, marker: { color: color(i), pattern }, ...rest };
-  }
 
   const errors = (halves, i) => ({
     type: "data",
@@ -98,32 +39,12 @@
     width: 4,
   });
 
-  function reference(y, text) {
-    const stroke = { color: css("--muted"), width: 1.2, dash: "dash" };
-    return {
-      shape: { type: "line", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: stroke },
-      note: {
-        xref: "paper",
-        x: 1,
-        xanchor: "right",
-        yanchor: "bottom",
-        y,
-        text: plain(text),
-        showarrow: false,
-        font: { size: 12, color: css("--ink") },
-        bgcolor: css("--ground"),
-        borderpad: 1,
-        opacity: 0.9,
-      },
-    };
-  }
-
   function curve() {
     const log = checked("curve-log");
     const traces = shown().map((v) => {
       const points = along(v);
       const metric = (i) => points.map((p) => p.metrics[i]);
-      return line(v, metric(0), metric(2), {
+      return line(v, data.variants[v], metric(0), metric(2), {
         error_y: errors(metric(3), v),
         customdata: points.map((p) => plain(data.values[p.value])),
         hovertemplate:
@@ -163,6 +84,7 @@
         );
       return line(
         v,
+        data.variants[v],
         points.map(place),
         points.map((p) => p.metrics[index]),
         rest,
@@ -278,7 +200,7 @@
         for (const t of p.thresholds)
           lines.set(t.name + t.level, reference(t.level, t.name + " " + t.level + " %"));
         const rest = { mode: "lines", hovertemplate: "%{y:.1f} %" };
-        const trace = line(v, p.times, p.occupancy, rest);
+        const trace = line(v, data.variants[v], p.times, p.occupancy, rest);
         trace.line.width = 1.8;
         return trace;
       });
@@ -338,7 +260,6 @@
         yaxis: axis("Share of time (%)", { range: [0, 100] }),
         barmode: "stack",
         hovermode: "closest",
-        legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" },
       },
     };
   }
@@ -356,33 +277,7 @@
 
   function draw(id) {
     const box = byId(id);
-    if (!box) return;
-    const { traces, layout, key } = charts[id](box);
-    const base = {
-      font: { family: "inherit", size: 13, color: css("--ink") },
-      showlegend: id === "disks",
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      uirevision: key,
-      margin: { l: 56, r: 12, t: id === "disks" ? 64 : 32, b: 44 },
-      bargap: 0.25,
-      uniformtext: { minsize: 10, mode: "hide" },
-      modebar: { bgcolor: "rgba(0,0,0,0)", color: css("--muted"), activecolor: css("--accent") },
-      // A finger scrolls the page; zooming is then in the buttons.
-      dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
-      hoverlabel: {
-        bgcolor: css("--raised"),
-        bordercolor: css("--rule"),
-        font: { color: css("--ink") },
-      },
-    };
-    const remove = ["lasso2d", "select2d", "autoScale2d"];
-    Plotly.react(
-      box,
-      traces,
-      { ...base, ...layout },
-      { responsive: true, displaylogo: false, modeBarButtonsToRemove: remove },
-    );
+    if (box) Charts.show(box, charts[id](box), id === "disks");
   }
 
   function drawAll() {

@@ -136,6 +136,17 @@ pub enum TraceError {
         /// Devices there are, the first few.
         known: Vec<u32>,
     },
+    /// More distinct pages than an analysis can number.
+    #[error(
+        "{file}: more than {limit_pages} distinct pages are accessed: analyse one device at a time \
+         with --device"
+    )]
+    TooManyPages {
+        /// The file.
+        file: String,
+        /// Pages that can be numbered.
+        limit_pages: u64,
+    },
     /// A request reaches past the end of the volume.
     #[error(
         "{file}: {place}: the request ends at page {end_page}, past the volume's \

@@ -1,10 +1,10 @@
 //! What a trace holds, in one streaming pass. Memory grows with the footprint, not the requests.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::error::TraceError;
 use super::input::Compression;
+use super::mixer::Mixed;
 use super::reader::Reader;
 use super::{Op, TraceRecord};
 
@@ -158,31 +158,6 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Mixes the bits of small keys: fast, and the same on every machine.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
 /// 64 blocks: which were read, which were written.
 type Chunk = [u64; 2];
 
@@ -197,7 +172,7 @@ struct Count {
     block_writes: u64,
     overwrites: u64,
     last_ns: u64,
-    chunks: HashMap<(u32, u64), Chunk, BuildHasherDefault<Mixer>>,
+    chunks: HashMap<(u32, u64), Chunk, Mixed>,
     /// Figures and end of the last request of each device.
     devices: BTreeMap<u32, (DeviceInfo, Option<u64>)>,
 }

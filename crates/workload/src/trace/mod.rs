@@ -9,6 +9,7 @@
 //! ```
 
 mod alibaba;
+pub mod analyze;
 mod arc;
 mod blkparse;
 mod blocks;
@@ -20,6 +21,7 @@ mod error;
 mod fio;
 pub mod info;
 mod input;
+mod mixer;
 mod msr;
 pub mod native;
 mod oracle;
