@@ -708,7 +708,10 @@ impl Recovery {
             }
             self.recovered.dropped.push(block);
             let own = claim.own_blocks(block_bytes);
-            if header.durable_through < expected || block + own > ring_blocks {
+            // An epoch has other commits only when its opening is durable.
+            let opened = header.epoch > self.recovered.epoch && header.kind != Kind::Opens;
+            let witness = header.durable_through >= expected || opened;
+            if !witness || block + own > ring_blocks {
                 continue;
             }
             if index + own > blocks {

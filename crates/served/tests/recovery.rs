@@ -236,6 +236,37 @@ fn what_was_given_up_does_not_come_back_with_a_later_start() {
     }
 }
 
+/// The NVS device has lost the write that opened the last epoch, and has the opening of the one
+/// before in its place. What was acknowledged since must not be taken for torn.
+#[test]
+fn an_epoch_whose_opening_is_missing_is_not_dropped() {
+    let opening = |devices: &mut Devices| {
+        let opens = |(_, claim): &(u64, Claim)| claim.header.kind == Kind::Opens;
+        let all = commits(devices).into_iter().filter(opens);
+        all.max_by_key(|(_, claim)| claim.header.epoch).expect("an opening").0
+    };
+    let mut devices = Served::open(array(1)).devices;
+    let block = opening(&mut devices);
+    let at = DATA_START + block * SECTOR as u64;
+    let mut before = [0; SECTOR];
+    devices.read(N[0], at, &mut before).expect("there");
+    let mut served = Served::open(devices);
+    served.write(0, 8, 1);
+    let mut devices = served.devices;
+    assert_eq!(opening(&mut devices), block, "a start takes the place of one that wrote nothing");
+    devices.write(N[0], at, &before).expect("written");
+    // The commit with the write is the last: none confirms it.
+    let later = commits(&mut devices).into_iter().filter(|(place, _)| *place > block + 1);
+    for (place, _) in later {
+        let at = DATA_START + place * SECTOR as u64;
+        devices.write(N[0], at, &[0; SECTOR]).expect("written");
+    }
+    devices.flush(N[0]).expect("flushed");
+    let assembly = devices.assembled(&Allow::default());
+    let refused = opened(&mut devices, &assembly, &settings()).err();
+    assert!(matches!(refused, Some(OpenError::Log(_))), "{refused:?}");
+}
+
 /// The first pages and rows of the parity records in the ring.
 fn parity_logged(devices: &mut Devices) -> Vec<(u64, u32)> {
     let mut found = Vec::new();
