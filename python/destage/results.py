@@ -51,6 +51,18 @@ class Responses:
 
 
 @dataclass(frozen=True)
+class HostWait:
+    """Waits at the host, from a request's scheduled arrival to its submission to the array."""
+
+    #: Requests that waited.
+    requests: int
+    #: Mean over all requests, those that did not wait included.
+    mean_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True)
 class Hits:
     """Hit ratios of the measured window, 0 to 1."""
 
@@ -231,7 +243,10 @@ class RunResult(_Plotted, _Rows):
     target_iops: float | None
     #: Requests completed per second.
     iops: float
+    #: From each request's submission to the array.
     response: Responses
+    #: Before that.
+    host_wait: HostWait
     hits: Hits
     #: Writes that waited for space.
     stalled_writes: int
@@ -256,6 +271,7 @@ class RunResult(_Plotted, _Rows):
         values = json.loads(native.json(False))
         response = values["response"]
         values["response"] = Responses(**{k: Latency(**v) for k, v in response.items()})
+        values["host_wait"] = HostWait(**values["host_wait"])
         values["hits"] = Hits(**values["hits"])
         values["occupancy"] = Occupancy(**values["occupancy"])
         values["balance"] = Balance(**{"full_in_s": None, **values["balance"]})

@@ -118,6 +118,7 @@ fn without_series(run: &RunReport) -> RunReport {
         target_iops: run.target_iops,
         iops: run.iops,
         response: run.response.clone(),
+        host_wait: run.host_wait,
         hits: run.hits.clone(),
         stalled_writes: run.stalled_writes,
         time_full: run.time_full,

@@ -85,6 +85,7 @@ const ALL: &str = "response, all";
 const DISK: &str = "disk time";
 const CACHE: &str = "read cache";
 const REBUILD: &str = "rebuild";
+const HOST: &str = "wait at the host";
 
 /// A share from 0 to 1 as percent, mean over the runs.
 const fn share(
@@ -147,6 +148,9 @@ pub(crate) const METRICS: &[Metric] = &[
     metric((REBUILD, "time", "s"), 1, "Reconstruction time", From::Runs(rebuild_time)),
     share(REBUILD, "done", "Share of the disk rebuilt", |r| 100.0 * fault(r, |f| f.rebuilt_share)),
     metric((REBUILD, "lost", "pages"), 0, "Pages lost", From::Runs(lost)),
+    share(HOST, "waited", "Requests that waited at the host", |r| 100.0 * host(r, waited)),
+    metric((HOST, "mean", "ms"), 2, "Mean wait at the host", From::Runs(|r| host(r, wait_mean))),
+    metric((HOST, "p99", "ms"), 1, "99th percentile of the wait at the host", From::Runs(wait_p99)),
 ];
 
 /// The metrics that a comparison shows: all but those that none of its points has.
@@ -172,6 +176,23 @@ fn weight(run: &RunReport) -> f64 {
 /// NaN also where the rebuild did not come to its end.
 fn rebuild_time(run: &RunReport) -> f64 {
     fault(run, |fault| fault.rebuild_s.unwrap_or(f64::NAN))
+}
+
+/// NaN where no request waited at the host.
+fn host(run: &RunReport, get: fn(&RunReport) -> f64) -> f64 {
+    if run.host_wait.requests == 0 { f64::NAN } else { get(run) }
+}
+
+fn waited(run: &RunReport) -> f64 {
+    run.host_wait.requests as f64 / run.response.all.count.max(1) as f64
+}
+
+fn wait_mean(run: &RunReport) -> f64 {
+    run.host_wait.mean_ms
+}
+
+fn wait_p99(run: &RunReport) -> f64 {
+    host(run, |run| run.host_wait.p99_ms)
 }
 
 fn lost(run: &RunReport) -> f64 {

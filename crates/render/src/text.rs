@@ -57,6 +57,9 @@ fn run_text(run: &RunReport) -> String {
     section(&mut out, "Throughput and response", &response_table(run));
     section(&mut out, "Write cache", &cache_table(run));
     section(&mut out, "Destages", &destage_table(run));
+    if run.host_wait.requests > 0 {
+        section(&mut out, "Wait at the host, before submission", &host_wait_table(run));
+    }
     if let Some(cache) = &run.read_cache {
         section(&mut out, "Read cache", &read_cache_table(cache));
     }
@@ -146,6 +149,18 @@ fn cache_table(run: &RunReport) -> Table {
         ("write hits, groups", percent(run.hits.write_group), "% of pages written"),
         ("write hits, requests", percent(run.hits.write_request), "% of writes"),
         ("read hits, requests", percent(run.hits.read_request), "% of reads"),
+    ])
+}
+
+fn host_wait_table(run: &RunReport) -> Table {
+    let wait = &run.host_wait;
+    let share = wait.requests as f64 / run.response.all.count.max(1) as f64;
+    figures(vec![
+        ("requests that waited", Cell::int(wait.requests), "requests"),
+        ("requests that waited, share", percent(share), "% of requests"),
+        ("wait, mean of all requests", Cell::num(wait.mean_ms, 2), "ms"),
+        ("wait, p99 of all requests", Cell::num(wait.p99_ms, 2), "ms"),
+        ("wait, longest", Cell::num(wait.max_ms, 2), "ms"),
     ])
 }
 

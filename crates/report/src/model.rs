@@ -25,8 +25,11 @@ pub struct RunReport {
     pub target_iops: Option<f64>,
     /// Requests completed per second in the measured window.
     pub iops: f64,
-    /// Response times by class.
+    /// Response times by class, each from the request's submission to the array.
     pub response: Responses,
+    /// What requests waited at the host before that.
+    #[serde(default)]
+    pub host_wait: HostWait,
     /// Hits of the measured window.
     pub hits: Hits,
     /// Writes that had to wait for space.
@@ -110,6 +113,38 @@ pub struct Responses {
     pub reads: Latency,
     /// Writes.
     pub writes: Latency,
+}
+
+/// Waits at the host, where a load is bounded: from a request's scheduled arrival to its
+/// submission to the array.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostWait {
+    /// Requests that waited, of those answered in the measured window.
+    pub requests: u64,
+    /// Mean over all requests, those that did not wait included.
+    pub mean_ms: f64,
+    /// 99th percentile over all requests.
+    pub p99_ms: f64,
+    /// Longest.
+    pub max_ms: f64,
+}
+
+impl HostWait {
+    /// Share of requests that may wait before the response times say too little of the load.
+    pub const SHARE_MAX: f64 = 0.01;
+
+    /// What to say of a run of `requests` more than [`Self::SHARE_MAX`] of which waited.
+    pub fn too_much(&self, requests: u64) -> Option<String> {
+        let share = self.requests as f64 / requests.max(1) as f64;
+        (share > Self::SHARE_MAX).then(|| {
+            let Self { mean_ms, p99_ms, .. } = self;
+            format!(
+                "{:.1} % of requests waited at the host (all: mean {mean_ms:.1} ms, p99 \
+                 {p99_ms:.1} ms)",
+                100.0 * share
+            )
+        })
+    }
 }
 
 /// A distribution of response times in milliseconds.

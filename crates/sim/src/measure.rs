@@ -10,8 +10,8 @@ use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Balance, Destage, DiskUse, FaultUse, Hits, Latency, Occupancy, ReadCacheUse, Responses,
-    RunReport, SCHEMA, Series, ServiceTimes,
+    Balance, Destage, DiskUse, FaultUse, Hits, HostWait, Latency, Occupancy, ReadCacheUse,
+    Responses, RunReport, SCHEMA, Series, ServiceTimes,
 };
 use hdrhistogram::Histogram;
 
@@ -106,6 +106,9 @@ pub struct Measure {
     last_arrival: (Instant, u64, u64),
     reads: Times,
     writes: Times,
+    /// At the host, before submission.
+    waits: Times,
+    waited: u64,
     halves: [(u64, u128); 2],
     disks: Vec<DiskSums>,
     /// Service time of the host's own reads, and of cleans that writes waited for.
@@ -173,6 +176,8 @@ impl Measure {
             last_arrival: (Instant::ZERO, 0, 0),
             reads: Times::new(),
             writes: Times::new(),
+            waits: Times::new(),
+            waited: 0,
             halves: [(0, 0); 2],
             disks: vec![DiskSums::default(); usize::from(config.controller.geometry.disks)],
             read_service_ns: 0,
@@ -281,8 +286,8 @@ impl Measure {
         self.last_arrival = (self.now, self.occupancy, counters.destaged_pages);
     }
 
-    /// A host request completed.
-    pub fn completed(&mut self, time: Duration, direction: Direction) {
+    /// A host request completed `time` after its submission, before which it waited at the host.
+    pub fn completed(&mut self, time: Duration, waited: Duration, direction: Direction) {
         self.sample.completed += 1;
         self.sample.response_ns += u128::from(time.0);
         let Some(start) = self.start else { return };
@@ -291,6 +296,8 @@ impl Measure {
             Direction::Write => &mut self.writes,
         };
         times.record(time);
+        self.waits.record(waited);
+        self.waited += u64::from(waited > Duration::ZERO);
         let half = usize::from(self.now.since(start).0 > self.measured.0 / 2);
         self.halves[half].0 += 1;
         self.halves[half].1 += u128::from(time.0);
@@ -353,6 +360,7 @@ impl Measure {
             warnings: self.warnings(outcome, &all, iops, &balance),
             balance,
             response: Responses { all, reads, writes },
+            host_wait: self.host_wait(),
             hits: hits(&self.before, &outcome.counters),
             stalled_writes: outcome.counters.stalled_writes - self.before.stalled_writes,
             time_full: self.full.as_secs_f64() / seconds,
@@ -373,6 +381,11 @@ impl Measure {
             events: outcome.counters.events,
             ..RunReport::default()
         }
+    }
+
+    fn host_wait(&self) -> HostWait {
+        let Latency { mean_ms, p99_ms, max_ms, .. } = self.waits.latency();
+        HostWait { requests: self.waited, mean_ms, p99_ms, max_ms }
     }
 
     /// Whether the load is measured to its end.
@@ -439,6 +452,10 @@ impl Measure {
                 outcome.in_system
             ));
         }
+        let waited = self.host_wait().too_much(all.count);
+        warnings.extend(waited.map(|waited| {
+            format!("bounded at the host: {waited}; response times count from submission")
+        }));
         let behind_s = outcome.behind.0 as f64 / 1e9;
         let window_s = self.now.since(self.start.unwrap_or(self.now)).0 as f64 / 1e9;
         if outcome.target_iops.is_none() && behind_s > 1.0 && behind_s > 0.03 * window_s {

@@ -55,6 +55,7 @@ pub enum SimError {
 #[derive(Clone, Copy)]
 struct Outstanding {
     arrival: Instant,
+    submitted: Instant,
     tag: u32,
     direction: Direction,
 }
@@ -327,7 +328,7 @@ impl<'a> Simulator<'a> {
         if direction == Direction::Write {
             self.log.written(range);
         }
-        let entry = Outstanding { arrival, tag, direction };
+        let entry = Outstanding { arrival, submitted: now, tag, direction };
         let index = match self.idle.pop() {
             Some(index) => {
                 self.outstanding[index as usize] = entry;
@@ -475,12 +476,12 @@ impl<'a> Simulator<'a> {
     }
 
     fn reply(&mut self, now: Instant, id: RequestId) {
-        let Outstanding { arrival, tag, direction } = self.outstanding[id.0 as usize];
+        let Outstanding { arrival, submitted, tag, direction } = self.outstanding[id.0 as usize];
         self.idle.push(id.0 as u32);
         self.in_system -= 1;
         self.last.1 = now;
         self.digest.add(now.0 ^ id.0 << 48);
-        self.measure.completed(now.since(arrival), direction);
+        self.measure.completed(now.since(submitted), submitted.since(arrival), direction);
         self.source.completed(tag, now);
     }
 }

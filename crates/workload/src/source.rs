@@ -6,9 +6,9 @@ use destage_engine::units::Instant;
 /// One request as a source issues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRequest {
-    /// When its response time starts: the scheduled arrival in an open loop (perhaps earlier than
-    /// the moment it is issued, when a bound on outstanding requests held it back), the moment of
-    /// issue in closed and semi-open loops.
+    /// When it was due: the scheduled arrival in an open loop (earlier than the moment it is
+    /// issued, when a bound on outstanding requests held it back), the moment of issue in closed
+    /// and semi-open loops. From here to the issue it waits at the host.
     pub arrival: Instant,
     /// Returned to [`Source::completed`]; says which stream or thread issued it.
     pub tag: u32,

@@ -112,6 +112,8 @@ impl Goal {
             && run.iops < SERVED_LEAST * target
         {
             worst.why = format!("overloaded: {:.0} of {target:.0} I/O/s served", run.iops);
+        } else if let Some(waited) = run.host_wait.too_much(run.response.all.count) {
+            worst.why = waited;
         }
         Ok(worst)
     }
