@@ -374,3 +374,65 @@ fn an_array_without_nvs_gets_a_log_on_a_new_device() {
     let mut served = Served::open(served.devices);
     assert_eq!(fill_of(&mut served, 0), 6);
 }
+
+/// A crash left the older anchor in one place. It must not come to count again when the newer one
+/// is torn, after the space behind it was written again.
+#[test]
+fn a_start_leaves_no_older_anchor() {
+    let anchor = |devices: &mut Devices, device: Device, at: u64| {
+        let mut bytes = vec![0; 512];
+        devices.read(device, at, &mut bytes).expect("read");
+        bytes
+    };
+    for (place, other) in [(0, 1), (1, 0)] {
+        let mut served = Served::open(array(2));
+        let older = anchor(&mut served.devices, N[0], ANCHORS[place]);
+        for round in 0..4 {
+            served.write(round * 32, 32, 5);
+            served.flush_cache();
+        }
+        served.stop();
+        let mut devices = served.devices;
+        let newer = anchor(&mut devices, N[0], ANCHORS[other]);
+        assert!(older != newer);
+        N.iter()
+            .for_each(|device| devices.write(*device, ANCHORS[place], &older).expect("written"));
+        let mut started = Served::open(devices).devices;
+        for device in N {
+            let [first, second] = ANCHORS.map(|at| anchor(&mut started, device, at));
+            assert!(first == second, "{device:?}, older in place {place}");
+        }
+    }
+}
+
+/// The power fails after any operation: all of it is zero, or nothing. Before it come so many
+/// writes that a commit gets full by the way.
+#[test]
+fn zeros_that_begin_and_end_within_pages_go_into_one_commit() {
+    let (large, bytes) = (Geometry { disk_pages: 512, ..geometry() }, 3 * PAGE_BYTES);
+    let zeros_after = |before: u64, operations: u64| {
+        let devices = Devices::created(large, Sizes::for_pages(600, 512), 512, 1);
+        let mut served = Served::open(devices);
+        served.write(0, 32, 5);
+        let now = served.now();
+        for id in 0..before {
+            let write = Command::Write { offset: (5 + id % 8) * PAGE_BYTES, fua: false };
+            served.volume.submit(now, 100 + id, write, &vec![6; PAGE_BYTES as usize]);
+        }
+        let zeros = Command::Zero { offset: SECTOR as u64, bytes, fua: false };
+        served.volume.submit(now, 99, zeros, &[]);
+        served.steps(operations);
+        let read = Command::Read { offset: SECTOR as u64, bytes: bytes as usize };
+        let found = Served::open(served.devices).ask(read, &[]);
+        found.iter().filter(|byte| **byte == 0).count() as u64
+    };
+    for before in 250..280 {
+        // The first operation after which something of it is there.
+        let (mut none, mut some) = (0, 1 << 12);
+        while some - none > 1 {
+            let middle = u64::midpoint(none, some);
+            *(if zeros_after(before, middle) > 0 { &mut some } else { &mut none }) = middle;
+        }
+        assert_eq!(zeros_after(before, some), bytes, "after {before} writes");
+    }
+}

@@ -256,3 +256,25 @@ fn no_anchor_frees_what_a_new_mirror_does_not_have_yet() {
     let (_, done) = write(&mut log, 1);
     assert_eq!(anchors(&done), 2);
 }
+
+/// Records of destages take the room of a commit before its pages do.
+#[test]
+fn a_write_for_whose_records_a_commit_has_no_room_goes_into_the_next() {
+    for releases in 40..60 {
+        let (mut ops, mut log) = (Ops::default(), empty());
+        for write in 0..200 {
+            (0..releases).for_each(|index| log.release(PageRange::new(Page(index * 4), 4), index));
+            log.begin_write(3);
+            (write * 3..write * 3 + 3).for_each(|page| {
+                log.write_page(page, &[7; PAGE], ALL_SECTORS);
+            });
+            if write < 2 {
+                log.turn(&mut ops);
+            }
+        }
+        let pages: Vec<usize> = log.queue.iter().map(|batch| batch.pages).collect();
+        assert!(pages.iter().all(|pages| pages.is_multiple_of(3)), "{releases}: {pages:?}");
+        // Not their pages closed them.
+        assert!(pages.len() > 2 && pages.iter().all(|pages| *pages < 250), "{pages:?}");
+    }
+}
