@@ -405,8 +405,8 @@ fn a_start_leaves_no_older_anchor() {
     }
 }
 
-/// The power fails after any operation: all of it is zero, or nothing. Before it come so many
-/// writes that a commit gets full by the way.
+/// The power fails after any operation: all of it is zero, or nothing. Before it come 250 to
+/// 279 writes: a commit gets full among them.
 #[test]
 fn zeros_that_begin_and_end_within_pages_go_into_one_commit() {
     let (large, bytes) = (Geometry { disk_pages: 512, ..geometry() }, 3 * PAGE_BYTES);
