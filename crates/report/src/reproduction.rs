@@ -10,6 +10,10 @@ use std::fmt::Write;
 /// Without a band of its own, a value counts as reproduced within this share of the published one.
 pub const TOLERANCE: f64 = 0.25;
 
+/// A gain, such as .39 of a ratio of 1.39, counts as reproduced within [`TOLERANCE`] of it, or
+/// within this if that is more.
+pub const GAIN_TOLERANCE: f64 = 0.05;
+
 /// Items of papers, run again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reproduction {
@@ -70,6 +74,9 @@ pub struct ReproducedRow {
     pub high: Option<f64>,
     /// Whether the reference was published.
     pub published: bool,
+    /// Whether it is a ratio of two variants, so that what differs from 1 is what counts.
+    #[serde(default)]
+    pub gain: bool,
 }
 
 /// A drawing and its name, fit for a file.
@@ -117,7 +124,7 @@ pub enum Verdict {
     Inside,
     /// Not within its band, or absent.
     Outside,
-    /// No band; within `TOLERANCE` of the published value.
+    /// No band; within `TOLERANCE` of the published value, or of its gain.
     Near,
     /// No band; not so near.
     Far,
@@ -134,9 +141,17 @@ impl ReproducedRow {
             let inside = self.ours.is_some_and(|ours| above(ours) && below(ours));
             return if inside { Verdict::Inside } else { Verdict::Outside };
         }
-        match (self.published, self.ratio()) {
+        let near = || {
+            let (ours, reference) = (self.ours?, self.reference?);
+            let tolerance = match self.gain {
+                true => (TOLERANCE * (reference - 1.0).abs()).max(GAIN_TOLERANCE),
+                false => TOLERANCE * reference.abs(),
+            };
+            Some((ours - reference).abs() <= tolerance)
+        };
+        match (self.published, near()) {
             (false, _) => Verdict::Open,
-            (true, Some(ratio)) if (ratio - 1.0).abs() <= TOLERANCE => Verdict::Near,
+            (true, Some(true)) => Verdict::Near,
             (true, _) => Verdict::Far,
         }
     }
@@ -152,7 +167,10 @@ impl ReproducedRow {
             (Some(low), Some(high)) => format!("{} to {}", short(low), short(high)),
             (Some(low), None) => format!("at least {}", short(low)),
             (None, Some(high)) => format!("at most {}", short(high)),
-            (None, None) if self.published => format!("within {} %", TOLERANCE * 100.0),
+            (None, None) if self.published => {
+                let of = if self.gain { "gain within" } else { "within" };
+                format!("{of} {} %", TOLERANCE * 100.0)
+            }
             (None, None) => String::new(),
         }
     }
@@ -291,6 +309,14 @@ mod tests {
         assert_eq!(row(2.0, 2.3, Some(1.8), None).verdict(), Verdict::Inside);
         assert_eq!(row(2.0, 2.3, None, None).verdict(), Verdict::Near);
         assert_eq!(row(2.0, 3.0, None, None).verdict(), Verdict::Far);
+        let gain =
+            |reference, ours| ReproducedRow { gain: true, ..row(reference, ours, None, None) };
+        assert_eq!(gain(1.43, 1.07).verdict(), Verdict::Far);
+        assert_eq!(gain(1.4, 1.49).verdict(), Verdict::Near);
+        assert_eq!(gain(1.4, 1.51).verdict(), Verdict::Far);
+        assert_eq!(gain(1.0, 0.96).verdict(), Verdict::Near);
+        assert_eq!(gain(0.57, 0.61).verdict(), Verdict::Near);
+        assert_eq!(gain(1.4, 1.4).band(), "gain within 25 %");
         let absent = ReproducedRow { ours: None, ..row(2.0, 0.0, None, None) };
         assert_eq!(absent.verdict(), Verdict::Far);
         let open = ReproducedRow { published: false, ..row(2.0, 9.0, None, None) };

@@ -120,6 +120,7 @@ pub fn row(value: &Value, panels: &Panels) -> ReproducedRow {
         low: low.or(value.least),
         high: high.or(value.most),
         published: value.published.is_some(),
+        gain: value.published.is_some() && value.over.is_some(),
     }
 }
 
