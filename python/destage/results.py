@@ -36,6 +36,7 @@ class Latency:
     count: int
     mean_ms: float
     p50_ms: float
+    p95_ms: float
     p99_ms: float
     p999_ms: float
     max_ms: float

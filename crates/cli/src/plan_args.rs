@@ -116,7 +116,7 @@ fn advise() -> Command {
         .about("Find the cheapest NVS size, policy and thresholds that meet a goal")
         .after_help(
             "A goal is FIGURE<LIMIT; join several by commas. Figures: [reads.|writes.]mean, p50, \
-             p99, p99.9 or max with a limit in us, ms or s; or full (share of time in which a \
+             p95, p99, p99.9 or max with a limit in us, ms or s; or full (share of time in which a \
              write waits for space) with one in %.\n\
              Examples:\n  \
              destage advise vm.vscsi.gz --array 5:5xstow-ref --goal 'p99<30ms'\n  \

@@ -7,7 +7,7 @@ use destage_nvslog::commit::{self, Claim, Header, Kind, commit_blocks};
 use destage_nvslog::contents::Contents;
 use destage_nvslog::member::{LOST_MAX, MemberRecord};
 use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record, RecordError};
-use destage_nvslog::recover::{Damage, Layout, Part, RecoverError, Recovery, Witness};
+use destage_nvslog::recover::{Damage, Layout, Part, RecoverError, Recovered, Recovery, Witness};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
@@ -425,6 +425,17 @@ fn replay_without(
     anchor: Anchor,
     unreadable: u64,
 ) -> Result<u64, RecoverError> {
+    let recovered = recovered_without(image, ring_blocks, anchor, unreadable)?;
+    recovered.check(ARRAY_PAGES, GROUP_PAGES)?;
+    Ok(recovered.commits)
+}
+
+fn recovered_without(
+    image: &[u8],
+    ring_blocks: u64,
+    anchor: Anchor,
+    unreadable: u64,
+) -> Result<Recovered, RecoverError> {
     let mut recovery = Recovery::new(layout(ring_blocks, 64), anchor)?;
     while let Some(want) = recovery.want() {
         match want.part {
@@ -440,9 +451,23 @@ fn replay_without(
             }
         }
     }
-    let recovered = recovery.finish();
-    recovered.check(ARRAY_PAGES, GROUP_PAGES)?;
-    Ok(recovered.commits)
+    Ok(recovery.finish())
+}
+
+/// A block behind the end that cannot be read is named as it is: what is there is to be overwritten.
+#[test]
+fn an_unreadable_block_behind_the_end_is_named() {
+    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+    let mut image = Vec::new();
+    for sequence in 1..=3 {
+        let kind = if sequence == 1 { Kind::Opens } else { Kind::Plain };
+        commit::encode(&header(kind, sequence, sequence - 1), &[], LOG, 512, &mut image);
+    }
+    image.resize(64 * 512, 0);
+    for block in [4, 10, 63] {
+        let recovered = recovered_without(&image, 64, anchor, block).expect("recovered");
+        assert_eq!((recovered.commits, &recovered.unreadable[..]), (3, &[block][..]));
+    }
 }
 
 #[test]

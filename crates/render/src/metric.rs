@@ -73,10 +73,10 @@ const fn log(metric: Metric) -> Metric {
 }
 
 /// How many of [`METRICS`] the first text table shows; the second has the others.
-pub(crate) const IN_FIRST_TABLE: usize = 14;
+pub(crate) const IN_FIRST_TABLE: usize = 15;
 
 /// The first of those that are shown only where a run has them, in a third table.
-pub(crate) const OPTIONAL: usize = 28;
+pub(crate) const OPTIONAL: usize = 29;
 
 /// The response metrics start here: mean.
 pub(crate) const RESPONSE: usize = 2;
@@ -104,6 +104,9 @@ pub(crate) const METRICS: &[Metric] = &[
     metric((ALL, "mean", "ms"), 2, "Mean response time", From::Point(|p| p.response_ms.mean)),
     metric((ALL, "±", "ms"), 2, "", From::Point(|p| half_width(&p.response_ms))),
     response((ALL, "p50"), 2, "Median response time", |r| of(&r.response.all, |l| l.p50_ms)),
+    response((ALL, "p95"), 1, "95th percentile of response time", |r| {
+        of(&r.response.all, |l| l.p95_ms)
+    }),
     response((ALL, "p99"), 1, "99th percentile of response time", |r| {
         of(&r.response.all, |l| l.p99_ms)
     }),
@@ -240,7 +243,7 @@ mod tests {
         assert_eq!(METRICS[4].value(&without_runs), None);
         let idle = Point { runs: vec![RunReport::default()], ..Point::default() };
         assert_eq!(METRICS[4].value(&idle), None);
-        assert_eq!(METRICS[10].value(&idle), Some(0.0));
+        assert_eq!(METRICS[11].value(&idle), Some(0.0));
     }
 
     #[test]

@@ -100,13 +100,14 @@ fn response_table(run: &RunReport) -> Table {
         ("rate", "I/O/s"),
         ("mean", "ms"),
         ("p50", "ms"),
+        ("p95", "ms"),
         ("p99", "ms"),
         ("p99.9", "ms"),
         ("max", "ms"),
     ];
     let row = |name: &str, latency: &Latency, rate: f64| {
-        let times =
-            [latency.mean_ms, latency.p50_ms, latency.p99_ms, latency.p999_ms, latency.max_ms];
+        let Latency { mean_ms, p50_ms, p95_ms, p99_ms, p999_ms, max_ms, .. } = *latency;
+        let times = [mean_ms, p50_ms, p95_ms, p99_ms, p999_ms, max_ms];
         let shown = |time| if latency.count == 0 { Cell::empty() } else { Cell::num(time, 2) };
         let mut cells = vec![Cell::text(name), Cell::int(latency.count), Cell::num(rate, 1)];
         cells.extend(times.map(shown));

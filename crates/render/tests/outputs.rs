@@ -21,6 +21,7 @@ fn run(label: &str, seed: u64, mean_ms: f64) -> RunReport {
         count: 100,
         mean_ms,
         p50_ms: mean_ms / 2.0,
+        p95_ms: mean_ms * 3.0,
         p99_ms: mean_ms * 5.0,
         p999_ms: mean_ms * 9.0,
         max_ms: mean_ms * 20.0,

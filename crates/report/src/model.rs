@@ -156,6 +156,9 @@ pub struct Latency {
     pub mean_ms: f64,
     /// Median.
     pub p50_ms: f64,
+    /// 95th percentile.
+    #[serde(default)]
+    pub p95_ms: f64,
     /// 99th percentile.
     pub p99_ms: f64,
     /// 99.9th percentile.

@@ -413,3 +413,15 @@ fn devices_that_were_used_apart_are_refused() {
     let never = apart.with(&some, true, |said| said.joined = NOT_JOINED);
     assert_eq!(used(&never.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));
 }
+
+/// A try that one device has alone: damage in its second copy does not make it count, however many
+/// the others are.
+#[test]
+fn a_try_that_many_do_not_have_does_not_count_for_its_damaged_copy() {
+    let mut array = Array::current().with(&[M[0]], true, |said| {
+        (said.generation, said.base) = (10, 9);
+    });
+    array.damage(M[0]);
+    let assembly = array.assembled(&degraded()).expect("an array");
+    assert_eq!(assembly.superblock.generation, 9);
+}

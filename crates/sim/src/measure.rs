@@ -55,6 +55,7 @@ impl Times {
             count,
             mean_ms: self.sum_ns as f64 / count.max(1) as f64 / 1e6,
             p50_ms: quantile(0.5),
+            p95_ms: quantile(0.95),
             p99_ms: quantile(0.99),
             p999_ms: quantile(0.999),
             max_ms: self.max_ns as f64 / 1e6,

@@ -62,9 +62,10 @@ impl Judgement {
 /// A figure of a response time, in ms.
 type OfLatency = fn(&Latency) -> f64;
 
-const RESPONSES: [(&str, OfLatency); 5] = [
+const RESPONSES: [(&str, OfLatency); 6] = [
     ("mean", |l| l.mean_ms),
     ("p50", |l| l.p50_ms),
+    ("p95", |l| l.p95_ms),
     ("p99", |l| l.p99_ms),
     ("p99.9", |l| l.p999_ms),
     ("max", |l| l.max_ms),
@@ -80,8 +81,8 @@ impl Goal {
             parse_part(part.trim()).ok_or_else(|| {
                 OptionError::usage(format!(
                     "--goal takes FIGURE<LIMIT, more of them joined by commas, where FIGURE is \
-                     [reads.|writes.]mean, p50, p99, p99.9 or max with a LIMIT in us, ms or s, \
-                     or full with one in %: not `{part}`"
+                     [reads.|writes.]mean, p50, p95, p99, p99.9 or max with a LIMIT in us, ms or \
+                     s, or full with one in %: not `{part}`"
                 ))
             })
         });
@@ -169,13 +170,16 @@ mod tests {
         run.time_full = 0.02;
         let judge = |text: &str| Goal::parse(text).unwrap().judge(&run).unwrap();
         assert!(judge("p99<30ms").reached() && !judge("p99 < 29 ms").reached());
+        run.response.writes = Latency { count: 9, p95_ms: 7.0, ..Latency::default() };
+        let judge = |text: &str| Goal::parse(text).unwrap().judge(&run).unwrap();
+        assert!(judge("writes.p95<8ms").reached() && !judge("writes.p95<7ms").reached());
         assert!(judge("reads.p99<0.02s").reached() && !judge("reads.p99<14000us").reached());
         let worst = judge("p99<30ms, full<1%");
         assert_eq!((worst.figure.as_str(), worst.ratio), ("full", 2.0));
         for bad in ["", "p99", "p98<1ms", "p99<30", "full<3ms", "p99<-1ms", "p99<0ms"] {
             assert!(Goal::parse(bad).is_err(), "{bad}");
         }
-        assert!(Goal::parse("writes.mean<1ms").unwrap().judge(&run).is_err());
+        assert!(Goal::parse("writes.mean<1ms").unwrap().judge(&RunReport::default()).is_err());
     }
 
     #[test]
