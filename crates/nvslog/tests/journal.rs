@@ -454,7 +454,7 @@ fn recovered_without(
     Ok(recovery.finish())
 }
 
-/// A block behind the end that cannot be read is named as it is: what is there is to be overwritten.
+/// A block behind the end that cannot be read is named: what is there is to be overwritten.
 #[test]
 fn an_unreadable_block_behind_the_end_is_named() {
     let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
