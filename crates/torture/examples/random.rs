@@ -59,6 +59,7 @@ fn first_failure(asked: &Asked) -> (u64, Option<Outcome>) {
         rebuilds: true,
         mishaps: true,
         relogs: true,
+        pressed: true,
         ..Wanted::default()
     };
     let cases = asked.crashes.div_ceil(CRASHES);

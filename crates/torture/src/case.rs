@@ -35,6 +35,10 @@ pub struct Wanted {
     pub mishaps: bool,
     /// The array gets other logs now and then (`relog.rs`).
     pub relogs: bool,
+    /// What is rare is made frequent: lives in which the log comes round several times, slow
+    /// operations where they hurt, writes that a power failure keeps or takes as a whole
+    /// (`pressed.rs`).
+    pub pressed: bool,
 }
 
 /// A case.
@@ -64,6 +68,8 @@ pub struct Case {
     pub mishaps: bool,
     /// The array gets other logs now and then.
     pub relogs: bool,
+    /// What is rare is made frequent.
+    pub pressed: bool,
     /// The NVS devices are byte-addressable memory: a power failure tears what they write anywhere.
     pub nvs_is_memory: bool,
     /// What was asked for; it stays when settings are drawn again.
@@ -114,6 +120,7 @@ impl Case {
             faults: rng.below(3) > 0,
             mishaps: wanted.mishaps,
             relogs: wanted.relogs,
+            pressed: wanted.pressed,
             nvs_is_memory: wanted.mishaps && memory_rng.below(4) == 0,
             wanted: wanted.clone(),
             fault_steps: [20, 100, 400][rng.below(3) as usize],
@@ -213,7 +220,13 @@ fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
     let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };
     settings.ack = wanted.ack.unwrap_or(drawn);
     settings.stall_limit = Duration::from_secs(2);
-    settings.checkpoint_every = Duration(5_000_000);
+    // Often a checkpoint is due before the last one is written.
+    settings.checkpoint_every = Duration(if wanted.pressed { 500_000 } else { 5_000_000 });
+    if wanted.pressed {
+        // Several windows of these small members.
+        settings.rebuild.window_pages = [1, 16, 128][rng.below(3) as usize];
+        settings.rebuild.depth = 1 + rng.below(4) as usize;
+    }
     settings.defect = wanted.defect;
     settings.cache_off = rng.below(16) == 0;
     if rng.below(4) == 0 {

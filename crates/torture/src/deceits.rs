@@ -29,7 +29,8 @@ enum Deceit {
 impl Run {
     /// Sometimes, with the power off, it turns out that an NVS device has deceived.
     pub(super) fn maybe_deceive(&mut self) {
-        if !self.case.mishaps || self.draws.deceits.below(3) > 0 {
+        let any_twins = (0..self.world.nvs.len()).any(|copy| self.has_twins(copy));
+        if !self.case.mishaps || !any_twins && self.draws.deceits.below(3) > 0 {
             return;
         }
         // One fault of the log at a time.
@@ -45,7 +46,11 @@ impl Run {
             // Memory has no drive that loses or misdirects writes.
             return;
         }
-        let copy = self.draws.deceits.below(devices) as usize;
+        let mut copy = self.draws.deceits.below(devices) as usize;
+        let twin = (0..self.world.nvs.len()).find(|copy| self.has_twins(*copy));
+        if let Some(twin) = twin.filter(|_| mirrored && self.draws.pressed.below(2) == 0) {
+            copy = twin;
+        }
         if self.world.nvs[copy].was_full {
             // The order of writes says nothing of what was tried again later.
             return;
@@ -70,6 +75,12 @@ impl Run {
             self.mishaps.undo.push((Device::Nvs(copy as u16), before));
             self.mishaps.changed = true;
         }
+    }
+
+    /// Whether an NVS device has, in the place of a commit, another one of the same sequence that
+    /// would be back if the write of the new one was lost.
+    fn has_twins(&self, copy: usize) -> bool {
+        self.case.pressed && self.world.nvs[copy].written_durably().iter().any(is_twin)
     }
 
     /// Carries it out; the first byte that is not as it was.
@@ -103,6 +114,11 @@ impl Run {
             // This one, and all later ones of the place.
             made = vec![anchors[rng.below(anchors.len() as u64) as usize].clone()];
         }
+        // Often one in whose place a commit of the same sequence was: the devices then have two.
+        let twins: Vec<Durable> = made.iter().filter(|write| is_twin(write)).cloned().collect();
+        if self.case.pressed && !twins.is_empty() && rng.below(2) == 0 {
+            made = twins;
+        }
         // Often what the start wrote: the devices differ then in whole epochs.
         let of = if rng.below(4) == 0 { made.len().min(FIRST) } else { made.len() };
         let write = made.get(rng.below(of.max(1) as u64) as usize)?.clone();
@@ -121,6 +137,12 @@ impl Run {
         }
         Some(write.offset)
     }
+}
+
+/// Whether a commit was written over another one of the same sequence.
+fn is_twin(write: &Durable) -> bool {
+    let sequence = |bytes: &[u8]| Claim::read(bytes).map(|claim| claim.header.sequence);
+    sequence(&write.old).is_some_and(|old| Some(old) == sequence(&write.new))
 }
 
 /// What was written by commits that no later commit confirms: bytes of the device.

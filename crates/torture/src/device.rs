@@ -22,7 +22,12 @@ pub enum Survivors {
     All,
     /// Any subset, in any order.
     Random,
+    /// Any subset of runs of neighbouring sectors, with the newest bytes of each.
+    Runs,
 }
+
+/// Sectors of a run that is kept or lost as a whole, about.
+const RUN: u64 = 16;
 
 /// A sector in the cache.
 #[derive(Clone)]
@@ -297,9 +302,9 @@ impl Device {
 
     /// The power fails. `kept` says, of each sector that is not durable and has this many versions,
     /// how many of them reached the medium.
-    pub fn lose(&mut self, mut kept: impl FnMut(usize) -> usize) {
+    pub fn lose(&mut self, mut kept: impl FnMut(u64, usize) -> usize) {
         for (sector, cached) in core::mem::take(&mut self.cache) {
-            let kept = kept(cached.len());
+            let kept = kept(sector, cached.len());
             if kept > 0 {
                 self.keep(sector, &cached[kept - 1].bytes);
             }
@@ -309,10 +314,17 @@ impl Device {
 
     /// The same, drawn.
     pub fn crash(&mut self, survivors: Survivors, rng: &mut Seeded) {
-        self.lose(|versions| match survivors {
+        let (mut next, mut all) = (0, false);
+        self.lose(|sector, versions| match survivors {
             Survivors::None => 0,
             Survivors::All => versions,
             Survivors::Random => rng.below(versions as u64 + 1) as usize,
+            Survivors::Runs => {
+                if sector != core::mem::replace(&mut next, sector + 1) || rng.below(RUN) == 0 {
+                    all = rng.below(2) == 0;
+                }
+                if all { versions } else { 0 }
+            }
         });
     }
 

@@ -3,6 +3,7 @@
 
 use super::device::Lost;
 use super::run::Run;
+use super::starve::{Kind as Slow, SUPERBLOCKS};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES};
 use destage_nvslog::superblock::DATA_START;
@@ -36,6 +37,7 @@ impl Run {
             _ => disk.flush_fails = Some(IoError::MEDIUM),
         }
         self.counts.mishaps += 1;
+        self.press(&[Slow::Marks(SUPERBLOCKS)]);
     }
 
     /// One of two devices fails, or one that is being filled.
@@ -49,6 +51,7 @@ impl Run {
             false => disk.write_fails = true,
         }
         self.counts.mishaps += 1;
+        self.press(&[Slow::Marks(SUPERBLOCKS)]);
     }
 
     /// Sometimes a member of a whole array loses its next write of data, or makes it elsewhere.

@@ -2,7 +2,7 @@
 
 use super::device::Device as Disk;
 use super::run::Run;
-use super::starve::{self, Kind as Slow, Starved};
+use super::starve::{self, Kind as Slow, SUPERBLOCKS, Starved};
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::{DiskId, PAGE_BYTES};
 use destage_served::{Cause, Device};
@@ -17,7 +17,11 @@ impl Run {
         let tolerates = geometry.survives(&failed)
             && !(self.case.nvs > 0 && self.nvs_lost)
             && self.rows_are_right();
-        match self.draws.run.below(10) {
+        let drawn = self.draws.run.below(10);
+        if matches!(drawn, 0..=2 | 7) {
+            self.press(&[Slow::Marks(SUPERBLOCKS)]);
+        }
+        match drawn {
             0 if tolerates && !self.bad_media => {
                 self.world.members[usize::from(member)].gone = true
             }

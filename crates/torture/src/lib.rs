@@ -16,6 +16,7 @@ mod mirror;
 mod mishap_state;
 mod mishaps;
 mod model;
+mod pressed;
 mod readcache;
 mod rebuild;
 mod refusals;
@@ -88,7 +89,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         if end == End::Done && left > 0 {
             // The crash comes in recovery, in the reads after it, or under load.
-            run.world.crash_at = Some(run.world.operations + rng.below(600));
+            run.world.crash_at = Some(run.world.operations + rng.below(600) + run.longer());
         }
         if end == End::Done {
             end = run.check_rows()?;
@@ -136,6 +137,7 @@ fn power_off(run: &mut Run, rng: &mut Seeded) {
     if run.case.mishaps && run.draws.kills.below(4) == 0 {
         run.killed();
     } else {
+        let survivors = run.in_runs(survivors);
         run.crash(survivors);
     }
     if run.case.faults && rng.below(6) == 0 {

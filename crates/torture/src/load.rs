@@ -44,11 +44,12 @@ impl Request {
 pub fn draw(case: &Case, volume_bytes: u64, rng: &mut Seeded) -> Request {
     // Some hosts trim a lot of what they have just written.
     let trims = if case.seed.is_multiple_of(5) { 25 } else { 6 };
+    let zeros = if case.pressed && case.seed % 5 == 1 { 30 } else { 6 };
     let kind = match rng.below(100) {
         n if n < case.reads => Kind::Read,
-        n if n < case.reads + 6 => Kind::Zero,
-        n if n < case.reads + 6 + trims => Kind::Trim,
-        n if n < case.reads + 11 + trims => Kind::Flush,
+        n if n < case.reads + zeros => Kind::Zero,
+        n if n < case.reads + zeros + trims => Kind::Trim,
+        n if n < case.reads + zeros + trims + 5 => Kind::Flush,
         _ => Kind::Write,
     };
     let fua = !matches!(kind, Kind::Read | Kind::Flush) && rng.below(8) == 0;
@@ -57,6 +58,8 @@ pub fn draw(case: &Case, volume_bytes: u64, rng: &mut Seeded) -> Request {
     }
     // Whole pages mostly, then sectors, then any bytes.
     let unit = [PAGE_BYTES, PAGE_BYTES, PAGE_BYTES, 512, 512, 1][rng.below(6) as usize];
+    // Zeros over parts of pages and whole ones between.
+    let unit = if zeros > 6 && kind == Kind::Zero { unit.min(512) } else { unit };
     let most = match rng.below(10) {
         0 => 40 * PAGE_BYTES,
         1 | 2 => 8 * PAGE_BYTES,

@@ -2,6 +2,7 @@
 
 use super::device::Device as Disk;
 use super::run::Run;
+use super::starve::Kind as Slow;
 use destage_served::{Device, MirrorStatus, NoSuperblock};
 
 impl Run {
@@ -17,7 +18,9 @@ impl Run {
         if status.nvs_devices.len() != 1 || status.stopped || self.mirror_status().is_some() {
             return Ok(());
         }
-        self.replace_nvs(1 - status.nvs_devices[0])
+        let copy = 1 - status.nvs_devices[0];
+        self.press(&[Slow::Copies, Slow::Copies, Slow::Device(Device::Nvs(copy))]);
+        self.replace_nvs(copy)
     }
 
     /// Puts an empty device in the place of an NVS device, to be filled.

@@ -3,6 +3,7 @@
 
 use super::device::Survivors;
 use super::run::{End, Run};
+use super::starve::{Kind as Slow, RECORDS};
 use destage_engine::limits::Limits;
 use destage_engine::units::{DiskId, PAGE_BYTES};
 use destage_served::{Device, Lost, RebuildStatus};
@@ -20,7 +21,11 @@ impl Run {
             return Ok(());
         }
         match self.volume().wants_spare() {
-            Some(member) => self.replace_member(member),
+            Some(member) => {
+                let spare = Slow::Device(Device::Member(member));
+                self.press(&[Slow::Flushes, Slow::Marks(RECORDS), spare]);
+                self.replace_member(member)
+            }
             None => Ok(()),
         }
     }

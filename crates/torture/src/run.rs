@@ -48,6 +48,7 @@ pub(super) struct Draws {
     pub(super) loops: Seeded,
     pub(super) changes: Seeded,
     pub(super) starved: Seeded,
+    pub(super) pressed: Seeded,
 }
 
 impl Draws {
@@ -68,6 +69,7 @@ impl Draws {
             loops: Seeded::new(seed, "torture-loops"),
             changes: Seeded::new(seed, "torture-changes"),
             starved: Seeded::new(seed, "torture-starved"),
+            pressed: Seeded::new(seed, "torture-pressed"),
         }
     }
 }
@@ -168,6 +170,7 @@ impl Run {
         world.slow = case.mishaps.then(|| Seeded::new(seed, "torture-slow"));
         world.room = Some((destage_served::member_bytes(&case.geometry), case.nvs_bytes()));
         world.nvs_is_memory = case.nvs_is_memory;
+        world.pressed = case.pressed;
         let bytes = case.geometry.volume_pages().0 * PAGE_BYTES;
         let model = Model::new(bytes, case.settings.ack == Ack::Flush);
         let mut run = Run::of(case, world, model);
@@ -481,7 +484,7 @@ impl Run {
     /// # Errors
     /// A check failed.
     pub fn load(&mut self, requests: u64) -> Result<End, String> {
-        let mut left = requests;
+        let (mut left, mut rests) = (requests, 0u64);
         for _ in 0..STEPS_MAX {
             if left == 0 || self.world.crashed {
                 break;
@@ -490,7 +493,9 @@ impl Run {
                 // Nothing continues: it is switched off.
                 return Ok(End::Crash);
             }
+            rests = rests.saturating_sub(1).max(self.pause_of_host());
             while left > 0
+                && rests == 0
                 && (self.pending.len() as u64) < self.case.depth
                 && self.draws.run.below(3) > 0
             {

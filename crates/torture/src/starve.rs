@@ -7,6 +7,12 @@ use destage_workload::random::Seeded;
 /// Turns in which nothing else can be done before one of these is.
 const TURNS: u32 = 30;
 
+/// First bytes of the two copies of a superblock.
+pub(super) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
+
+/// First bytes of the two copies of a member record.
+pub(super) const RECORDS: [u64; 2] = [16_384, 20_480];
+
 /// What is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -25,6 +31,8 @@ pub(super) enum Kind {
 pub(super) struct Starved {
     kind: Kind,
     turns: u32,
+    /// It ends before the operation of this number.
+    pub(super) until: u64,
     /// Draws whether the power fails now that nothing else can be done.
     rng: Seeded,
 }
@@ -32,7 +40,7 @@ pub(super) struct Starved {
 impl Starved {
     /// It begins.
     pub(super) fn new(kind: Kind, seed: u64) -> Starved {
-        Starved { kind, turns: 0, rng: Seeded::new(seed, "torture-starved-life") }
+        Starved { kind, turns: 0, until: u64::MAX, rng: Seeded::new(seed, "torture-starved-life") }
     }
 
     /// Whether an operation is one of these.
@@ -64,8 +72,8 @@ impl Starved {
 /// Anything of an array with these numbers of devices.
 pub(super) fn draw(rng: &mut Seeded, members: u16, nvs: u16) -> Kind {
     match rng.below(if nvs > 0 { 8 } else { 5 }) {
-        0 => Kind::Marks([0, 12_288]),
-        1 => Kind::Marks([16_384, 20_480]),
+        0 => Kind::Marks(SUPERBLOCKS),
+        1 => Kind::Marks(RECORDS),
         2 => Kind::Flushes,
         3 => Kind::Device(Device::Member(rng.below(u64::from(members)) as u16)),
         4 => Kind::Copies,

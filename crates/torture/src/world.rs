@@ -7,6 +7,9 @@ use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
 
+/// First bytes of the two copies of an anchor.
+const ANCHORS: [u64; 2] = [4096, 8192];
+
 /// Operations that may be done before one that is slow.
 const SLOW_MAX: u64 = 200;
 
@@ -85,6 +88,9 @@ pub struct World {
     pub early_writes: u64,
     /// What NVS devices write may be torn anywhere, not only between sectors.
     pub nvs_is_memory: bool,
+    /// The power fails before every second flush of a start that orders two places of an NVS
+    /// device.
+    pub pressed: bool,
 }
 
 impl World {
@@ -113,6 +119,7 @@ impl World {
             starved: None,
             early_writes: 0,
             nvs_is_memory: false,
+            pressed: false,
         }
     }
 
@@ -156,15 +163,25 @@ impl World {
     /// Some operations take as long as many others, of superblocks, anchors and records often, and
     /// what a new mirror gets.
     fn slow_until(&mut self, op: &Op) -> u64 {
-        if self.starved.as_ref().is_some_and(|starved| starved.has(op)) {
-            return u64::MAX;
+        if let Some(starved) = self.starved.as_ref().filter(|starved| starved.has(op))
+            && starved.until > self.operations
+        {
+            return starved.until;
         }
         let Some(rng) = &mut self.slow else { return 0 };
         let marks = matches!(&op.kind, OpKind::Write { offset, .. } if *offset < DATA_START);
         let copies =
             matches!((op.device, &op.kind), (Device::Nvs(_), OpKind::Write { durable: false, .. }));
-        match rng.below(if marks || copies { 8 } else { 200 }) {
-            0 => self.operations + rng.below(SLOW_MAX),
+        // The second copy of an anchor: its first one alone must free nothing.
+        let second = self.pressed
+            && matches!(&op.kind, OpKind::Write { offset, .. } if *offset == ANCHORS[1]);
+        let of = match () {
+            () if second => 2,
+            () if marks || copies => 8,
+            () => 200,
+        };
+        match rng.below(of) {
+            0 => self.operations + rng.below(SLOW_MAX << u32::from(second)),
             _ => 0,
         }
     }
@@ -205,7 +222,8 @@ impl World {
     fn maybe_crash_now(&mut self, device: Device) {
         let apart = self.device(device).caches_apart(DATA_START);
         let Some(rng) = self.hasty.as_mut().filter(|_| apart) else { return };
-        if rng.below(4) == 0 {
+        let often = self.pressed && matches!(device, Device::Nvs(_));
+        if rng.below(if often { 2 } else { 4 }) == 0 {
             let now = self.operations;
             self.crash_at = self.crash_at.map(|_| now);
         }
@@ -392,7 +410,8 @@ impl World {
             match survivors {
                 Survivors::None => {}
                 Survivors::Random => self.write_in_part(flight),
-                Survivors::All => self.write_undone(flight),
+                Survivors::Runs if self.rng.below(2) == 0 => {}
+                Survivors::All | Survivors::Runs => self.write_undone(flight),
             }
         }
         self.flights.clear();

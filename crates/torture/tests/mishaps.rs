@@ -60,6 +60,26 @@ fn a_repaired_superblock_keeps_what_a_try_was_made_on() {
     assert_eq!(outcome.failure, None, "{}", outcome.case);
 }
 
+/// What `destage torture` draws, with lives in which the log comes round.
+#[test]
+fn arrays_under_pressure_keep_what_they_acknowledged() {
+    let wanted = Wanted { relogs: true, pressed: true, ..wanted() };
+    let outcomes: Vec<_> = (1..25).map(|seed| torture(seed, 8, &wanted)).collect();
+    for outcome in &outcomes {
+        assert_eq!(outcome.failure, None, "{}", outcome.case);
+    }
+    let plain = (1..25).map(|seed| torture(seed, 8, &Wanted { pressed: false, ..wanted.clone() }));
+    let requests: u64 = outcomes.iter().map(|outcome| outcome.counts.requests).sum();
+    let slow: u64 = outcomes.iter().map(|outcome| outcome.counts.slow).sum();
+    let (plain_requests, plain_slow) = plain.fold((0, 0), |(requests, slow), outcome| {
+        (requests + outcome.counts.requests, slow + outcome.counts.slow)
+    });
+    assert!(requests > plain_requests, "{requests} requests, {plain_requests} without");
+    assert!(slow > plain_slow, "{slow} slow lives, {plain_slow} without");
+    let [first, second] = [1, 2].map(|_| torture(5, 4, &wanted));
+    assert_eq!(first.digest, second.digest);
+}
+
 #[test]
 fn the_same_seed_has_the_same_mishaps() {
     for seed in 1..12 {

@@ -64,6 +64,7 @@ fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
         rebuilds: true,
         mishaps: true,
         relogs: true,
+        pressed: true,
         ..Wanted::default()
     })
 }

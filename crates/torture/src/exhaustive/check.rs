@@ -124,7 +124,7 @@ impl<'a> Off<'a> {
     }
 
     fn keep(&mut self, mut kept: impl FnMut(usize) -> usize) {
-        self.disks().for_each(|disk| disk.lose(&mut kept));
+        self.disks().for_each(|disk| disk.lose(|_, versions| kept(versions)));
     }
 
     /// The same array after these versions of its pending sectors have reached the media.

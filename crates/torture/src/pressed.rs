@@ -1,0 +1,52 @@
+//! What is rare is made frequent: a draw of its own for each, so that runs without it stay as they
+//! were.
+
+use super::device::Survivors;
+use super::run::Run;
+use super::starve::{Kind as Slow, Starved};
+
+impl Run {
+    /// Operations that a life has more than others: in some the log comes round several times.
+    pub(super) fn longer(&mut self) -> u64 {
+        if !self.case.pressed || self.draws.pressed.below(8) > 0 {
+            return 0;
+        }
+        self.draws.pressed.below(6000)
+    }
+
+    /// Often a power failure keeps or takes writes as a whole.
+    pub(super) fn in_runs(&mut self, survivors: Survivors) -> Survivors {
+        let drawn = survivors == Survivors::Random && self.case.pressed;
+        if drawn && self.draws.pressed.below(2) == 0 { Survivors::Runs } else { survivors }
+    }
+
+    /// Sometimes the host asks for nothing for this many steps, and what was begun ends.
+    pub(super) fn pause_of_host(&mut self) -> u64 {
+        if !self.case.pressed || self.draws.pressed.below(60) > 0 {
+            return 0;
+        }
+        self.draws.pressed.below(60)
+    }
+
+    /// Often one of these is slow from now on. A crash comes later then.
+    pub(super) fn press(&mut self, kinds: &[Slow]) {
+        let may = self.case.pressed && self.world.starved.is_none();
+        if !may || self.world.crash_at.is_none() || self.draws.pressed.below(2) > 0 {
+            return;
+        }
+        let kind = kinds[self.draws.pressed.below(kinds.len() as u64) as usize];
+        let seed = self.case.seed ^ self.counts.crashes << 48;
+        let mut starved = Starved::new(kind, seed);
+        if self.draws.pressed.below(2) == 0 {
+            starved.until = self.world.operations + self.draws.pressed.below(800);
+        }
+        self.world.starved = Some(starved);
+        let drawn = self.draws.pressed.below(1500);
+        let soon = self.world.operations + drawn / 16;
+        // In the midst of what it delays, or when nothing else can be done.
+        let is_soon = self.draws.pressed.below(2) == 0;
+        let when = |at: u64| if is_soon { at.min(soon) } else { at + drawn };
+        self.world.crash_at = self.world.crash_at.map(when);
+        self.counts.slow += 1;
+    }
+}
