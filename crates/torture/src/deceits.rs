@@ -48,15 +48,15 @@ impl Run {
         }
         let mut copy = self.draws.deceits.below(devices) as usize;
         let twin = (0..self.world.nvs.len()).find(|copy| self.has_twins(*copy));
-        if let Some(twin) = twin.filter(|_| mirrored && self.draws.pressed.below(2) == 0) {
-            copy = twin;
-        }
+        let twin = twin.filter(|_| mirrored && self.draws.pressed.below(4) > 0);
+        copy = twin.unwrap_or(copy);
         if self.world.nvs[copy].was_full {
             // The order of writes says nothing of what was tried again later.
             return;
         }
-        let deceit = [Deceit::Lost, Deceit::Misdirected, Deceit::Rotten]
-            [self.draws.deceits.below(3) as usize];
+        let drawn = self.draws.deceits.below(3) as usize;
+        let drawn = if twin.is_some() { 0 } else { drawn };
+        let deceit = [Deceit::Lost, Deceit::Misdirected, Deceit::Rotten][drawn];
         let protected = match mirrored {
             true => Vec::new(),
             false => unconfirmed(self.world.nvs[copy].written_durably()),
@@ -116,7 +116,7 @@ impl Run {
         }
         // Often one in whose place a commit of the same sequence was: the devices then have two.
         let twins: Vec<Durable> = made.iter().filter(|write| is_twin(write)).cloned().collect();
-        if self.case.pressed && !twins.is_empty() && rng.below(2) == 0 {
+        if self.case.pressed && !twins.is_empty() {
             made = twins;
         }
         // Often what the start wrote: the devices differ then in whole epochs.
