@@ -466,9 +466,18 @@ impl DiskSpec {
     /// # Panics
     /// Never: every spec has a TOML form.
     pub fn to_toml(&self) -> String {
+        let plain = toml::to_string(self).expect("every field has a TOML form");
+        let laid_out = self.laid_out(&plain);
+        // A text that looks like a list, or has blank lines, must stay as it is.
+        let same = toml::from_str::<DiskSpec>(&laid_out).is_ok_and(|read| read == *self);
+        if same { laid_out } else { plain }
+    }
+
+    /// This TOML form with lists of zones and of pairs in the form that people read.
+    fn laid_out(&self, plain: &str) -> String {
         let form = "every field has a TOML form";
         let Zones::List(list) = &self.zones else {
-            return wrap_pairs(&toml::to_string(self).expect(form));
+            return wrap_pairs(plain);
         };
         let without = DiskSpec { zones: Zones::List(Vec::new()), ..self.clone() };
         let mut text = toml::to_string(&without).expect(form).replace("[zones]\nlist = []\n", "");
