@@ -190,11 +190,12 @@ pub struct Recovered {
 }
 
 impl Recovered {
-    /// Blocks that are to be overwritten before [`Recovered::make_room`]: what is there may say
-    /// that a commit was durable which it takes back.
+    /// Blocks that are to be overwritten before [`Recovered::make_room`]: those that cannot be
+    /// read, since the log may end before one of them at a later start; and what may say that a
+    /// commit was durable which `make_room` takes back.
     pub fn to_overwrite(&self) -> impl Iterator<Item = u64> + '_ {
-        let behind = self.dropped.iter().chain(&self.unreadable).copied();
-        behind.filter(|_| self.ends_with_opening)
+        let dropped = self.dropped.iter().filter(|_| self.ends_with_opening);
+        dropped.chain(&self.unreadable).copied()
     }
 
     /// Frees what the log can do without, before a start appends to it; all that was found must be

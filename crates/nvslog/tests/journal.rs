@@ -454,7 +454,8 @@ fn recovered_without(
     Ok(recovery.finish())
 }
 
-/// A block behind the end that cannot be read is named: what is there is to be overwritten.
+/// A block behind the end that cannot be read is named, and is to be overwritten: the log may end
+/// before it at a later start.
 #[test]
 fn an_unreadable_block_behind_the_end_is_named() {
     let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
@@ -467,6 +468,8 @@ fn an_unreadable_block_behind_the_end_is_named() {
     for block in [4, 10, 63] {
         let recovered = recovered_without(&image, 64, anchor, block).expect("recovered");
         assert_eq!((recovered.commits, &recovered.unreadable[..]), (3, &[block][..]));
+        assert!(!recovered.ends_with_opening);
+        assert_eq!(recovered.to_overwrite().collect::<Vec<_>>(), [block]);
     }
 }
 

@@ -370,6 +370,11 @@ impl Device {
         !self.bad.is_empty()
     }
 
+    /// One of these sectors that cannot be read.
+    pub fn first_bad(&self, sectors: core::ops::Range<u64>) -> Option<u64> {
+        self.bad.iter().copied().find(|bad| sectors.contains(bad))
+    }
+
     /// All sectors can be read again.
     pub fn heal(&mut self) {
         self.bad.clear();

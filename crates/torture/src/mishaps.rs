@@ -1,12 +1,12 @@
 //! Mishaps of devices while the array is down: they are absent and come back later, can be read
 //! and not written, are restored from an older copy, are cut short, cannot read some sectors, or
 //! have a bit rotten in a superblock. A start must either get along without the device or refuse;
-//! after a refusal the mishap is undone, and the array must start. Nothing here knows the format
-//! of the log.
+//! after a refusal the mishap is undone, and the array must start.
 
 use super::device::{Device as Disk, RECENT};
 use super::mishap_state::{Mishaps, Snapshot};
 use super::run::{End, Run};
+use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{Device, Volume, member_bytes};
 
 /// Sectors of the two anchors.
@@ -65,9 +65,28 @@ impl Run {
             self.superblocks_repaired(device)?;
         }
         if self.case.nvs < 2 {
+            self.ring_is_readable()?;
             self.world.nvs.iter_mut().for_each(Disk::heal);
         }
         Ok(())
+    }
+
+    /// No start leaves a part of the log that cannot be read: the log could end before it, and a
+    /// later start could not know whether it does.
+    fn ring_is_readable(&self) -> Result<(), String> {
+        let Some(volume) = self.volume.as_ref().filter(|_| !self.nvs_lost()) else { return Ok(()) };
+        let Superblock { block_bytes, ring_blocks, .. } = volume.superblock();
+        let first = DATA_START / 512;
+        let ring = first..first + u64::from(block_bytes) * ring_blocks / 512;
+        // Of several devices, one may have been left out.
+        let [nvs] = &self.world.nvs[..] else { return Ok(()) };
+        match nvs.first_bad(ring) {
+            None => Ok(()),
+            Some(sector) => {
+                let block = (sector - first) * 512 / u64::from(block_bytes);
+                Err(format!("a start left block {block} of the log as it was: unreadable"))
+            }
+        }
     }
 
     /// Undoes the mishaps after a start was refused; whether there were any.
