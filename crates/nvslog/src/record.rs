@@ -173,6 +173,9 @@ const MAY_BE_SKIPPED: u8 = 128;
 /// Bytes of the record of a page.
 pub const DATA_BYTES: usize = 24;
 
+/// Bytes of a Release record.
+pub const RELEASE_BYTES: usize = DATA_BYTES;
+
 impl Record {
     /// Bytes of the record.
     #[must_use]

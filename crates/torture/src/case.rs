@@ -70,6 +70,9 @@ pub struct Case {
     pub relogs: bool,
     /// What is rare is made frequent.
     pub pressed: bool,
+    /// The NVS is almost full of pages that are not written again, next to a few that always are: the
+    /// ring comes round, and what moves to its head is much.
+    pub hoards: bool,
     /// The NVS devices are byte-addressable memory: a power failure tears what they write anywhere.
     pub nvs_is_memory: bool,
     /// What was asked for; it stays when settings are drawn again.
@@ -107,7 +110,10 @@ impl Case {
         settings.read_cache =
             wanted.read_cache.unwrap_or(cached).then(|| draw_read_cache(&mut cache_rng));
         let mut memory_rng = Seeded::new(seed, "torture-case-memory");
-        Case {
+        let mut hoard_rng = Seeded::new(seed, "torture-case-hoard");
+        let hoards = wanted.pressed && hoard_rng.below(8) == 0;
+        let nvs_pages = if hoards { (volume / 2).clamp(4, 200) } else { nvs_pages };
+        let mut case = Case {
             seed,
             geometry,
             block_bytes: if rng.below(4) == 0 { 4096 } else { 512 },
@@ -121,12 +127,24 @@ impl Case {
             mishaps: wanted.mishaps,
             relogs: wanted.relogs,
             pressed: wanted.pressed,
+            hoards,
             nvs_is_memory: wanted.mishaps && memory_rng.below(4) == 0,
             wanted: wanted.clone(),
             fault_steps: [20, 100, 400][rng.below(3) as usize],
             depth: 1 + rng.below(16),
             reads: 10 + rng.below(40),
             hot: rng.below(100),
+        };
+        case.hoard();
+        case
+    }
+
+    /// What an array that hoards is besides.
+    fn hoard(&mut self) {
+        if self.hoards {
+            self.settings.rate = rate::choose("linear:90/80").expect("of the table");
+            (self.settings.cache_off, self.block_bytes) = (false, 512);
+            self.reads = self.reads.min(15);
         }
     }
 
@@ -135,6 +153,7 @@ impl Case {
         self.settings = draw_settings(&self.wanted, rng);
         let cached = self.wanted.read_cache.unwrap_or_else(|| rng.below(2) == 0);
         self.settings.read_cache = cached.then(|| draw_read_cache(rng));
+        self.hoard();
     }
 
     /// What creates its array.

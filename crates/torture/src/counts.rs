@@ -67,6 +67,8 @@ pub struct Counts {
     pub slow: u64,
     /// Creations that a power failure interrupted.
     pub cut_creations: u64,
+    /// Starts that used what was left of a log.
+    pub losses_accepted: u64,
     /// Starts with other settings than the last one.
     pub other_settings: u64,
     /// Starts without `--degraded`.
@@ -110,6 +112,7 @@ impl Counts {
         self.waits += other.waits;
         self.slow += other.slow;
         self.cut_creations += other.cut_creations;
+        self.losses_accepted += other.losses_accepted;
         self.other_settings += other.other_settings;
         self.plain_starts += other.plain_starts;
         self.waits_ended += other.waits_ended;

@@ -184,7 +184,7 @@ impl Run {
                 self.slow = Some(starve::draw(rng, self.case.geometry.disks, self.case.nvs));
             }
         }
-        let Some(kind) = self.slow else { return };
+        let Some(kind) = self.slow.or_else(|| self.slow_anchor()) else { return };
         if let Slow::Device(Device::Member(member)) = kind
             && self.failing().contains(DiskId(member))
         {

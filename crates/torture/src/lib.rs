@@ -2,6 +2,7 @@
 //! contents that crash at any operation, lose what was not flushed, fail and rot
 //! (docs/durability.md, "Tests").
 
+mod accepts;
 mod audit;
 pub mod case;
 mod changes;

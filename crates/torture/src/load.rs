@@ -56,6 +56,9 @@ pub fn draw(case: &Case, volume_bytes: u64, rng: &mut Seeded) -> Request {
     if kind == Kind::Flush {
         return Request { kind, offset: 0, bytes: 0, fua };
     }
+    if case.hoards && kind == Kind::Write && rng.below(8) > 0 {
+        return hoarded(volume_bytes, fua, rng);
+    }
     // Whole pages mostly, then sectors, then any bytes.
     let unit = [PAGE_BYTES, PAGE_BYTES, PAGE_BYTES, 512, 512, 1][rng.below(6) as usize];
     // Zeros over parts of pages and whole ones between.
@@ -72,4 +75,15 @@ pub fn draw(case: &Case, volume_bytes: u64, rng: &mut Seeded) -> Request {
     let span = if rng.below(100) < case.hot { span.min(12 * PAGE_BYTES) } else { span };
     let offset = rng.below(span + 1) / unit * unit;
     Request { kind, offset, bytes, fua }
+}
+
+/// One of a few pages again, or many anywhere.
+fn hoarded(volume_bytes: u64, fua: bool, rng: &mut Seeded) -> Request {
+    let pages = volume_bytes / PAGE_BYTES;
+    let (pages, span) = match rng.below(12) {
+        0 => ((8 + rng.below(33)).min(pages), pages),
+        _ => (1, pages.min(4)),
+    };
+    let offset = rng.below(span - pages + 1) * PAGE_BYTES;
+    Request { kind: Kind::Write, offset, bytes: pages * PAGE_BYTES, fua }
 }

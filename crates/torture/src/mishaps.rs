@@ -24,7 +24,7 @@ impl Run {
             // might leave nobody who knows of them.
             return;
         }
-        if self.maybe_lose_anchor() || self.maybe_away() {
+        if self.maybe_lose_anchor() || self.maybe_away() || self.maybe_damage_log() {
             return;
         }
         // Earlier mishaps must be over: they cannot be undone in a copy.

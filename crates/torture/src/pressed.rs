@@ -3,15 +3,26 @@
 
 use super::device::Survivors;
 use super::run::Run;
-use super::starve::{Kind as Slow, Starved};
+use super::starve::{ANCHORS, Kind as Slow, Starved};
 
 impl Run {
     /// Operations that a life has more than others: in some the log comes round several times.
     pub(super) fn longer(&mut self) -> u64 {
-        if !self.case.pressed || self.draws.pressed.below(8) > 0 {
+        let rare = if self.case.hoards { 2 } else { 8 };
+        if !self.case.pressed || self.draws.pressed.below(rare) > 0 {
             return 0;
         }
         self.draws.pressed.below(6000)
+    }
+
+    /// Often one copy of the anchor is slow where the log comes round: the tail then moves far at once.
+    pub(super) fn slow_anchor(&mut self) -> Option<Slow> {
+        let often = if self.case.hoards { 2 } else { 8 };
+        if !self.case.pressed || self.case.nvs == 0 || self.draws.pressed.below(often) > 0 {
+            return None;
+        }
+        let place = [ANCHORS[0], ANCHORS[1], ANCHORS[1]][self.draws.pressed.below(3) as usize];
+        Some(Slow::Marks([place, u64::MAX]))
     }
 
     /// Often a power failure keeps or takes writes as a whole.

@@ -49,6 +49,7 @@ pub(super) struct Draws {
     pub(super) changes: Seeded,
     pub(super) starved: Seeded,
     pub(super) pressed: Seeded,
+    pub(super) accepts: Seeded,
 }
 
 impl Draws {
@@ -70,6 +71,7 @@ impl Draws {
             changes: Seeded::new(seed, "torture-changes"),
             starved: Seeded::new(seed, "torture-starved"),
             pressed: Seeded::new(seed, "torture-pressed"),
+            accepts: Seeded::new(seed, "torture-accepts"),
         }
     }
 }
@@ -120,6 +122,10 @@ pub struct Run {
     pub(super) wronged_lately: bool,
     /// The last start was interrupted after it had written.
     pub(super) cut_start: bool,
+    /// The start in progress uses what is left of the log.
+    pub(super) accepting: bool,
+    /// The last such start was interrupted.
+    pub(super) cut_acceptance: bool,
     /// Pages of rows in [`Run::holes`] that a member has lost a write of, or has another's.
     pub(super) wronged: Vec<Page>,
     /// The last scrub's result was checked.
@@ -208,6 +214,8 @@ impl Run {
             cut_change: None,
             wronged_lately: false,
             cut_start: false,
+            accepting: false,
+            cut_acceptance: false,
             wronged: Vec::new(),
             scrub_seen: true,
             expected: Vec::new(),

@@ -1,5 +1,6 @@
 //! Starts of the array: superblocks read, devices put together, the log recovered.
 
+use super::accepts::is_complete;
 use super::device::Device as Disk;
 use super::run::{End, Run};
 use crate::Survivors;
@@ -37,18 +38,25 @@ impl Run {
             return Ok(End::Done);
         }
         for _ in 0..STARTS_IN_A_LOOP {
-            let counted = (self.counts.crashes, self.counts.kills);
-            match self.draws.loops.below(2) {
-                0 => self.killed(),
-                _ => self.crash(Survivors::None),
-            }
-            (self.counts.crashes, self.counts.kills) = counted;
-            self.counts.restarts += 1;
-            if self.open_either_way()? == End::Crash {
+            let killed = self.draws.loops.below(2) == 0;
+            if self.start_again((!killed).then_some(Survivors::None))? == End::Crash {
                 return Ok(End::Crash);
             }
         }
         Ok(End::Done)
+    }
+
+    /// Ends a life that has just begun, by a kill or a power failure that leaves this, and starts the
+    /// array again. It does not count as a crash.
+    pub(super) fn start_again(&mut self, left: Option<Survivors>) -> Result<End, String> {
+        let counted = (self.counts.crashes, self.counts.kills);
+        match left {
+            None => self.killed(),
+            Some(survivors) => self.crash(survivors),
+        }
+        (self.counts.crashes, self.counts.kills) = counted;
+        self.counts.restarts += 1;
+        self.open_either_way()
     }
 
     pub(super) fn open_as(&mut self, plain: bool) -> Result<End, String> {
@@ -60,15 +68,38 @@ impl Run {
             self.volume = None;
             end = self.try_open(false);
         }
+        let mut lost = self.maybe_accept_loss(&mut end);
         if end.is_err() && self.undo_mishaps() {
             self.volume = None;
             end = self.try_open(self.plain);
+            lost |= self.cut_acceptance && self.maybe_accept_loss(&mut end);
         }
         self.counts.plain_starts += u64::from(plain && end == Ok(End::Done));
         if end == Ok(End::Done) {
             self.mishaps_over()?;
+            if lost {
+                end = self.maybe_start_after_loss();
+            }
         }
         end
+    }
+
+    /// Sometimes a start that was refused is tried again with what is left of the log; whether it
+    /// was. Where that may not be, the mishap is to be undone instead.
+    fn maybe_accept_loss(&mut self, end: &mut Result<End, String>) -> bool {
+        let refused = end.as_ref().is_err_and(|refusal| self.accepts_loss(refusal));
+        if !refused {
+            return false;
+        }
+        self.volume = None;
+        self.accepting = true;
+        let accepted = self.try_open(false);
+        self.accepting = false;
+        let Ok(how) = accepted else { return false };
+        self.cut_acceptance = how == End::Crash;
+        self.counts.losses_accepted += 1;
+        *end = Ok(how);
+        true
     }
 
     /// Whether all devices are there and, as far as is known here, as the array left them.
@@ -111,10 +142,16 @@ impl Run {
         if self.world.crashed {
             return Ok(Ok(End::Crash));
         }
-        let allow =
+        let mut allow =
             Allow { degraded: !plain, defect: self.case.settings.defect, ..Allow::default() };
+        if self.accepting {
+            allow.stale.push(Device::Nvs(0));
+        }
         let assembly = destage_served::assemble(&found, &allow)
             .map_err(|error| format!("assemble: {error:?}"))?;
+        if self.accepting && !is_complete(&assembly) {
+            return Err("a member is missing: no loss is accepted".to_string());
+        }
         let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
@@ -127,6 +164,9 @@ impl Run {
             before.iter().for_each(|disk| {
                 self.failed.insert(disk);
             });
+        }
+        if self.accepting && self.world.early_writes > writes {
+            self.note_loss();
         }
         match opened {
             Ok(volume) => self.volume = Some(volume),

@@ -10,6 +10,9 @@ const TURNS: u32 = 30;
 /// First bytes of the two copies of a superblock.
 pub(super) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
 
+/// First bytes of the two copies of the anchor.
+pub(super) const ANCHORS: [u64; 2] = [4096, 8192];
+
 /// First bytes of the two copies of a member record.
 pub(super) const RECORDS: [u64; 2] = [16_384, 20_480];
 
@@ -77,8 +80,8 @@ pub(super) fn draw(rng: &mut Seeded, members: u16, nvs: u16) -> Kind {
         2 => Kind::Flushes,
         3 => Kind::Device(Device::Member(rng.below(u64::from(members)) as u16)),
         4 => Kind::Copies,
-        5 => Kind::Marks([4096, u64::MAX]),
-        6 => Kind::Marks([8192, u64::MAX]),
+        5 => Kind::Marks([ANCHORS[0], u64::MAX]),
+        6 => Kind::Marks([ANCHORS[1], u64::MAX]),
         _ => Kind::Device(Device::Nvs(rng.below(u64::from(nvs)) as u16)),
     }
 }

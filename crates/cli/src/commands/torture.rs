@@ -127,6 +127,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("NVS writes lost or misdirected, and rot", counts.deceits),
         ("starts refused for that", counts.refused),
         ("starts ended at once, in loops", counts.restarts),
+        ("losses accepted", counts.losses_accepted),
         ("lives with something slow", counts.slow),
         ("creations interrupted", counts.cut_creations),
         ("starts with other settings", counts.other_settings),

@@ -9,12 +9,13 @@ use crate::io::{Device, IoError, Media, write_padded};
 use crate::pages::DirtyPages;
 use crate::settings::PageMemory;
 use crate::store::PAGE;
-use destage_engine::request::PageRange;
 use destage_engine::units::Page;
+use destage_nvslog::HEADER_BYTES;
 use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Claim, Header, Kind};
 use destage_nvslog::contents::{Contents, HeldPage, Stored};
+use destage_nvslog::record::{Pages, RELEASE_BYTES, Record};
 use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered as Found, Recovery, Repair};
 use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::Superblock;
@@ -194,15 +195,18 @@ fn begin(
     found.repairs.iter().chain(&lacking).try_for_each(|repair| ring.repair(repair))?;
     let zeros = vec![0; block_bytes as usize];
     found.to_overwrite().try_for_each(|block| ring.write(block, &zeros))?;
-    ring.flush()?;
     if source.takes_what_is_left {
         // What is behind the end is given up: no later start may take it for part of the log.
-        found.epoch = found.epoch.max(ring.highest_epoch());
-        found.space.restated();
-    } else {
-        found.make_room();
+        let left = ring.what_is_left();
+        found.epoch = found.epoch.max(left.highest_epoch);
+        left.unreadable.iter().try_for_each(|block| ring.write(*block, &zeros))?;
     }
-    let Found { contents, mut space, epoch, .. } = found;
+    ring.flush()?;
+    match source.takes_what_is_left {
+        true => found.space.restated(),
+        false => found.make_room(),
+    }
+    let Found { mut contents, mut space, epoch, .. } = found;
     // A device may have an older anchor only, whose tail the next commits may overwrite.
     ring.anchor(space.anchor())?;
     let mut first = Vec::new();
@@ -214,15 +218,66 @@ fn begin(
     space.made_durable(space.next_sequence() - 1);
     // The commit that opens the epoch says so.
     space.confirmed(space.durable() - 1);
-    let (devices, epoch, defect) = (source.devices.to_vec(), epoch + 1, source.defect);
+    let epoch = epoch + 1;
+    // No later start may look for what was given up.
+    let through = contents.last_version();
+    let release =
+        |page: &Page| Record::Release { pages: Pages { first: *page, count: 1 }, through };
+    let mut lost = lost.iter().map(release).peekable();
+    while lost.peek().is_some() {
+        let (block, bytes) =
+            release_lost(&mut lost, &mut contents, &mut space, &source.superblock, epoch)?;
+        ring.write(block, &bytes)?;
+    }
+    ring.flush()?;
+    space.made_durable(space.next_sequence() - 1);
+    let (devices, defect) = (source.devices.to_vec(), source.defect);
     let spare_slots = spare_slots(&source.superblock);
     let start =
         Start { id: log, block_bytes, devices, space, contents, epoch, defect, spare_slots };
-    let mut log = Log::new(start);
-    // No later start looks for what was given up.
-    let through = log.last_version();
-    lost.into_iter().for_each(|page| log.release(PageRange::new(page, 1), through));
-    Ok(Recovered { log, pages, dirty })
+    Ok(Recovered { log: Log::new(start), pages, dirty })
+}
+
+/// A commit of the new epoch with as many of these records as fit: its block and its bytes.
+fn release_lost(
+    lost: &mut dyn Iterator<Item = Record>,
+    contents: &mut Contents,
+    space: &mut LogSpace,
+    superblock: &Superblock,
+    epoch: u32,
+) -> Result<(u64, Vec<u8>), LogError> {
+    let Superblock { log, block_bytes, .. } = *superblock;
+    // Without padding: the end of the ring cuts it short.
+    let most = space.commit_blocks_max().min(space.contiguous_blocks()) * u64::from(block_bytes);
+    let count = (most as usize - HEADER_BYTES) / RELEASE_BYTES;
+    let records: Vec<Record> = lost.take(count).collect();
+    let bytes = HEADER_BYTES + records.len() * RELEASE_BYTES;
+    let blocks = (bytes as u64).div_ceil(u64::from(block_bytes));
+    let place = space.allocate(blocks, Purpose::Housekeeping).ok_or(LogError::Full)?;
+    for record in &records {
+        contents.apply(record, place.sequence, space).expect("a release of what is held");
+    }
+    let header = Header {
+        epoch,
+        sequence: place.sequence,
+        durable_through: space.durable(),
+        block: place.block,
+        last_version: contents.last_version(),
+        kind: Kind::Plain,
+    };
+    let mut out = Vec::new();
+    commit::encode(&header, &records, log, block_bytes, &mut out);
+    Ok((place.block, out))
+}
+
+/// What is in the ring besides the log.
+#[derive(Default)]
+struct Left {
+    /// Of any intact commit.
+    highest_epoch: u32,
+    /// Blocks that a device cannot read: they may be readable later, and say something then. What
+    /// the log has of them was repaired before.
+    unreadable: Vec<u64>,
 }
 
 /// Slots besides those of the most dirty pages.
@@ -386,24 +441,27 @@ impl<'a> Ring<'a> {
         self.ahead.iter_mut().for_each(|ahead| *ahead = None);
     }
 
-    /// The highest epoch of any commit that is still in the ring, in the log or not.
-    fn highest_epoch(&mut self) -> u32 {
+    /// What is in the ring, in the log or not.
+    fn what_is_left(&mut self) -> Left {
         let (log, block_bytes) = (self.log, self.block_bytes);
-        let mut highest = 0;
+        let mut left = Left::default();
         for copy in 0..self.devices.len() {
             for block in 0..self.ring_blocks {
-                let claim = self.look(copy, block, 1).and_then(Claim::read);
-                let Some(claim) = claim else { continue };
+                let Some(bytes) = self.look(copy, block, 1) else {
+                    left.unreadable.push(block);
+                    continue;
+                };
+                let Some(claim) = Claim::read(bytes) else { continue };
                 let blocks = claim.own_blocks(block_bytes);
                 let descriptor = (block + blocks <= self.ring_blocks)
                     .then(|| self.look(copy, block, blocks))
                     .flatten();
                 if descriptor.is_some_and(|bytes| claim.holds(bytes, log, block_bytes)) {
-                    highest = highest.max(claim.header.epoch);
+                    left.highest_epoch = left.highest_epoch.max(claim.header.epoch);
                 }
             }
         }
-        highest
+        left
     }
 
     /// The same, in the buffer that was read ahead.

@@ -1,0 +1,91 @@
+//! An operator accepts a loss. A start was refused because the only NVS device lacks a part of the
+//! log; the next one uses what is left of it (`serve --use-nvs PATH --accept-loss`). From then on
+//! the array must start like any other: what was given up is given up for good.
+
+use super::device::Device as Disk;
+use super::run::{End, Run};
+use crate::Survivors;
+use destage_nvslog::superblock::DATA_START;
+use destage_served::Assembly;
+
+/// Sectors of the smallest ring.
+const RING_SECTORS: u64 = 64;
+
+impl Run {
+    /// Whether the loss that this refusal names is accepted: sometimes, or if an earlier such start
+    /// was interrupted.
+    pub(super) fn accepts_loss(&mut self, refusal: &str) -> bool {
+        if !refusal.contains("--accept-loss") || !self.case.pressed {
+            return false;
+        }
+        if self.cut_acceptance {
+            return true;
+        }
+        let damaged = self.mishaps.pending() || self.world.nvs.iter().any(Disk::has_bad);
+        let explained = damaged && !self.mishaps.must_start;
+        explained && self.may_lose_log() && self.draws.accepts.below(4) > 0
+    }
+
+    /// Whether what is left of the log may be used: nothing else is wrong then.
+    fn may_lose_log(&self) -> bool {
+        let alone = self.world.nvs.len() == 1 && self.case.nvs == 1 && !self.nvs_lost();
+        // With two parities a scrub may take a strip of an interrupted destage for a wrong one.
+        let scrubs = self.case.geometry.level.parities() < 2;
+        let intact = |disk: &Disk| {
+            !disk.gone && !disk.unwritable && !disk.has_bad() && disk.loses_write.is_none()
+        };
+        let right = self.retired.is_empty() && self.holes.is_empty();
+        alone && scrubs && right && self.world.members.iter().all(intact)
+    }
+
+    /// Often the array starts again at once: what was given up must be known by then.
+    ///
+    /// # Errors
+    /// It is refused.
+    pub(super) fn maybe_start_after_loss(&mut self) -> Result<End, String> {
+        if self.draws.accepts.below(2) > 0 {
+            return Ok(End::Done);
+        }
+        self.start_again(Some(Survivors::None))
+    }
+
+    /// Sometimes the only NVS device cannot read some sectors any more: of the ring mostly, where one
+    /// of them may end the log, or of slots. Whether it is so.
+    pub(super) fn maybe_damage_log(&mut self) -> bool {
+        let may = self.case.pressed && !self.mishaps.any() && self.may_lose_log();
+        if !may || self.world.nvs[0].has_bad() || self.draws.accepts.below(2) > 0 {
+            return false;
+        }
+        let ring = DATA_START / 512;
+        let mut written = self.world.nvs[0].written();
+        written.retain(|sector| *sector >= ring);
+        let in_ring = written.partition_point(|sector| *sector < ring + RING_SECTORS);
+        if in_ring == 0 {
+            return false;
+        }
+        for _ in 0..1 + self.draws.accepts.below(4) {
+            let of = if self.draws.accepts.below(2) > 0 { in_ring } else { written.len() };
+            let first = written[self.draws.accepts.below(of as u64) as usize];
+            let sectors = 1 + self.draws.accepts.below(3);
+            (first..first + sectors).for_each(|sector| self.world.nvs[0].spoil(sector));
+        }
+        self.counts.mishaps += 1;
+        true
+    }
+
+    /// A start has begun to write with what is left: everything may be older than it was, and rows
+    /// of interrupted destages are not known any more.
+    pub(super) fn note_loss(&mut self) {
+        self.model.wild(&(0..self.bytes()));
+        self.cut_writes.clear();
+        if self.case.geometry.level.is_redundant() {
+            let groups = self.case.geometry.volume_pages().0;
+            self.holes = (0..groups.div_ceil(self.case.geometry.pages_per_group())).collect();
+        }
+    }
+}
+
+/// Whether no member is missing: what is left of a log says nothing of rows with less redundancy.
+pub(super) fn is_complete(assembly: &Assembly) -> bool {
+    assembly.failed.is_empty() && assembly.rebuilds.is_empty()
+}
