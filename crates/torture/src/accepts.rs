@@ -49,8 +49,8 @@ impl Run {
         self.start_again(Some(Survivors::None))
     }
 
-    /// Sometimes the only NVS device cannot read some sectors any more: of the ring mostly, where one
-    /// of them may end the log, or of slots. Whether it is so.
+    /// Sometimes the only NVS device cannot read some sectors any more: of the ring mostly, where
+    /// one of them may end the log, or of slots. Whether it is so.
     pub(super) fn maybe_damage_log(&mut self) -> bool {
         let may = self.case.pressed && !self.mishaps.any() && self.may_lose_log();
         if !may || self.world.nvs[0].has_bad() || self.draws.accepts.below(2) > 0 {

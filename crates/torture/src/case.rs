@@ -70,8 +70,8 @@ pub struct Case {
     pub relogs: bool,
     /// What is rare is made frequent.
     pub pressed: bool,
-    /// The NVS is almost full of pages that are not written again, next to a few that always are: the
-    /// ring comes round, and what moves to its head is much.
+    /// The NVS is almost full of pages that are not written again, next to a few that always are:
+    /// the ring comes round, and what moves to its head is much.
     pub hoards: bool,
     /// The NVS devices are byte-addressable memory: a power failure tears what they write anywhere.
     pub nvs_is_memory: bool,

@@ -15,7 +15,7 @@ impl Run {
         self.draws.pressed.below(6000)
     }
 
-    /// Often one copy of the anchor is slow where the log comes round: the tail then moves far at once.
+    /// Often one copy of the anchor is slow where the log comes round: the tail then moves far.
     pub(super) fn slow_anchor(&mut self) -> Option<Slow> {
         let often = if self.case.hoards { 2 } else { 8 };
         if !self.case.pressed || self.case.nvs == 0 || self.draws.pressed.below(often) > 0 {

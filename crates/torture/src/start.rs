@@ -46,8 +46,8 @@ impl Run {
         Ok(End::Done)
     }
 
-    /// Ends a life that has just begun, by a kill or a power failure that leaves this, and starts the
-    /// array again. It does not count as a crash.
+    /// Ends a life that has just begun, by a kill or a power failure that leaves this, and starts
+    /// the array again. It does not count as a crash.
     pub(super) fn start_again(&mut self, left: Option<Survivors>) -> Result<End, String> {
         let counted = (self.counts.crashes, self.counts.kills);
         match left {
