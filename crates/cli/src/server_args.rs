@@ -81,7 +81,7 @@ pub fn emulate() -> Command {
         .arg(option("file", "PATH", "Keep the contents in this file in place of memory"))
         .arg(flag(
             "power-cut",
-            "End as in a power failure: --file loses what the drive's write cache holds. Needs --file",
+            "End as in a power failure: --file loses what the write cache holds. Needs --file",
         ))
 }
 

@@ -107,8 +107,8 @@ impl Emulator {
         key
     }
 
-    /// What of some bytes a power failure now would lose: first byte and end of each stretch that is
-    /// acknowledged and not on the medium. Now is the time up to which the disk has been run.
+    /// What of some bytes a power failure would lose: first byte and end of each stretch that is
+    /// acknowledged and not on the medium at the time up to which the disk has been run.
     pub fn unwritten(&mut self, offset: u64, length: u64) -> Vec<(u64, u64)> {
         let sector = u64::from(self.disk.sector_bytes());
         let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
