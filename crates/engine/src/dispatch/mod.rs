@@ -218,6 +218,7 @@ fn issue(queue: &mut Queue, view: &mut DiskView, command: DiskCommand, actions: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Duration;
 
     fn order_of(order: Order) -> Vec<u64> {
         let mut dispatch = Dispatch::new(1, 1, order);
@@ -243,5 +244,45 @@ mod tests {
         assert_eq!(order_of(Order::Arrival), [0, 1, 2, 3, 4, 5, 6, 7]);
         let reads_first = order_of(Order::ReadsFirst { bound: 2 });
         assert_eq!(reads_first, [0, 4, 5, 1, 6, 7, 2, 3]);
+    }
+
+    #[test]
+    fn views_count_the_reads_of_a_disk_and_know_its_last_place() {
+        let mut dispatch = Dispatch::new(1, 1, Order::Arrival);
+        let (mut actions, disk) = (Vec::new(), DiskId(0));
+        for (first, at) in [(10, 1), (20, 2)] {
+            let owner = Owner::HostRead(first as u32);
+            let command = DiskCommand { disk, first, pages: 4, write: false, owner };
+            dispatch.submit(Instant(at), command, &mut actions);
+        }
+        let view = dispatch.views()[0];
+        assert_eq!((view.reads.count, view.reads.oldest), (2, Some(Instant(1))));
+        assert_eq!(view.last_page, 14, "the second is not in the drive");
+        dispatch.done(Instant(3), disk, Owner::HostRead(10), &mut actions);
+        let view = dispatch.views()[0];
+        assert_eq!((view.reads.count, view.reads.oldest), (1, Some(Instant(2))));
+        assert_eq!(view.last_page, 24);
+    }
+
+    #[test]
+    fn what_waits_in_turns_is_queued_again_in_order_of_arrival() {
+        let how = Alternation { held: 1, longest: Duration::ZERO, near: 0, rare_percent: 0 };
+        let mut dispatch = Dispatch::new(1, 1, Order::Arrival);
+        dispatch.alternate(Some(how));
+        let (mut actions, disk) = (Vec::new(), DiskId(0));
+        for first in 0..6 {
+            let owner = if first % 2 == 0 { Owner::HostRead(0) } else { Owner::Destage(0) };
+            let command = DiskCommand { disk, first, pages: 1, write: false, owner };
+            dispatch.submit(Instant(first), command, &mut actions);
+        }
+        dispatch.alternate(None);
+        for _ in 0..6 {
+            dispatch.done(Instant(9), disk, Owner::Destage(0), &mut actions);
+        }
+        let first = |action: &Action| match action {
+            Action::Disk(command) => command.first,
+            _ => unreachable!(),
+        };
+        assert_eq!(actions.iter().map(first).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
     }
 }
