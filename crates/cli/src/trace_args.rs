@@ -251,13 +251,26 @@ fn readcache_trace() -> Command {
         .arg(
             option("device", "N", "Only this device of the trace").value_parser(value_parser!(u32)),
         )
-        .arg(option("policy", "LIST", "Read-cache policies; see `destage policies`").required(true))
+        .arg(
+            option(
+                "policy",
+                "LIST",
+                "Read-cache policies, see `destage policies`; opt: Belady's optimum, which no \
+                 policy exceeds in hits",
+            )
+            .required(true),
+        )
         .arg(option("disks", "LIST", "Numbers of disks in the array").default_value("5"))
         .arg(
             option("failed", "LIST", "Failed disks: a number, all, none, or several as 0+3")
                 .default_value("0"),
         )
-        .arg(option("blocks", "LIST", "Cache sizes in blocks of 4 KiB [default: 4096]"))
+        .arg(option(
+            "blocks",
+            "LIST",
+            "Cache sizes in blocks of 4 KiB, or as shares of the blocks that the trace reads, \
+             e.g. 10% [default: 4096]",
+        ))
         .arg(
             option("level", "LEVEL", "RAID level")
                 .default_value("5")
