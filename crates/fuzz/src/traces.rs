@@ -29,6 +29,7 @@ pub(crate) fn check(data: &[u8]) -> bool {
         format: named.map(|format| format.entry.name.to_string()),
         skip_bad: bits & 4 != 0,
         order: orders[usize::from(bits & 3)],
+        ..ReadOptions::default()
     };
     let name = ["a", "a.csv.gz", "P9.lis", "a.dtrc"][usize::from(bits >> 3 & 3)];
     let content = feed.rest();

@@ -27,9 +27,11 @@ pub mod native;
 mod oracle;
 mod reader;
 pub mod replay;
+pub mod select;
 mod spc;
 mod srt;
 mod ssdsim;
+mod stream;
 mod systor;
 mod tencent;
 mod text;
@@ -41,7 +43,8 @@ use std::io;
 
 pub use error::{TraceError, TracePosition};
 pub use input::Compression;
-pub use reader::{ReadOptions, Reader, TimeOrder};
+pub use reader::{Files, MergeDevices, MergeTimes, ReadOptions, Reader, TimeOrder, files};
+pub use select::{Sample, Selection};
 
 use destage_engine::registry::{Choice, ChoiceError, Entry};
 
