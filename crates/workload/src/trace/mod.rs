@@ -12,6 +12,7 @@ mod alibaba;
 pub mod analyze;
 mod arc;
 mod blkparse;
+mod blktrace;
 mod blocks;
 pub mod convert;
 mod csv;
@@ -148,6 +149,11 @@ pub(crate) trait RecordParser: Send {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
+    /// Bytes that follow this record and are passed over.
+    fn trailer_bytes(&self, _bytes: &[u8]) -> usize {
+        0
+    }
+
     /// One record.
     fn record(&mut self, bytes: &[u8]) -> Result<Parsed, Bad>;
 
@@ -194,6 +200,7 @@ pub const FORMATS: &[Format] = &[
     srt::FORMAT,
     vscsi::FORMAT_1,
     vscsi::FORMAT_2,
+    blktrace::FORMAT,
     fio::FORMAT,
     blkparse::FORMAT,
     csv::FORMAT,

@@ -287,6 +287,7 @@ impl Stream {
             let what = format!("it has {got} of its {size} bytes");
             return Err(TraceError::Truncated { file: self.file.clone(), place, what });
         }
+        self.skip_trailer(place)?;
         let Parser::Records(parser) = &mut self.parser else { unreachable!("a binary format") };
         match parser.record(&self.buffer) {
             Ok(Parsed::Request(record)) => Ok(Step::Request(record, place)),
@@ -294,6 +295,23 @@ impl Stream {
             Ok(Parsed::End(count)) => self.check_end(count, place),
             Err(bad) => Err(self.malformed(place, bad)),
         }
+    }
+
+    /// Passes over what follows the record in the buffer.
+    fn skip_trailer(&mut self, place: TracePosition) -> Result<(), TraceError> {
+        let Parser::Records(parser) = &self.parser else { unreachable!("a binary format") };
+        let wanted = parser.trailer_bytes(&self.buffer) as u64;
+        if wanted == 0 {
+            return Ok(());
+        }
+        let got = io::copy(&mut (&mut self.input).take(wanted), &mut io::sink());
+        let got = got.map_err(|error| self.stream_error(place, &error))?;
+        self.bytes += got;
+        if got < wanted {
+            let what = format!("it has {got} of the {wanted} bytes behind it");
+            return Err(TraceError::Truncated { file: self.file.clone(), place, what });
+        }
+        Ok(())
     }
 
     /// Whether the end mark is right, and nothing follows it.
