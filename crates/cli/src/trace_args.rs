@@ -129,7 +129,7 @@ fn trace() -> Command {
                      several traces as one.\n\
                      Examples:\n  \
                      destage trace convert vm.vscsi.gz vm.csv.zst\n  \
-                     destage trace convert week.srt.gz monday.dtrc.zst --trace-until 1d --device 0\n  \
+                     destage trace convert week.srt.gz day.dtrc.zst --trace-until 1d --device 0\n  \
                      destage trace convert big.csv.gz tenth.dtrc.zst --trace-sample 1/10\n  \
                      destage trace convert hm_0.csv+hm_1.csv hm.dtrc.zst",
                 )

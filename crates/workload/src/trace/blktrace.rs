@@ -30,7 +30,7 @@ pub(super) const FORMAT: Format = Format {
             unit: "-",
             default: "Q",
             range: "Q|D|C",
-            help: "the event that counts as a request: Q queued, D issued to the drive, C completed",
+            help: "the event that counts as a request: Q queued, D issued, C completed",
         }],
     },
     endings: &[],

@@ -25,6 +25,7 @@ mod input;
 mod mixer;
 mod msr;
 pub mod native;
+mod options;
 mod oracle;
 mod reader;
 pub mod replay;
@@ -44,7 +45,8 @@ use std::io;
 
 pub use error::{TraceError, TracePosition};
 pub use input::Compression;
-pub use reader::{Files, MergeDevices, MergeTimes, ReadOptions, Reader, TimeOrder, files};
+pub use options::{MergeDevices, MergeTimes, ReadOptions, TimeOrder};
+pub use reader::{Files, Reader, files};
 pub use select::{Sample, Selection};
 
 use destage_engine::registry::{Choice, ChoiceError, Entry};

@@ -1,7 +1,7 @@
 //! Replaying a trace as a load: open, in original or scaled time, or closed.
 //!
 //! Devices are laid one after another, by number, at equal strides: the largest end rounded up to
-//! 16 pages, plus a chunk; packed, each takes only its own pages, rounded so, plus a chunk. A single device, or the one selected, begins at page 0. A request covers
+//! 16 pages, plus a chunk; packed, each takes only its own pages, rounded so. A single device, or the one selected, begins at page 0. A request covers
 //! every page it touches; requests of 0 bytes are passed over.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
 use super::error::{TraceError, TracePosition};
 use super::info::implausible;
-use super::reader::{ReadOptions, Reader};
+use super::options::ReadOptions;
+use super::reader::Reader;
 use super::{Op, TraceRecord};
 use crate::random::Seeded;
 use crate::source::{Source, SourceError, SourceRequest};

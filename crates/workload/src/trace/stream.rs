@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::error::{TraceError, TracePosition, printable};
 use super::input::{Compression, Head, Input};
-use super::reader::{ReadOptions, TimeOrder};
+use super::options::{ReadOptions, TimeOrder};
 use super::{Bad, Format, Parsed, Parser, TraceRecord, detect, format_of, input, parse};
 
 /// Longest line taken for text.
