@@ -122,20 +122,7 @@ fn trace() -> Command {
                         .value_parser(value_parser!(u64)),
                 )
                 .arg(format_arg()),
-            Command::new("convert")
-                .about("Convert a trace to CSV or to the compact binary format")
-                .after_help(
-                    "Writes what is read: with the options below only a part of the trace, and \
-                     several traces as one.\n\
-                     Examples:\n  \
-                     destage trace convert vm.vscsi.gz vm.csv.zst\n  \
-                     destage trace convert week.srt.gz day.dtrc.zst --trace-until 1d --device 0\n  \
-                     destage trace convert big.csv.gz tenth.dtrc.zst --trace-sample 1/10\n  \
-                     destage trace convert hm_0.csv+hm_1.csv hm.dtrc.zst",
-                )
-                .args(trace_input())
-                .arg(trace_device())
-                .args(trace_output()),
+            convert(),
             Command::new("generate")
                 .about("Write the requests of a generated load to a trace")
                 .after_help(
@@ -156,6 +143,23 @@ fn trace() -> Command {
     #[cfg(feature = "serve")]
     let command = command.subcommand(crate::array_args::record());
     command
+}
+
+fn convert() -> Command {
+    Command::new("convert")
+        .about("Convert a trace to CSV or to the compact binary format")
+        .after_help(
+            "Writes what is read: with the options below only a part of the trace, and \
+                     several traces as one.\n\
+                     Examples:\n  \
+                     destage trace convert vm.vscsi.gz vm.csv.zst\n  \
+                     destage trace convert week.srt.gz day.dtrc.zst --trace-until 1d --device 0\n  \
+                     destage trace convert big.csv.gz tenth.dtrc.zst --trace-sample 1/10\n  \
+                     destage trace convert hm_0.csv+hm_1.csv hm.dtrc.zst",
+        )
+        .args(trace_input())
+        .arg(trace_device())
+        .args(trace_output())
 }
 
 fn analyze() -> Command {

@@ -1,8 +1,9 @@
 //! Replaying a trace as a load: open, in original or scaled time, or closed.
 //!
 //! Devices are laid one after another, by number, at equal strides: the largest end rounded up to
-//! 16 pages, plus a chunk; packed, each takes only its own pages, rounded so. A single device, or the one selected, begins at page 0. A request covers
-//! every page it touches; requests of 0 bytes are passed over.
+//! 16 pages, plus a chunk; packed, each takes only its own pages, rounded so. A single device, or
+//! the one selected, begins at page 0. A request covers every page it touches; requests of 0 bytes
+//! are passed over.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
