@@ -31,7 +31,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let read = trace_options(matches)?;
     let path = Path::new(text(matches, "file").expect("required"));
-    let reads = reads_of(path, &read, matches.get_one::<u32>("device").copied())?;
+    let reads = reads_of(path, &read, None)?;
     if sizes.iter().any(|size| matches!(size, Size::Share(_))) {
         let all = working_set(&reads);
         study.blocks = sizes.iter().map(|size| size.blocks(all)).collect();
