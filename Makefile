@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands torture torture-fresh torture-parts planted exhaustive \
+.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands adaptive-weights torture torture-fresh torture-parts planted exhaustive \
   filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
@@ -88,6 +88,11 @@ reproduce: build
 ## Assert the bands around published values on the full runs.
 reproduce-bands: tools
 	$(CARGO) test --locked -p destage --test reproduce -- --ignored --nocapture
+
+## Compare adaptive read-cache weights with fixed ones on two halves of loads; TRACES is the folder.
+TRACES ?= ../shared/traces
+adaptive-weights: tools
+	$(CARGO) run --locked -p destage-sim --example adaptive -- $(TRACES)
 
 ## Crash the served array 20,000 times on simulated devices, and check every byte.
 torture: build

@@ -17,7 +17,11 @@ pub struct Paths {
 impl Paths {
     /// A command that reads these files. A name that is not a file does no harm.
     pub fn reading<'a>(names: impl IntoIterator<Item = &'a str>) -> Paths {
-        let read = names.into_iter().map(PathBuf::from).collect();
+        #[cfg(feature = "plan")]
+        let files = |name| destage_workload::trace::files(Path::new(name)).files;
+        #[cfg(not(feature = "plan"))]
+        let files = |name| [PathBuf::from(name)];
+        let read = names.into_iter().flat_map(files).collect();
         Paths { read, written: Vec::new() }
     }
 

@@ -52,11 +52,25 @@ pub fn set_given(matches: &ArgMatches, options: &mut RunOptions) -> Result<(), O
     Ok(())
 }
 
+/// The options of a run that say how a trace is read, in the order of the help.
+const TRACE_OPTIONS: [&str; 10] = [
+    "trace-format",
+    "trace-order",
+    "skip-bad",
+    "trace-device",
+    "trace-from",
+    "trace-until",
+    "trace-range",
+    "trace-sample",
+    "trace-merge",
+    "trace-devices",
+];
+
 /// How the trace of a command is read.
 pub fn trace_options(matches: &ArgMatches) -> Result<ReadOptions, OptionError> {
     let mut options = RunOptions::default();
-    for name in ["trace-format", "trace-order", "skip-bad"] {
-        if let Some(value) = matches.get_one::<String>(name) {
+    for name in TRACE_OPTIONS {
+        if let Ok(Some(value)) = matches.try_get_one::<String>(name) {
             options.set(name, value)?;
         }
     }
@@ -64,13 +78,25 @@ pub fn trace_options(matches: &ArgMatches) -> Result<ReadOptions, OptionError> {
 }
 
 /// The trace that a command reads, and how.
-pub fn trace_input() -> [Arg; 4] {
-    [
-        Arg::new("file").value_name("FILE").required(true).help("Trace; plain, gzip, zstd or xz"),
-        option("trace-format", "NAME", "Trace format; see `destage trace formats`")
-            .default_value("auto"),
-        option("trace-order", "HOW", "Times out of order: auto, check, lift, skip, sort")
-            .default_value("auto"),
-        skip_bad(),
-    ]
+pub fn trace_input() -> Vec<Arg> {
+    let file = Arg::new("file")
+        .value_name("FILE")
+        .required(true)
+        .help("Trace; plain, gzip, zstd or xz. A+B merges two by time");
+    [file].into_iter().chain(trace_selection()).collect()
+}
+
+/// How a trace is read, and what of it.
+pub fn trace_selection() -> impl Iterator<Item = Arg> {
+    let args = option_args(|name| TRACE_OPTIONS.contains(&name) && name != "trace-device");
+    args.into_iter().map(|arg| match arg.get_id() == "skip-bad" {
+        true => skip_bad(),
+        false => arg.help_heading(None::<&str>),
+    })
+}
+
+/// `--trace-device`, or `--device` in short.
+pub fn trace_device() -> Arg {
+    option("trace-device", "N", "Only these devices of the trace: a number, or several as 0+3")
+        .visible_alias("device")
 }

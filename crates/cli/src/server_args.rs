@@ -79,6 +79,10 @@ pub fn emulate() -> Command {
                 .value_parser(value_parser!(f64)),
         )
         .arg(option("file", "PATH", "Keep the contents in this file in place of memory"))
+        .arg(flag(
+            "power-cut",
+            "End as in a power failure: --file loses what the write cache holds. Needs --file",
+        ))
 }
 
 /// `destage bench`.

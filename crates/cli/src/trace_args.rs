@@ -1,6 +1,6 @@
 //! Arguments of disks, trace, and the replays of a trace without time.
 
-use crate::run_args::{option_args, trace_input};
+use crate::run_args::{option_args, trace_device, trace_input};
 use crate::shared_args::{flag, force, format_arg, option, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command, value_parser};
 
@@ -107,12 +107,14 @@ fn trace() -> Command {
                 .about("Exact counts: mix, footprint, overwrites, duration, sequential share")
                 .after_help("Example: destage trace info vm.vscsi.gz")
                 .args(trace_input())
+                .arg(trace_device())
                 .arg(format_arg()),
             analyze(),
             Command::new("head")
                 .about("Print the first records")
                 .after_help("Example: destage trace head vm.vscsi.gz -n 5")
                 .args(trace_input())
+                .arg(trace_device())
                 .arg(
                     option("count", "N", "Number of records")
                         .short('n')
@@ -120,11 +122,7 @@ fn trace() -> Command {
                         .value_parser(value_parser!(u64)),
                 )
                 .arg(format_arg()),
-            Command::new("convert")
-                .about("Convert a trace to CSV or to the compact binary format")
-                .after_help("Example: destage trace convert vm.vscsi.gz vm.csv.zst")
-                .args(trace_input())
-                .args(trace_output()),
+            convert(),
             Command::new("generate")
                 .about("Write the requests of a generated load to a trace")
                 .after_help(
@@ -145,6 +143,23 @@ fn trace() -> Command {
     #[cfg(feature = "serve")]
     let command = command.subcommand(crate::array_args::record());
     command
+}
+
+fn convert() -> Command {
+    Command::new("convert")
+        .about("Convert a trace to CSV or to the compact binary format")
+        .after_help(
+            "Writes what is read: with the options below only a part of the trace, and \
+                     several traces as one.\n\
+                     Examples:\n  \
+                     destage trace convert vm.vscsi.gz vm.csv.zst\n  \
+                     destage trace convert week.srt.gz day.dtrc.zst --trace-until 1d --device 0\n  \
+                     destage trace convert big.csv.gz tenth.dtrc.zst --trace-sample 1/10\n  \
+                     destage trace convert hm_0.csv+hm_1.csv hm.dtrc.zst",
+        )
+        .args(trace_input())
+        .arg(trace_device())
+        .args(trace_output())
 }
 
 fn analyze() -> Command {
@@ -168,10 +183,8 @@ fn analyze() -> Command {
              destage trace analyze mon.csv.gz tue.csv.gz --format json\n  \
              destage trace analyze week.srt.gz --device 0",
         )
-        .args(trace_input().map(file))
-        .arg(
-            option("device", "N", "Only this device of the trace").value_parser(value_parser!(u32)),
-        )
+        .args(trace_input().into_iter().map(file))
+        .arg(trace_device())
         .arg(format_arg())
         .arg(out_arg("Also write to FILE: .html, .json, .csv or .txt; repeatable"))
 }
@@ -248,16 +261,27 @@ fn readcache_trace() -> Command {
              --sweep disks=5..8..1",
         )
         .args(trace_input())
+        .arg(trace_device())
         .arg(
-            option("device", "N", "Only this device of the trace").value_parser(value_parser!(u32)),
+            option(
+                "policy",
+                "LIST",
+                "Read-cache policies, see `destage policies`; opt: Belady's optimum, which no \
+                 policy exceeds in hits",
+            )
+            .required(true),
         )
-        .arg(option("policy", "LIST", "Read-cache policies; see `destage policies`").required(true))
         .arg(option("disks", "LIST", "Numbers of disks in the array").default_value("5"))
         .arg(
             option("failed", "LIST", "Failed disks: a number, all, none, or several as 0+3")
                 .default_value("0"),
         )
-        .arg(option("blocks", "LIST", "Cache sizes in blocks of 4 KiB [default: 4096]"))
+        .arg(option(
+            "blocks",
+            "LIST",
+            "Cache sizes in blocks of 4 KiB, or as shares of the blocks that the trace reads, \
+             e.g. 10% [default: 4096]",
+        ))
         .arg(
             option("level", "LEVEL", "RAID level")
                 .default_value("5")

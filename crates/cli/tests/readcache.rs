@@ -85,6 +85,27 @@ fn several_policies_are_compared_with_their_plain_forms() {
 }
 
 #[test]
+fn sizes_are_shares_of_the_working_set_and_the_optimum_is_a_bound() {
+    let folder = TempDir::new().expect("a folder");
+    let path = syn_t(&folder);
+    let rows = rows(&path, "--policy lru,2q,slru,opt --blocks 10%,12.5%,40 --failed none");
+    let sizes: Vec<u64> = rows.iter().map(|row| row["blocks"].as_u64().expect("a size")).collect();
+    assert_eq!(sizes, [[40; 4], [50; 4], [40; 4]].concat());
+    let hits = |row: &Value| row["hit_ratio"].as_f64().expect("a ratio");
+    for case in rows.chunks(4) {
+        assert_eq!(case[3]["policy"], "opt");
+        assert!(case.iter().all(|row| hits(row) <= hits(&case[3])), "{case:?}");
+        assert!(hits(&case[3]) > 1.5 * hits(&case[0]), "{case:?}");
+    }
+    let text = replay(&path, "--policy opt --blocks 100%");
+    assert!(text.starts_with("policy opt\n") && text.contains("hit ratio 0.98"), "{text}");
+    for bad in ["0%", "101%", "x%", "-1%", "nan%"] {
+        let words = ["readcache-trace", &path, "--policy", "lru", "--blocks", bad];
+        assert!(fails(2, &words).contains("shares of the working set"), "{bad}");
+    }
+}
+
+#[test]
 fn ties_are_chosen_by_parameter() {
     let folder = TempDir::new().expect("a folder");
     let path = syn_t(&folder);

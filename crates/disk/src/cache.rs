@@ -8,6 +8,7 @@ use destage_engine::units::{Duration, Instant};
 
 use crate::head::{DiskOp, Head};
 use crate::model::DiskModel;
+use crate::seek::ns;
 use crate::spec::{DiskSpec, ReadAhead, WriteBack};
 
 /// Addresses held: `first` up to, not including, `end`.
@@ -67,6 +68,8 @@ pub(crate) struct Cache {
     last_write_end: Option<u64>,
     /// When the medium is done with the last command or background write.
     medium_free: Instant,
+    /// The background write that ends then.
+    writing: Option<Extent>,
 }
 
 impl Cache {
@@ -83,6 +86,7 @@ impl Cache {
             dirty: Vec::new(),
             last_write_end: None,
             medium_free: Instant::ZERO,
+            writing: None,
         })
     }
 
@@ -103,11 +107,23 @@ impl Cache {
 
     /// Writes everything; the time it is done.
     pub(crate) fn flush(&mut self, model: &DiskModel, head: &mut Head, now: Instant) -> Instant {
+        let overhead_ns = match self.write {
+            Some(write) if !self.dirty.is_empty() || self.medium_free > now => ns(write.flush_ms),
+            _ => 0,
+        };
         while !self.dirty.is_empty() {
             let begin = now.max(self.medium_free);
             self.write_nearest(model, head, begin);
         }
-        now.max(self.medium_free)
+        now.max(self.medium_free) + Duration(u64::from(overhead_ns))
+    }
+
+    /// The parts of `from` to `end` that are acknowledged and not on the medium at `now`.
+    pub(crate) fn unwritten(&self, now: Instant, from: u64, end: u64) -> Vec<(u64, u64)> {
+        let writing = self.writing.filter(|_| self.medium_free > now);
+        let extents = self.dirty.iter().map(|d| d.extent).chain(writing);
+        let part = |extent: Extent| (extent.first.max(from), extent.end.min(end));
+        extents.map(part).filter(|(first, end)| first < end).collect()
     }
 
     /// Writes the dirty extent that the head reaches first.
@@ -119,9 +135,17 @@ impl Cache {
             at.seek_ns + at.rotation_ns
         };
         let ready = (0..self.dirty.len()).filter(|&i| self.dirty[i].since <= begin);
-        let Some(index) = ready.min_by_key(|&i| cost(&self.dirty[i])) else { return };
-        let dirty = self.dirty.remove(index);
+        let (window, most) = self.write.map_or((0, 0), |w| (w.window as usize, w.write_sectors));
+        let seen = ready.take(if window == 0 { usize::MAX } else { window });
+        let Some(index) = seen.min_by_key(|&i| cost(&self.dirty[i])) else { return };
+        let mut dirty = self.dirty[index];
         let approach_ns = u64::from(cost(&dirty));
+        if most > 0 && dirty.extent.sectors() > u64::from(most) {
+            dirty.extent.end = dirty.extent.first + u64::from(most);
+            self.dirty[index].extent.first = dirty.extent.end;
+        } else {
+            self.dirty.remove(index);
+        }
         let mut media_ns = 0;
         if let Some(last) = model.stream(dirty.extent.first, dirty.extent.sectors()).last() {
             media_ns = last.end_ns;
@@ -129,6 +153,7 @@ impl Cache {
         }
         (head.next_lbn, head.write) = (dirty.extent.end, true);
         self.medium_free = begin + Duration(approach_ns + media_ns);
+        self.writing = Some(dirty.extent);
     }
 
     /// Whether the buffer can serve a command without the heads being sent for it.
@@ -141,8 +166,21 @@ impl Cache {
         }
         let wanted = Extent::of(op);
         self.dirty.iter().any(|d| d.extent.holds(wanted))
-            || self.segments.iter().any(|s| s.holds(wanted))
+            || self.holds_read(model, wanted, now)
             || self.comes_by(model, wanted, now)
+    }
+
+    /// Whether a segment holds everything wanted.
+    fn holds_read(&self, model: &DiskModel, wanted: Extent, now: Instant) -> bool {
+        let newest = self.segments.len().saturating_sub(1);
+        let held = self.segments.iter().rposition(|s| s.holds(wanted));
+        held.is_some_and(|index| index < newest || self.overwritten(model, now) <= wanted.first)
+    }
+
+    /// First address of the newest segment that its read-ahead has not overwritten.
+    fn overwritten(&self, model: &DiskModel, now: Instant) -> u64 {
+        let (Some(ahead), Some(read)) = (self.ahead, self.read) else { return 0 };
+        self.reached(model, ahead, now).saturating_sub(u64::from(read.segment_sectors))
     }
 
     /// Whether the running read-ahead has, or is about to have, everything wanted.
@@ -151,7 +189,8 @@ impl Cache {
             return false;
         };
         let fits = self.read.is_some_and(|r| wanted.sectors() <= u64::from(r.segment_sectors));
-        let begun = segment.first <= wanted.first && wanted.first < ahead.limit;
+        let first = segment.first.max(self.overwritten(model, now));
+        let begun = first <= wanted.first && wanted.first < ahead.limit;
         let streaming = || self.reached(model, ahead, now) < ahead.limit;
         fits && begun && (wanted.end <= ahead.limit || streaming())
     }
@@ -190,7 +229,7 @@ impl Cache {
         let capacity = self.write.map_or(0, |w| u64::from(w.capacity_sectors));
         let mut extent = Extent::of(op);
         let mut at = ready;
-        while !self.dirty.is_empty() && self.dirty_with(extent) > capacity {
+        while !self.dirty.is_empty() && (self.dirty_with(extent) > capacity || self.full(extent)) {
             let begin = ready.max(self.medium_free);
             self.write_nearest(model, head, begin);
             at = self.medium_free.max(ready);
@@ -205,6 +244,13 @@ impl Cache {
         self.dirty.retain(|d| !extent.holds(d.extent));
         self.dirty.push(Dirty { extent, since: at + Duration(model.bus.ns(op.sectors, true)) });
         at
+    }
+
+    /// Whether one more stretch is one too many.
+    fn full(&self, extent: Extent) -> bool {
+        let most = self.write.map_or(0, |w| w.extents as usize);
+        let joins = || self.dirty.iter().any(|d| d.extent.touches(extent));
+        most > 0 && self.dirty.len() >= most && !joins()
     }
 
     /// Sectors that would be dirty with one more write.
@@ -236,8 +282,8 @@ impl Cache {
         }
         let Some(mut ahead) = self.ahead else { return done };
         let read = self.read.expect("read-ahead needs its spec");
-        let limit = model.ahead_limit(wanted.end, u64::from(read.ahead_sectors), read.until);
         let reached = self.reached(model, ahead, ready);
+        let limit = model.ahead_limit(self.segments[newest].first, wanted.end, &read);
         if reached >= ahead.limit && limit > ahead.limit {
             ahead = self.resume(model, ahead, ready);
         }
@@ -349,6 +395,7 @@ impl Cache {
     ) {
         let extent = Extent::of(op);
         self.medium_free = done;
+        self.writing = None;
         if op.write {
             self.segments.retain(|s| !s.overlaps(extent));
             self.drop_dirty(extent);
@@ -369,8 +416,9 @@ impl Cache {
         self.segments.push(segment);
         self.trim(extent.end, read);
         self.drop_read(extent.end);
-        let room = u64::from(read.ahead_sectors.min(read.segment_sectors));
-        let limit = model.ahead_limit(extent.end, room, read.until);
+        let first = self.segments[self.segments.len() - 1].first;
+        let ahead_sectors = read.ahead_sectors.min(read.segment_sectors);
+        let limit = model.ahead_limit(first, extent.end, &ReadAhead { ahead_sectors, ..read });
         self.ahead = Some(Ahead { begin: media_done, from: extent.end, limit });
     }
 

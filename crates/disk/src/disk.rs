@@ -49,6 +49,9 @@ pub struct Completed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
     pub(crate) op: DiskOp,
+    since: Instant,
+    /// A write that is done only when it is on the medium.
+    durable: bool,
     cylinder: u32,
     head: u32,
     /// Angle of its first sector.
@@ -124,8 +127,21 @@ impl Disk {
     /// If it is empty or passes the end of the disk.
     #[inline]
     pub fn submit(&mut self, now: Instant, op: DiskOp) {
-        let _ = now;
-        let queued = self.prepare(op);
+        let queued = Queued { since: now, ..self.prepare(op) };
+        self.enqueue(queued);
+    }
+
+    /// Queues a write with FUA: it is done when it is on the medium, past the write-back cache.
+    ///
+    /// # Panics
+    /// If it is empty or passes the end of the disk.
+    pub fn submit_durable(&mut self, now: Instant, op: DiskOp) {
+        let queued = Queued { since: now, durable: true, ..self.prepare(op) };
+        self.enqueue(queued);
+    }
+
+    #[inline]
+    fn enqueue(&mut self, queued: Queued) {
         if self.window.len() < self.model.window {
             self.window.push(queued);
         } else {
@@ -157,6 +173,8 @@ impl Disk {
         let hold_ns = if op.write { model.bus.hold_ns(op.sectors, media_ns) } else { 0 };
         Queued {
             op,
+            since: Instant::ZERO,
+            durable: false,
             cylinder: place.cylinder,
             head: place.head,
             target_ns: zone.angle(place.slot),
@@ -190,8 +208,10 @@ impl Disk {
     fn start_cached(&mut self, now: Instant) -> Instant {
         let mut cache = self.cache.take().expect("checked by start");
         cache.catch_up(&self.model, &mut self.head, now);
-        let seen = if self.model.scheduler == Scheduler::Fcfs { 1 } else { self.window.len() };
-        let hit = (0..seen).find(|&i| cache.serves(&self.model, &self.window[i].op, now));
+        let in_order = self.model.scheduler == Scheduler::Fcfs || self.overdue(now);
+        let seen = if in_order { 1 } else { self.window.len() };
+        let serves = |q: &Queued| !q.durable && cache.serves(&self.model, &q.op, now);
+        let hit = (0..seen).find(|&i| serves(&self.window[i]));
         let done = if let Some(index) = hit {
             let queued = self.take(index);
             let write = usize::from(queued.op.write);
@@ -297,11 +317,20 @@ impl Disk {
     fn choose(&self, now: Instant) -> (usize, Approach) {
         let angle = self.model.revolution.angle(now.0);
         let index = match self.model.scheduler {
+            _ if self.overdue(now) => 0,
             Scheduler::Sptf => return self.choose_sptf(angle),
             Scheduler::Fcfs => 0,
             Scheduler::Cscan => self.choose_cscan(),
         };
         (index, self.approach(angle, &self.window[index]))
+    }
+
+    /// Whether the oldest command has waited as long as the drive lets it.
+    #[inline]
+    fn overdue(&self, now: Instant) -> bool {
+        let limit_ns = self.model.max_wait_ns;
+        limit_ns != u64::MAX
+            && self.window.first().is_some_and(|q| now.since(q.since).0 >= limit_ns)
     }
 
     /// Without branches, which a processor could not predict: the least of time and index.
@@ -442,6 +471,7 @@ impl Disk {
     /// When all that the write-back cache holds would be on the medium, if nothing else came;
     /// writes it all. `now` without a write-back cache.
     pub fn flush(&mut self, now: Instant) -> Instant {
+        self.catch_up(now);
         match &mut self.cache {
             Some(cache) => cache.flush(&self.model, &mut self.head, now),
             None => now,
@@ -450,10 +480,21 @@ impl Disk {
 
     /// Sectors acknowledged that are not on the medium at `now`.
     pub fn dirty_sectors(&mut self, now: Instant) -> u64 {
-        let Some(cache) = &mut self.cache else { return 0 };
-        if self.in_service.is_none() {
+        self.catch_up(now);
+        self.cache.as_ref().map_or(0, |cache| cache.dirty_sectors())
+    }
+
+    /// What of some sectors a power failure at `now` would lose: first sector and end of each
+    /// stretch that is acknowledged and not on the medium.
+    pub fn unwritten(&mut self, now: Instant, lbn: u64, sectors: u64) -> Vec<(u64, u64)> {
+        self.catch_up(now);
+        self.cache.as_ref().map_or(Vec::new(), |cache| cache.unwritten(now, lbn, lbn + sectors))
+    }
+
+    /// Does what the drive did on its own until `now`.
+    fn catch_up(&mut self, now: Instant) {
+        if let (Some(cache), None) = (&mut self.cache, &self.in_service) {
             cache.catch_up(&self.model, &mut self.head, now);
         }
-        cache.dirty_sectors()
     }
 }

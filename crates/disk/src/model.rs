@@ -8,7 +8,8 @@ use crate::bus::Bus;
 use crate::geometry::{Divisor, Revolution, SectorPlace, Slip, Zone};
 use crate::seek::{ns, table_ns};
 use crate::spec::{
-    AheadUntil, DiskSpec, HitOverhead, Overhead, Scheduler, SparesPer, TrackOrder, ZoneSpec, Zones,
+    AheadUntil, DiskSpec, HitOverhead, Overhead, ReadAhead, Scheduler, SparesPer, TrackOrder,
+    ZoneSpec, Zones,
 };
 
 /// Zones are found through a table with this many entries.
@@ -27,6 +28,8 @@ pub struct DiskModel {
     pub(crate) sector_bytes: u32,
     pub(crate) window: usize,
     pub(crate) scheduler: Scheduler,
+    /// Age from which the oldest command goes first; the greatest number: never.
+    pub(crate) max_wait_ns: u64,
     pub(crate) idle_ns: u32,
     pub(crate) per_command_ns: u32,
     pub(crate) costs: Costs,
@@ -167,6 +170,10 @@ impl DiskModel {
             sector_bytes: spec.sector_bytes,
             window: spec.window,
             scheduler: spec.scheduler,
+            max_wait_ns: match spec.max_wait_ms {
+                0.0 => u64::MAX,
+                ms => (ms * 1e6).round() as u64,
+            },
             idle_ns: ns(spec.overhead.idle_ms),
             per_command_ns: ns(spec.overhead.per_command_ms),
             costs: Costs::new(&spec.overhead),
@@ -281,9 +288,13 @@ impl DiskModel {
         seek.max(if from.head == head { 0 } else { self.head_switch_ns })
     }
 
-    /// One past the last address, of at most `sectors` from `end` on, on the same track
-    /// or cylinder as the one before `end`.
-    pub(crate) fn ahead_limit(&self, end: u64, sectors: u64, until: AheadUntil) -> u64 {
+    /// One past the last address, of at most `sectors` from `end` on, to which read-ahead goes
+    /// after a read that ended there, with `first` the first address of its segment.
+    pub(crate) fn ahead_limit(&self, first: u64, end: u64, read: &ReadAhead) -> u64 {
+        let (sectors, until) = (u64::from(read.ahead_sectors), read.until);
+        if until == AheadUntil::NextTrack && end < self.sectors {
+            return self.next_track_limit(first, end);
+        }
         let limit = (end + sectors).min(self.sectors);
         if until == AheadUntil::End || limit <= end {
             return limit;
@@ -296,6 +307,28 @@ impl DiskModel {
         };
         let reached = stretches.take_while(|stretch| same(stretch.place)).last().unwrap_or(first);
         reached.lbn + u64::from(reached.sectors)
+    }
+
+    /// One past the last address on the track of `end`, or on the track after it if `first` is on
+    /// a track before.
+    fn next_track_limit(&self, first: u64, end: u64) -> u64 {
+        let track = |lbn: u64| {
+            let place = self.zones[self.zone_of(lbn)].place(lbn);
+            (place.cylinder, place.head)
+        };
+        let mut left = if track(first.min(end)) == track(end) { 1 } else { 2 };
+        let mut on = track(end);
+        let mut reached = end;
+        for stretch in self.stream(end, self.sectors - end) {
+            let at = (stretch.place.cylinder, stretch.place.head);
+            left -= u32::from(at != on);
+            on = at;
+            if left == 0 {
+                break;
+            }
+            reached = stretch.lbn + u64::from(stretch.sectors);
+        }
+        reached
     }
 
     /// Walks the stretches of `sectors` addresses from `lbn` on, with the head on the first.

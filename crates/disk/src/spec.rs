@@ -50,6 +50,10 @@ pub struct DiskSpec {
     pub window: usize,
     /// How it chooses.
     pub scheduler: Scheduler,
+    /// A queued command that has waited this long is served before all others, the oldest first,
+    /// in ms; 0: never.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub max_wait_ms: f64,
     /// Reads begin with whatever requested sector comes first under the head, where all of them
     /// lie on one track.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -233,7 +237,8 @@ pub struct ReadAhead {
     pub segments: u32,
     /// Sectors a segment holds.
     pub segment_sectors: u32,
-    /// Sectors read past the end of a request while idle.
+    /// Sectors read past the end of a request while idle; with `until = "next-track"` the track
+    /// alone says where it stops.
     pub ahead_sectors: u32,
     /// What reading ahead does not go beyond.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -257,10 +262,13 @@ pub enum AheadUntil {
     Track,
     /// The end of the cylinder on which the request ended.
     Cylinder,
+    /// The end of the track with the next sector; if the segment holds sectors of the track
+    /// before that one, as after sequential reads, the end of the track after it.
+    NextTrack,
 }
 
-/// Write-back cache of the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Write-back cache of the drive, which forgets what it holds when the power fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteBack {
     /// Sectors that may be acknowledged before they are on the medium.
@@ -268,6 +276,18 @@ pub struct WriteBack {
     /// Only writes that begin where the write before ended are acknowledged early.
     #[serde(default, skip_serializing_if = "is_false")]
     pub appends_only: bool,
+    /// Stretches of sectors that it holds at once; 0: any number.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub extents: u32,
+    /// It writes the nearest of this many oldest stretches first; 0: of all.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub window: u32,
+    /// Most sectors that it writes before it looks at the queue again; 0: all of a stretch.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub write_sectors: u32,
+    /// Time of a FLUSH besides the writes, where anything is to be written, in ms.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub flush_ms: f64,
 }
 
 /// Seek time by distance in cylinders.

@@ -6,6 +6,8 @@ use crate::spec::{DiskSpec, Seek, SparesPer, SpecError, ZoneSpec, Zones};
 
 /// Longest overhead, settle or switch time taken, in ms.
 const LONGEST_MS: f64 = 500.0;
+/// Longest FLUSH overhead and age of a queued command taken, in ms.
+const LONGEST_FLUSH_MS: f64 = 4000.0;
 /// Longest seek taken, in ms.
 const LONGEST_SEEK_MS: f64 = 1000.0;
 /// Most sectors on a track, cylinders and zones taken.
@@ -35,6 +37,7 @@ impl DiskSpec {
         check(self.range_cylinders > 0, "range_cylinders", "at least 1")?;
         check_ms(self.head_switch_ms, LONGEST_MS, "head_switch_ms")?;
         check_ms(self.jog_ms, LONGEST_MS, "jog_ms")?;
+        check_ms(self.max_wait_ms, LONGEST_FLUSH_MS, "max_wait_ms")?;
         let settle = self.write_settle_ms.abs() <= LONGEST_MS;
         check(settle, "write_settle_ms", "from -500 to 500 ms")?;
         self.validate_overhead()?;
@@ -45,6 +48,7 @@ impl DiskSpec {
         }
         if let Some(write) = self.write_back {
             check(write.capacity_sectors > 0, "write_back.capacity_sectors", "at least 1")?;
+            check_ms(write.flush_ms, LONGEST_FLUSH_MS, "write_back.flush_ms")?;
         }
         let cylinders = self.validate_zones()?;
         self.validate_seek(cylinders)

@@ -47,6 +47,40 @@ fn read_ahead_stops_at_its_limit_and_at_other_commands() {
 }
 
 #[test]
+fn read_ahead_to_the_next_track_needs_a_sequential_predecessor() {
+    let to_next =
+        READ_AHEAD.replace("ahead_sectors = 40", "ahead_sectors = 40\nuntil = \"next-track\"");
+    let ahead = |reads: &[(u64, u32)], wanted: u64| {
+        let mut disk = Disk::new(&small(&to_next, ""));
+        let mut now = Instant::ZERO;
+        for &(lbn, sectors) in reads {
+            serve(&mut disk, &mut now, read(lbn, sectors));
+            now.0 += 100 * MS;
+        }
+        serve(&mut disk, &mut now, read(wanted, 1)).cache_hit
+    };
+    // Tracks of 24 sectors.
+    assert!(ahead(&[(30, 4)], 47), "the end of the track with the next sector");
+    assert!(!ahead(&[(30, 4)], 48), "no further after a read that nothing preceded");
+    assert!(ahead(&[(20, 8)], 71), "the segment reaches back to the track before");
+    assert!(!ahead(&[(20, 8)], 72));
+    assert!(ahead(&[(10, 4), (14, 10)], 47), "the next sector is on the next track");
+    assert!(ahead(&[(0, 4), (4, 20), (24, 2)], 71), "a read before was on the track before");
+}
+
+#[test]
+fn read_ahead_longer_than_its_segment_keeps_the_last_of_it() {
+    let short =
+        READ_AHEAD.replace("segment_sectors = 48", "segment_sectors = 8\nuntil = \"next-track\"");
+    let mut disk = Disk::new(&small(&short, ""));
+    let mut now = Instant::ZERO;
+    serve(&mut disk, &mut now, read(0, 2));
+    now.0 += 100 * MS;
+    assert!(!serve(&mut disk.clone(), &mut now.clone(), read(2, 2)).cache_hit, "overwritten");
+    assert!(serve(&mut disk, &mut now, read(16, 8)).cache_hit, "the last of the track");
+}
+
+#[test]
 fn one_command_at_a_time_streams_at_the_media_rate() {
     let stream = |more: &str, idle: u64| {
         let mut disk = Disk::new(&small(more, ""));
@@ -138,4 +172,102 @@ fn a_read_waits_for_the_background_write_under_way() {
     now.0 += 1;
     let done = serve(&mut disk, &mut now, read(0, 1));
     assert!(now >= busy_until && done.service.overhead.0 > 0, "{done:?}");
+}
+
+#[test]
+fn a_durable_write_goes_to_the_medium_past_the_cache() {
+    let mut disk = Disk::new(&small(WRITE_BACK, ""));
+    let mut now = Instant::ZERO;
+    serve(&mut disk, &mut now, write(1000, 8));
+    disk.submit_durable(now, write(700, 8));
+    now = disk.start(now).unwrap();
+    let done = disk.finish(now);
+    assert!(!done.cache_hit && done.service.total().0 > MS, "{done:?}");
+    assert_eq!(disk.unwritten(now, 700, 8), []);
+    assert_eq!(disk.unwritten(now, 0, 1200), [(1000, 1008)], "it does not flush the others");
+    assert!(serve(&mut disk, &mut now, write(700, 8)).cache_hit);
+    assert_eq!(disk.unwritten(now, 704, 8), [(704, 708)]);
+}
+
+#[test]
+fn a_flush_costs_its_fixed_part_only_where_something_is_to_be_written() {
+    let with = |more: &str| Disk::new(&small(&format!("{WRITE_BACK}\n{more}"), ""));
+    let (mut without, mut fixed) = (with(""), with("flush_ms = 30.0"));
+    let now = Instant(5);
+    assert_eq!(fixed.flush(now), now);
+    let mut both = [now, now];
+    serve(&mut without, &mut both[0], write(700, 8));
+    serve(&mut fixed, &mut both[1], write(700, 8));
+    assert_eq!(fixed.flush(both[1]).0, without.flush(both[0]).0 + 30 * MS);
+    let later = Instant(both[1].0 + 500 * MS);
+    assert_eq!(fixed.flush(later), later, "written while idle");
+}
+
+#[test]
+fn a_cache_that_holds_few_stretches_waits_for_the_medium() {
+    let capacity = "bus_mb_per_s = 10.0\n[write_back]\ncapacity_sectors = 1000\nextents = 2";
+    let mut disk = Disk::new(&small(capacity, ""));
+    let mut now = Instant::ZERO;
+    let mut slow =
+        |disk: &mut Disk, lbn| serve(disk, &mut now, write(lbn, 1)).service.total().0 > MS;
+    assert!(!slow(&mut disk, 100) && !slow(&mut disk, 900));
+    assert!(!slow(&mut disk, 901), "it continues a stretch");
+    assert!([300, 1100, 500].map(|lbn| slow(&mut disk, lbn)).contains(&true));
+}
+
+#[test]
+fn the_cache_writes_in_the_order_of_its_window() {
+    let last = |window: u32| {
+        let more = format!("{WRITE_BACK}\nwindow = {window}");
+        let mut disk = Disk::new(&small(&more, ""));
+        let mut now = Instant::ZERO;
+        // The first keeps the medium busy while the others come.
+        for lbn in [0, 1200, 40, 1160] {
+            serve(&mut disk, &mut now, write(lbn, 2));
+        }
+        let done = disk.flush(now);
+        (done, disk.head_cylinder())
+    };
+    let (in_order, nearest) = (last(1), last(0));
+    let cylinder = |lbn| Disk::new(&small(WRITE_BACK, "")).cylinder_of(lbn);
+    assert_eq!((in_order.1, nearest.1), (cylinder(1160), cylinder(1200)));
+    assert_ne!(in_order.0, nearest.0);
+}
+
+#[test]
+fn the_age_limit_keeps_a_queued_command_from_starving() {
+    let waits = |more: &str| {
+        let spec = DiskSpec { scheduler: Scheduler::Sptf, ..small(more, "") };
+        let mut disk = Disk::new(&spec);
+        let mut now = Instant::ZERO;
+        serve(&mut disk, &mut now, read(0, 1));
+        disk.submit(now, read(1300, 1));
+        for round in 0..400 {
+            while disk.outstanding() < 3 {
+                disk.submit(now, read(round % 20, 1));
+            }
+            now = disk.start(now).unwrap();
+            if disk.finish(now).op.lbn == 1300 {
+                return now.0;
+            }
+        }
+        u64::MAX
+    };
+    let (without, with) = (waits(""), waits("max_wait_ms = 100.0"));
+    assert_eq!(without, u64::MAX, "short seeks always win");
+    assert!((100 * MS..130 * MS).contains(&with), "{with}");
+}
+
+#[test]
+fn a_long_stretch_is_written_in_parts() {
+    let more = "bus_mb_per_s = 1000.0\n[write_back]\ncapacity_sectors = 600\nwrite_sectors = 24";
+    let wait = |more: &str| {
+        let mut disk = Disk::new(&small(more, ""));
+        let mut now = Instant::ZERO;
+        serve(&mut disk, &mut now, write(0, 480));
+        now.0 += MS;
+        serve(&mut disk, &mut now, read(1200, 1)).service.overhead.0
+    };
+    let (parts, at_once) = (wait(more), wait(&more.replace("write_sectors = 24", "")));
+    assert!(parts < 25 * MS && at_once > 200 * MS, "{parts} {at_once}");
 }

@@ -83,7 +83,7 @@ fn a_model_becomes_a_spec() {
     assert_eq!((bus.read_sector_ms, bus.write_sector_ms, bus.read_start), (0.1, 0.1, 0.0));
     assert_eq!((spec.overhead.read_after_write_ms, spec.read_on_arrival), (None, false));
     let write_back = spec.write_back.unwrap();
-    assert_eq!((write_back.capacity_sectors, write_back.appends_only), (128, true));
+    assert_eq!((write_back.capacity_sectors, write_back.appends_only), (128, false));
     let ahead = spec.read_ahead.unwrap();
     assert_eq!((ahead.segments, ahead.segment_sectors, ahead.ahead_sectors), (2, 64, 32));
     let Zones::List(list) = &spec.zones else { panic!("a list") };
@@ -129,9 +129,21 @@ fn overheads_bus_and_buffer_become_their_counterparts() {
         made_up(MODEL, SEEK, &specs).unwrap().read_ahead.unwrap().until
     };
     assert_eq!(until(1), AheadUntil::Track);
-    assert_eq!((until(2), until(4)), (AheadUntil::Cylinder, AheadUntil::End));
-    let fast = SPECS.replace("Fast write level = 1", "Fast write level = 2");
-    assert!(!made_up(MODEL, SEEK, &fast).unwrap().write_back.unwrap().appends_only);
+    assert_eq!((until(2), until(3)), (AheadUntil::Cylinder, AheadUntil::End));
+    assert_eq!(until(4), AheadUntil::NextTrack);
+    for level in [1, 2] {
+        let fast = SPECS.replace("write level = 1", &format!("write level = {level}"));
+        let write_back = made_up(MODEL, SEEK, &fast).unwrap().write_back.unwrap();
+        assert!(!write_back.appends_only, "any write is acknowledged early at level {level}");
+    }
+    let none = SPECS.replace("Fast write level = 1", "Fast write level = 0");
+    assert_eq!(made_up(MODEL, SEEK, &none).unwrap().write_back, None);
+    let keeps = |immediate: u32| {
+        let more = format!("Read any free blocks = 1, Immediate buffer read = {immediate}, Max q");
+        let specs = SPECS.replace("Max q", &more);
+        made_up(MODEL, SEEK, &specs).unwrap().read_ahead.unwrap().keeps_before
+    };
+    assert_eq!((keeps(0), keeps(1)), (false, true));
     let no_bus = SPECS.replace("transfer time = 0.1", "transfer time = 0.0");
     assert_eq!(made_up(MODEL, SEEK, &no_bus).unwrap().bus, None);
 }
@@ -217,11 +229,6 @@ fn by_hand(converted: &mut DiskSpec, built_in: &DiskSpec) {
     }
     converted.jog_ms = built_in.jog_ms;
     converted.source.clone_from(&built_in.source);
-    if let (Some(ahead), Some(built_in)) = (&mut converted.read_ahead, built_in.read_ahead) {
-        ahead.until = built_in.until;
-        ahead.keeps_before = built_in.keeps_before;
-        ahead.drops_read = built_in.drops_read;
-    }
     if converted.name == "hp-c2490a" {
         let hit = converted.overhead.hit;
         converted.overhead = built_in.overhead;

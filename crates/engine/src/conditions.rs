@@ -13,12 +13,23 @@ pub struct Conditions<'a> {
     pub queues: &'a [u32],
     /// Host reads that wait for disks.
     pub reads: WaitingReads,
+    /// What the engine knows of each disk.
+    pub disks: &'a [DiskView],
     /// Disks that have failed, including those being rebuilt.
     pub failed_disks: u16,
     /// Disks being rebuilt.
     pub rebuilding_disks: u16,
     /// Where the heads of the disks are, as far as the driver knows.
     pub heads: &'a dyn Heads,
+}
+
+/// A disk, from what was sent to it: the same in the simulator and on real disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskView {
+    /// Commands of host reads that it has not completed, in the drive or in front of it.
+    pub reads: WaitingReads,
+    /// The page behind the last command given to the drive: an estimate of where its head is.
+    pub last_page: u64,
 }
 
 /// Host reads that wait for disks.
@@ -36,6 +47,7 @@ impl Conditions<'static> {
         now: Instant::ZERO,
         queues: &[],
         reads: WaitingReads { count: 0, oldest: None },
+        disks: &[],
         failed_disks: 0,
         rebuilding_disks: 0,
         heads: &NoHeads,

@@ -36,7 +36,8 @@ impl ArrayState {
         *(if write { &mut counters.disk_writes } else { &mut counters.disk_reads }) +=
             runs.len() as u64;
         for DiskRun { disk, first, pages } in runs.iter().copied() {
-            self.dispatch.submit(DiskCommand { disk, first, pages, write, owner }, actions);
+            let command = DiskCommand { disk, first, pages, write, owner };
+            self.dispatch.submit(self.now, command, actions);
         }
     }
 
@@ -51,6 +52,7 @@ impl ArrayState {
             now: self.now,
             queues: self.dispatch.lengths(),
             reads,
+            disks: self.dispatch.views(),
             failed_disks: self.faults.failed.len(),
             rebuilding_disks,
             heads,

@@ -71,10 +71,11 @@ fn recorded_hashes() {
     }
 }
 
-/// Every name, with LFU's other rule for ties.
+/// Every name, with LFU's other rule for ties and other values of parameters.
 fn names() -> Vec<&'static str> {
     let names = entries().into_iter().map(|e| e.name);
-    names.chain(["lfu:literal", "vdf-lfu:literal"]).collect()
+    let others = ["lfu:literal", "vdf-lfu:literal", "slru:protected=30", "vdf-2q:in=50,out=100"];
+    names.chain(others).collect()
 }
 
 /// The faults of a run, changed as it goes: healthy, failed, partly rebuilt, another disk, healthy.

@@ -92,6 +92,7 @@ fn add(total: &mut Coverage, met: &Coverage) {
     total.increments += met.increments;
     total.long_stretches += met.long_stretches;
     total.share_held += met.share_held;
+    total.spared += met.spared;
 }
 
 #[test]
@@ -121,6 +122,7 @@ fn every_policy_gives_the_reference_output() {
         total.increments,
         total.long_stretches,
         total.share_held,
+        total.spared,
     ];
     assert!(rare.iter().all(|&n| n >= 100), "the traces reach every rule: {total:?}");
 }

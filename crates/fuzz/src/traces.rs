@@ -7,7 +7,9 @@ mod samples;
 use crate::feed::Feed;
 use destage_workload::trace::analyze::analyze;
 use destage_workload::trace::info::TraceInfo;
-use destage_workload::trace::{FORMATS, ReadOptions, Reader, TimeOrder, TraceError, TraceRecord};
+use destage_workload::trace::{
+    FORMATS, ReadOptions, Reader, Sample, Selection, TimeOrder, TraceError, TraceRecord,
+};
 
 /// Most bytes of an input: compressed ones grow.
 const BYTES_MAX: usize = 4096;
@@ -29,6 +31,8 @@ pub(crate) fn check(data: &[u8]) -> bool {
         format: named.map(|format| format.entry.name.to_string()),
         skip_bad: bits & 4 != 0,
         order: orders[usize::from(bits & 3)],
+        select: if bits & 32 == 0 { Selection::default() } else { part(format as u64) },
+        ..ReadOptions::default()
     };
     let name = ["a", "a.csv.gz", "P9.lis", "a.dtrc"][usize::from(bits >> 3 & 3)];
     let content = feed.rest();
@@ -49,6 +53,17 @@ pub(crate) fn check(data: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// A part of a trace, of which each limit takes effect on some inputs.
+fn part(number: u64) -> Selection {
+    Selection {
+        from_ns: (number & 1 != 0).then_some(number),
+        until_ns: (number & 2 != 0).then_some(number << 24),
+        devices: if number & 4 != 0 { vec![0, 1] } else { Vec::new() },
+        range: (number & 8 != 0).then_some((512, 1 << 22)),
+        sample: Sample::new(0.5, 4096 << (number & 3), number),
+    }
 }
 
 /// The records, which are in order and within their bounds.
@@ -110,6 +125,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         let hint = if sample.name == "P9.lis" { 16 } else { 0 };
         seeds.push([&[FORMATS.len() as u8, hint], &sample.content[..]].concat());
         seeds.push([&[number, hint | 4], &sample.content[..]].concat());
+        seeds.push([&[number, hint | 32], &sample.content[..]].concat());
     }
     for (order, ending) in (0..).zip(["gz", "zst", "xz"]) {
         for sample in samples::samples().iter().take(2) {

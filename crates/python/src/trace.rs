@@ -90,7 +90,7 @@ impl TraceData {
                 errors::error(py, "OptionError", "order takes auto, check, lift, skip or sort")
             })?,
         };
-        let options = ReadOptions { format, skip_bad, order };
+        let options = ReadOptions { format, skip_bad, order, ..ReadOptions::default() };
         let read = || -> Result<Vec<u8>, TraceError> {
             let mut bytes = Vec::new();
             for record in Reader::open(&path, &options)? {

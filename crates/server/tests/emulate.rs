@@ -4,10 +4,11 @@
 mod common;
 
 use common::{Rng, read, serve, write};
+use destage_block::{Backend, Driver, Outcome, Payload, Request as Asked};
 use destage_client::Heard;
 use destage_disk::{Disk, DiskOp, find};
 use destage_engine::units::Instant;
-use destage_nbd::request::Request;
+use destage_nbd::request::{Command, Request};
 use destage_server::backends::{DiskRequest, Emulated, Emulator};
 
 /// When each of some reads and writes of 4 KiB is done, from the disk alone: when they are asked,
@@ -91,6 +92,113 @@ fn a_flush_is_done_after_the_writes_before_it() {
     let place = |key: &u64| order.iter().position(|it| it == key).expect("done");
     assert!(writes.iter().all(|write| place(write) < place(&flush)));
     assert_eq!(order.len(), writes.len() + 1 + later.len());
+}
+
+#[test]
+fn fua_and_flush_cost_what_the_model_says() {
+    let spec = find("st2000dm006").expect("a built-in disk");
+    let mut emulator = Emulator::new(&spec, 1.0);
+    let mut now = Instant(1_000);
+    let mut took = |request| {
+        let begin = now;
+        let key = emulator.request(now, request);
+        while let Some(due) = emulator.due() {
+            now = due;
+            if emulator.done(due).is_some_and(|(done, _)| done == key) {
+                return now.since(begin).0;
+            }
+        }
+        panic!("never done");
+    };
+    let write = |page: u64, durable| DiskRequest::Move {
+        offset: page * 4096,
+        length: 4096,
+        write: true,
+        durable,
+    };
+    const MS: u64 = 1_000_000;
+    assert_eq!(took(DiskRequest::Flush), 0, "nothing to write");
+    let early: u64 = (0..8).map(|i| took(write(i * 50_000_000 % 400_000_000, false))).sum();
+    assert!(early < 8 * MS, "{early} ns: acknowledged early");
+    let flush = took(DiskRequest::Flush);
+    assert!((80 * MS..200 * MS).contains(&flush), "{flush} ns");
+    let early = took(write(1, false));
+    let durable = took(write(300_000_000, true));
+    assert!(early < MS && durable > 2 * MS, "{early} ns, with FUA {durable} ns");
+}
+
+#[test]
+fn a_power_cut_loses_what_was_not_flushed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("disk");
+    let open = || {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).open(&path).expect("a file")
+    };
+    open().set_len(1 << 30).expect("room");
+    let file = open();
+    let (sender, lost) = std::sync::mpsc::channel();
+    // A hundredth of real time: the cache writes nothing on its own before the test is over.
+    let server = serve(
+        1 << 30,
+        |_| {},
+        move || {
+            let disk = Emulator::new(&find("ultrastar-hc320").expect("a built-in disk"), 0.001);
+            Cut(Emulated::in_volatile_file(disk, file).expect("a file"), sender)
+        },
+    );
+    let mut client = server.client();
+    client.call(write(4096, 4096), &[1; 4096]).expect("WRITE");
+    client.call(Command::Flush, &[]).expect("FLUSH");
+    client.call(write(8192, 4096), &[2; 4096]).expect("WRITE");
+    client.call(write(1 << 29, 4096), &[3; 4096]).expect("WRITE");
+    client.call(write((1 << 29) + 100, 8), &[4; 8]).expect("WRITE");
+    drop(client);
+    drop(server);
+    let lost = lost.recv().expect("cut");
+    let held = |offset| {
+        let mut held = vec![9; 4096];
+        std::os::unix::fs::FileExt::read_exact_at(&open(), &mut held, offset).expect("bytes");
+        held
+    };
+    assert_eq!(held(4096), [1; 4096], "flushed");
+    assert!(lost >= 4096, "{lost} bytes");
+    assert_eq!(held(1 << 29), [0; 4096], "acknowledged, and lost");
+}
+
+/// Cuts the power when it is dropped.
+struct Cut<T>(Emulated<T>, std::sync::mpsc::Sender<u64>);
+
+impl<T> Drop for Cut<T> {
+    fn drop(&mut self) {
+        let _ = self.1.send(self.0.power_cut().expect("the file"));
+    }
+}
+
+impl<D: Driver> Backend<D> for Cut<D::Token> {
+    fn start(&mut self, driver: &mut D) {
+        self.0.start(driver);
+    }
+
+    fn request(&mut self, driver: &mut D, token: D::Token, request: Asked, payload: Payload<'_>) {
+        self.0.request(driver, token, request, payload);
+    }
+
+    fn done(&mut self, driver: &mut D, key: u64, outcome: Outcome) {
+        Backend::<D>::done(&mut self.0, driver, key, outcome);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Backend::<D>::deadline(&self.0)
+    }
+
+    fn timer(&mut self, driver: &mut D) {
+        Backend::<D>::timer(&mut self.0, driver);
+    }
+
+    fn stopped(&self) -> bool {
+        Backend::<D>::stopped(&self.0)
+    }
 }
 
 #[test]

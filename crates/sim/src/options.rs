@@ -9,7 +9,9 @@ use destage_engine::sequential::DetectorKind;
 use destage_engine::served;
 use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace};
-use destage_workload::trace::{ReadOptions, TimeOrder};
+use destage_workload::trace::{
+    MergeDevices, MergeTimes, ReadOptions, Sample, Selection, TimeOrder, select,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
@@ -176,7 +178,56 @@ pub const OPTIONS: &[Param] = &[
         "restart at the end of the trace; not with trace-mode open",
     ),
     option("trace-speed", "x", "1", "above 0", "speed up recorded times by this factor"),
-    option("trace-device", "-", "all", "a device number, all", "device of the trace"),
+    option(
+        "trace-device",
+        "-",
+        "all",
+        "a device number, several as 0+3, all",
+        "devices of the trace",
+    ),
+    option(
+        "trace-from",
+        "-",
+        "",
+        "a time as 90s, 10m, 1.5h",
+        "only requests from this time on, counted from the first request of the trace",
+    ),
+    option("trace-until", "-", "", "a time as 90s, 10m, 1.5h", "only requests before this time"),
+    option(
+        "trace-range",
+        "bytes",
+        "",
+        "FIRST..END with K, M, G, T; either may be left out",
+        "only this range of addresses of each device; requests are cut to it",
+    ),
+    option(
+        "trace-sample",
+        "-",
+        "",
+        "SHARE[:block=BYTES][:seed=N], e.g. 0.1 or 1/10",
+        "only this share of the blocks (1M) of the trace, chosen by a hash of their address",
+    ),
+    option(
+        "trace-merge",
+        "-",
+        "clock",
+        "clock, start",
+        "several traces (A+B): times by one clock, or each from its start",
+    ),
+    option(
+        "trace-devices",
+        "-",
+        "apart",
+        "apart, shared",
+        "several traces (A+B): the same device number is another device, or the same",
+    ),
+    option(
+        "trace-layout",
+        "-",
+        "strides",
+        "strides, packed",
+        "several devices on one volume: at equal distances, or one close behind the other",
+    ),
     option(
         "trace-order",
         "-",
@@ -423,7 +474,57 @@ impl RunOptions {
             "auto" => TimeOrder::default(),
             name => TimeOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
         };
-        Ok(ReadOptions { format, skip_bad: self.on("skip-bad")?, order })
+        Ok(ReadOptions {
+            format,
+            skip_bad: self.on("skip-bad")?,
+            order,
+            select: self.selection()?,
+            times: self.one_of(
+                "trace-merge",
+                &[("clock", MergeTimes::Clock), ("start", MergeTimes::Start)],
+            )?,
+            devices: self.one_of(
+                "trace-devices",
+                &[("apart", MergeDevices::Apart), ("shared", MergeDevices::Shared)],
+            )?,
+        })
+    }
+
+    /// What of the trace is kept.
+    fn selection(&self) -> Result<Selection, OptionError> {
+        let devices = match self.get("trace-device") {
+            "all" => Vec::new(),
+            text => select::devices(text).ok_or_else(|| self.bad("trace-device"))?,
+        };
+        let selection = Selection {
+            from_ns: self.optional("trace-from", select::time_ns)?,
+            until_ns: self.optional("trace-until", select::time_ns)?,
+            devices,
+            range: self.optional("trace-range", select::byte_range)?,
+            sample: self.optional("trace-sample", Sample::parse)?,
+        };
+        if let (Some(from), Some(until)) = (selection.from_ns, selection.until_ns)
+            && from >= until
+        {
+            return Err(OptionError::usage(format!(
+                "--trace-from {} is not before --trace-until {}",
+                self.get("trace-from"),
+                self.get("trace-until")
+            )));
+        }
+        Ok(selection)
+    }
+
+    /// The value of an option that may be left out.
+    fn optional<T>(
+        &self,
+        name: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, OptionError> {
+        match self.get(name) {
+            "" => Ok(None),
+            text => parse(text).map(Some).ok_or_else(|| self.bad(name)),
+        }
     }
 
     /// How the trace is replayed.
@@ -447,10 +548,6 @@ impl RunOptions {
                 }
             }
         };
-        let device = match self.get("trace-device") {
-            "all" => None,
-            _ => Some(self.number("trace-device", 0..=u32::MAX)?),
-        };
         let reads_only = self.one_of("trace-ops", &[("all", false), ("reads", true)])?;
         let repeat = self.on("trace-repeat")?;
         if repeat && matches!(pace, ReplayPace::Open { .. }) {
@@ -458,8 +555,9 @@ impl RunOptions {
             return Err(OptionError::usage(message.into()));
         }
         let wrap = self.on("wrap")?;
+        let packed = self.one_of("trace-layout", &[("strides", false), ("packed", true)])?;
         let plain = ReplayOptions::default();
-        Ok(ReplayOptions { pace, device, wrap, reads_only, repeat, ..plain })
+        Ok(ReplayOptions { pace, packed, wrap, reads_only, repeat, ..plain })
     }
 
     /// The seed.

@@ -3,9 +3,10 @@
 
 use crate::parallel::in_parallel;
 use destage_engine::array::geometry::Level;
+use destage_engine::readcache::optimum::replay_optimum;
 use destage_engine::readcache::penalty::{CHUNK_BLOCKS, Penalties, PenaltyError};
 use destage_engine::readcache::replay::{EventHash, Tally, replay};
-use destage_engine::readcache::{Access, ReadCache, ReadChoice, ReadPolicyError};
+use destage_engine::readcache::{Access, ReadCache, ReadChoice, ReadPolicyError, check_blocks};
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::Instant;
 use destage_workload::source::Source;
@@ -30,6 +31,8 @@ pub enum Failed {
 pub struct Study {
     /// The policies.
     pub policies: Vec<ReadChoice>,
+    /// Belady's optimum too, after them.
+    pub optimum: bool,
     /// RAID level.
     pub level: Level,
     /// Numbers of disks.
@@ -113,9 +116,25 @@ pub fn reads_of(
     }
 }
 
+/// The name of Belady's optimum among policies.
+pub const OPTIMUM: &str = "opt";
+
+/// Different blocks that these reads ask for: their working set.
+pub fn working_set(reads: &[PageRange]) -> u64 {
+    let mut ranges: Vec<(u64, u64)> = reads.iter().map(|r| (r.first.0, r.end().0)).collect();
+    ranges.sort_unstable();
+    let (mut blocks, mut end) = (0, 0);
+    for (first, after) in ranges {
+        blocks += after.saturating_sub(first.max(end));
+        end = end.max(after);
+    }
+    blocks
+}
+
 /// One policy in one case.
 pub struct Single<'a> {
-    policy: &'a ReadChoice,
+    /// None: Belady's optimum.
+    policy: Option<&'a ReadChoice>,
     disks: u64,
     blocks: u64,
     failed: FailedSet,
@@ -134,20 +153,31 @@ pub fn replay_one(
         hash.add(access);
         event(block, access);
     };
-    replay(&mut *single.cache(), reads, &single.penalties, &mut tally, both);
+    single.replay(reads, &mut tally, both);
     (single.row(&tally), hash.value())
 }
 
 impl Single<'_> {
-    fn cache(&self) -> Box<dyn ReadCache> {
-        let mut cache = self.policy.build(self.blocks).expect("checked before");
+    /// An empty cache; none for the optimum.
+    fn cache(&self) -> Option<Box<dyn ReadCache>> {
+        let mut cache = self.policy?.build(self.blocks).expect("checked before");
         cache.set_fault(Some(self.penalties.clone()));
-        cache
+        Some(cache)
+    }
+
+    fn replay(&self, reads: &[PageRange], tally: &mut Tally, event: &mut dyn FnMut(u64, Access)) {
+        match self.cache() {
+            Some(mut cache) => replay(&mut *cache, reads, &self.penalties, tally, event),
+            None => replay_optimum(reads, self.blocks as usize, &self.penalties, tally, event),
+        }
     }
 
     fn run(&self, reads: &[PageRange]) -> Row {
         let mut tally = Tally::default();
-        self.cache().run(reads, &self.penalties, &mut tally);
+        match self.cache() {
+            Some(mut cache) => cache.run(reads, &self.penalties, &mut tally),
+            None => self.replay(reads, &mut tally, &mut |_, _| {}),
+        }
         self.row(&tally)
     }
 
@@ -157,7 +187,7 @@ impl Single<'_> {
         let (lost, all) = self.penalties.lost_share();
         let extra = ratio(lost, all) * (self.penalties.of_lost() - 1) as f64;
         Row {
-            policy: self.policy.describe(),
+            policy: self.policy.map_or(OPTIMUM.to_string(), ReadChoice::describe),
             disks: self.disks,
             blocks: self.blocks,
             failed: Some(self.failed.clone()),
@@ -204,8 +234,9 @@ impl Study {
             for &blocks in &self.blocks {
                 for failed in &cases {
                     let penalties = Penalties::new(self.level, disks, failed, CHUNK_BLOCKS)?;
-                    for policy in &self.policies {
-                        policy.check(blocks)?;
+                    let policies = self.policies.iter().map(Some);
+                    for policy in policies.chain(self.optimum.then_some(None)) {
+                        check_blocks(blocks)?;
                         let (failed, penalties) = (failed.clone(), penalties.clone());
                         jobs.push(Single { policy, disks, blocks, failed, penalties });
                     }
@@ -243,14 +274,15 @@ impl Study {
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Vec<Row>, StudyError> {
         let jobs = self.jobs()?;
+        let policies = self.policies.len() + usize::from(self.optimum);
         let total = jobs.len();
         let mut rows = in_parallel(&jobs, threads, &|job| job.run(reads), |_| false, &|done| {
             progress(done, total);
         });
         if self.failed == Failed::All {
-            rows = with_means(rows, self.policies.len());
+            rows = with_means(rows, policies);
         }
-        compare_with_plain(&mut rows, self.policies.len());
+        compare_with_plain(&mut rows, policies);
         Ok(rows)
     }
 }
@@ -308,6 +340,7 @@ mod tests {
     fn study() -> Study {
         Study {
             policies: vec![choose("vdf-lru").unwrap(), choose("vdf-lfu").unwrap()],
+            optimum: false,
             level: Level::Raid5,
             disks: vec![5],
             blocks: vec![16, 64],
@@ -333,6 +366,21 @@ mod tests {
         let plain = rows.iter().find(|r| r.policy == "lru" && r.failed.is_none()).unwrap();
         let reduction = of_vdf_lru[5].reduction.unwrap();
         assert!((reduction - (1.0 - of_vdf_lru[5].rgr / plain.rgr)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_working_set_counts_each_block_once_and_the_optimum_comes_last() {
+        let range = |first, length| PageRange::new(Page(first), length);
+        let reads = [range(10, 4), range(0, 2), range(12, 4), range(12, 1), range(1, 1)];
+        assert_eq!(working_set(&reads), 8);
+        let mut study = Study { optimum: true, failed: Failed::Cases(vec![vec![]]), ..study() };
+        study.add_plain_forms().unwrap();
+        let reads: Vec<PageRange> = (0..3000u64).map(|i| range(i * i % 331, 1)).collect();
+        let rows = study.run(&reads, 2, &|_, _| {}).unwrap();
+        let names: Vec<&str> = rows[..5].iter().map(|row| row.policy.as_str()).collect();
+        assert_eq!(names[4], OPTIMUM);
+        assert!(rows.chunks(5).all(|case| case.iter().all(|r| r.hit_ratio <= case[4].hit_ratio)));
+        assert_eq!(rows[4].reduction, None);
     }
 
     #[test]

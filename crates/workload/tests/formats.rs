@@ -296,7 +296,8 @@ fn survive(bytes: &[u8]) {
             (true, TimeOrder::Sort),
             (true, TimeOrder::Skip),
         ] {
-            let options = ReadOptions { format: format.clone(), skip_bad, order };
+            let options =
+                ReadOptions { format: format.clone(), skip_bad, order, ..ReadOptions::default() };
             let Ok(opened) = reader(bytes, "t.csv", &options) else { continue };
             for record in opened.flatten() {
                 assert!(record.end_bytes() < 1 << 63 && record.pages().1 <= 1 << 51);

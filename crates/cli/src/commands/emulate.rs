@@ -13,8 +13,15 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let spec = text(matches, "spec").expect("required");
     let size = text(matches, "size").map(bytes).transpose()?;
     if spec == "ram" {
+        if matches.get_flag("power-cut") {
+            return Err(Failure::usage("--power-cut needs a modelled disk; ram has no cache"));
+        }
         let export = backends::export("ram", "destage: memory", size.unwrap_or(1 << 30));
         return listener::serve(matches, export, &mut Ram::default());
+    }
+    let cut = matches.get_flag("power-cut");
+    if cut && text(matches, "file").is_none() {
+        return Err(Failure::usage("--power-cut needs --file, whose contents it leaves behind"));
     }
     let spec = destage_disk::find(spec)?;
     let speed = *matches.get_one::<f64>("speed").expect("default");
@@ -48,10 +55,17 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             if held < size {
                 open.set_len(size).map_err(fail)?;
             }
-            Emulated::in_file(disk, open)
+            match cut {
+                false => Emulated::in_file(disk, open),
+                true => Emulated::in_volatile_file(disk, open).map_err(fail)?,
+            }
         }
     };
     let text = listener::serve(matches, export, &mut backend)?;
+    if cut {
+        let lost = backend.power_cut().map_err(|error| Failure::failed(error.to_string()))?;
+        eprintln!("destage: the power failed: {lost} bytes that were not flushed are lost");
+    }
     let late = backend.late_ns();
     let at = |share| late.value_at_quantile(share) / 1000;
     let (number, half, most) = (late.len(), at(0.5), at(0.99));

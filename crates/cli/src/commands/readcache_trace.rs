@@ -13,13 +13,16 @@ use destage_engine::readcache::{ReadChoice, Vdf, choose};
 use destage_engine::request::PageRange;
 use destage_report::{Cell, Format, Table};
 use destage_sim::axis::parse_sweep;
-use destage_sim::readcache::{Failed, FailedSet, Row, Single, Study, reads_of, replay_one};
+use destage_sim::readcache::working_set;
+use destage_sim::readcache::{
+    Failed, FailedSet, OPTIMUM, Row, Single, Study, reads_of, replay_one,
+};
 use std::fmt::Write;
 use std::path::Path;
 
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
-    let mut study = study(matches)?;
+    let (mut study, sizes) = study(matches)?;
     study.check()?;
     if matches.get_flag("events") && study.single().is_none() {
         return Err(Failure::usage("--events takes one policy, array, size and failed disk"));
@@ -28,7 +31,12 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let outputs = Outputs::for_table(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let read = trace_options(matches)?;
     let path = Path::new(text(matches, "file").expect("required"));
-    let reads = reads_of(path, &read, matches.get_one::<u32>("device").copied())?;
+    let reads = reads_of(path, &read, None)?;
+    if sizes.iter().any(|size| matches!(size, Size::Share(_))) {
+        let all = working_set(&reads);
+        study.blocks = sizes.iter().map(|size| size.blocks(all)).collect();
+        study.check()?;
+    }
     if let Some(single) = study.single() {
         return one(&single, &reads, matches, &outputs);
     }
@@ -125,7 +133,44 @@ fn name_of(failed: &[u64]) -> String {
     }
 }
 
-fn study(matches: &ArgMatches) -> Result<Study, Failure> {
+/// A cache size.
+#[derive(Clone, Copy)]
+enum Size {
+    Blocks(u64),
+    /// Thousandths of a per cent of the blocks that the trace's reads ask for.
+    Share(u64),
+}
+
+impl Size {
+    fn parse(value: &str) -> Result<Size, Failure> {
+        let Some(percent) = value.strip_suffix('%') else {
+            return number("blocks", value).map(Size::Blocks).map_err(|_| Size::bad(value));
+        };
+        let percent: f64 = percent.parse().map_err(|_| Size::bad(value))?;
+        if !(percent > 0.0 && percent <= 100.0) {
+            return Err(Size::bad(value));
+        }
+        Ok(Size::Share((percent * 1000.0).round() as u64))
+    }
+
+    fn bad(value: &str) -> Failure {
+        Failure::usage(format!(
+            "--blocks takes whole numbers, or shares of the working set above 0% and up to 100%, \
+             e.g. 10%, not `{value}`"
+        ))
+    }
+
+    /// In blocks, of a working set of `all`; a share is rounded down, and at least one block.
+    fn blocks(self, all: u64) -> u64 {
+        match self {
+            Size::Blocks(blocks) => blocks,
+            Size::Share(share) => ((u128::from(all) * u128::from(share) / 100_000) as u64).max(1),
+        }
+    }
+}
+
+/// The study and its cache sizes; shares are filled in when the trace has been read.
+fn study(matches: &ArgMatches) -> Result<(Study, Vec<Size>), Failure> {
     let level = text(matches, "level").expect("default");
     let level = Level::named(level).expect("clap has checked it");
     let given = |name: &str, default: &str| text(matches, name).unwrap_or(default).to_string();
@@ -148,18 +193,27 @@ fn study(matches: &ArgMatches) -> Result<Study, Failure> {
         list.1 = values;
     }
     let [(_, disks), (_, blocks), (_, failed)] = lists;
-    Ok(Study {
-        policies: policies(matches)?,
+    let sizes = blocks.iter().map(|v| Size::parse(v)).collect::<Result<Vec<Size>, Failure>>()?;
+    let (policies, optimum) = policies(matches)?;
+    let study = Study {
+        policies,
+        optimum,
         level,
         disks: numbers("disks", &disks)?,
-        blocks: numbers("blocks", &blocks)?,
+        blocks: sizes.iter().map(|size| size.blocks(1)).collect(),
         failed: failed_of(&failed)?,
-    })
+    };
+    Ok((study, sizes))
 }
 
-fn policies(matches: &ArgMatches) -> Result<Vec<ReadChoice>, Failure> {
-    let mut policies = Vec::new();
+/// The policies, and whether Belady's optimum is among them.
+fn policies(matches: &ArgMatches) -> Result<(Vec<ReadChoice>, bool), Failure> {
+    let (mut policies, mut optimum) = (Vec::new(), false);
     for name in text(matches, "policy").expect("required").split(',').map(str::trim) {
+        if name == OPTIMUM {
+            optimum = true;
+            continue;
+        }
         let mut choice = choose(name).map_err(Failure::usage)?;
         if let Some(text) = text(matches, "vdf") {
             let vdf = Vdf::parse(text);
@@ -168,7 +222,7 @@ fn policies(matches: &ArgMatches) -> Result<Vec<ReadChoice>, Failure> {
         }
         policies.push(choice);
     }
-    Ok(policies)
+    Ok((policies, optimum))
 }
 
 fn number(option: &str, value: &str) -> Result<u64, Failure> {

@@ -19,13 +19,12 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let outs = matches.get_many("out").unwrap_or_default();
     let outputs = Outputs::for_analysis(outs, &mut paths)?;
     let read = trace_options(matches)?;
-    let device = matches.get_one::<u32>("device").copied();
     let open = |file: &&String| Reader::open(Path::new(file), &read).map_err(Failure::failed);
     let readers = files.iter().map(open).collect::<Result<Vec<Reader>, Failure>>()?;
     let mut traces = Vec::with_capacity(files.len());
     for (file, reader) in files.iter().zip(readers) {
         let spinner = progress::spinner(&format!("reading {file}"));
-        let found = analyze(reader, device, &mut |requests| {
+        let found = analyze(reader, None, &mut |requests| {
             let millions = requests as f64 / 1e6;
             spinner.set_message(format!("reading {file}: {millions:.1} M requests"));
         });

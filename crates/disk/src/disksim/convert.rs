@@ -4,6 +4,19 @@
 //! 4 sectors of each cylinder; 3 of each track; 7 and 10 room for the slipped sectors at the end
 //! of the zone (10: besides the spares); 8 of each range of cylinders; 9 of each zone. Remapped
 //! defects are left out: they move single sectors.
+//!
+//! What the keys of the buffer mean follows DiskSim's simulator and the measured drives, which
+//! agree, where its manual says otherwise:
+//!
+//! - `Fast write level` 1 and 2 both acknowledge any write once it is in the buffer. The level
+//!   decides only what the arm does after it has written one of several that follow each other.
+//! - `Buffer continuous read` 4 reads ahead to the end of the track with the next sector, and to
+//!   the end of the track after that only if the segment already reaches back to the track
+//!   before. `Maximum read-ahead` does not limit it: a segment shorter than the track then keeps
+//!   the last of what passed, and the read that follows a read is a miss.
+//! - `Read any free blocks` takes effect where sectors come into the buffer as they pass
+//!   (`Immediate buffer read`).
+//! - `Read-ahead on idle hit` is not used: the measured drives all read on after a hit.
 
 use super::parse::{Block, Entry, Value, parse};
 use super::{ConvertError, Source};
@@ -134,6 +147,7 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
         range_cylinders: layout.count("Rangesize for sparing")?.max(1),
         window: 1,
         scheduler: Scheduler::Fcfs,
+        max_wait_ms: 0.0,
         read_on_arrival: false,
         bus_mb_per_s: None,
         bus: None,
@@ -349,9 +363,12 @@ fn controller(spec: &mut DiskSpec, source: Source<'_>) -> Result<(), ConvertErro
             until: match continues as u32 {
                 1 => AheadUntil::Track,
                 2 => AheadUntil::Cylinder,
+                4 => AheadUntil::NextTrack,
                 _ => AheadUntil::End,
             },
-            keeps_before: false,
+            // What passes before comes into the buffer only where sectors do so as they pass.
+            keeps_before: spec.read_on_arrival
+                && disk.number_or("Read any free blocks", 0.0)? > 0.0,
             drops_read: false,
         });
     }
@@ -360,7 +377,7 @@ fn controller(spec: &mut DiskSpec, source: Source<'_>) -> Result<(), ConvertErro
         let segments = disk.count("Maximum number of write segments")?.max(1);
         spec.write_back = Some(WriteBack {
             capacity_sectors: segments.saturating_mul(segment_sectors),
-            appends_only: fast_writes < 2.0,
+            ..WriteBack::default()
         });
     }
     Ok(())

@@ -68,11 +68,13 @@ impl Controller {
         let chosen = setup.choose(&config.policy, &config.rate, &geometry)?;
         let Chosen { policy, rate, detector } = chosen;
         let per_group = geometry.pages_per_group();
+        let mut dispatch = Dispatch::new(geometry.disks, config.window, config.order);
+        dispatch.alternate(policy.alternation());
         let directory = Directory::new(config.nvs_pages, per_group, geometry.groups());
         Ok(Controller {
             state: ArrayState {
                 geometry,
-                dispatch: Dispatch::new(geometry.disks, config.window, config.order),
+                dispatch,
                 faults: Faults::default(),
                 counters: Counters::default(),
                 now: Instant::ZERO,
@@ -114,13 +116,14 @@ impl Controller {
     }
 
     fn handle(&mut self, event: Event, heads: &dyn Heads, actions: &mut Vec<Action>) {
+        let now = self.state.now;
         match event {
             Event::Host(request) => self.arrive(request, actions),
             Event::Discard(id, range) => self.arrive_discard(id, range, actions),
             Event::NvsDone(id) => self.durable(id, (false, false), actions),
             Event::NvsDoneInPart { id, first, last } => self.durable(id, (first, last), actions),
             Event::DiskDone(disk, owner) => {
-                self.state.dispatch.done(disk, actions);
+                self.state.dispatch.done(now, disk, owner, actions);
                 match owner {
                     Owner::HostRead(index) => {
                         self.with_reads(actions, |r, d, around| r.on_disk_done(index, d, around));
@@ -132,7 +135,7 @@ impl Controller {
             }
             Event::DiskError(command) => self.disk_error(&command, actions),
             Event::DiskFailed(disk) => self.disk_failed(disk, actions),
-            Event::DiskWaits(disk) => self.state.dispatch.done(disk, actions),
+            Event::DiskWaits(disk) => self.state.dispatch.waits(now, disk, actions),
             Event::DiskTriesAgain(disk) => self.state.dispatch.again(disk),
             Event::Rebuild { disk, from } => {
                 // A running rebuild continues: its writes may be in flight.
@@ -343,7 +346,8 @@ impl Controller {
     }
 
     fn disk_error(&mut self, command: &DiskCommand, actions: &mut Vec<Action>) {
-        self.state.dispatch.done(command.disk, actions);
+        let now = self.state.now;
+        self.state.dispatch.done(now, command.disk, command.owner, actions);
         match command.owner {
             Owner::HostRead(index) => self.with_reads(actions, |reads, d, around| {
                 reads.on_disk_error(index, command, d, around);
@@ -503,6 +507,7 @@ impl Controller {
         let Chosen { policy, mut rate, detector } = chosen;
         rate.on_occupancy(self.cache.directory.occupancy());
         self.destager.set_rate(rate);
+        self.state.dispatch.alternate(policy.alternation());
         let rebuilding = self.rebuilds.count();
         let now = self.state.conditions(rebuilding, self.reads.waiting(), &NoHeads);
         self.cache.set_policy(policy, &now);

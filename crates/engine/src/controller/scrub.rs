@@ -185,7 +185,8 @@ impl Scrub {
         self.chunks[index].pending += 1;
         let DiskRun { disk, first, pages } = run;
         let owner = Owner::Scrub(index as u32);
-        state.dispatch.submit(DiskCommand { disk, first, pages, write, owner }, actions);
+        let command = DiskCommand { disk, first, pages, write, owner };
+        state.dispatch.submit(state.now, command, actions);
     }
 
     /// A command of a chunk failed. A run that cannot be read is read page by page; a page that

@@ -192,18 +192,24 @@ impl Destager {
         }
     }
 
-    fn allowed(&mut self, forced: bool, around: &Surroundings<'_>) -> u32 {
+    fn allowed(&mut self, forced: bool, around: &mut Surroundings<'_>) -> u32 {
         if forced {
+            around.state.dispatch.set_urgency(1, 1);
             return self.config.queue_depth;
         }
         let (cache, last_sequential) = (&*around.cache, self.last_sequential);
-        self.rate.allowed(&RateView {
+        let allowed = self.rate.allowed(&RateView {
             occupancy: cache.directory.occupancy(),
             capacity: cache.directory.capacity().0,
             queue_depth: self.config.queue_depth,
             in_sequence: &|| last_sequential && cache.next_is_sequential(),
             now: &around.state.conditions(around.rebuilds.count(), around.reads, around.heads),
-        })
+        });
+        around.state.dispatch.set_urgency(allowed, self.config.queue_depth);
+        if around.state.dispatch.alternates() && allowed > 0 {
+            return self.config.queue_depth;
+        }
+        allowed
     }
 
     fn start(&mut self, picked: Picked, mask: Vec<u64>, around: &mut Surroundings<'_>) {

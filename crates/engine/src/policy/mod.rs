@@ -1,6 +1,7 @@
 //! What to destage: the policy trait and the table of policies. One file per policy.
 
 mod cscan;
+mod ebb;
 mod hybrid;
 mod lists;
 mod lrw;
@@ -14,7 +15,7 @@ mod wow;
 use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Choice, ChoiceError, Entry};
-use crate::units::GroupId;
+use crate::units::{Duration, GroupId};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
@@ -140,6 +141,11 @@ pub trait DestagePolicy: Send {
     /// picked, so most policies do nothing here.
     fn on_destaged(&mut self, _group: GroupId) {}
 
+    /// How reads and destages take turns at each disk; `None`: they keep the array's order.
+    fn alternation(&self) -> Option<Alternation> {
+        None
+    }
+
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
 
@@ -171,6 +177,23 @@ pub struct Queues {
     pub desired_pages: Option<u64>,
 }
 
+/// How host reads and destages take turns at each disk.
+///
+/// While host reads wait for a disk only they enter its drive. When few are left, destage commands
+/// enter it, nearest to the last place first, until reads have waited too long or too many wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alternation {
+    /// Reads that may wait for the end of a burst when destages are most urgent.
+    pub held: u32,
+    /// How long the oldest of them may wait then.
+    pub longest: Duration,
+    /// Mean distance of reads from the last place, in pages, below which disks keep the array's
+    /// order: the drive's own queue is good enough for short seeks.
+    pub near: u64,
+    /// Share of reads among a disk's commands below which disks keep the array's order.
+    pub rare_percent: u32,
+}
+
 /// A policy, or why it cannot be made.
 pub type Made = Result<Box<dyn DestagePolicy>, ChoiceError>;
 
@@ -192,6 +215,7 @@ pub const POLICIES: &[PolicyEntry] = &[
     lst::ENTRY,
     stf::ENTRY,
     hybrid::ENTRY,
+    ebb::ENTRY,
 ];
 
 /// Parses `name:parameters`.

@@ -8,6 +8,9 @@ use super::ordered::OrderedGroups;
 use crate::nvs::directory::{Directory, Slot};
 use crate::units::GroupId;
 
+/// In a counter: the group was passed over because it held few pages.
+pub const SPARED: u8 = 4;
+
 /// A ring with a destage pointer.
 pub struct Ring {
     groups: OrderedGroups,
@@ -27,6 +30,12 @@ impl Ring {
         self.count += 1;
     }
 
+    /// The greatest number of pages that is less than half the mean of the ring's groups, which
+    /// hold `pages`.
+    pub fn less_than_half(&self, pages: u64) -> u64 {
+        pages.saturating_sub(1) / (2 * self.count).max(1)
+    }
+
     /// The next candidate, whatever its counter says.
     pub fn candidate(&self, directory: &Directory) -> Option<Slot> {
         let group = self.groups.next(self.pointer)?;
@@ -34,13 +43,15 @@ impl Ring {
     }
 
     /// Scans for a victim and takes it out of the ring: a group whose counter is 0, while those
-    /// it passes over are counted down. Gives up after `laps` laps.
+    /// it passes over are counted down. A group of up to `sparse` pages is passed over once more,
+    /// and has [`SPARED`] set. Gives up after `laps` laps.
     pub fn take(
         &mut self,
         directory: &Directory,
         laps: u64,
         counter: &mut [u8],
         mask: u8,
+        sparse: u64,
     ) -> Option<(GroupId, Slot)> {
         let mut looks = self.count.saturating_mul(laps);
         while looks > 0 {
@@ -56,6 +67,10 @@ impl Ring {
                 }
                 let counter = &mut counter[slot.index()];
                 if *counter & mask == 0 {
+                    if sparse > 0 && *counter & SPARED == 0 && directory.pages(slot) <= sparse {
+                        *counter |= SPARED;
+                        continue;
+                    }
                     self.groups.remove(group);
                     self.count -= 1;
                     return Some((group, slot));

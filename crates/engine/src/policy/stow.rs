@@ -2,7 +2,7 @@
 //! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
 
 use super::scan::Ring;
-use super::{DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
+use super::{Alternation, DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
 use crate::bounded::cover;
 use crate::conditions::Conditions;
 use crate::nvs::directory::{Directory, Slot};
@@ -69,7 +69,8 @@ struct Stretch {
     groups: u64,
 }
 
-struct Stow {
+/// Two rings and what decides between them.
+pub(super) struct Stow {
     rings: [Ring; 2],
     /// Per slot: bit 0 the recency bit, bit 1 whether the group is in SeqQ.
     state: Vec<u8>,
@@ -88,6 +89,9 @@ struct Stow {
     queue_depth: u64,
     nvs_pages: u64,
     mirrored: bool,
+    /// Random groups with less than half the mean pages are passed over once.
+    spares_sparse: bool,
+    alternation: Option<Alternation>,
 }
 
 impl Stow {
@@ -113,7 +117,20 @@ impl Stow {
             queue_depth: context.queue_depth,
             nvs_pages: context.nvs_pages,
             mirrored: context.mirrored,
+            spares_sparse: false,
+            alternation: None,
         }
+    }
+
+    /// [`Stow`] whose disks take turns between reads and destages; `spares_sparse`: random groups
+    /// with less than half the mean pages wait for one more turn of the clock.
+    pub(super) fn in_turns(
+        context: &PolicyContext,
+        alternation: Alternation,
+        spares_sparse: bool,
+    ) -> Stow {
+        let stow = Stow::new(context, Switching::Hysteresis, 128);
+        Stow { spares_sparse, alternation: Some(alternation), ..stow }
     }
 
     fn gap_to_desired(&self) -> f64 {
@@ -163,7 +180,12 @@ impl Stow {
     }
 
     fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
-        self.rings[queue].take(directory, 2, &mut self.state, RECENT)
+        let sparse = match (self.spares_sparse, queue) {
+            (true, RANDOM) => self.rings[RANDOM].less_than_half(self.pages[RANDOM]),
+            _ => 0,
+        };
+        let laps = if sparse > 0 { 3 } else { 2 };
+        self.rings[queue].take(directory, laps, &mut self.state, RECENT, sparse)
     }
 
     /// Algorithm 3, lines 10 to 19: `group` was picked from SeqQ; sizes still count its pages.
@@ -237,6 +259,10 @@ impl DestagePolicy for Stow {
             decision.destaged += pages;
         }
         Some(slot)
+    }
+
+    fn alternation(&self) -> Option<Alternation> {
+        self.alternation
     }
 
     fn candidate(&self, directory: &Directory) -> Option<Slot> {

@@ -79,7 +79,7 @@ impl DestagePolicy for Wow {
 
     fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let laps = u64::from(self.most_count) + 1;
-        self.ring.take(directory, laps, &mut self.counter, u8::MAX).map(|(_, slot)| slot)
+        self.ring.take(directory, laps, &mut self.counter, u8::MAX, 0).map(|(_, slot)| slot)
     }
 
     fn candidate(&self, directory: &Directory) -> Option<Slot> {

@@ -9,12 +9,15 @@ pub mod coherent;
 mod fault;
 mod lfu;
 mod lru;
+pub mod optimum;
 pub mod penalty;
 mod place;
 pub mod replay;
 mod s3fifo;
 mod sieve;
+mod slru;
 mod store;
+mod two_q;
 
 use crate::registry::{Choice, ChoiceError, Entry, Param, nearest_first};
 use crate::request::PageRange;
@@ -162,8 +165,16 @@ const fn entry(
 }
 
 /// All read-cache policies.
-pub const READ_POLICIES: &[ReadPolicyEntry] =
-    &[lru::ENTRY, lfu::ENTRY, clock::ENTRY, arc::ENTRY, sieve::ENTRY, s3fifo::ENTRY];
+pub const READ_POLICIES: &[ReadPolicyEntry] = &[
+    lru::ENTRY,
+    lfu::ENTRY,
+    clock::ENTRY,
+    arc::ENTRY,
+    sieve::ENTRY,
+    s3fifo::ENTRY,
+    slru::ENTRY,
+    two_q::ENTRY,
+];
 
 /// Every entry, plain forms first.
 pub fn entries() -> Vec<&'static Entry> {
@@ -277,16 +288,24 @@ fn choose_from(
     Ok(chosen)
 }
 
+/// Whether a cache can have this many blocks.
+///
+/// # Errors
+/// No blocks or too many.
+pub fn check_blocks(blocks: u64) -> Result<(), ReadPolicyError> {
+    match (1..=BLOCKS_MAX).contains(&blocks) {
+        true => Ok(()),
+        false => Err(ReadPolicyError::Blocks(blocks)),
+    }
+}
+
 impl ReadChoice {
     /// Whether a cache can have this many blocks.
     ///
     /// # Errors
     /// No blocks or too many.
     pub fn check(&self, blocks: u64) -> Result<(), ReadPolicyError> {
-        match (1..=BLOCKS_MAX).contains(&blocks) {
-            true => Ok(()),
-            false => Err(ReadPolicyError::Blocks(blocks)),
-        }
+        check_blocks(blocks)
     }
 
     /// An empty cache.

@@ -102,7 +102,7 @@ impl TrackController {
             Event::Host(request) => self.arrive(request, heads, actions),
             Event::NvsDone(id) => actions.push(Action::Reply { id, result: Ok(()) }),
             Event::DiskDone(disk, owner) => {
-                self.dispatch.done(disk, actions);
+                self.dispatch.done(now, disk, owner, actions);
                 match owner {
                     Owner::HostRead(index) => {
                         let (id, ticket) = self.reads[index as usize];
@@ -162,7 +162,7 @@ impl TrackController {
         let owner = Owner::HostRead(index);
         let (first, pages) = (range.first.0, range.pages);
         let command = DiskCommand { disk: DiskId(0), first, pages, write: false, owner };
-        self.dispatch.submit(command, actions);
+        self.dispatch.submit(self.now, command, actions);
     }
 
     fn arrive_write(
@@ -248,7 +248,7 @@ impl TrackController {
             let (first, pages) = (track + bit, sectors as u32);
             let owner = Owner::Destage(owner);
             let command = DiskCommand { disk: DiskId(0), first, pages, write: true, owner };
-            self.dispatch.submit(command, actions);
+            self.dispatch.submit(self.now, command, actions);
         }
     }
 
@@ -299,5 +299,6 @@ fn conditions<'a>(
     heads: &'a dyn Heads,
 ) -> Conditions<'a> {
     let (queues, reads) = (dispatch.lengths(), arrivals.waiting());
-    Conditions { now, queues, reads, failed_disks: 0, rebuilding_disks: 0, heads }
+    let disks = dispatch.views();
+    Conditions { now, queues, reads, disks, failed_disks: 0, rebuilding_disks: 0, heads }
 }

@@ -39,6 +39,15 @@ pub enum Kind {
         main: Vec<Held>,
         ghosts: Vec<u64>,
     },
+    Slru {
+        protected: Vec<Held>,
+        protected_max: usize,
+    },
+    TwoQ {
+        main: Vec<Held>,
+        ghosts: Vec<u64>,
+        shares: [usize; 2],
+    },
 }
 
 /// A cache.
@@ -64,9 +73,17 @@ impl Model {
             "sieve" => Kind::Sieve { hands: [None; 2] },
             "arc" => Kind::Arc { t2: vec![], b1: vec![], b2: vec![], p: 0 },
             "s3-fifo" => Kind::S3Fifo { main: vec![], ghosts: vec![] },
+            "slru" => Kind::Slru { protected: vec![], protected_max: size * 4 / 5 },
+            "slru:protected=30" => Kind::Slru { protected: vec![], protected_max: size * 3 / 10 },
+            "2q" => Model::two_q([(size / 4).max(1), (size / 2).max(1)]),
+            "2q:in=50,out=100" => Model::two_q([(size / 2).max(1), size]),
             other => panic!("{other} has no model: write one"),
         };
         Model { kind, held: Vec::new(), size, gts: 1, joins: 0, fault: None }
+    }
+
+    fn two_q(shares: [usize; 2]) -> Kind {
+        Kind::TwoQ { main: vec![], ghosts: vec![], shares }
     }
 
     pub fn set_fault(&mut self, fault: Option<Penalties>) {
@@ -115,6 +132,8 @@ impl Model {
             Kind::Sieve { .. } => self.sieve(block),
             Kind::Arc { .. } => self.arc(block),
             Kind::S3Fifo { .. } => self.s3fifo(block),
+            Kind::Slru { .. } => self.slru(block),
+            Kind::TwoQ { .. } => self.two_q_access(block),
         };
         self.gts += 1;
         access
@@ -309,6 +328,70 @@ impl Model {
             self.held.push(new);
         }
         self.kind = Kind::Arc { t2, b1, b2, p };
+        access
+    }
+
+    /// The first of each class in the order of a list, and of them the one to go.
+    fn first_of(&self, list: &[Held]) -> u64 {
+        let class = |c| list.iter().find(move |h| self.class(h.block) == c);
+        let offers: Vec<Held> = [class(0), class(1)].into_iter().flatten().copied().collect();
+        self.oldest_weighed(&offers)
+    }
+
+    fn slru(&mut self, block: u64) -> Access {
+        let kind = std::mem::replace(&mut self.kind, Kind::Lru);
+        let Kind::Slru { mut protected, protected_max } = kind else { unreachable!() };
+        let (mut access, new) = (Model::HIT, self.join(block, 0));
+        if self.held.iter().chain(&protected).any(|h| h.block == block) {
+            self.held.retain(|h| h.block != block);
+            protected.retain(|h| h.block != block);
+            protected.push(new);
+            if protected.len() > protected_max {
+                self.held.push(protected.remove(0));
+            }
+        } else {
+            access = Model::miss(None);
+            if self.held.len() + protected.len() == self.size {
+                let victim = self.first_of(&self.held);
+                self.held.remove(Model::position(&self.held, victim));
+                access.evicted = Some(victim);
+            }
+            self.held.push(new);
+        }
+        self.kind = Kind::Slru { protected, protected_max };
+        access
+    }
+
+    fn two_q_access(&mut self, block: u64) -> Access {
+        let kind = std::mem::replace(&mut self.kind, Kind::Lru);
+        let Kind::TwoQ { mut main, mut ghosts, shares } = kind else { unreachable!() };
+        let new = self.join(block, 0);
+        let mut access = Model::HIT;
+        if main.iter().any(|h| h.block == block) {
+            main.retain(|h| h.block != block);
+            main.push(new);
+        } else if !self.touch(block, 1) {
+            access = Model::miss(None);
+            let is_known = ghosts.contains(&block);
+            ghosts.retain(|b| *b != block);
+            if self.held.len() + main.len() == self.size {
+                let victim = if self.held.len() > shares[0] || main.is_empty() {
+                    let victim = self.first_of(&self.held);
+                    self.held.remove(Model::position(&self.held, victim));
+                    ghosts.push(victim);
+                    let over = ghosts.len().saturating_sub(shares[1]);
+                    ghosts.drain(..over);
+                    victim
+                } else {
+                    let victim = self.lru_of(&main);
+                    main.remove(Model::position(&main, victim));
+                    victim
+                };
+                access.evicted = Some(victim);
+            }
+            if is_known { main.push(new) } else { self.held.push(new) }
+        }
+        self.kind = Kind::TwoQ { main, ghosts, shares };
         access
     }
 

@@ -15,6 +15,8 @@ pub enum Policy {
     Wow { initial: u32, frequency: u32 },
     /// Two rings; H is at most this many pages per disk.
     Stow { hysteresis: u64 },
+    /// As STOW; groups of RanQ with less than half of its mean pages may wait for one more turn.
+    Ebb { sparse: bool },
     /// Two rings, the larger is picked from.
     Seqran,
     /// Most pages; ties to the oldest last write.
@@ -39,6 +41,8 @@ impl Policy {
             }
             Policy::Stow { hysteresis: 128 } => "stow".to_string(),
             Policy::Stow { hysteresis } => format!("stow:hysteresis={hysteresis}"),
+            Policy::Ebb { sparse: true } => "ebb".to_string(),
+            Policy::Ebb { sparse: false } => "ebb:sparse=off".to_string(),
             Policy::Seqran => "seqran".to_string(),
             Policy::Lst => "lst".to_string(),
             Policy::Stf => "stf".to_string(),
@@ -60,6 +64,7 @@ impl Policy {
             "stow" => {
                 vec![Policy::Stow { hysteresis: 128 }, Policy::Stow { hysteresis: rng.range(1, 8) }]
             }
+            "ebb" => vec![Policy::Ebb { sparse: true }, Policy::Ebb { sparse: false }],
             "seqran" => vec![Policy::Seqran],
             "lst" => vec![Policy::Lst],
             "stf" => vec![Policy::Stf],
@@ -99,6 +104,7 @@ pub struct Coverage {
     pub increments: u64,
     pub long_stretches: u64,
     pub share_held: u64,
+    pub spared: u64,
 }
 
 struct Group {
@@ -107,6 +113,8 @@ struct Group {
     bit: u32,
     in_seq: bool,
     hot: bool,
+    /// It has waited for one more turn.
+    spared: bool,
 }
 
 /// Counts by expected next page, oldest first.
@@ -297,7 +305,7 @@ impl Model {
             (_, Some(bit)) => bit,
         };
         // Algorithm 3 asks for the old bit only: a sequential last page counts though it leaves 0.
-        let stow = matches!(self.policy, Policy::Stow { .. });
+        let stow = matches!(self.policy, Policy::Stow { .. } | Policy::Ebb { .. });
         if stow && existed && old_bit == Some(0) && !self.groups[&number].in_seq {
             self.coverage.decrements_to_zero += u64::from(new_bit == 0);
             self.decrement(hit);
@@ -308,6 +316,7 @@ impl Model {
             bit: 0,
             in_seq: sequential,
             hot: true,
+            spared: false,
         });
         group.hot = true;
         group.pages.insert(page);
@@ -335,7 +344,11 @@ impl Model {
 
     /// H.
     fn hysteresis(&self) -> u64 {
-        let Policy::Stow { hysteresis } = self.policy else { return 1 };
+        let hysteresis = match self.policy {
+            Policy::Stow { hysteresis } => hysteresis,
+            Policy::Ebb { .. } => 128,
+            _ => return 1,
+        };
         let band = self.config.pages * (self.config.high - self.config.low);
         (hysteresis * self.config.disks).min(band / (8 * 10_000)).max(1)
     }
@@ -371,7 +384,7 @@ impl Model {
                 self.groups.iter().min_by_key(|(_, g)| g.last_write).map(|(number, _)| *number)
             }),
             Policy::Cscan | Policy::Wow { .. } => self.scan(|_| true, 0),
-            Policy::Stow { .. } => self.pick_stow(),
+            Policy::Stow { .. } | Policy::Ebb { .. } => self.pick_stow(),
             Policy::Seqran => {
                 let seq = self.size(true) > self.size(false);
                 self.scan(|g| g.in_seq == seq, usize::from(seq))
@@ -400,6 +413,10 @@ impl Model {
 
     /// Looks at groups of one ring until it meets one whose bit is 0.
     fn scan(&mut self, of_ring: impl Fn(&Group) -> bool, pointer: usize) -> Option<u64> {
+        let sizes: Vec<usize> =
+            self.groups.values().filter(|g| of_ring(g)).map(|g| g.pages.len()).collect();
+        let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
+        let spares = self.policy == Policy::Ebb { sparse: true } && pointer == 0;
         loop {
             let at = self.pointers[pointer];
             let above = self.groups.range(at..).find(|(_, g)| of_ring(g));
@@ -407,7 +424,13 @@ impl Model {
             self.pointers[pointer] = next + 1;
             let group = self.groups.get_mut(&next).unwrap();
             if group.bit == 0 {
-                return Some(next);
+                let sparse = (group.pages.len() as f64) < mean / 2.0;
+                if !spares || group.spared || !sparse {
+                    return Some(next);
+                }
+                group.spared = true;
+                self.coverage.spared += 1;
+                continue;
             }
             group.bit -= 1;
             self.coverage.skips += 1;

@@ -2,6 +2,7 @@
 //! file.
 
 use super::ram::{change, read};
+use super::undo::Undo;
 use super::{DiskRequest, Emulator, Sparse};
 use destage_block::{
     Answer, Backend, Buffer, Driver, Export, Handle, Io, Outcome, Payload, Request, RequestError,
@@ -12,9 +13,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::Arc;
 
+const FILE_FAILED: Answer<'_> =
+    Answer::Error { error: RequestError::Io, text: "the file cannot be read or written" };
+
 enum Contents {
     Memory(Sparse),
-    File { file: Option<File>, handle: Option<Handle> },
+    /// With the old bytes to put back after a power failure, if there is to be one.
+    File {
+        file: Option<File>,
+        handle: Option<Handle>,
+        undo: Option<Undo>,
+    },
 }
 
 struct Pending<T> {
@@ -56,7 +65,33 @@ impl<T> Emulated<T> {
     /// With contents in a file that is at least as long as the export.
     #[must_use]
     pub fn in_file(disk: Emulator, file: File) -> Emulated<T> {
-        Emulated::new(disk, Contents::File { file: Some(file), handle: None })
+        Emulated::new(disk, Contents::File { file: Some(file), handle: None, undo: None })
+    }
+
+    /// The same, ready for [`Emulated::power_cut`].
+    ///
+    /// # Errors
+    /// The file has no second handle to give.
+    pub fn in_volatile_file(disk: Emulator, file: File) -> std::io::Result<Emulated<T>> {
+        let undo = Some(Undo::new(file.try_clone()?));
+        Ok(Emulated::new(disk, Contents::File { file: Some(file), handle: None, undo }))
+    }
+
+    /// The power fails: takes back the writes that are acknowledged and not on the medium. Returns
+    /// the number of bytes.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn power_cut(&mut self) -> std::io::Result<u64> {
+        let Contents::File { undo: Some(undo), .. } = &mut self.contents else { return Ok(0) };
+        undo.cut(|offset, length| self.disk.unwritten(offset, length))
+    }
+
+    /// Forgets the old bytes below what is on the medium.
+    fn settle(&mut self) {
+        if let Contents::File { undo: Some(undo), .. } = &mut self.contents {
+            undo.settle(|offset, length| self.disk.unwritten(offset, length));
+        }
     }
 
     fn new(disk: Emulator, contents: Contents) -> Emulated<T> {
@@ -85,6 +120,14 @@ impl<T> Emulated<T> {
                     driver.reply(token, Answer::Done);
                 }
             },
+            Contents::File { undo: Some(undo), .. } if matches!(request, Request::Write { .. }) => {
+                let offset = request.offset();
+                let written = undo.write(offset, bytes.as_deref().unwrap_or(&[]));
+                if let Some(buffer) = bytes {
+                    driver.recycle(buffer);
+                }
+                driver.reply(token, written.map_or(FILE_FAILED, |()| Answer::Done));
+            }
             Contents::File { handle, .. } => {
                 let device = handle.expect("started");
                 let (io, length) = match request {
@@ -109,7 +152,7 @@ impl<T> Emulated<T> {
 
 impl<D: Driver> Backend<D> for Emulated<D::Token> {
     fn start(&mut self, driver: &mut D) {
-        if let Contents::File { file, handle } = &mut self.contents {
+        if let Contents::File { file, handle, .. } = &mut self.contents {
             *handle = file.take().map(|file| driver.open(file.into()));
         }
     }
@@ -136,6 +179,7 @@ impl<D: Driver> Backend<D> for Emulated<D::Token> {
             }
         };
         let key = self.disk.request(driver.now(), disk_request);
+        self.settle();
         self.pending.insert(key, Pending { token, request, bytes });
     }
 
@@ -147,8 +191,7 @@ impl<D: Driver> Backend<D> for Emulated<D::Token> {
             }
             (Ok(()), None) => driver.reply(token, Answer::Done),
             (Err(_), _) => {
-                let (error, text) = (RequestError::Io, "the file cannot be read or written");
-                driver.reply(token, Answer::Error { error, text });
+                driver.reply(token, FILE_FAILED);
             }
         }
     }

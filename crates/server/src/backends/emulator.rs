@@ -38,8 +38,6 @@ pub struct Emulator {
     held_until: Instant,
     /// Keys of the writes that are not done.
     writes: BTreeSet<u64>,
-    /// Writes to be made durable once they are done.
-    durable: BTreeSet<u64>,
     /// Waiting flushes.
     flushes: VecDeque<u64>,
     /// Keys of requests that are done at these virtual times, in order.
@@ -57,7 +55,6 @@ impl Emulator {
             busy_until: None,
             held_until: Instant::ZERO,
             writes: BTreeSet::new(),
-            durable: BTreeSet::new(),
             flushes: VecDeque::new(),
             leaving: VecDeque::new(),
             next_key: 0,
@@ -92,12 +89,13 @@ impl Emulator {
                 let sector = u64::from(self.disk.sector_bytes());
                 let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
                 let op = DiskOp { lbn: first, sectors: (end - first) as u32, write, tag: key };
-                self.disk.submit(now, op);
+                if write && durable {
+                    self.disk.submit_durable(now, op);
+                } else {
+                    self.disk.submit(now, op);
+                }
                 if write {
                     self.writes.insert(key);
-                    if durable {
-                        self.durable.insert(key);
-                    }
                 }
             }
             DiskRequest::Flush => {
@@ -107,6 +105,18 @@ impl Emulator {
         }
         self.start(now);
         key
+    }
+
+    /// What of some bytes a power failure would lose: first byte and end of each stretch that is
+    /// acknowledged and not on the medium at the time up to which the disk has been run.
+    pub fn unwritten(&mut self, offset: u64, length: u64) -> Vec<(u64, u64)> {
+        let sector = u64::from(self.disk.sector_bytes());
+        let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
+        let part = |(from, to): (u64, u64)| {
+            ((from * sector).max(offset), (to * sector).min(offset + length))
+        };
+        let stretches = self.disk.unwritten(self.settled, first, end - first);
+        stretches.into_iter().map(part).collect()
     }
 
     /// When [`Emulator::done`] next returns a request, unless another one starts before.
@@ -158,12 +168,7 @@ impl Emulator {
     fn finish(&mut self, at: Instant) {
         let key = self.disk.finish(at).op.tag;
         self.writes.remove(&key);
-        if self.durable.remove(&key) {
-            let on_medium = self.empty_cache(at);
-            self.leave(on_medium, key);
-        } else {
-            self.leave(at, key);
-        }
+        self.leave(at, key);
         self.release_flushes(at);
     }
 

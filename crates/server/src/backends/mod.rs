@@ -4,6 +4,7 @@ mod emulated;
 mod emulator;
 mod ram;
 mod sparse;
+mod undo;
 
 pub use emulated::{Emulated, disk_export};
 pub use emulator::{DiskRequest, Emulator};

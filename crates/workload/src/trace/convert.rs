@@ -27,7 +27,7 @@ pub fn convert(
     output: &Path,
     format: Option<OutputFormat>,
 ) -> Result<u64, TraceError> {
-    let with_service = reader.format().has_service;
+    let with_service = reader.has_service();
     let format = format.unwrap_or_else(|| OutputFormat::of_path(output, with_service));
     write_trace(output, format, |writer, io_error| {
         for record in reader.by_ref() {

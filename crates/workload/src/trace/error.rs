@@ -136,6 +136,36 @@ pub enum TraceError {
         /// Devices there are, the first few.
         known: Vec<u32>,
     },
+    /// The selection leaves nothing of the trace.
+    #[error(
+        "{file}: no request is left of {read} that were read: the times, devices, addresses or the \
+         sample that were asked for have none"
+    )]
+    NothingSelected {
+        /// The trace.
+        file: String,
+        /// Requests before the end of the time asked for.
+        read: u64,
+    },
+    /// A trace without times cannot be merged with another by time.
+    #[error(
+        "{file}: format `{format}` records no times, so this trace cannot be merged with another"
+    )]
+    NoMerge {
+        /// The file.
+        file: String,
+        /// The format.
+        format: &'static str,
+    },
+    /// The times of two traces are decades apart.
+    #[error(
+        "{file}: its times are decades after those of the other traces: no clock recorded both. \
+         Merge them by --trace-merge start."
+    )]
+    OtherClock {
+        /// The file.
+        file: String,
+    },
     /// More distinct pages than an analysis can number.
     #[error(
         "{file}: more than {limit_pages} distinct pages are accessed: analyse one device at a time \

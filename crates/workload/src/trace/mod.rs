@@ -12,6 +12,7 @@ mod alibaba;
 pub mod analyze;
 mod arc;
 mod blkparse;
+mod blktrace;
 mod blocks;
 pub mod convert;
 mod csv;
@@ -24,12 +25,15 @@ mod input;
 mod mixer;
 mod msr;
 pub mod native;
+mod options;
 mod oracle;
 mod reader;
 pub mod replay;
+pub mod select;
 mod spc;
 mod srt;
 mod ssdsim;
+mod stream;
 mod systor;
 mod tencent;
 mod text;
@@ -41,7 +45,9 @@ use std::io;
 
 pub use error::{TraceError, TracePosition};
 pub use input::Compression;
-pub use reader::{ReadOptions, Reader, TimeOrder};
+pub use options::{MergeDevices, MergeTimes, ReadOptions, TimeOrder};
+pub use reader::{Files, Reader, files};
+pub use select::{Sample, Selection};
 
 use destage_engine::registry::{Choice, ChoiceError, Entry};
 
@@ -145,6 +151,11 @@ pub(crate) trait RecordParser: Send {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
+    /// Bytes that follow this record and are passed over.
+    fn trailer_bytes(&self, _bytes: &[u8]) -> usize {
+        0
+    }
+
     /// One record.
     fn record(&mut self, bytes: &[u8]) -> Result<Parsed, Bad>;
 
@@ -191,6 +202,7 @@ pub const FORMATS: &[Format] = &[
     srt::FORMAT,
     vscsi::FORMAT_1,
     vscsi::FORMAT_2,
+    blktrace::FORMAT,
     fio::FORMAT,
     blkparse::FORMAT,
     csv::FORMAT,

@@ -1,121 +1,66 @@
-//! The streaming reader: an iterator of records over any trace. It holds one line or record, never
-//! the file; only [`TimeOrder::Sort`] holds more, and that is bounded.
+//! The streaming reader: an iterator of records over one trace or several, of which only a part
+//! may be wanted. It holds one line or record of each file, never a file.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::io::{self, BufRead, Read};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
-use super::error::{TraceError, TracePosition, printable};
-use super::input::{Compression, Head, Input};
-use super::{Bad, Format, Parsed, Parser, TraceRecord, detect, format_of, input, parse};
+use super::error::{TraceError, TracePosition};
+use super::input::Compression;
+use super::options::{MergeDevices, MergeTimes, ReadOptions};
+use super::stream::Stream;
+use super::{Format, TraceRecord};
 
-/// Longest line taken for text.
-const LINE_BYTES_MAX: u64 = 64 * 1024;
-/// No disk request is larger; what claims to be is garbage.
-const REQUEST_BYTES_MAX: u64 = 1 << 32;
-/// Times further from the first are garbage.
-const SPAN_NS_MAX: u64 = 1 << 62;
-/// Records that [`TimeOrder::Sort`] holds back.
-const SORT_WINDOW: usize = 65_536;
+/// Devices of an error that are listed.
+const KNOWN_DEVICES: usize = 16;
+/// What is added to the device numbers of each further trace.
+const APART: u32 = 65_536;
 
-/// What to do with a time stamp earlier than its predecessors'.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimeOrder {
-    /// Lift it to the latest time if it is within what is normal for the format, else fail.
-    #[default]
-    Check,
-    /// Lift it to the latest time, however early it is.
-    Lift,
-    /// Leave the record out.
-    Skip,
-    /// Put records in order, as far as a window of 65,536 records allows.
-    Sort,
+/// One of several files, and the record of it that comes next.
+struct Part {
+    stream: Stream,
+    next: Option<(TraceRecord, TracePosition)>,
+    /// Added to its times.
+    shift_ns: u64,
 }
 
-impl TimeOrder {
-    /// `check`, `lift`, `skip` or `sort`.
-    pub fn from_name(name: &str) -> Option<TimeOrder> {
-        Some(match name {
-            "check" => TimeOrder::Check,
-            "lift" => TimeOrder::Lift,
-            "skip" => TimeOrder::Skip,
-            "sort" => TimeOrder::Sort,
-            _ => return None,
-        })
-    }
-}
-
-/// How to read a trace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadOptions {
-    /// Format as `name:param=value,...`; by content if none.
-    pub format: Option<String>,
-    /// Count malformed lines and records instead of failing on the first.
-    pub skip_bad: bool,
-    /// What to do about disorder.
-    pub order: TimeOrder,
-}
-
-/// A record that waits to be put in order: time, position in the file, then what it is.
-struct Held {
-    time_ns: u64,
-    sequence: u64,
-    place: TracePosition,
-    record: TraceRecord,
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Held) -> bool {
-        (self.time_ns, self.sequence) == (other.time_ns, other.sequence)
-    }
-}
-impl Eq for Held {}
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Held) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Held {
-    fn cmp(&self, other: &Held) -> std::cmp::Ordering {
-        (self.time_ns, self.sequence).cmp(&(other.time_ns, other.sequence))
-    }
-}
-
-/// Reads a trace.
+/// Reads a trace, or several as one.
 pub struct Reader {
-    file: String,
-    format: &'static Format,
-    compression: Compression,
+    name: String,
+    parts: Vec<Part>,
+    /// Of several: the time of the next record of each, and its number.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
     options: ReadOptions,
-    parser: Parser,
-    input: Input,
-    buffer: Vec<u8>,
-    /// Lines, or records, begun so far.
-    number: u64,
-    /// Bytes taken from the decompressed stream (binary formats).
-    bytes: u64,
-    header_read: bool,
-    requests: u64,
-    bad: u64,
-    first_bad: Option<TraceError>,
-    disordered: u64,
-    /// Time of the first record, and the latest, as the trace gives them.
-    base_ns: Option<u64>,
-    latest_ns: u64,
-    held: BinaryHeap<Reverse<Held>>,
+    /// The file that the last record came from.
+    current: usize,
     place: TracePosition,
-    ended: bool,
+    /// Numbers of devices of further traces that are not their own.
+    numbers: BTreeMap<(usize, u32), u32>,
+    taken: BTreeSet<u32>,
+    /// Of a selection: parts of requests that come next.
+    kept: VecDeque<TraceRecord>,
+    read: u64,
+    selected: u64,
+    base_ns: Option<u64>,
     failed: bool,
 }
 
 impl Reader {
-    /// Opens a trace, telling compression and (unless given) format by content.
+    /// Opens a trace, telling compression and (unless given) format by content. A name that is not
+    /// a file may be that of several, see [`files`].
     ///
     /// # Errors
-    /// The file cannot be opened, is empty, or no format fits.
+    /// A file cannot be opened, is empty, or no format fits.
     pub fn open(path: &Path, options: &ReadOptions) -> Result<Reader, TraceError> {
-        Reader::new(path.display().to_string(), input::open(path)?, options)
+        let found = files(path);
+        let streams = found.files.iter().map(|file| Stream::open(file, options));
+        let streams = streams.collect::<Result<Vec<Stream>, TraceError>>()?;
+        let mut options = options.clone();
+        if found.one_recording {
+            (options.times, options.devices) = (MergeTimes::Clock, MergeDevices::Shared);
+        }
+        Reader::new(path.display().to_string(), streams, options)
     }
 
     /// Reads from any stream; `name` appears in messages and is a hint to the format.
@@ -127,310 +72,207 @@ impl Reader {
         name: &str,
         options: &ReadOptions,
     ) -> Result<Reader, TraceError> {
-        let opened = input::from_read(source, name)
-            .map_err(|error| TraceError::Io { file: name.to_string(), why: error.to_string() })?;
-        Reader::new(name.to_string(), opened, options)
+        let stream = Stream::from_read(source, name, options)?;
+        Reader::new(name.to_string(), vec![stream], options.clone())
     }
 
-    fn new(
-        file: String,
-        (head, input, compression): (Head, Input, Compression),
+    /// Reads several streams as one trace; each has a name as in [`Reader::from_read`].
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub fn from_reads(
+        sources: Vec<(Box<dyn Read + Send>, String)>,
         options: &ReadOptions,
     ) -> Result<Reader, TraceError> {
-        if head.bytes.is_empty() && head.complete {
-            return Err(TraceError::Empty { file });
+        let name = sources.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join("+");
+        let streams =
+            sources.into_iter().map(|(read, name)| Stream::from_read(read, &name, options));
+        Reader::new(name, streams.collect::<Result<_, _>>()?, options.clone())
+    }
+
+    fn new(name: String, streams: Vec<Stream>, options: ReadOptions) -> Result<Reader, TraceError> {
+        if streams.len() > 1
+            && let Some(stream) = streams.iter().find(|stream| !stream.format().has_times)
+        {
+            let (file, format) = (stream.file().to_string(), stream.format().entry.name);
+            return Err(TraceError::NoMerge { file, format });
         }
-        let choice = match &options.format {
-            Some(text) => parse(text)?,
-            None => match detect::detect(&head) {
-                Some(format) => parse(format.entry.name)?,
-                None => return Err(undetected(file, &head, input)),
-            },
-        };
-        let format = format_of(&choice);
-        let parser = (format.parser)(&choice, &head.name)?;
-        let place = match parser {
-            Parser::Lines(_) => TracePosition::Line(0),
-            Parser::Records(_) => TracePosition::Record { number: 0, byte: 0 },
-        };
-        Ok(Reader {
-            file,
-            format,
-            compression,
-            options: options.clone(),
-            parser,
-            input,
-            buffer: Vec::new(),
-            number: 0,
-            bytes: 0,
-            header_read: false,
-            requests: 0,
-            bad: 0,
-            first_bad: None,
-            disordered: 0,
-            base_ns: None,
-            latest_ns: 0,
-            held: BinaryHeap::new(),
+        let place = streams[0].place();
+        let parts = streams.into_iter().map(|stream| Part { stream, next: None, shift_ns: 0 });
+        let mut reader = Reader {
+            name,
+            parts: parts.collect(),
+            waiting: BinaryHeap::new(),
+            options,
+            current: 0,
             place,
-            ended: false,
+            numbers: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            kept: VecDeque::new(),
+            read: 0,
+            selected: 0,
+            base_ns: None,
             failed: false,
-        })
+        };
+        if reader.parts.len() > 1 {
+            reader.line_up()?;
+        }
+        Ok(reader)
     }
 
-    /// The file as it was named.
+    /// Reads the first record of every file, and finds where their times begin.
+    fn line_up(&mut self) -> Result<(), TraceError> {
+        for part in &mut self.parts {
+            part.advance()?;
+        }
+        if self.options.times == MergeTimes::Clock {
+            let first_ns = self.parts.iter().filter_map(|part| part.stream.base_ns()).min();
+            for part in &mut self.parts {
+                let base_ns = part.stream.base_ns().unwrap_or(0);
+                part.shift_ns = base_ns - first_ns.unwrap_or(0).min(base_ns);
+                if part.shift_ns > 1 << 61 {
+                    let file = part.stream.file().to_string();
+                    return Err(TraceError::OtherClock { file });
+                }
+            }
+        }
+        let times = self.parts.iter().enumerate().filter_map(|(at, part)| {
+            part.next.as_ref().map(|(record, _)| Reverse((record.time_ns + part.shift_ns, at)))
+        });
+        self.waiting = times.collect();
+        Ok(())
+    }
+
+    /// The trace as it was named.
     pub fn file(&self) -> &str {
-        &self.file
+        &self.name
     }
 
-    /// The format being read.
+    /// The file that the record last returned came from.
+    pub fn place_file(&self) -> &str {
+        self.parts[self.current].stream.file()
+    }
+
+    /// The format being read; of several traces that of the first.
     pub fn format(&self) -> &'static Format {
-        self.format
+        self.parts[0].stream.format()
     }
 
-    /// How the file is compressed.
+    /// Whether records may have service times.
+    pub fn has_service(&self) -> bool {
+        self.parts.iter().any(|part| part.stream.format().has_service)
+    }
+
+    /// The device that was selected, if it is a single one.
+    pub fn only_device(&self) -> Option<u32> {
+        match self.options.select.devices[..] {
+            [device] => Some(device),
+            _ => None,
+        }
+    }
+
+    /// How the file is compressed; of several the first.
     pub fn compression(&self) -> Compression {
-        self.compression
+        self.parts[0].stream.compression()
     }
 
-    /// Where the record last returned was.
+    /// Where the record last returned was in [`Reader::place_file`].
     pub fn place(&self) -> TracePosition {
         self.place
     }
 
     /// Malformed lines or records left out so far (only with `skip_bad`).
     pub fn bad(&self) -> u64 {
-        self.bad
+        self.parts.iter().map(|part| part.stream.bad()).sum()
     }
 
     /// The first of them.
     pub fn first_bad(&self) -> Option<&TraceError> {
-        self.first_bad.as_ref()
+        self.parts.iter().find_map(|part| part.stream.first_bad())
     }
 
     /// Records so far that came before their predecessors' time and were lifted, sorted or left
     /// out.
     pub fn disordered(&self) -> u64 {
-        self.disordered
+        self.parts.iter().map(|part| part.stream.disordered()).sum()
     }
 
-    /// The next request as the trace has it, not yet in order.
-    fn next_raw(&mut self) -> Result<Option<(TraceRecord, TracePosition)>, TraceError> {
+    /// The next record of all files.
+    fn next_merged(&mut self) -> Result<Option<TraceRecord>, TraceError> {
+        if let [part] = &mut self.parts[..] {
+            let next = part.stream.next_ordered()?;
+            self.place = part.stream.place();
+            return Ok(next);
+        }
+        let Some(Reverse((time_ns, at))) = self.waiting.pop() else { return Ok(None) };
+        let part = &mut self.parts[at];
+        let (record, place) = part.next.take().expect("it waits");
+        (self.current, self.place) = (at, place);
+        part.advance()?;
+        if let Some((next, _)) = &part.next {
+            self.waiting.push(Reverse((next.time_ns + part.shift_ns, at)));
+        }
+        let device = self.device(at, record.device);
+        Ok(Some(TraceRecord { time_ns, device, ..record }))
+    }
+
+    /// The number of a device among those of all traces.
+    fn device(&mut self, part: usize, device: u32) -> u32 {
+        if self.options.devices == MergeDevices::Shared {
+            return device;
+        }
+        if let Some(known) = self.numbers.get(&(part, device)) {
+            return *known;
+        }
+        let mut number = device.wrapping_add(APART.wrapping_mul(part as u32));
+        while !self.taken.insert(number) {
+            number = number.wrapping_add(1);
+        }
+        self.numbers.insert((part, device), number);
+        number
+    }
+
+    /// The next record that is selected, with times from the first of these.
+    fn next_selected(&mut self) -> Result<Option<TraceRecord>, TraceError> {
         loop {
-            let found = match &self.parser {
-                Parser::Lines(_) => self.next_line(),
-                Parser::Records(_) => self.next_record(),
-            };
-            match found {
-                Err(bad @ TraceError::Malformed { .. }) if self.options.skip_bad => {
-                    self.bad += 1;
-                    self.first_bad.get_or_insert(bad);
-                    if !self.header_read && matches!(self.parser, Parser::Records(_)) {
-                        return Err(self.first_bad.clone().expect("set above"));
-                    }
-                }
-                Err(error) => return Err(error),
-                Ok(Step::Request(record, place)) if record.length_bytes > REQUEST_BYTES_MAX => {
-                    let bad = self.malformed(place, Bad::new("a request of at most 4 GiB"));
-                    self.leave_out(bad)?;
-                }
-                Ok(Step::Request(record, place)) => {
-                    self.requests += 1;
-                    return Ok(Some((record, place)));
-                }
-                Ok(Step::Nothing) => {}
-                Ok(Step::End) if self.requests == 0 => {
-                    return Err(match self.first_bad.take() {
-                        Some(bad) => bad,
-                        None => TraceError::Empty { file: self.file.clone() },
-                    });
-                }
-                Ok(Step::End) => return Ok(None),
+            if let Some(mut record) = self.kept.pop_front() {
+                self.selected += 1;
+                record.time_ns -= *self.base_ns.get_or_insert(record.time_ns);
+                return Ok(Some(record));
             }
+            let Some(record) = self.next_merged()? else { return self.check_selected(true) };
+            if self.options.select.is_past(record.time_ns) {
+                return self.check_selected(false);
+            }
+            self.read += 1;
+            if !self.options.select.devices.is_empty() {
+                self.taken.insert(record.device);
+            }
+            let kept = &mut self.kept;
+            self.options.select.apply(&record, &mut |part| kept.push_back(part));
         }
     }
 
-    /// Counts a malformed record, or fails with it.
-    fn leave_out(&mut self, bad: TraceError) -> Result<(), TraceError> {
-        if !self.options.skip_bad {
-            return Err(bad);
+    /// At the end: a device that was asked for exists, and something was selected.
+    fn check_selected<T>(&self, at_end: bool) -> Result<Option<T>, TraceError> {
+        let file = self.name.clone();
+        let missing =
+            self.options.select.devices.iter().find(|device| !self.taken.contains(device));
+        if let Some(&device) = missing.filter(|_| at_end) {
+            let known = self.taken.iter().copied().take(KNOWN_DEVICES).collect();
+            return Err(TraceError::NoSuchDevice { file, device, known });
         }
-        self.bad += 1;
-        self.first_bad.get_or_insert(bad);
+        match self.selected {
+            0 => Err(TraceError::NothingSelected { file, read: self.read }),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Part {
+    fn advance(&mut self) -> Result<(), TraceError> {
+        self.next = self.stream.next_ordered()?.map(|record| (record, self.stream.place()));
         Ok(())
-    }
-
-    fn next_line(&mut self) -> Result<Step, TraceError> {
-        self.buffer.clear();
-        let mut limited = (&mut self.input).take(LINE_BYTES_MAX);
-        let taken = limited.read_until(b'\n', &mut self.buffer);
-        self.number += 1;
-        let place = TracePosition::Line(self.number);
-        if taken.map_err(|error| self.stream_error(place, &error))? == 0 {
-            return Ok(Step::End);
-        }
-        if self.buffer.len() as u64 == LINE_BYTES_MAX && !self.buffer.ends_with(b"\n") {
-            self.skip_line().map_err(|error| self.stream_error(place, &error))?;
-            let bad = Bad::new("a line of text of at most 65536 bytes");
-            return Err(self.malformed(place, bad));
-        }
-        let line = self.buffer.trim_ascii_end();
-        if line.is_empty() {
-            return Ok(Step::Nothing);
-        }
-        let Parser::Lines(parser) = &mut self.parser else { unreachable!("a format of lines") };
-        match parser.line(line) {
-            Ok(Some(record)) => Ok(Step::Request(record, place)),
-            Ok(None) => Ok(Step::Nothing),
-            Err(bad) => Err(self.malformed(place, bad)),
-        }
-    }
-
-    /// Passes over the rest of a line that is too long.
-    fn skip_line(&mut self) -> io::Result<()> {
-        loop {
-            let chunk = self.input.fill_buf()?;
-            let end = chunk.iter().position(|&b| b == b'\n');
-            let used = end.map_or(chunk.len(), |at| at + 1);
-            self.input.consume(used);
-            if end.is_some() || used == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    fn next_record(&mut self) -> Result<Step, TraceError> {
-        let Parser::Records(parser) = &mut self.parser else { unreachable!("a binary format") };
-        if !self.header_read {
-            let place = TracePosition::Record { number: 0, byte: 0 };
-            match parser.header(&mut self.input) {
-                Ok(Ok(bytes)) => self.bytes = bytes,
-                Ok(Err(bad)) => return Err(self.malformed(place, bad)),
-                Err(error) => return Err(self.stream_error(place, &error)),
-            }
-            self.header_read = true;
-            return Ok(Step::Nothing);
-        }
-        let place = TracePosition::Record { number: self.number + 1, byte: self.bytes };
-        let size = parser.record_bytes();
-        let wants_end = parser.wants_end();
-        self.buffer.resize(size, 0);
-        let got = fill(&mut self.input, &mut self.buffer)
-            .map_err(|error| self.stream_error(place, &error))?;
-        self.buffer.truncate(got);
-        self.number += 1;
-        self.bytes += got as u64;
-        if got == 0 && !wants_end {
-            return Ok(Step::End);
-        }
-        if got < size {
-            let what = format!("it has {got} of its {size} bytes");
-            return Err(TraceError::Truncated { file: self.file.clone(), place, what });
-        }
-        let Parser::Records(parser) = &mut self.parser else { unreachable!("a binary format") };
-        match parser.record(&self.buffer) {
-            Ok(Parsed::Request(record)) => Ok(Step::Request(record, place)),
-            Ok(Parsed::Ignored) => Ok(Step::Nothing),
-            Ok(Parsed::End(count)) => self.check_end(count, place),
-            Err(bad) => Err(self.malformed(place, bad)),
-        }
-    }
-
-    /// Whether the end mark is right, and nothing follows it.
-    fn check_end(&mut self, count: u64, place: TracePosition) -> Result<Step, TraceError> {
-        let rest = self.input.fill_buf().map(<[u8]>::len);
-        let rest = rest.map_err(|error| self.stream_error(place, &error))?;
-        let seen = self.requests + self.bad;
-        if rest == 0 && count == seen {
-            return Ok(Step::End);
-        }
-        let expected = format!("an end mark after {count} requests, and nothing after it");
-        let found = format!("{seen} requests, then {rest} bytes or more");
-        Err(TraceError::Malformed { file: self.file.clone(), place, expected, found })
-    }
-
-    fn malformed(&self, place: TracePosition, bad: Bad) -> TraceError {
-        TraceError::Malformed {
-            file: self.file.clone(),
-            place,
-            expected: bad.0.to_string(),
-            found: printable(self.buffer.trim_ascii_end()),
-        }
-    }
-
-    fn stream_error(&self, place: TracePosition, error: &io::Error) -> TraceError {
-        stream_error(self.file.clone(), self.compression, place, error)
-    }
-
-    /// The next record in order, its time made relative.
-    fn next_ordered(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        if self.options.order == TimeOrder::Sort && self.format.has_times {
-            return self.next_sorted();
-        }
-        loop {
-            let Some((mut record, place)) = self.next_raw()? else { return Ok(None) };
-            self.place = place;
-            if self.format.has_times && !self.admit(&mut record, place)? {
-                continue;
-            }
-            return Ok(Some(record));
-        }
-    }
-
-    /// Makes the time relative and in order; false if the record is to be left out.
-    fn admit(
-        &mut self,
-        record: &mut TraceRecord,
-        place: TracePosition,
-    ) -> Result<bool, TraceError> {
-        let base_ns = *self.base_ns.get_or_insert_with(|| {
-            self.latest_ns = record.time_ns;
-            record.time_ns
-        });
-        if record.time_ns.saturating_sub(base_ns) > SPAN_NS_MAX {
-            let bad = self.malformed(place, Bad::new("a time within 146 years of the first"));
-            return self.leave_out(bad).map(|()| false);
-        }
-        if record.time_ns < self.latest_ns {
-            let early_ns = self.latest_ns - record.time_ns;
-            match self.options.order {
-                TimeOrder::Check | TimeOrder::Sort if early_ns > self.format.disorder_ns => {
-                    return Err(TraceError::OutOfOrder {
-                        file: self.file.clone(),
-                        place,
-                        time_ns: i128::from(record.time_ns) - i128::from(base_ns),
-                        previous_ns: i128::from(self.latest_ns) - i128::from(base_ns),
-                    });
-                }
-                TimeOrder::Skip => {
-                    self.disordered += 1;
-                    return Ok(false);
-                }
-                _ => {}
-            }
-            self.disordered += 1;
-            record.time_ns = self.latest_ns;
-        }
-        self.latest_ns = record.time_ns;
-        record.time_ns -= base_ns;
-        Ok(true)
-    }
-
-    fn next_sorted(&mut self) -> Result<Option<TraceRecord>, TraceError> {
-        while !self.ended && self.held.len() < SORT_WINDOW {
-            match self.next_raw()? {
-                Some((record, place)) => {
-                    let (time_ns, sequence) = (record.time_ns, self.requests);
-                    self.held.push(Reverse(Held { time_ns, sequence, place, record }));
-                }
-                None => self.ended = true,
-            }
-        }
-        let Some(Reverse(mut held)) = self.held.pop() else { return Ok(None) };
-        self.place = held.place;
-        if self.admit(&mut held.record, held.place)? {
-            return Ok(Some(held.record));
-        }
-        self.next_sorted()
     }
 }
 
@@ -442,66 +284,62 @@ impl Iterator for Reader {
         if self.failed {
             return None;
         }
-        let next = self.next_ordered().transpose();
+        let next = match self.options.select.is_all() {
+            true => self.next_merged(),
+            false => self.next_selected(),
+        };
+        let next = next.transpose();
         self.failed = !matches!(next, Some(Ok(_)));
         next
     }
 }
 
-/// One step through the input.
-enum Step {
-    Request(TraceRecord, TracePosition),
-    Nothing,
-    End,
+/// The files that a name stands for.
+pub struct Files {
+    /// At least one.
+    pub files: Vec<PathBuf>,
+    /// They are the parts of one recording: of one clock and with the same devices.
+    one_recording: bool,
 }
 
-/// Reads until the buffer is full or the input ends; the bytes read.
-fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut got = 0;
-    while got < buffer.len() {
-        match input.read(&mut buffer[got..]) {
-            Ok(0) => break,
-            Ok(count) => got += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+/// The files that the name of a trace stands for: itself if it exists; those between the `+` in it;
+/// or, as blktrace names them, `NAME.blktrace.0` and so on, one for each processor.
+pub fn files(path: &Path) -> Files {
+    let alone = || Files { files: vec![path.to_path_buf()], one_recording: false };
+    if path.exists() {
+        return alone();
+    }
+    for base in ["", ".blktrace"] {
+        let numbered = |cpu: usize| {
+            let mut name = path.as_os_str().to_os_string();
+            name.push(format!("{base}.{cpu}"));
+            PathBuf::from(name)
+        };
+        let is_trace = !base.is_empty() || path.extension().is_some_and(|e| e == "blktrace");
+        if is_trace && numbered(0).exists() {
+            // A processor that was idle may have no file.
+            let files = (0..CPUS_MAX).map(numbered).filter(|file| file.exists());
+            let filled = |file: &PathBuf| std::fs::metadata(file).is_ok_and(|m| m.len() > 0);
+            let files: Vec<PathBuf> = files.filter(filled).collect();
+            if !files.is_empty() {
+                return Files { files, one_recording: true };
+            }
         }
     }
-    Ok(got)
+    match path.to_str() {
+        Some(text) if text.contains('+') => {
+            let parts = text.split('+').filter(|part| !part.is_empty()).map(Path::new);
+            let mut found = Files { files: Vec::new(), one_recording: false };
+            let mut parts = parts.map(files).peekable();
+            if parts.peek().is_none() {
+                return alone();
+            }
+            parts.for_each(|part| found.files.extend(part.files));
+            found
+        }
+        _ => alone(),
+    }
 }
 
-/// Why a file has no known format: perhaps because its compressed data cannot be read.
-fn undetected(file: String, head: &Head, mut input: Input) -> TraceError {
-    let mut rest = vec![0; head.bytes.len() + 1];
-    if let Err(error) = fill(&mut input, &mut rest) {
-        let compression = Compression::of_magic(&[]);
-        let place = TracePosition::Record { number: 0, byte: head.bytes.len() as u64 };
-        if error.kind() == io::ErrorKind::UnexpectedEof {
-            let what = String::from("the compressed data ends early");
-            return TraceError::Truncated { file, place, what };
-        }
-        return stream_error(file, compression, place, &error);
-    }
-    let known = super::FORMATS.iter().map(|f| f.entry.name).collect();
-    TraceError::UnknownFormat { file, known }
-}
-
-fn stream_error(
-    file: String,
-    compression: Compression,
-    place: TracePosition,
-    error: &io::Error,
-) -> TraceError {
-    match error.kind() {
-        io::ErrorKind::UnexpectedEof => {
-            let what = match compression {
-                Compression::None => "the header is incomplete".to_string(),
-                other => format!("the {other:?} data ends early").to_lowercase(),
-            };
-            TraceError::Truncated { file, place, what }
-        }
-        _ if compression == Compression::None && error.raw_os_error().is_some() => {
-            TraceError::Io { file, why: error.to_string() }
-        }
-        _ => TraceError::Damaged { file, place, why: error.to_string() },
-    }
-}
+/// Processors of a recording by blktrace.
+const CPUS_MAX: usize = 4096;

@@ -1,8 +1,9 @@
 //! Replaying a trace as a load: open, in original or scaled time, or closed.
 //!
 //! Devices are laid one after another, by number, at equal strides: the largest end rounded up to
-//! 16 pages, plus a chunk. A single device, or the one selected, begins at page 0. A request covers
-//! every page it touches; requests of 0 bytes are passed over.
+//! 16 pages, plus a chunk; packed, each takes only its own pages, rounded so. A single device, or
+//! the one selected, begins at page 0. A request covers every page it touches; requests of 0 bytes
+//! are passed over.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -14,7 +15,8 @@ use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
 use super::error::{TraceError, TracePosition};
 use super::info::implausible;
-use super::reader::{ReadOptions, Reader};
+use super::options::ReadOptions;
+use super::reader::Reader;
 use super::{Op, TraceRecord};
 use crate::random::Seeded;
 use crate::source::{Source, SourceError, SourceRequest};
@@ -53,6 +55,8 @@ pub struct ReplayOptions {
     pub device: Option<u32>,
     /// Pages of a chunk, which keeps devices apart.
     pub chunk_pages: u64,
+    /// Lay each device right behind the one before, not at equal strides.
+    pub packed: bool,
     /// Fold pages beyond the volume back into it (page modulo volume; a request that would cross
     /// the end is moved back to end there) instead of failing.
     pub wrap: bool,
@@ -71,6 +75,7 @@ impl Default for ReplayOptions {
             pace: ReplayPace::Open { speed: 1.0 },
             device: None,
             chunk_pages: 16,
+            packed: false,
             wrap: false,
             reads_only: false,
             repeat: false,
@@ -127,7 +132,7 @@ pub struct DeviceSpan {
 pub struct Layout {
     /// By number.
     pub devices: Vec<DeviceSpan>,
-    /// From one device to the next.
+    /// From one device to the next, unless they are packed.
     pub stride_pages: u64,
     /// Requests to be replayed.
     pub requests: u64,
@@ -184,19 +189,22 @@ impl Layout {
             let format = reader.format().entry.name;
             return Err(TraceError::OneTime { file: reader.file().to_string(), format });
         }
-        let layout = Layout::of_ends(&ends, replay.chunk_pages, requests);
+        let layout = Layout::of_ends(&ends, replay, requests);
         Ok(Layout { without_operation, bytes, last_ns, ..layout })
     }
 
     fn of_ends(
         ends: &BTreeMap<u32, (u64, TracePosition)>,
-        chunk_pages: u64,
+        replay: &ReplayOptions,
         requests: u64,
     ) -> Layout {
-        let largest = ends.values().map(|(end, _)| *end).max().unwrap_or(0);
-        let stride_pages = largest.next_multiple_of(ROUND_PAGES) + chunk_pages;
-        let devices = ends.iter().zip(0..).map(|((&device, &(pages, last_at)), index)| {
-            DeviceSpan { device, first_page: index * stride_pages, pages, last_at }
+        let room = |pages: u64| pages.next_multiple_of(ROUND_PAGES) + replay.chunk_pages;
+        let stride_pages = room(ends.values().map(|(end, _)| *end).max().unwrap_or(0));
+        let mut next_page = 0;
+        let devices = ends.iter().map(|(&device, &(pages, last_at))| {
+            let first_page = next_page;
+            next_page += if replay.packed { room(pages) } else { stride_pages };
+            DeviceSpan { device, first_page, pages, last_at }
         });
         let devices = devices.collect();
         Layout { devices, stride_pages, requests, without_operation: 0, bytes: 0, last_ns: 0 }
@@ -349,7 +357,7 @@ impl TraceSource {
         if first + pages > self.volume_pages {
             if !self.options.wrap {
                 return Err(TraceError::BeyondVolume {
-                    file: self.reader.file().to_string(),
+                    file: self.reader.place_file().to_string(),
                     place: self.reader.place(),
                     end_page: first + pages,
                     volume_pages: self.volume_pages,
@@ -357,7 +365,7 @@ impl TraceSource {
             }
             if pages > self.volume_pages {
                 return Err(TraceError::TooLarge {
-                    file: self.reader.file().to_string(),
+                    file: self.reader.place_file().to_string(),
                     place: self.reader.place(),
                     pages,
                     limit_pages: self.volume_pages,

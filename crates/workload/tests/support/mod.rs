@@ -75,6 +75,46 @@ fn oracle(records: &[(u32, u64, u32, i64)]) -> Vec<u8> {
     content
 }
 
+/// Events of blktrace: (version, time, sector, bytes, action, bytes that follow).
+pub fn blktrace(events: &[(u32, u64, u64, u32, u64, u16)], big: bool) -> Vec<u8> {
+    let mut content = Vec::new();
+    let mut put = |value: u64, bytes: usize| match big {
+        true => content.extend(&value.to_be_bytes()[8 - bytes..]),
+        false => content.extend(&value.to_le_bytes()[..bytes]),
+    };
+    for &(version, time, sector, bytes, action, more) in events {
+        put(0x6561_7400 | u64::from(version), 4);
+        let middle = match version {
+            7 => [(action, 4), (42, 4)],
+            _ => [(42, 4), (action, 8)],
+        };
+        let first = [(1, 4), (time, 8), (sector, 8), (u64::from(bytes), 4)];
+        let last = [(8 << 20 | 16, 4), (3, 4), (0, 2), (u64::from(more), 2)];
+        for (value, bytes) in first.into_iter().chain(middle).chain(last) {
+            put(value, bytes);
+        }
+        (0..if version == 8 { 12 } else { 0 } + more).for_each(|_| put(0x5a, 1));
+    }
+    content
+}
+
+/// Events of one kind of trace: a message, a queued write, its issue, a flush, a discard, a read
+/// with a control group behind it.
+pub fn blktrace_events(version: u32, big: bool) -> Vec<u8> {
+    let (queue, write, read) = (1 << 20, 1 << 17, 1 << 16);
+    blktrace(
+        &[
+            (version, 90, 0, 0, 1 << 26 | 2, 5),
+            (version, 100, 8, 4096, queue | write | 1, 0),
+            (version, 150, 8, 4096, write | 1 << 23 | 7, 0),
+            (version, 160, 0, 0, queue | write | 1, 0),
+            (version, 170, 0, 8192, queue | write | 1 << 29 | 1, 0),
+            (version, 2_100, 16, 512, queue | read | 0x101, 8),
+        ],
+        big,
+    )
+}
+
 /// Our own binary format, by the library's writer.
 pub fn native(records: &[TraceRecord]) -> Vec<u8> {
     use destage_workload::trace::Compression;
@@ -125,6 +165,8 @@ fn binary_samples() -> Vec<SampleTrace> {
         ]
         .concat()
     };
+    let sda = 8 << 20 | 16;
+    let blktrace_records = vec![(0, sda, 4096, 4096, Write), (2_000, sda, 8192, 512, Read)];
     let sample = |name, format, content, records| SampleTrace { name, format, content, records };
     vec![
         sample("a", "destage", native(&native_records), native_records.iter().map(tuple).collect()),
@@ -134,6 +176,9 @@ fn binary_samples() -> Vec<SampleTrace> {
             srt(),
             vec![(0, 1, 1040 * 256, 4096, Read), (999_995_000, 0, 8 * 256, 1000, Write)],
         ),
+        sample("a", "blktrace", blktrace_events(7, false), blktrace_records.clone()),
+        sample("a", "blktrace", blktrace_events(7, true), blktrace_records.clone()),
+        sample("a", "blktrace", blktrace_events(8, false), blktrace_records),
         sample("a", "vscsi1", vscsi_of(1), vscsi_records.clone()),
         sample("a", "vscsi2", vscsi_of(2), vscsi_records),
         sample(

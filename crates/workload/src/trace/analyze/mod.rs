@@ -75,6 +75,7 @@ pub fn analyze(
             known: others.into_iter().collect(),
         });
     }
+    let device = device.or(reader.only_device());
     Ok(counts.finish(&reader, device))
 }
 

@@ -1,0 +1,301 @@
+//! Host reads and destages take turns at each disk. While reads wait only they enter the drive;
+//! when few are left, a burst of destage commands near the last place enters it (docs/ebb.md).
+//!
+//! Where reads are rare, or near each other, all commands keep the array's order. Without reads,
+//! disks that choose for themselves drift apart and destages wait for the last of them; and among
+//! near commands the drive's own queue chooses better than a distance between pages does.
+
+use super::Order;
+use crate::event::{DiskCommand, Owner};
+use crate::policy::Alternation;
+use crate::units::{Duration, Instant};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Greatest urgency.
+const URGENT: u32 = 256;
+/// Commands over which means are taken.
+const MEMORY: u64 = 256;
+/// All of a disk's commands, as a share.
+const ALL: u64 = 1 << 16;
+/// Longest time a destage command waits for its place to be near.
+const DESTAGE_WAITS: Duration = Duration::from_secs(10);
+/// Destage commands in a drive when they are least urgent.
+const IDLE_SLOTS: u32 = 2;
+/// A burst may begin when this part of the window, or less, holds reads.
+const PART_OF_WINDOW: u32 = 8;
+
+struct Waiting {
+    command: DiskCommand,
+    since: Instant,
+    /// Its number in the order of arrival.
+    number: u64,
+}
+
+#[derive(Default)]
+struct Turns {
+    reads: VecDeque<Waiting>,
+    destages: VecDeque<Waiting>,
+    /// Of rebuilds and scrubs.
+    others: VecDeque<Waiting>,
+    /// A burst of destages is running.
+    bursting: bool,
+    reads_in_drive: u32,
+    destages_in_drive: u32,
+    /// Reads in a row that passed something, in the array's order.
+    passed: u32,
+}
+
+/// The queues of disks at which reads and destages take turns.
+pub(super) struct Alternating {
+    how: Alternation,
+    order: Order,
+    turns: Vec<Turns>,
+    urgency: u32,
+    /// Mean share of reads among commands, of [`ALL`].
+    read_share: u64,
+    /// Mean distance of reads from the last place.
+    distance: u64,
+    numbers: u64,
+}
+
+impl Alternating {
+    pub(super) fn new(how: Alternation, order: Order, disks: usize) -> Alternating {
+        let turns = (0..disks).map(|_| Turns::default()).collect();
+        Alternating { how, order, turns, urgency: 0, read_share: 0, distance: 0, numbers: 0 }
+    }
+
+    pub(super) fn set_urgency(&mut self, allowed: u32, depth: u32) {
+        let part = u64::from(allowed) * u64::from(URGENT) / u64::from(depth);
+        self.urgency = part.min(u64::from(URGENT)) as u32;
+    }
+
+    /// Whether all commands keep the array's order now.
+    pub(super) fn keeps_order(&self) -> bool {
+        let rare = self.read_share * 100 < ALL * u64::from(self.how.rare_percent);
+        rare || self.distance < self.how.near
+    }
+
+    /// Counts a command in the means.
+    pub(super) fn measure(&mut self, command: &DiskCommand, last_page: u64) {
+        self.read_share -= self.read_share / MEMORY;
+        if matches!(command.owner, Owner::HostRead(_)) {
+            self.read_share += ALL / MEMORY;
+            let distance = command.first.abs_diff(last_page);
+            self.distance = self.distance - self.distance / MEMORY + distance / MEMORY;
+        }
+    }
+
+    pub(super) fn add(&mut self, disk: usize, command: DiskCommand, now: Instant) {
+        let waiting = Waiting { command, since: now, number: self.numbers };
+        self.numbers += 1;
+        let turns = &mut self.turns[disk];
+        match command.owner {
+            Owner::HostRead(_) => turns.reads.push_back(waiting),
+            Owner::Destage(_) => turns.destages.push_back(waiting),
+            Owner::Rebuild(_) | Owner::Scrub(_) => turns.others.push_back(waiting),
+        }
+    }
+
+    /// A command has left the drive. One that entered it before reads and destages took turns was
+    /// not counted.
+    pub(super) fn left(&mut self, disk: usize, owner: Owner) {
+        let turns = &mut self.turns[disk];
+        let count = match owner {
+            Owner::HostRead(_) => &mut turns.reads_in_drive,
+            Owner::Destage(_) => &mut turns.destages_in_drive,
+            Owner::Rebuild(_) | Owner::Scrub(_) => return,
+        };
+        *count = count.saturating_sub(1);
+    }
+
+    /// What enters the drive next, if anything may.
+    pub(super) fn next(
+        &mut self,
+        disk: usize,
+        now: Instant,
+        window: u32,
+        last_page: u64,
+    ) -> Option<DiskCommand> {
+        let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency);
+        let turns = &mut self.turns[disk];
+        let waiting = if keeps_order {
+            turns.bursting = false;
+            turns.in_order(order)
+        } else {
+            turns.in_turns(&self.how, urgency, now, window, last_page)
+        }?;
+        match waiting.command.owner {
+            Owner::HostRead(_) => turns.reads_in_drive += 1,
+            Owner::Destage(_) => turns.destages_in_drive += 1,
+            Owner::Rebuild(_) | Owner::Scrub(_) => {}
+        }
+        Some(waiting.command)
+    }
+
+    /// All that waits, in the order of its arrival.
+    pub(super) fn into_waiting(self) -> Vec<Vec<DiskCommand>> {
+        let in_order = |turns: Turns| {
+            let Turns { reads, destages, others, .. } = turns;
+            let mut all: Vec<Waiting> = reads.into_iter().chain(destages).chain(others).collect();
+            all.sort_unstable_by_key(|waiting| waiting.number);
+            all.into_iter().map(|waiting| waiting.command).collect()
+        };
+        self.turns.into_iter().map(in_order).collect()
+    }
+}
+
+impl Turns {
+    /// The next command in the array's order.
+    fn in_order(&mut self, order: Order) -> Option<Waiting> {
+        let number = |queue: &VecDeque<Waiting>| queue.front().map_or(u64::MAX, |w| w.number);
+        let (read, destage, other) =
+            (number(&self.reads), number(&self.destages), number(&self.others));
+        let nothing_else = destage.min(other) == u64::MAX;
+        let read_first = match order {
+            Order::Arrival => read < destage.min(other),
+            Order::ReadsFirst { bound } => self.passed < bound || nothing_else,
+        };
+        if read_first && let Some(read) = self.reads.pop_front() {
+            self.passed = if nothing_else { 0 } else { self.passed + 1 };
+            return Some(read);
+        }
+        self.passed = 0;
+        if destage < other { self.destages.pop_front() } else { self.others.pop_front() }
+    }
+
+    fn in_turns(
+        &mut self,
+        how: &Alternation,
+        urgency: u32,
+        now: Instant,
+        window: u32,
+        last_page: u64,
+    ) -> Option<Waiting> {
+        let few = window * urgency / (PART_OF_WINDOW * URGENT);
+        self.begin_or_end(how, urgency, now, few);
+        let waited = |other: &Waiting| now.since(other.since) > how.longest;
+        if self.others.front().is_some_and(waited) {
+            return self.others.pop_front();
+        }
+        if !self.bursting && !self.reads.is_empty() {
+            let most = Duration(how.longest.0 * 3 / 2);
+            return nearest(&mut self.reads, most, now, last_page);
+        }
+        if let Some(other) = self.others.pop_front() {
+            return Some(other);
+        }
+        let idle = IDLE_SLOTS.min(window);
+        let slots = idle + ((window - idle) * urgency).div_ceil(URGENT);
+        if !self.bursting || self.destages_in_drive >= slots {
+            return None;
+        }
+        nearest(&mut self.destages, DESTAGE_WAITS, now, last_page)
+    }
+
+    /// Begins or ends a burst of destages.
+    fn begin_or_end(&mut self, how: &Alternation, urgency: u32, now: Instant, few: u32) {
+        if !self.bursting {
+            self.bursting =
+                self.reads.is_empty() && self.reads_in_drive <= few && !self.destages.is_empty();
+            return;
+        }
+        let part = |most: u64| most * u64::from(urgency) / u64::from(URGENT);
+        let too_many = self.reads.len() as u64 > part(u64::from(how.held));
+        let oldest = self.reads.front();
+        let too_old = oldest.is_some_and(|read| now.since(read.since).0 > part(how.longest.0));
+        self.bursting = !(too_many || too_old || self.destages.is_empty());
+    }
+}
+
+/// The command nearest to the last place, but the first if it has waited for longer than `most`.
+fn nearest(
+    queue: &mut VecDeque<Waiting>,
+    most: Duration,
+    now: Instant,
+    last_page: u64,
+) -> Option<Waiting> {
+    if now.since(queue.front()?.since) > most {
+        return queue.pop_front();
+    }
+    let distance = |waiting: &Waiting| waiting.command.first.abs_diff(last_page);
+    let at = (0..queue.len()).min_by_key(|at| distance(&queue[*at]))?;
+    queue.remove(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::DiskId;
+
+    const HOW: Alternation =
+        Alternation { held: 2, longest: Duration(50), near: 1000, rare_percent: 5 };
+    const FAR: u64 = 1_000_000_000;
+
+    fn command(first: u64, read: bool) -> DiskCommand {
+        let owner = if read { Owner::HostRead(0) } else { Owner::Destage(0) };
+        DiskCommand { disk: DiskId(0), first, pages: 1, write: false, owner }
+    }
+
+    /// A disk that has served far reads, with destages most urgent.
+    fn busy() -> Alternating {
+        let mut queues = Alternating::new(HOW, Order::Arrival, 1);
+        queues.set_urgency(1, 1);
+        (0..200).for_each(|_| queues.measure(&command(FAR, true), 0));
+        assert!(!queues.keeps_order());
+        queues
+    }
+
+    fn next(queues: &mut Alternating, now: u64, last_page: u64) -> Option<u64> {
+        queues.next(0, Instant(now), 4, last_page).map(|command| command.first)
+    }
+
+    #[test]
+    fn destages_wait_for_reads_and_then_go_by_place() {
+        let mut queues = busy();
+        for (first, read) in [(900, false), (30, false), (5, true), (700, true), (50, false)] {
+            queues.add(0, command(first, read), Instant(0));
+        }
+        assert_eq!(next(&mut queues, 1, 600), Some(700), "the nearer read");
+        assert_eq!(next(&mut queues, 1, 700), Some(5));
+        assert_eq!(next(&mut queues, 1, 5), None, "the drive has reads");
+        queues.left(0, Owner::HostRead(0));
+        queues.left(0, Owner::HostRead(0));
+        assert_eq!(next(&mut queues, 2, 40), Some(30));
+        // Two reads may wait for the burst, a third may not.
+        queues.add(0, command(1, true), Instant(2));
+        queues.add(0, command(2, true), Instant(2));
+        assert_eq!(next(&mut queues, 3, 31), Some(50));
+        queues.add(0, command(3, true), Instant(3));
+        assert_eq!(next(&mut queues, 3, 51), Some(3), "three reads wait");
+    }
+
+    #[test]
+    fn a_read_ends_a_burst_when_it_has_waited_long_or_destages_are_not_urgent() {
+        for (urgency, at, ends) in [(1, 40, false), (1, 60, true), (0, 11, true)] {
+            let mut queues = busy();
+            queues.set_urgency(urgency, 1);
+            (0..9).for_each(|first| queues.add(0, command(first, false), Instant(0)));
+            assert_eq!(next(&mut queues, 1, 0), Some(0));
+            queues.add(0, command(77, true), Instant(9));
+            let read = next(&mut queues, at, 1) == Some(77);
+            assert_eq!(read, ends, "urgency {urgency}, at {at}");
+        }
+    }
+
+    #[test]
+    fn the_order_is_kept_where_reads_are_rare_or_near() {
+        let mut rare = busy();
+        (0..800).for_each(|_| rare.measure(&command(0, false), 0));
+        assert!(rare.keeps_order());
+        let mut near = busy();
+        (0..9000).for_each(|_| near.measure(&command(300, true), 0));
+        assert!(near.keeps_order());
+        for first in [9, 1, 5] {
+            near.add(0, command(first, false), Instant(0));
+        }
+        near.add(0, command(4, true), Instant(0));
+        let order: Vec<u64> = core::iter::from_fn(|| next(&mut near, 1, 0)).collect();
+        assert_eq!(order, [9, 1, 5, 4]);
+    }
+}

@@ -1,0 +1,78 @@
+//! Ebb: STOW's choice of groups, and at each disk turns between host reads and destages. A random
+//! group that holds few pages waits for one more turn of the clock (docs/ebb.md).
+
+use super::stow::Stow;
+use super::{Alternation, PolicyEntry};
+use crate::registry::{Choice, ChoiceError, Entry, Param};
+use crate::units::Duration;
+use alloc::boxed::Box;
+
+const PARAMS: &[Param] = &[
+    Param {
+        name: "held",
+        unit: "reads",
+        default: "16",
+        range: "0 to 100000",
+        help: "host reads that may wait for a disk's burst of destages when destages are urgent",
+    },
+    Param {
+        name: "longest",
+        unit: "ms",
+        default: "100",
+        range: "0 to 100000",
+        help: "longest wait of the first of these reads when destages are urgent",
+    },
+    Param {
+        name: "near",
+        unit: "pages",
+        default: "262144",
+        range: "0 to 1000000000",
+        help: "mean distance of reads below which disks keep the array's order: seeks are short",
+    },
+    Param {
+        name: "rare",
+        unit: "%",
+        default: "5",
+        range: "0 to 100",
+        help: "share of reads among disk commands below which disks keep the array's order",
+    },
+    Param {
+        name: "sparse",
+        unit: "-",
+        default: "on",
+        range: "on or off",
+        help: "random groups with less than half the mean pages wait one more turn, once",
+    },
+];
+
+/// The table entry.
+pub const ENTRY: PolicyEntry = PolicyEntry {
+    entry: Entry {
+        name: "ebb",
+        summary: "STOW's choice; disks destage in bursts near the head when reads ebb",
+        source: "ours; docs/ebb.md",
+        params: PARAMS,
+    },
+    make: |choice, context| {
+        let alternation = Alternation {
+            held: choice.number("held", 0, 100_000)?,
+            longest: Duration::from_millis(choice.number("longest", 0, 100_000)?),
+            near: choice.number("near", 0, 1_000_000_000)?,
+            rare_percent: choice.number("rare", 0, 100)?,
+        };
+        Ok(Box::new(Stow::in_turns(context, alternation, spares_sparse(choice)?)))
+    },
+};
+
+fn spares_sparse(choice: &Choice) -> Result<bool, ChoiceError> {
+    match choice.text("sparse") {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(ChoiceError::BadValue {
+            entry: choice.entry.name,
+            param: "sparse",
+            value: other.into(),
+            expected: "on or off".into(),
+        }),
+    }
+}
