@@ -29,6 +29,7 @@ pub(super) fn json(view: &View<'_>) -> String {
     levels.dedup();
     let data = json!({
         "variants": view.variants,
+        "looks": destage_report::look::looks(&view.variants),
         "axis": axis,
         "values": view.values,
         "numbers": view.numbers,

@@ -1,10 +1,12 @@
 //! One HTML file that holds an entire comparison: data, script and style, so that it opens anywhere
 //! without a network. The page's parts are `page.css`, `charts.js` and `page.js` next to this file.
 
+mod advice;
 mod data;
 mod reproduction;
 mod trace;
 
+pub use advice::advice_html;
 pub use reproduction::reproduction_html;
 pub use trace::trace_html;
 
