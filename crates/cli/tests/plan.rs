@@ -34,9 +34,19 @@ fn a_sweep_goes_on_where_it_stopped() {
     let text = String::from_utf8(again.stdout).expect("text");
     assert_eq!(text.lines().count(), 5);
     assert!(text.starts_with("key,schema,label,seed,"), "{text}");
+    let head: Vec<&str> = text.lines().next().unwrap_or_default().split(',').collect();
+    assert!(head.contains(&"option_policy") && head.contains(&"option_iops"), "{head:?}");
     let json = sweep(&rows, &["--grid", "policy=lrw,wow", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(json[1]["label"], "wow");
+    assert_eq!(
+        (&json[0]["option_policy"], &json[1]["option_policy"]),
+        (&"lrw".into(), &"wow".into())
+    );
+    let histogram = json[0]["response_histogram"].as_str().expect("text");
+    let buckets: Vec<serde_json::Value> = serde_json::from_str(histogram).expect("JSON");
+    let of = |kind: &str| buckets.iter().map(|b| b[kind].as_u64().expect("a count")).sum::<u64>();
+    assert_eq!(Some(of("reads") + of("writes")), json[0]["requests"].as_u64());
     let table = sweep(&rows, &["--grid", "policy=lrw,wow"]);
     assert!(String::from_utf8_lossy(&table.stdout).contains("page hits"));
 }

@@ -19,11 +19,15 @@
 
   function sizeAxis(sizes) {
     const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
-    const ticks = [];
-    for (let at = 2 ** Math.floor(Math.log2(least)); at <= 2 * most; at *= 2) ticks.push(at);
+    // All sizes where there are few, else powers of two.
+    const distinct = [...new Set(sizes)].sort((a, b) => a - b);
+    const few = distinct.length <= 5;
+    const ticks = few ? distinct : [];
+    for (let at = 2 ** Math.floor(Math.log2(least)); !few && at <= 2 * most; at *= 2)
+      ticks.push(at);
     const every = Math.ceil(ticks.length / 7);
     const shown = ticks.filter((_, i) => i % every === 0);
-    const text = (n) => (n >= 1024 ? n / 1024 + " Ki" : String(n));
+    const text = (n) => (n >= 1024 ? Number((n / 1024).toPrecision(3)) + " Ki" : String(n));
     return axis("NVS (pages)", { type: "log", tickvals: shown, ticktext: shown.map(text) });
   }
 

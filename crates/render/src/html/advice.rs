@@ -6,6 +6,7 @@ use super::{CHARTS, ChartBox, head, html_table, list, options, plotly_js};
 use crate::escape::escape;
 use destage_report::advice::Advice;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("advice.js");
@@ -39,12 +40,16 @@ pub fn advice_html(advice: &Advice) -> String {
     out
 }
 
-/// The look of each policy's line, by its name.
-fn looks(advice: &Advice) -> std::collections::BTreeMap<&str, usize> {
-    let of_runs = advice.runs.iter().map(|run| run.policy.as_str());
-    let of_curve = advice.curve.iter().map(|point| point.policy.as_str());
+/// The look of each policy's line, by its name, which has parameters in the curve.
+fn looks(advice: &Advice) -> BTreeMap<&str, usize> {
+    let of_runs = looks_of(advice.runs.iter().map(|run| run.policy.as_str()));
+    let of_curve = looks_of(advice.curve.iter().map(|point| point.policy.as_str()));
+    of_runs.into_iter().chain(of_curve).collect()
+}
+
+fn looks_of<'a>(all: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
     let mut names: Vec<&str> = Vec::new();
-    for name in of_runs.chain(of_curve) {
+    for name in all {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -111,4 +116,25 @@ fn figures() -> String {
         out += &ChartBox { id, heading, note, controls: "", wide, at_value: false }.html();
     }
     out + "</div>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_report::advice::{AdvisedRun, CurvePoint};
+
+    #[test]
+    fn a_policy_has_one_look_in_runs_and_curve() {
+        let run = |policy: &str| AdvisedRun { policy: policy.into(), ..AdvisedRun::default() };
+        let point = |policy: &str| CurvePoint { policy: policy.into(), ..CurvePoint::default() };
+        let advice = Advice {
+            runs: vec![run("stow"), run("wow"), run("stow")],
+            curve: vec![point("wow:initial-bit=0"), point("stow:hysteresis=128")],
+            ..Advice::default()
+        };
+        let looks = looks(&advice);
+        assert_eq!(looks["wow"], looks["wow:initial-bit=0"]);
+        assert_eq!(looks["stow"], looks["stow:hysteresis=128"]);
+        assert_ne!(looks["stow"], looks["wow"]);
+    }
 }

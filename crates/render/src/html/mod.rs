@@ -188,6 +188,10 @@ fn figures(view: &View<'_>) -> String {
         let response = ChartBox { id: "response", heading: "Response time", note, ..plain };
         out += &ChartBox { controls: &controls, ..response }.html();
     }
+    let note = "Share of all requests that took less than a time; all seeds together.";
+    let heading = "Distribution of response times";
+    let spread = ChartBox { at_value: true, ..plain };
+    out += &ChartBox { id: "distribution", heading, note, wide: true, ..spread }.html();
     let heading = "NVS occupancy over time";
     let note = "Dashed lines are the destage thresholds; the shaded part is warm-up.";
     let at = ChartBox { at_value: true, ..plain };

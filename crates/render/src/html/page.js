@@ -182,14 +182,33 @@
   }
 
   function response(box) {
-    const values = (p) => [2, 4, 5, 6].map((i) => p.metrics[i]);
+    const values = (p) => [2, 4, 5, 6, 7].map((i) => p.metrics[i]);
     const log = checked("response-log");
     const scale = log ? logarithmic(data.points.flatMap(values)) : { tickformat: "," };
-    return grouped(box, ["Mean", "Median", "99 %", "99.9 %"], values, "Response time (ms)", scale);
+    return grouped(box, ["Mean", "Median", "95 %", "99 %", "99.9 %"], values, "Response time (ms)", scale);
   }
 
   const hits = (box) =>
     grouped(box, data.hits, (p) => p.hits, "Hit ratio (%)", { rangemode: "tozero" });
+
+  function distribution() {
+    const variants = shown().filter((v) => point(v) && point(v).below.length);
+    const traces = variants.map((v) => {
+      const rest = { mode: "lines", hovertemplate: "%{y:.2f} % below %{x:,.3~r} ms" };
+      const p = point(v);
+      return line(lookOf(v), data.variants[v], p.below, p.share, rest);
+    });
+    const scale = logarithmic(variants.flatMap((v) => point(v).below));
+    return {
+      traces,
+      key: "distribution" + chosen(),
+      layout: {
+        xaxis: axis("Response time (ms)", scale),
+        yaxis: axis("Requests below it (%)", { range: [0, 101] }),
+        hovermode: "closest",
+      },
+    };
+  }
 
   function occupancy() {
     const lines = new Map();
@@ -271,6 +290,7 @@
     throughput,
     response,
     along: alongAxis,
+    distribution,
     occupancy,
     hits,
     distance,

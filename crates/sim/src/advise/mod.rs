@@ -7,6 +7,7 @@
 pub mod curve;
 pub mod goal;
 mod limit;
+mod needs;
 
 use crate::compare::{CompareError, MakeSource, run_one};
 use crate::config::{SimConfig, Warmup};
@@ -19,10 +20,10 @@ use curve::{CurveSetup, Writes};
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
 use destage_engine::units::Duration;
-use destage_nvslog::sizes::Sizes;
-use destage_report::advice::{Advice, AdvisedRun, CurvePoint, Needs, Prices, SizeResult};
+use destage_report::advice::{Advice, AdvisedRun, CurvePoint, Prices, SizeResult};
 use destage_report::model::{BalanceState, RunReport, SCHEMA};
 use goal::{Goal, Judgement};
+use needs::needs;
 use std::collections::BTreeMap;
 
 /// Requests of a load that the sampled replay looks at, at most.
@@ -497,7 +498,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let mut holds = self.question.load_factor;
-        for load in LOADS.map(|more| more * self.question.load_factor) {
+        for load in LOADS.map(|more| rounded(more * self.question.load_factor)) {
             let job = Job { load, ..Job::of(answer) };
             if !self.judge_all(&[job])?[0].reached {
                 break;
@@ -612,7 +613,7 @@ impl Search<'_> {
         }
         if let Some(holds) = holds {
             let asked = self.question.load_factor;
-            let next = LOADS[0] * asked;
+            let next = rounded(LOADS[0] * asked);
             sure.push(match holds > asked {
                 true => format!("the answer still holds at {holds} times the load"),
                 false => format!("at {next} times the load the answer misses the goal"),
@@ -672,6 +673,11 @@ impl Search<'_> {
     }
 }
 
+/// A multiple of a load, without digits that only rounding made.
+fn rounded(load: f64) -> f64 {
+    (load * 1e4).round() / 1e4
+}
+
 fn seeds_sentence(runs: &[AdvisedRun]) -> Option<String> {
     let load = runs[0].load;
     let same = |run: &&AdvisedRun| run.length == 1 && run.load == load;
@@ -688,19 +694,6 @@ fn seeds_sentence(runs: &[AdvisedRun]) -> Option<String> {
             estimate.half_width
         )
     })
-}
-
-/// Bytes of memory that a dirty page of a served array takes, with what is known of it.
-const DIRTY_PAGE_BYTES: u64 = 4300;
-
-/// What a served array needs to hold this many dirty pages.
-fn needs(pages: u64) -> Needs {
-    let device = |block_bytes| Sizes::for_pages(pages, block_bytes).bytes(block_bytes);
-    Needs {
-        device_bytes_512: device(512),
-        device_bytes_4096: device(4096),
-        memory_bytes: pages * DIRTY_PAGE_BYTES,
-    }
 }
 
 fn variant_of(run: &AdvisedRun) -> Variant {
