@@ -337,7 +337,7 @@ fn plots_are_those_the_axis_calls_for() {
     assert_eq!(plots(&sizes)[0].1.x_scale, Scale::Log2);
     let thresholds = compare("thresholds", &["90/80", "70/40"], &["a"]);
     assert_eq!(plots(&thresholds)[0].1.categories, ["90/80", "70/40"]);
-    let occupancy = &plots(&sizes)[2].1;
+    let occupancy = &plots(&sizes)[3].1;
     let levels: Vec<f64> = occupancy.h_lines.iter().map(|line| line.value).collect();
     assert_eq!(levels, [90.0, 80.0]);
 }
