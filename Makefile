@@ -3,7 +3,7 @@
 CARGO ?= cargo
 DESTAGE = target/release/destage
 
-.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands adaptive-weights torture torture-fresh torture-parts planted exhaustive \
+.PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands adaptive-weights torture torture-fresh torture-parts advise-check planted exhaustive \
   filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
@@ -102,6 +102,12 @@ torture: build
 ## --crashes 100000 --sum --format json.
 torture-parts: build
 	/usr/bin/python3 scripts/torture_parts.py --destage $(DESTAGE) $(ARGS)
+
+## Ask `destage advise` about twelve generated loads and the traces at hand, and check each answer by
+## runs ten times as long (docs/advise.md). It continues where it was interrupted. ARGS: e.g.
+## --minutes 30.
+advise-check: build
+	/usr/bin/python3 scripts/advise_check.py --destage $(DESTAGE) $(ARGS)
 
 ## Plant faults into a copy of the code, one at a time, and let random torture look for each within
 ## 5,000 crashes (docs/proof.md). ARGS: names of faults.

@@ -40,6 +40,16 @@ class AdvisedRun:
     ratio: float | None
     reached: bool
     why: str
+    #: What keeps the run from better figures: ``disk time``, ``NVS`` or ``rate``.
+    limit: str
+    #: The figures by which that was judged, as a sentence.
+    because: str
+    #: Writes that waited for space, as a share of writes.
+    stalled_share: float
+    #: Share of time in which a write waited for space.
+    full_share: float
+    #: Share of time that the busiest disk was busy.
+    disk_busy: float
     digest: str
 
 
@@ -77,6 +87,10 @@ class Advice(_Plotted, _Rows):
     """The result of a search."""
 
     goal: str
+    #: Headroom: the answer also holds at this multiple of the load.
+    load_factor: float
+    #: Why the size below misses the goal, or the largest one tried if none reaches it.
+    missed: str | None
     options: dict[str, str]
     #: Sizes that were considered.
     sizes_pages: list[int]
@@ -145,6 +159,7 @@ def advise(
     threads: int | None = None,
     check_curve: bool = False,
     sample_groups: int = 2048,
+    load_factor: float = 1.0,
     progress: bool = False,
     **options: OptionValue,
 ) -> Advice:
@@ -154,7 +169,8 @@ def advise(
     ``p50``, ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least
     and the largest NVS in pages of 4 KiB, with four steps per doubling between them.
     ``check_curve`` replays every write group too, and reports how far the sampled curve is from
-    that; ``sample_groups`` is the least number of write groups in a sample.
+    that; ``sample_groups`` is the least number of write groups in a sample. ``load_factor`` is
+    headroom: the answer must also hold at this multiple of the load.
     """
     trace = load_of(load, options)
     with _progress.steps(progress) as report:
@@ -170,5 +186,6 @@ def advise(
             sample_groups,
             trace,
             report,
+            load_factor,
         )
     return Advice.of(text, plotted)

@@ -120,7 +120,9 @@ fn advise() -> Command {
              write waits for space) with one in %.\n\
              Examples:\n  \
              destage advise vm.vscsi.gz --array 5:5xstow-ref --goal 'p99<30ms'\n  \
-             destage advise --workload spc1 --iops 700 --goal 'p99<60ms,full<1%' --out advice.svg",
+             destage advise --workload spc1 --iops 700 --goal 'p99<60ms,full<1%' --out advice.html\n  \
+             destage advise vm.vscsi.gz --goal 'p99<30ms' --load-factor 1.25 --prices \
+             nvs=12,memory=4 --out advice.html",
         )
         .arg(Arg::new("file").value_name("TRACE").help("Trace to plan for [default: --workload]"))
         .arg(option("goal", "GOAL", "Goal to meet, e.g. p99<30ms").required(true))
@@ -132,12 +134,13 @@ fn advise() -> Command {
         .args(candidates())
         .arg(threads_arg())
         .arg(format_arg())
-        .arg(out_arg("Also write to FILE: .json, .csv, .txt, or .svg and .png for the curve"))
+        .arg(out_arg("Also write to FILE: .html (charts and tables), .json, .csv, .txt, or .svg and .png for the \
+             curve"))
         .args(option_args(|name| !derived.contains(&name)))
 }
 
 /// What `advise` considers, and how thoroughly.
-fn candidates() -> [Arg; 6] {
+fn candidates() -> [Arg; 8] {
     [
         option("policies", "LIST", "Policies to consider; use semicolons where one has commas")
             .default_value("lrw,cscan,wow,stow"),
@@ -148,6 +151,19 @@ fn candidates() -> [Arg; 6] {
         option("seeds", "N", "Seeds with which the answer must hold, for generated loads")
             .default_value("3")
             .value_parser(value_parser!(u32).range(1..=1000)),
+        option(
+            "load-factor",
+            "x",
+            "Headroom: the goal must also hold at this multiple of the load",
+        )
+        .default_value("1")
+        .value_parser(value_parser!(f64)),
+        option(
+            "prices",
+            "LIST",
+            "Prices per GiB, to report what each size costs, e.g. nvs=12,memory=4. The NVS device \
+             has sectors of 4,096 bytes; for a mirror give twice its price",
+        ),
         flag("check-curve", "Also replay every write group, and report the error of the samples"),
         option(
             "sample-groups",

@@ -34,9 +34,19 @@ fn a_sweep_goes_on_where_it_stopped() {
     let text = String::from_utf8(again.stdout).expect("text");
     assert_eq!(text.lines().count(), 5);
     assert!(text.starts_with("key,schema,label,seed,"), "{text}");
+    let head: Vec<&str> = text.lines().next().unwrap_or_default().split(',').collect();
+    assert!(head.contains(&"option_policy") && head.contains(&"option_iops"), "{head:?}");
     let json = sweep(&rows, &["--grid", "policy=lrw,wow", "--format", "json"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(json[1]["label"], "wow");
+    assert_eq!(
+        (&json[0]["option_policy"], &json[1]["option_policy"]),
+        (&"lrw".into(), &"wow".into())
+    );
+    let histogram = json[0]["response_histogram"].as_str().expect("text");
+    let buckets: Vec<serde_json::Value> = serde_json::from_str(histogram).expect("JSON");
+    let of = |kind: &str| buckets.iter().map(|b| b[kind].as_u64().expect("a count")).sum::<u64>();
+    assert_eq!(Some(of("reads") + of("writes")), json[0]["requests"].as_u64());
     let table = sweep(&rows, &["--grid", "policy=lrw,wow"]);
     assert!(String::from_utf8_lossy(&table.stdout).contains("page hits"));
 }
@@ -69,6 +79,24 @@ fn advice_has_an_answer_and_a_picture() {
 }
 
 #[test]
+fn advice_is_a_page_with_limits_and_costs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("advice.html");
+    let page = page.to_str().expect("a path");
+    let flags = ["advise", "--iops", "600", "--measure", "30", "--goal", "p99<60ms"];
+    let few = ["--sizes", "1024..65536", "--policies", "stow", "--seeds", "1"];
+    let more = ["--load-factor", "1.1", "--prices", "nvs=12,memory=4", "--out", page];
+    let text = succeeds(&[&flags[..], &few, &more].concat());
+    for said in ["also at 1.1 times the load", "cost: ", "Why: at ", "the limit is ", "By size"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let page = std::fs::read_to_string(page).expect("a page");
+    for said in ["How much NVS for p99&lt;60ms", "Why it misses", "id=\"stalls\"", "They cost "] {
+        assert!(page.contains(said), "{said}");
+    }
+}
+
+#[test]
 fn bad_plans_are_one_line() {
     for (args, code, said) in [
         (&["advise", "--goal", "p98<1ms"][..], 2, "--goal takes"),
@@ -76,6 +104,9 @@ fn bad_plans_are_one_line() {
         (&["advise", "--goal", "p99<1ms", "--array", "5:5xnone"], 2, "known"),
         (&["advise", "--goal", "p99<1ms", "--sizes", "9"], 2, "--sizes takes"),
         (&["advise", "--goal", "p99<1ms", "--out", "a.xyz"], 2, "--out takes"),
+        (&["advise", "--goal", "p99<1ms", "--prices", "disk=1"], 2, "--prices takes"),
+        (&["advise", "--goal", "p99<1ms", "--load-factor", "0.5"], 2, "--load-factor is headroom"),
+        (&["advise", "--goal", "p99<1ms", "--policies", "wow,wow"], 2, "has `wow` twice"),
         (&["advise", "/no/such", "--goal", "p99<1ms"], 1, "/no/such"),
         (&["sweep", "--out", "/dev/null/x", "--grid", "seed=1"], 1, "cannot create"),
         (&["sweep", "--out", "/tmp", "--grid", "nsv=1"], 2, "unknown option"),

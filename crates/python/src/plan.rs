@@ -96,7 +96,7 @@ pub fn sweep(
 /// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
 #[pyfunction]
 #[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, check_curve,
-    sample_groups, trace = None, progress = None))]
+    sample_groups, trace = None, progress = None, load_factor = 1.0))]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub fn advise(
     py: Python<'_>,
@@ -111,6 +111,7 @@ pub fn advise(
     sample_groups: u64,
     trace: Option<&Bound<'_, TraceData>>,
     progress: Option<Py<PyAny>>,
+    load_factor: f64,
 ) -> PyResult<(String, String)> {
     let trace = trace.map(Bound::get);
     let mut base = run_options(py, options)?;
@@ -128,6 +129,8 @@ pub fn advise(
         seeds,
         check_curve,
         sample_groups,
+        load_factor,
+        prices: None,
     };
     let control = RunControl::new(None);
     let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &control);

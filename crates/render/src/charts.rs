@@ -2,7 +2,7 @@
 
 use crate::metric::{METRICS, Metric, RESPONSE, mean};
 use crate::view::{View, axis_label, occupancy, thresholds};
-use destage_report::model::{CompareReport, Point, RunReport};
+use destage_report::model::{CompareReport, Point, RunReport, TimeBucket, cumulative};
 use destage_report::plot::{PlotSpec, Scale};
 
 /// Samples of a time series that a plot 850 pixels wide can show.
@@ -31,7 +31,7 @@ pub(crate) const DISK_TIME: [RunFigure; 5] = [
 ];
 
 /// All plots of a comparison, each with a name fit for a file: `response`, `throughput`,
-/// `occupancy`, `hits`, `distance`, `disk-time`. What cannot be drawn along the axis is drawn at
+/// `distribution`, `occupancy`, `hits`, `distance`, `disk-time`. What cannot be drawn along the axis is drawn at
 /// the axis value at which the variants' response times differ most; its title says which.
 pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
     let view = View::new(report);
@@ -46,6 +46,7 @@ pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
         plots.push(("throughput", throughput_bars(&view)));
         plots.push(("response", response_bars(&view)));
     }
+    plots.push(("distribution", distribution_plot(&view, value)));
     plots.push(("occupancy", occupancy_plot(&view, value)));
     plots.push(("hits", hits_plot(&view, value)));
     plots.push(("distance", distance_plot(&view)));
@@ -140,8 +141,8 @@ fn throughput_bars(view: &View<'_>) -> PlotSpec {
 }
 
 fn response_bars(view: &View<'_>) -> PlotSpec {
-    let metrics = [RESPONSE, RESPONSE + 2, RESPONSE + 3, RESPONSE + 4].map(|i| &METRICS[i]);
-    let categories = ["Mean", "Median", "99 %", "99.9 %"];
+    let metrics = [0, 2, 3, 4, 5].map(|i| RESPONSE + i).map(|i| &METRICS[i]);
+    let categories = ["Mean", "Median", "95 %", "99 %", "99.9 %"];
     let value = only(view);
     let mut plot = PlotSpec::bars(
         "Response time of all requests",
@@ -158,6 +159,35 @@ fn response_bars(view: &View<'_>) -> PlotSpec {
         plot = plot.bar_series(variant, values);
     }
     plot.y_scale(response_scale(all.into_iter()))
+}
+
+/// Shares in per cent of the requests whose response time is below each bound, over all runs of a
+/// point.
+pub(crate) fn distribution(point: &Point) -> Vec<(f64, f64)> {
+    let mut sums: Vec<TimeBucket> = Vec::new();
+    for bucket in point.runs.iter().flat_map(|run| &run.histogram) {
+        match sums.binary_search_by(|sum| sum.below_ms.total_cmp(&bucket.below_ms)) {
+            Ok(at) => {
+                sums[at].reads += bucket.reads;
+                sums[at].writes += bucket.writes;
+            }
+            Err(at) => sums.insert(at, *bucket),
+        }
+    }
+    let shares = cumulative(&sums, |bucket| bucket.reads + bucket.writes);
+    shares.into_iter().map(|(below, share)| (below, 100.0 * share)).collect()
+}
+
+fn distribution_plot(view: &View<'_>, value: &str) -> PlotSpec {
+    let title = heading(view, "Distribution of response times", value);
+    let mut plot = PlotSpec::lines(&title, "Response time (ms)", "Requests below it (%)")
+        .x_scale(Scale::Log10)
+        .y_covers(0.0, 100.0);
+    for variant in &view.variants {
+        let points = view.point(variant, value).map(distribution).unwrap_or_default();
+        plot = plot.series(variant, points);
+    }
+    plot
 }
 
 fn occupancy_plot(view: &View<'_>, value: &str) -> PlotSpec {

@@ -106,6 +106,7 @@ pub(crate) const RUN: &[Column] = &[
     maybe("rebuild_s", |r| r.fault.as_ref().and_then(|fault| fault.rebuild_s)),
     maybe("rebuilt_share", |r| r.fault.as_ref().map(|fault| fault.rebuilt_share)),
     maybe("lost_pages", |r| r.fault.as_ref().map(|fault| fault.lost_pages as f64)),
+    text("response_histogram", |r| serde_json::to_string(&r.histogram).unwrap_or_default()),
 ];
 
 /// Columns before those of the run, in a comparison of variants.
@@ -153,6 +154,11 @@ pub(crate) fn run_csv(run: &RunReport) -> String {
     format!("{}\r\n{}\r\n", names().join(","), fields(run).join(","))
 }
 
+/// The column of an option that is swept.
+pub(crate) fn option_column(name: &str) -> String {
+    format!("option_{}", name.replace('-', "_"))
+}
+
 /// The values of [`COMPARE`] for each run of a comparison, with the run.
 pub(crate) fn compare_rows(report: &CompareReport) -> Vec<([&str; 4], &RunReport)> {
     let (axis, unit) = match &report.axis {
@@ -171,10 +177,13 @@ pub(crate) fn compare_rows(report: &CompareReport) -> Vec<([&str; 4], &RunReport
 
 /// One header line and one line for each run of each point.
 pub(crate) fn compare_csv(report: &CompareReport) -> String {
-    let mut out = format!("{},{}\r\n", COMPARE.join(","), names().join(","));
+    let axis = report.axis.as_ref().map(|axis| option_column(&axis.name));
+    let head = axis.as_ref().map_or_else(String::new, |axis| format!(",{}", csv_field(axis)));
+    let mut out = format!("{},{}{head}\r\n", COMPARE.join(","), names().join(","));
     for (prefix, run) in compare_rows(report) {
         let prefix = prefix.map(csv_field);
-        out += &format!("{},{}\r\n", prefix.join(","), fields(run).join(","));
+        let value = axis.as_ref().map_or_else(String::new, |_| format!(",{}", prefix[3]));
+        out += &format!("{},{}{value}\r\n", prefix.join(","), fields(run).join(","));
     }
     out
 }

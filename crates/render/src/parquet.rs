@@ -1,6 +1,6 @@
 //! Parquet: the columns of the CSV, one row per run, and the time series.
 
-use crate::columns::{COMPARE, Get, RUN, compare_rows};
+use crate::columns::{COMPARE, Get, RUN, compare_rows, option_column};
 use destage_report::model::{CompareReport, RunReport};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -21,7 +21,7 @@ pub struct ParquetError(#[from] Lower);
 
 /// A named column with all its values.
 struct Column {
-    name: &'static str,
+    name: String,
     data: Data,
 }
 
@@ -37,10 +37,15 @@ pub fn parquet_runs(runs: &[&RunReport]) -> Result<Vec<u8>, ParquetError> {
     write(&run_columns(runs))
 }
 
-/// A file with the one row of a sweep's point: `key`, then the columns of a run.
+/// A file with the one row of a sweep's point: `key`, the columns of a run, and one for each of its
+/// options, whatever the sweep varies.
 pub fn parquet_row(key: &str, run: &RunReport) -> Result<Vec<u8>, ParquetError> {
-    let mut columns = vec![Column { name: "key", data: Data::Text(vec![key.to_owned()]) }];
+    let mut columns = vec![Column { name: "key".into(), data: Data::Text(vec![key.to_owned()]) }];
     columns.extend(run_columns(&[run]));
+    columns.extend(run.options.iter().map(|(name, value)| Column {
+        name: option_column(name),
+        data: Data::Text(vec![value.clone()]),
+    }));
     write(&columns)
 }
 
@@ -69,10 +74,14 @@ pub fn parquet_compare(report: &CompareReport) -> Result<Vec<u8>, ParquetError> 
     let mut columns = Vec::new();
     for (i, name) in COMPARE.into_iter().enumerate() {
         let values = rows.iter().map(|(prefix, _)| prefix[i].to_owned()).collect();
-        columns.push(Column { name, data: Data::Text(values) });
+        columns.push(Column { name: name.into(), data: Data::Text(values) });
     }
     let runs: Vec<&RunReport> = rows.iter().map(|(_, run)| *run).collect();
     columns.extend(run_columns(&runs));
+    if let Some(axis) = &report.axis {
+        let values = rows.iter().map(|(prefix, _)| prefix[3].to_owned()).collect();
+        columns.push(Column { name: option_column(&axis.name), data: Data::Text(values) });
+    }
     write(&columns)
 }
 
@@ -90,7 +99,7 @@ fn run_columns(runs: &[&RunReport]) -> Vec<Column> {
             Get::Num(get) => Data::Num(runs.iter().map(|run| get(run)).collect()),
             Get::MaybeNum(get) => Data::MaybeNum(runs.iter().map(|run| get(run)).collect()),
         };
-        Column { name: column.name, data }
+        Column { name: column.name.into(), data }
     };
     RUN.iter().map(column).collect()
 }
@@ -127,15 +136,18 @@ fn series_columns(runs: &[&RunReport]) -> Vec<Column> {
         Data::MaybeNum(runs.iter().flat_map(of_run).collect())
     };
     vec![
-        Column { name: "label", data: Data::Text(label) },
-        Column { name: "seed", data: Data::Int(seed) },
-        Column { name: "time_s", data: Data::Num(time) },
-        Column { name: "occupancy_share", data: values(|run| &run.series.occupancy) },
-        Column { name: "occupancy_max_share", data: values(|run| &run.series.occupancy_max) },
-        Column { name: "iops", data: values(|run| &run.series.iops) },
-        Column { name: "response_mean_ms", data: values(|run| &run.series.response_ms) },
+        Column { name: "label".into(), data: Data::Text(label) },
+        Column { name: "seed".into(), data: Data::Int(seed) },
+        Column { name: "time_s".into(), data: Data::Num(time) },
+        Column { name: "occupancy_share".into(), data: values(|run| &run.series.occupancy) },
         Column {
-            name: "destaged_pages_per_s",
+            name: "occupancy_max_share".into(),
+            data: values(|run| &run.series.occupancy_max),
+        },
+        Column { name: "iops".into(), data: values(|run| &run.series.iops) },
+        Column { name: "response_mean_ms".into(), data: values(|run| &run.series.response_ms) },
+        Column {
+            name: "destaged_pages_per_s".into(),
             data: values(|run| &run.series.destaged_pages_per_s),
         },
     ]
@@ -148,7 +160,7 @@ fn field(column: &Column) -> Result<TypePtr, Lower> {
         Data::Num(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::REQUIRED),
         Data::MaybeNum(_) => (Physical::DOUBLE, ConvertedType::NONE, Repetition::OPTIONAL),
     };
-    let builder = Type::primitive_type_builder(column.name, physical)
+    let builder = Type::primitive_type_builder(&column.name, physical)
         .with_repetition(repetition)
         .with_converted_type(converted);
     Ok(Arc::new(builder.build()?))

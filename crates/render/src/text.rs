@@ -5,6 +5,7 @@ use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown, stalled};
 use destage_report::Format;
 use destage_report::model::{
     AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
+    cumulative,
 };
 use destage_report::table::{Cell, Table};
 use serde::Serialize;
@@ -55,6 +56,9 @@ fn run_text(run: &RunReport) -> String {
     );
     out += &simulated_as(&run.options);
     section(&mut out, "Throughput and response", &response_table(run));
+    if !run.histogram.is_empty() {
+        section(&mut out, "Distribution of response times", &histogram_table(run));
+    }
     section(&mut out, "Write cache", &cache_table(run));
     section(&mut out, "Destages", &destage_table(run));
     if run.host_wait.requests > 0 {
@@ -119,6 +123,35 @@ fn response_table(run: &RunReport) -> Table {
         .row(row("all", &response.all, run.iops))
         .row(row("reads", &response.reads, rate(&response.reads)))
         .row(row("writes", &response.writes, rate(&response.writes)))
+}
+
+/// The histogram in steps of a factor of two, with the requests below each bound.
+fn histogram_table(run: &RunReport) -> Table {
+    let heads = [("below", "ms"), ("reads", ""), ("writes", "")];
+    let below = [("reads", "% below"), ("writes", "% below"), ("all", "% below")];
+    let mut table = Table::new(&[&heads[..], &below].concat());
+    let reads = cumulative(&run.histogram, |bucket| bucket.reads);
+    let writes = cumulative(&run.histogram, |bucket| bucket.writes);
+    let all = cumulative(&run.histogram, |bucket| bucket.reads + bucket.writes);
+    let share =
+        |of: &[(f64, f64)], at: usize| Cell::maybe(of.get(at).map(|(_, share)| 100.0 * share), 3);
+    let mut counts = (0, 0);
+    for (at, bucket) in run.histogram.iter().enumerate() {
+        counts = (counts.0 + bucket.reads, counts.1 + bucket.writes);
+        let micros = (bucket.below_ms * 1e3).round() as u64;
+        if micros.is_power_of_two() || at + 1 == run.histogram.len() {
+            table.push(vec![
+                Cell::num(bucket.below_ms, 3),
+                Cell::int(counts.0),
+                Cell::int(counts.1),
+                share(&reads, at),
+                share(&writes, at),
+                share(&all, at),
+            ]);
+            counts = (0, 0);
+        }
+    }
+    table
 }
 
 /// A list of figures, each with its unit.

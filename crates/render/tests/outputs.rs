@@ -203,6 +203,9 @@ fn compare_csv_has_a_row_per_run_and_no_ragged_ones() {
     assert!(rows.iter().all(|row| row.len() == rows[0].len()));
     assert_eq!(rows[0][..5], ["variant", "axis", "axis_unit", "axis_value", "schema"]);
     assert_eq!(rows[5][..4], [HOSTILE, "nvs", "pages", "16"]);
+    let last = rows[0].len() - 1;
+    assert_eq!(rows[0][last], "option_nvs");
+    assert_eq!((rows[1][last].as_str(), rows[3][last].as_str()), ("16", "32"));
 }
 
 #[test]
@@ -326,7 +329,7 @@ fn plots_are_those_the_axis_calls_for() {
     let names = |report: &CompareReport| -> Vec<&str> {
         plots(report).into_iter().map(|(name, _)| name).collect()
     };
-    let rest = ["occupancy", "hits", "distance", "disk-time"];
+    let rest = ["distribution", "occupancy", "hits", "distance", "disk-time"];
     let load = names(&compare("iops", &["100", "200"], &["a"]));
     assert_eq!(load, [&["response"], &rest[..]].concat());
     let sizes = compare("nvs", &["16", "64", "256"], &["a"]);
@@ -334,7 +337,7 @@ fn plots_are_those_the_axis_calls_for() {
     assert_eq!(plots(&sizes)[0].1.x_scale, Scale::Log2);
     let thresholds = compare("thresholds", &["90/80", "70/40"], &["a"]);
     assert_eq!(plots(&thresholds)[0].1.categories, ["90/80", "70/40"]);
-    let occupancy = &plots(&sizes)[2].1;
+    let occupancy = &plots(&sizes)[3].1;
     let levels: Vec<f64> = occupancy.h_lines.iter().map(|line| line.value).collect();
     assert_eq!(levels, [90.0, 80.0]);
 }

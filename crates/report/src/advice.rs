@@ -13,12 +13,24 @@ pub struct Advice {
     pub schema: u32,
     /// The goal as written.
     pub goal: String,
+    /// Headroom: the answer reaches the goal at this multiple of the load asked about too.
+    #[serde(default = "one")]
+    pub load_factor: f64,
     /// The options common to all runs.
     pub options: BTreeMap<String, String>,
     /// Sizes that were considered, in pages, ascending.
     pub sizes_pages: Vec<u64>,
     /// The cheapest that reaches the goal, if one does.
     pub answer: Option<AdvisedRun>,
+    /// Why the size below misses the goal, or the largest one tried if none reaches it.
+    #[serde(default)]
+    pub missed: Option<String>,
+    /// Prices given, if any.
+    #[serde(default)]
+    pub prices: Option<Prices>,
+    /// The best variant of each size that was simulated completely or reached the goal, by size.
+    #[serde(default)]
+    pub by_size: Vec<SizeResult>,
     /// What the answer takes of a served array; absent without one.
     pub needs: Option<Needs>,
     /// How far the answer is below the goal, as a share of it.
@@ -36,6 +48,65 @@ pub struct Advice {
     pub grid_runs: u64,
     /// How sure the answer is, in plain sentences.
     pub sure: Vec<String>,
+}
+
+/// The load asked about itself.
+fn one() -> f64 {
+    1.0
+}
+
+/// What is paid for a GiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Prices {
+    /// Of NVS device.
+    pub nvs_per_gib: f64,
+    /// Of memory.
+    pub memory_per_gib: f64,
+}
+
+impl Prices {
+    /// Reads `nvs=12,memory=4`; either may be absent, and counts as 0.
+    ///
+    /// # Errors
+    /// Another form, a price below 0, or a price given twice: a sentence that says so.
+    pub fn parse(text: &str) -> Result<Prices, String> {
+        let bad = || {
+            format!("--prices takes nvs=PRICE,memory=PRICE, each per GiB and once: not `{text}`")
+        };
+        let (mut nvs, mut memory) = (None, None);
+        for part in text.split(',') {
+            let (name, price) = part.split_once('=').ok_or_else(bad)?;
+            let price: f64 = price.trim().parse().map_err(|_| bad())?;
+            let place = match name.trim() {
+                "nvs" => &mut nvs,
+                "memory" => &mut memory,
+                _ => return Err(bad()),
+            };
+            if !price.is_finite() || price < 0.0 || place.replace(price).is_some() {
+                return Err(bad());
+            }
+        }
+        let (nvs_per_gib, memory_per_gib) = (nvs.unwrap_or(0.0), memory.unwrap_or(0.0));
+        Ok(Prices { nvs_per_gib, memory_per_gib })
+    }
+
+    /// The price of a device with sectors of 4,096 bytes, and of the memory.
+    pub fn cost(&self, needs: &Needs) -> f64 {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        self.nvs_per_gib * gib(needs.device_bytes_4096)
+            + self.memory_per_gib * gib(needs.memory_bytes)
+    }
+}
+
+/// The variant that comes nearest to the goal at a size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SizeResult {
+    /// Its run with the first seed.
+    pub run: AdvisedRun,
+    /// What the size takes of a served array.
+    pub needs: Needs,
+    /// What that costs, where prices were given.
+    pub cost: Option<f64>,
 }
 
 /// What a served array needs to hold as many dirty pages as an NVS of the simulator.
@@ -76,6 +147,22 @@ pub struct AdvisedRun {
     pub reached: bool,
     /// Why not, where it is not the figure.
     pub why: String,
+    /// What keeps the run from better figures: `disk time`, `NVS` or `rate`; empty if the run could
+    /// not be made.
+    #[serde(default)]
+    pub limit: String,
+    /// The figures by which that was judged, as a sentence.
+    #[serde(default)]
+    pub because: String,
+    /// Writes that waited for space, as a share of writes, 0 to 1.
+    #[serde(default)]
+    pub stalled_share: f64,
+    /// Share of time in which a write waited for space, 0 to 1.
+    #[serde(default)]
+    pub full_share: f64,
+    /// Share of time that the busiest disk was busy, 0 to 1.
+    #[serde(default)]
+    pub disk_busy: f64,
     /// Digest of the run.
     pub digest: String,
 }
@@ -113,7 +200,8 @@ impl Needs {
 }
 
 impl AdvisedRun {
-    fn describe(&self) -> String {
+    /// Size, policy and thresholds.
+    pub fn describe(&self) -> String {
         let thresholds = match self.thresholds.as_str() {
             "" => String::new(),
             thresholds => format!(", thresholds {thresholds}"),
@@ -122,7 +210,8 @@ impl AdvisedRun {
         format!("{} pages ({mib:.1} MiB), {}{thresholds}", self.nvs_pages, self.policy)
     }
 
-    fn figure_text(&self) -> String {
+    /// The figure, or why the run does not count.
+    pub fn figure_text(&self) -> String {
         match (self.value, self.why.as_str()) {
             (Some(value), "") => format!("{} {value:.2}", self.figure),
             (_, why) => why.to_string(),
@@ -141,7 +230,7 @@ impl Advice {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("Goal: {}\n", self.goal);
+        let mut text = format!("Goal: {}{}\n", self.goal, self.headroom());
         match (&self.answer, self.margin) {
             (Some(answer), Some(margin)) => {
                 text += &format!("Answer: {}\n", answer.describe());
@@ -152,6 +241,9 @@ impl Advice {
                 );
                 if let Some(needs) = &self.needs {
                     text += &needs.describe();
+                    if let Some(prices) = &self.prices {
+                        text += &format!("        cost: {:.2}\n", prices.cost(needs));
+                    }
                 }
             }
             _ => text += "Answer: none of the sizes reaches it\n",
@@ -160,17 +252,77 @@ impl Advice {
             text += &format!("One step below misses it: {}\n", below.describe());
             text += &format!("        {}\n", below.figure_text());
         }
+        if let Some(missed) = &self.missed {
+            text += &format!("Why: {missed}\n");
+        }
         text += "\nHow sure:\n";
         for sentence in &self.sure {
             text += &format!("  - {sentence}\n");
         }
+        text += "\nBy size: the best variant of each size simulated\n";
+        text += &self.size_table().render(Format::Table);
         text += "\nSampled replay: pages destaged for each page written\n";
         text += &self.curve_table().render(Format::Table);
         text += "\nFull simulations\n";
         text + &self.runs_table().render(Format::Table)
     }
 
-    fn curve_table(&self) -> Table {
+    /// The headroom asked for, in words; nothing without.
+    pub fn headroom(&self) -> String {
+        match self.load_factor > 1.0 {
+            true => format!(", also at {} times the load", self.load_factor),
+            false => String::new(),
+        }
+    }
+
+    /// The best variant of each size, with its stalls, its limit and what it costs.
+    pub fn size_table(&self) -> Table {
+        let mut head = vec![
+            ("NVS", "pages"),
+            ("device", "MiB"),
+            ("memory", "MiB"),
+            ("policy", ""),
+            ("thresholds", "%"),
+            ("figure", ""),
+            ("value", ""),
+            ("of goal", "%"),
+            ("stalled", "% writes"),
+            ("full", "% time"),
+            ("disk", "% busy"),
+            ("limit", ""),
+            ("goal", ""),
+        ];
+        if self.prices.is_some() {
+            head.push(("cost", ""));
+        }
+        let mut table = Table::new(&head);
+        let mib = |bytes: u64| Cell::num((bytes as f64 / f64::from(1 << 20)).ceil(), 0);
+        for SizeResult { run, needs, cost } in &self.by_size {
+            let mut row = vec![
+                Cell::int(run.nvs_pages),
+                mib(needs.device_bytes_4096),
+                mib(needs.memory_bytes),
+                Cell::text(&run.policy),
+                Cell::text(&run.thresholds),
+                Cell::text(&run.figure),
+                Cell::maybe(run.value, 2),
+                Cell::maybe(run.ratio.map(|ratio| 100.0 * ratio), 0),
+                Cell::num(100.0 * run.stalled_share, 2),
+                Cell::num(100.0 * run.full_share, 2),
+                Cell::num(100.0 * run.disk_busy, 0),
+                Cell::text(&run.limit),
+                Cell::text(if run.reached { "reached" } else { "missed" }),
+            ];
+            if self.prices.is_some() {
+                row.push(Cell::maybe(*cost, 2));
+            }
+            table.push(row);
+        }
+        table
+    }
+
+    /// Pages destaged for each page written, by size and policy.
+    pub fn curve_table(&self) -> Table {
         let mut policies: Vec<&str> = Vec::new();
         for point in &self.curve {
             if !policies.contains(&point.policy.as_str()) {
@@ -191,7 +343,8 @@ impl Advice {
         table
     }
 
-    fn runs_table(&self) -> Table {
+    /// Every full simulation.
+    pub fn runs_table(&self) -> Table {
         let head = [
             ("NVS", "pages"),
             ("policy", ""),
@@ -201,6 +354,9 @@ impl Advice {
             ("window", "x"),
             ("figure", ""),
             ("value", ""),
+            ("stalled", "% writes"),
+            ("disk", "% busy"),
+            ("limit", ""),
             ("goal", ""),
         ];
         let mut table = Table::new(&head);
@@ -220,10 +376,18 @@ impl Advice {
                 Cell::int(run.length),
                 Cell::text(&run.figure),
                 value,
+                Cell::num(100.0 * run.stalled_share, 2),
+                Cell::num(100.0 * run.disk_busy, 0),
+                Cell::text(&run.limit),
                 Cell::text(goal),
             ]);
         }
         table
+    }
+
+    /// Whether a run is of the load asked about, with its headroom, and of its window.
+    pub fn is_asked(&self, run: &AdvisedRun) -> bool {
+        run.load == self.load_factor && run.length == 1
     }
 
     /// The goal's figure by size, as a share of the limit: the best variant of each size that was
@@ -235,7 +399,7 @@ impl Advice {
             .y_scale(Scale::Log10)
             .h_line(1.0, "goal");
         let mut lines: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
-        for run in self.runs.iter().filter(|run| run.load == 1.0) {
+        for run in self.runs.iter().filter(|run| self.is_asked(run)) {
             let Some(ratio) = run.ratio else { continue };
             let best = lines.entry(&run.policy).or_default().entry(run.nvs_pages).or_insert(ratio);
             *best = best.min(ratio);
@@ -245,5 +409,23 @@ impl Advice {
             plot = plot.series(policy, points);
         }
         plot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_given_once_each() {
+        let prices = Prices::parse("nvs=12, memory=4.5").expect("prices");
+        assert_eq!((prices.nvs_per_gib, prices.memory_per_gib), (12.0, 4.5));
+        let gib = 1 << 30;
+        let needs = Needs { device_bytes_4096: 2 * gib, memory_bytes: gib / 2, ..Needs::default() };
+        assert_eq!(prices.cost(&needs), 26.25);
+        assert_eq!(Prices::parse("nvs=1").expect("a price").memory_per_gib, 0.0);
+        for bad in ["", "nvs", "nvs=x", "nvs=-1", "nvs=1,nvs=2", "disk=3", "nvs=inf"] {
+            assert!(Prices::parse(bad).unwrap_err().contains("--prices takes"), "{bad}");
+        }
     }
 }

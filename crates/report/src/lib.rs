@@ -3,6 +3,7 @@
 
 pub mod advice;
 pub mod live;
+pub mod look;
 pub mod model;
 pub mod plot;
 pub mod reproduction;

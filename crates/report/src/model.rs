@@ -27,6 +27,9 @@ pub struct RunReport {
     pub iops: f64,
     /// Response times by class, each from the request's submission to the array.
     pub response: Responses,
+    /// How many requests had which response time, from the shortest on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<TimeBucket>,
     /// What requests waited at the host before that.
     #[serde(default)]
     pub host_wait: HostWait,
@@ -165,6 +168,30 @@ pub struct Latency {
     pub p999_ms: f64,
     /// Largest.
     pub max_ms: f64,
+}
+
+/// Requests whose response times are below a bound, and not below that of the bucket before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TimeBucket {
+    /// The bound, in ms.
+    pub below_ms: f64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+}
+
+/// The cumulative distribution of a histogram: for each bound the share, 0 to 1, of the requests that
+/// are below it; empty without requests. `of` counts the requests of a bucket.
+pub fn cumulative(histogram: &[TimeBucket], of: fn(&TimeBucket) -> u64) -> Vec<(f64, f64)> {
+    let all: u64 = histogram.iter().map(of).sum();
+    let mut below = 0;
+    let mut points = Vec::new();
+    for bucket in histogram.iter().filter(|_| all > 0) {
+        below += of(bucket);
+        points.push((bucket.below_ms, below as f64 / all as f64));
+    }
+    points
 }
 
 /// Hit ratios of the measured window, each 0 to 1.

@@ -11,7 +11,7 @@ use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
     Balance, Destage, DiskUse, FaultUse, Hits, HostWait, Latency, Occupancy, ReadCacheUse,
-    Responses, RunReport, SCHEMA, Series, ServiceTimes,
+    Responses, RunReport, SCHEMA, Series, ServiceTimes, TimeBucket,
 };
 use hdrhistogram::Histogram;
 
@@ -361,6 +361,7 @@ impl Measure {
             warnings: self.warnings(outcome, &all, iops, &balance),
             balance,
             response: Responses { all, reads, writes },
+            histogram: histogram(&self.reads.histogram, &self.writes.histogram),
             host_wait: self.host_wait(),
             hits: hits(&self.before, &outcome.counters),
             stalled_writes: outcome.counters.stalled_writes - self.before.stalled_writes,
@@ -490,6 +491,33 @@ impl Measure {
     }
 }
 
+/// Bounds of buckets in microseconds, four per doubling from 16 on.
+fn bounds() -> impl Iterator<Item = u64> {
+    let doublings = (2..32).map(|shift| 1u64 << shift);
+    doublings.flat_map(|base| [4, 5, 6, 7].map(|quarters| base * quarters))
+}
+
+/// Both histograms in the same buckets, from the first to the last that has a request.
+fn histogram(reads: &Histogram<u64>, writes: &Histogram<u64>) -> Vec<TimeBucket> {
+    let mut buckets: Vec<TimeBucket> = Vec::new();
+    let mut recorded = [reads, writes].map(|times| times.iter_recorded().peekable());
+    for bound in bounds() {
+        let [reads, writes] = recorded.each_mut().map(|values| {
+            let mut count = 0;
+            while let Some(value) = values.next_if(|value| value.value_iterated_to() < bound) {
+                count += value.count_since_last_iteration();
+            }
+            count
+        });
+        if !buckets.is_empty() || reads + writes > 0 {
+            buckets.push(TimeBucket { below_ms: bound as f64 / 1e3, reads, writes });
+        }
+    }
+    let last = buckets.iter().rposition(|bucket| bucket.reads + bucket.writes > 0);
+    buckets.truncate(last.map_or(0, |last| last + 1));
+    buckets
+}
+
 /// Joins neighbouring samples: half as many, each over twice the time.
 fn coarsen(series: &mut Series) {
     let pairs = |values: &[f64], join: &dyn Fn(usize, f64, f64) -> f64| -> Vec<f64> {
@@ -578,6 +606,28 @@ fn disk_use(sums: &DiskSums, window: Duration) -> DiskUse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_histogram_has_every_request_once() {
+        let times = |micros: &[u64]| {
+            let mut times = Times::new();
+            micros.iter().for_each(|us| times.record(Duration(us * 1000)));
+            times.histogram
+        };
+        let buckets = histogram(&times(&[19, 20, 5000]), &times(&[0, 20, LONGEST_US]));
+        assert_eq!((buckets[0].below_ms, buckets[0].writes), (0.016, 1));
+        assert_eq!((buckets[1].below_ms, buckets[1].reads), (0.020, 1));
+        assert_eq!((buckets[2].reads, buckets[2].writes), (1, 1));
+        let sum = |of: fn(&TimeBucket) -> u64| buckets.iter().map(of).sum::<u64>();
+        assert_eq!((sum(|b| b.reads), sum(|b| b.writes)), (3, 3));
+        let share = destage_report::model::cumulative(&buckets, |bucket| bucket.reads);
+        assert_eq!(share.last().map(|last| last.1), Some(1.0));
+        assert!(share.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+        let none = histogram(&times(&[]), &times(&[]));
+        assert!(
+            none.is_empty() && destage_report::model::cumulative(&none, |b| b.reads).is_empty()
+        );
+    }
 
     #[test]
     fn a_coarser_series_says_the_same() {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Version of the rule that makes a point's key.
-const KEY_VERSION: u32 = 1;
+const KEY_VERSION: u32 = 2;
 
 /// Most points of a sweep.
 pub const POINTS_MAX: usize = 1_000_000;

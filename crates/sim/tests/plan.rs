@@ -200,6 +200,8 @@ fn question(goal: &str, sizes: (u64, u64)) -> Question {
         seeds: 2,
         check_curve: false,
         sample_groups: SAMPLE_GROUPS,
+        load_factor: 1.0,
+        prices: None,
     }
 }
 
@@ -249,4 +251,56 @@ fn what_cannot_be_answered_says_so() {
     let mut bad = question("p99<1ms", (512, 1024));
     bad.policies = vec!["wov".into()];
     assert!(advise(&bad, 1, &make_source, &|_| {}).unwrap_err().to_string().contains("known: wow"));
+}
+
+/// An answer with headroom holds at the greater load and at the load itself, and a load without a
+/// rate has none.
+#[test]
+fn headroom_is_part_of_the_goal() {
+    let plain = question("p99<80ms", (512, 65_536));
+    let asked = Question { load_factor: 1.1, ..plain.clone() };
+    let advice = advise(&asked, 2, &make_source, &|_| {}).expect("advice");
+    let answer = advice.answer.clone().expect("an answer");
+    let without = advise(&plain, 2, &make_source, &|_| {}).expect("advice").answer.expect("one");
+    assert!(answer.nvs_pages >= without.nvs_pages);
+    let of_answer = |run: &&AdvisedRun| {
+        (run.nvs_pages, &run.policy, &run.thresholds)
+            == (answer.nvs_pages, &answer.policy, &answer.thresholds)
+    };
+    let held: Vec<(f64, u64)> = advice
+        .runs
+        .iter()
+        .filter(of_answer)
+        .filter(|run| run.reached)
+        .map(|run| (run.load, run.length))
+        .collect();
+    assert!(held.contains(&(1.1, 1)) && held.contains(&(1.0, 1)) && held.contains(&(1.1, 10)));
+    let target = advice.runs.iter().find(|run| run.load == 1.1).and_then(|run| run.target_iops);
+    assert!((target.expect("a rate") - 770.0).abs() < 1e-6, "{target:?}");
+    // Why the size below misses, from its run.
+    let below = advice.below.clone().expect("one below");
+    assert!(["disk time", "NVS", "rate"].contains(&below.limit.as_str()), "{below:?}");
+    assert!(advice.missed.expect("a reason").contains(&below.because));
+    let reached: Vec<bool> = advice.by_size.iter().map(|size| size.run.reached).collect();
+    assert!(reached.is_sorted() && reached.contains(&true) && reached.contains(&false));
+    let mut closed = asked.clone();
+    closed.base.set("iops", "").expect("an option");
+    closed.base.set("workload", "random-write").expect("an option");
+    let refused = advise(&closed, 2, &make_source, &|_| {}).unwrap_err().to_string();
+    assert!(refused.contains("--load-factor needs a load with a rate"), "{refused}");
+    let less = Question { load_factor: 0.5, ..plain };
+    let refused = advise(&less, 2, &make_source, &|_| {}).unwrap_err().to_string();
+    assert!(refused.contains("--load-factor is headroom"), "{refused}");
+}
+
+/// A policy that is added to the engine's table needs a colour of its own.
+#[test]
+fn every_policy_has_a_look_of_its_own() {
+    let names: Vec<&str> = policy::POLICIES.iter().map(|policy| policy.entry.name).collect();
+    let looks = destage_report::look::LOOKS;
+    for name in &names {
+        assert!(looks.iter().any(|(known, _)| known == name), "{name} is not in LOOKS");
+    }
+    let places: std::collections::HashSet<usize> = looks.iter().map(|look| look.1).collect();
+    assert_eq!(places.len(), looks.len(), "no two alike");
 }

@@ -9,7 +9,7 @@ use crate::run_args::run_options;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_report::Format;
-use destage_report::advice::Advice;
+use destage_report::advice::{Advice, Prices};
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise, ladder};
 use destage_sim::options::{OptionError, RunOptions};
@@ -61,7 +61,18 @@ fn question(matches: &ArgMatches) -> Result<Question, Failure> {
         let separator = if text.contains(';') { ';' } else { ',' };
         text.split(separator).map(|part| part.trim().to_string()).collect()
     };
+    for name in ["policies", "try-thresholds"] {
+        let all = list(name);
+        let twice = all.iter().enumerate().find(|(i, value)| all[..*i].contains(value));
+        if let Some((_, value)) = twice {
+            let message = format!("--{name} has `{value}` twice: leave out one of them");
+            return Err(Failure::usage(message));
+        }
+    }
+    let prices = text(matches, "prices").map(Prices::parse).transpose().map_err(Failure::usage)?;
     Ok(Question {
+        load_factor: *matches.get_one::<f64>("load-factor").expect("default"),
+        prices,
         goal: Goal::parse(text(matches, "goal").expect("required"))?,
         policies: list("policies"),
         thresholds: list("try-thresholds"),
@@ -95,15 +106,15 @@ fn sizes(text: &str) -> Result<Vec<u64>, Failure> {
     }
 }
 
-/// What a file's name asks for.
+/// What a file's name asks for; nothing for the page and for drawings.
 fn kind(path: &Path) -> Result<Option<Format>, Failure> {
     match path.extension().and_then(|e| e.to_str()) {
         Some("json") => Ok(Some(Format::Json)),
         Some("csv") => Ok(Some(Format::Csv)),
         Some("txt") => Ok(Some(Format::Table)),
-        Some("svg" | "png") => Ok(None),
+        Some("html" | "svg" | "png") => Ok(None),
         _ => Err(Failure::usage(format!(
-            "{}: --out takes a name that ends in .json, .csv, .txt, .svg or .png",
+            "{}: --out takes a name that ends in .html, .json, .csv, .txt, .svg or .png",
             path.display()
         ))),
     }
@@ -112,6 +123,9 @@ fn kind(path: &Path) -> Result<Option<Format>, Failure> {
 fn write(path: &Path, advice: &Advice) -> Result<(), Failure> {
     let bytes = match kind(path)? {
         Some(format) => advice.render(format).into_bytes(),
+        None if path.extension().is_some_and(|e| e == "html") => {
+            destage_render::advice_html(advice).into_bytes()
+        }
         None => {
             destage_render::draw(&advice.plot(), plot_format(path)?).map_err(Failure::failed)?
         }

@@ -1,6 +1,6 @@
 //! What the page's script draws, as JSON that is safe inside a script element.
 
-use crate::charts::{DISK_TIME, HITS};
+use crate::charts::{DISK_TIME, HITS, distribution};
 use crate::metric::{METRICS, mean};
 use crate::view::{View, axis_label, occupancy, thresholds};
 use destage_report::model::Point;
@@ -29,6 +29,7 @@ pub(super) fn json(view: &View<'_>) -> String {
     levels.dedup();
     let data = json!({
         "variants": view.variants,
+        "looks": destage_report::look::looks(&view.variants),
         "axis": axis,
         "values": view.values,
         "numbers": view.numbers,
@@ -61,6 +62,7 @@ fn point(view: &View<'_>, point: &Point) -> Value {
         METRICS.iter().map(|m| m.value(point).map_or(Value::Null, rounded)).collect();
     let run = point.runs.first();
     let samples = run.map(|run| occupancy(run, SAMPLES)).unwrap_or_default();
+    let shares = distribution(point);
     let lines: Vec<Value> = run
         .map(thresholds)
         .unwrap_or_default()
@@ -75,6 +77,8 @@ fn point(view: &View<'_>, point: &Point) -> Value {
         "disk_time": DISK_TIME.map(|(_, get)| rounded(100.0 * mean(point, get))),
         "times": samples.iter().map(|(time, _)| rounded(*time)).collect::<Vec<_>>(),
         "occupancy": samples.iter().map(|(_, level)| rounded(*level)).collect::<Vec<_>>(),
+        "below": shares.iter().map(|(below, _)| rounded(*below)).collect::<Vec<_>>(),
+        "share": shares.iter().map(|(_, share)| rounded(*share)).collect::<Vec<_>>(),
         "warmup": run.map_or(Value::Null, |run| rounded(run.warmup_s)),
         "thresholds": lines,
     })

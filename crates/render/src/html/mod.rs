@@ -1,10 +1,12 @@
 //! One HTML file that holds an entire comparison: data, script and style, so that it opens anywhere
 //! without a network. The page's parts are `page.css`, `charts.js` and `page.js` next to this file.
 
+mod advice;
 mod data;
 mod reproduction;
 mod trace;
 
+pub use advice::advice_html;
 pub use reproduction::reproduction_html;
 pub use trace::trace_html;
 
@@ -186,6 +188,10 @@ fn figures(view: &View<'_>) -> String {
         let response = ChartBox { id: "response", heading: "Response time", note, ..plain };
         out += &ChartBox { controls: &controls, ..response }.html();
     }
+    let note = "Share of all requests that took less than a time; all seeds together.";
+    let heading = "Distribution of response times";
+    let spread = ChartBox { at_value: true, ..plain };
+    out += &ChartBox { id: "distribution", heading, note, wide: true, ..spread }.html();
     let heading = "NVS occupancy over time";
     let note = "Dashed lines are the destage thresholds; the shaded part is warm-up.";
     let at = ChartBox { at_value: true, ..plain };

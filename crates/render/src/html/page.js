@@ -22,6 +22,8 @@
     constraintext: "none",
   };
 
+  // A variant's place in the palette: a policy has the same in every chart.
+  const lookOf = (v) => data.looks[v];
   const hidden = new Set();
   const at = new Map(data.points.map((p) => [p.variant + ":" + p.value, p]));
   const chosen = () => (byId("value") ? Number(byId("value").value) : 0);
@@ -44,8 +46,8 @@
     const traces = shown().map((v) => {
       const points = along(v);
       const metric = (i) => points.map((p) => p.metrics[i]);
-      return line(v, data.variants[v], metric(0), metric(2), {
-        error_y: errors(metric(3), v),
+      return line(lookOf(v), data.variants[v], metric(0), metric(2), {
+        error_y: errors(metric(3), lookOf(v)),
         customdata: points.map((p) => plain(data.values[p.value])),
         hovertemplate:
           "%{x:,.1f} I/O/s, %{y:,.2f} ms<br>" + plain(data.axis.label) + ": %{customdata}",
@@ -80,10 +82,10 @@
       if (half > 0)
         rest.error_y = errors(
           points.map((p) => p.metrics[half]),
-          v,
+          lookOf(v),
         );
       return line(
-        v,
+        lookOf(v),
         data.variants[v],
         points.map(place),
         points.map((p) => p.metrics[index]),
@@ -130,9 +132,9 @@
     const variants = shown().filter((v) => point(v));
     const traces = variants.map((v, place) => {
       const rest = { hovertemplate: "%{y:,." + metric.decimals + "f} " + plain(metric.unit) };
-      if (halves) rest.error_y = { ...errors([point(v).metrics[halves]], v), color: css("--ink") };
+      if (halves) rest.error_y = { ...errors([point(v).metrics[halves]], lookOf(v)), color: css("--ink") };
       else Object.assign(rest, numbers(variants.length, box));
-      return bar(v, data.variants[v], [place], [point(v).metrics[index]], rest);
+      return bar(lookOf(v), data.variants[v], [place], [point(v).metrics[index]], rest);
     });
     const x = names(
       variants.map((v) => data.variants[v]),
@@ -160,7 +162,7 @@
       const rest = { customdata: list, hovertemplate: "%{customdata}: %{y:,.2f}" };
       Object.assign(rest, numbers(variants.length * list.length, box));
       return bar(
-        v,
+        lookOf(v),
         data.variants[v],
         list.map((_, i) => i),
         values(point(v)),
@@ -180,14 +182,33 @@
   }
 
   function response(box) {
-    const values = (p) => [2, 4, 5, 6].map((i) => p.metrics[i]);
+    const values = (p) => [2, 4, 5, 6, 7].map((i) => p.metrics[i]);
     const log = checked("response-log");
     const scale = log ? logarithmic(data.points.flatMap(values)) : { tickformat: "," };
-    return grouped(box, ["Mean", "Median", "99 %", "99.9 %"], values, "Response time (ms)", scale);
+    return grouped(box, ["Mean", "Median", "95 %", "99 %", "99.9 %"], values, "Response time (ms)", scale);
   }
 
   const hits = (box) =>
     grouped(box, data.hits, (p) => p.hits, "Hit ratio (%)", { rangemode: "tozero" });
+
+  function distribution() {
+    const variants = shown().filter((v) => point(v) && point(v).below.length);
+    const traces = variants.map((v) => {
+      const rest = { mode: "lines", hovertemplate: "%{y:.2f} % below %{x:,.3~r} ms" };
+      const p = point(v);
+      return line(lookOf(v), data.variants[v], p.below, p.share, rest);
+    });
+    const scale = logarithmic(variants.flatMap((v) => point(v).below));
+    return {
+      traces,
+      key: "distribution" + chosen(),
+      layout: {
+        xaxis: axis("Response time (ms)", scale),
+        yaxis: axis("Requests below it (%)", { range: [0, 101] }),
+        hovermode: "closest",
+      },
+    };
+  }
 
   function occupancy() {
     const lines = new Map();
@@ -200,7 +221,7 @@
         for (const t of p.thresholds)
           lines.set(t.name + t.level, reference(t.level, t.name + " " + t.level + " %"));
         const rest = { mode: "lines", hovertemplate: "%{y:.1f} %" };
-        const trace = line(v, data.variants[v], p.times, p.occupancy, rest);
+        const trace = line(lookOf(v), data.variants[v], p.times, p.occupancy, rest);
         trace.line.width = 1.8;
         return trace;
       });
@@ -269,6 +290,7 @@
     throughput,
     response,
     along: alongAxis,
+    distribution,
     occupancy,
     hits,
     distance,
@@ -327,7 +349,7 @@
       const text = document.createElement("span");
       text.textContent = name;
       text.title = name;
-      label.append(box, sample(i), text);
+      label.append(box, sample(lookOf(i)), text);
       byId("variants").append(label);
     });
   }

@@ -100,19 +100,21 @@ fn legend(scene: &mut Scene, spec: &PlotSpec, fonts: &Fonts, top: f64) -> f64 {
     }
     let sample = if lines.is_empty() { 20.0 } else { 34.0 };
     let (mut x, mut y) = (EDGE, top + 10.0);
+    let looks = marks::looks(spec);
     for (series, name) in names.iter().enumerate() {
+        let look = if stacked { series } else { looks[series] };
         let name = fonts.fit(name, LABEL, 360.0);
         let width = sample + 6.0 + fonts.width(&name, LABEL, false);
         if x > EDGE && x + width > WIDTH - EDGE {
             (x, y) = (EDGE, y + 20.0);
         }
         if let Some(line) = lines.get(series) {
-            let stroke = marks::stroke(series, line);
+            let stroke = marks::stroke(look, line);
             scene.line(vec![(x, y - 4.5), (x + sample, y - 4.5)], stroke);
-            style::marker(scene, series, (x + sample / 2.0, y - 4.5));
+            style::marker(scene, look, (x + sample / 2.0, y - 4.5));
         } else {
             let draw = if stacked { style::part } else { style::bar };
-            draw(scene, series, (x, y - 11.0), (x + sample, y + 2.0));
+            draw(scene, look, (x, y - 11.0), (x + sample, y + 2.0));
         }
         scene.shapes.push(text((x + sample + 6.0, y), name, LABEL).into());
         x += width + 24.0;

@@ -4,6 +4,7 @@ use super::font::Fonts;
 use super::frame::{Frame, text};
 use super::scene::{Anchor, Scene, Spot, Stroke};
 use super::style::{self, INK};
+use destage_report::look;
 use destage_report::plot::{Bars, Marks, PlotSpec, Scale, Series};
 
 /// Text size of the numbers on bars.
@@ -19,6 +20,11 @@ pub(super) fn names(spec: &PlotSpec) -> Vec<&str> {
         Marks::Lines { series } => series.iter().map(|s| s.name.as_str()).collect(),
         Marks::Bars(bars) | Marks::Stack(bars) => bars.iter().map(|b| b.name.as_str()).collect(),
     }
+}
+
+/// The place in the palette of each name.
+pub(super) fn looks(spec: &PlotSpec) -> Vec<usize> {
+    look::looks(&names(spec))
 }
 
 /// The points of all lines that both axes can show.
@@ -60,8 +66,8 @@ fn part(bars: &Bars, category: usize) -> f64 {
 pub(super) fn draw(scene: &mut Scene, spec: &PlotSpec, frame: &Frame, fonts: &Fonts) -> bool {
     match &spec.marks {
         Marks::Lines { series } => {
-            for (i, line) in series.iter().enumerate() {
-                draw_line(scene, frame, i, line);
+            for (look, line) in looks(spec).into_iter().zip(series) {
+                draw_line(scene, frame, look, line);
             }
             points(spec).next().is_some()
         }
@@ -134,6 +140,10 @@ fn draw_bars(
     let widest = values.map(number_width).fold(0.0, f64::max);
     let base = frame.y_at(0.0).unwrap_or(frame.bottom).min(frame.bottom);
     let mut any = false;
+    // Bars of a single series without a name are each their own.
+    let single = bars.len() == 1 && bars[0].name.is_empty();
+    let categories: Vec<&str> = spec.categories.iter().map(String::as_str).collect();
+    let looks = if single { look::looks(&categories) } else { looks(spec) };
     for category in 0..spec.categories.len() {
         let Some(middle) = frame.x_at(category as f64) else { continue };
         let start = middle - width * bars.len() as f64 / 2.0;
@@ -142,9 +152,8 @@ fn draw_bars(
             let Some((value, y)) = value.and_then(|v| Some((v, frame.y_at(v)?))) else { continue };
             any = true;
             let left = start + width * i as f64;
-            // Bars of a single series without a name are each their own.
-            let style = if bars.len() == 1 && bar.name.is_empty() { category } else { i };
-            style::bar(scene, style, (left + 1.0, base), (left + width - 1.0, y));
+            let look = looks[if single { category } else { i }];
+            style::bar(scene, look, (left + 1.0, base), (left + width - 1.0, y));
             if widest <= width + 2.0 {
                 let at = (left + width / 2.0, y.min(base) - 4.0);
                 let number = text(at, short_number(value), NUMBER);

@@ -6,6 +6,8 @@
 
 pub mod curve;
 pub mod goal;
+mod limit;
+mod needs;
 
 use crate::compare::{CompareError, MakeSource, run_one};
 use crate::config::{SimConfig, Warmup};
@@ -18,10 +20,10 @@ use curve::{CurveSetup, Writes};
 use destage_engine::policy::PolicyContext;
 use destage_engine::request::{Direction, HostError, PageRange};
 use destage_engine::units::Duration;
-use destage_nvslog::sizes::Sizes;
-use destage_report::advice::{Advice, AdvisedRun, CurvePoint, Needs};
+use destage_report::advice::{Advice, AdvisedRun, CurvePoint, Prices, SizeResult};
 use destage_report::model::{BalanceState, RunReport, SCHEMA};
 use goal::{Goal, Judgement};
+use needs::needs;
 use std::collections::BTreeMap;
 
 /// Requests of a load that the sampled replay looks at, at most.
@@ -56,6 +58,10 @@ pub struct Question {
     pub check_curve: bool,
     /// Minimum write groups per sample; normally [`curve::SAMPLE_GROUPS`].
     pub sample_groups: u64,
+    /// Headroom: the answer must also hold at this multiple of the load, 1 or more.
+    pub load_factor: f64,
+    /// What a GiB costs, if that is known.
+    pub prices: Option<Prices>,
 }
 
 /// Sizes from one to another, four a doubling.
@@ -88,10 +94,6 @@ struct Job {
 }
 
 impl Job {
-    fn new(variant: Variant, pages: u64, seed: u64) -> Job {
-        Job { variant, pages, seed, load: 1.0, length: 1 }
-    }
-
     /// The job that gave this.
     fn of(run: &AdvisedRun) -> Job {
         let AdvisedRun { nvs_pages: pages, seed, load, length, .. } = *run;
@@ -105,6 +107,8 @@ struct Search<'a> {
     make_source: &'a MakeSource<'a>,
     threads: usize,
     progress: &'a (dyn Fn(&str) + Sync),
+    /// What the load asked about aims at, if it has a rate.
+    target_iops: Option<f64>,
     curve: Vec<CurvePoint>,
     runs: Vec<AdvisedRun>,
 }
@@ -132,9 +136,10 @@ pub fn advise(
         base.set("prefill", "on")?;
     }
     let question = &Question { base, ..question.clone() };
-    let mut search =
-        Search { question, make_source, threads, progress, curve: Vec::new(), runs: Vec::new() };
+    let (curve, runs, target_iops) = (Vec::new(), Vec::new(), None);
+    let mut search = Search { question, make_source, threads, progress, target_iops, curve, runs };
     search.sample()?;
+    search.check_headroom()?;
     let (low, high) = search.bracket()?;
     search.finish(low, high)
 }
@@ -188,13 +193,38 @@ impl Search<'_> {
         Ok(())
     }
 
+    /// A load without a rate of its own cannot be made greater.
+    fn check_headroom(&self) -> Result<(), OptionError> {
+        let factor = self.question.load_factor;
+        if !(1.0..=1000.0).contains(&factor) {
+            let message = format!(
+                "--load-factor is headroom, 1 to 1000 times the load: not {factor}. For a smaller \
+                 load give --iops or --trace-speed"
+            );
+            return Err(OptionError::usage(message));
+        }
+        let mut options = self.question.base.clone();
+        if factor > 1.0 && !scale_load(&mut options, factor, self.target_iops)? {
+            let message = "--load-factor needs a load with a rate: this one issues a request when \
+                           another is answered. Give --iops, or --trace-mode open";
+            return Err(OptionError::usage(message.into()));
+        }
+        Ok(())
+    }
+
+    /// One simulation of the load asked about, with its headroom.
+    fn job(&self, variant: Variant, pages: u64, seed: u64) -> Job {
+        Job { variant, pages, seed, load: self.question.load_factor, length: 1 }
+    }
+
     /// The writes of the load, as if each were answered at once.
     fn writes(
-        &self,
+        &mut self,
         options: &RunOptions,
         config: &SimConfig,
     ) -> Result<Vec<PageRange>, CompareError> {
         let mut source = (self.make_source)(options, config)?;
+        self.target_iops = source.target_iops();
         let end = match config.warmup {
             Warmup::Time(time) | Warmup::Settled(time) => time.0.saturating_add(config.measured.0),
             Warmup::Destaged(_) => u64::MAX,
@@ -257,11 +287,11 @@ impl Search<'_> {
     }
 
     /// Simulates one variant, unless that was done before.
-    fn judge(&self, job: &Job, target_iops: Option<f64>) -> Result<AdvisedRun, CompareError> {
+    fn judge(&self, job: &Job) -> Result<AdvisedRun, CompareError> {
         let mut options = self.options(&job.variant, job.pages)?;
         options.set("seed", &job.seed.to_string())?;
         if job.load != 1.0 {
-            scale_load(&mut options, job.load, target_iops)?;
+            scale_load(&mut options, job.load, self.target_iops)?;
         }
         if job.length > 1 {
             lengthen(&mut options, job.length)?;
@@ -290,6 +320,9 @@ impl Search<'_> {
             Some(why) if judged.why.is_empty() => Judgement { why, ..judged },
             _ => judged,
         };
+        let config = options.build()?;
+        let rate = config.controller.rate.build(config.controller.nvs_pages.0);
+        limit::limit(&report, rate.map_or(8000, |rate| rate.thresholds().low), &mut run);
         run.reached = judged.reached();
         (run.digest, run.target_iops) = (report.digest, report.target_iops);
         (run.figure, run.value) = (judged.figure, Some(judged.value));
@@ -303,8 +336,7 @@ impl Search<'_> {
             |job: &Job, runs: &[AdvisedRun]| runs.iter().find(|run| Job::of(run) == *job).cloned();
         let missing: Vec<Job> =
             jobs.iter().filter(|job| known(job, &self.runs).is_none()).cloned().collect();
-        let target = self.runs.first().and_then(|run| run.target_iops);
-        let work = |job: &Job| self.judge(job, target);
+        let work = |job: &Job| self.judge(job);
         let runs = in_parallel(&missing, self.threads, &work, Result::is_err, &|_| {});
         let runs: Vec<AdvisedRun> = runs.into_iter().collect::<Result<_, CompareError>>()?;
         self.runs.extend(runs);
@@ -318,7 +350,7 @@ impl Search<'_> {
         let variants = self.variants(pages);
         for some in variants.chunks(self.threads.max(1)) {
             let jobs: Vec<Job> =
-                some.iter().map(|variant| Job::new(variant.clone(), pages, seed)).collect();
+                some.iter().map(|variant| self.job(variant.clone(), pages, seed)).collect();
             if self.judge_all(&jobs)?.iter().any(|run| run.reached) {
                 return Ok(true);
             }
@@ -364,7 +396,7 @@ impl Search<'_> {
         let (pages, seed) = (self.question.sizes_pages[index], self.base_seed()?);
         let variants = self.variants(pages);
         let jobs: Vec<Job> =
-            variants.into_iter().map(|variant| Job::new(variant, pages, seed)).collect();
+            variants.into_iter().map(|variant| self.job(variant, pages, seed)).collect();
         let mut runs = self.judge_all(&jobs)?;
         let rank = |run: &AdvisedRun| (!run.reached, run.ratio.unwrap_or(f64::INFINITY));
         runs.sort_by(|a, b| {
@@ -383,8 +415,13 @@ impl Search<'_> {
             let variant = variant_of(&run);
             let seeds = (0..u64::from(seeds)).map(|seed| first.wrapping_add(seed));
             let jobs: Vec<Job> =
-                seeds.map(|seed| Job::new(variant.clone(), run.nvs_pages, seed)).collect();
+                seeds.map(|seed| self.job(variant.clone(), run.nvs_pages, seed)).collect();
             let mut runs = self.judge_all(&jobs)?;
+            if runs.iter().all(|run| run.reached) && self.question.load_factor > 1.0 {
+                // The load itself, without headroom.
+                let base = Job { load: 1.0, ..Job::of(&run) };
+                runs.extend(self.judge_all(&[base])?);
+            }
             if runs.iter().all(|run| run.reached) {
                 runs.extend(self.for_longer(&run)?);
             }
@@ -457,11 +494,11 @@ impl Search<'_> {
     /// The greatest load that the answer still holds at; none if the load cannot be made greater.
     fn holds_to(&mut self, answer: &AdvisedRun) -> Result<Option<f64>, CompareError> {
         (self.progress)("greater loads");
-        if !scale_load(&mut self.question.base.clone(), 1.0, answer.target_iops)? {
+        if !scale_load(&mut self.question.base.clone(), 1.0, self.target_iops)? {
             return Ok(None);
         }
-        let mut holds = 1.0;
-        for load in LOADS {
+        let mut holds = self.question.load_factor;
+        for load in LOADS.map(|more| rounded(more * self.question.load_factor)) {
             let job = Job { load, ..Job::of(answer) };
             if !self.judge_all(&[job])?[0].reached {
                 break;
@@ -477,6 +514,8 @@ impl Search<'_> {
         below: Option<AdvisedRun>,
         holds: Option<f64>,
     ) -> Advice {
+        let missed = self.missed(found.is_some(), below.as_ref());
+        let by_size = self.by_size();
         let sure = self.sure(found.as_ref().map(|(_, runs)| runs.as_slice()), holds);
         let worst = found.map(|(_, runs)| {
             let worst = runs
@@ -496,6 +535,10 @@ impl Search<'_> {
         Advice {
             schema: SCHEMA,
             goal: question.goal.text.clone(),
+            load_factor: question.load_factor,
+            missed,
+            prices: question.prices,
+            by_size,
             options,
             sizes_pages: question.sizes_pages.clone(),
             margin: worst.as_ref().and_then(|run| run.ratio).map(|ratio| 1.0 - ratio),
@@ -508,6 +551,39 @@ impl Search<'_> {
             grid_runs: (question.sizes_pages.len() * variants) as u64,
             sure,
         }
+    }
+
+    /// The variant nearest to the goal of each size simulated, by size.
+    fn by_size(&self) -> Vec<SizeResult> {
+        let mut best: BTreeMap<u64, &AdvisedRun> = BTreeMap::new();
+        let rank = |run: &AdvisedRun| (!run.reached, run.ratio.unwrap_or(f64::INFINITY));
+        let load = self.question.load_factor;
+        for run in self.runs.iter().filter(|run| run.load == load && run.length == 1) {
+            let place = best.entry(run.nvs_pages).or_insert(run);
+            let ((missed, ratio), (best_missed, best_ratio)) = (rank(run), rank(place));
+            if missed.cmp(&best_missed).then(ratio.total_cmp(&best_ratio)).is_lt() {
+                *place = run;
+            }
+        }
+        let result = |(pages, run): (u64, &AdvisedRun)| {
+            let needs = needs(pages);
+            let cost = self.question.prices.map(|prices| prices.cost(&needs));
+            SizeResult { run: run.clone(), needs, cost }
+        };
+        best.into_iter().map(result).collect()
+    }
+
+    /// Why the size below misses, or the one that comes nearest if none reaches the goal.
+    fn missed(&self, found: bool, below: Option<&AdvisedRun>) -> Option<String> {
+        let nearest = match found {
+            true => below.cloned(),
+            false => self.by_size().pop().map(|largest| largest.run),
+        }?;
+        let why = match nearest.because.as_str() {
+            "" => nearest.why.clone(),
+            because => format!("the limit is {}: {because}", nearest.limit),
+        };
+        Some(format!("at {} pages {why}", nearest.nvs_pages))
     }
 
     fn sure(&self, found: Option<&[AdvisedRun]>, holds: Option<f64>) -> Vec<String> {
@@ -536,9 +612,11 @@ impl Search<'_> {
             ));
         }
         if let Some(holds) = holds {
-            sure.push(match holds > 1.0 {
+            let asked = self.question.load_factor;
+            let next = rounded(LOADS[0] * asked);
+            sure.push(match holds > asked {
                 true => format!("the answer still holds at {holds} times the load"),
-                false => format!("at {} times the load the answer misses the goal", LOADS[0]),
+                false => format!("at {next} times the load the answer misses the goal"),
             });
         }
         let answer = found.map(|runs| runs[0].nvs_pages);
@@ -584,7 +662,8 @@ impl Search<'_> {
     /// Sizes above the answer of which every variant was run and missed.
     fn above_that_miss(&self, answer: Option<u64>) -> Vec<String> {
         let mut best: BTreeMap<u64, bool> = BTreeMap::new();
-        for run in self.runs.iter().filter(|run| run.load == 1.0) {
+        let load = self.question.load_factor;
+        for run in self.runs.iter().filter(|run| run.load == load) {
             *best.entry(run.nvs_pages).or_default() |= run.reached;
         }
         let above = best
@@ -594,8 +673,15 @@ impl Search<'_> {
     }
 }
 
+/// A multiple of a load, without digits that only rounding made.
+fn rounded(load: f64) -> f64 {
+    (load * 1e4).round() / 1e4
+}
+
 fn seeds_sentence(runs: &[AdvisedRun]) -> Option<String> {
-    let seeds: Vec<&AdvisedRun> = runs.iter().filter(|run| run.length == 1).collect();
+    let load = runs[0].load;
+    let same = |run: &&AdvisedRun| run.length == 1 && run.load == load;
+    let seeds: Vec<&AdvisedRun> = runs.iter().filter(same).collect();
     let values: Vec<f64> = seeds.iter().filter_map(|run| run.value).collect();
     let estimate = estimate(&values);
     (seeds.len() > 1).then(|| {
@@ -608,19 +694,6 @@ fn seeds_sentence(runs: &[AdvisedRun]) -> Option<String> {
             estimate.half_width
         )
     })
-}
-
-/// Bytes of memory that a dirty page of a served array takes, with what is known of it.
-const DIRTY_PAGE_BYTES: u64 = 4300;
-
-/// What a served array needs to hold this many dirty pages.
-fn needs(pages: u64) -> Needs {
-    let device = |block_bytes| Sizes::for_pages(pages, block_bytes).bytes(block_bytes);
-    Needs {
-        device_bytes_512: device(512),
-        device_bytes_4096: device(4096),
-        memory_bytes: pages * DIRTY_PAGE_BYTES,
-    }
 }
 
 fn variant_of(run: &AdvisedRun) -> Variant {

@@ -1,0 +1,140 @@
+//! One HTML file that shows advice: the answer, why the size below misses, the goal's figure and the
+//! stalls by size. The page's own script is `advice.js` next to this file.
+
+use super::data::harmless;
+use super::{CHARTS, ChartBox, head, html_table, list, options, plotly_js};
+use crate::escape::escape;
+use destage_report::advice::Advice;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+const SCRIPT: &str = include_str!("advice.js");
+
+/// The page; it needs nothing but itself.
+pub fn advice_html(advice: &Advice) -> String {
+    let title = escape(&format!("How much NVS for {}{}", advice.goal, advice.headroom()));
+    let mut out = String::with_capacity(plotly_js().len() + (1 << 20));
+    out += &head(&title);
+    let answer = list("findings", "Answer", &answer(advice));
+    let sure = list("sure", "How sure", &advice.sure);
+    let _ = write!(out, "<header>\n<h1>{title}</h1>\n{answer}{sure}</header>\n<main>\n");
+    out += &figures();
+    for (name, note, table) in [
+        ("By size", "The best variant of each size simulated.", advice.size_table()),
+        ("Full simulations", "Every run that the search made.", advice.runs_table()),
+        ("Sampled replay", "Pages destaged for each page written.", advice.curve_table()),
+    ] {
+        let table = html_table(name, &table);
+        let _ = write!(out, "<section>\n<h2>{name}</h2>\n<p>{note}</p>\n{table}</section>\n");
+    }
+    let _ = write!(out, "<section>\n{}</section>\n", options(&advice.options));
+    let data = json!({"advice": advice, "looks": looks(advice)}).to_string();
+    let _ = write!(
+        out,
+        "</main>\n<script type=\"application/json\" id=\"data\">{}</script>\n\
+         <script>{}</script>\n<script>\n{CHARTS}{SCRIPT}</script>\n</body>\n</html>\n",
+        harmless(&data),
+        plotly_js()
+    );
+    out
+}
+
+/// The look of each policy's line, by its name, which has parameters in the curve.
+fn looks(advice: &Advice) -> BTreeMap<&str, usize> {
+    let of_runs = looks_of(advice.runs.iter().map(|run| run.policy.as_str()));
+    let of_curve = looks_of(advice.curve.iter().map(|point| point.policy.as_str()));
+    of_runs.into_iter().chain(of_curve).collect()
+}
+
+fn looks_of<'a>(all: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str, usize> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in all {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let looks = destage_report::look::looks(&names);
+    names.into_iter().zip(looks).collect()
+}
+
+fn answer(advice: &Advice) -> Vec<String> {
+    let mut said = Vec::new();
+    match (&advice.answer, advice.margin) {
+        (Some(answer), Some(margin)) => {
+            let inside = 100.0 * margin;
+            said.push(format!(
+                "{}: {}, {inside:.1} % inside the goal.",
+                answer.describe(),
+                answer.figure_text()
+            ));
+        }
+        _ => said.push("None of the sizes reaches the goal.".into()),
+    }
+    if let Some(needs) = &advice.needs {
+        let mib = |bytes: u64| (bytes as f64 / f64::from(1 << 20)).ceil();
+        let cost = advice.prices.map(|prices| prices.cost(needs));
+        let cost = cost.map_or_else(String::new, |cost| format!(" They cost {cost:.2}."));
+        said.push(format!(
+            "A served array needs an NVS device of {} MiB (sectors of 4,096 bytes) and {} MiB of \
+             memory for it.{cost}",
+            mib(needs.device_bytes_4096),
+            mib(needs.memory_bytes)
+        ));
+    }
+    if let Some(below) = &advice.below {
+        let (size, figure) = (below.describe(), below.figure_text());
+        said.push(format!("One step below, {size} misses the goal: {figure}."));
+    }
+    said.extend(advice.missed.iter().map(|missed| format!("Why it misses: {missed}.")));
+    said
+}
+
+/// The charts: identifier, heading, note, and whether it takes the full width.
+const BOXES: [(&str, &str, &str, bool); 4] = [
+    (
+        "goal",
+        "The goal by NVS size",
+        "The figure farthest from its limit, as a share of the limit: below 100 % the goal is \
+         reached. The best thresholds of each policy. Open marks are runs that do not count, e.g. \
+         as the load was not sustained.",
+        true,
+    ),
+    ("stalls", "Stalls by NVS size", "Writes that waited for space, of those runs.", false),
+    ("busy", "Disk time by NVS size", "Time that the busiest disk was busy.", false),
+    (
+        "work",
+        "Destages by NVS size",
+        "Pages destaged for each page written, by a replay without time.",
+        true,
+    ),
+];
+
+fn figures() -> String {
+    let mut out = String::from("<div class=\"figures\">\n");
+    for (id, heading, note, wide) in BOXES {
+        out += &ChartBox { id, heading, note, controls: "", wide, at_value: false }.html();
+    }
+    out + "</div>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use destage_report::advice::{AdvisedRun, CurvePoint};
+
+    #[test]
+    fn a_policy_has_one_look_in_runs_and_curve() {
+        let run = |policy: &str| AdvisedRun { policy: policy.into(), ..AdvisedRun::default() };
+        let point = |policy: &str| CurvePoint { policy: policy.into(), ..CurvePoint::default() };
+        let advice = Advice {
+            runs: vec![run("stow"), run("wow"), run("stow")],
+            curve: vec![point("wow:initial-bit=0"), point("stow:hysteresis=128")],
+            ..Advice::default()
+        };
+        let looks = looks(&advice);
+        assert_eq!(looks["wow"], looks["wow:initial-bit=0"]);
+        assert_eq!(looks["stow"], looks["stow:hysteresis=128"]);
+        assert_ne!(looks["stow"], looks["wow"]);
+    }
+}
