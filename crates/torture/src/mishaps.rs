@@ -154,13 +154,22 @@ impl Run {
         let differ = |disk: &Disk| disk.kept(ANCHORS[0]) != disk.kept(ANCHORS[1]);
         let cut = self.world.nvs.iter().any(differ);
         let was_cut = core::mem::replace(&mut self.anchors_cut, cut);
-        let drawn = was_cut || cut && self.draws.soon.below(2) == 0;
+        let often = if self.case.pressed { 3 } else { 2 };
+        let drawn = was_cut || cut && self.draws.soon.below(often) > 0;
         // The other one may be torn, in memory.
         let left = !self.world.nvs_is_memory && !self.world.nvs.iter().any(Disk::has_bad);
         if !drawn || self.mishaps.any() || !left {
             return false;
         }
-        let which = ANCHORS[self.draws.soon.below(2) as usize];
+        let mut which = ANCHORS[self.draws.soon.below(2) as usize];
+        if self.case.pressed && cut && self.draws.soon.below(4) > 0 {
+            // The older one must do: nothing behind its tail may have been written again.
+            let number = |place: &u64| {
+                let bytes = self.world.nvs[0].kept(*place);
+                u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))
+            };
+            which = *ANCHORS.iter().max_by_key(|place| number(place)).expect("two");
+        }
         self.world.nvs.iter_mut().for_each(|disk| disk.spoil(which));
         self.mishaps.must_start = true;
         self.counts.mishaps += 1;

@@ -17,11 +17,11 @@ impl Run {
 
     /// Often one copy of the anchor is slow where the log comes round: the tail then moves far.
     pub(super) fn slow_anchor(&mut self) -> Option<Slow> {
-        let often = if self.case.hoards { 2 } else { 8 };
+        let often = if self.case.hoards { 2 } else { 4 };
         if !self.case.pressed || self.case.nvs == 0 || self.draws.pressed.below(often) > 0 {
             return None;
         }
-        let place = [ANCHORS[0], ANCHORS[1], ANCHORS[1]][self.draws.pressed.below(3) as usize];
+        let place = if self.draws.pressed.below(4) == 0 { ANCHORS[0] } else { ANCHORS[1] };
         Some(Slow::Marks([place, u64::MAX]))
     }
 
