@@ -2,7 +2,7 @@
 
 use destage_disk::{Disk, DiskOp, DiskSpec};
 use destage_engine::units::Instant;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 /// A request to a modelled disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum DiskRequest {
         /// A write is done only when it is on the medium.
         durable: bool,
     },
-    /// Done when all earlier writes are on the medium.
+    /// Done when all writes that are done already are on the medium.
     Flush,
 }
 
@@ -36,11 +36,11 @@ pub struct Emulator {
     busy_until: Option<Instant>,
     /// No command begins before this: the write-back cache is being emptied.
     held_until: Instant,
-    /// Keys of the writes that are not done.
-    writes: BTreeSet<u64>,
-    /// Writes to be made durable once they are done.
-    durable: BTreeSet<u64>,
-    /// Waiting flushes.
+    /// A write may be done before it is on the medium.
+    volatile: bool,
+    /// Keys of the writes to be made durable once they are done.
+    durable: HashSet<u64>,
+    /// Flushes that wait for the command in service.
     flushes: VecDeque<u64>,
     /// Keys of requests that are done at these virtual times, in order.
     leaving: VecDeque<(Instant, u64)>,
@@ -56,8 +56,8 @@ impl Emulator {
             settled: Instant::ZERO,
             busy_until: None,
             held_until: Instant::ZERO,
-            writes: BTreeSet::new(),
-            durable: BTreeSet::new(),
+            volatile: spec.write_back.is_some(),
+            durable: HashSet::new(),
             flushes: VecDeque::new(),
             leaving: VecDeque::new(),
             next_key: 0,
@@ -93,13 +93,12 @@ impl Emulator {
                 let (first, end) = (offset / sector, (offset + length).div_ceil(sector));
                 let op = DiskOp { lbn: first, sectors: (end - first) as u32, write, tag: key };
                 self.disk.submit(now, op);
-                if write {
-                    self.writes.insert(key);
-                    if durable {
-                        self.durable.insert(key);
-                    }
+                if write && durable && self.volatile {
+                    self.durable.insert(key);
                 }
             }
+            // Whatever it has acknowledged is on the medium.
+            DiskRequest::Flush if !self.volatile => self.leave(now, key),
             DiskRequest::Flush => {
                 self.flushes.push_back(key);
                 self.release_flushes(now);
@@ -157,7 +156,6 @@ impl Emulator {
 
     fn finish(&mut self, at: Instant) {
         let key = self.disk.finish(at).op.tag;
-        self.writes.remove(&key);
         if self.durable.remove(&key) {
             let on_medium = self.empty_cache(at);
             self.leave(on_medium, key);
@@ -174,14 +172,12 @@ impl Emulator {
         self.held_until
     }
 
-    /// A flush with no earlier write in flight is done when the cache is empty.
+    /// Flushes come before the queued commands. They are done when the cache is empty.
     fn release_flushes(&mut self, at: Instant) {
-        while let Some(key) = self.flushes.front().copied() {
-            let earlier = self.writes.first().is_some_and(|write| *write < key);
-            if earlier || self.disk.busy() {
-                break;
-            }
-            self.flushes.pop_front();
+        if self.disk.busy() {
+            return;
+        }
+        while let Some(key) = self.flushes.pop_front() {
             let on_medium = self.empty_cache(at);
             self.leave(on_medium, key);
         }
