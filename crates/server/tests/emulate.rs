@@ -110,7 +110,7 @@ fn a_disk_without_a_cache_has_nothing_to_flush() {
 
 #[test]
 fn a_flush_empties_the_cache_before_the_queue_goes_on() {
-    let spec = find("ultrastar-7k4000").expect("a built-in disk");
+    let spec = find("cheetah9lp").expect("a built-in disk");
     let mut emulator = Emulator::new(&spec, 1.0);
     let mut rng = Rng(6);
     let writes: Vec<u64> =
@@ -120,12 +120,12 @@ fn a_flush_empties_the_cache_before_the_queue_goes_on() {
     let last = answered.last().expect("some").1;
     let first_read = emulator.request(
         last,
-        DiskRequest::Move { offset: 1 << 33, length: 4096, write: false, durable: false },
+        DiskRequest::Move { offset: 1 << 32, length: 4096, write: false, durable: false },
     );
     let flush = emulator.request(last, DiskRequest::Flush);
     let second_read = emulator.request(
         last,
-        DiskRequest::Move { offset: 2 << 33, length: 4096, write: false, durable: false },
+        DiskRequest::Move { offset: 1 << 31, length: 4096, write: false, durable: false },
     );
     let order: Vec<u64> = run(&mut emulator).into_iter().map(|(key, _)| key).collect();
     assert_eq!(order, [first_read, flush, second_read]);

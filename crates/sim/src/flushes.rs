@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_flush_takes_the_time_of_the_cache_and_serves_all_who_wait() {
-        let spec = find("ultrastar-7k4000").expect("built in");
+        let spec = find("cheetah9lp").expect("built in");
         let mut disk = Disk::new(&spec);
         let mut flushes = Flushes::new(&spec, 1);
         let mut now = Instant::ZERO;
