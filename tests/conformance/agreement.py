@@ -28,8 +28,8 @@ DEPTH = 32
 # Shares of the limit of the SPC-1-like load: the rate at which its mean response time is 20 ms.
 SHARES = (60, 90)
 TRACES = Path(os.environ.get("DESTAGE_TRACES", HERE.parents[2] / "shared/traces"))
-# With its times this many times faster, so that the disks have something to do.
-TRACE, TRACE_SPEED = "cloudPhysicsIO.vscsi.gz", 30
+# With its times this many times faster, from its beginning to behind its first burst.
+TRACE, TRACE_SPEED, TRACE_S = "cloudPhysicsIO.vscsi.gz", 4, 525
 
 
 KEYS = ("uniform", "hotcold", *(f"spc1-{share}" for share in SHARES), "trace")
@@ -42,6 +42,10 @@ class Load:
         self.key, self.name, self.words, self.closed = key, name, words, closed
         # MiB at the start of the volume that it uses; the disks are as small as these need.
         self.footprint = footprint
+
+    def times(self, given):
+        """Seconds of load before measuring, and of measuring, in the disks' own time."""
+        return (0, TRACE_S) if self.key == "trace" else (given.warm, given.measured)
 
 
 class Beds(Bed):
@@ -121,14 +125,15 @@ def served(given, bed, uri, load, into):
     speed = given.disk_speed
     status = json.loads(run(given.destage, "status", "peer", "--config-dir", bed.folder,
                             "--format", "json"))
-    words = ["bench", uri, "--format", "json", "--warmup", f"{given.warm / speed}s", "--time",
-             f"{given.measured / speed}s", *load.words]
+    warm, measured = load.times(given)
+    words = ["bench", uri, "--format", "json", "--warmup", f"{warm / speed}s", "--time",
+             f"{measured / speed}s", *load.words]
     if load.footprint:
         words += ["--size", f"{load.footprint}M"]
     elif "--trace" in load.words:
         words += ["--wrap", "on"]
     with recording(given, bed.folder, into):
-        seconds = (given.warm + given.measured) / speed + 120
+        seconds = (warm + measured) / speed + 120
         said = json.loads(run(given.destage, *words, timeout=seconds))
     # The last ones may be due just when the time is up.
     if said["not_begun"] > said["requests"] / 1000:
@@ -144,10 +149,11 @@ def served(given, bed, uri, load, into):
 def simulated(given, load, recorded, status):
     """The figures of the simulation of what was recorded."""
     # A closed loop that is answered faster than it was recorded must not run out of requests.
-    measured = given.measured * (0.8 if load.closed else 1)
+    warm, measured = load.times(given)
+    measured *= 0.5 if load.closed else 1
     words = ["sim", "--as", "served", "--format", "json", "--disk", SPEC, "--policy", given.policy,
              "--nvs", status["nvs_pages"], "--disk-fraction", f"{status['volume_bytes'] >> 10}K",
-             "--trace", recorded, "--warmup", given.warm, "--measure", measured]
+             "--trace", recorded, "--warmup", warm, "--measure", measured]
     mode = ["closed:32"] if load.closed else ["open", "--trace-speed", 1 / given.disk_speed]
     said = json.loads(run(given.destage, *words, "--trace-mode", *mode, timeout=300))
     return {"rate": said["iops"], "mean": said["response"]["all"]["mean_ms"]}
