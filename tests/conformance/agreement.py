@@ -45,7 +45,7 @@ class Load:
 
     def times(self, given):
         """Seconds of load before measuring, and of measuring, in the disks' own time."""
-        return (0, TRACE_S) if self.key == "trace" else (given.warm, given.measured)
+        return (1, TRACE_S) if self.key == "trace" else (given.warm, given.measured)
 
 
 class Beds(Bed):
