@@ -4,7 +4,7 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands adaptive-weights torture torture-fresh torture-parts advise-check planted exhaustive \
-  filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated compare-peers compare-peers-quick speed-rebuild \
+  filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated agreement compare-peers compare-peers-quick speed-rebuild \
   nbd-tools python python-test python-speed \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
@@ -224,6 +224,11 @@ speed-nvs: nbd-tools build
 speed-emulated: build
 	$(CONFORMANCE)/emulated.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) \
 	  --policies $(or $(POLICY),stow) --loads uniform
+
+## Hold the simulator to an array that is served on five emulated disks, ROUNDS of five loads
+## (docs/simulator.md); 12 minutes. ARGS: e.g. --loads uniform,trace.
+agreement: build
+	$(CONFORMANCE)/agreement.py --destage $(DESTAGE) --rounds $(if $(filter 200,$(ROUNDS)),3,$(ROUNDS)) $(ARGS)
 
 ## Compare destage with its peers, front end and cache, as one page; under 20 minutes. OUT=FILE
 compare-peers: nbd-tools build

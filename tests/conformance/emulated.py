@@ -91,8 +91,9 @@ class Bed:
         try:
             for disk in range(DISKS):
                 words = [self.options.binary, "emulate", SPEC, "--speed", self.options.speed,
-                         "--size", f"{self.options.disk_mebibytes()}M",
                          "--nbd", f"unix:{self.socket(disk)}"]
+                size = self.disk_size()
+                words += ["--size", size] if size else []
                 ready = lambda disk=disk: wire.serves(self.socket(disk), SPEC)
                 self.disks.append(Process(words, self.folder / f"d{disk}.log", ready))
         except BaseException:
@@ -104,6 +105,10 @@ class Bed:
         for disk in self.disks:
             disk.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def disk_size(self):
+        """Size of each disk; `None`: all that such a drive has."""
+        return f"{self.options.disk_mebibytes()}M"
 
     def socket(self, disk):
         return self.folder / f"d{disk}.sock"

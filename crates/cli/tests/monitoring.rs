@@ -240,7 +240,6 @@ fn what_if(array: &Array) -> serde_json::Value {
 #[test]
 fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     let mut array = Array::create(&["nvs"]);
-    array.edit("queue_depth = 128", "queue_depth = 20");
     // As full in the simulation as here, whatever the disks.
     array.edit("linear:90/80", "single:80");
     array.serve(&["--what-if"]);
@@ -284,7 +283,7 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     for row in found["shadows"].as_array().expect("shadows") {
         assert_eq!(row["pages_written"], running["pages_written"], "{found}");
         let policy = row["policy"].as_str().expect("a name");
-        let simulated = simulated(&out, policy, &now["nvs_pages"]);
+        let simulated = simulated(&out, policy, found["settings"].as_str().expect("options"));
         println!("{row} and simulated {simulated}");
         agrees(row, (&simulated["groups"], &simulated["mean_distance_pages"]), nvs_pages);
         if policy == now["policy"] {
@@ -312,13 +311,12 @@ fn agrees(
     assert!(rounds || (share - 1.0).abs() <= 0.05, "{row} and {distance}");
 }
 
-/// What a simulation of the recording destages, on disks that keep up.
-fn simulated(trace: &str, policy: &str, nvs_pages: &serde_json::Value) -> serde_json::Value {
-    let options = "--trace-mode open --trace-speed 0.02 --level 5 --disks 3 --protocol safe \
-                   --queue-depth 20 --rate single:80 --warmup 0 --format json";
-    let nvs = nvs_pages.to_string();
-    let words = ["sim", "--trace", trace, "--policy", policy, "--nvs", &nvs];
-    let text = succeeds(&[&words[..], &options.split(' ').collect::<Vec<_>>()].concat());
+/// What a simulation of the recording destages, on disks that keep up, with these settings.
+fn simulated(trace: &str, policy: &str, settings: &str) -> serde_json::Value {
+    let pace = "--trace-mode open --trace-speed 0.02 --warmup 0 --format json";
+    let words = ["sim", "--trace", trace, "--policy", policy];
+    let options: Vec<&str> = settings.split(' ').chain(pace.split(' ')).collect();
+    let text = succeeds(&[&words[..], &options].concat());
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     report["destage"].clone()
 }

@@ -5,6 +5,7 @@ use crate::record::Recorder;
 use crate::shadow::{Row, Shadows, Shape};
 use crate::words::Events;
 use crate::{metrics, sample};
+use destage_engine::units::PAGE_BYTES;
 use destage_report::sample::{Point, Sample, WhatIf};
 use destage_report::state::ArrayState;
 use destage_server::array::control::{Monitoring, Recording};
@@ -292,7 +293,8 @@ impl Worker {
             page_hits: counters.page_hits,
             pages_written: counters.pages_written,
         };
-        let mut what_if = WhatIf { one_in, dropped, trims: shadows.trims, ..WhatIf::default() };
+        let (trims, settings) = (shadows.trims, settings_of(now));
+        let mut what_if = WhatIf { one_in, dropped, trims, settings, ..WhatIf::default() };
         if self.base.as_ref().is_some_and(|base| base.policy != running.policy) {
             self.base = None;
         }
@@ -317,4 +319,17 @@ impl Worker {
         }
         Some(what_if)
     }
+}
+
+/// The settings of a served array as options of the simulator.
+fn settings_of(now: &Observation) -> String {
+    let Observation { geometry, context, status, .. } = now;
+    let (level, disks) = (geometry.level.entry().entry.name, geometry.disks);
+    let (strip, stripes) = (geometry.strip_pages, geometry.group_stripes);
+    let kib = geometry.volume_pages().0 * (PAGE_BYTES / 1024);
+    let (nvs, depth, rate) = (context.nvs_pages, context.queue_depth, &status.rate);
+    format!(
+        "--as served --level {level} --disks {disks} --strip {strip} --group-stripes {stripes} \
+         --disk-fraction {kib}K --nvs {nvs} --queue-depth {depth} --rate {rate}"
+    )
 }

@@ -107,6 +107,10 @@ pub struct WhatIf {
     pub dropped: u64,
     /// Trims, which are not followed.
     pub trims: u64,
+    /// The settings that all have in common, as options of `destage sim`, `compare` and `advise`:
+    /// those of the array that is served.
+    #[serde(default)]
+    pub settings: String,
     /// What the array did.
     pub running: WhatIfRow,
     /// What the policies would have done, each in a cache that is as full as the array's.

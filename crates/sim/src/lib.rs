@@ -27,5 +27,6 @@ mod build;
 mod contradictions;
 mod fault_log;
 mod faults;
+mod flushes;
 mod prefill;
 mod settling;

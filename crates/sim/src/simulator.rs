@@ -2,6 +2,7 @@
 
 use crate::config::{FaultPlan, SimConfig};
 use crate::fault_log::FaultLog;
+use crate::flushes::Flushes;
 use crate::heads::{DiskHeads, DiskLayout};
 use crate::measure::{Measure, Outcome};
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
@@ -103,6 +104,7 @@ struct Simulator<'a> {
     gone: Vec<bool>,
     /// Commands that each disk has, where one may fail.
     with_disks: Vec<Vec<DiskCommand>>,
+    flushes: Flushes,
 }
 
 /// The state machine that the run drives.
@@ -167,6 +169,8 @@ enum Next {
     Disk(usize),
     Append,
     Arrival,
+    /// A disk is flushed.
+    Flushed(usize),
     /// A disk fails.
     Fail,
     /// The spare is there.
@@ -227,6 +231,7 @@ impl<'a> Simulator<'a> {
             spec: config.disk.clone(),
             gone: vec![false; disks],
             with_disks: vec![Vec::new(); if config.faults.fails.is_empty() { 0 } else { disks }],
+            flushes: Flushes::new(&config.disk, disks),
         })
     }
 
@@ -242,6 +247,7 @@ impl<'a> Simulator<'a> {
                     self.step(now, done);
                 }
                 Next::Arrival => self.arrive(now)?,
+                Next::Flushed(disk) => self.flushed(now, disk),
                 Next::Fail => self.fail(now),
                 Next::Rebuild => self.begin_rebuild(now),
                 Next::Tick => self.step(now, Event::Tick),
@@ -309,6 +315,9 @@ impl<'a> Simulator<'a> {
                 (at, next) = (time, Some(what));
             }
         };
+        if let Some((time, disk)) = self.flushes.next() {
+            earlier(Some(time), Next::Flushed(disk));
+        }
         earlier(self.faults.fails.get(self.fails_done).map(|fail| fail.0), Next::Fail);
         if self.fails_done > 0 && self.log.began.is_none() {
             earlier(self.faults.rebuild.map(|rebuild| rebuild.at), Next::Rebuild);
@@ -372,8 +381,7 @@ impl<'a> Simulator<'a> {
             match self.actions[index] {
                 Action::NvsAppend { id, .. } => self.append(now, Event::NvsDone(id)),
                 Action::Intend { index } => self.append(now, Event::Intended(index)),
-                // The modelled disks' caches are not volatile.
-                Action::FlushDisks { index } => self.step(now, Event::Flushed(index, true)),
+                Action::FlushDisks { index } => self.flush(now, index),
                 Action::Reply { id, .. } => self.reply(now, id),
                 Action::Disk(command) if self.gone[usize::from(command.disk.0)] => {
                     self.step(now, Event::DiskError(command));
@@ -402,6 +410,10 @@ impl<'a> Simulator<'a> {
         }
         self.actions.clear();
         while let Some(disk) = self.touched.pop() {
+            self.flushes.begin(disk, &mut self.disks[disk], now);
+            if self.flushes.holds(disk) {
+                continue;
+            }
             if let Some(time) = self.disks[disk].start(now) {
                 self.completes[disk] = time;
             }
@@ -417,7 +429,24 @@ impl<'a> Simulator<'a> {
         }
     }
 
+    /// Flushes the disks that a destage has written.
+    fn flush(&mut self, now: Instant, index: u32) {
+        let disks = self.flushes.wanted(index, &self.gone);
+        if disks.is_empty() {
+            self.step(now, Event::Flushed(index, true));
+        }
+        self.touched.extend(disks);
+    }
+
+    fn flushed(&mut self, now: Instant, disk: usize) {
+        for index in self.flushes.done(disk) {
+            self.step(now, Event::Flushed(index, true));
+        }
+        self.touched.push(disk);
+    }
+
     fn submit(&mut self, now: Instant, command: &DiskCommand) {
+        self.flushes.submitted(command);
         let disk = usize::from(command.disk.0);
         let op = DiskOp {
             lbn: command.first * self.unit_sectors,
@@ -445,6 +474,9 @@ impl<'a> Simulator<'a> {
             self.log.fail(controller.geometry(), disk);
         }
         self.step(now, Event::DiskFailed(disk));
+        for destage in self.flushes.failed(index) {
+            self.step(now, Event::Flushed(destage, false));
+        }
         for command in std::mem::take(&mut self.with_disks[index]) {
             self.step(now, Event::DiskError(command));
         }

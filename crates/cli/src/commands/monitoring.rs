@@ -100,13 +100,17 @@ pub fn what_if(matches: &ArgMatches) -> Result<String, Failure> {
     if format(matches) != Format::Table {
         return Ok(table);
     }
-    let WhatIf { seconds, one_in, dropped, trims, .. } = &what_if;
+    let WhatIf { seconds, one_in, dropped, trims, settings, .. } = &what_if;
     let first = if *seconds == 0.0 || what_if.running.destages == 0 {
         "Nothing to compare yet: not all policies had to destage.".to_string()
     } else {
         format!("Over {seconds:.0} s, in caches as full as the running one.")
     };
-    let mut notes = String::new();
+    let mut notes = format!(
+        "All have the settings of this array as it is served. For times, record the load with \
+         `destage trace record {name} --out load.dtrc.zst --time 10m`, and simulate it on disks \
+         like these with `destage compare --trace load.dtrc.zst --disk SPEC {settings}`.\n"
+    );
     if *one_in > 1 {
         notes += &format!("One write group in {one_in} was followed.\n");
     }

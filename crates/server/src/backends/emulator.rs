@@ -2,7 +2,7 @@
 
 use destage_disk::{Disk, DiskOp, DiskSpec};
 use destage_engine::units::Instant;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// A request to a modelled disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum DiskRequest {
         /// A write is done only when it is on the medium.
         durable: bool,
     },
-    /// Done when all earlier writes are on the medium.
+    /// Done when all writes that are done already are on the medium.
     Flush,
 }
 
@@ -36,9 +36,9 @@ pub struct Emulator {
     busy_until: Option<Instant>,
     /// No command begins before this: the write-back cache is being emptied.
     held_until: Instant,
-    /// Keys of the writes that are not done.
-    writes: BTreeSet<u64>,
-    /// Waiting flushes.
+    /// A write may be done before it is on the medium.
+    volatile: bool,
+    /// Flushes that wait for the command in service.
     flushes: VecDeque<u64>,
     /// Keys of requests that are done at these virtual times, in order.
     leaving: VecDeque<(Instant, u64)>,
@@ -54,7 +54,7 @@ impl Emulator {
             settled: Instant::ZERO,
             busy_until: None,
             held_until: Instant::ZERO,
-            writes: BTreeSet::new(),
+            volatile: spec.write_back.is_some(),
             flushes: VecDeque::new(),
             leaving: VecDeque::new(),
             next_key: 0,
@@ -94,10 +94,9 @@ impl Emulator {
                 } else {
                     self.disk.submit(now, op);
                 }
-                if write {
-                    self.writes.insert(key);
-                }
             }
+            // Whatever it has acknowledged is on the medium.
+            DiskRequest::Flush if !self.volatile => self.leave(now, key),
             DiskRequest::Flush => {
                 self.flushes.push_back(key);
                 self.release_flushes(now);
@@ -167,7 +166,6 @@ impl Emulator {
 
     fn finish(&mut self, at: Instant) {
         let key = self.disk.finish(at).op.tag;
-        self.writes.remove(&key);
         self.leave(at, key);
         self.release_flushes(at);
     }
@@ -179,14 +177,12 @@ impl Emulator {
         self.held_until
     }
 
-    /// A flush with no earlier write in flight is done when the cache is empty.
+    /// Flushes come before the queued commands. They are done when the cache is empty.
     fn release_flushes(&mut self, at: Instant) {
-        while let Some(key) = self.flushes.front().copied() {
-            let earlier = self.writes.first().is_some_and(|write| *write < key);
-            if earlier || self.disk.busy() {
-                break;
-            }
-            self.flushes.pop_front();
+        if self.disk.busy() {
+            return;
+        }
+        while let Some(key) = self.flushes.pop_front() {
             let on_medium = self.empty_cache(at);
             self.leave(on_medium, key);
         }
