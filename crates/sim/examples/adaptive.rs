@@ -57,7 +57,7 @@ struct Random(u64);
 impl Random {
     fn below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(1);
-        (u128::from(mix(self.0)) * u128::from(below) >> 64) as u64
+        ((u128::from(mix(self.0)) * u128::from(below)) >> 64) as u64
     }
 }
 
@@ -93,7 +93,7 @@ fn zipf(random: &mut Random, blocks: u64, requests: u64, quarters: i32) -> Vec<u
 }
 
 fn fitting_loop(_: &mut Random) -> Vec<u64> {
-    let request = |i: u64| if i % 10 == 0 { 1 << 30 | i } else { (i - i / 10) % 30_000 };
+    let request = |i: u64| if i.is_multiple_of(10) { (1 << 30) | i } else { (i - i / 10) % 30_000 };
     (0..500_000).map(request).collect()
 }
 
@@ -110,7 +110,7 @@ fn scanned(random: &mut Random, blocks: u64, share: u64) -> Vec<u64> {
 fn looped(random: &mut Random, blocks: u64, round: u64) -> Vec<u64> {
     let ranks = Zipf::new(blocks, 4);
     let request = |i: u64| match i % 2 {
-        0 => 1 << 30 | i / 2 % round,
+        0 => (1 << 30) | (i / 2 % round),
         _ => place(ranks.draw(random), blocks),
     };
     (0..600_000).map(request).collect()
