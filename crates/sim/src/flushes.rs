@@ -58,7 +58,8 @@ impl Flushes {
         &mut self.destages[index]
     }
 
-    /// A destage wants the disks flushed that it has written. Returns those; none: it need not wait.
+    /// A destage wants the disks flushed that it has written. Returns those; if none, it does not
+    /// wait.
     pub(crate) fn wanted(&mut self, index: u32, gone: &[bool]) -> Vec<usize> {
         let written = std::mem::take(&mut self.of(index).written);
         let disks = written.iter().map(|disk| usize::from(disk.0));
