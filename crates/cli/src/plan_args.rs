@@ -120,7 +120,8 @@ fn advise() -> Command {
              write waits for space) with one in %.\n\
              Examples:\n  \
              destage advise vm.vscsi.gz --array 5:5xstow-ref --goal 'p99<30ms'\n  \
-             destage advise --workload spc1 --iops 700 --goal 'p99<60ms,full<1%' --out advice.html\n  \
+             destage advise --workload spc1 --iops 700 --goal 'p99<60ms,full<1%' \
+             --out advice.html\n  \
              destage advise vm.vscsi.gz --goal 'p99<30ms' --load-factor 1.25 --prices \
              nvs=12,memory=4 --out advice.html",
         )
@@ -134,8 +135,10 @@ fn advise() -> Command {
         .args(candidates())
         .arg(threads_arg())
         .arg(format_arg())
-        .arg(out_arg("Also write to FILE: .html (charts and tables), .json, .csv, .txt, or .svg and .png for the \
-             curve"))
+        .arg(out_arg(
+            "Also write to FILE: .html (charts and tables), .json, .csv, .txt, or .svg and .png \
+             for the curve",
+        ))
         .args(option_args(|name| !derived.contains(&name)))
 }
 

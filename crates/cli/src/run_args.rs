@@ -98,5 +98,5 @@ pub fn trace_selection() -> impl Iterator<Item = Arg> {
 /// `--trace-device`, or `--device` in short.
 pub fn trace_device() -> Arg {
     option("trace-device", "N", "Only these devices of the trace: a number, or several as 0+3")
-        .visible_alias("device")
+        .alias("device")
 }

@@ -100,7 +100,8 @@ fn sizes_are_shares_of_the_working_set_and_the_optimum_is_a_bound() {
     let text = replay(&path, "--policy opt --blocks 100%");
     assert!(text.starts_with("policy opt\n") && text.contains("hit ratio 0.98"), "{text}");
     for bad in ["0%", "101%", "x%", "-1%", "nan%"] {
-        let words = ["readcache-trace", &path, "--policy", "lru", "--blocks", bad];
+        let blocks = format!("--blocks={bad}");
+        let words = ["readcache-trace", &path, "--policy", "lru", &blocks];
         assert!(fails(2, &words).contains("shares of the working set"), "{bad}");
     }
 }

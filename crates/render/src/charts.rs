@@ -31,8 +31,9 @@ pub(crate) const DISK_TIME: [RunFigure; 5] = [
 ];
 
 /// All plots of a comparison, each with a name fit for a file: `response`, `throughput`,
-/// `distribution`, `occupancy`, `hits`, `distance`, `disk-time`. What cannot be drawn along the axis is drawn at
-/// the axis value at which the variants' response times differ most; its title says which.
+/// `distribution`, `occupancy`, `hits`, `distance`, `disk-time`. What cannot be drawn along the
+/// axis is drawn at the axis value at which the variants' response times differ most; its title
+/// says which.
 pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
     let view = View::new(report);
     let value = view.values.get(view.telling()).copied().unwrap_or_default();

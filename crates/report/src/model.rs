@@ -181,8 +181,8 @@ pub struct TimeBucket {
     pub writes: u64,
 }
 
-/// The cumulative distribution of a histogram: for each bound the share, 0 to 1, of the requests that
-/// are below it; empty without requests. `of` counts the requests of a bucket.
+/// The cumulative distribution of a histogram: for each bound the share, 0 to 1, of the requests
+/// that are below it; empty without requests. `of` counts the requests of a bucket.
 pub fn cumulative(histogram: &[TimeBucket], of: fn(&TimeBucket) -> u64) -> Vec<(f64, f64)> {
     let all: u64 = histogram.iter().map(of).sum();
     let mut below = 0;

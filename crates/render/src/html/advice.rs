@@ -1,5 +1,5 @@
-//! One HTML file that shows advice: the answer, why the size below misses, the goal's figure and the
-//! stalls by size. The page's own script is `advice.js` next to this file.
+//! One HTML file that shows advice: the answer, why the size below misses, the goal's figure and
+//! the stalls by size. The page's own script is `advice.js` next to this file.
 
 use super::data::harmless;
 use super::{CHARTS, ChartBox, head, html_table, list, options, plotly_js};
