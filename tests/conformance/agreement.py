@@ -72,7 +72,7 @@ def limit(given, nvs_pages):
 
 def loads(given, nvs_pages):
     """The loads; those of which the trace is not here are left out, with a word."""
-    speed, wide = given.disk_speed, ["--depth", 1024]
+    speed, wide = given.disk_speed, ["--depth", 16384]
     closed = ["--closed", "--depth", DEPTH]
     found = [
         Load("uniform", f"uniform writes, depth {DEPTH}",
