@@ -97,7 +97,7 @@ fn fitting_loop(_: &mut Random) -> Vec<u64> {
     (0..500_000).map(request).collect()
 }
 
-/// Zipf with a scan of new blocks every so many requests, which makes one in `share` of them.
+/// Zipf with scans of new blocks at regular intervals, which make one in `share` of the requests.
 fn scanned(random: &mut Random, blocks: u64, share: u64) -> Vec<u64> {
     let ranks = Zipf::new(blocks, 4);
     let request = |i: u64| match i / 5000 % share {
