@@ -1,8 +1,17 @@
 //! How a policy looks in every plot: its place in the palette, which also gives dash and marker.
 
 /// Policies and their places. All plots, and all pages, draw a policy in the colour of its place.
-pub const LOOKS: [(&str, usize); 7] =
-    [("lrw", 0), ("cscan", 1), ("wow", 2), ("stow", 3), ("lst", 4), ("stf", 5), ("lrw-lst", 6)];
+pub const LOOKS: [(&str, usize); 9] = [
+    ("lrw", 0),
+    ("cscan", 1),
+    ("wow", 2),
+    ("stow", 3),
+    ("lst", 4),
+    ("stf", 5),
+    ("lrw-lst", 6),
+    ("ebb", 7),
+    ("seqran", 8),
+];
 
 /// The policy that a name in a legend begins with, as `wow` in `wow:initial-bit=1` or `wow 90/80`.
 fn policy(name: &str) -> &str {

@@ -285,7 +285,7 @@ fn headroom_is_part_of_the_goal() {
     assert!(reached.is_sorted() && reached.contains(&true) && reached.contains(&false));
     let mut closed = asked.clone();
     closed.base.set("iops", "").expect("an option");
-    closed.base.set("workload", "random-write").expect("an option");
+    closed.base.set("workload", "random").expect("an option");
     let refused = advise(&closed, 2, &make_source, &|_| {}).unwrap_err().to_string();
     assert!(refused.contains("--load-factor needs a load with a rate"), "{refused}");
     let less = Question { load_factor: 0.5, ..plain };
