@@ -139,7 +139,6 @@ pub fn advise(
     let (curve, runs, target_iops) = (Vec::new(), Vec::new(), None);
     let mut search = Search { question, make_source, threads, progress, target_iops, curve, runs };
     search.sample()?;
-    search.check_headroom()?;
     let (low, high) = search.bracket()?;
     search.finish(low, high)
 }
@@ -225,6 +224,7 @@ impl Search<'_> {
     ) -> Result<Vec<PageRange>, CompareError> {
         let mut source = (self.make_source)(options, config)?;
         self.target_iops = source.target_iops();
+        self.check_headroom()?;
         let end = match config.warmup {
             Warmup::Time(time) | Warmup::Settled(time) => time.0.saturating_add(config.measured.0),
             Warmup::Destaged(_) => u64::MAX,
