@@ -380,11 +380,13 @@ class Comparison(_Plotted, _Rows):
 
     def rows(self) -> list[dict[str, Any]]:
         axis = self.axis or Axis("", "", [])
+        column = f"option_{axis.name.replace('-', '_')}"
         rows = []
         for point in self.points:
             place = {"axis": axis.name, "axis_unit": axis.unit, "axis_value": point.value}
+            option = {column: point.value} if self.axis else {}
             for run in point.runs:
-                rows.append({"variant": point.variant, **place, **run.rows()[0]})
+                rows.append({"variant": point.variant, **place, **run.rows()[0], **option})
         return rows
 
     def to_json(self) -> str:
