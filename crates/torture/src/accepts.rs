@@ -69,6 +69,7 @@ impl Run {
             let sectors = 1 + self.draws.accepts.below(3);
             (first..first + sectors).for_each(|sector| self.world.nvs[0].spoil(sector));
         }
+        self.mishaps.unreadable_log = true;
         self.counts.mishaps += 1;
         true
     }

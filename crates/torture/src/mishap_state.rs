@@ -34,6 +34,9 @@ pub(super) struct Mishaps {
     pub(super) must_start: bool,
     /// Devices that are away, or cannot be written.
     pub(super) away: Vec<Device>,
+    /// Sectors of a log could not be read. A start that was interrupted may have written them
+    /// again: what an older anchor needs of them is lost all the same.
+    pub(super) unreadable_log: bool,
     /// Bits of a mirrored log have rotted: it has no other copy of them.
     pub(super) rotten_log: bool,
     /// A superblock of this device has a rotten bit: its sector, the bit, and the bytes with it.
@@ -50,7 +53,7 @@ impl Mishaps {
     /// Whether there was a mishap that no start has repaired.
     pub(super) fn any(&self) -> bool {
         let more = self.rotten_log || !self.rotten.is_empty();
-        self.pending() || self.changed || self.must_start || more
+        self.pending() || self.changed || self.must_start || self.unreadable_log || more
     }
 
     /// A start has taken the devices as they are: what they were before cannot be brought back.

@@ -60,7 +60,7 @@ impl Run {
         self.mishaps.undo.clear();
         self.relogging = false;
         (self.mishaps.changed, self.mishaps.must_start) = (false, false);
-        self.mishaps.rotten_log = false;
+        (self.mishaps.rotten_log, self.mishaps.unreadable_log) = (false, false);
         for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
             self.superblocks_repaired(device)?;
         }
@@ -263,6 +263,7 @@ impl Run {
         for sector in first.into_iter().flat_map(|first| first..first + sectors) {
             self.world.nvs[copy].spoil(sector);
         }
+        self.mishaps.unreadable_log = true;
         self.counts.mishaps += 1;
     }
 
