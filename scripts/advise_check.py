@@ -56,6 +56,7 @@ class Check:
     """One question and its checks."""
 
     def __init__(self, args, name, load, goal, trace=None):
+        """A load, by the options that make it, and the goal for it."""
         self.args, self.name, self.goal = args, name, goal
         # The trace ten times in succession, with the options that it is replayed with.
         self.trace = trace
@@ -70,8 +71,14 @@ class Check:
         return json.loads(ran.stdout)
 
     def advise(self):
+        """What `destage advise` says of it."""
         words = ["advise", *self.load, "--goal", self.goal]
-        words += ["--policies", ",".join(self.args.policies), "--try-thresholds", ",".join(self.args.thresholds)]
+        words += [
+            "--policies",
+            ",".join(self.args.policies),
+            "--try-thresholds",
+            ",".join(self.args.thresholds),
+        ]
         words += ["--sizes", self.args.sizes, "--threads", str(self.args.threads)]
         return self.run(words + ([] if self.trace else ["--seeds", "2"]))
 
@@ -86,6 +93,7 @@ class Check:
         return judge(self.run(words), self.goal, pages, float(thresholds.split("/")[0]))
 
     def result(self):
+        """Its row of the table: the answer, and what longer runs say of it."""
         began = time.monotonic()
         advice = self.advise()
         answer = advice["answer"]
@@ -117,8 +125,13 @@ class Check:
                     return {"nvs_pages": pages, "reached_by": variant, "figure": figure}
                 if nearest is None or figure["ratio"] < nearest[1]["ratio"]:
                     nearest = (variant, figure, why)
-        return {"nvs_pages": pages, "reached_by": None, "nearest": nearest[0], "why": nearest[2],
-                "figure": nearest[1]}
+        return {
+            "nvs_pages": pages,
+            "reached_by": None,
+            "nearest": nearest[0],
+            "why": nearest[2],
+            "figure": nearest[1],
+        }
 
 
 def judge(report, goal, pages, high):
@@ -129,8 +142,9 @@ def judge(report, goal, pages, high):
         if name == "full":
             value, limit = 100.0 * report["time_full"], float(limit.removesuffix("%"))
         else:
-            kind, figure = name.split(".", 1) if name.startswith(("reads.", "writes.")) else (
-                "all", name)
+            kind, figure = (
+                name.split(".", 1) if name.startswith(("reads.", "writes.")) else ("all", name)
+            )
             field = figure.replace("p99.9", "p999") + "_ms"
             value, limit = report["response"][kind][field], float(limit.removesuffix("ms"))
         if value / limit > worst["ratio"]:
@@ -172,9 +186,9 @@ def repeated(args, source, into):
         writer.writerow(head)
         for turn in range(TIMES):
             for row, at in zip(rows, times):
-                row = list(row)
-                row[column] = at + turn * length
-                writer.writerow(row)
+                copy = list(row)
+                copy[column] = at + turn * length
+                writer.writerow(copy)
     unfinished.rename(into)
     once.unlink()
 
@@ -197,8 +211,10 @@ def checks(args):
 
 
 def table(rows):
-    lines = ["| load | goal | answer | ten times as long | two steps below, nearest of all |",
-             "|---|---|---|---|---|"]
+    lines = [
+        "| load | goal | answer | ten times as long | two steps below, nearest of all |",
+        "|---|---|---|---|---|",
+    ]
     for row in rows:
         answer, below = row["answer"], row["below"]
         if answer:
@@ -257,8 +273,9 @@ def main() -> int:
     unsustainable = [row["name"] for row in rows if row["unsustainable"]]
     too_large = [row["name"] for row in rows if row["too_large"]]
     print(table(rows))
-    print(f"\n{len(rows)} checked, {left} left; unsustainable: {', '.join(unsustainable) or 'none'}; "
-          f"more than one step larger than needed: {', '.join(too_large) or 'none'}")
+    bad = f"unsustainable: {', '.join(unsustainable) or 'none'}"
+    large = f"more than one step larger than needed: {', '.join(too_large) or 'none'}"
+    print(f"\n{len(rows)} checked, {left} left; {bad}; {large}")
     return 1 if unsustainable or too_large else 0
 
 
