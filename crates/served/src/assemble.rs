@@ -693,7 +693,8 @@ impl Assembly {
         }
     }
 
-    /// Notes the devices whose second copies a crash prevented, if it left one anywhere.
+    /// Notes the devices whose second copies a crash prevented: all of them, if it left one
+    /// anywhere; otherwise the NVS devices whose other copy is from before they came into use.
     fn note_unfinished(&mut self, found: &[Found]) {
         let used = found.iter().filter(|(device, _)| self.uses(*device));
         let used = || used.clone().filter_map(|(device, said)| Some((*device, said.ok()?)));
@@ -702,8 +703,10 @@ impl Assembly {
             said.generation == self.superblock.generation && said.agrees(&self.superblock)
         };
         let begun = used().any(|(_, own)| own.confirmed && !own.damaged[1]);
-        if begun && used().all(|(_, own)| has_it(&own)) {
+        let came = |own: &Superblock| own.joined > own.base && matches!(own.role, Role::Nvs(_));
+        if used().all(|(_, own)| has_it(&own)) {
             let lacking = used().filter(|(_, own)| !own.confirmed);
+            let lacking = lacking.filter(|(_, own)| begun || came(&own.superblock));
             self.unfinished = lacking.map(|(device, own)| (device, own.superblock)).collect();
         }
     }

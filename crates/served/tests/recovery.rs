@@ -355,6 +355,84 @@ fn an_array_gets_another_log_only_if_the_present_one_is_known_to_be_empty() {
     assert_eq!(fill_of(&mut served, 0), 6, "the new log has it");
 }
 
+/// Devices that lose power after some writes. An NVS device of byte-addressable memory has half of
+/// the next one.
+struct Cut<'a> {
+    devices: &'a mut Devices,
+    writes_left: u64,
+    off: bool,
+}
+
+impl Cut<'_> {
+    fn after(writes_left: u64, devices: &mut Devices) -> Cut<'_> {
+        Cut { devices, writes_left, off: false }
+    }
+}
+
+impl Media for Cut<'_> {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        self.devices.bytes(device)
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.devices.read(device, offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        if self.writes_left > 0 {
+            self.writes_left -= 1;
+            return self.devices.write(device, offset, bytes);
+        }
+        if !self.off && matches!(device, Device::Nvs(_)) {
+            let mut torn = vec![0; bytes.len()];
+            self.devices.read(device, offset, &mut torn)?;
+            let half = bytes.len().min(SECTOR) / 2;
+            torn[..half].copy_from_slice(&bytes[..half]);
+            self.devices.write(device, offset, &torn)?;
+        }
+        self.off = true;
+        Err(IoError::GONE)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        if self.off { Err(IoError::GONE) } else { self.devices.flush(device) }
+    }
+}
+
+/// The change to another log is interrupted, and so is the start after it.
+#[test]
+fn a_torn_superblock_in_the_start_after_an_interrupted_change_refuses_nothing() {
+    let mut served = Served::open(array(1));
+    served.write(0, 8, 5);
+    served.flush_cache();
+    served.stop();
+    let (before, mut interrupted) = (served.devices, 0);
+    for writes in 0.. {
+        let mut changed = before.clone();
+        let assembly = changed.assembled(&Allow::default());
+        let new = new_log([Some([20; 16]), None]);
+        let media = &mut Cut::after(writes, &mut changed);
+        let over = destage_served::relog(media, &assembly, &new).is_ok();
+        for writes_of_start in 0.. {
+            let mut devices = changed.clone();
+            let assembly = devices.assembled(&Allow::default());
+            let media = &mut Cut::after(writes_of_start, &mut devices);
+            let started = destage_served::open(media, &assembly, settings()).is_ok();
+            let again = devices.try_assembled(&Allow::default());
+            let again = again.unwrap_or_else(|why| panic!("{writes} {writes_of_start}: {why:?}"));
+            opened(&mut devices, &again, &settings()).expect("it opens");
+            if started {
+                break;
+            }
+            interrupted += 1;
+        }
+        if over {
+            break;
+        }
+    }
+    assert!(interrupted > 150, "{interrupted}");
+}
+
 #[test]
 fn an_array_without_nvs_gets_a_log_on_a_new_device() {
     let mut devices = array(0);
