@@ -3,7 +3,13 @@
 mod common;
 
 use common::{Devices, PAGES, SECTOR, Served, check, opened, settings};
-use destage_nvslog::superblock::Superblock;
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::units::Page;
+use destage_nvslog::anchor::Anchor;
+use destage_nvslog::commit::{self, Header, Kind};
+use destage_nvslog::record::{Origin, Pages, Record};
+use destage_nvslog::sizes::Sizes;
+use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{Allow, AssembleError, Device, LogError, Media, OpenError, Settings};
 use std::collections::BTreeMap;
 
@@ -112,4 +118,54 @@ fn an_array_whose_nvs_is_lost_for_good_starts_without_it_only_if_that_is_accepte
     devices.0.insert(Device::Nvs(0), lost);
     let assembly = devices.assembled(&Allow::default());
     assert!(assembly.copies.is_empty());
+}
+
+/// An array whose ring of 64 blocks has this many commits of one block, each with a page of zeros
+/// that only the log has.
+fn with_commits(count: u64) -> Devices {
+    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 4, 1, 128);
+    let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages };
+    let mut devices = Devices::created(geometry, Sizes::for_pages(100, 512), 512, 1);
+    let superblock = devices.assembled(&Allow::default()).superblock;
+    assert_eq!(superblock.ring_blocks, 64);
+    for block in 1..=count {
+        let (sequence, version) = (block + 1, block);
+        let header = Header {
+            epoch: 1,
+            sequence,
+            durable_through: sequence - 1,
+            block,
+            last_version: version,
+            kind: Kind::Plain,
+        };
+        let pages = Pages { first: Page(block), count: 1 };
+        let zeros = Record::Zero { pages, version, origin: Origin::New };
+        let mut bytes = Vec::new();
+        commit::encode(&header, &[zeros], superblock.log, 512, &mut bytes);
+        devices.write(Device::Nvs(0), DATA_START + block * 512, &bytes).expect("written");
+    }
+    // The log begins with the first of them.
+    let anchor = Anchor { number: 2, tail_sequence: 2, tail_block: 1, durable_through: 1 };
+    for at in [4096, 8192] {
+        devices.write(Device::Nvs(0), at, &anchor.encode(superblock.log)).expect("written");
+    }
+    devices
+}
+
+/// No array leaves such a log: moves leave blocks for the next start. It is refused, and what it
+/// has is still there.
+#[test]
+fn a_ring_without_a_block_for_the_start_is_refused_and_loses_nothing() {
+    let mut enough = with_commits(62);
+    let assembly = enough.assembled(&Allow::default());
+    let volume = opened(&mut enough, &assembly, &settings()).expect("one block stays free");
+    assert_eq!(volume.status().dirty_pages, 62);
+    let mut full = with_commits(63);
+    for _ in 0..2 {
+        let assembly = full.assembled(&Allow::default());
+        let refused = opened(&mut full, &assembly, &settings()).err();
+        assert!(matches!(refused, Some(OpenError::Log(LogError::Full))), "{refused:?}");
+        let held = destage_served::inspect(&mut full, &assembly);
+        assert_eq!((held.dirty_pages, held.commits), (63, 63));
+    }
 }

@@ -31,6 +31,8 @@ pub struct Counts {
     pub scrubs: u64,
     /// Rows that they compared.
     pub rows_scrubbed: u64,
+    /// New NVS mirrors of which it was checked that they suffice alone.
+    pub mirrors_checked: u64,
     /// NVS mirrors put in place of lost ones.
     pub mirrors_begun: u64,
     /// Those that became in sync.
@@ -94,6 +96,7 @@ impl Counts {
         self.rotten += other.rotten;
         self.scrubs += other.scrubs;
         self.rows_scrubbed += other.rows_scrubbed;
+        self.mirrors_checked += other.mirrors_checked;
         self.mirrors_begun += other.mirrors_begun;
         self.mirrors += other.mirrors;
         self.relogs_begun += other.relogs_begun;

@@ -1,9 +1,10 @@
-//! NVS mirrors that are replaced while the array is tortured.
+//! NVS mirrors that are replaced while the array is tortured, and what a new one has.
 
 use super::device::Device as Disk;
 use super::run::Run;
 use super::starve::Kind as Slow;
-use destage_served::{Device, MirrorStatus, NoSuperblock};
+use super::world::World;
+use destage_served::{Allow, AssembleError, Assembly, Device, IoError, MirrorStatus, NoSuperblock};
 
 impl Run {
     /// Sometimes puts an empty device in the place of a failed NVS device.
@@ -42,6 +43,30 @@ impl Run {
         self.collect()
     }
 
+    /// If the power failed now and the other device were gone, a new mirror would have the log
+    /// without damage, and the bytes of all pages.
+    ///
+    /// # Errors
+    /// It does not.
+    pub(super) fn check_new_mirror(&mut self, copy: u16) -> Result<(), String> {
+        let mut world = self.world.after_a_power_failure();
+        let (new, other) = (usize::from(copy), usize::from(1 - copy));
+        world.nvs[other].gone = true;
+        if world.nvs[new].gone || world.nvs[new].has_bad() {
+            return Ok(());
+        }
+        // Too many members may be missing.
+        let Ok(assembly) = assembled(&mut world, &Allow::degraded()) else { return Ok(()) };
+        let found = destage_served::inspect(&mut world, &assembly);
+        self.counts.mirrors_checked += 1;
+        match (&found.damage, found.tail, &found.lost[..]) {
+            (None, Some(_), []) => Ok(()),
+            (damage, tail, lost) => Err(format!(
+                "the new NVS device {copy} has no good log: {damage:?}, tail {tail:?}, lost {lost:?}"
+            )),
+        }
+    }
+
     /// The NVS device that is being filled.
     pub fn mirror_status(&self) -> Option<MirrorStatus> {
         self.volume().mirror_status()
@@ -63,16 +88,22 @@ impl Run {
     /// # Errors
     /// Why not.
     pub fn assembles(&mut self) -> Result<(), String> {
-        let mut found = Vec::new();
-        let members = (0..self.case.geometry.disks).map(Device::Member);
-        for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
-            let said = match self.world.device(device).gone {
-                true => Err(NoSuperblock::Io(destage_served::IoError::GONE)),
-                false => destage_served::read_superblock(&mut self.world, device),
-            };
-            found.push((device, said));
-        }
-        let assembly = destage_served::assemble(&found, &destage_served::Allow::default());
+        let assembly = assembled(&mut self.world, &Allow::default());
         assembly.map(|_| ()).map_err(|error| format!("assemble: {error:?}"))
     }
+}
+
+/// What the devices that are there make.
+fn assembled(world: &mut World, allow: &Allow) -> Result<Assembly, AssembleError> {
+    let members = (0..world.members.len() as u16).map(Device::Member);
+    let devices = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
+    let mut found = Vec::new();
+    for device in devices {
+        let said = match world.device(device).gone {
+            true => Err(NoSuperblock::Io(IoError::GONE)),
+            false => destage_served::read_superblock(world, device),
+        };
+        found.push((device, said));
+    }
+    destage_served::assemble(&found, allow)
 }

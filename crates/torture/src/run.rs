@@ -351,6 +351,7 @@ impl Run {
                 self.newly_mirrored = Some(*copy);
                 self.counts.mirrors += 1;
                 self.mirrored = true;
+                self.check_new_mirror(*copy)?;
             }
             Alarm::MirrorFailed(_) => {}
             Alarm::DeviceWaits(..) => self.counts.waits += 1,

@@ -123,6 +123,14 @@ impl World {
         }
     }
 
+    /// The same devices after a power failure that leaves nothing of what is not durable.
+    pub(super) fn after_a_power_failure(&self) -> World {
+        let mut left = World::new(0, 0, 0);
+        (left.members, left.nvs) = (self.members.clone(), self.nvs.clone());
+        left.crash(Survivors::None);
+        left
+    }
+
     /// Adds a value to the digest.
     pub fn note(&mut self, what: u64) {
         self.digest = (self.digest ^ what).wrapping_mul(0x0000_0100_0000_01b3);

@@ -117,6 +117,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("scrubs", counts.scrubs),
         ("rows scrubbed", counts.rows_scrubbed),
         ("NVS mirrors filled", counts.mirrors),
+        ("NVS mirrors checked alone", counts.mirrors_checked),
         ("NVS logs replaced", counts.relogs),
         ("members replaced", counts.replaced),
         ("spares failed", counts.spares_failed),
