@@ -1,5 +1,5 @@
-//! An operator accepts a loss. A start was refused because the only NVS device lacks a part of the
-//! log; the next one uses what is left of it (`serve --use-nvs PATH --accept-loss`). From then on
+//! An operator accepts a loss. A start was refused because no NVS device has a part of the log;
+//! the next one uses what is left of it (`serve --use-nvs PATH --accept-loss`). From then on
 //! the array must start like any other: what was given up is given up for good.
 
 use super::device::Device as Disk;
@@ -28,14 +28,16 @@ impl Run {
 
     /// Whether what is left of the log may be used: nothing else is wrong then.
     fn may_lose_log(&self) -> bool {
-        let alone = self.world.nvs.len() == 1 && self.case.nvs == 1 && !self.nvs_lost();
+        let devices = self.world.nvs.len();
+        let in_sync = devices == 1 || devices == 2 && self.is_mirrored();
+        let all = devices == usize::from(self.case.nvs) && in_sync && !self.nvs_lost();
         // With two parities a scrub may take a strip of an interrupted destage for a wrong one.
         let scrubs = self.case.geometry.level.parities() < 2;
         let intact = |disk: &Disk| {
             !disk.gone && !disk.unwritable && !disk.has_bad() && disk.loses_write.is_none()
         };
         let right = self.retired.is_empty() && self.holes.is_empty();
-        alone && scrubs && right && self.world.members.iter().all(intact)
+        all && scrubs && right && self.world.members.iter().all(intact)
     }
 
     /// Often the array starts again at once: what was given up must be known by then.
@@ -49,11 +51,11 @@ impl Run {
         self.start_again(Some(Survivors::None))
     }
 
-    /// Sometimes the only NVS device cannot read some sectors any more: of the ring mostly, where
-    /// one of them may end the log, or of slots. Whether it is so.
+    /// Sometimes no NVS device can read some sectors any more: of the ring mostly, where one of them
+    /// may end the log, or of slots. Whether it is so.
     pub(super) fn maybe_damage_log(&mut self) -> bool {
         let may = self.case.pressed && !self.mishaps.any() && self.may_lose_log();
-        if !may || self.world.nvs[0].has_bad() || self.draws.accepts.below(2) > 0 {
+        if !may || self.world.nvs.iter().any(Disk::has_bad) || self.draws.accepts.below(2) > 0 {
             return false;
         }
         let ring = DATA_START / 512;
@@ -67,7 +69,9 @@ impl Run {
             let of = if self.draws.accepts.below(2) > 0 { in_ring } else { written.len() };
             let first = written[self.draws.accepts.below(of as u64) as usize];
             let sectors = 1 + self.draws.accepts.below(3);
-            (first..first + sectors).for_each(|sector| self.world.nvs[0].spoil(sector));
+            for disk in &mut self.world.nvs {
+                (first..first + sectors).for_each(|sector| disk.spoil(sector));
+            }
         }
         self.mishaps.unreadable_log = true;
         self.counts.mishaps += 1;
