@@ -24,6 +24,7 @@ pub const MEMBERS_MAX: u16 = 1024;
 pub const REBUILDS_MAX: usize = 8;
 const FLAGS: usize = 108;
 const LOST_PAGES: u32 = 1;
+const DOUBTED_ROWS: u32 = 2;
 const REBUILDS: usize = 256;
 const REBUILD_BYTES: usize = 24;
 const NVS_SET: usize = REBUILDS + REBUILDS_MAX * REBUILD_BYTES;
@@ -90,6 +91,9 @@ pub struct Superblock {
     pub rebuilds: [Option<(u16, Uuid)>; REBUILDS_MAX],
     /// Some member's record has lost pages.
     pub lost_pages: bool,
+    /// Writes without a log may have been interrupted since the last complete repair: a row may have
+    /// several strips that do not fit its parity.
+    pub doubted_rows: bool,
 }
 
 /// Why bytes are no superblock that this program can use.
@@ -167,7 +171,9 @@ impl Superblock {
         put(to, 112, &self.ring_blocks.to_le_bytes());
         put(to, 120, &self.dirty_pages_max.to_le_bytes());
         put(to, 128, &self.failed);
-        put(to, FLAGS, &(u32::from(self.lost_pages) * LOST_PAGES).to_le_bytes());
+        let flag = |says: bool, flag: u32| if says { flag } else { 0 };
+        let flags = flag(self.lost_pages, LOST_PAGES) | flag(self.doubted_rows, DOUBTED_ROWS);
+        put(to, FLAGS, &flags.to_le_bytes());
         for (i, (member, device)) in
             self.rebuilds.iter().enumerate().filter_map(|(i, r)| r.map(|r| (i, r)))
         {
@@ -234,11 +240,12 @@ impl Superblock {
             unknown_write_features: u32_at(bytes, FEATURE_MASK + 4) & !WRITE_FEATURES,
             failed: field(bytes, 128),
             rebuilds: decode_rebuilds(bytes, geometry.disks)?,
-            lost_pages: u32_at(bytes, FLAGS) == LOST_PAGES,
+            lost_pages: u32_at(bytes, FLAGS) & LOST_PAGES != 0,
+            doubted_rows: u32_at(bytes, FLAGS) & DOUBTED_ROWS != 0,
         };
         superblock.check()?;
         let none = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
-        let reserved = u32_at(bytes, FLAGS) <= LOST_PAGES && none(&bytes[78..80]);
+        let reserved = u32_at(bytes, FLAGS) <= LOST_PAGES | DOUBTED_ROWS && none(&bytes[78..80]);
         if reserved { Ok(superblock) } else { Err(SuperblockError::Field("reserved bytes")) }
     }
 

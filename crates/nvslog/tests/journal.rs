@@ -266,6 +266,7 @@ fn superblock(role: Role) -> Superblock {
         failed: [0; 128],
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,
+        doubted_rows: false,
     }
 }
 
@@ -275,7 +276,7 @@ fn superblocks() {
         let mut block = superblock(role);
         if role == Role::Nvs(1) {
             block.mark(3, true);
-            block.lost_pages = true;
+            (block.lost_pages, block.doubted_rows) = (true, true);
             assert!(block.set_rebuild(3, Some([7; 16])) && block.set_rebuild(0, Some([8; 16])));
             assert_eq!((block.has_failed(3), block.rebuilt_onto(3)), (true, Some([7; 16])));
             assert!(block.set_rebuild(3, Some([9; 16])) && block.set_rebuild(0, None));
@@ -311,7 +312,7 @@ fn superblocks() {
     assert_eq!(with(23, 255), Some(SuperblockError::Field("generation")), "the next is one more");
     assert_eq!(with(448, 1), None, "an NVS device in use");
     assert_eq!(with(72, 3), Some(SuperblockError::Field("role")), "a spare has no number");
-    assert_eq!(with(108, 2), Some(SuperblockError::Field("reserved bytes")));
+    assert_eq!(with(108, 4), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(256, 7), Some(SuperblockError::Field("rebuild")), "member 6 of 6");
     assert_eq!(with(258, 7), Some(SuperblockError::Field("rebuild")));
     assert_eq!(with(264, 7), Some(SuperblockError::Field("rebuild")), "a device of none");

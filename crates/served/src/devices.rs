@@ -243,6 +243,12 @@ impl Devices {
         Ok(())
     }
 
+    /// From the next generation on the superblocks say whether rows may have several strips that do
+    /// not fit their parity.
+    pub(crate) fn doubt_rows(&mut self, doubted: bool) {
+        self.superblock.doubted_rows = doubted;
+    }
+
     /// The superblocks describe another log from now on.
     pub(crate) fn set_log(&mut self, log: Uuid, block_bytes: u32, sizes: Sizes) {
         let Sizes { ring_blocks, slots, dirty_pages } = sizes;

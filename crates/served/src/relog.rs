@@ -152,6 +152,7 @@ fn write_log(
             failed: [0; 128],
             rebuilds: [None; REBUILDS_MAX],
             lost_pages: false,
+            doubted_rows: false,
             ..devices.superblock_of(device)
         };
         // Until both say so, the old log is left as it is: empty, which can be seen.

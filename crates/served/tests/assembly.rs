@@ -46,6 +46,7 @@ fn superblock(device: Device) -> Superblock {
         failed: [0; 128],
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,
+        doubted_rows: false,
     }
 }
 

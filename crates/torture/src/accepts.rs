@@ -5,8 +5,20 @@
 use super::device::Device as Disk;
 use super::run::{End, Run};
 use crate::Survivors;
+use destage_engine::array::layout::DiskPage;
+use destage_engine::units::{PAGE_BYTES, StripeId};
 use destage_nvslog::superblock::DATA_START;
+use destage_parity::field::{divide, power};
 use destage_served::Assembly;
+
+/// A strip that is right, of a row whose parity says that it is wrong.
+pub(super) struct RightStrip {
+    /// Its page of the volume. The host has not written it since.
+    pub(super) page: u64,
+    at: DiskPage,
+    /// Its first sector.
+    bytes: [u8; 512],
+}
 
 /// Sectors of the smallest ring.
 const RING_SECTORS: u64 = 64;
@@ -31,13 +43,11 @@ impl Run {
         let devices = self.world.nvs.len();
         let in_sync = devices == 1 || devices == 2 && self.is_mirrored();
         let all = devices == usize::from(self.case.nvs) && in_sync && !self.nvs_lost();
-        // With two parities a scrub may take a strip of an interrupted destage for a wrong one.
-        let scrubs = self.case.geometry.level.parities() < 2;
         let intact = |disk: &Disk| {
             !disk.gone && !disk.unwritable && !disk.has_bad() && disk.loses_write.is_none()
         };
         let right = self.retired.is_empty() && self.holes.is_empty();
-        all && scrubs && right && self.world.members.iter().all(intact)
+        all && right && self.world.members.iter().all(intact)
     }
 
     /// Often the array starts again at once: what was given up must be known by then.
@@ -76,6 +86,67 @@ impl Run {
         self.mishaps.unreadable_log = true;
         self.counts.mishaps += 1;
         true
+    }
+
+    /// With two parities, rows of interrupted destages that nothing remembers, as bad as they can be:
+    /// P and Q look as if a strip that is right were the wrong one. No repair may overwrite it.
+    pub(super) fn tear_rows(&mut self) {
+        let geometry = self.case.geometry;
+        let strips = geometry.data_strips();
+        if geometry.level.parities() < 2 || strips < 3 {
+            return;
+        }
+        for _ in 0..4 {
+            let page = self.draws.accepts.below(geometry.disk_pages);
+            let (group, _) = geometry.row_of_disk_page(page);
+            let pages = geometry.pages_per_group();
+            if !self.volume().dirty_in(group.0 * pages, pages).is_empty() {
+                continue;
+            }
+            let first = self.draws.accepts.below(strips) as u16;
+            let [one, other, right] = [0, 1, 2].map(|n| (first + n) % strips as u16);
+            let apart = |strip: u16| power(strip) ^ power(right);
+            let stripe = StripeId(page / geometry.strip_pages);
+            let place = |strip| DiskPage { disk: geometry.data_disk(stripe, strip), page };
+            for (strip, change) in [(one, 1), (other, divide(apart(one), apart(other)))] {
+                self.change_sector(place(strip), change);
+            }
+            if let Some(right) = self.right_strip(place(right)) {
+                self.right_strips.push(right);
+            }
+        }
+    }
+
+    fn change_sector(&mut self, at: DiskPage, change: u8) {
+        let disk = &mut self.world.members[usize::from(at.disk.0)];
+        let (offset, mut sector) = (DATA_START + at.page * PAGE_BYTES, [0; 512]);
+        if disk.read(offset, &mut sector).is_ok() {
+            sector.iter_mut().for_each(|byte| *byte ^= change);
+            disk.put(offset, &sector);
+        }
+    }
+
+    fn right_strip(&self, at: DiskPage) -> Option<RightStrip> {
+        let mut bytes = [0; 512];
+        let disk = &self.world.members[usize::from(at.disk.0)];
+        disk.read(DATA_START + at.page * PAGE_BYTES, &mut bytes).ok()?;
+        Some(RightStrip { page: self.case.geometry.page_at(at)?.0, at, bytes })
+    }
+
+    /// A scrub has repaired rows: the strips that were right are as they were.
+    ///
+    /// # Errors
+    /// One is not.
+    pub(super) fn check_right_strips(&self) -> Result<(), String> {
+        let differs = |strip: &&RightStrip| {
+            self.right_strip(strip.at).is_some_and(|now| now.bytes != strip.bytes)
+        };
+        match self.right_strips.iter().find(differs) {
+            Some(RightStrip { page, .. }) => {
+                Err(format!("a repair has overwritten page {page}, which was right"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// A start has begun to write with what is left: everything may be older than it was, and rows

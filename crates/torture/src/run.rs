@@ -1,6 +1,7 @@
 //! One case, carried out: lives that end in crashes, each with recovery, a load and faults; at
 //! the end the faults stop, everything must drain, and the disks must hold what they should.
 
+use super::accepts::RightStrip;
 use super::case::Case;
 pub use super::counts::Counts;
 use super::device::{Device as Disk, Survivors};
@@ -128,6 +129,8 @@ pub struct Run {
     pub(super) cut_acceptance: bool,
     /// Pages of rows in [`Run::holes`] that a member has lost a write of, or has another's.
     pub(super) wronged: Vec<Page>,
+    /// Strips of doubted rows that a repair must leave as they are.
+    pub(super) right_strips: Vec<RightStrip>,
     /// The last scrub's result was checked.
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
@@ -217,6 +220,7 @@ impl Run {
             accepting: false,
             cut_acceptance: false,
             wronged: Vec::new(),
+            right_strips: Vec::new(),
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
@@ -330,6 +334,7 @@ impl Run {
         match alarm {
             Alarm::MemberFailed(member, _) => {
                 self.counts.members_failed += 1;
+                self.right_strips.clear();
                 self.failed.insert(DiskId(*member));
                 self.failed_lately.insert(DiskId(*member));
                 // What is given up is not written any more.
@@ -427,6 +432,10 @@ impl Run {
             }
             load::Kind::Flush => Command::Flush,
         };
+        if !matches!(kind, load::Kind::Read | load::Kind::Flush) {
+            let pages = offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES);
+            self.right_strips.retain(|strip| !pages.contains(&strip.page));
+        }
         let asked = match kind {
             load::Kind::Read => self.model.ask_read(),
             _ => self.model.ask(),

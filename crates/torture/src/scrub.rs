@@ -105,6 +105,9 @@ impl Run {
         if scrub.repaired_rows > 0 {
             self.world.maybe_crash_soon(2);
         }
+        if scrub.repair {
+            self.check_right_strips()?;
+        }
         self.counts.scrubs += 1;
         self.counts.rows_scrubbed += scrub.rows_done;
         if self.expected.is_empty() {

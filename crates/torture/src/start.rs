@@ -78,6 +78,7 @@ impl Run {
         if end == Ok(End::Done) {
             self.mishaps_over()?;
             if lost {
+                self.tear_rows();
                 end = self.maybe_start_after_loss();
             }
         }

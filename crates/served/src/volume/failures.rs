@@ -104,7 +104,7 @@ impl Volume {
         for purpose in purposes {
             match purpose {
                 Purpose::Command(command) => self.step(Event::DiskError(command)),
-                Purpose::ScrubFlush => self.scrub.flushed(false, self.ops.now()),
+                Purpose::ScrubFlush => self.scrub_flushed(false),
                 Purpose::Superblock { change } => self.superblock_written(change),
                 _ => {}
             }
@@ -153,6 +153,9 @@ impl Volume {
             self.log.remove_device(number);
             self.devices.nvs_failed(number);
             self.devices.name_nvs(self.log.devices());
+            if self.log.lost() {
+                self.devices.doubt_rows(true);
+            }
             self.change_devices();
             if self.log.lost() {
                 self.log.end_mirror(&mut self.ops);

@@ -108,7 +108,7 @@ impl Volume {
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
             (Purpose::Flush, Device::Member(member)) => self.member_flushed(member),
-            (Purpose::ScrubFlush, _) => self.scrub.flushed(true, now),
+            (Purpose::ScrubFlush, _) => self.scrub_flushed(true),
             (Purpose::Superblock { change }, _) => self.superblock_written(change),
             (Purpose::Record, Device::Member(member)) => self.record_step_done(member),
             (Purpose::Flush | Purpose::Record, Device::Nvs(_)) => {}

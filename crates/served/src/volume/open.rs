@@ -70,6 +70,7 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
         failed: [0; 128],
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,
+        doubted_rows: false,
     };
     log::create(media, &superblock, 0..creation.nvs.len() as u16)?;
     let devices = Devices::new(superblock, creation.members.clone(), creation.nvs.clone());
@@ -246,6 +247,7 @@ pub fn prepare_spare(
         failed: [0; 128],
         rebuilds: [None; REBUILDS_MAX],
         lost_pages: false,
+        doubted_rows: false,
         ..*array
     };
     for at in SUPERBLOCKS {
@@ -294,6 +296,9 @@ fn mark(
         assembly.repair_superblocks(media)?;
     }
     devices.name_nvs(&assembly.copies);
+    if assembly.copies.is_empty() || assembly.takes_what_is_left() {
+        devices.doubt_rows(true);
+    }
     // A spare that is absent now must not continue from where it was when it is back (D12).
     let named = assembly.superblock.rebuilds.iter().flatten().map(|(member, _)| *member);
     let absent = named.filter(|member| !assembly.rebuilds.contains(member));

@@ -365,9 +365,9 @@ impl Volume {
 
     /// A chunk is read: its rows are compared.
     pub(super) fn scrub_compare(&mut self, index: u32, rows: ScrubChunk) {
-        // Without a log a row may be wrong because its write was interrupted: several strips are
-        // then new or old, which can look like a single wrong one.
-        let locate = !self.log.lost();
+        // Where a write without a log was interrupted, several strips are new or old, which can look
+        // like a single wrong one.
+        let locate = !self.log.lost() && !self.devices.superblock().doubted_rows;
         let geometry = self.engine.controller().geometry();
         let repairs = self.scrub.compare(index, rows, geometry, locate);
         for DiskRun { disk, first: page, pages } in repairs.unreadable {
@@ -385,6 +385,17 @@ impl Volume {
         for member in self.scrub.ended(complete, |member| !engine.failed(member)) {
             self.ops.push(Device::Member(member), Purpose::ScrubFlush, OpKind::Flush);
         }
-        self.scrub.flushed(true, self.ops.now());
+        self.scrub_flushed(true);
+    }
+
+    /// A member is flushed for a scrub, or has failed.
+    pub(super) fn scrub_flushed(&mut self, ok: bool) {
+        self.scrub.flushed(ok, self.ops.now());
+        let repaired = self.scrub_status().is_some_and(|status| {
+            !status.running && status.whole && status.repair && status.rows_left() == 0
+        });
+        if repaired {
+            self.devices.doubt_rows(false);
+        }
     }
 }
