@@ -96,6 +96,18 @@ impl RunOptions {
         }
     }
 
+    /// The papers' systems write everything at once, and nothing that is clean.
+    fn bridge(&self) -> Result<u32, OptionError> {
+        let bridge = self.number("bridge", 0..=1024)?;
+        match self.get("protocol") {
+            "safe" => Ok(bridge),
+            _ if bridge > 0 && self.is_given("bridge") => Err(OptionError::usage(
+                "--bridge joins commands of --protocol safe: give that too, or --as served".into(),
+            )),
+            _ => Ok(0),
+        }
+    }
+
     fn rate_text(&self) -> String {
         let (rate, thresholds) = (self.get("rate"), self.get("thresholds"));
         match (thresholds, rate.split_once(':')) {
@@ -128,6 +140,7 @@ impl RunOptions {
                     &[("papers", Protocol::Papers), ("safe", Protocol::Safe)],
                 )?,
                 defer: self.on("vdf-writes")?,
+                bridge: self.bridge()?,
             },
             detector: self.one_of(
                 "detector",
@@ -263,6 +276,10 @@ mod tests {
         // What is given counts.
         let given = config(&[("as", "served"), ("queue-depth", "20"), ("order", "arrival")]);
         assert_eq!(given.controller.destage, served::destage(20));
+        let bridge = |pairs: &[(&str, &str)]| config(pairs).controller.destage.bridge;
+        assert_eq!(bridge(&[("as", "served"), ("bridge", "0")]), 0);
+        assert_eq!(bridge(&[("protocol", "safe"), ("bridge", "3")]), 3);
+        assert_eq!(bridge(&[("as", "served"), ("protocol", "papers")]), 0, "not given");
         assert_eq!(given.controller.order, Order::Arrival);
     }
 
@@ -301,6 +318,7 @@ mod tests {
         let endless = [("trace", "t"), ("trace-mode", "closed"), ("trace-repeat", "on")];
         assert!(refused(&endless).contains("never ends"));
         assert!(refused(&[("trace", "t"), ("trace-repeat", "on")]).contains("--trace-mode"));
+        assert!(refused(&[("bridge", "4")]).contains("--protocol safe"));
         assert!(refused(&[("measure", "rebuild")]).contains("--measure"));
         for bad in ["requests:0", "requests:1.5", "requests", "rebuild:x", "rebuild:9", "x:1"] {
             assert!(refused(&[("measure", bad)]).contains("--measure takes"), "{bad}");
