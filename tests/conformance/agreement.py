@@ -18,7 +18,7 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from emulated import Bed, Options, SPEC, in_rounds, options_of_all
+from emulated import Bed, Options, SPEC, hurry, in_rounds, options_of_all
 from harness import HERE, Failure, end_on_sigterm, run, say, wait_until
 
 # Greatest difference of served and simulated, as a share: requests per second of a closed loop,
@@ -204,14 +204,6 @@ def arguments():
 
 HEAD = ["load", "served/s", "simulated/s", "difference", "served, mean ms", "simulated, mean ms",
         "difference"]
-
-
-def hurry():
-    """Runs this and what it starts before all else, for what is late is not as modelled."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
-    except PermissionError:
-        say("agreement: no real-time priority (run as root): what else runs here may disturb it")
 
 
 def main():

@@ -12,6 +12,7 @@ times are given as real disks would show them.
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -186,6 +187,7 @@ def title(options, load):
 
 def rounds_of(options, number_of_rounds, figures, tell=say):
     """All arrays under all loads, in turn, this many times."""
+    hurry()
     arrays = [(load, who) for load in options.loads for who in [NO_CACHE, *options.policies]]
     with Bed(options) as bed:
         for number, (load, policy) in in_rounds(number_of_rounds, arrays):
@@ -193,6 +195,14 @@ def rounds_of(options, number_of_rounds, figures, tell=say):
                 figures.add(f"{title(options, load)}: {name}", policy, value)
             tell(f"emulated disks: round {number} of {number_of_rounds}: {policy}, {load} done")
     return figures
+
+
+def hurry():
+    """Runs this and what it starts before all else, for what is late is not as modelled."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    except PermissionError:
+        say("no real-time priority (run as root): what else runs here may disturb the disks")
 
 
 def in_rounds(rounds, what):
