@@ -28,8 +28,10 @@ DEPTH = 32
 # Shares of the limit of the SPC-1-like load: the rate at which its mean response time is 20 ms.
 SHARES = (60, 90)
 TRACES = Path(os.environ.get("DESTAGE_TRACES", HERE.parents[2] / "shared/traces"))
-# With its times this many times faster, from its beginning to behind its first burst.
-TRACE, TRACE_SPEED, TRACE_S = "cloudPhysicsIO.vscsi.gz", 4, 525
+# Seconds of the trace around its first burst, with its times this many times faster. The burst is
+# 141 MiB in a second: at more than the disks' own speed, processors would limit what is served.
+TRACE, TRACE_FROM, TRACE_UNTIL = "cloudPhysicsIO.vscsi.gz", 1700, 2100
+TRACE_SPEED, TRACE_DISKS = 4, 1
 
 
 KEYS = ("uniform", "hotcold", *(f"spc1-{share}" for share in SHARES), "trace")
@@ -38,14 +40,17 @@ KEYS = ("uniform", "hotcold", *(f"spc1-{share}" for share in SHARES), "trace")
 class Load:
     """A load, and how it is served and simulated."""
 
-    def __init__(self, key, name, words, closed, footprint=None):
+    def __init__(self, key, name, words, closed, speed, footprint=None):
         self.key, self.name, self.words, self.closed = key, name, words, closed
+        # Speed-up of its disks over real ones.
+        self.speed = speed
         # MiB at the start of the volume that it uses; the disks are as small as these need.
         self.footprint = footprint
 
     def times(self, given):
         """Seconds of load before measuring, and of measuring, in the disks' own time."""
-        return (1, TRACE_S) if self.key == "trace" else (given.warm, given.measured)
+        trace = (1, (TRACE_UNTIL - TRACE_FROM) / TRACE_SPEED - 1)
+        return trace if self.key == "trace" else (given.warm, given.measured)
 
 
 class Beds(Bed):
@@ -78,19 +83,20 @@ def loads(given, nvs_pages):
     closed = ["--closed", "--depth", DEPTH]
     found = [
         Load("uniform", f"uniform writes, depth {DEPTH}",
-             ["--workload", "uniform", *closed], True, 1024),
+             ["--workload", "uniform", *closed], True, speed, 1024),
         Load("hotcold", f"hot/cold writes, depth {DEPTH}",
-             ["--workload", "hotcold", *closed], True, 1024),
+             ["--workload", "hotcold", *closed], True, speed, 1024),
     ]
     most = limit(given, nvs_pages) if any("spc1" in key for key in given.loads) else 0
     for share in SHARES:
         iops = most * share / 100
         found.append(Load(f"spc1-{share}", f"SPC-1-like, {share} % of its limit: {iops:,.0f}/s",
-                          ["--workload", f"spc1:iops={iops * speed}", *wide], False))
+                          ["--workload", f"spc1:iops={iops * speed}", *wide], False, speed))
     trace = given.trace or TRACES / TRACE
     if trace.exists():
-        found.append(Load("trace", f"{trace.name}, {TRACE_SPEED} x",
-                          ["--trace", trace, "--speed", TRACE_SPEED * speed, *wide], False))
+        name = f"{trace.name}, {TRACE_FROM} to {TRACE_UNTIL} s, {TRACE_SPEED} x"
+        words = ["--trace", trace, "--speed", TRACE_SPEED * TRACE_DISKS, *wide]
+        found.append(Load("trace", name, words, False, TRACE_DISKS))
     elif "trace" in given.loads:
         say(f"agreement: SKIPPED the real trace: {trace} is not here")
     unknown = set(given.loads) - set(KEYS)
@@ -127,7 +133,7 @@ def recording(given, folder, into):
 
 def served(given, bed, uri, load, into):
     """The figures of the served array, and what it was asked in `into`."""
-    speed = given.disk_speed
+    speed = load.speed
     status = json.loads(run(given.destage, "status", "peer", "--config-dir", bed.folder,
                             "--format", "json"))
     warm, measured = load.times(given)
@@ -136,6 +142,11 @@ def served(given, bed, uri, load, into):
     if load.footprint:
         words += ["--size", f"{load.footprint}M"]
     elif "--trace" in load.words:
+        piece = bed.folder / "piece.dtrc"
+        part = ["--trace-from", f"{TRACE_FROM}s", "--trace-until", f"{TRACE_UNTIL}s"]
+        at = words.index("--trace") + 1
+        run(given.destage, "trace", "convert", *part, words[at], piece)
+        words[at] = piece
         words += ["--wrap", "on"]
     with recording(given, bed.folder, into):
         seconds = (warm + measured) / speed + 120
@@ -159,14 +170,14 @@ def simulated(given, load, recorded, status):
     words = ["sim", "--as", "served", "--format", "json", "--disk", SPEC, "--policy", given.policy,
              "--nvs", status["nvs_pages"], "--disk-fraction", f"{status['volume_bytes'] >> 10}K",
              "--trace", recorded, "--warmup", warm, "--measure", measured]
-    mode = ["closed:32"] if load.closed else ["open", "--trace-speed", 1 / given.disk_speed]
+    mode = ["closed:32"] if load.closed else ["open", "--trace-speed", 1 / load.speed]
     said = json.loads(run(given.destage, *words, "--trace-mode", *mode, timeout=300))
     return {"rate": said["iops"], "mean": said["response"]["all"]["mean_ms"]}
 
 
 def one(given, load):
     """A round of one load: what was served, and what is simulated of it."""
-    options = Options(given.destage, speed=given.disk_speed, nvs=given.nvs,
+    options = Options(given.destage, speed=load.speed, nvs=given.nvs,
                       footprint=load.footprint or 1024)
     with Beds(options, load.footprint) as bed:
         recorded = bed.folder / "load.dtrc.zst"
