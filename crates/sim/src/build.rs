@@ -96,18 +96,6 @@ impl RunOptions {
         }
     }
 
-    /// The papers' systems write everything at once, and nothing that is clean.
-    fn bridge(&self) -> Result<u32, OptionError> {
-        let bridge = self.number("bridge", 0..=1024)?;
-        match self.get("protocol") {
-            "safe" => Ok(bridge),
-            _ if bridge > 0 && self.is_given("bridge") => Err(OptionError::usage(
-                "--bridge joins commands of --protocol safe: give that too, or --as served".into(),
-            )),
-            _ => Ok(0),
-        }
-    }
-
     fn rate_text(&self) -> String {
         let (rate, thresholds) = (self.get("rate"), self.get("thresholds"));
         match (thresholds, rate.split_once(':')) {
@@ -140,7 +128,7 @@ impl RunOptions {
                     &[("papers", Protocol::Papers), ("safe", Protocol::Safe)],
                 )?,
                 defer: self.on("vdf-writes")?,
-                bridge: self.bridge()?,
+                bridge: self.number("bridge", 0..=1024)?,
             },
             detector: self.one_of(
                 "detector",
@@ -279,7 +267,6 @@ mod tests {
         let bridge = |pairs: &[(&str, &str)]| config(pairs).controller.destage.bridge;
         assert_eq!(bridge(&[("as", "served"), ("bridge", "0")]), 0);
         assert_eq!(bridge(&[("protocol", "safe"), ("bridge", "3")]), 3);
-        assert_eq!(bridge(&[("as", "served"), ("protocol", "papers")]), 0, "not given");
         assert_eq!(given.controller.order, Order::Arrival);
     }
 
