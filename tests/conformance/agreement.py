@@ -18,7 +18,7 @@ import statistics
 import subprocess
 from pathlib import Path
 
-from emulated import Bed, Options, SPEC
+from emulated import Bed, Options, SPEC, hurry, in_rounds, options_of_all
 from harness import HERE, Failure, end_on_sigterm, run, say, wait_until
 
 # Greatest difference of served and simulated, as a share: requests per second of a closed loop,
@@ -28,8 +28,10 @@ DEPTH = 32
 # Shares of the limit of the SPC-1-like load: the rate at which its mean response time is 20 ms.
 SHARES = (60, 90)
 TRACES = Path(os.environ.get("DESTAGE_TRACES", HERE.parents[2] / "shared/traces"))
-# With its times this many times faster, from its beginning to behind its first burst.
-TRACE, TRACE_SPEED, TRACE_S = "cloudPhysicsIO.vscsi.gz", 4, 525
+# Seconds of the trace around its first burst, with its times this many times faster. The burst is
+# 141 MiB in a second: at more than the disks' own speed, processors would limit what is served.
+TRACE, TRACE_FROM, TRACE_UNTIL = "cloudPhysicsIO.vscsi.gz", 1700, 2100
+TRACE_SPEED, TRACE_DISKS = 4, 1
 
 
 KEYS = ("uniform", "hotcold", *(f"spc1-{share}" for share in SHARES), "trace")
@@ -38,14 +40,17 @@ KEYS = ("uniform", "hotcold", *(f"spc1-{share}" for share in SHARES), "trace")
 class Load:
     """A load, and how it is served and simulated."""
 
-    def __init__(self, key, name, words, closed, footprint=None):
+    def __init__(self, key, name, words, closed, speed, footprint=None):
         self.key, self.name, self.words, self.closed = key, name, words, closed
+        # Speed-up of its disks over real ones.
+        self.speed = speed
         # MiB at the start of the volume that it uses; the disks are as small as these need.
         self.footprint = footprint
 
     def times(self, given):
         """Seconds of load before measuring, and of measuring, in the disks' own time."""
-        return (1, TRACE_S) if self.key == "trace" else (given.warm, given.measured)
+        trace = (1, (TRACE_UNTIL - TRACE_FROM) / TRACE_SPEED - 1)
+        return trace if self.key == "trace" else (given.warm, given.measured)
 
 
 class Beds(Bed):
@@ -72,23 +77,26 @@ def limit(given, nvs_pages):
 
 def loads(given, nvs_pages):
     """The loads; those of which the trace is not here are left out, with a word."""
-    speed, wide = given.disk_speed, ["--depth", 16384]
+    # An open loop asks for what is due. On one connection its requests would wait for the 64 MiB
+    # that the server takes from each.
+    speed, wide = given.disk_speed, ["--depth", 16384, "--connections", 16]
     closed = ["--closed", "--depth", DEPTH]
     found = [
         Load("uniform", f"uniform writes, depth {DEPTH}",
-             ["--workload", "uniform", *closed], True, 1024),
+             ["--workload", "uniform", *closed], True, speed, 1024),
         Load("hotcold", f"hot/cold writes, depth {DEPTH}",
-             ["--workload", "hotcold", *closed], True, 1024),
+             ["--workload", "hotcold", *closed], True, speed, 1024),
     ]
     most = limit(given, nvs_pages) if any("spc1" in key for key in given.loads) else 0
     for share in SHARES:
         iops = most * share / 100
         found.append(Load(f"spc1-{share}", f"SPC-1-like, {share} % of its limit: {iops:,.0f}/s",
-                          ["--workload", f"spc1:iops={iops * speed}", *wide], False))
+                          ["--workload", f"spc1:iops={iops * speed}", *wide], False, speed))
     trace = given.trace or TRACES / TRACE
     if trace.exists():
-        found.append(Load("trace", f"{trace.name}, {TRACE_SPEED} x",
-                          ["--trace", trace, "--speed", TRACE_SPEED * speed, *wide], False))
+        name = f"{trace.name}, {TRACE_FROM} to {TRACE_UNTIL} s, {TRACE_SPEED} x"
+        words = ["--trace", trace, "--speed", TRACE_SPEED * TRACE_DISKS, *wide]
+        found.append(Load("trace", name, words, False, TRACE_DISKS))
     elif "trace" in given.loads:
         say(f"agreement: SKIPPED the real trace: {trace} is not here")
     unknown = set(given.loads) - set(KEYS)
@@ -116,13 +124,16 @@ def recording(given, folder, into):
             process.kill()
             process.wait()
         log.close()
+    recorded = (folder / "record.log").read_text()
     if not into.exists():
-        raise Failure(f"nothing was recorded: {(folder / 'record.log').read_text()}")
+        raise Failure(f"nothing was recorded: {recorded}")
+    if "earlier than recorded" in recorded:
+        raise Failure(f"the recording has other times than the load: {recorded}")
 
 
 def served(given, bed, uri, load, into):
     """The figures of the served array, and what it was asked in `into`."""
-    speed = given.disk_speed
+    speed = load.speed
     status = json.loads(run(given.destage, "status", "peer", "--config-dir", bed.folder,
                             "--format", "json"))
     warm, measured = load.times(given)
@@ -131,6 +142,11 @@ def served(given, bed, uri, load, into):
     if load.footprint:
         words += ["--size", f"{load.footprint}M"]
     elif "--trace" in load.words:
+        piece = bed.folder / "piece.dtrc"
+        part = ["--trace-from", f"{TRACE_FROM}s", "--trace-until", f"{TRACE_UNTIL}s"]
+        at = words.index("--trace") + 1
+        run(given.destage, "trace", "convert", *part, words[at], piece)
+        words[at] = piece
         words += ["--wrap", "on"]
     with recording(given, bed.folder, into):
         seconds = (warm + measured) / speed + 120
@@ -154,18 +170,19 @@ def simulated(given, load, recorded, status):
     words = ["sim", "--as", "served", "--format", "json", "--disk", SPEC, "--policy", given.policy,
              "--nvs", status["nvs_pages"], "--disk-fraction", f"{status['volume_bytes'] >> 10}K",
              "--trace", recorded, "--warmup", warm, "--measure", measured]
-    mode = ["closed:32"] if load.closed else ["open", "--trace-speed", 1 / given.disk_speed]
+    mode = ["closed:32"] if load.closed else ["open", "--trace-speed", 1 / load.speed]
     said = json.loads(run(given.destage, *words, "--trace-mode", *mode, timeout=300))
     return {"rate": said["iops"], "mean": said["response"]["all"]["mean_ms"]}
 
 
 def one(given, load):
     """A round of one load: what was served, and what is simulated of it."""
-    options = Options(given.destage, speed=given.disk_speed, nvs=given.nvs,
+    options = Options(given.destage, speed=load.speed, nvs=given.nvs,
                       footprint=load.footprint or 1024)
     with Beds(options, load.footprint) as bed:
         recorded = bed.folder / "load.dtrc.zst"
-        real, status = bed.serve(given.policy, lambda uri: served(given, bed, uri, load, recorded))
+        real, status = bed.serve(given.policy, lambda uri: served(given, bed, uri, load, recorded),
+                                 "--reply-memory", "1G")
         return real, simulated(given, load, recorded, status)
 
 
@@ -175,7 +192,8 @@ def row(load, rounds):
     for what, unit in (("rate", 0), ("mean", 1)):
         real = statistics.median(real[what] for real, _ in rounds)
         model = statistics.median(model[what] for _, model in rounds)
-        differences[what] = statistics.median(real[what] / model[what] - 1 for real, model in rounds)
+        apart = (real[what] / model[what] - 1 for real, model in rounds)
+        differences[what] = statistics.median(apart)
         cells += [f"{real:,.{unit}f}", f"{model:,.{unit}f}", f"{differences[what]:+.1%}"]
     held, most = (differences["rate"], CLOSED) if load.closed else (differences["mean"], OPEN)
     return [load.name, *cells], abs(held) <= most
@@ -183,18 +201,12 @@ def row(load, rounds):
 
 def arguments():
     parser = argparse.ArgumentParser(description="Served on emulated disks, and simulated.")
-    parser.add_argument("--destage", type=Path, default=HERE.parents[1] / "target/release/destage")
-    parser.add_argument("--rounds", type=int, default=3)
+    options_of_all(parser, disk_speed=2, warm=40)
     parser.add_argument("--policy", default="stow")
     parser.add_argument("--loads", default=",".join(KEYS))
     parser.add_argument("--trace", type=Path,
                         help=f"the real trace [default: {TRACE} in DESTAGE_TRACES]")
     parser.add_argument("--nvs", type=int, metavar="MIB", default=70, help="size of the NVS device")
-    parser.add_argument("--disk-speed", type=float, default=2, metavar="K",
-                        help="speed-up of the disks over real ones")
-    parser.add_argument("--warm", type=float, default=40, metavar="S",
-                        help="seconds of the disks' time before measuring")
-    parser.add_argument("--measured", type=float, default=40, metavar="S")
     given = parser.parse_args()
     given.destage = given.destage.resolve()
     given.loads = given.loads.split(",")
@@ -205,14 +217,6 @@ HEAD = ["load", "served/s", "simulated/s", "difference", "served, mean ms", "sim
         "difference"]
 
 
-def hurry():
-    """Runs this and what it starts before all else, for what is late is not as modelled."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
-    except PermissionError:
-        say("agreement: no real-time priority (run as root): what else runs here may disturb it")
-
-
 def main():
     given = arguments()
     end_on_sigterm()
@@ -220,10 +224,9 @@ def main():
     try:
         # Pages that an NVS device of this size holds: 90 % of it are for pages.
         found = [(load, []) for load in loads(given, given.nvs * 256 * 9 // 10)]
-        for number in range(1, given.rounds + 1):
-            for load, rounds in found:
-                rounds.append(one(given, load))
-                say(f"round {number} of {given.rounds}: {' | '.join(row(load, rounds[-1:])[0])}")
+        for number, (load, rounds) in in_rounds(given.rounds, found):
+            rounds.append(one(given, load))
+            say(f"round {number} of {given.rounds}: {' | '.join(row(load, rounds[-1:])[0])}")
     except Failure as reason:
         say(f"agreement: {reason}")
         return 1

@@ -12,6 +12,7 @@ times are given as real disks would show them.
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -137,12 +138,12 @@ class Bed:
         """The figures of one array under one load."""
         return self.serve(policy, lambda uri: self.load(uri, policy, load))
 
-    def serve(self, policy, action):
-        """What `action` says of a new array."""
+    def serve(self, policy, action, *options):
+        """What `action` says of a new array that is served with these options."""
         self.create(policy)
         served = self.folder / "array.sock"
         words = [self.options.binary, "serve", "peer", "--nbd", f"unix:{served}",
-                 "--config-dir", self.folder]
+                 "--config-dir", self.folder, *options]
         server = Process(words, self.folder / "array.log", lambda: wire.serves(served, ""))
         try:
             said = run(self.options.binary, "status", "peer", "--config-dir", self.folder,
@@ -186,30 +187,48 @@ def title(options, load):
 
 def rounds_of(options, number_of_rounds, figures, tell=say):
     """All arrays under all loads, in turn, this many times."""
+    hurry()
+    arrays = [(load, who) for load in options.loads for who in [NO_CACHE, *options.policies]]
     with Bed(options) as bed:
-        for done in range(1, number_of_rounds + 1):
-            for load in options.loads:
-                for policy in [NO_CACHE, *options.policies]:
-                    for name, value in bed.measure(policy, load).items():
-                        figures.add(f"{title(options, load)}: {name}", policy, value)
-            tell(f"emulated disks: round {done} of {number_of_rounds} done")
+        for number, (load, policy) in in_rounds(number_of_rounds, arrays):
+            for name, value in bed.measure(policy, load).items():
+                figures.add(f"{title(options, load)}: {name}", policy, value)
+            tell(f"emulated disks: round {number} of {number_of_rounds}: {policy}, {load} done")
     return figures
+
+
+def hurry():
+    """Runs this and what it starts before all else, for what is late is not as modelled."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
+    except PermissionError:
+        say("no real-time priority (run as root): what else runs here may disturb the disks")
+
+
+def in_rounds(rounds, what):
+    """All of `what` in turn, this many times, with the number of the round."""
+    return ((number, one) for number in range(1, rounds + 1) for one in what)
+
+
+def options_of_all(parser, disk_speed, warm):
+    """The options of every command that loads emulated disks, with these defaults."""
+    parser.add_argument("--destage", type=Path, default=HERE.parents[1] / "target/release/destage")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--disk-speed", type=float, default=disk_speed, metavar="K",
+                        help="speed-up of the disks over real ones")
+    parser.add_argument("--warm", type=float, default=warm, metavar="S",
+                        help="seconds of the disks' time before measuring")
+    parser.add_argument("--measured", type=float, default=40, metavar="S")
 
 
 def arguments():
     parser = argparse.ArgumentParser(description="Arrays of emulated disks, cached and not.")
-    parser.add_argument("--destage", type=Path, default=HERE.parents[1] / "target/release/destage")
-    parser.add_argument("--rounds", type=int, default=3)
+    options_of_all(parser, disk_speed=1, warm=60)
     parser.add_argument("--policies", default="lrw,wow,stow")
     parser.add_argument("--loads", default=",".join(LOADS))
     parser.add_argument("--nvs", type=int, metavar="MIB",
                         help="size of the NVS device [default: it holds a sixteenth of the load]")
     parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
-    parser.add_argument("--disk-speed", type=float, default=1, metavar="K",
-                        help="speed-up of the disks over real ones")
-    parser.add_argument("--warm", type=float, default=60, metavar="S",
-                        help="seconds of the disks' time before measuring")
-    parser.add_argument("--measured", type=float, default=40, metavar="S")
     return parser.parse_args()
 
 

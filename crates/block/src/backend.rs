@@ -23,6 +23,10 @@ pub trait Backend<D: Driver> {
         let _ = offset;
     }
 
+    /// The next request may have come earlier than it is handed over: its client had so much in
+    /// flight that nothing more was taken from it.
+    fn held_back(&mut self) {}
+
     /// The operation that [`Driver::submit`] got with this key has ended.
     fn done(&mut self, driver: &mut D, key: u64, outcome: Outcome) {
         let _ = (driver, key, outcome);

@@ -144,6 +144,7 @@ fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) 
             issue: if variant.is_multiple_of(3) && !safe { Issue::Runs } else { Issue::Group },
             protocol: if safe { Protocol::Safe } else { Protocol::Papers },
             defer: false,
+            bridge: (variant % 4) as u32 * 2,
         },
         detector: match variant % 4 {
             0 => DetectorKind::AdjacentGroups,

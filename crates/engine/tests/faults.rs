@@ -47,6 +47,7 @@ fn config(level: usize, variant: u64) -> Config {
             issue: Issue::Group,
             protocol: Protocol::Safe,
             defer: variant.is_multiple_of(3),
+            bridge: (variant % 4) as u32 * 2,
         },
         detector: DetectorKind::Pages,
         sequential_threshold: 16,

@@ -150,6 +150,7 @@ impl Monitoring for Monitor {
             "requests": recorded.requests,
             "dropped": recorded.dropped,
             "trims": recorded.trims,
+            "held_back": recorded.held_back,
         }))
     }
 }

@@ -30,6 +30,9 @@ pub struct Recorded {
     pub dropped: u64,
     /// Trims, which traces do not have.
     pub trims: u64,
+    /// How often a client had so much in flight that the server took nothing more from it. What
+    /// followed may have come earlier than the file says.
+    pub held_back: u64,
 }
 
 impl Recorder {
@@ -77,22 +80,24 @@ impl Recorder {
             let compression = Compression::of_name(&name).0;
             let format = OutputFormat::of_path(&asked.out, false);
             let mut writer = TraceWriter::new(file, format, compression).map_err(failed)?;
-            let trims =
+            let counts =
                 copy(&batches, asked, end, per_group, &mut writer, progress).map_err(failed)?;
-            Ok((writer.finish().map_err(failed)?, trims))
+            Ok((writer.finish().map_err(failed)?, counts))
         });
         self.wanted.store(false, Ordering::Relaxed);
         *self.batches.lock().expect("not poisoned") = None;
-        let (requests, trims) = written.map_err(|error| RecordingError::File(error.to_string()))?;
+        let (requests, (trims, held_back)) =
+            written.map_err(|error| RecordingError::File(error.to_string()))?;
         let lost = lost() - lost_before;
         let dropped = self.dropped.load(Ordering::Relaxed) - dropped + lost;
-        Ok(Recorded { requests, dropped, trims })
+        Ok(Recorded { requests, dropped, trims, held_back })
     }
 }
 
 /// How often it reports progress.
 const ASK: Duration = Duration::from_millis(250);
 
+/// Writes what comes; returns how many trims were left out, and how often a client was held back.
 fn copy<W: std::io::Write>(
     batches: &Receiver<Vec<Seen>>,
     asked: &Recording,
@@ -100,8 +105,8 @@ fn copy<W: std::io::Write>(
     per_group: u64,
     writer: &mut TraceWriter<W>,
     progress: &mut dyn FnMut(u64) -> bool,
-) -> std::io::Result<u64> {
-    let (mut requests, mut trims) = (0, 0);
+) -> std::io::Result<(u64, u64)> {
+    let (mut requests, mut trims, mut held_back) = (0, 0, 0);
     let mut first = None;
     let mut ask_at = Instant::now() + ASK;
     while requests < asked.requests {
@@ -122,6 +127,7 @@ fn copy<W: std::io::Write>(
             Err(RecvTimeoutError::Disconnected) => break,
         };
         for seen in batch {
+            held_back += u64::from(seen.held_back);
             let op = match seen.op {
                 SeenOp::Read => Op::Read,
                 SeenOp::Write => Op::Write,
@@ -149,5 +155,5 @@ fn copy<W: std::io::Write>(
             }
         }
     }
-    Ok(trims)
+    Ok((trims, held_back))
 }

@@ -14,6 +14,8 @@ pub enum Defect {
     ReleasesBeforeFlush,
     /// Logs no parity checksums.
     SkipsParityLog,
+    /// Writes zeros over the parity of clean rows between those that are destaged.
+    LosesOtherParity,
     /// Uses space again before the anchors that free it are durable.
     ReusesSpaceEarly,
     /// Writes a slot again before the commit that frees it is durable.
@@ -80,6 +82,7 @@ impl Defect {
         Defect::AcknowledgesEarly,
         Defect::ReleasesBeforeFlush,
         Defect::SkipsParityLog,
+        Defect::LosesOtherParity,
         Defect::ReusesSpaceEarly,
         Defect::ReusesSlotsEarly,
         Defect::ReusesSlotsUnconfirmed,

@@ -254,6 +254,7 @@ impl Destages {
             }
         }
         destage.complete_by_themselves(array, &mut completed, &mut lacking);
+        destage.keep_other_parity(array);
         destage.pieces.clear();
         if lacking.is_empty() {
             let sums = destage.set_parity(array, rows);
@@ -412,6 +413,8 @@ pub(crate) struct Computing<'a> {
     pub(crate) careless: bool,
     /// Another one: no checksums are logged.
     pub(crate) skips_sums: bool,
+    /// Another one: the parity of rows that are not destaged becomes zeros.
+    pub(crate) zeroes_others: bool,
 }
 
 impl Destage {
@@ -513,6 +516,20 @@ impl Destage {
                 _ => lacking.push(bit),
             }
         }
+    }
+
+    /// Keeps the parity of rows that are not destaged and of which it was read: it may be written
+    /// back with that of the rows next to them.
+    fn keep_other_parity(&mut self, array: &Computing<'_>) {
+        let geometry = &array.geometry;
+        let kept = |bytes: &[u8]| if array.zeroes_others { vec![0; PAGE] } else { bytes.to_vec() };
+        let rows = geometry.group_stripes * geometry.strip_pages;
+        let read = (0..rows as u32).map(|row| geometry.row_at(self.group, row)).flat_map(|at| {
+            let parities = self.pieces.parities_of(geometry, &at);
+            let read = geometry.parity_disks(at.stripe).zip(parities);
+            read.filter_map(move |(disk, bytes)| Some(((disk, at.page), kept(bytes?))))
+        });
+        self.parity = read.collect();
     }
 
     /// Takes the new parity to be written; returns the checksums that have to be logged.

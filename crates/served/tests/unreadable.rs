@@ -74,6 +74,41 @@ fn without_nvs_a_write_that_cannot_reach_the_disks_is_answered_with_an_error() {
     assert_eq!(served.volume.status().kept_pages, 0);
 }
 
+/// A destage of rows 0 and 2 reads over row 1, and writes its parity back. If it cannot read a page
+/// of that row, it does without.
+#[test]
+fn a_row_between_those_of_a_destage_stays_as_it_is() {
+    for (level, disks) in [(Level::Raid4, 5), (Level::Raid5, 5), (Level::Raid6, 8)] {
+        let geometry = Geometry { level, disks, strip_pages: 3, group_stripes: 1, disk_pages: 24 };
+        let stripe = geometry.row_of_disk_page(1).1.stripe;
+        let data = geometry.data_disk(stripe, 0);
+        for bad in [None, Some(data)].into_iter().chain(geometry.parity_disks(stripe).map(Some)) {
+            let mut served =
+                Served::open(Devices::created(geometry, Sizes::for_pages(40, 512), 512, 1));
+            let pages = geometry.volume_pages().0;
+            served.write(0, (pages * PAGE_BYTES) as usize / SECTOR, 1);
+            served.flush_cache();
+            let row = |disk: DiskId| (Device::Member(disk.0), DATA_START + PAGE_BYTES);
+            served.unreadable = bad.map(row).into_iter().collect();
+            assert_eq!([0, 2].map(|page| write(&mut served, page, 2)), [Some(true); 2]);
+            served.flush_cache();
+            assert!(served.volume.drained(), "{level:?}, {bad:?}");
+            served.unreadable.clear();
+            let now = served.now();
+            served.volume.start_scrub(now, false).expect("begun");
+            served.volume.allow_scrub(now, u64::MAX);
+            served.run();
+            let status = served.volume.scrub_status().expect("a scrub");
+            assert!(status.ranges.is_empty(), "{level:?}, {bad:?}: {status:?}");
+            for page in 0..pages {
+                let read = Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize };
+                let fill = if [0, 2].contains(&page) { 2 } else { 1 };
+                assert_eq!(served.ask(read, &[]), [fill; PAGE_BYTES as usize], "{level:?}: {page}");
+            }
+        }
+    }
+}
+
 /// Eight are tried again every 5 s, and when one succeeds the next ones at once.
 #[test]
 fn kept_pages_are_destaged_soon_after_they_can_be_read_again() {

@@ -53,6 +53,9 @@ pub(crate) struct Input {
     spare: Option<Buffer>,
     /// A receive is in flight.
     pub(crate) receiving: bool,
+    /// Nothing more was taken from the client, because of what it has in flight, since its last
+    /// request began.
+    limited: bool,
     /// Nothing more comes.
     pub(crate) ended: bool,
     /// Close at once.
@@ -86,6 +89,7 @@ impl Input {
             plain_at: 0,
             spare: Some(crate::port::receive_buffer()),
             receiving: false,
+            limited: false,
             ended: false,
             broken: false,
             closed: false,
@@ -124,7 +128,11 @@ impl Input {
     /// Where to receive next, and from which position on; `None` while there is enough.
     pub(crate) fn receive_into(&mut self, port: &Port) -> Option<(Buffer, usize)> {
         let waits = self.held.is_some() || self.plain_at < self.plain.len();
-        if self.receiving || self.ended || self.broken || waits || self.congested(port) {
+        if self.receiving || self.ended || self.broken || waits {
+            return None;
+        }
+        if self.congested(port) {
+            self.limited = true;
             return None;
         }
         self.receiving = true;
@@ -298,6 +306,7 @@ impl Input {
                 return bytes.len();
             }
             if self.congested(port) {
+                self.limited = true;
                 break;
             }
             let encrypted = self.tls.is_some();
@@ -374,7 +383,11 @@ impl Input {
         if !port.total.admit(self.slot, share, charge) {
             port.total.wait(self.slot, charge);
             self.parked = Some((cookie, request));
+            self.limited = true;
             return 0;
+        }
+        if std::mem::take(&mut self.limited) {
+            backend.held_back();
         }
         let token = port.admit(self.slot, cookie, &request);
         let Request::Write { length, .. } = request else {

@@ -4,13 +4,15 @@
 mod common;
 
 use common::{eventually, opened, read, request, resident_bytes, serve, write};
+use destage_block::{Answer, Backend, Driver, Payload, Request};
 use destage_client::Client;
 use destage_nbd::Mode;
 use destage_server::backends::Ram;
+use destage_server::{Port, Token};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -179,4 +181,42 @@ fn what_a_client_that_was_sent_away_had_asked_for_reaches_no_other() {
     let mut client = Client::connect(&server.uri(), Mode::Structured).expect("connects");
     assert_eq!(client.call(read(0, 1 << 20), &[]).expect("READ").len(), 1 << 20);
     drop(bad);
+}
+
+/// Answers all requests of a turn at its end, and counts those that may have come earlier.
+struct Late(Vec<Token>, Arc<AtomicU64>);
+
+impl Backend<Port> for Late {
+    fn request(&mut self, _: &mut Port, token: Token, _: Request, _: Payload<'_>) {
+        self.0.push(token);
+    }
+
+    fn held_back(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn turn(&mut self, port: &mut Port) {
+        self.0.drain(..).for_each(|token| port.reply(token, Answer::Done));
+    }
+}
+
+#[test]
+fn a_backend_learns_that_requests_waited_for_the_limit_of_their_client() {
+    for (connection_bytes, waits) in [(64 << 20, false), (32 << 10, true)] {
+        let counted = Arc::new(AtomicU64::new(0));
+        let change = |settings: &mut destage_server::Settings| {
+            settings.connection_bytes = connection_bytes;
+        };
+        let late = Late(Vec::new(), counted.clone());
+        let server = serve(SIZE, change, move || late);
+        let mut stream = opened(&server.socket());
+        let mut bytes = Vec::new();
+        for cookie in 0..64 {
+            bytes.extend(request(1, cookie, 0, 8 << 10));
+            bytes.extend([1; 8 << 10]);
+        }
+        stream.write_all(&bytes).expect("sent");
+        stream.read_exact(&mut [0; 64 * 16]).expect("64 answers");
+        assert_eq!(counted.load(Ordering::Relaxed) > 0, waits, "{connection_bytes}");
+    }
 }

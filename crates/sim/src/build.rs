@@ -128,6 +128,7 @@ impl RunOptions {
                     &[("papers", Protocol::Papers), ("safe", Protocol::Safe)],
                 )?,
                 defer: self.on("vdf-writes")?,
+                bridge: self.number("bridge", 0..=1024)?,
             },
             detector: self.one_of(
                 "detector",
@@ -263,6 +264,9 @@ mod tests {
         // What is given counts.
         let given = config(&[("as", "served"), ("queue-depth", "20"), ("order", "arrival")]);
         assert_eq!(given.controller.destage, served::destage(20));
+        let bridge = |pairs: &[(&str, &str)]| config(pairs).controller.destage.bridge;
+        assert_eq!(bridge(&[("as", "served"), ("bridge", "0")]), 0);
+        assert_eq!(bridge(&[("protocol", "safe"), ("bridge", "3")]), 3);
         assert_eq!(given.controller.order, Order::Arrival);
     }
 
@@ -301,6 +305,7 @@ mod tests {
         let endless = [("trace", "t"), ("trace-mode", "closed"), ("trace-repeat", "on")];
         assert!(refused(&endless).contains("never ends"));
         assert!(refused(&[("trace", "t"), ("trace-repeat", "on")]).contains("--trace-mode"));
+        assert!(refused(&[("bridge", "4")]).contains("--protocol safe"));
         assert!(refused(&[("measure", "rebuild")]).contains("--measure"));
         for bad in ["requests:0", "requests:1.5", "requests", "rebuild:x", "rebuild:9", "x:1"] {
             assert!(refused(&[("measure", bad)]).contains("--measure takes"), "{bad}");

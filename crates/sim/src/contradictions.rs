@@ -64,6 +64,14 @@ pub(crate) fn of_run(options: &RunOptions) -> Result<(), OptionError> {
             ));
         }
     }
+    let papers = options.get("protocol") == "papers";
+    if papers && options.is_given("bridge") && !is_default(options, "bridge") {
+        return refuse(
+            "--bridge joins commands of --protocol safe only: give that or --as served, or leave \
+             it out"
+                .into(),
+        );
+    }
     if options.get("protocol") == "safe" && options.get("issue") == "runs" {
         return refuse(
             "--protocol safe issues all runs of a group at once: leave out --issue".into(),

@@ -121,6 +121,13 @@ pub const OPTIONS: &[Param] = &[
         "papers, safe",
         "write everything at once, or make parity durable first",
     ),
+    option(
+        "bridge",
+        "pages",
+        "0",
+        "0 to 1024",
+        "clean pages over which --protocol safe joins two reads of a disk, or two writes of parity",
+    ),
     option("read-cache", "-", "off", "off, see `destage policies`", "read cache next to the NVS"),
     option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "read-cache size"),
     option(
@@ -269,7 +276,7 @@ pub const OPTIONS: &[Param] = &[
 ];
 
 /// What `--as served` sets, as the server has it; the window is set where the drive's is known.
-static SERVED: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
+static SERVED: LazyLock<[(&str, String); 7]> = LazyLock::new(|| {
     let destage = served::destage(served::QUEUE_DEPTH);
     let order = match served::ORDER {
         Order::Arrival => "arrival".to_string(),
@@ -291,6 +298,7 @@ static SERVED: LazyLock<[(&str, String); 6]> = LazyLock::new(|| {
         ("queue-depth", destage.queue_depth.to_string()),
         ("order", order),
         ("protocol", protocol.to_string()),
+        ("bridge", destage.bridge.to_string()),
         ("count", count.to_string()),
         ("detector", detector.to_string()),
         ("seq-threshold", served::SEQUENTIAL_THRESHOLD.to_string()),

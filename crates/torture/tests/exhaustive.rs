@@ -9,6 +9,7 @@ const IN_SCOPE: &[(Defect, &str)] = &[
     (Defect::AcknowledgesEarly, "parts"),
     (Defect::ReleasesBeforeFlush, "parts"),
     (Defect::SkipsParityLog, "parts"),
+    (Defect::LosesOtherParity, "apart"),
     (Defect::ReusesSlotsEarly, "slots"),
     (Defect::TrustsSlots, "parts"),
     (Defect::TrustsCommits, "long"),
@@ -51,6 +52,17 @@ fn nothing_is_wrong_in_the_short_scope() {
         }
         Err(failure) => panic!("{}: {}", failure.place, failure.why),
     }
+}
+
+/// The short scope has no clean rows between those that are destaged.
+#[test]
+fn parity_that_is_written_back_is_right_after_every_crash() {
+    let apart = scope_with("apart").scripts;
+    let explored =
+        explore(&Scope { scripts: apart, nvs: &[1], ..Scope::SHORT }, Defect::None, 2, &|_| ());
+    let figures = explored.unwrap_or_else(|failure| panic!("{}: {}", failure.place, failure.why));
+    println!("{figures}");
+    assert!(figures.distinct > 100 && figures.starts > 1_000, "{figures}");
 }
 
 #[test]

@@ -148,9 +148,15 @@ pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
     spinner.finish_and_clear();
     let count = |key: &str| value.get(key).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let mut said = format!("{} requests written to {}", count("requests"), out.display());
-    for (key, what) in
-        [("dropped", "did not fit into the queue and are missing"), ("trims", "trims left out")]
-    {
+    for (key, what) in [
+        ("dropped", "did not fit into the queue and are missing"),
+        ("trims", "trims left out"),
+        (
+            "held_back",
+            "may have come earlier than recorded, with others behind them: their client had so \
+             much in flight that the server took nothing more from it (docs/server.md)",
+        ),
+    ] {
         if count(key) > 0 {
             said += &format!("; {} {what}", count(key));
         }

@@ -23,6 +23,16 @@ pub struct DiskRun {
 }
 
 impl DiskRun {
+    /// The page behind its last one.
+    pub fn end(self) -> u64 {
+        self.first + u64::from(self.pages)
+    }
+
+    /// Whether all pages of another run, on whatever disk, are among its own.
+    pub fn covers(self, other: DiskRun) -> bool {
+        self.first <= other.first && other.end() <= self.end()
+    }
+
     /// Its pages, each a run of its own.
     pub fn single_pages(self) -> impl Iterator<Item = DiskRun> {
         (0..u64::from(self.pages)).map(move |i| DiskRun { first: self.first + i, pages: 1, ..self })

@@ -55,6 +55,9 @@ pub struct DestageConfig {
     pub protocol: Protocol,
     /// Whether groups that are expensive to destage while degraded are deferred once.
     pub defer: bool,
+    /// Clean pages, at most, over which [`Protocol::Safe`] joins two reads of a disk, or two writes
+    /// of parity ([`crate::array::geometry::Geometry::bridge`]).
+    pub bridge: u32,
 }
 
 /// A destage in flight.

@@ -70,6 +70,10 @@ pub(super) struct SafeState {
     invalid: bool,
     /// Single pages that disks could not read.
     unreadable: Vec<DiskRun>,
+    /// The plan has commands over pages that it does not need.
+    bridged: bool,
+    /// One of those failed: from then on the destage reads only what it needs.
+    narrow: bool,
 }
 
 impl SafeState {
@@ -81,6 +85,7 @@ impl SafeState {
     /// It is over: nothing is in doubt.
     pub(super) fn nothing_written(&mut self) {
         self.doubt = None;
+        self.narrow = false;
     }
 
     /// Whether rows of the group may be inconsistent on the disks now.
@@ -138,6 +143,11 @@ impl Destager {
         let incomplete = around.cache.directory.incomplete_in_flight(group);
         let pages = DestagePages { dirty: mask, incomplete };
         around.state.geometry.plan_safely(group, pages, &failed, redo, &mut safe.plan);
+        // What a crash or a failed disk left is repaired with what is needed alone.
+        safe.bridged = failed.is_empty()
+            && !redo
+            && !safe.narrow
+            && around.state.geometry.bridge(&mut safe.plan, self.config.bridge);
         around.state.counters.rows += safe.plan.rows;
         around.state.counters.rows_without_reads += safe.plan.rows_without_reads;
         let reads = core::mem::take(&mut safe.plan.reads);
@@ -232,6 +242,14 @@ impl Destager {
     /// A read of a safe destage failed: its pages are read one by one, and instead of those that
     /// fail again the row's other disks.
     pub(crate) fn read_peers(&mut self, index: u32, run: DiskRun, around: &mut Surroundings<'_>) {
+        let safe = &mut self.destages[index as usize].safe;
+        if core::mem::take(&mut safe.bridged) {
+            // It may be a page that nothing needs.
+            (safe.narrow, safe.invalid) = (true, true);
+        }
+        if safe.invalid {
+            return;
+        }
         if run.pages > 1 {
             let singles: Vec<DiskRun> = run.single_pages().collect();
             return self.issue(index, &singles, false, around);

@@ -479,7 +479,8 @@ impl Driver {
                     };
                     let block = match data {
                         Some(page) => destage.frozen[&page.0].0,
-                        None => destage.parity[&key],
+                        // Of rows between those that are destaged: as it was read.
+                        None => *destage.parity.get(&key).unwrap_or_else(|| &destage.pieces[&key]),
                     };
                     self.put(key, block);
                 }

@@ -42,7 +42,7 @@ fn load(writes: u64) -> Vec<Seen> {
         };
         let (offset, bytes) = (page * PAGE_BYTES, PAGE_BYTES);
         let held_pages = u32::MAX;
-        Seen { at: Instant(number), offset, bytes, op: SeenOp::Write, held_pages }
+        Seen { at: Instant(number), offset, bytes, op: SeenOp::Write, held_pages, held_back: false }
     };
     (0..writes).map(write).collect()
 }
@@ -157,7 +157,9 @@ fn odd_requests_are_tolerated() {
     let mut shadows = Shadows::new(shape(), 1).expect("made");
     let end = shape().geometry.volume_pages().0 * PAGE_BYTES;
     let held_pages = u32::MAX;
-    let seen = |offset, bytes, op| Seen { at: Instant(0), offset, bytes, op, held_pages };
+    let held_back = false;
+    let seen =
+        |offset, bytes, op| Seen { at: Instant(0), offset, bytes, op, held_pages, held_back };
     shadows.feed(&seen(end - 100, 100, SeenOp::Write));
     shadows.feed(&seen(0, 64 << 20, SeenOp::Write));
     shadows.feed(&seen(0, end, SeenOp::Trim));

@@ -55,6 +55,7 @@ impl Volume {
             pages: &self.pages,
             careless: self.settings.defect.is(Defect::DestagesUncomputableRows),
             skips_sums: self.settings.defect.is(Defect::SkipsParityLog),
+            zeroes_others: self.settings.defect.is(Defect::LosesOtherParity),
         };
         match self.destages.compute(index, &computing, self.ops.now()) {
             Ok(computed) => {

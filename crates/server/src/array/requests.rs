@@ -31,6 +31,8 @@ pub(super) struct Requests {
     read_bytes: u64,
     written_bytes: u64,
     tap: Option<Tap>,
+    /// The next request may have come earlier than it was taken.
+    held_back: bool,
 }
 
 impl Default for Requests {
@@ -43,6 +45,7 @@ impl Default for Requests {
             read_bytes: 0,
             written_bytes: 0,
             tap: None,
+            held_back: false,
         }
     }
 }
@@ -51,6 +54,11 @@ impl Requests {
     /// Copies each request into this queue.
     pub(super) fn set_tap(&mut self, tap: Tap) {
         self.tap = Some(tap);
+    }
+
+    /// The next request may have come earlier than it is taken.
+    pub(super) fn held_back(&mut self) {
+        self.held_back = true;
     }
 
     /// A request has come; returns its ticket.
@@ -96,10 +104,11 @@ impl Requests {
             SeenOp::Write => self.written_bytes += bytes,
             SeenOp::Trim => {}
         }
+        let held_back = std::mem::take(&mut self.held_back);
         let Some(tap) = &self.tap else { return };
         let seen = || {
             let held = of.controller().directory().held_pages();
-            Seen { at, offset, bytes, op, held_pages: held as u32 }
+            Seen { at, offset, bytes, op, held_pages: held as u32, held_back }
         };
         tap.push(seen, op == SeenOp::Read);
     }

@@ -30,6 +30,8 @@ pub struct Seen {
     pub op: SeenOp,
     /// Pages that the directory held then, without those in flight.
     pub held_pages: u32,
+    /// It may have come earlier: its client had so much in flight that nothing more was taken.
+    pub held_back: bool,
 }
 
 /// The data thread's end of the queue of requests.
@@ -94,8 +96,8 @@ mod tests {
     #[test]
     fn a_full_queue_drops_and_counts_and_unwanted_requests_do_neither() {
         let (tap, reader) = tap(2);
-        let held_pages = 0;
-        let seen = |op| Seen { at: Instant(0), offset: 0, bytes: 1, op, held_pages };
+        let (held_pages, held_back) = (0, false);
+        let seen = |op| Seen { at: Instant(0), offset: 0, bytes: 1, op, held_pages, held_back };
         tap.push(|| seen(SeenOp::Write), false);
         reader.want(true, false);
         tap.push(|| seen(SeenOp::Read), true);

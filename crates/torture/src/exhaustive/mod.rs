@@ -48,7 +48,9 @@ const FEW: Bound = Bound { all: 2, singles: 0, pairs: 0, runs: 3 };
 impl Scope {
     /// Under 20 minutes on two processors.
     pub const FULL: Scope = Scope {
-        scripts: &["parts", "stripe", "together", "slots", "start", "late", "wide", "long"],
+        scripts: &[
+            "parts", "stripe", "together", "slots", "start", "late", "wide", "apart", "long",
+        ],
         nvs: &[1, 2],
         orders: &[Order::Oldest, Order::Newest, Order::Members, Order::Nvs],
         first: Bound { all: 10, singles: 200, pairs: 20, runs: 6 },

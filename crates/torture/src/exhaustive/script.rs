@@ -167,6 +167,17 @@ const WIDE: &[Step] = &[
     Step::Quiet,
 ];
 
+/// Two pages with a clean row between them, whose parity is written back with theirs.
+const APART: &[Step] = &[
+    write(0, PAGE),
+    write(2 * PAGE, PAGE),
+    FLUSH,
+    trim(4),
+    Step::Answered,
+    Step::Drained,
+    Step::Quiet,
+];
+
 const SMALL: Script = Script {
     name: "parts",
     disks: 3,
@@ -195,6 +206,15 @@ pub const SCRIPTS: &[Script] = &[
     },
     Script { name: "late", ack: Ack::Flush, ..SMALL },
     Script { name: "wide", disks: 5, slots: (14, 8), steps: WIDE, ..SMALL },
+    Script {
+        name: "apart",
+        disks: 5,
+        pages: (3, 3),
+        slots: (20, 12),
+        brief: true,
+        steps: APART,
+        ..SMALL
+    },
     Script { name: "long", pages: (10, 10), slots: (44, 20), brief: true, steps: LONG, ..SMALL },
 ];
 

@@ -361,6 +361,10 @@ impl Backend<Port> for ArrayBackend {
         self.volume.submit(since, ticket, command, bytes);
     }
 
+    fn held_back(&mut self) {
+        self.requests.held_back();
+    }
+
     fn soon(&self, offset: u64) {
         self.volume.soon(offset);
     }
