@@ -12,6 +12,8 @@ pub enum Defect {
     AcknowledgesEarly,
     /// Releases before the disks are flushed.
     ReleasesBeforeFlush,
+    /// Leaves out the flushes of one of the members that a destage waits for.
+    SkipsFlushesOfOneMember,
     /// Logs no parity checksums.
     SkipsParityLog,
     /// Uses space again before the anchors that free it are durable.
@@ -79,6 +81,7 @@ impl Defect {
     pub const ALL: &[Defect] = &[
         Defect::AcknowledgesEarly,
         Defect::ReleasesBeforeFlush,
+        Defect::SkipsFlushesOfOneMember,
         Defect::SkipsParityLog,
         Defect::ReusesSpaceEarly,
         Defect::ReusesSlotsEarly,
