@@ -143,7 +143,7 @@ impl Volume {
         let rebuild = self.rebuild_deadline();
         let retry = self.ops.retry_deadline();
         let uncomputable = self.destages.retry_at().filter(|_| !self.controller().is_paused());
-        let flush = self.flushes.deadline();
+        let flush = self.flushes.deadline().filter(|_| self.flushes_members());
         let all = [self.log.deadline(), stall, rebuild, retry, uncomputable, flush];
         all.into_iter().flatten().min()
     }
