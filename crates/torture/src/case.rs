@@ -29,8 +29,6 @@ pub struct Wanted {
     pub scrubs: bool,
     /// Failed members are replaced and rebuilt.
     pub rebuilds: bool,
-    /// How destages become durable on every member.
-    pub durability: Option<Durability>,
     /// A read cache, or none.
     pub read_cache: Option<bool>,
     /// Devices are absent, restored from older copies, cut short, full or unreadable
@@ -113,7 +111,7 @@ impl Case {
         settings.read_cache =
             wanted.read_cache.unwrap_or(cached).then(|| draw_read_cache(&mut cache_rng));
         let mut durable_rng = Seeded::new(seed, "torture-case-durability");
-        draw_durability(&mut settings, wanted, geometry.disks, &mut durable_rng);
+        draw_durability(&mut settings, geometry.disks, &mut durable_rng);
         let mut memory_rng = Seeded::new(seed, "torture-case-memory");
         let mut hoard_rng = Seeded::new(seed, "torture-case-hoard");
         let hoards = wanted.pressed && hoard_rng.below(8) == 0;
@@ -156,7 +154,7 @@ impl Case {
     /// Other settings for the same array.
     pub(super) fn redraw_settings(&mut self, rng: &mut Seeded) {
         self.settings = draw_settings(&self.wanted, rng);
-        draw_durability(&mut self.settings, &self.wanted, self.geometry.disks, rng);
+        draw_durability(&mut self.settings, self.geometry.disks, rng);
         let cached = self.wanted.read_cache.unwrap_or_else(|| rng.below(2) == 0);
         self.settings.read_cache = cached.then(|| draw_read_cache(rng));
         self.hoard();
@@ -269,10 +267,10 @@ fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
 
 /// How destages become durable: mostly in one way on all members. Some members are flushed after
 /// every write, others when many destages wait.
-fn draw_durability(settings: &mut Settings, wanted: &Wanted, members: u16, rng: &mut Seeded) {
+fn draw_durability(settings: &mut Settings, members: u16, rng: &mut Seeded) {
     let mut draw = || Durability::NAMES[rng.below(4) as usize].1;
     let (all, mixed) = (draw(), draw() == Durability::Off);
-    let one = |_| wanted.durability.unwrap_or_else(|| if mixed { draw() } else { all });
+    let one = |_| if mixed { draw() } else { all };
     settings.durability = (0..members).map(one).collect();
     settings.flush_limits.bound = Duration::from_millis([0, 20, 200][rng.below(3) as usize]);
 }
