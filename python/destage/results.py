@@ -114,6 +114,8 @@ class Destage:
     full_stripe_share: float
     #: Mean distance in pages between the starts of consecutive destages.
     mean_distance_pages: float
+    #: Flushes of disks.
+    flushes: int
 
 
 @dataclass(frozen=True)

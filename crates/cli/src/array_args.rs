@@ -157,8 +157,11 @@ pub fn create() -> Command {
 }
 
 /// When writes are durable, and how they are destaged.
-fn destage_args() -> [Arg; 5] {
+fn destage_args() -> [Arg; 7] {
+    let [durability, flush_bound] = durability_args();
     [
+        durability.default_value("auto"),
+        flush_bound.default_value("50"),
         option("policy", "POLICY", "Destage policy, see `destage policies`").default_value("stow"),
         option("rate", "RATE", "Destage rate, see `destage policies`")
             .default_value("linear:90/80"),
@@ -174,6 +177,27 @@ fn destage_args() -> [Arg; 5] {
         option("on-nvs-loss", "WHAT", "What to do when the last NVS device fails")
             .default_value("write-through")
             .value_parser(["write-through", "stop"]),
+    ]
+}
+
+/// How destages become durable on the members.
+fn durability_args() -> [Arg; 2] {
+    [
+        option(
+            "durability",
+            "HOW",
+            "How destages become durable on members with a volatile cache: FUA writes, a flush as \
+             soon as one is wanted, flushes that many destages share (epochs), or none, because \
+             the caches are off; auto: by what each member's cache is",
+        )
+        .value_parser(["auto", "fua", "flush", "epochs", "off"]),
+        option(
+            "flush-bound",
+            "MS",
+            "Longest time that a flush of a member should take, in milliseconds, because its \
+             reads wait for it; for epochs",
+        )
+        .value_parser(value_parser!(u32).range(1..=60_000)),
     ]
 }
 
@@ -195,6 +219,7 @@ pub fn serve() -> Command {
             option("ack", "WHEN", "Override the configured acknowledgement mode")
                 .value_parser(["nvs", "flush"]),
         )
+        .args(durability_args())
         .args(read_cache_args())
         .args(places())
 }

@@ -17,6 +17,7 @@ pub mod destage;
 pub mod dispatch;
 pub mod event;
 pub mod faults;
+pub mod flushes;
 pub mod limits;
 pub mod mix;
 pub mod nvs;

@@ -208,6 +208,16 @@ fn devices(text: &mut Text, sample: &Sample, observation: &Observation) {
     let written = |at: usize| all[at].2.written_bytes as f64;
     let help = "Bytes of these writes; for an NVS device, what wears it.";
     family("device_written_bytes_total", "counter", help, &written);
+    let help =
+        "What is known of a member's write cache, and how destages become durable; always 1.";
+    text.family("member_cache_info", "gauge", help);
+    for (device, number, _) in &all {
+        if let (Some(cache), Some(durability)) = (&device.cache, &device.durability) {
+            let labels =
+                [("number", number.as_str()), ("cache", cache), ("durability", durability)];
+            text.line("member_cache_info", &labels, 1.0);
+        }
+    }
 }
 
 fn nvs(text: &mut Text, sample: &Sample, observation: &Observation) {

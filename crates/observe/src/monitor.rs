@@ -329,8 +329,12 @@ fn settings_of(now: &Observation) -> String {
     let (strip, stripes) = (geometry.strip_pages, geometry.group_stripes);
     let kib = geometry.volume_pages().0 * (PAGE_BYTES / 1024);
     let (nvs, depth, rate) = (context.nvs_pages, context.queue_depth, &status.rate);
+    // The way of the member that costs the most.
+    let is = |how: &&str| status.devices.iter().any(|d| d.durability.as_deref() == Some(how));
+    let durability = ["flush", "epochs", "fua"].into_iter().find(is).unwrap_or("off");
     format!(
         "--as served --level {level} --disks {disks} --strip {strip} --group-stripes {stripes} \
-         --disk-fraction {kib}K --nvs {nvs} --queue-depth {depth} --rate {rate}"
+         --disk-fraction {kib}K --nvs {nvs} --queue-depth {depth} --rate {rate} \
+         --durability {durability}"
     )
 }

@@ -88,6 +88,7 @@ pub(crate) const RUN: &[Column] = &[
     num("runs_per_destage", |r| r.destage.runs_per_destage),
     num("full_stripe_share", |r| r.destage.full_stripe_share),
     num("destage_distance_pages", |r| r.destage.mean_distance_pages),
+    int("disk_flushes", |r| r.destage.flushes),
     int("disks", |r| r.disks.len() as u64),
     int("disk_reads", |r| r.disks.iter().map(|d| d.reads).sum()),
     int("disk_writes", |r| r.disks.iter().map(|d| d.writes).sum()),

@@ -227,6 +227,7 @@ fn fault_table(fault: &FaultUse) -> Table {
 
 fn destage_table(run: &RunReport) -> Table {
     let destage = &run.destage;
+    let flushes = destage.flushes as f64;
     figures(vec![
         ("destages", Cell::int(destage.groups), "groups"),
         ("destaged pages", Cell::int(destage.pages), "pages"),
@@ -235,6 +236,8 @@ fn destage_table(run: &RunReport) -> Table {
         ("runs per destage", Cell::num(destage.runs_per_destage, 2), "runs"),
         ("full-stripe destages", percent(destage.full_stripe_share), "% of stripes"),
         ("mean distance", Cell::num(destage.mean_distance_pages, 0), "pages"),
+        ("flushes of disks", Cell::int(destage.flushes), ""),
+        ("flushes per page", Cell::num(flushes / destage.pages.max(1) as f64, 3), ""),
     ])
 }
 

@@ -37,6 +37,25 @@ pub struct DeviceStatus {
     pub device: String,
     /// Its state.
     pub state: DeviceState,
+    /// Of a member: what is known of its write cache (`off`, `volatile`, `volatile, FUA`,
+    /// `unknown`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<String>,
+    /// Of a member: how destages become durable on it (`fua`, `flush`, `epochs`, `off`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<String>,
+}
+
+impl DeviceStatus {
+    /// The cache of a member, behind its path.
+    fn cache_line(&self) -> String {
+        match (&self.cache, &self.durability) {
+            (Some(cache), Some(durability)) => {
+                format!(" (write cache {cache}; durability {durability})")
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 /// A member that is being rebuilt.
@@ -394,7 +413,7 @@ impl ArrayStatus {
         let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / 1048576.0);
         for device in &self.devices {
             let name = format!("{} {}", device.kind, device.number);
-            row(&name, format!("{}: {}", device.state, device.device));
+            row(&name, format!("{}: {}{}", device.state, device.device, device.cache_line()));
         }
         for rebuild in &self.rebuilds {
             row(&format!("rebuild of member {}", rebuild.member), rebuild.line());

@@ -235,6 +235,9 @@ pub struct Destage {
     pub full_stripe_share: f64,
     /// Mean distance in pages between the starts of consecutive destages.
     pub mean_distance_pages: f64,
+    /// Flushes of disks.
+    #[serde(default)]
+    pub flushes: u64,
 }
 
 /// Where the time of a request went: served by the disk, or in queues. A clean that a write

@@ -12,6 +12,8 @@ pub enum Defect {
     AcknowledgesEarly,
     /// Releases before the disks are flushed.
     ReleasesBeforeFlush,
+    /// Leaves out the flushes of one of the members that a destage waits for.
+    SkipsFlushesOfOneMember,
     /// Logs no parity checksums.
     SkipsParityLog,
     /// Writes zeros over the parity of clean rows between those that are destaged.
@@ -81,6 +83,7 @@ impl Defect {
     pub const ALL: &[Defect] = &[
         Defect::AcknowledgesEarly,
         Defect::ReleasesBeforeFlush,
+        Defect::SkipsFlushesOfOneMember,
         Defect::SkipsParityLog,
         Defect::LosesOtherParity,
         Defect::ReusesSpaceEarly,

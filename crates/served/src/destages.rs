@@ -3,19 +3,17 @@
 
 use crate::Buffer;
 use crate::crc::crc32c;
-use crate::io::{Device, OpKind};
 use crate::log::RowSums;
-use crate::ops::{Ops, Purpose};
 use crate::pages::{DirtyPages, copy_sectors};
 use crate::recent::Recent;
 use crate::rows::{NewPage, Pieces, interrupted_row, modified};
 use crate::store::{PAGE, PageMap};
-use destage_engine::array::disks::DiskSet;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::array::safe::{DestagePages, RowAt, SafeMethod, is_set};
 use destage_engine::controller::Controller;
 use destage_engine::event::DiskCommand;
+use destage_engine::flushes::Flushed;
 use destage_engine::request::PageRange;
 use destage_engine::units::{DiskId, Duration, GroupId, Instant, Page};
 use destage_nvslog::record::ALL_SECTORS;
@@ -36,11 +34,6 @@ struct Destage {
     adopted: bool,
     pieces: Pieces,
     parity: BTreeMap<(DiskId, u64), Vec<u8>>,
-    /// Disks written since they were last flushed for it.
-    written: DiskSet,
-    /// Flushes in flight, and whether all others were successful.
-    flushes: u32,
-    flushed: bool,
     /// Checksums of the parity that it was first to write, by row.
     sums: BTreeMap<u32, RowSums>,
     /// An alarm says that it cannot be computed.
@@ -58,15 +51,6 @@ struct NewRow {
 pub(crate) fn pages_of_group(geometry: &Geometry, group: GroupId) -> PageRange {
     let per_group = geometry.pages_per_group();
     PageRange::new(Page(group.0 * per_group), per_group as u32)
-}
-
-/// Destages that wait for a member to be flushed.
-#[derive(Default)]
-struct Flushes {
-    /// For the flush in flight.
-    now: Vec<u32>,
-    /// For the next one.
-    next: Vec<u32>,
 }
 
 /// A destage that is on the disks.
@@ -97,10 +81,9 @@ pub(crate) struct Uncomputable {
 }
 
 /// The destages in flight, by the engine's numbers.
+#[derive(Default)]
 pub(crate) struct Destages {
     destages: Vec<Option<Destage>>,
-    /// By member.
-    flushes: Vec<Flushes>,
     /// Groups whose destage the last run left open, and the version that it wrote.
     adopted: PageMap<u64>,
     /// Destages of the last run that are being redone.
@@ -110,24 +93,11 @@ pub(crate) struct Destages {
     /// What became durable while the set of devices was being changed: intents, and flushes of
     /// destages, each with its success.
     held_intents: Vec<u32>,
-    held_flushes: Vec<(u32, bool)>,
+    held_flushes: Vec<Flushed>,
     recent: Recent,
 }
 
 impl Destages {
-    pub(crate) fn new(members: u16) -> Destages {
-        Destages {
-            destages: Vec::new(),
-            flushes: (0..members).map(|_| Flushes::default()).collect(),
-            adopted: PageMap::default(),
-            redoing: 0,
-            retry_at: None,
-            held_intents: Vec::new(),
-            held_flushes: Vec::new(),
-            recent: Recent::default(),
-        }
-    }
-
     /// The last run left a destage of this group open, which wrote its pages as they were at this
     /// version. The engine begins it again.
     pub(crate) fn adopt(&mut self, group: GroupId, through: u64) {
@@ -174,9 +144,6 @@ impl Destages {
             adopted: sums.is_some(),
             pieces: Pieces::default(),
             parity: BTreeMap::new(),
-            written: DiskSet::default(),
-            flushes: 0,
-            flushed: true,
             sums: sums.unwrap_or_default(),
             kept: false,
         };
@@ -213,7 +180,6 @@ impl Destages {
                 None => into.copy_from_slice(&destage.parity[&(place.disk, place.page)]),
             }
         }
-        destage.written.insert(command.disk);
         bytes
     }
 
@@ -230,7 +196,6 @@ impl Destages {
         let redo = controller.is_redo(index);
         let destage = self.get(index);
         destage.parity.clear();
-        destage.flushed = true;
         let first = pages_of_group(geometry, destage.group).first;
         let incomplete = controller.incomplete_of(destage.group);
         let pages = DestagePages { dirty: &destage.mask, incomplete };
@@ -301,67 +266,6 @@ impl Destages {
         self.retry_at.get_or_insert(now + RETRY_AFTER);
     }
 
-    /// Flushes the disks that a destage has written. `skip`: a deliberate fault.
-    pub(crate) fn flush(
-        &mut self,
-        index: u32,
-        skip: bool,
-        ops: &mut Ops,
-        gone: impl Fn(u16) -> bool,
-    ) -> Vec<Flushed> {
-        let disks = core::mem::take(&mut self.get(index).written);
-        if skip || disks.is_empty() {
-            return vec![Flushed { index, ok: true }];
-        }
-        self.get(index).flushes = disks.iter().count() as u32;
-        let mut flushed = Vec::new();
-        for disk in disks.iter() {
-            self.flushes[usize::from(disk.0)].next.push(index);
-            flushed.extend(self.flush_member(disk.0, ops, &gone));
-        }
-        flushed
-    }
-
-    /// Starts a flush of a member if one is needed and none is in flight.
-    pub(crate) fn flush_member(
-        &mut self,
-        member: u16,
-        ops: &mut Ops,
-        gone: impl Fn(u16) -> bool,
-    ) -> Vec<Flushed> {
-        let flushes = &mut self.flushes[usize::from(member)];
-        if flushes.next.is_empty() || !flushes.now.is_empty() {
-            return Vec::new();
-        }
-        flushes.now = core::mem::take(&mut flushes.next);
-        if gone(member) {
-            return self.member_failed(member);
-        }
-        ops.push(Device::Member(member), Purpose::Flush, OpKind::Flush);
-        Vec::new()
-    }
-
-    /// A member is flushed. Returns the destages all of whose disks are; then call
-    /// [`Destages::flush_member`].
-    pub(crate) fn member_flushed(&mut self, member: u16) -> Vec<Flushed> {
-        let now = core::mem::take(&mut self.flushes[usize::from(member)].now);
-        now.into_iter().filter_map(|index| self.one_flushed(index, true)).collect()
-    }
-
-    /// A member has failed: nothing that waits for its flush is on it.
-    pub(crate) fn member_failed(&mut self, member: u16) -> Vec<Flushed> {
-        let flushes = &mut self.flushes[usize::from(member)];
-        let waiting: Vec<u32> = flushes.now.drain(..).chain(flushes.next.drain(..)).collect();
-        waiting.into_iter().filter_map(|index| self.one_flushed(index, false)).collect()
-    }
-
-    fn one_flushed(&mut self, index: u32, ok: bool) -> Option<Flushed> {
-        let destage = self.get(index);
-        destage.flushed &= ok;
-        destage.flushes -= 1;
-        (destage.flushes == 0).then_some(Flushed { index, ok: destage.flushed })
-    }
-
     /// An intent is durable, but the set of devices is being changed.
     pub(crate) fn hold_intent(&mut self, index: u32) {
         self.held_intents.push(index);
@@ -369,8 +273,8 @@ impl Destages {
 
     /// A destage is flushed, but the set of devices is being changed: a release now could become
     /// known, and that a disk is out of date not.
-    pub(crate) fn hold_flushed(&mut self, Flushed { index, ok }: Flushed) {
-        self.held_flushes.push((index, ok));
+    pub(crate) fn hold_flushed(&mut self, flushed: Flushed) {
+        self.held_flushes.push(flushed);
     }
 
     /// The change is durable: the intents that were held.
@@ -379,7 +283,7 @@ impl Destages {
     }
 
     /// The change is durable: the flushes that were held.
-    pub(crate) fn take_held_flushes(&mut self) -> Vec<(u32, bool)> {
+    pub(crate) fn take_held_flushes(&mut self) -> Vec<Flushed> {
         core::mem::take(&mut self.held_flushes)
     }
 
@@ -395,13 +299,6 @@ impl Destages {
         let Destage { through, mask, kept, .. } = destage;
         Released { pages, through, mask, was_kept: kept }
     }
-}
-
-/// A destage all of whose disks are flushed, or have failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Flushed {
-    pub(crate) index: u32,
-    pub(crate) ok: bool,
 }
 
 /// What parity is computed from.

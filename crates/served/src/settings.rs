@@ -1,6 +1,7 @@
 //! How a volume runs. Everything here may be chosen again at each start.
 
 use crate::defect::Defect;
+use destage_engine::flushes::{Durability, FlushLimits};
 use destage_engine::limits::Limits;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
@@ -70,6 +71,10 @@ pub struct Settings {
     pub queue_depth: u32,
     /// Commands that a member sees at once.
     pub window: u32,
+    /// How destages become durable on each member; those that are not named: in epochs.
+    pub durability: Vec<Durability>,
+    /// When a member is flushed in epochs.
+    pub flush_limits: FlushLimits,
     /// When a write is acknowledged.
     pub ack: Ack,
     /// What happens when the last NVS device fails.
@@ -104,6 +109,8 @@ impl Settings {
             rate,
             queue_depth: served::QUEUE_DEPTH,
             window: served::WINDOW,
+            durability: Vec::new(),
+            flush_limits: FlushLimits::default(),
             ack: Ack::default(),
             on_nvs_loss: OnNvsLoss::default(),
             cache_off: false,

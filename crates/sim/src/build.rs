@@ -10,6 +10,7 @@ use destage_engine::controller::Config;
 use destage_engine::destage::phases::Protocol;
 use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
+use destage_engine::flushes::{Durability, FlushLimits};
 use destage_engine::policy;
 use destage_engine::rate;
 use destage_engine::sequential::DetectorKind;
@@ -161,6 +162,24 @@ impl RunOptions {
         })
     }
 
+    /// How destages become durable. A disk whose cache is off has none.
+    fn durability(&self, disk: &mut DiskSpec) -> Result<Durability, OptionError> {
+        let given = match self.get("durability") {
+            "auto" if disk.write_back.is_some() => Durability::Epochs,
+            "auto" => Durability::Off,
+            name => Durability::called(name).ok_or_else(|| self.bad("durability"))?,
+        };
+        if given == Durability::Off {
+            disk.write_back = None;
+        }
+        Ok(given)
+    }
+
+    fn flush_limits(&self) -> Result<FlushLimits, OptionError> {
+        let bound = self.number("flush-bound", 1..=60_000)?;
+        Ok(FlushLimits { bound: Duration::from_millis(bound), ..FlushLimits::default() })
+    }
+
     /// The configuration of a run.
     ///
     /// # Errors
@@ -168,7 +187,8 @@ impl RunOptions {
     pub fn build(&self) -> Result<SimConfig, OptionError> {
         crate::contradictions::of_run(self)?;
         self.one_of("as", &[("papers", ()), ("served", ())])?;
-        let disk = self.disk()?;
+        let mut disk = self.disk()?;
+        let durability = self.durability(&mut disk)?;
         let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
         let mut controller = self.controller(&disk, geometry)?;
         let track = self.track(&disk, &controller)?;
@@ -221,6 +241,9 @@ impl RunOptions {
             controller,
             track,
             disk,
+            durability,
+            flush_limits: self.flush_limits()?,
+            uncached: !self.on("write-cache")?,
             warmup,
             measured,
             interval,

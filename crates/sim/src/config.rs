@@ -2,6 +2,7 @@
 
 use destage_disk::DiskSpec;
 use destage_engine::controller::Config;
+use destage_engine::flushes::{Durability, FlushLimits};
 use destage_engine::limits::Limits;
 use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::track::TrackConfig;
@@ -27,6 +28,12 @@ pub struct SimConfig {
     pub track: Option<TrackConfig>,
     /// Model of every member disk.
     pub disk: DiskSpec,
+    /// How destages become durable on the disks, under the safe protocol.
+    pub durability: Durability,
+    /// When disks are flushed.
+    pub flush_limits: FlushLimits,
+    /// The array has no cache: a write is answered when the disks have it.
+    pub uncached: bool,
     /// When measuring begins.
     pub warmup: Warmup,
     /// How long is measured; the run ends earlier when the source does.

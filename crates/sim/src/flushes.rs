@@ -1,169 +1,96 @@
-//! Flushes of the modelled disks, for destages in phases: the disks that a destage has written are
-//! flushed, and one flush of a disk serves all destages that wait for it, as in a served array.
+//! Flushes of the modelled disks, when the engine's scheduler wants them.
 //!
-//! A disk without a write-back cache has nothing to flush. Another one begins when its command in
-//! service is done, and begins no other command before its cache is empty.
+//! A flush begins when the disk's command in service is done, and no other command begins before it
+//! is. It covers what was done before it, as the scheduler takes it to.
 
-use destage_disk::{Disk, DiskSpec};
-use destage_engine::array::disks::DiskSet;
-use destage_engine::event::{DiskCommand, Owner};
+use crate::config::SimConfig;
+use destage_disk::Disk;
+use destage_engine::event::DiskCommand;
+use destage_engine::flushes::{Durability, Flushed, Flushes};
 use destage_engine::units::Instant;
 
-/// A destage that waits.
-#[derive(Clone, Default)]
-struct Waiting {
-    /// Disks written since they were last flushed for it.
-    written: DiskSet,
-    /// Flushes that are not done.
-    flushes: u32,
-}
-
-/// Flushes of one disk.
-#[derive(Clone)]
-struct OfDisk {
-    /// Destages that wait for the flush in flight, and for the one after it.
-    now: Vec<u32>,
-    next: Vec<u32>,
-    /// When the flush in flight is done.
-    done: Instant,
-}
-
 /// The flushes of all disks.
-pub(crate) struct Flushes {
-    /// Whether the disks acknowledge writes before these are on the medium.
-    volatile: bool,
-    destages: Vec<Waiting>,
-    disks: Vec<OfDisk>,
+pub(crate) struct DiskFlushes {
+    flushes: Flushes,
+    /// When the flush in flight of each disk is done.
+    done: Vec<Instant>,
+    /// Some disk is flushed at all.
+    any: bool,
 }
 
-impl Flushes {
-    pub(crate) fn new(spec: &DiskSpec, disks: usize) -> Flushes {
-        let none = OfDisk { now: Vec::new(), next: Vec::new(), done: Instant::NEVER };
-        let volatile = spec.write_back.is_some();
-        Flushes { volatile, destages: Vec::new(), disks: vec![none; disks] }
+impl DiskFlushes {
+    pub(crate) fn new(config: &SimConfig, disks: usize) -> DiskFlushes {
+        let mut flushes = Flushes::new(disks as u16, config.flush_limits);
+        (0..disks as u16).for_each(|disk| flushes.set(disk, config.durability));
+        let any = matches!(config.durability, Durability::Flush | Durability::Epochs);
+        DiskFlushes { flushes, done: vec![Instant::NEVER; disks], any }
     }
 
-    /// A command goes to its disk.
-    pub(crate) fn submitted(&mut self, command: &DiskCommand) {
-        if let (true, true, Owner::Destage(index)) = (self.volatile, command.write, command.owner) {
-            self.of(index).written.insert(command.disk);
+    /// A command goes to its disk. Returns whether it is durable when it is done.
+    pub(crate) fn submitted(&mut self, command: &DiskCommand) -> bool {
+        self.flushes.submitted(command);
+        self.flushes.is_durable(command)
+    }
+
+    /// A command is done.
+    pub(crate) fn finished(&mut self, command: &DiskCommand) {
+        self.flushes.finished(command, self.flushes.is_durable(command));
+    }
+
+    /// A destage waits until what it has written is durable. Returns it if that is so now.
+    pub(crate) fn wanted(&mut self, index: u32, now: Instant, gone: &[bool]) -> Option<Flushed> {
+        self.flushes.wanted(index, now, |disk| gone[usize::from(disk)])
+    }
+
+    /// Begins the flushes that are due, of disks that can; returns how many. Until it is done, such
+    /// a disk begins nothing.
+    pub(crate) fn begin(&mut self, models: &mut [Disk], now: Instant) -> u64 {
+        let mut begun = 0;
+        if !self.any {
+            return 0;
         }
-    }
-
-    fn of(&mut self, index: u32) -> &mut Waiting {
-        let index = index as usize;
-        if self.destages.len() <= index {
-            self.destages.resize_with(index + 1, Waiting::default);
+        for (disk, model) in models.iter_mut().enumerate() {
+            if !model.busy() && self.flushes.begin(disk as u16, now) {
+                self.done[disk] = model.flush(now);
+                begun += 1;
+            }
         }
-        &mut self.destages[index]
+        begun
     }
 
-    /// A destage wants the disks flushed that it has written. Returns those; if none, it does not
-    /// wait.
-    pub(crate) fn wanted(&mut self, index: u32, gone: &[bool]) -> Vec<usize> {
-        let written = std::mem::take(&mut self.of(index).written);
-        let disks = written.iter().map(|disk| usize::from(disk.0));
-        let disks: Vec<usize> = disks.filter(|disk| !gone[*disk]).collect();
-        self.of(index).flushes = disks.len() as u32;
-        disks.iter().for_each(|disk| self.disks[*disk].next.push(index));
-        disks
-    }
-
-    /// Begins a flush if one is wanted and the disk can. Until it is done, the disk begins nothing.
-    pub(crate) fn begin(&mut self, disk: usize, model: &mut Disk, now: Instant) {
-        let of = &mut self.disks[disk];
-        if of.now.is_empty() && !of.next.is_empty() && !model.busy() {
-            of.now = std::mem::take(&mut of.next);
-            of.done = model.flush(now);
+    /// When the next flush is due of a disk that has nothing else to do.
+    pub(crate) fn due(&self, models: &[Disk]) -> Option<Instant> {
+        if !self.any {
+            return None;
         }
+        let idle = (0..).zip(models).filter(|(_, model)| !model.busy());
+        idle.filter_map(|(disk, _)| self.flushes.due(disk)).min()
     }
 
     /// Whether a flush of the disk is in flight.
     pub(crate) fn holds(&self, disk: usize) -> bool {
-        !self.disks[disk].now.is_empty()
+        self.done[disk] < Instant::NEVER
     }
 
     /// The disk whose flush is done first, and when.
     pub(crate) fn next(&self) -> Option<(Instant, usize)> {
-        if !self.volatile {
-            return None;
-        }
-        let times = self.disks.iter().enumerate().map(|(disk, of)| (of.done, disk));
-        times.min().filter(|(at, _)| *at < Instant::NEVER)
+        let times = self.done.iter().enumerate().map(|(disk, done)| (*done, disk));
+        times.min().filter(|(at, _)| self.any && *at < Instant::NEVER)
     }
 
     /// The flush in flight of a disk is done. Returns the destages that wait for no other one.
-    pub(crate) fn done(&mut self, disk: usize) -> Vec<u32> {
-        let of = &mut self.disks[disk];
-        of.done = Instant::NEVER;
-        let waiting = std::mem::take(&mut of.now);
-        self.one_less(waiting)
+    pub(crate) fn done(&mut self, disk: usize, now: Instant) -> Vec<Flushed> {
+        self.done[disk] = Instant::NEVER;
+        self.flushes.done(disk as u16, now)
     }
 
     /// A disk has failed: nobody waits for it.
-    pub(crate) fn failed(&mut self, disk: usize) -> Vec<u32> {
-        let mut waiting = self.done(disk);
-        let next = std::mem::take(&mut self.disks[disk].next);
-        waiting.extend(self.one_less(next));
-        waiting
-    }
-
-    fn one_less(&mut self, mut waiting: Vec<u32>) -> Vec<u32> {
-        waiting.retain(|index| {
-            let destage = &mut self.destages[*index as usize];
-            destage.flushes -= 1;
-            destage.flushes == 0
-        });
-        waiting
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use destage_disk::{DiskOp, find};
-    use destage_engine::units::DiskId;
-
-    fn write(destage: u32, disk: u16) -> DiskCommand {
-        let owner = Owner::Destage(destage);
-        DiskCommand { disk: DiskId(disk), first: 0, pages: 1, write: true, owner }
-    }
-
-    #[test]
-    fn disks_without_a_write_back_cache_are_not_waited_for() {
-        let mut flushes = Flushes::new(&find("stow-ref").expect("built in"), 2);
-        flushes.submitted(&write(0, 1));
-        assert!(flushes.wanted(0, &[false; 2]).is_empty());
-    }
-
-    #[test]
-    fn a_flush_takes_the_time_of_the_cache_and_serves_all_who_wait() {
-        let spec = find("cheetah9lp").expect("built in");
-        let mut disk = Disk::new(&spec);
-        let mut flushes = Flushes::new(&spec, 1);
-        let mut now = Instant::ZERO;
-        for (tag, lbn) in [(0, 1_000_000), (1, 5_000_000)] {
-            flushes.submitted(&write(tag as u32, 0));
-            disk.submit(now, DiskOp { lbn, sectors: 8, write: true, tag });
-            now = disk.start(now).expect("it is idle");
-            disk.finish(now);
-        }
-        assert_eq!(flushes.wanted(0, &[false]), [0]);
-        flushes.begin(0, &mut disk, now);
-        assert!(flushes.holds(0));
-        let (first, of) = flushes.next().expect("one is in flight");
-        assert_eq!(of, 0);
-        assert!(first > now, "the cache holds two writes");
-        // The other one comes too late for it, and waits for the next.
-        assert_eq!(flushes.wanted(1, &[false]), [0]);
-        flushes.begin(0, &mut disk, now);
-        assert_eq!(flushes.done(0), [0]);
-        flushes.begin(0, &mut disk, first);
-        assert_eq!(flushes.next(), Some((first, 0)), "nothing was written since");
-        assert_eq!(flushes.failed(0), [1]);
-        assert_eq!(flushes.next(), None);
-        // Of a disk that is gone nothing is waited for.
-        flushes.submitted(&write(2, 0));
-        assert!(flushes.wanted(2, &[true]).is_empty());
+    pub(crate) fn failed(&mut self, disk: usize) -> Vec<Flushed> {
+        self.done[disk] = Instant::NEVER;
+        let how = self.flushes.how(disk as u16);
+        let flushed = self.flushes.failed(disk as u16);
+        // A spare is of the same model.
+        self.flushes.set(disk as u16, how);
+        flushed
     }
 }

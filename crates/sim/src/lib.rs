@@ -21,6 +21,7 @@ pub mod simulator;
 pub mod sources;
 pub mod sweep;
 pub mod track_trace;
+mod uncached;
 pub mod validate;
 
 mod build;

@@ -114,6 +114,8 @@ pub struct Measure {
     disks: Vec<DiskSums>,
     /// Service time of the host's own reads, and of cleans that writes waited for.
     read_service_ns: u64,
+    /// Flushes of disks.
+    flushes: u64,
     forced_service_ns: u64,
     is_track: bool,
     before: Counters,
@@ -182,6 +184,7 @@ impl Measure {
             halves: [(0, 0); 2],
             disks: vec![DiskSums::default(); usize::from(config.controller.geometry.disks)],
             read_service_ns: 0,
+            flushes: 0,
             forced_service_ns: 0,
             is_track: config.track.is_some(),
             before: Counters::default(),
@@ -309,6 +312,13 @@ impl Measure {
         self.halves[0].0 + self.halves[1].0
     }
 
+    /// This many flushes of disks began.
+    pub fn flushes(&mut self, begun: u64) {
+        if self.start.is_some() {
+            self.flushes += begun;
+        }
+    }
+
     /// A disk command completed.
     pub fn disk(&mut self, index: usize, completed: &Completed, owner: Owner) {
         if self.start.is_none() {
@@ -371,7 +381,7 @@ impl Measure {
                 min: share(self.occupancy_min as f64),
                 max: share(self.occupancy_max as f64),
             },
-            destage: destage(&self.before, &outcome.counters),
+            destage: Destage { flushes: self.flushes, ..destage(&self.before, &outcome.counters) },
             read_cache: outcome
                 .read_cache
                 .map(|state| read_cache(&state, &self.before, &outcome.counters)),
@@ -586,6 +596,7 @@ fn destage(before: &Counters, after: &Counters) -> Destage {
             after.rows - before.rows,
         ),
         mean_distance_pages: ratio(distance, groups),
+        flushes: 0,
     }
 }
 

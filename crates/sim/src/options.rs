@@ -128,6 +128,30 @@ pub const OPTIONS: &[Param] = &[
         "0 to 1024",
         "clean pages over which --protocol safe joins two reads of a disk, or two writes of parity",
     ),
+    option(
+        "durability",
+        "-",
+        "auto",
+        "auto, fua, flush, epochs, off",
+        "how a destage becomes durable on disks with a volatile cache, with --protocol safe: FUA \
+         writes, a flush as soon as one is wanted, or flushes that many destages share; off: the \
+         disks' caches are off. auto: epochs, or off if the disk model has no such cache",
+    ),
+    option(
+        "flush-bound",
+        "ms",
+        "50",
+        "1 to 60000",
+        "longest time that a flush of a disk should take, because its reads wait for it; for \
+         --durability epochs",
+    ),
+    option(
+        "write-cache",
+        "-",
+        "on",
+        "on, off",
+        "off: a write is answered when it is durable on the disks, as in an array without NVS",
+    ),
     option("read-cache", "-", "off", "off, see `destage policies`", "read cache next to the NVS"),
     option("read-cache-size", "pages", "32768", "pages, or bytes with K, M, G", "read-cache size"),
     option(

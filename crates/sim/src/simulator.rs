@@ -2,14 +2,16 @@
 
 use crate::config::{FaultPlan, SimConfig};
 use crate::fault_log::FaultLog;
-use crate::flushes::Flushes;
+use crate::flushes::DiskFlushes;
 use crate::heads::{DiskHeads, DiskLayout};
 use crate::measure::{Measure, Outcome};
+use crate::uncached::Uncached;
 use destage_disk::{Completed, Disk, DiskOp, DiskSpec};
 use destage_engine::controller::{ConfigError, Controller};
 use destage_engine::counters::Counters;
 use destage_engine::event::{Action, Event};
 use destage_engine::event::{DiskCommand, Owner};
+use destage_engine::flushes::Flushed;
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use destage_engine::track::controller::TrackController;
 use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
@@ -59,6 +61,7 @@ struct Outstanding {
     submitted: Instant,
     tag: u32,
     direction: Direction,
+    range: PageRange,
 }
 
 /// A digest that takes one word at a time.
@@ -104,7 +107,9 @@ struct Simulator<'a> {
     gone: Vec<bool>,
     /// Commands that each disk has, where one may fail.
     with_disks: Vec<Vec<DiskCommand>>,
-    flushes: Flushes,
+    flushes: DiskFlushes,
+    /// Writes that wait until they are on the disks, if the array has no cache.
+    uncached: Option<Uncached>,
 }
 
 /// The state machine that the run drives.
@@ -171,6 +176,8 @@ enum Next {
     Arrival,
     /// A disk is flushed.
     Flushed(usize),
+    /// It is time to flush a disk.
+    FlushDue,
     /// A disk fails.
     Fail,
     /// The spare is there.
@@ -231,7 +238,8 @@ impl<'a> Simulator<'a> {
             spec: config.disk.clone(),
             gone: vec![false; disks],
             with_disks: vec![Vec::new(); if config.faults.fails.is_empty() { 0 } else { disks }],
-            flushes: Flushes::new(&config.disk, disks),
+            flushes: DiskFlushes::new(config, disks),
+            uncached: config.uncached.then(Uncached::default),
         })
     }
 
@@ -248,6 +256,7 @@ impl<'a> Simulator<'a> {
                 }
                 Next::Arrival => self.arrive(now)?,
                 Next::Flushed(disk) => self.flushed(now, disk),
+                Next::FlushDue => {}
                 Next::Fail => self.fail(now),
                 Next::Rebuild => self.begin_rebuild(now),
                 Next::Tick => self.step(now, Event::Tick),
@@ -318,6 +327,7 @@ impl<'a> Simulator<'a> {
         if let Some((time, disk)) = self.flushes.next() {
             earlier(Some(time), Next::Flushed(disk));
         }
+        earlier(self.flushes.due(&self.disks), Next::FlushDue);
         earlier(self.faults.fails.get(self.fails_done).map(|fail| fail.0), Next::Fail);
         if self.fails_done > 0 && self.log.began.is_none() {
             earlier(self.faults.rebuild.map(|rebuild| rebuild.at), Next::Rebuild);
@@ -337,7 +347,7 @@ impl<'a> Simulator<'a> {
         if direction == Direction::Write {
             self.log.written(range);
         }
-        let entry = Outstanding { arrival, submitted: now, tag, direction };
+        let entry = Outstanding { arrival, submitted: now, tag, direction, range };
         let index = match self.idle.pop() {
             Some(index) => {
                 self.outstanding[index as usize] = entry;
@@ -367,6 +377,7 @@ impl<'a> Simulator<'a> {
         self.digest.add(completed.op.lbn);
         let owner = owner_of(completed.op.tag);
         self.completed_at(index, &completed, owner);
+        self.flushes.finished(&self.command_of(index, &completed));
         self.measure.disk(index, &completed, owner);
         let event = Event::DiskDone(DiskId(index as u16), owner);
         self.step(now, event);
@@ -382,7 +393,8 @@ impl<'a> Simulator<'a> {
                 Action::NvsAppend { id, .. } => self.append(now, Event::NvsDone(id)),
                 Action::Intend { index } => self.append(now, Event::Intended(index)),
                 Action::FlushDisks { index } => self.flush(now, index),
-                Action::Reply { id, .. } => self.reply(now, id),
+                Action::Reply { id, .. } => self.answer(now, id),
+                Action::Released { .. } => self.written_through(now),
                 Action::Disk(command) if self.gone[usize::from(command.disk.0)] => {
                     self.step(now, Event::DiskError(command));
                 }
@@ -397,7 +409,6 @@ impl<'a> Simulator<'a> {
                 | Action::RebuildStopped { .. } => {}
                 Action::NvsRelease { .. }
                 | Action::Begin { .. }
-                | Action::Released { .. }
                 | Action::ReadAgain { .. }
                 | Action::ReadRows { .. }
                 | Action::ReadNow { .. }
@@ -409,8 +420,9 @@ impl<'a> Simulator<'a> {
             index += 1;
         }
         self.actions.clear();
+        let begun = self.flushes.begin(&mut self.disks, now);
+        self.measure.flushes(begun);
         while let Some(disk) = self.touched.pop() {
-            self.flushes.begin(disk, &mut self.disks[disk], now);
             if self.flushes.holds(disk) {
                 continue;
             }
@@ -429,24 +441,43 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// Flushes the disks that a destage has written.
+    /// A destage waits until what it has written is durable.
     fn flush(&mut self, now: Instant, index: u32) {
-        let disks = self.flushes.wanted(index, &self.gone);
-        if disks.is_empty() {
-            self.step(now, Event::Flushed(index, true));
+        if let Some(flushed) = self.flushes.wanted(index, now, &self.gone) {
+            self.step(now, Event::Flushed(flushed.index, flushed.ok));
         }
-        self.touched.extend(disks);
     }
 
     fn flushed(&mut self, now: Instant, disk: usize) {
-        for index in self.flushes.done(disk) {
-            self.step(now, Event::Flushed(index, true));
+        for Flushed { index, ok } in self.flushes.done(disk, now) {
+            self.step(now, Event::Flushed(index, ok));
         }
         self.touched.push(disk);
     }
 
+    /// The engine has answered a request. Without a cache a write is durable only on the disks.
+    fn answer(&mut self, now: Instant, id: RequestId) {
+        let Outstanding { direction, range, .. } = self.outstanding[id.0 as usize];
+        match &mut self.uncached {
+            Some(uncached) if direction == Direction::Write => {
+                uncached.add(id, range);
+                self.step(now, Event::Flush);
+            }
+            _ => self.reply(now, id),
+        }
+    }
+
+    /// Pages have left memory: they are durable on the disks.
+    fn written_through(&mut self, now: Instant) {
+        let (Some(uncached), Engine::Array(controller)) = (&mut self.uncached, &self.engine) else {
+            return;
+        };
+        for id in uncached.take_written(controller.directory()) {
+            self.reply(now, id);
+        }
+    }
+
     fn submit(&mut self, now: Instant, command: &DiskCommand) {
-        self.flushes.submitted(command);
         let disk = usize::from(command.disk.0);
         let op = DiskOp {
             lbn: command.first * self.unit_sectors,
@@ -454,7 +485,10 @@ impl<'a> Simulator<'a> {
             write: command.write,
             tag: tag_of(command.owner),
         };
-        self.disks[disk].submit(now, op);
+        match self.flushes.submitted(command) {
+            true => self.disks[disk].submit_durable(now, op),
+            false => self.disks[disk].submit(now, op),
+        }
         if let Some(list) = self.with_disks.get_mut(disk) {
             list.push(*command);
         }
@@ -474,8 +508,8 @@ impl<'a> Simulator<'a> {
             self.log.fail(controller.geometry(), disk);
         }
         self.step(now, Event::DiskFailed(disk));
-        for destage in self.flushes.failed(index) {
-            self.step(now, Event::Flushed(destage, false));
+        for Flushed { index, ok } in self.flushes.failed(index) {
+            self.step(now, Event::Flushed(index, ok));
         }
         for command in std::mem::take(&mut self.with_disks[index]) {
             self.step(now, Event::DiskError(command));
@@ -487,6 +521,13 @@ impl<'a> Simulator<'a> {
         self.gone[usize::from(disk.0)] = false;
         self.log.began = Some(now);
         self.step(now, Event::Rebuild { disk, from: 0 });
+    }
+
+    fn command_of(&self, disk: usize, completed: &Completed) -> DiskCommand {
+        let DiskOp { lbn, sectors, write, tag } = completed.op;
+        let first = lbn / self.unit_sectors;
+        let pages = sectors / self.unit_sectors as u32;
+        DiskCommand { disk: DiskId(disk as u16), first, pages, write, owner: owner_of(tag) }
     }
 
     /// A command has left its disk.
@@ -508,7 +549,8 @@ impl<'a> Simulator<'a> {
     }
 
     fn reply(&mut self, now: Instant, id: RequestId) {
-        let Outstanding { arrival, submitted, tag, direction } = self.outstanding[id.0 as usize];
+        let Outstanding { arrival, submitted, tag, direction, .. } =
+            self.outstanding[id.0 as usize];
         self.idle.push(id.0 as u32);
         self.in_system -= 1;
         self.last.1 = now;

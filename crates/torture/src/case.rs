@@ -1,6 +1,7 @@
 //! One case: an array, its settings, its load and its faults, all drawn from a seed.
 
 use destage_engine::array::geometry::{Geometry, LEVELS, Level, Redundancy};
+use destage_engine::flushes::Durability;
 use destage_engine::policy::{POLICIES, PolicyChoice};
 use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::readcache::{READ_POLICIES, Vdf, choose};
@@ -109,6 +110,8 @@ impl Case {
         let cached = cache_rng.below(2) == 0;
         settings.read_cache =
             wanted.read_cache.unwrap_or(cached).then(|| draw_read_cache(&mut cache_rng));
+        let mut durable_rng = Seeded::new(seed, "torture-case-durability");
+        draw_durability(&mut settings, geometry.disks, &mut durable_rng);
         let mut memory_rng = Seeded::new(seed, "torture-case-memory");
         let mut hoard_rng = Seeded::new(seed, "torture-case-hoard");
         let hoards = wanted.pressed && hoard_rng.below(8) == 0;
@@ -151,9 +154,15 @@ impl Case {
     /// Other settings for the same array.
     pub(super) fn redraw_settings(&mut self, rng: &mut Seeded) {
         self.settings = draw_settings(&self.wanted, rng);
+        draw_durability(&mut self.settings, self.geometry.disks, rng);
         let cached = self.wanted.read_cache.unwrap_or_else(|| rng.below(2) == 0);
         self.settings.read_cache = cached.then(|| draw_read_cache(rng));
         self.hoard();
+    }
+
+    /// How destages become durable on a member.
+    pub(super) fn durability_of(&self, member: u16) -> Durability {
+        self.settings.durability.get(usize::from(member)).copied().unwrap_or_default()
     }
 
     /// What creates its array.
@@ -195,7 +204,8 @@ impl Case {
         let Case { geometry, settings, .. } = self;
         format!(
             "level {} of {} disks, strips of {} pages, groups of {}, {} pages per disk; {} NVS \
-             devices{} of {} pages, blocks of {}; {}, {}, ack {:?}, depth {}, window {}{}{}",
+             devices{} of {} pages, blocks of {}; {}, {}, ack {:?}, members {}, depth {}, \
+             window {}{}{}",
             geometry.level.entry().entry.name,
             geometry.disks,
             geometry.strip_pages,
@@ -208,6 +218,7 @@ impl Case {
             settings.policy.choice.describe(),
             settings.rate.choice.describe(),
             settings.ack,
+            settings.durability.iter().map(|how| how.name()).collect::<Vec<_>>().join(" "),
             settings.queue_depth,
             settings.window,
             match (settings.cache_off, self.faults) {
@@ -252,6 +263,16 @@ fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
         settings.on_nvs_loss = OnNvsLoss::Stop;
     }
     settings
+}
+
+/// How destages become durable: mostly in one way on all members. Some members are flushed after
+/// every write, others when many destages wait.
+fn draw_durability(settings: &mut Settings, members: u16, rng: &mut Seeded) {
+    let mut draw = || Durability::NAMES[rng.below(4) as usize].1;
+    let (all, mixed) = (draw(), draw() == Durability::Off);
+    let one = |_| if mixed { draw() } else { all };
+    settings.durability = (0..members).map(one).collect();
+    settings.flush_limits.bound = Duration::from_millis([0, 20, 200][rng.below(3) as usize]);
 }
 
 fn draw_geometry(level: Level, rng: &mut Seeded) -> Geometry {

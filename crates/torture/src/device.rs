@@ -87,6 +87,10 @@ pub struct Device {
     pub write_fails: bool,
     /// The next write through the cache is answered and not made, or made at this byte instead.
     pub loses_write: Option<Lost>,
+    /// Its cache is off: a write is durable when it is done.
+    pub cache_off: bool,
+    /// A power failure takes all that its cache has, and leaves nothing by chance.
+    pub drops_cache: bool,
     /// It can be read and not written: an SSD at the end of its life.
     pub unwritable: bool,
     /// The last sectors of the newest writes past the cache behind its first MiB, the newest first.
@@ -169,6 +173,11 @@ impl Device {
     /// not done by this.
     pub fn write(&mut self, offset: u64, bytes: &[u8], done: u64) {
         self.grow(offset + bytes.len() as u64);
+        if self.cache_off && done != u64::MAX {
+            let first = offset / SECTOR as u64;
+            self.bad.retain(|bad| !(first..).zip(bytes.chunks_exact(SECTOR)).any(|s| s.0 == *bad));
+            return self.put(offset, bytes);
+        }
         let first = offset / SECTOR as u64;
         for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             let bytes = bytes.try_into().expect("a sector");
@@ -315,7 +324,9 @@ impl Device {
     /// The same, drawn.
     pub fn crash(&mut self, survivors: Survivors, rng: &mut Seeded) {
         let (mut next, mut all) = (0, false);
+        let drops_all = self.drops_cache;
         self.lose(|sector, versions| match survivors {
+            _ if drops_all => 0,
             Survivors::None => 0,
             Survivors::All => versions,
             Survivors::Random => rng.below(versions as u64 + 1) as usize,

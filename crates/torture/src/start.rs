@@ -158,6 +158,9 @@ impl Run {
         self.mirrored &= assembly.copies.len() == 2;
         let writes = self.world.early_writes;
         self.world.nvs.iter_mut().for_each(Disk::begin_start);
+        for member in 0..self.case.geometry.disks {
+            self.world.set_cache(member, self.case.durability_of(member));
+        }
         let opened = destage_served::open(&mut self.world, &assembly, self.case.settings.clone());
         if opened.is_err() {
             // One that was failed, and is not by this start, may be by the next: it sees what is

@@ -6,6 +6,7 @@ use super::device::Survivors;
 use super::load::{Kind, Request};
 use super::run::{Counts, End, Run};
 use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::flushes::Durability;
 use destage_engine::readcache::coherent::{OnWrite, ReadCacheChoice};
 use destage_engine::units::PAGE_BYTES;
 use destage_engine::{policy, rate, readcache};
@@ -80,6 +81,7 @@ impl Sweep {
         let policy = readcache::choose("vdf-lru").expect("of the table");
         let cache = ReadCacheChoice { policy, pages: 8, on_write: OnWrite::Keep };
         case.settings.read_cache = Some(cache);
+        case.settings.durability = vec![Durability::Flush; usize::from(case.geometry.disks)];
         case
     }
 

@@ -3,6 +3,7 @@
 
 use super::device::{Device as Disk, Lost, SECTOR, Survivors};
 use super::starve::Starved;
+use destage_engine::flushes::Durability;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
@@ -155,6 +156,14 @@ impl World {
     pub fn replace_member(&mut self, member: u16) -> Disk {
         self.flights.retain(|flight| flight.op.device != Device::Member(member));
         core::mem::take(&mut self.members[usize::from(member)])
+    }
+
+    /// A member has a cache as is assumed of it: none, or a volatile one. A member that is written
+    /// with FUA keeps by chance nothing of what is not.
+    pub fn set_cache(&mut self, member: u16, how: Durability) {
+        let disk = &mut self.members[usize::from(member)];
+        disk.cache_off = how == Durability::Off;
+        disk.drops_cache = how == Durability::Fua;
     }
 
     /// Takes operations.

@@ -8,6 +8,7 @@ use destage_torture::exhaustive::{Scope, explore, replay};
 const IN_SCOPE: &[(Defect, &str)] = &[
     (Defect::AcknowledgesEarly, "parts"),
     (Defect::ReleasesBeforeFlush, "parts"),
+    (Defect::SkipsFlushesOfOneMember, "parts"),
     (Defect::SkipsParityLog, "parts"),
     (Defect::LosesOtherParity, "apart"),
     (Defect::ReusesSlotsEarly, "slots"),

@@ -17,8 +17,8 @@ use destage_served::{
 use destage_server::array::control::listen;
 use destage_server::array::{
     Absent, ArrayBackend, ArrayConfig, ArrayHandle, CreateOptions, DeviceError, DeviceSpec,
-    Devices, ReadCacheChange, ReadCacheConfig, create as create_array, export, open_spares,
-    uuid_text,
+    Devices, ReadCacheChange, ReadCacheConfig, check_caches, create as create_array, export,
+    open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
 
@@ -43,6 +43,8 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         policy: text(matches, "policy").expect("default").to_string(),
         rate: text(matches, "rate").expect("default").to_string(),
         ack: text(matches, "ack").expect("default").to_string(),
+        durability: text(matches, "durability").expect("default").to_string(),
+        flush_bound_ms: *matches.get_one("flush-bound").expect("default"),
         on_nvs_loss: text(matches, "on-nvs-loss").expect("default").to_string(),
         queue_depth: 128,
         window: 32,
@@ -142,6 +144,7 @@ impl<'a> Assembled<'a> {
         };
         let (disks, nvs) = (specs(&config.disks)?, specs(&config.nvs)?);
         let (devices, missing) = Devices::open(&disks, &nvs).map_err(Failure::failed)?;
+        check_caches(config, &devices).map_err(Failure::failed)?;
         Assembled::without(matches, config, (devices, missing), &[])
     }
 
@@ -197,6 +200,12 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let mut config = places.read(name).map_err(Failure::failed)?;
     if let Some(ack) = text(matches, "ack") {
         config.ack = ack.to_string();
+    }
+    if let Some(durability) = text(matches, "durability") {
+        config.durability = durability.to_string();
+    }
+    if let Some(bound) = matches.get_one("flush-bound") {
+        config.flush_bound_ms = *bound;
     }
     let change = read_cache(matches)?;
     let settings = if change.is_empty() {

@@ -103,8 +103,9 @@
       cells[3].textContent = rate.in_flight === undefined ? "–" : rate.in_flight;
       cells[4].textContent = rate.reads === undefined ? "–" : count(rate.reads);
       cells[5].textContent = rate.writes === undefined ? "–" : count(rate.writes);
-      cells[6].textContent = device.device;
-      button(cells[7].firstChild, device, name);
+      cells[6].textContent = device.cache ? device.cache + " / " + device.durability : "–";
+      cells[7].textContent = device.device;
+      button(cells[8].firstChild, device, name);
     });
   }
 
@@ -113,7 +114,7 @@
     const head = document.createElement("th");
     head.scope = "row";
     row.append(head);
-    for (let i = 1; i < 8; i += 1) row.insertCell();
+    for (let i = 1; i < 9; i += 1) row.insertCell();
     const badge = document.createElement("span");
     badge.className = "badge";
     row.cells[1].append(badge);
@@ -122,7 +123,7 @@
     const change = document.createElement("button");
     change.type = "button";
     change.className = "small";
-    row.cells[7].append(change);
+    row.cells[8].append(change);
     return row;
   }
 

@@ -6,7 +6,14 @@ use destage_report::sample::DeviceRate;
 use destage_report::state::{DeviceKind, DeviceState};
 
 fn device(state: DeviceState) -> DeviceStatus {
-    DeviceStatus { kind: DeviceKind::Member, number: 1, device: "/d1".into(), state }
+    DeviceStatus {
+        kind: DeviceKind::Member,
+        number: 1,
+        device: "/d1".into(),
+        state,
+        cache: None,
+        durability: None,
+    }
 }
 
 fn second(at: u64, occupancy: f64) -> Sample {

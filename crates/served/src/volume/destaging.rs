@@ -3,13 +3,16 @@
 
 use super::Volume;
 use crate::defect::Defect;
-use crate::destages::{Computing, Flushed, Uncomputable, pages_of_group};
+use crate::destages::{Computing, Uncomputable, pages_of_group};
+use crate::io::{Device, OpKind};
 use crate::log::{RowSums, Waiter};
 use crate::lost::runs;
+use crate::ops::Purpose;
 use crate::request::{Alarm, Refusal};
 use crate::settings::Ack;
 use destage_engine::array::safe::is_set;
 use destage_engine::event::Event;
+use destage_engine::flushes::{Durability, Flushed};
 use destage_engine::request::PageRange;
 use destage_engine::units::GroupId;
 use std::collections::BTreeMap;
@@ -117,26 +120,56 @@ impl Volume {
         }
     }
 
-    /// Flushes the disks that a destage has written.
+    /// A destage waits until what it has written is durable.
     pub(super) fn flush_disks(&mut self, index: u32) {
-        let skip = self.settings.defect.is(Defect::ReleasesBeforeFlush);
         let (engine, rebuilds) = (&self.engine, &self.rebuilds);
         let gone = |member| engine.failed(member) && !rebuilds.is_attached(member);
-        let flushed = self.destages.flush(index, skip, &mut self.ops, gone);
+        let flushed = self.flushes.wanted(index, self.ops.now(), gone);
         self.destages_flushed(flushed);
+    }
+
+    /// How destages become durable on a member from now on: another device takes its place, of
+    /// which the driver knows this. Until then it is assumed to have a volatile cache.
+    pub fn set_durability(&mut self, member: u16, how: Durability) {
+        self.flushes.set(member, how);
+    }
+
+    /// How destages become durable on a member.
+    #[must_use]
+    pub fn durability(&self, member: u16) -> Durability {
+        self.flushes.how(member)
+    }
+
+    /// Whether members are flushed: an array that has stopped keeps what its NVS holds.
+    pub(super) fn flushes_members(&self) -> bool {
+        !self.devices.stopped() || self.log.lost()
+    }
+
+    /// Begins the flushes of members that are due.
+    pub(super) fn flush_members(&mut self) {
+        if !self.flushes_members() {
+            return;
+        }
+        for member in 0..self.controller().geometry().disks {
+            if !self.flushes.begin(member, self.ops.now()) {
+                continue;
+            }
+            let one = self.settings.defect.is(Defect::SkipsFlushesOfOneMember) && member == 0;
+            if one || self.settings.defect.is(Defect::ReleasesBeforeFlush) {
+                self.member_flushed(member);
+            } else {
+                self.ops.push(Device::Member(member), Purpose::Flush, OpKind::Flush);
+            }
+        }
     }
 
     /// A member is flushed.
     pub(super) fn member_flushed(&mut self, member: u16) {
-        let flushed = self.destages.member_flushed(member);
-        self.destages_flushed(flushed);
-        let (engine, rebuilds) = (&self.engine, &self.rebuilds);
-        let gone = |member| engine.failed(member) && !rebuilds.is_attached(member);
-        let flushed = self.destages.flush_member(member, &mut self.ops, gone);
+        let flushed = self.flushes.done(member, self.ops.now());
         self.destages_flushed(flushed);
     }
 
-    pub(super) fn destages_flushed(&mut self, destages: Vec<Flushed>) {
+    pub(super) fn destages_flushed(&mut self, destages: impl IntoIterator<Item = Flushed>) {
         for flushed in destages {
             if self.devices.changing() {
                 self.destages.hold_flushed(flushed);

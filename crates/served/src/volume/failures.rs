@@ -31,6 +31,9 @@ impl Volume {
         }
         let Finished { device, purpose, kind, .. } = finished;
         let cause = Cause::of(&kind, error);
+        if let Purpose::Command(command) = &purpose {
+            self.flushes.ended(command);
+        }
         match (device, purpose) {
             (Device::Member(member), Purpose::Command(command))
                 if !command.write && error.class == IoClass::Medium =>
@@ -109,7 +112,7 @@ impl Volume {
                 _ => {}
             }
         }
-        let flushed = self.destages.member_failed(member);
+        let flushed = self.flushes.failed(member);
         self.destages_flushed(flushed);
     }
 
@@ -224,8 +227,8 @@ impl Volume {
         for index in self.destages.take_held_intents() {
             self.step(Event::Intended(index));
         }
-        for (index, ok) in self.destages.take_held_flushes() {
-            self.step(Event::Flushed(index, ok));
+        for flushed in self.destages.take_held_flushes() {
+            self.step(Event::Flushed(flushed.index, flushed.ok));
         }
         self.answer_written();
     }

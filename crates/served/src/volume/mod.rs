@@ -28,6 +28,7 @@ use crate::scrub::Scrub;
 use crate::settings::Settings;
 use destage_engine::controller::Controller;
 use destage_engine::event::{Action, DiskCommand, Event, Owner};
+use destage_engine::flushes::Flushes;
 use destage_engine::policy::PolicyChoice;
 use destage_engine::rate::RateChoice;
 use destage_engine::registry::ChoiceError;
@@ -54,6 +55,7 @@ pub struct Volume {
     pages: DirtyPages,
     read_cache: Option<ReadCache>,
     destages: Destages,
+    flushes: Flushes,
     devices: Devices,
     rebuilds: Rebuilds,
     scrub: Scrub,
@@ -91,6 +93,7 @@ impl Volume {
         if retried || matches!(kind, OpKind::Write { .. }) {
             self.ops.answered(device);
         }
+        let durable = matches!(kind, OpKind::Write { durable: true, .. });
         if let OpKind::Write { buffer, .. } = kind
             && let Some(buffer) = buffer.into_buffer()
         {
@@ -104,6 +107,7 @@ impl Volume {
                 }
             }
             (Purpose::Command(command), _) => {
+                self.flushes.finished(&command, durable);
                 self.command_done(&command, id, bytes);
                 self.step(Event::DiskDone(command.disk, command.owner));
             }
@@ -129,6 +133,7 @@ impl Volume {
         self.rebuild_turn();
         self.write_log();
         self.after();
+        self.flush_members();
     }
 
     /// When [`Volume::turn`] has to be called without a further event.
@@ -138,7 +143,9 @@ impl Volume {
         let rebuild = self.rebuild_deadline();
         let retry = self.ops.retry_deadline();
         let uncomputable = self.destages.retry_at().filter(|_| !self.controller().is_paused());
-        [self.log.deadline(), stall, rebuild, retry, uncomputable].into_iter().flatten().min()
+        let flush = self.flushes.deadline().filter(|_| self.flushes_members());
+        let all = [self.log.deadline(), stall, rebuild, retry, uncomputable, flush];
+        all.into_iter().flatten().min()
     }
 
     fn write_log(&mut self) {
@@ -266,9 +273,13 @@ impl Volume {
             self.step(Event::DiskError(*command));
             return;
         }
+        self.flushes.submitted(command);
         let offset = DATA + command.first * PAGE_BYTES;
         let kind = match bytes {
-            Some(bytes) => OpKind::Write { offset, buffer: bytes.into(), durable: false },
+            Some(bytes) => {
+                let durable = self.flushes.is_durable(command);
+                OpKind::Write { offset, buffer: bytes.into(), durable }
+            }
             None => {
                 OpKind::Read { offset, bytes: (u64::from(command.pages) * PAGE_BYTES) as usize }
             }

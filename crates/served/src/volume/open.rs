@@ -19,6 +19,7 @@ use destage_engine::array::geometry::Geometry;
 use destage_engine::array::safe::DestagePages;
 use destage_engine::controller::{Config, ConfigError, Controller};
 use destage_engine::event::Event;
+use destage_engine::flushes::Flushes;
 use destage_engine::readcache::ReadPolicyError;
 use destage_engine::served;
 use destage_engine::units::{DiskId, GroupId, Page, PageCount};
@@ -176,6 +177,7 @@ pub fn open(
     assembly.failed.iter().for_each(|member| devices.mark(*member, true));
     let mut mark = |media: &mut dyn Media| mark(media, assembly, &mut devices, settings.defect);
     let Recovered { log, pages, dirty } = log::recover(media, &source, &mut mark)?;
+    let flushes = flushes_of(&settings, &superblock.geometry, &assembly.failed);
     let mut volume = Volume {
         engine: Engine::new(controller),
         settings,
@@ -184,7 +186,8 @@ pub fn open(
         log,
         pages,
         read_cache: None,
-        destages: Destages::new(superblock.geometry.disks),
+        destages: Destages::default(),
+        flushes,
         devices,
         rebuilds: Rebuilds::default(),
         scrub: Scrub::default(),
@@ -313,6 +316,17 @@ fn mark(
     }
     devices.start_complete();
     Ok(())
+}
+
+/// The flushes of the members. Of what replaces a member that has failed nothing is known.
+fn flushes_of(settings: &Settings, geometry: &Geometry, failed: &[u16]) -> Flushes {
+    let mut flushes = Flushes::new(geometry.disks, settings.flush_limits);
+    for (member, how) in (0..geometry.disks).zip(&settings.durability) {
+        if !failed.contains(&member) {
+            flushes.set(member, *how);
+        }
+    }
+    flushes
 }
 
 impl Volume {

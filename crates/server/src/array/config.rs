@@ -1,7 +1,9 @@
 //! The configuration file of an array: its devices and its settings. What the array *is* is in the
 //! superblocks.
 
+use super::member_cache::Choice;
 use super::readcache::{InvalidValue, ReadCacheConfig};
+use destage_engine::flushes::FlushLimits;
 use destage_engine::units::Duration;
 use destage_engine::units::PAGE_BYTES;
 use destage_served::{Ack, OnNvsLoss, Settings};
@@ -33,6 +35,12 @@ pub struct ArrayConfig {
     pub rate: String,
     /// `nvs` or `flush`.
     pub ack: String,
+    /// How destages become durable on the members: `auto`, `fua`, `flush`, `epochs` or `off`.
+    #[serde(default = "durability")]
+    pub durability: String,
+    /// Longest time that a flush of a member should take, in milliseconds.
+    #[serde(default = "flush_bound_ms")]
+    pub flush_bound_ms: u32,
     /// When the last NVS device fails: `write-through` or `stop`.
     pub on_nvs_loss: String,
     /// Greatest number of destage writes in flight.
@@ -62,6 +70,16 @@ const MAX_DIRTY_MIN: u64 = 1 << 20;
 /// By default.
 fn save_seconds() -> u32 {
     300
+}
+
+/// By default.
+fn durability() -> String {
+    "auto".to_string()
+}
+
+/// By default.
+fn flush_bound_ms() -> u32 {
+    (FlushLimits::default().bound.0 / 1_000_000) as u32
 }
 
 /// Why a configuration cannot be used.
@@ -256,6 +274,17 @@ impl ArrayConfig {
         Ok(config)
     }
 
+    /// How destages become durable on the members.
+    ///
+    /// # Errors
+    /// The word is not one of those that are known.
+    pub(super) fn durability(&self) -> Result<Choice, ConfigFileError> {
+        Choice::called(&self.durability).ok_or_else(|| {
+            let error = format!("{:?} is not auto, fua, flush, epochs or off", self.durability);
+            ConfigFileError::Value("durability", error)
+        })
+    }
+
     /// Whether the array stops when its last NVS device fails.
     pub(super) fn stops_on_nvs_loss(&self) -> bool {
         self.on_nvs_loss == "stop"
@@ -330,6 +359,11 @@ impl ArrayConfig {
                 return Err(bad(name, &"1 to 100000"));
             }
         }
+        self.durability()?;
+        if !(1..=60_000).contains(&self.flush_bound_ms) {
+            return Err(bad("flush_bound_ms", &"1 to 60000"));
+        }
+        settings.flush_limits.bound = Duration::from_millis(u64::from(self.flush_bound_ms));
         if self.save_seconds > 100_000 {
             return Err(bad("save_seconds", &"0 to 100000"));
         }

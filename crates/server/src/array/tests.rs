@@ -35,6 +35,8 @@ fn config(folder: &Path) -> ArrayConfig {
         policy: "cscan".to_string(),
         rate: "linear:40/20".to_string(),
         ack: "nvs".to_string(),
+        durability: "auto".to_string(),
+        flush_bound_ms: 50,
         on_nvs_loss: "write-through".to_string(),
         queue_depth: 16,
         window: 8,

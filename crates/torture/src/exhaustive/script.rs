@@ -4,6 +4,7 @@ use crate::case::{Case, Wanted};
 use crate::load::{Kind, Request};
 use crate::run::{End, Run};
 use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::flushes::Durability;
 use destage_engine::units::PAGE_BYTES;
 use destage_engine::{policy, rate};
 use destage_nvslog::sizes::Sizes;
@@ -249,6 +250,7 @@ impl Script {
         // Little is destaged before it is asked for.
         settings.rate = rate::choose("linear:95/90").expect("of the table");
         (settings.queue_depth, settings.window, settings.cache_off) = (3, 3, false);
+        settings.durability = vec![Durability::Flush; usize::from(disks)];
         settings.pages =
             PageMemory { take: |bytes| Box::new(Lent::of(bytes)), ..PageMemory::default() };
         case

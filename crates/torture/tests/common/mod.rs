@@ -1,6 +1,7 @@
 //! An array for scenarios: no faults but those that a test makes.
 
 use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::flushes::Durability;
 use destage_served::Ack;
 use destage_torture::case::{Case, Wanted};
 use destage_torture::run::{End, Run};
@@ -32,6 +33,7 @@ pub fn quiet_case(level: Level, disks: u16, nvs: u16, window: u32) -> Case {
     (case.faults, case.mishaps, case.scrubs) = (false, false, false);
     (case.settings.cache_off, case.nvs_pages) = (false, 24);
     case.settings.window = window;
+    case.settings.durability = vec![Durability::Flush; usize::from(disks)];
     case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
     case
 }

@@ -8,6 +8,7 @@ use crate::array::alarms::{AlarmText, ClearedBy};
 use crate::array::config::{check_writable, edit};
 use crate::array::create::blank;
 use crate::array::device_watch::{Found, Trouble, Watched};
+use crate::array::member_cache::MemberCache;
 use crate::array::refusal::Refusal;
 use crate::array::spares::{Spare, known_spare, new_spare};
 use destage_block::Driver;
@@ -235,10 +236,12 @@ impl ArrayBackend {
         self.setup.set_config(config);
         let needs = member_bytes(&self.volume.superblock().geometry);
         self.watch.add(Watched::Member(member), &opened, needs);
+        self.caches[usize::from(member)] = MemberCache::of(&opened);
         self.devices.put_member(port, member, Some(opened));
         self.identify(member, Some(uuid), Some(bytes));
         eprintln!("destage: member {member} is being rebuilt onto {name}");
         let result = self.volume.replace(port.now(), member, uuid, bytes);
+        self.set_durabilities();
         result.map_err(|why| NotTaken { device: None, why: why.into() })
     }
 

@@ -21,6 +21,7 @@ use super::config::ArrayConfig;
 use super::device_watch::{DeviceWatch, Watched};
 use super::devices::{Devices, Opened};
 use super::ending::{Around, Drained, Ending};
+use super::member_cache::MemberCache;
 use super::refusal::Unfinished;
 use super::requests::Requests;
 use super::scrub::Scrub;
@@ -62,6 +63,8 @@ pub struct ArrayBackend {
     /// The devices until the data thread starts.
     opening: Option<Devices>,
     devices: Attached,
+    /// What is known of the members' caches.
+    caches: Vec<MemberCache>,
     requests: Requests,
     /// Empty; kept for its capacity.
     replies: Vec<Reply>,
@@ -91,9 +94,12 @@ impl ArrayBackend {
     /// A volume on its devices.
     #[must_use]
     pub fn new(name: &str, config: ArrayConfig, volume: Volume, devices: Devices) -> ArrayBackend {
-        ArrayBackend {
+        let known =
+            |opened: &Option<Opened>| opened.as_ref().map_or(MemberCache::UNKNOWN, MemberCache::of);
+        let mut array = ArrayBackend {
             setup: Setup::new(name, config),
             volume,
+            caches: devices.members.iter().map(known).collect(),
             opening: Some(devices),
             devices: Attached::default(),
             requests: Requests::default(),
@@ -106,6 +112,16 @@ impl ArrayBackend {
             changing_nvs: Arc::default(),
             relog: None,
             handle: None,
+        };
+        array.set_durabilities();
+        array
+    }
+
+    /// Has the volume make destages durable as the members' caches need it.
+    fn set_durabilities(&mut self) {
+        let Ok(choice) = self.setup.config().durability() else { return };
+        for (member, cache) in (0..).zip(&self.caches) {
+            self.volume.set_durability(member, cache.durability(choice));
         }
     }
 

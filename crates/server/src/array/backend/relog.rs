@@ -273,6 +273,7 @@ impl ArrayBackend {
     pub(in crate::array) fn relogged(&mut self, port: &mut Port, mut volume: Volume) {
         volume.count_from(&self.volume);
         self.volume = volume;
+        self.set_durabilities();
         let needs = super::nvs_bytes(&self.volume.superblock());
         let status = self.volume.status();
         for copy in &status.nvs_devices {

@@ -109,7 +109,14 @@ impl ArrayBackend {
         };
         let one = |kind, number, device: &String, state| {
             let device = device.clone();
-            DeviceStatus { kind, number, device, state }
+            let cache =
+                |member: u16| Some(self.caches.get(usize::from(member))?.word().to_string());
+            let how = |member| self.volume.durability(member).name().to_string();
+            let (cache, durability) = match kind {
+                DeviceKind::Member => (cache(number), Some(how(number))),
+                DeviceKind::Nvs | DeviceKind::Spare => (None, None),
+            };
+            DeviceStatus { kind, number, device, state, cache, durability }
         };
         let members = (0..).zip(&config.disks);
         let members = members.map(|(n, d)| one(DeviceKind::Member, n, d, member(n)));
