@@ -23,8 +23,8 @@ pub trait Backend<D: Driver> {
         let _ = offset;
     }
 
-    /// The next request may have come earlier than it is handed over: its client had so much in
-    /// flight that nothing more was taken from it.
+    /// The next request may have come earlier than it is handed over: its client was at the limit
+    /// of what may be in flight.
     fn held_back(&mut self) {}
 
     /// The operation that [`Driver::submit`] got with this key has ended.

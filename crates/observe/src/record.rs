@@ -30,8 +30,8 @@ pub struct Recorded {
     pub dropped: u64,
     /// Trims, which traces do not have.
     pub trims: u64,
-    /// How often a client had so much in flight that the server took nothing more from it. What
-    /// followed may have come earlier than the file says.
+    /// How often the server took nothing more from a client at the limit of what may be in flight.
+    /// What followed may have come earlier than the file says.
     pub held_back: u64,
 }
 

@@ -421,7 +421,11 @@ impl Destage {
         let geometry = &array.geometry;
         let kept = |bytes: &[u8]| if array.zeroes_others { vec![0; PAGE] } else { bytes.to_vec() };
         let rows = geometry.group_stripes * geometry.strip_pages;
-        let read = (0..rows as u32).map(|row| geometry.row_at(self.group, row)).flat_map(|at| {
+        let strips = 0..geometry.data_strips() as u16;
+        let destaged =
+            |at: &RowAt| strips.clone().any(|strip| is_set(&self.mask, geometry.bit_of(at, strip)));
+        let rows = (0..rows as u32).map(|row| geometry.row_at(self.group, row));
+        let read = rows.filter(|at| !destaged(at)).flat_map(|at| {
             let parities = self.pieces.parities_of(geometry, &at);
             let read = geometry.parity_disks(at.stripe).zip(parities);
             read.filter_map(move |(disk, bytes)| Some(((disk, at.page), kept(bytes?))))

@@ -153,8 +153,8 @@ pub fn record(matches: &ArgMatches) -> Result<String, Failure> {
         ("trims", "trims left out"),
         (
             "held_back",
-            "may have come earlier than recorded, with others behind them: their client had so \
-             much in flight that the server took nothing more from it (docs/server.md)",
+            "may have come earlier than recorded, with others behind them: their client was at the \
+             limit of what may be in flight (docs/server.md)",
         ),
     ] {
         if count(key) > 0 {

@@ -1,4 +1,4 @@
-//! One command for what lies close together on a disk: a drive passes some clean pages sooner than
+//! One command for what is close together on a disk: a drive passes some clean pages sooner than
 //! it begins another command.
 
 use super::geometry::Geometry;

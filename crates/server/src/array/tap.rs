@@ -30,7 +30,7 @@ pub struct Seen {
     pub op: SeenOp,
     /// Pages that the directory held then, without those in flight.
     pub held_pages: u32,
-    /// It may have come earlier: its client had so much in flight that nothing more was taken.
+    /// It may have come earlier: its client was at the limit of what may be in flight.
     pub held_back: bool,
 }
 
