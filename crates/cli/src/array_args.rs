@@ -161,7 +161,7 @@ fn destage_args() -> [Arg; 7] {
     let [durability, flush_bound] = durability_args();
     [
         durability.default_value("auto"),
-        flush_bound.default_value("50"),
+        flush_bound.default_value("150"),
         option("policy", "POLICY", "Destage policy, see `destage policies`").default_value("stow"),
         option("rate", "RATE", "Destage rate, see `destage policies`")
             .default_value("linear:90/80"),

@@ -57,7 +57,7 @@ pub struct FlushLimits {
 
 impl Default for FlushLimits {
     fn default() -> FlushLimits {
-        FlushLimits { bound: Duration::from_millis(50), wait_max: Duration::from_secs(1) }
+        FlushLimits { bound: Duration::from_millis(150), wait_max: Duration::from_secs(1) }
     }
 }
 

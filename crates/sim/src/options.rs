@@ -140,7 +140,7 @@ pub const OPTIONS: &[Param] = &[
     option(
         "flush-bound",
         "ms",
-        "50",
+        "150",
         "1 to 60000",
         "longest time that a flush of a disk should take, because its reads wait for it; for \
          --durability epochs",

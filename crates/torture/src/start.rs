@@ -123,6 +123,14 @@ impl Run {
         }
     }
 
+    /// What is written from now on is a start's, on members whose caches are as the settings say.
+    fn begin_start(&mut self) {
+        self.world.nvs.iter_mut().for_each(Disk::begin_start);
+        for member in 0..self.case.geometry.disks {
+            self.world.set_cache(member, self.case.durability_of(member));
+        }
+    }
+
     /// A try; the device that cannot be written, if there is one.
     fn try_open_without(
         &mut self,
@@ -157,10 +165,7 @@ impl Run {
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         self.mirrored &= assembly.copies.len() == 2;
         let writes = self.world.early_writes;
-        self.world.nvs.iter_mut().for_each(Disk::begin_start);
-        for member in 0..self.case.geometry.disks {
-            self.world.set_cache(member, self.case.durability_of(member));
-        }
+        self.begin_start();
         let opened = destage_served::open(&mut self.world, &assembly, self.case.settings.clone());
         if opened.is_err() {
             // One that was failed, and is not by this start, may be by the next: it sees what is

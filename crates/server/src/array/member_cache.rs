@@ -159,8 +159,8 @@ struct Sysfs<'a> {
 }
 
 impl Sysfs<'_> {
-    /// The cache of a device by its number, with all devices below it: any that is volatile makes
-    /// the whole so, and all of them must offer FUA.
+    /// The cache of a device by its number, with all devices below it: one that is volatile is
+    /// enough, and all of those must offer FUA.
     fn cache(&self, device: u64) -> Cache {
         let number = format!("{}:{}", libc::major(device), libc::minor(device));
         match std::fs::canonicalize(self.root.join("dev/block").join(number)) {

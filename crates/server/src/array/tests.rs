@@ -36,7 +36,7 @@ fn config(folder: &Path) -> ArrayConfig {
         rate: "linear:40/20".to_string(),
         ack: "nvs".to_string(),
         durability: "auto".to_string(),
-        flush_bound_ms: 50,
+        flush_bound_ms: 150,
         on_nvs_loss: "write-through".to_string(),
         queue_depth: 16,
         window: 8,
