@@ -10,6 +10,7 @@ pub mod compare;
 pub mod config;
 pub mod estimate;
 pub mod experiment;
+mod fewest_destages;
 pub mod findings;
 pub mod heads;
 pub mod measure;
@@ -22,6 +23,7 @@ pub mod sources;
 pub mod sweep;
 pub mod track_trace;
 pub mod validate;
+pub mod write_study;
 
 mod build;
 mod contradictions;
