@@ -1,7 +1,6 @@
 //! Holds the weight chosen while running (`adaptive-NAME`) against the paper's and the plain
 //! policy, on real traces and generated loads: `make adaptive-weights`, docs/readcache.md.
 //! The loads are in two halves, so that a change can be tuned on the first and judged on the other.
-//! Arguments: the folder of traces, the longest slice, and the form to try, as `adaptive:sure=30`.
 
 use destage_engine::array::geometry::Level;
 use destage_engine::mix::mix;
@@ -15,40 +14,46 @@ use destage_sim::readcache::{reads_of, working_set};
 use destage_workload::trace::ReadOptions;
 use std::path::{Path, PathBuf};
 
-const POLICIES: [&str; 9] =
-    ["lru", "lfu", "clock", "arc", "sieve", "s3-fifo", "slru", "2q", "w-tinylfu"];
+/// Block requests of a load; traces are cut there.
+const REQUESTS: u64 = 1_000_000;
+const POLICIES: [&str; 8] = ["lru", "lfu", "clock", "arc", "sieve", "s3-fifo", "slru", "2q"];
 /// Cache sizes in per cent of the blocks that a load asks for.
 const SIZES: [u64; 8] = [1, 3, 10, 20, 35, 50, 70, 90];
 
-/// Traces, each read once for all of its slices.
-const TRACES: [&str; 9] = [
-    "OLTP.lis.zst",
-    "P3.lis.zst",
-    "P6.lis.zst",
-    "cloudPhysicsIO.vscsi.gz",
-    "ajw.1week.srt.gz",
-    "DTRS100M.trace.gz",
-    "disksim_ascii.trace.gz",
-    "wsrch-small.trace.gz",
-    "ssdsim_example_fin1_first10k.ascii",
-];
-/// Block requests of a slice. Of each length the first slice of a trace is in the first half of the
-/// loads, and the next one in the second.
-const SLICES: [u64; 3] = [1_000_000, 100_000, 10_000];
+/// Where a load comes from.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// A file, and how many block requests of it are left out.
+    Trace(&'static str, u64),
+    Made(fn(&mut Random) -> Vec<u64>),
+}
 
-/// Generated loads: name, whether it is of the second half, requests.
-type Made = (&'static str, bool, fn(&mut Random) -> Vec<u64>);
+/// A load: its name, whether it is of the second half, and where it comes from.
+type Load = (&'static str, bool, Origin);
 
-const MADE: [Made; 9] = [
-    ("zipf .75", false, |r| zipf(r, 60_000, 300_000, 3)),
-    ("zipf 1", true, |r| zipf(r, 120_000, 600_000, 4)),
-    ("zipf 1.25", false, |r| zipf(r, 200_000, 800_000, 5)),
-    ("even", true, |r| (0..400_000).map(|_| r.below(30_000)).collect()),
-    ("loop", false, |_| (0..400_000).map(|i| i % 40_000).collect()),
-    ("loop and once", true, fitting_loop),
-    ("zipf and scans", false, |r| scanned(r, 40_000, 4)),
-    ("zipf and loop", true, |r| looped(r, 30_000, 20_000)),
-    ("moving zipf", true, moving),
+/// Where a trace ends before its part begins, there is no such load.
+const LOADS: [Load; 21] = [
+    ("OLTP", false, Origin::Trace("OLTP.lis.zst", 0)),
+    ("P3", true, Origin::Trace("P3.lis.zst", 0)),
+    ("P6", false, Origin::Trace("P6.lis.zst", 0)),
+    ("P6, later", true, Origin::Trace("P6.lis.zst", 1_000_000)),
+    ("P3, later", false, Origin::Trace("P3.lis.zst", 1_000_000)),
+    ("P6, end", false, Origin::Trace("P6.lis.zst", 2_000_000)),
+    ("financial1", true, Origin::Trace("ssdsim_example_fin1_first10k.ascii", 0)),
+    ("cloudPhysics", true, Origin::Trace("cloudPhysicsIO.vscsi.gz", 0)),
+    ("hplajw", false, Origin::Trace("ajw.1week.srt.gz", 0)),
+    ("DTRS", true, Origin::Trace("DTRS100M.trace.gz", 0)),
+    ("DiskSim", false, Origin::Trace("disksim_ascii.trace.gz", 0)),
+    ("WebSearch", true, Origin::Trace("wsrch-small.trace.gz", 0)),
+    ("zipf .75", false, Origin::Made(|r| zipf(r, 60_000, 300_000, 3))),
+    ("zipf 1", true, Origin::Made(|r| zipf(r, 120_000, 600_000, 4))),
+    ("zipf 1.25", false, Origin::Made(|r| zipf(r, 200_000, 800_000, 5))),
+    ("even", true, Origin::Made(|r| (0..400_000).map(|_| r.below(30_000)).collect())),
+    ("loop", false, Origin::Made(|_| (0..400_000).map(|i| i % 40_000).collect())),
+    ("loop and once", true, Origin::Made(fitting_loop)),
+    ("zipf and scans", false, Origin::Made(|r| scanned(r, 40_000, 4))),
+    ("zipf and loop", true, Origin::Made(|r| looped(r, 30_000, 20_000))),
+    ("moving zipf", true, Origin::Made(moving)),
 ];
 
 struct Random(u64);
@@ -121,49 +126,27 @@ fn moving(random: &mut Random) -> Vec<u64> {
     (0..700_000).map(|i| place(ranks.draw(random) + i / 100, 40_000)).collect()
 }
 
-/// A load: its name, whether it is of the second half, what it reads.
-struct Load {
-    name: String,
-    second: bool,
-    reads: Vec<PageRange>,
-}
-
-fn made((name, second, make): &Made) -> Load {
-    let blocks = make(&mut Random(mix(name.len() as u64)));
-    let reads = blocks.into_iter().map(|b| PageRange::new(Page(b), 1)).collect();
-    Load { name: name.to_string(), second: *second, reads }
-}
-
-/// The slices of a trace; those that it is too short for are left out, but for one.
-fn slices(name: &str, folder: &Path, longest: u64) -> Vec<Load> {
+fn reads(load: &Load, folder: &Path) -> Option<Vec<PageRange>> {
+    let (name, skipped) = match load.2 {
+        Origin::Made(make) => {
+            let blocks = make(&mut Random(mix(load.0.len() as u64)));
+            return Some(blocks.into_iter().map(|b| PageRange::new(Page(b), 1)).collect());
+        }
+        Origin::Trace(name, skipped) => (name, skipped),
+    };
     let path = folder.join(name);
     if !path.exists() {
-        println!("SKIPPED {name}: no {}", path.display());
-        return Vec::new();
+        println!("SKIPPED {}: no {}", load.0, path.display());
+        return None;
     }
     let reads = reads_of(path.as_path(), &ReadOptions::default(), None).expect("a trace");
-    let all: u64 = reads.iter().map(|range| range.end().0 - range.first.0).sum();
-    let mut loads = Vec::new();
-    for length in SLICES.into_iter().filter(|length| *length <= longest) {
-        for (second, from) in [(false, 0), (true, length)] {
-            let shorter = length > SLICES[SLICES.len() - 1] && length > all;
-            if from >= all || shorter && (second || length / 10 >= all) {
-                continue;
-            }
-            let mut before = 0;
-            let wanted = |range: &&PageRange| {
-                before += range.end().0 - range.first.0;
-                (from..from + length).contains(&before)
-            };
-            let reads = reads.iter().filter(wanted).copied().collect();
-            loads.push(Load {
-                name: format!("{name} {}k+{}k", from / 1000, length / 1000),
-                second,
-                reads,
-            });
-        }
-    }
-    loads
+    let mut before = 0;
+    let wanted = |range: &PageRange| {
+        before += range.end().0 - range.first.0;
+        (skipped..skipped + REQUESTS).contains(&before)
+    };
+    let reads: Vec<PageRange> = reads.into_iter().filter(wanted).collect();
+    (!reads.is_empty()).then_some(reads)
 }
 
 struct Case {
@@ -183,9 +166,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    fn of(case: &Case, reads: &[PageRange], chosen: &str) -> Outcome {
+    fn of(case: &Case, reads: &[PageRange]) -> Outcome {
         let one = |form: &str| rgr(case, Vdf::parse(form).expect("a form"), reads);
-        Outcome { plain: one("off"), paper: one("paper"), adaptive: one(chosen) }
+        Outcome { plain: one("off"), paper: one("paper"), adaptive: one("adaptive") }
     }
 
     /// In per cent of the plain policy's RGR.
@@ -209,18 +192,18 @@ fn rgr(case: &Case, form: Vdf, reads: &[PageRange]) -> f64 {
     tally.penalty as f64 / tally.requests as f64
 }
 
-fn cases(loads: &[Load]) -> Vec<Case> {
+fn cases(loads: &[(usize, Vec<PageRange>)]) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (load, Load { reads, .. }) in loads.iter().enumerate() {
+    for (load, reads) in loads {
         let set = working_set(reads);
         for policy in POLICIES {
             for percent in SIZES {
                 let letters = policy.bytes().fold(0, |sum, b| mix(sum ^ u64::from(b)));
-                let chance = mix(mix(load as u64) ^ percent << 8 ^ letters);
+                let chance = mix(mix(*load as u64) ^ percent << 8 ^ letters);
                 let disks = 4 + chance % 7;
                 let blocks = (set * percent / 100).max(64);
                 let failed = chance / 7 % disks;
-                cases.push(Case { load, policy, percent, blocks, disks, failed });
+                cases.push(Case { load: *load, policy, percent, blocks, disks, failed });
             }
         }
     }
@@ -247,23 +230,17 @@ fn line(name: &str, outcomes: &[&Outcome]) {
 
 fn main() {
     let folder = PathBuf::from(std::env::args().nth(1).unwrap_or("../shared/traces".into()));
-    let longest = std::env::args().nth(2).map_or(u64::MAX, |n| n.parse().expect("a number"));
-    let chosen = std::env::args().nth(3).unwrap_or("adaptive".into());
-    let loads: Vec<Load> = TRACES
-        .iter()
-        .flat_map(|name| slices(name, &folder, longest))
-        .chain(MADE.iter().map(made))
-        .filter(|load| !load.reads.is_empty() && load.reads.len() as u64 <= longest)
-        .collect();
+    let loads: Vec<(usize, Vec<PageRange>)> =
+        (0..LOADS.len()).filter_map(|at| Some((at, reads(&LOADS[at], &folder)?))).collect();
     let cases = cases(&loads);
     let run = |case: &Case| {
-        let load = &loads[case.load];
-        let outcome = Outcome::of(case, &load.reads, &chosen);
+        let reads = &loads.iter().find(|(load, _)| *load == case.load).expect("read").1;
+        let outcome = Outcome::of(case, reads);
         if outcome.over_paper() > 2.0 || outcome.over_plain(outcome.adaptive) > 2.0 {
             println!(
                 "loses: {}, {}, {} % ({} blocks), {} disks, disk {} failed: {:+.1} % to plain, \
                  n-1 {:+.1} %",
-                load.name,
+                LOADS[case.load].0,
                 case.policy,
                 case.percent,
                 case.blocks,
@@ -282,7 +259,7 @@ fn main() {
     for (half, name) in [(false, "first"), (true, "second")] {
         let of = |policy: Option<&str>| -> Vec<&Outcome> {
             let wanted = |case: &Case| {
-                loads[case.load].second == half && policy.is_none_or(|policy| case.policy == policy)
+                LOADS[case.load].1 == half && policy.is_none_or(|policy| case.policy == policy)
             };
             cases.iter().zip(&outcomes).filter(|(c, _)| wanted(c)).map(|(_, o)| o).collect()
         };
