@@ -170,7 +170,7 @@ impl Adaptive {
         self.window.iter().map(move |batch| batch[self.current] as i64 - batch[place] as i64)
     }
 
-    /// Whether a weight gains over the present one: beyond noise, if it is not the one it began with.
+    /// Whether a weight gains over the present one: beyond noise, but for the one it began with.
     fn is_better(&self, place: usize) -> bool {
         let count = self.window.len() as i128;
         let gain: i128 = self.gains(place).map(i128::from).sum();
