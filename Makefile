@@ -59,6 +59,7 @@ check: tools
 ## Write the generated pages of docs.
 docs: build
 	$(DESTAGE) policies --format markdown > docs/policies.md
+	$(DESTAGE) disks keys --format markdown > docs/disk-keys.md
 
 ## Print figures of the tree: import circles, largest objects and files, packages of the smallest
 ## server. HOUSE_TREE=PATH prints those of another tree.

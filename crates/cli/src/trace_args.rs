@@ -5,8 +5,8 @@ use crate::shared_args::{flag, force, format_arg, option, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command, value_parser};
 
 /// The commands about disk models and traces.
-pub fn commands() -> [Command; 5] {
-    [disks(), trace(), policy_trace(), track_trace(), readcache_trace()]
+pub fn commands() -> [Command; 6] {
+    [disks(), trace(), policy_trace(), track_trace(), readcache_trace(), writecache_trace()]
 }
 
 fn required(name: &'static str, value: &'static str, help: &'static str) -> Arg {
@@ -26,10 +26,25 @@ fn disks() -> Command {
                 .about("Show the figures of a disk, measured on its model")
                 .after_help("Example: destage disks show stow-ref --plot seek.svg")
                 .arg(required("name", "NAME", "A model's name or .toml file"))
-                .arg(format_arg())
+                .arg(
+                    option("format", "FORMAT", "Output format; toml: the spec itself")
+                        .value_parser(["table", "json", "csv", "toml"])
+                        .default_value("table"),
+                )
                 .arg(option("plot", "FILE", "Draw seek curve and zones to FILE (.svg or .png)")),
         )
         .subcommand(disks_validate())
+        .subcommand(disks_fit())
+        .subcommand(
+            Command::new("keys")
+                .about("List every key of a disk spec with unit, range and default")
+                .after_help("Example: destage disks keys --format csv")
+                .arg(
+                    option("format", "FORMAT", "Output format")
+                        .value_parser(["table", "json", "csv", "markdown"])
+                        .default_value("table"),
+                ),
+        )
         .subcommand(
             Command::new("convert")
                 .about("Convert DiskSim parameter files into a disk spec")
@@ -43,6 +58,48 @@ fn disks() -> Command {
                 .arg(option("name", "NAME", "Name of the spec [default: the model's]"))
                 .arg(option("out", "FILE", "Output file [default: standard output]")),
         )
+}
+
+fn disks_fit() -> Command {
+    let number = |name, value, help| option(name, value, help).value_parser(value_parser!(f64));
+    Command::new("fit")
+        .about("Make a disk spec from a data sheet's numbers or from fio's JSON")
+        .after_help(
+            "Needed: capacity, rotation, the outer rate, and the mean seek or random reads at \
+             depth 1. The table lists where each number of the spec is from, and how much each \
+             assumed one moves random reads at depths 1 and 32; its last lines have all \
+             together.\n\
+             Examples:\n  \
+             destage disks fit --capacity 8T --rpm 7200 --seek 8.0 --outer 255 --out mine.toml\n  \
+             destage disks fit --capacity 8T --rpm 7200 --fio fio.json --out mine.toml",
+        )
+        .arg(option("capacity", "SIZE", "Capacity in the maker's units, e.g. 20T").required(true))
+        .arg(number("rpm", "N", "Revolutions per minute").required(true))
+        .arg(number("seek", "MS", "Mean seek of reads"))
+        .arg(number("write-seek", "MS", "Mean seek of writes"))
+        .arg(number("track-seek", "MS", "Seek to the next track"))
+        .arg(number("full-seek", "MS", "Full stroke"))
+        .arg(number("outer", "MB/S", "Sustained rate at the outer edge, in 10^6 bytes per second"))
+        .arg(number("inner", "MB/S", "Sustained rate at the inner edge"))
+        .arg(option("heads", "N", "Surfaces with data").value_parser(value_parser!(u64)))
+        .arg(option("cache", "SIZE", "The drive's buffer, e.g. 256M; its write cache is on"))
+        .arg(
+            option("sector-bytes", "N", "Size of a sector")
+                .value_parser(value_parser!(u64).range(1..=4096))
+                .default_value("512"),
+        )
+        .arg(
+            option(
+                "fio",
+                "FILE",
+                "fio's JSON: random 4k reads by depth, sequential reads at offset 0 and at 90 % \
+                 and up; repeatable",
+            )
+            .action(ArgAction::Append),
+        )
+        .arg(option("name", "NAME", "Name of the spec [default: the file's]"))
+        .arg(option("out", "FILE", "The spec that is written, .toml").required(true))
+        .arg(format_arg())
 }
 
 fn disks_validate() -> Command {
@@ -246,6 +303,39 @@ fn track_trace() -> Command {
         .arg(option("format", "FORMAT", "table", "Output format").value_parser(["table", "json"]))
 }
 
+fn writecache_trace() -> Command {
+    let number = |name, default: &'static str, help| {
+        option(name, "N", help).default_value(default).value_parser(value_parser!(u64))
+    };
+    Command::new("writecache-trace")
+        .about("Replay the writes of a trace through write caches, without time")
+        .after_help(
+            "A group is destaged when the next write does not fit, and all groups at the end. \
+             `bound` is what no policy undercuts: each group is destaged once per interval in \
+             which it cannot be held (docs/simulator.md).\n\
+             Example: destage writecache-trace vm.vscsi.gz --nvs 16M,10% --policy wow,stow,bound",
+        )
+        .args(trace_input())
+        .arg(trace_device())
+        .arg(
+            option("policy", "LIST", "Destage policies, see `destage policies`; bound: the bound")
+                .default_value("lrw,cscan,wow,stow,bound"),
+        )
+        .arg(
+            option(
+                "nvs",
+                "LIST",
+                "NVS sizes: pages, bytes as 64M, or shares of the different pages written as 10%",
+            )
+            .default_value("32768"),
+        )
+        .arg(number("group-pages", "64", "Pages per write group"))
+        .arg(number("disks", "5", "Number of disks"))
+        .arg(threads_arg())
+        .arg(format_arg())
+        .arg(out_arg("Also write to FILE: .json, .csv or .txt; repeatable"))
+}
+
 fn readcache_trace() -> Command {
     Command::new("readcache-trace")
         .about("Replay the reads of a trace through read caches of an array with failed disks")
@@ -266,8 +356,9 @@ fn readcache_trace() -> Command {
             option(
                 "policy",
                 "LIST",
-                "Read-cache policies, see `destage policies`; opt: Belady's optimum, which no \
-                 policy exceeds in hits",
+                "Read-cache policies, see `destage policies`; opt: Belady's optimum; vdf-opt: the \
+                 same with failed disks taken into account; bound: what no cache exceeds in hits, \
+                 nor undercuts in RGR",
             )
             .required(true),
         )

@@ -12,6 +12,12 @@ fn policies_page_is_what_the_tables_say() {
     assert_eq!(page, generated, "run: make docs");
 }
 
+#[test]
+fn keys_page_is_what_the_table_says() {
+    let page = std::fs::read_to_string(top().join("docs/disk-keys.md")).expect("the page");
+    assert_eq!(page, succeeds(&["disks", "keys", "--format", "markdown"]), "run: make docs");
+}
+
 /// The commands under some words, as the program lists them.
 fn commands_of(words: &[&str]) -> Vec<String> {
     let help = succeeds(&[words, &["--help"]].concat());

@@ -74,8 +74,8 @@ impl Figures {
         let spec = DiskSpec { read_ahead: None, write_back: None, ..spec.clone() };
         let model = DiskModel::new(&spec);
         let fresh = || Disk::with_model(model.clone(), &spec);
-        let (iops_1, avg_seek) = random_reads(fresh(), &spec, 1);
-        let (iops_16, _) = random_reads(fresh(), &spec, 16);
+        let (iops_1, avg_seek) = random_reads(fresh(), &spec, (1, OPERATIONS));
+        let (iops_16, _) = random_reads(fresh(), &spec, (16, OPERATIONS));
         let sectors = model.sectors;
         let mut disk = fresh();
         let mut now = Instant::ZERO;
@@ -95,20 +95,31 @@ impl Figures {
     }
 }
 
+/// Random aligned 4 KiB reads per second with this many outstanding, at least 1, mechanics only,
+/// measured over this many.
+pub fn random_read_iops(spec: &DiskSpec, outstanding: usize, operations: u64) -> f64 {
+    let spec = DiskSpec { read_ahead: None, write_back: None, ..spec.clone() };
+    random_reads(Disk::new(&spec), &spec, (outstanding, operations)).0
+}
+
 /// Reads per second and the mean seek, with this many outstanding.
-fn random_reads(mut disk: Disk, spec: &DiskSpec, outstanding: usize) -> (f64, Duration) {
+fn random_reads(
+    mut disk: Disk,
+    spec: &DiskSpec,
+    (outstanding, operations): (usize, u64),
+) -> (f64, Duration) {
     let sectors = spec.sectors_per_page();
     let pages = (disk.sectors() / u64::from(sectors)).max(1);
     let mut random = Random(outstanding as u64);
     let mut op = || read(random.below(pages) * u64::from(sectors), sectors);
     let (mut now, mut seek_ns) = (Instant::ZERO, 0);
     (1..outstanding).for_each(|_| disk.submit(Instant::ZERO, op()));
-    for _ in 0..OPERATIONS {
+    for _ in 0..operations {
         disk.submit(now, op());
         now = disk.start(now).expect("a command is queued");
         seek_ns += disk.finish(now).service.seek.0;
     }
-    (OPERATIONS as f64 / now.since(Instant::ZERO).as_secs_f64(), Duration(seek_ns / OPERATIONS))
+    (operations as f64 / now.since(Instant::ZERO).as_secs_f64(), Duration(seek_ns / operations))
 }
 
 /// The least seek between the first two cylinders, over the tracks of the second.

@@ -10,8 +10,10 @@ mod bus;
 mod cache;
 mod disk;
 mod figures;
+pub mod fit;
 mod geometry;
 mod head;
+mod keys;
 mod model;
 mod registry;
 mod seek;
@@ -21,8 +23,9 @@ mod validate;
 pub mod disksim;
 
 pub use disk::{Completed, Disk, Service};
-pub use figures::{Figures, ZoneRate};
+pub use figures::{Figures, ZoneRate, random_read_iops};
 pub use head::DiskOp;
+pub use keys::{KEYS, REQUIRED, SpecKey};
 pub use model::{DiskModel, ZoneInfo, seek_curve, zones};
 pub use registry::{find, registry};
 pub use spec::{

@@ -102,6 +102,7 @@ impl DiskSpec {
             let fits = linear.inner_sectors > 0 && linear.outer_sectors <= MOST_PER_TRACK;
             check(fits, "zones.linear.inner_sectors", "from 1 to 60000, as outer_sectors")?;
             check(self.sectors.is_some(), "sectors", "given where zones are linear")?;
+            check(self.sectors != Some(0), "sectors", "at least 1")?;
             let least = u64::from(self.heads) * u64::from(linear.inner_sectors);
             let fits = self.sectors.unwrap_or(0) / least <= MOST_CYLINDERS;
             check(fits, "sectors", "few enough for 4000000 cylinders")?;

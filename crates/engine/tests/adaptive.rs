@@ -152,6 +152,42 @@ fn where_the_penalty_helps_it_is_found_from_the_plain_weight() {
     assert!(cache.weight().unwrap() > Weight::PLAIN);
 }
 
+/// Loads too short to say much: what the choice loses there to n-1, the worst of many, in per cent.
+fn worst_of_short_loads(policy: &str) -> f64 {
+    let penalty = |policy: &str, stream: &[u64], disks, blocks| {
+        let mut cache = choose(policy).unwrap().build(blocks).unwrap();
+        let penalties = fault(disks);
+        cache.set_fault(Some(penalties.clone()));
+        let ranges: Vec<PageRange> = stream.iter().map(|b| PageRange::new(Page(*b), 1)).collect();
+        let mut tally = Tally::default();
+        cache.run(&ranges, &penalties, &mut tally);
+        tally.penalty as f64
+    };
+    let mut worst = f64::MIN;
+    for seed in 1..=60 {
+        let mut random = Random(seed);
+        let (span, disks) = (20 + random.below(60), 4 + random.below(7));
+        let place = random.below(1000) * 64;
+        let stream: Vec<u64> =
+            (0..8000).map(|_| place + random.below(span) * random.below(span)).collect();
+        for blocks in [64, 150, 400] {
+            let [chosen, paper] = ["adaptive", "vdf"]
+                .map(|form| penalty(&format!("{form}-{policy}"), &stream, disks, blocks));
+            worst = worst.max(100.0 * (chosen / paper - 1.0));
+        }
+    }
+    worst
+}
+
+#[test]
+fn thin_evidence_does_not_lead_away_from_the_penalty() {
+    for policy in ["lfu", "lru", "clock"] {
+        let worst = worst_of_short_loads(policy);
+        println!("{policy}: {worst:+.2} % to n-1 at worst");
+        assert!(worst < 1.5, "{policy}: {worst:+.2} %");
+    }
+}
+
 #[test]
 fn shadows_have_a_thousand_blocks_or_more_and_forms_are_read() {
     let settings = AdaptiveSettings::default();

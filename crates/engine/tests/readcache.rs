@@ -74,7 +74,14 @@ fn recorded_hashes() {
 /// Every name, with LFU's other rule for ties and other values of parameters.
 fn names() -> Vec<&'static str> {
     let names = entries().into_iter().map(|e| e.name);
-    let others = ["lfu:literal", "vdf-lfu:literal", "slru:protected=30", "vdf-2q:in=50,out=100"];
+    let others = [
+        "lfu:literal",
+        "vdf-lfu:literal",
+        "slru:protected=30",
+        "vdf-2q:in=50,out=100",
+        "w-tinylfu:window=20,protected=50",
+        "vdf-w-tinylfu:window=20,protected=50",
+    ];
     names.chain(others).collect()
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// Block requests of a load; traces are cut there.
 const REQUESTS: u64 = 1_000_000;
-const POLICIES: [&str; 6] = ["lru", "lfu", "clock", "arc", "sieve", "s3-fifo"];
+const POLICIES: [&str; 8] = ["lru", "lfu", "clock", "arc", "sieve", "s3-fifo", "slru", "2q"];
 /// Cache sizes in per cent of the blocks that a load asks for.
 const SIZES: [u64; 8] = [1, 3, 10, 20, 35, 50, 70, 90];
 
@@ -31,11 +31,15 @@ enum Origin {
 /// A load: its name, whether it is of the second half, and where it comes from.
 type Load = (&'static str, bool, Origin);
 
-const LOADS: [Load; 18] = [
+/// Where a trace ends before its part begins, there is no such load.
+const LOADS: [Load; 21] = [
     ("OLTP", false, Origin::Trace("OLTP.lis.zst", 0)),
     ("P3", true, Origin::Trace("P3.lis.zst", 0)),
     ("P6", false, Origin::Trace("P6.lis.zst", 0)),
     ("P6, later", true, Origin::Trace("P6.lis.zst", 1_000_000)),
+    ("P3, later", false, Origin::Trace("P3.lis.zst", 1_000_000)),
+    ("P6, end", false, Origin::Trace("P6.lis.zst", 2_000_000)),
+    ("financial1", true, Origin::Trace("ssdsim_example_fin1_first10k.ascii", 0)),
     ("cloudPhysics", true, Origin::Trace("cloudPhysicsIO.vscsi.gz", 0)),
     ("hplajw", false, Origin::Trace("ajw.1week.srt.gz", 0)),
     ("DTRS", true, Origin::Trace("DTRS100M.trace.gz", 0)),

@@ -10,6 +10,7 @@ pub mod compare;
 pub mod config;
 pub mod estimate;
 pub mod experiment;
+mod fewest_destages;
 pub mod findings;
 pub mod heads;
 pub mod measure;
@@ -23,6 +24,7 @@ pub mod sweep;
 pub mod track_trace;
 mod uncached;
 pub mod validate;
+pub mod write_study;
 
 mod build;
 mod contradictions;

@@ -3,7 +3,7 @@
 
 use crate::parallel::in_parallel;
 use destage_engine::array::geometry::Level;
-use destage_engine::readcache::optimum::replay_optimum;
+use destage_engine::readcache::optimum::{bound, replay_optimum};
 use destage_engine::readcache::penalty::{CHUNK_BLOCKS, Penalties, PenaltyError};
 use destage_engine::readcache::replay::{EventHash, Tally, replay};
 use destage_engine::readcache::{Access, ReadCache, ReadChoice, ReadPolicyError, check_blocks};
@@ -31,8 +31,8 @@ pub enum Failed {
 pub struct Study {
     /// The policies.
     pub policies: Vec<ReadChoice>,
-    /// Belady's optimum too, after them.
-    pub optimum: bool,
+    /// What knows the future, after them.
+    pub offline: Vec<Offline>,
     /// RAID level.
     pub level: Level,
     /// Numbers of disks.
@@ -97,27 +97,64 @@ pub fn reads_of(
     read: &ReadOptions,
     device: Option<u32>,
 ) -> Result<Vec<PageRange>, StudyError> {
-    let pace = ReplayPace::Closed { outstanding: 1 };
-    let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
-    let mut source = TraceSource::open(input, read, &replay, u64::MAX)
-        .map_err(|error| StudyError::Trace(error.to_string()))?;
-    let mut reads = Vec::new();
-    while source.next_at().is_some() {
-        let request =
-            source.take(Instant::ZERO).map_err(|error| StudyError::Trace(error.to_string()))?;
-        source.completed(request.tag, Instant::ZERO);
-        if request.direction == Direction::Read {
-            reads.push(request.range);
-        }
-    }
+    let (reads, file) = requests_of(input, read, device, Direction::Read)?;
     match reads.is_empty() {
-        true => Err(StudyError::NoReads(source.reader().file().to_string())),
+        true => Err(StudyError::NoReads(file)),
         false => Ok(reads),
     }
 }
 
-/// The name of Belady's optimum among policies.
-pub const OPTIMUM: &str = "opt";
+/// The requests of a trace in one direction, as [`reads_of`] has them, and the trace's name.
+pub(crate) fn requests_of(
+    input: impl Into<TraceInput>,
+    read: &ReadOptions,
+    device: Option<u32>,
+    direction: Direction,
+) -> Result<(Vec<PageRange>, String), StudyError> {
+    let pace = ReplayPace::Closed { outstanding: 1 };
+    let replay = ReplayOptions { pace, device, ..ReplayOptions::default() };
+    let mut source = TraceSource::open(input, read, &replay, u64::MAX)
+        .map_err(|error| StudyError::Trace(error.to_string()))?;
+    let mut requests = Vec::new();
+    while source.next_at().is_some() {
+        let request =
+            source.take(Instant::ZERO).map_err(|error| StudyError::Trace(error.to_string()))?;
+        source.completed(request.tag, Instant::ZERO);
+        if request.direction == direction {
+            requests.push(request.range);
+        }
+    }
+    Ok((requests, source.reader().file().to_string()))
+}
+
+/// What is named among the policies and knows the whole trace (docs/readcache.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offline {
+    /// Belady's optimum.
+    Optimum,
+    /// The same with penalties taken into account.
+    AwareOptimum,
+    /// The most hits and the fewest requests that any cache can have; no cache need reach both.
+    Bound,
+}
+
+impl Offline {
+    const ALL: [Offline; 3] = [Offline::Optimum, Offline::AwareOptimum, Offline::Bound];
+
+    /// Its name among policies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Offline::Optimum => "opt",
+            Offline::AwareOptimum => "vdf-opt",
+            Offline::Bound => "bound",
+        }
+    }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<Offline> {
+        Offline::ALL.into_iter().find(|offline| offline.name() == name)
+    }
+}
 
 /// Different blocks that these reads ask for: their working set.
 pub fn working_set(reads: &[PageRange]) -> u64 {
@@ -131,10 +168,16 @@ pub fn working_set(reads: &[PageRange]) -> u64 {
     blocks
 }
 
+/// What is replayed in one case.
+#[derive(Clone, Copy)]
+enum Choice<'a> {
+    Policy(&'a ReadChoice),
+    Offline(Offline),
+}
+
 /// One policy in one case.
 pub struct Single<'a> {
-    /// None: Belady's optimum.
-    policy: Option<&'a ReadChoice>,
+    policy: Choice<'a>,
     disks: u64,
     blocks: u64,
     failed: FailedSet,
@@ -158,25 +201,31 @@ pub fn replay_one(
 }
 
 impl Single<'_> {
-    /// An empty cache; none for the optimum.
-    fn cache(&self) -> Option<Box<dyn ReadCache>> {
-        let mut cache = self.policy?.build(self.blocks).expect("checked before");
+    fn cache(&self, policy: &ReadChoice) -> Box<dyn ReadCache> {
+        let mut cache = policy.build(self.blocks).expect("checked before");
         cache.set_fault(Some(self.penalties.clone()));
-        Some(cache)
+        cache
     }
 
     fn replay(&self, reads: &[PageRange], tally: &mut Tally, event: &mut dyn FnMut(u64, Access)) {
-        match self.cache() {
-            Some(mut cache) => replay(&mut *cache, reads, &self.penalties, tally, event),
-            None => replay_optimum(reads, self.blocks as usize, &self.penalties, tally, event),
+        let (blocks, penalties) = (self.blocks as usize, &self.penalties);
+        match self.policy {
+            Choice::Policy(policy) => {
+                replay(&mut *self.cache(policy), reads, penalties, tally, event);
+            }
+            Choice::Offline(Offline::Bound) => bound(reads, blocks, penalties, tally),
+            Choice::Offline(offline) => {
+                let aware = offline == Offline::AwareOptimum;
+                replay_optimum(reads, blocks, aware, penalties, tally, event);
+            }
         }
     }
 
     fn run(&self, reads: &[PageRange]) -> Row {
         let mut tally = Tally::default();
-        match self.cache() {
-            Some(mut cache) => cache.run(reads, &self.penalties, &mut tally),
-            None => self.replay(reads, &mut tally, &mut |_, _| {}),
+        match self.policy {
+            Choice::Policy(policy) => self.cache(policy).run(reads, &self.penalties, &mut tally),
+            Choice::Offline(_) => self.replay(reads, &mut tally, &mut |_, _| {}),
         }
         self.row(&tally)
     }
@@ -187,7 +236,10 @@ impl Single<'_> {
         let (lost, all) = self.penalties.lost_share();
         let extra = ratio(lost, all) * (self.penalties.of_lost() - 1) as f64;
         Row {
-            policy: self.policy.map_or(OPTIMUM.to_string(), ReadChoice::describe),
+            policy: match self.policy {
+                Choice::Policy(policy) => policy.describe(),
+                Choice::Offline(offline) => offline.name().to_string(),
+            },
             disks: self.disks,
             blocks: self.blocks,
             failed: Some(self.failed.clone()),
@@ -208,6 +260,11 @@ impl Study {
     /// # Errors
     /// None for policies of the table.
     pub fn add_plain_forms(&mut self) -> Result<(), StudyError> {
+        if let Some(at) = self.offline.iter().position(|o| *o == Offline::AwareOptimum)
+            && !self.offline.contains(&Offline::Optimum)
+        {
+            self.offline.insert(at, Offline::Optimum);
+        }
         let mut at = 0;
         while at < self.policies.len() {
             let name = self.policies[at].describe();
@@ -234,8 +291,9 @@ impl Study {
             for &blocks in &self.blocks {
                 for failed in &cases {
                     let penalties = Penalties::new(self.level, disks, failed, CHUNK_BLOCKS)?;
-                    let policies = self.policies.iter().map(Some);
-                    for policy in policies.chain(self.optimum.then_some(None)) {
+                    let policies = self.policies.iter().map(Choice::Policy);
+                    for policy in policies.chain(self.offline.iter().copied().map(Choice::Offline))
+                    {
                         check_blocks(blocks)?;
                         let (failed, penalties) = (failed.clone(), penalties.clone());
                         jobs.push(Single { policy, disks, blocks, failed, penalties });
@@ -254,9 +312,9 @@ impl Study {
         self.jobs().map(drop)
     }
 
-    /// The only policy and case of the study, if it has but one.
+    /// The only policy and case of the study, if it has but one; a bound has no events.
     pub fn single(&self) -> Option<Single<'_>> {
-        if self.failed == Failed::All {
+        if self.failed == Failed::All || self.offline == [Offline::Bound] {
             return None;
         }
         let mut jobs = self.jobs().ok()?;
@@ -274,7 +332,7 @@ impl Study {
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<Vec<Row>, StudyError> {
         let jobs = self.jobs()?;
-        let policies = self.policies.len() + usize::from(self.optimum);
+        let policies = self.policies.len() + self.offline.len();
         let total = jobs.len();
         let mut rows = in_parallel(&jobs, threads, &|job| job.run(reads), |_| false, &|done| {
             progress(done, total);
@@ -340,7 +398,7 @@ mod tests {
     fn study() -> Study {
         Study {
             policies: vec![choose("vdf-lru").unwrap(), choose("vdf-lfu").unwrap()],
-            optimum: false,
+            offline: vec![],
             level: Level::Raid5,
             disks: vec![5],
             blocks: vec![16, 64],
@@ -373,12 +431,16 @@ mod tests {
         let range = |first, length| PageRange::new(Page(first), length);
         let reads = [range(10, 4), range(0, 2), range(12, 4), range(12, 1), range(1, 1)];
         assert_eq!(working_set(&reads), 8);
-        let mut study = Study { optimum: true, failed: Failed::Cases(vec![vec![]]), ..study() };
+        let mut study = Study {
+            offline: vec![Offline::Optimum],
+            failed: Failed::Cases(vec![vec![]]),
+            ..study()
+        };
         study.add_plain_forms().unwrap();
         let reads: Vec<PageRange> = (0..3000u64).map(|i| range(i * i % 331, 1)).collect();
         let rows = study.run(&reads, 2, &|_, _| {}).unwrap();
         let names: Vec<&str> = rows[..5].iter().map(|row| row.policy.as_str()).collect();
-        assert_eq!(names[4], OPTIMUM);
+        assert_eq!(names[4], "opt");
         assert!(rows.chunks(5).all(|case| case.iter().all(|r| r.hit_ratio <= case[4].hit_ratio)));
         assert_eq!(rows[4].reduction, None);
     }

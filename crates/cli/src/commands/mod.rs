@@ -16,6 +16,8 @@ mod bench_report;
 mod compare;
 #[cfg(feature = "plan")]
 mod disks;
+#[cfg(feature = "plan")]
+mod disks_fit;
 #[cfg(feature = "serve")]
 mod emulate;
 #[cfg(feature = "serve")]
@@ -29,7 +31,7 @@ mod monitoring;
 mod policies;
 #[cfg(feature = "plan")]
 mod policy_trace;
-#[cfg(feature = "serve")]
+#[cfg(any(feature = "plan", feature = "serve"))]
 mod quantity;
 #[cfg(feature = "plan")]
 mod readcache_trace;
@@ -53,6 +55,8 @@ mod trace_analyze;
 mod track_trace;
 #[cfg(feature = "plan")]
 mod validate;
+#[cfg(feature = "plan")]
+mod writecache_trace;
 
 use crate::failure::Failure;
 use clap::ArgMatches;
@@ -94,6 +98,7 @@ fn plan(command: &str, matches: &ArgMatches) -> Option<Result<String, Failure>> 
         "track-trace" => track_trace::run(matches),
         "policy-trace" => policy_trace::run(matches),
         "readcache-trace" => readcache_trace::run(matches),
+        "writecache-trace" => writecache_trace::run(matches),
         "reproduce" => reproduce::run(matches),
         _ => return None,
     })

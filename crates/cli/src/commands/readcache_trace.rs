@@ -15,7 +15,7 @@ use destage_report::{Cell, Format, Table};
 use destage_sim::axis::parse_sweep;
 use destage_sim::readcache::working_set;
 use destage_sim::readcache::{
-    Failed, FailedSet, OPTIMUM, Row, Single, Study, reads_of, replay_one,
+    Failed, FailedSet, Offline, Row, Single, Study, reads_of, replay_one,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -194,10 +194,10 @@ fn study(matches: &ArgMatches) -> Result<(Study, Vec<Size>), Failure> {
     }
     let [(_, disks), (_, blocks), (_, failed)] = lists;
     let sizes = blocks.iter().map(|v| Size::parse(v)).collect::<Result<Vec<Size>, Failure>>()?;
-    let (policies, optimum) = policies(matches)?;
+    let (policies, offline) = policies(matches)?;
     let study = Study {
         policies,
-        optimum,
+        offline,
         level,
         disks: numbers("disks", &disks)?,
         blocks: sizes.iter().map(|size| size.blocks(1)).collect(),
@@ -206,12 +206,12 @@ fn study(matches: &ArgMatches) -> Result<(Study, Vec<Size>), Failure> {
     Ok((study, sizes))
 }
 
-/// The policies, and whether Belady's optimum is among them.
-fn policies(matches: &ArgMatches) -> Result<(Vec<ReadChoice>, bool), Failure> {
-    let (mut policies, mut optimum) = (Vec::new(), false);
+/// The policies, and what knows the future among them.
+fn policies(matches: &ArgMatches) -> Result<(Vec<ReadChoice>, Vec<Offline>), Failure> {
+    let (mut policies, mut offline) = (Vec::new(), Vec::new());
     for name in text(matches, "policy").expect("required").split(',').map(str::trim) {
-        if name == OPTIMUM {
-            optimum = true;
+        if let Some(named) = Offline::named(name) {
+            offline.push(named);
             continue;
         }
         let mut choice = choose(name).map_err(Failure::usage)?;
@@ -222,7 +222,7 @@ fn policies(matches: &ArgMatches) -> Result<(Vec<ReadChoice>, bool), Failure> {
         }
         policies.push(choice);
     }
-    Ok((policies, optimum))
+    Ok((policies, offline))
 }
 
 fn number(option: &str, value: &str) -> Result<u64, Failure> {

@@ -231,7 +231,7 @@ impl<O: EvictionOrder + Clone + 'static> ReadCache for Cache<O> {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.store.memory_bytes()
+        self.store.memory_bytes() + self.order.memory_bytes()
     }
 
     fn copy(&self) -> Option<Box<dyn ReadCache>> {

@@ -88,6 +88,16 @@ impl Queue {
         self.lists[usize::from(class)].oldest
     }
 
+    /// Of a queue by last access, the node that was not accessed for longest, or [`NONE`].
+    pub fn oldest_access(&self, nodes: &[Node]) -> u32 {
+        let [light, heavy] = [LIGHT, HEAVY].map(|class| self.oldest(class));
+        if light == NONE || heavy == NONE {
+            return light.min(heavy);
+        }
+        let stamp = |slot: u32| nodes[slot as usize].stamp;
+        if stamp(light) < stamp(heavy) { light } else { heavy }
+    }
+
     /// Adds a node at the newest end of its class.
     #[inline]
     pub fn push(&mut self, nodes: &mut [Node], slot: u32) {

@@ -7,6 +7,7 @@ mod cache;
 mod clock;
 pub mod coherent;
 mod fault;
+mod ghosts;
 mod lfu;
 mod lru;
 pub mod optimum;
@@ -18,6 +19,7 @@ mod sieve;
 mod slru;
 mod store;
 mod two_q;
+mod w_tinylfu;
 
 use crate::registry::{Choice, ChoiceError, Entry, Param, nearest_first};
 use crate::request::PageRange;
@@ -130,6 +132,11 @@ trait EvictionOrder: Send {
         false
     }
 
+    /// Bytes that it takes in proportion to the cache, next to the store.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
     /// Classes have changed: sets each held block's class and files it there, order kept.
     fn refile(&mut self, store: &mut Store, class_of: &dyn Fn(u64) -> u8);
 }
@@ -174,6 +181,7 @@ pub const READ_POLICIES: &[ReadPolicyEntry] = &[
     s3fifo::ENTRY,
     slru::ENTRY,
     two_q::ENTRY,
+    w_tinylfu::ENTRY,
 ];
 
 /// Every entry, plain forms first.

@@ -2,8 +2,9 @@
 //! to the main queue, the others leave early but are remembered for a while as ghosts.
 
 use super::fault::{HEAVY, LIGHT, Worth};
+use super::ghosts::Ghosts;
 use super::place::Places;
-use super::store::{List, NONE, Store};
+use super::store::{NONE, Store};
 use super::{EvictionOrder, ReadPolicyEntry, entry};
 
 /// The table entry.
@@ -25,7 +26,6 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 
 const SMALL: u32 = 0;
 const MAIN: u32 = 1;
-const GHOST: u32 = 2;
 /// Accesses are counted up to this.
 const BITS_MAX: u8 = 3;
 
@@ -34,10 +34,9 @@ const BITS_MAX: u8 = 3;
 pub struct S3Fifo {
     /// Small and main.
     held: [Places; 2],
-    ghosts: List,
+    ghosts: Ghosts,
     /// Blocks that the small queue may have before it gives up victims.
     small: usize,
-    ghosts_max: usize,
     /// The victim comes from the small queue, or the main one.
     victims: usize,
 }
@@ -47,9 +46,8 @@ impl S3Fifo {
         let small = (blocks / 10).max(1);
         S3Fifo {
             held: [Places::new(), Places::new()],
-            ghosts: List::EMPTY,
+            ghosts: Ghosts::new(blocks - small),
             small,
-            ghosts_max: blocks - small,
             victims: 0,
         }
     }
@@ -77,7 +75,7 @@ impl EvictionOrder for S3Fifo {
     }
 
     fn recall(&mut self, store: &mut Store, slot: u32) {
-        self.ghosts.unlink(&mut store.nodes, slot);
+        self.ghosts.recall(store, slot);
     }
 
     fn prepare(&mut self, store: &mut Store, _recalled: bool) {
@@ -112,16 +110,10 @@ impl EvictionOrder for S3Fifo {
     }
 
     fn evicted(&mut self, store: &mut Store, slot: u32) {
-        if store.nodes[slot as usize].list == MAIN || self.ghosts_max == 0 {
-            return store.free(slot);
+        match store.nodes[slot as usize].list {
+            MAIN => store.free(slot),
+            _ => self.ghosts.remember(store, slot),
         }
-        if self.ghosts.len == self.ghosts_max {
-            let oldest = self.ghosts.oldest;
-            self.ghosts.unlink(&mut store.nodes, oldest);
-            store.free(oldest);
-        }
-        store.nodes[slot as usize].list = GHOST;
-        self.ghosts.push(&mut store.nodes, slot);
     }
 
     fn worth(&self, _store: &Store, _slot: u32) -> Worth {

@@ -1,20 +1,23 @@
 //! SLRU: new blocks are on probation; those asked for again are protected, up to a share of the
 //! cache, and return to probation before they are evicted.
 
-use super::fault::{HEAVY, LIGHT, Queue, Worth};
+use super::fault::{Queue, Worth};
 use super::place::Places;
-use super::store::{NONE, Store};
+use super::store::Store;
 use super::{EvictionOrder, ReadPolicyEntry, entry};
 use crate::registry::Param;
 
-const PARAMS: &[Param] = &[Param {
+/// The parameter of every policy with an SLRU in it.
+pub const PROTECTED_SHARE: Param = Param {
     name: "protected",
     unit: "%",
     default: "80",
     range: "1 to 99",
-    help: "share of the cache that protected blocks may have; 80 is what the TinyLFU paper gives \
+    help: "share of the SLRU that protected blocks may have; 80 is what the TinyLFU paper gives \
            its SLRU",
-}];
+};
+
+const PARAMS: &[Param] = &[PROTECTED_SHARE];
 
 /// The table entry.
 pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
@@ -49,19 +52,10 @@ pub struct Slru {
 }
 
 impl Slru {
-    fn new(blocks: usize, percent: usize) -> Slru {
+    /// No blocks yet, of at most `blocks`, of which this share may be protected.
+    pub fn new(blocks: usize, percent: usize) -> Slru {
         let protected_max = blocks * percent / 100;
         Slru { probation: Places::new(), protected: Queue::EMPTY, protected_max }
-    }
-
-    /// The protected block that was not accessed for longest, of either class.
-    fn oldest_protected(&self, store: &Store) -> u32 {
-        let [light, heavy] = [LIGHT, HEAVY].map(|class| self.protected.oldest(class));
-        if light == NONE || heavy == NONE {
-            return light.min(heavy);
-        }
-        let stamp = |slot: u32| store.nodes[slot as usize].stamp;
-        if stamp(light) < stamp(heavy) { light } else { heavy }
     }
 }
 
@@ -74,7 +68,7 @@ impl EvictionOrder for Slru {
         store.nodes[slot as usize].list = PROTECTED;
         self.protected.push(&mut store.nodes, slot);
         if self.protected.len() > self.protected_max {
-            let oldest = self.oldest_protected(store);
+            let oldest = self.protected.oldest_access(&store.nodes);
             self.protected.unlink(&mut store.nodes, oldest);
             store.nodes[oldest as usize].list = PROBATION;
             self.probation.join(&mut store.nodes, oldest);

@@ -2,8 +2,9 @@
 //! they left it, while it is remembered that they did (A1out), are kept by last access (Am).
 
 use super::fault::{Queue, Worth};
+use super::ghosts::Ghosts;
 use super::place::Places;
-use super::store::{List, Store};
+use super::store::Store;
 use super::{EvictionOrder, ReadPolicyEntry, entry};
 use crate::registry::Param;
 
@@ -43,9 +44,8 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
         let order = TwoQ {
             new: Places::new(),
             main: Queue::EMPTY,
-            ghosts: List::EMPTY,
             new_max: share(choice.number("in", 1, 99)?),
-            ghosts_max: share(choice.number("out", 1, 1000)?),
+            ghosts: Ghosts::new(share(choice.number("out", 1, 1000)?)),
             from_new: true,
         };
         super::cache::boxed(order, config)
@@ -54,7 +54,6 @@ pub const ENTRY: ReadPolicyEntry = ReadPolicyEntry {
 
 const NEW: u32 = 0;
 const MAIN: u32 = 1;
-const GHOST: u32 = 2;
 
 /// The three queues.
 #[derive(Clone)]
@@ -64,9 +63,8 @@ pub struct TwoQ {
     /// Am, by last access.
     main: Queue,
     /// A1out.
-    ghosts: List,
+    ghosts: Ghosts,
     new_max: usize,
-    ghosts_max: usize,
     /// The victim comes from A1in, not from Am.
     from_new: bool,
 }
@@ -80,7 +78,7 @@ impl EvictionOrder for TwoQ {
     }
 
     fn recall(&mut self, store: &mut Store, slot: u32) {
-        self.ghosts.unlink(&mut store.nodes, slot);
+        self.ghosts.recall(store, slot);
     }
 
     fn prepare(&mut self, _store: &mut Store, _recalled: bool) {
@@ -102,16 +100,10 @@ impl EvictionOrder for TwoQ {
     }
 
     fn evicted(&mut self, store: &mut Store, slot: u32) {
-        if store.nodes[slot as usize].list == MAIN {
-            return store.free(slot);
+        match store.nodes[slot as usize].list {
+            MAIN => store.free(slot),
+            _ => self.ghosts.remember(store, slot),
         }
-        if self.ghosts.len == self.ghosts_max {
-            let oldest = self.ghosts.oldest;
-            self.ghosts.unlink(&mut store.nodes, oldest);
-            store.free(oldest);
-        }
-        store.nodes[slot as usize].list = GHOST;
-        self.ghosts.push(&mut store.nodes, slot);
     }
 
     fn insert(&mut self, store: &mut Store, slot: u32, recalled: bool) {

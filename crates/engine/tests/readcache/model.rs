@@ -2,6 +2,7 @@
 
 use destage_engine::readcache::Access;
 use destage_engine::readcache::penalty::Penalties;
+use std::collections::BTreeMap;
 
 /// A held block.
 #[derive(Clone, Copy)]
@@ -48,6 +49,65 @@ pub enum Kind {
         ghosts: Vec<u64>,
         shares: [usize; 2],
     },
+    /// `held` is the window.
+    WTinyLfu {
+        probation: Vec<Held>,
+        protected: Vec<Held>,
+        window_max: usize,
+        protected_max: usize,
+        sketch: Sketch,
+    },
+}
+
+/// A count-min sketch of four rows as docs/readcache.md describes it, counter by counter.
+pub struct Sketch {
+    counters: BTreeMap<(u64, u64), u64>,
+    width: u64,
+    requests: u64,
+    reset_at: u64,
+}
+
+/// The finaliser of splitmix64.
+fn splitmix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+impl Sketch {
+    fn new(size: usize) -> Sketch {
+        let mut width = 1;
+        while width < 4 * size as u64 {
+            width *= 2;
+        }
+        Sketch { counters: BTreeMap::new(), width, requests: 0, reset_at: 10 * size as u64 }
+    }
+
+    fn keys(&self, block: u64) -> Vec<(u64, u64)> {
+        let (a, b) = (splitmix(block), splitmix(splitmix(block)) | 1);
+        (0..4u64).map(|row| (row, a.wrapping_add(row.wrapping_mul(b)) % self.width)).collect()
+    }
+
+    fn frequency(&self, block: u64) -> u64 {
+        let keys = self.keys(block);
+        keys.iter().map(|key| self.counters.get(key).copied().unwrap_or(0)).min().unwrap()
+    }
+
+    fn add(&mut self, block: u64) {
+        let old = self.frequency(block);
+        for key in self.keys(block) {
+            let counter = self.counters.entry(key).or_insert(0);
+            if *counter == old && old < 15 {
+                *counter += 1;
+            }
+        }
+        self.requests += 1;
+        if self.requests == self.reset_at {
+            self.requests /= 2;
+            self.counters.values_mut().for_each(|counter| *counter /= 2);
+        }
+    }
 }
 
 /// A cache.
@@ -77,6 +137,8 @@ impl Model {
             "slru:protected=30" => Kind::Slru { protected: vec![], protected_max: size * 3 / 10 },
             "2q" => Model::two_q([(size / 4).max(1), (size / 2).max(1)]),
             "2q:in=50,out=100" => Model::two_q([(size / 2).max(1), size]),
+            "w-tinylfu" => Model::w_tinylfu(size, 1, 80),
+            "w-tinylfu:window=20,protected=50" => Model::w_tinylfu(size, 20, 50),
             other => panic!("{other} has no model: write one"),
         };
         Model { kind, held: Vec::new(), size, gts: 1, joins: 0, fault: None }
@@ -84,6 +146,17 @@ impl Model {
 
     fn two_q(shares: [usize; 2]) -> Kind {
         Kind::TwoQ { main: vec![], ghosts: vec![], shares }
+    }
+
+    fn w_tinylfu(size: usize, window: usize, protected: usize) -> Kind {
+        let window_max = (size * window / 100).max(1);
+        Kind::WTinyLfu {
+            probation: vec![],
+            protected: vec![],
+            window_max,
+            protected_max: (size - window_max) * protected / 100,
+            sketch: Sketch::new(size),
+        }
     }
 
     pub fn set_fault(&mut self, fault: Option<Penalties>) {
@@ -134,6 +207,7 @@ impl Model {
             Kind::S3Fifo { .. } => self.s3fifo(block),
             Kind::Slru { .. } => self.slru(block),
             Kind::TwoQ { .. } => self.two_q_access(block),
+            Kind::WTinyLfu { .. } => self.w_tinylfu_access(block),
         };
         self.gts += 1;
         access
@@ -393,6 +467,59 @@ impl Model {
         }
         self.kind = Kind::TwoQ { main, ghosts, shares };
         access
+    }
+
+    fn w_tinylfu_access(&mut self, block: u64) -> Access {
+        let kind = std::mem::replace(&mut self.kind, Kind::Lru);
+        let Kind::WTinyLfu { mut probation, mut protected, window_max, protected_max, mut sketch } =
+            kind
+        else {
+            unreachable!()
+        };
+        let (mut access, new) = (Model::HIT, self.join(block, 0));
+        if self.held.iter().any(|h| h.block == block) {
+            self.held.retain(|h| h.block != block);
+            self.held.push(new);
+        } else if probation.iter().chain(&protected).any(|h| h.block == block) {
+            probation.retain(|h| h.block != block);
+            protected.retain(|h| h.block != block);
+            protected.push(new);
+            if protected.len() > protected_max {
+                probation.push(protected.remove(0));
+            }
+        } else {
+            access = Model::miss(None);
+            if self.held.len() + probation.len() + protected.len() == self.size {
+                let main = if probation.is_empty() { &protected } else { &probation };
+                let victim = self.w_tinylfu_victim(main, &sketch);
+                for list in [&mut self.held, &mut probation, &mut protected] {
+                    list.retain(|h| h.block != victim);
+                }
+                access.evicted = Some(victim);
+            }
+            self.held.push(new);
+            if self.held.len() > window_max {
+                probation.push(self.held.remove(0));
+            }
+        }
+        sketch.add(block);
+        self.kind = Kind::WTinyLfu { probation, protected, window_max, protected_max, sketch };
+        access
+    }
+
+    /// In each class the oldest of the window against the main part's, then class against class.
+    fn w_tinylfu_victim(&self, main: &[Held], sketch: &Sketch) -> u64 {
+        let frequency = |h: &Held| sketch.frequency(h.block);
+        let mut offers = Vec::new();
+        for class in [0, 1] {
+            let first = |list: &[Held]| list.iter().copied().find(|h| self.class(h.block) == class);
+            offers.extend(match (first(&self.held), first(main)) {
+                (Some(new), Some(old)) if frequency(&new) > frequency(&old) => Some(old),
+                (new, old) => new.or(old),
+            });
+        }
+        let weight = |h: &Held| frequency(h) * self.fault.as_ref().map_or(1, |f| f.of(h.block));
+        offers.iter().min_by_key(|h| (weight(h), h.ts)).expect("full").block
     }
 
     fn s3fifo(&mut self, block: u64) -> Access {

@@ -83,7 +83,7 @@ fn study(plan: &Plan) -> Result<Study, CompareError> {
         policies.push(choose(policy).map_err(|e| OptionError::usage(e.to_string()))?);
     }
     let blocks = numbers("blocks", &blocks.join(","))?;
-    let study = Study { policies, optimum: false, level, disks, blocks, failed };
+    let study = Study { policies, offline: vec![], level, disks, blocks, failed };
     study.check().map_err(error)?;
     Ok(study)
 }
