@@ -91,8 +91,8 @@ pub struct Superblock {
     pub rebuilds: [Option<(u16, Uuid)>; REBUILDS_MAX],
     /// Some member's record has lost pages.
     pub lost_pages: bool,
-    /// Writes without a log may have been interrupted since the last complete repair: a row may have
-    /// several strips that do not fit its parity.
+    /// Writes without a log may have been interrupted since the last complete repair: a row may
+    /// have several strips that do not fit its parity.
     pub doubted_rows: bool,
 }
 

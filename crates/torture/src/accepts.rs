@@ -3,6 +3,7 @@
 //! the array must start like any other: what was given up is given up for good.
 
 use super::device::Device as Disk;
+use super::mishap_state::RightStrip;
 use super::run::{End, Run};
 use crate::Survivors;
 use destage_engine::array::layout::DiskPage;
@@ -10,15 +11,6 @@ use destage_engine::units::{PAGE_BYTES, StripeId};
 use destage_nvslog::superblock::DATA_START;
 use destage_parity::field::{divide, power};
 use destage_served::Assembly;
-
-/// A strip that is right, of a row whose parity says that it is wrong.
-pub(super) struct RightStrip {
-    /// Its page of the volume. The host has not written it since.
-    pub(super) page: u64,
-    at: DiskPage,
-    /// Its first sector.
-    bytes: [u8; 512],
-}
 
 /// Sectors of the smallest ring.
 const RING_SECTORS: u64 = 64;
@@ -61,8 +53,8 @@ impl Run {
         self.start_again(Some(Survivors::None))
     }
 
-    /// Sometimes no NVS device can read some sectors any more: of the ring mostly, where one of them
-    /// may end the log, or of slots. Whether it is so.
+    /// Sometimes no NVS device can read some sectors any more: mostly of the ring, where one of
+    /// them may end the log, or of slots. Whether it is so.
     pub(super) fn maybe_damage_log(&mut self) -> bool {
         let may = self.case.pressed && !self.mishaps.any() && self.may_lose_log();
         if !may || self.world.nvs.iter().any(Disk::has_bad) || self.draws.accepts.below(2) > 0 {
@@ -88,8 +80,8 @@ impl Run {
         true
     }
 
-    /// With two parities, rows of interrupted destages that nothing remembers, as bad as they can be:
-    /// P and Q look as if a strip that is right were the wrong one. No repair may overwrite it.
+    /// With two parities, rows of interrupted destages that nothing remembers, as bad as they can
+    /// be: P and Q look as if a strip that is right were the wrong one. No repair may overwrite it.
     pub(super) fn tear_rows(&mut self) {
         let geometry = self.case.geometry;
         let strips = geometry.data_strips();

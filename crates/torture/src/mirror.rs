@@ -62,7 +62,8 @@ impl Run {
         match (&found.damage, found.tail, &found.lost[..]) {
             (None, Some(_), []) => Ok(()),
             (damage, tail, lost) => Err(format!(
-                "the new NVS device {copy} has no good log: {damage:?}, tail {tail:?}, lost {lost:?}"
+                "the new NVS device {copy} has no good log: {damage:?}, tail {tail:?}, \
+                 lost {lost:?}"
             )),
         }
     }

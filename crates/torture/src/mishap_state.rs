@@ -3,6 +3,7 @@
 use super::device::Device as Disk;
 use super::model::Model;
 use destage_engine::array::disks::DiskSet;
+use destage_engine::array::layout::DiskPage;
 use destage_served::Device;
 
 /// Everything as it was at one moment with the power off.
@@ -60,4 +61,13 @@ impl Mishaps {
     pub(super) fn accepted(&mut self) {
         self.undo.clear();
     }
+}
+
+/// A strip that is right, of a row whose parity says that it is wrong.
+pub(super) struct RightStrip {
+    /// Its page of the volume. The host has not written it since.
+    pub(super) page: u64,
+    pub(super) at: DiskPage,
+    /// Its first sector.
+    pub(super) bytes: [u8; 512],
 }

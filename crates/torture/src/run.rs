@@ -1,12 +1,11 @@
 //! One case, carried out: lives that end in crashes, each with recovery, a load and faults; at
 //! the end the faults stop, everything must drain, and the disks must hold what they should.
 
-use super::accepts::RightStrip;
 use super::case::Case;
 pub use super::counts::Counts;
 use super::device::{Device as Disk, Survivors};
 use super::load::{self, Request};
-use super::mishap_state::Mishaps;
+use super::mishap_state::{Mishaps, RightStrip};
 use super::model::{Kind, Model, WriteId};
 use super::starve::Kind as Slow;
 use super::world::{Order, World};

@@ -365,8 +365,8 @@ impl Volume {
 
     /// A chunk is read: its rows are compared.
     pub(super) fn scrub_compare(&mut self, index: u32, rows: ScrubChunk) {
-        // Where a write without a log was interrupted, several strips are new or old, which can look
-        // like a single wrong one.
+        // Where a write without a log was interrupted, several strips are new or old, which can
+        // look like a single wrong one.
         let locate = !self.log.lost() && !self.devices.superblock().doubted_rows;
         let geometry = self.engine.controller().geometry();
         let repairs = self.scrub.compare(index, rows, geometry, locate);

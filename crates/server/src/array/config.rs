@@ -1,11 +1,9 @@
 //! The configuration file of an array: its devices and its settings. What the array *is* is in the
 //! superblocks.
 
-use super::member_cache::Choice;
 use super::readcache::{InvalidValue, ReadCacheConfig};
-use destage_engine::flushes::FlushLimits;
-use destage_engine::units::Duration;
-use destage_engine::units::PAGE_BYTES;
+use destage_engine::flushes::{Durability, FlushLimits};
+use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_served::{Ack, OnNvsLoss, Settings};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -379,6 +377,25 @@ impl ArrayConfig {
         settings.window = self.window;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));
         Ok(settings)
+    }
+}
+
+/// How destages should become durable: what the configuration says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// By what is known of each member.
+    Auto,
+    /// In one way.
+    Given(Durability),
+}
+
+impl Choice {
+    /// The choice of a name.
+    pub(crate) fn called(name: &str) -> Option<Choice> {
+        match name {
+            "auto" => Some(Choice::Auto),
+            _ => Durability::called(name).map(Choice::Given),
+        }
     }
 }
 

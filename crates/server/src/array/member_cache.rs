@@ -1,7 +1,7 @@
 //! What is known of the write cache of a member: from the kernel's view of the block devices below
 //! it, or from the flags of its NBD server. What is not known counts as volatile.
 
-use super::config::ArrayConfig;
+use super::config::{ArrayConfig, Choice};
 use super::devices::{Devices, Opened};
 use destage_engine::flushes::Durability;
 use destage_nbd::wire;
@@ -46,25 +46,6 @@ pub(crate) enum Kind {
     File,
     /// A disk that another server serves.
     Remote,
-}
-
-/// How destages should become durable: what the configuration says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
-    /// By what is known of each member.
-    Auto,
-    /// In one way.
-    Given(Durability),
-}
-
-impl Choice {
-    /// The choice of a name.
-    pub(crate) fn called(name: &str) -> Option<Choice> {
-        match name {
-            "auto" => Some(Choice::Auto),
-            _ => Durability::called(name).map(Choice::Given),
-        }
-    }
 }
 
 impl MemberCache {
