@@ -88,7 +88,7 @@ reproduce: build
 
 ## Assert the bands around published values on the full runs.
 reproduce-bands: tools
-	$(CARGO) test --locked -p destage --test reproduce -- --ignored --nocapture
+	$(CARGO) test --locked -p destage --test reproduce --test results -- --ignored --nocapture
 
 ## Compare adaptive read-cache weights with fixed ones on two halves of loads; TRACES is the folder.
 TRACES ?= ../shared/traces

@@ -2,10 +2,12 @@
 """Checks what `destage advise` recommends, by runs ten times as long.
 
 Each load of LOADS, and each trace at hand, is asked about. The answer is simulated with `destage
-sim` ten times as long, with a seed that the search did not use; a trace is replayed ten times in
-succession. Then every policy and threshold is simulated for as long two steps below the answer: if
-one reaches the goal, the answer is more than one step larger than needed. What was done is kept, so
-that an interrupted check continues.
+sim` ten times as long, with each of three seeds that the search did not use; a trace is replayed
+ten times in succession. Then every policy and threshold is simulated for as long two steps below
+the answer: if one reaches the goal with every seed, the answer is more than one step larger than
+needed. Where ten windows do not decide, a run of a hundred does: if dirty pages still rise at the
+end of the ten, and before a smaller size counts as one that holds. What was done is kept, so that
+an interrupted check continues.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ import time
 from pathlib import Path
 
 TIMES = 10
-SEED = 9001
+LONGEST = 100
+SEEDS = (9001, 9002, 9003)
 # A run that serves less of its target does not sustain the load.
 SERVED_LEAST = 0.97
 
@@ -82,15 +85,33 @@ class Check:
         words += ["--sizes", self.args.sizes, "--threads", str(self.args.threads)]
         return self.run(words + ([] if self.trace else ["--seeds", "2"]))
 
-    def longer(self, pages, policy, thresholds):
-        """Ten times as long: why it does not hold, or nothing; and its worst figure."""
+    def simulate(self, pages, policy, thresholds, times, seed=None):
+        """That many windows, or a trace that many times in succession."""
         words = ["sim", "--as", "served", "--policy", policy, "--nvs", str(pages)]
         words += ["--thresholds", thresholds]
         if self.trace:
             words += ["--trace", *self.trace, "--prefill", "on"]
         else:
-            words += [*self.load[:-1], str(self.args.window * TIMES), "--seed", str(SEED)]
-        return judge(self.run(words), self.goal, pages, float(thresholds.split("/")[0]))
+            words += [*self.load[:-1], str(self.args.window * times), "--seed", str(seed)]
+        return self.run(words)
+
+    def longer(self, pages, policy, thresholds):
+        """Ten times as long: why it does not hold, or nothing; and the worst figure."""
+        worst = {"ratio": -1.0}
+        high = float(thresholds.split("/")[0])
+        for seed in SEEDS if not self.trace else [None]:
+            variant = (pages, policy, thresholds)
+            report = self.simulate(*variant, TIMES, seed)
+            why, figure = judge(report, self.goal, pages, high)
+            if not why and not self.trace and rises(report["balance"], report["measured_s"]):
+                report = self.simulate(*variant, LONGEST, seed)
+                why, figure = judge(report, self.goal, pages, high)
+                why = f"{LONGEST} times: {why}" if why else ""
+            if figure["ratio"] > worst["ratio"]:
+                worst = figure
+            if why:
+                return why, worst
+        return "", worst
 
     def result(self):
         """Its row of the table: the answer, and what longer runs say of it."""
@@ -121,6 +142,10 @@ class Check:
             for thresholds in self.args.thresholds:
                 why, figure = self.longer(pages, policy, thresholds)
                 variant = f"{policy} {thresholds}"
+                if not why and not self.trace:
+                    report = self.simulate(pages, policy, thresholds, LONGEST, SEEDS[0])
+                    why, figure = judge(report, self.goal, pages, 0.0)
+                    why = f"{LONGEST} times as long: {why}" if why else ""
                 if not why:
                     return {"nvs_pages": pages, "reached_by": variant, "figure": figure}
                 if nearest is None or figure["ratio"] < nearest[1]["ratio"]:
@@ -132,6 +157,12 @@ class Check:
             "why": nearest[2],
             "figure": nearest[1],
         }
+
+
+def rises(balance, seconds):
+    """Whether dirty pages rise, by the fit or by a fiftieth of those dirtied."""
+    more = balance["dirty_pages_last"] - balance["dirty_pages_first"]
+    return balance["state"] == "rising" or more > balance["dirtied_pages_per_s"] * seconds / 50
 
 
 def judge(report, goal, pages, high):
@@ -154,8 +185,6 @@ def judge(report, goal, pages, high):
     if target and report["iops"] < SERVED_LEAST * target:
         return f"{report['iops']:.0f} of {target:.0f} I/O/s served", worst
     first, last = balance["dirty_pages_first"], balance["dirty_pages_last"]
-    if target and balance["state"] == "rising":
-        return "dirty pages rise", worst
     if not target and last > first and last > high / 100 * pages:
         return f"ends with {last} dirty pages, and began with {first}", worst
     if waited > 0.01:
@@ -243,16 +272,20 @@ def main() -> int:
     default = os.environ.get("DESTAGE_TRACES", "../shared/traces")
     parser.add_argument("--traces", type=Path, default=Path(default))
     parser.add_argument("--window", type=int, default=60, help="seconds that the search measures")
-    parser.add_argument("--sizes", default="1024..524288")
+    parser.add_argument("--sizes", default="64..524288")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--policies", type=listed, default="wow,stow")
     parser.add_argument("--thresholds", type=listed, default="70/40")
+    only = "names of the loads to ask about, joined by semicolons"
+    parser.add_argument("--only", type=lambda text: text.split(";"), help=only)
     parser.add_argument("--minutes", type=float, help="begin no further load after this time")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     build = hashlib.sha256(args.destage.read_bytes()).hexdigest()[:16]
     began, rows, left = time.monotonic(), [], 0
     for name, make in checks(args):
+        if args.only and name not in args.only:
+            continue
         place = args.out / (hashlib.sha256(name.encode()).hexdigest()[:12] + ".json")
         key = [build, args.window, args.sizes, args.policies, args.thresholds, name]
         if place.exists() and (kept := json.loads(place.read_text()))["key"] == key:

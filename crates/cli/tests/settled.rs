@@ -98,6 +98,38 @@ fn a_size_that_only_postpones_overload_is_not_recommended() {
     assert!(why.contains("not settled: dirty pages rise"), "{why}");
 }
 
+/// The size recommended of some, over windows of a minute.
+fn advised(load: &str, goal: &str, sizes: &str) -> Value {
+    let question = ["advise", "--workload", load, "--goal", goal, "--sizes", sizes];
+    let search = ["--policies", "wow", "--try-thresholds", "70/40", "--measure", "60"];
+    json(&[&question[..], &search, &["--seeds", "1"]].concat())
+}
+
+/// The busiest disk has next to no time left, and over ten windows this size holds by chance, with
+/// dirty pages that rise. Over a hundred the NVS is full.
+#[test]
+fn a_size_that_holds_for_ten_windows_by_chance_is_not_recommended() {
+    let advice = advised("hotcold:iops=800", "p95<30ms", "458752..458752");
+    assert_eq!(advice["answer"], Value::Null, "{}", advice["answer"]);
+    let runs = advice["runs"].as_array().expect("runs");
+    let of_length = |length: u64| {
+        let run = runs.iter().find(|run| run["length"] == length);
+        run.unwrap_or_else(|| panic!("a run of {length} windows")).clone()
+    };
+    assert!(of_length(10)["ratio"].as_f64() < Some(1.0));
+    let why = of_length(10)["why"].to_string();
+    assert!(why.contains("not settled: dirty pages rise from "), "{why}");
+    assert!(of_length(100)["ratio"].as_f64() > Some(1.0));
+}
+
+/// The NVS fills and empties about once in a window: what looks like a rise is part of a wave.
+#[test]
+fn a_wave_longer_than_the_window_is_not_a_rise() {
+    let load = "mix:0.7*hotcold+0.3*sequential,iops=600";
+    let advice = advised(load, "p99<50ms", "114688..131072");
+    assert_eq!(advice["answer"]["nvs_pages"], 114_688, "{}", advice["answer"]);
+}
+
 #[test]
 fn a_trace_that_is_not_destaged_gets_no_recommendation() {
     let folder = TempDir::new().expect("a folder");

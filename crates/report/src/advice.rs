@@ -101,7 +101,7 @@ impl Prices {
 /// The variant that comes nearest to the goal at a size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SizeResult {
-    /// Its run with the first seed.
+    /// The run that decides: the worst of the long ones where there are any.
     pub run: AdvisedRun,
     /// What the size takes of a served array.
     pub needs: Needs,
@@ -184,6 +184,25 @@ pub struct CurvePoint {
     pub disk_ops_per_page: f64,
     /// Pages destaged for each page written when every group is replayed, where that was asked for.
     pub unsampled_per_page: Option<f64>,
+}
+
+/// The run that decides for each size and variant, of a load: the worst of the longest run of each
+/// seed. A short run counts where there is no longer one.
+pub fn verdicts(runs: &[AdvisedRun], load: f64) -> Vec<AdvisedRun> {
+    let mut by_variant: BTreeMap<(u64, &str, &str), BTreeMap<u64, &AdvisedRun>> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.load == load) {
+        let variant = (run.nvs_pages, run.policy.as_str(), run.thresholds.as_str());
+        let longest = by_variant.entry(variant).or_default().entry(run.seed).or_insert(run);
+        if run.length > longest.length {
+            *longest = run;
+        }
+    }
+    let ratio = |run: &AdvisedRun| run.ratio.unwrap_or(f64::INFINITY);
+    let weight = |run: &AdvisedRun| (run.length > 1, !run.reached);
+    let worst = by_variant.values().filter_map(|seeds| {
+        seeds.values().max_by(|a, b| weight(a).cmp(&weight(b)).then(ratio(a).total_cmp(&ratio(b))))
+    });
+    worst.map(|run| (*run).clone()).collect()
 }
 
 impl Needs {
@@ -385,11 +404,6 @@ impl Advice {
         table
     }
 
-    /// Whether a run is of the load asked about, with its headroom, and of its window.
-    pub fn is_asked(&self, run: &AdvisedRun) -> bool {
-        run.load == self.load_factor && run.length == 1
-    }
-
     /// The goal's figure by size, as a share of the limit: the best variant of each size that was
     /// simulated, one line a policy, and the goal across.
     pub fn plot(&self) -> PlotSpec {
@@ -399,7 +413,8 @@ impl Advice {
             .y_scale(Scale::Log10)
             .h_line(1.0, "goal");
         let mut lines: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
-        for run in self.runs.iter().filter(|run| self.is_asked(run)) {
+        let verdicts = verdicts(&self.runs, self.load_factor);
+        for run in &verdicts {
             let Some(ratio) = run.ratio else { continue };
             let best = lines.entry(&run.policy).or_default().entry(run.nvs_pages).or_insert(ratio);
             *best = best.min(ratio);
@@ -427,5 +442,22 @@ mod tests {
         for bad in ["", "nvs", "nvs=x", "nvs=-1", "nvs=1,nvs=2", "disk=3", "nvs=inf"] {
             assert!(Prices::parse(bad).unwrap_err().contains("--prices takes"), "{bad}");
         }
+    }
+
+    #[test]
+    fn the_worst_of_the_longest_runs_decides() {
+        let run = |seed, length, ratio: f64| AdvisedRun {
+            seed,
+            length,
+            load: 1.0,
+            ratio: Some(ratio),
+            reached: ratio < 1.0,
+            ..AdvisedRun::default()
+        };
+        let decides = |runs: &[AdvisedRun]| verdicts(runs, 1.0)[0].ratio;
+        assert_eq!(decides(&[run(1, 1, 2.0), run(1, 10, 0.5)]), Some(0.5));
+        assert_eq!(decides(&[run(1, 10, 0.5), run(2, 10, 1.5), run(3, 1, 3.0)]), Some(1.5));
+        assert_eq!(decides(&[run(1, 10, 1.5), run(1, 100, 0.7), run(2, 10, 0.6)]), Some(0.7));
+        assert!(verdicts(&[run(1, 1, 2.0)], 1.5).is_empty());
     }
 }

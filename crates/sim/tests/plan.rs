@@ -232,7 +232,7 @@ fn an_answer_holds_and_is_the_same_on_any_number_of_threads() {
         runs.iter().filter(|run| run.load > 1.0).map(|run| run.target_iops).collect()
     };
     assert_eq!(loads(&scaled.runs), loads(&one.runs));
-    assert_eq!(loads(&one.runs).first(), Some(&Some(735.0)));
+    assert!(loads(&one.runs).contains(&Some(735.0)));
     assert_eq!(scaled.holds_to_load, one.holds_to_load);
     let three = advise(&question, 3, &make_source, &|_| {}).expect("advice");
     assert_eq!((three.answer, three.below), (one.answer, one.below));
@@ -274,7 +274,7 @@ fn headroom_is_part_of_the_goal() {
         .filter(|run| run.reached)
         .map(|run| (run.load, run.length))
         .collect();
-    assert!(held.contains(&(1.1, 1)) && held.contains(&(1.0, 1)) && held.contains(&(1.1, 10)));
+    assert!(held.contains(&(1.0, 10)) && held.contains(&(1.1, 10)));
     let target = advice.runs.iter().find(|run| run.load == 1.1).and_then(|run| run.target_iops);
     assert!((target.expect("a rate") - 770.0).abs() < 1e-6, "{target:?}");
     // Why the size below misses, from its run.

@@ -2,6 +2,9 @@
 // The curves of the page: what each shows, and its figures as a table.
 const Charts = (() => {
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A policy has the colour that it has in all plots, whatever its parameters.
+  const COLORS = 8;
+  const policyColor = (policy) => "--s" + (LOOKS[policy.split(/[: ,/+]/)[0]] || 0) % COLORS;
   const DASHES = ["solid", "dash", "dot", "dashdot"];
   const round = (value) => (value >= 100 ? Math.round(value).toLocaleString("en") : value);
   const local = (ms) => new Date(ms - new Date(ms).getTimezoneOffset() * 60000);
@@ -26,6 +29,7 @@ const Charts = (() => {
       note: "Per cent of the NVS. Dashed: between the thresholds the destage depth grows from 0.",
       unit: "%",
       lines: [["Occupancy", (p) => p.occupancy]],
+      color: (sample) => policyColor(sample.status.policy),
       axis: { range: [0, 104] },
       thresholds: true,
     },
@@ -181,7 +185,11 @@ const Charts = (() => {
       x,
       y: points.map((p) => get(p, sample)),
       yaxis: curve.second && i === shown.length - 1 ? "y2" : "y",
-      line: { color: css("--s" + i), width: 2, dash: DASHES[i] },
+      line: {
+        color: css(curve.color ? curve.color(sample) : "--s" + i),
+        width: 2,
+        dash: DASHES[i],
+      },
       hovertemplate: "%{y:,.4~g}",
     }));
     const last = points.length ? points[points.length - 1].at_ms : Date.now();
@@ -242,7 +250,11 @@ const Charts = (() => {
         name: "Destages, newest outside",
         theta: pages.map((page) => degrees(page, sample)),
         r: ages.map((age) => 0.55 + 0.4 * age),
-        marker: { color: css("--s0"), size: 6, opacity: ages.map((age) => 0.25 + 0.75 * age) },
+        marker: {
+          color: css(policyColor(sample.status.policy)),
+          size: 6,
+          opacity: ages.map((age) => 0.25 + 0.75 * age),
+        },
         text: pages.map((page) => bytes(page * PAGE)),
         hovertemplate: "destage at %{text}<extra></extra>",
       },
@@ -252,7 +264,7 @@ const Charts = (() => {
         name: "Pointer: " + pointer.name,
         theta: [degrees(pointer.page, sample), degrees(pointer.page, sample)],
         r: [0.45, 1.05],
-        line: { color: css("--s" + (i + 1)), width: 4, dash: DASHES[i] },
+        line: { color: css(i ? "--muted" : "--ink"), width: 4, dash: DASHES[i] },
         hovertemplate: pointer.name + " at " + bytes(pointer.page * PAGE) + "<extra></extra>",
       })),
     ];
@@ -337,5 +349,5 @@ const Charts = (() => {
     if (details.open) ringTable(details.querySelector("div"), sample);
   }
 
-  return { build, draw, bytes, clock };
+  return { build, draw, bytes, clock, policyColor };
 })();

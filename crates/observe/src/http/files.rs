@@ -4,35 +4,38 @@ use super::body::{Reply, complete};
 use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, VARY};
 use hyper::{HeaderMap, Response, StatusCode, header};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::OnceLock;
+
+/// The charting library, which the server is given.
+type Charting = fn() -> &'static str;
 
 struct File {
     path: &'static str,
     kind: &'static str,
-    /// Absent: the charting library, which the server is given.
-    text: Option<&'static str>,
+    text: fn(Charting) -> &'static str,
 }
 
-const FILES: [File; 5] = [
-    File { path: "/", kind: "text/html; charset=utf-8", text: Some(include_str!("page.html")) },
-    File {
-        path: "/page.css",
-        kind: "text/css; charset=utf-8",
-        text: Some(include_str!("page.css")),
-    },
-    File {
-        path: "/page.js",
-        kind: "text/javascript; charset=utf-8",
-        text: Some(include_str!("page.js")),
-    },
-    File {
-        path: "/charts.js",
-        kind: "text/javascript; charset=utf-8",
-        text: Some(include_str!("charts.js")),
-    },
-    File { path: "/plotly.js", kind: "text/javascript; charset=utf-8", text: None },
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+const FILES: [File; 6] = [
+    File { path: "/", kind: "text/html; charset=utf-8", text: |_| include_str!("page.html") },
+    File { path: "/page.css", kind: "text/css; charset=utf-8", text: |_| include_str!("page.css") },
+    File { path: "/page.js", kind: SCRIPT, text: |_| include_str!("page.js") },
+    File { path: "/charts.js", kind: SCRIPT, text: |_| include_str!("charts.js") },
+    File { path: "/looks.js", kind: SCRIPT, text: |_| looks() },
+    File { path: "/plotly.js", kind: SCRIPT, text: |charting| charting() },
 ];
+
+/// The place of each policy in the palette, as in all plots.
+fn looks() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let places: BTreeMap<_, _> = destage_report::look::LOOKS.into_iter().collect();
+        format!("\"use strict\";\nconst LOOKS = {};\n", serde_json::json!(places))
+    })
+}
 
 struct Packed {
     gzip: Bytes,
@@ -53,14 +56,10 @@ fn packed(number: usize, text: &str) -> &'static Packed {
 }
 
 /// The file of a path, if it is one.
-pub fn file(
-    path: &str,
-    headers: &HeaderMap,
-    charting: fn() -> &'static str,
-) -> Option<Response<Reply>> {
+pub fn file(path: &str, headers: &HeaderMap, charting: Charting) -> Option<Response<Reply>> {
     let number = FILES.iter().position(|file| file.path == path)?;
     let file = &FILES[number];
-    let content = file.text.unwrap_or_else(charting);
+    let content = (file.text)(charting);
     let Packed { gzip, tag } = packed(number, content);
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let known = text(header::IF_NONE_MATCH).is_some_and(|tags| tags.contains(tag.as_str()));
@@ -78,4 +77,20 @@ pub fn file(
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
     Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_the_look_of_every_policy() {
+        let text = looks();
+        for (policy, place) in destage_report::look::LOOKS {
+            assert!(text.contains(&format!("\"{policy}\":{place}")), "{policy}: {text}");
+        }
+        let page = include_str!("page.html");
+        let at = |script: &str| page.find(script).unwrap_or_else(|| panic!("{script} is loaded"));
+        assert!(at("/looks.js") < at("/charts.js"));
+    }
 }

@@ -231,7 +231,10 @@
         line.className = row.running ? "running" : "";
         const head = document.createElement("th");
         head.scope = "row";
-        head.textContent = row.policy + (row.running ? " (running)" : "");
+        const key = document.createElement("i");
+        key.className = "key";
+        key.style.background = `var(${Charts.policyColor(row.policy)})`;
+        head.append(key, row.policy + (row.running ? " (running)" : ""));
         line.append(head);
         const share = w.running.destages ? (100 * row.destages) / w.running.destages : null;
         const distance = row.mean_distance_pages;

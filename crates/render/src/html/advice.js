@@ -1,11 +1,11 @@
 (() => {
   const { axis, byId, css, line, logarithmic, plain, reference } = Charts;
-  const { advice, looks } = JSON.parse(byId("data").textContent);
+  const { advice, verdicts, looks } = JSON.parse(byId("data").textContent);
 
-  // The best run of each policy and size, at the load and window asked about.
+  // The best thresholds of each policy and size, by the run that decides.
   const best = new Map();
-  for (const run of advice.runs) {
-    if (run.load !== advice.load_factor || run.length !== 1 || run.ratio === null) continue;
+  for (const run of verdicts) {
+    if (run.ratio === null) continue;
     const sizes = best.get(run.policy) || new Map();
     best.set(run.policy, sizes);
     const rank = (r) => (r.reached ? 0 : 1e9) + r.ratio;
@@ -19,13 +19,13 @@
 
   function sizeAxis(sizes) {
     const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
-    // All sizes where there are few, else powers of two.
+    // All sizes where there are few, or over few doublings, else powers of two.
     const distinct = [...new Set(sizes)].sort((a, b) => a - b);
-    const few = distinct.length <= 5;
+    const few = distinct.length <= 5 || most < 8 * least;
     const ticks = few ? distinct : [];
     for (let at = 2 ** Math.floor(Math.log2(least)); !few && at <= 2 * most; at *= 2)
       ticks.push(at);
-    const every = Math.ceil(ticks.length / 7);
+    const every = Math.ceil(ticks.length / 5);
     const shown = ticks.filter((_, i) => i % every === 0);
     const text = (n) => (n >= 1024 ? Number((n / 1024).toPrecision(3)) + " Ki" : String(n));
     return axis("NVS (pages)", { type: "log", tickvals: shown, ticktext: shown.map(text) });
@@ -51,7 +51,9 @@
         xaxis: sizeAxis(all),
         yaxis: axis(label, extra),
         shapes: references.map((r) => r.shape),
-        annotations: references.map((r) => ({ ...r.note, y: Math.log10(r.note.y) })),
+        annotations: references.map((r) =>
+          extra.type === "log" ? { ...r.note, y: Math.log10(r.note.y) } : r.note,
+        ),
         hovermode: "closest",
       },
     };
@@ -60,7 +62,8 @@
   function goal() {
     const share = (r) => 100 * Math.max(r.ratio, 1e-4);
     const values = [...best.values()].flatMap((sizes) => [...sizes.values()].map(share));
-    const scale = logarithmic([...values, 100]);
+    const wide = Math.max(...values) > 1000;
+    const scale = wide ? logarithmic([...values, 100]) : { rangemode: "tozero", tickformat: "," };
     const lines = [reference(100, "goal " + advice.goal)];
     return bySize(share, "Figure (% of its limit)", scale, lines, "%{y:,.0f} % of the limit");
   }
@@ -71,12 +74,18 @@
   const busy = () =>
     bySize((r) => 100 * r.disk_busy, "Busiest disk (%)", percent, [], "%{y:.1f} % busy");
 
+  // The parameters of a policy are in the table, unless it was tried with several.
+  const named = (policy) => {
+    const own = policy.split(":")[0];
+    return curve.filter((other) => other.split(":")[0] === own).length > 1 ? policy : own;
+  };
+
   function work() {
     const traces = curve.map((policy) => {
       const points = advice.curve.filter((p) => p.policy === policy);
       return line(
         looks[policy],
-        policy,
+        named(policy),
         points.map((p) => p.nvs_pages),
         points.map((p) => p.destaged_per_page),
         { hovertemplate: "%{x:,} pages: %{y:.3f}" },
@@ -93,7 +102,7 @@
       key: "work",
       layout: {
         xaxis: sizeAxis(advice.curve.map((p) => p.nvs_pages)),
-        yaxis: axis("Destaged per page written", percent),
+        yaxis: axis("Pages destaged / written", percent),
         shapes,
         hovermode: "closest",
       },

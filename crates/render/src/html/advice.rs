@@ -1,10 +1,8 @@
 //! One HTML file that shows advice: the answer, why the size below misses, the goal's figure and
 //! the stalls by size. The page's own script is `advice.js` next to this file.
 
-use super::data::harmless;
-use super::{CHARTS, ChartBox, head, html_table, list, options, plotly_js};
-use crate::escape::escape;
-use destage_report::advice::Advice;
+use super::{ChartBox, html_table, list, options, page};
+use destage_report::advice::{Advice, verdicts};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,31 +11,22 @@ const SCRIPT: &str = include_str!("advice.js");
 
 /// The page; it needs nothing but itself.
 pub fn advice_html(advice: &Advice) -> String {
-    let title = escape(&format!("How much NVS for {}{}", advice.goal, advice.headroom()));
-    let mut out = String::with_capacity(plotly_js().len() + (1 << 20));
-    out += &head(&title);
-    let answer = list("findings", "Answer", &answer(advice));
-    let sure = list("sure", "How sure", &advice.sure);
-    let _ = write!(out, "<header>\n<h1>{title}</h1>\n{answer}{sure}</header>\n<main>\n");
-    out += &figures();
+    let header =
+        list("findings", "Answer", &answer(advice)) + &list("sure", "How sure", &advice.sure);
+    let mut main = figures();
     for (name, note, table) in [
         ("By size", "The best variant of each size simulated.", advice.size_table()),
         ("Full simulations", "Every run that the search made.", advice.runs_table()),
         ("Sampled replay", "Pages destaged for each page written.", advice.curve_table()),
     ] {
         let table = html_table(name, &table);
-        let _ = write!(out, "<section>\n<h2>{name}</h2>\n<p>{note}</p>\n{table}</section>\n");
+        let _ = write!(main, "<section>\n<h2>{name}</h2>\n<p>{note}</p>\n{table}</section>\n");
     }
-    let _ = write!(out, "<section>\n{}</section>\n", options(&advice.options));
-    let data = json!({"advice": advice, "looks": looks(advice)}).to_string();
-    let _ = write!(
-        out,
-        "</main>\n<script type=\"application/json\" id=\"data\">{}</script>\n\
-         <script>{}</script>\n<script>\n{CHARTS}{SCRIPT}</script>\n</body>\n</html>\n",
-        harmless(&data),
-        plotly_js()
-    );
-    out
+    let _ = write!(main, "<section>\n{}</section>\n", options(&advice.options));
+    let verdicts = verdicts(&advice.runs, advice.load_factor);
+    let data = json!({"advice": advice, "verdicts": verdicts, "looks": looks(advice)});
+    let title = format!("How much NVS for {}{}", advice.goal, advice.headroom());
+    page(&title, &header, &main, &data.to_string(), SCRIPT)
 }
 
 /// The look of each policy's line, by its name, which has parameters in the curve.

@@ -48,36 +48,40 @@ pub fn plotly_js() -> &'static str {
 pub fn html(report: &CompareReport) -> String {
     let view = View::new(report);
     let title = if report.title.is_empty() { "Comparison" } else { &report.title };
+    let mut main = match report.points.is_empty() {
+        true => String::from("<p>There are no points to show.</p>\n"),
+        false => toolbar(&view) + &figures(&view) + &tables(&view),
+    };
+    main += &provenance(&view);
+    page(title, &findings(report), &main, &data::json(&view), SCRIPT)
+}
+
+/// A page that needs nothing but itself: `header` is what is below its title, `data` what its
+/// `script` reads, as JSON.
+fn page(title: &str, header: &str, main: &str, data: &str, script: &str) -> String {
     let mut out = String::with_capacity(plotly_js().len() + (1 << 20));
-    let title = escape(title);
-    out += &head(&title);
-    let _ = write!(out, "<header>\n<h1>{title}</h1>\n{}</header>\n<main>\n", findings(report));
-    if report.points.is_empty() {
-        out += "<p>There are no points to show.</p>\n";
-    } else {
-        out += &toolbar(&view);
-        out += &figures(&view);
-        out += &tables(&view);
-    }
-    out += &provenance(&view);
+    out += &head(title, "");
     let _ = write!(
         out,
-        "</main>\n<script type=\"application/json\" id=\"data\">{}</script>\n\
-         <script>{}</script>\n<script>\n{CHARTS}{SCRIPT}</script>\n</body>\n</html>\n",
-        data::json(&view),
+        "{header}</header>\n<main>\n{main}</main>\n\
+         <script type=\"application/json\" id=\"data\">{}</script>\n\
+         <script>{}</script>\n<script>\n{CHARTS}{script}</script>\n</body>\n</html>\n",
+        data::harmless(data),
         plotly_js()
     );
     out
 }
 
-/// Everything before the header of a page with this title, which is escaped.
-fn head(title: &str) -> String {
+/// The beginning of a page: up to its title, after which its header continues.
+fn head(title: &str, more_style: &str) -> String {
+    let title = escape(title);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+         <title>{title}</title>\n<style>\n{STYLE}{more_style}</style>\n</head>\n<body>\n\
+         <header>\n<h1>{title}</h1>\n"
     )
 }
 

@@ -15,7 +15,6 @@
     "M-5-3L-3-5L0-2L3-5L5-3L2 0L5 3L3 5L0 2L-3 5L-5 3L-2 0Z",
   ];
   const NUMBERS = {
-    texttemplate: "%{y:.3~s}",
     textposition: "outside",
     textangle: 0,
     cliponaxis: false,
@@ -124,7 +123,8 @@
   }
 
   // Numbers on bars, where there is room for them.
-  const numbers = (count, box) => (box.clientWidth > 42 * count ? NUMBERS : {});
+  const numbers = (count, box, form) =>
+    box.clientWidth > 42 * count ? { ...NUMBERS, texttemplate: `%{y:${form}}` } : {};
 
   // One bar for each variant, each in its own colour.
   function single(box, index, title, extra, halves) {
@@ -133,7 +133,7 @@
     const traces = variants.map((v, place) => {
       const rest = { hovertemplate: "%{y:,." + metric.decimals + "f} " + plain(metric.unit) };
       if (halves) rest.error_y = { ...errors([point(v).metrics[halves]], lookOf(v)), color: css("--ink") };
-      else Object.assign(rest, numbers(variants.length, box));
+      else Object.assign(rest, numbers(variants.length, box, ".3~s"));
       return bar(lookOf(v), data.variants[v], [place], [point(v).metrics[index]], rest);
     });
     const x = names(
@@ -160,7 +160,7 @@
     const variants = shown().filter((v) => point(v));
     const traces = variants.map((v) => {
       const rest = { customdata: list, hovertemplate: "%{customdata}: %{y:,.2f}" };
-      Object.assign(rest, numbers(variants.length * list.length, box));
+      Object.assign(rest, numbers(variants.length * list.length, box, ".3~r"));
       return bar(
         lookOf(v),
         data.variants[v],

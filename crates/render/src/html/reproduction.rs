@@ -1,6 +1,6 @@
 //! One HTML file that holds every reproduced item: tables, drawings and settings.
 
-use super::{POLICY, STYLE};
+use super::head;
 use crate::escape::escape;
 use crate::plot::{PlotFormat, draw};
 use destage_report::reproduction::{ReproducedItem, Reproduction, Verdict, summary};
@@ -20,15 +20,7 @@ td.text { text-align: left; }
 
 /// The page; it needs nothing but itself.
 pub fn reproduction_html(report: &Reproduction) -> String {
-    let title = "Published figures, run again";
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>{title}</title>\n<style>\n{STYLE}{MORE_STYLE}</style>\n</head>\n<body>\n\
-         <header>\n<h1>{title}</h1>\n"
-    );
+    let mut out = head("Published figures, run again", MORE_STYLE);
     let _ = write!(
         out,
         "<section class=\"findings\">\n<h2>{}</h2>\n<p>Made by <code>{}</code>. ± is half the \

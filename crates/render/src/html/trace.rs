@@ -1,8 +1,7 @@
 //! One HTML file that shows what traces hold: charts of one trace at a time, and tables of all. The
 //! page's own script is `trace.js` next to this file.
 
-use super::data::harmless;
-use super::{CHARTS, ChartBox, head, html_table, list, plotly_js};
+use super::{ChartBox, html_table, list, page};
 use crate::escape::escape;
 use crate::trace::{heading, sections};
 use destage_report::trace::{TraceAnalyses, TraceAnalysis};
@@ -16,27 +15,14 @@ pub fn trace_html(analyses: &TraceAnalyses) -> String {
         [trace] => format!("Trace {}", file_name(trace)),
         traces => format!("{} traces", traces.len()),
     };
-    let title = escape(&title);
-    let mut out = String::with_capacity(plotly_js().len() + (1 << 20));
-    out += &head(&title);
     let about: Vec<String> = analyses.traces.iter().map(heading).collect();
-    let about = list("findings", "What was read", &about);
-    let _ = write!(out, "<header>\n<h1>{title}</h1>\n{about}{}</header>\n", warnings(analyses));
-    out += "<main>\n";
-    out += &toolbar(analyses);
-    out += &figures();
+    let header = list("findings", "What was read", &about) + &warnings(analyses);
+    let mut main = toolbar(analyses) + &figures();
     for trace in &analyses.traces {
-        out += &tables(trace, analyses.traces.len() == 1);
+        main += &tables(trace, analyses.traces.len() == 1);
     }
     let data = serde_json::to_string(analyses).expect("plain numbers");
-    let _ = write!(
-        out,
-        "</main>\n<script type=\"application/json\" id=\"data\">{}</script>\n\
-         <script>{}</script>\n<script>\n{CHARTS}{SCRIPT}</script>\n</body>\n</html>\n",
-        harmless(&data),
-        plotly_js()
-    );
-    out
+    page(&title, &header, &main, &data, SCRIPT)
 }
 
 fn file_name(trace: &TraceAnalysis) -> &str {
