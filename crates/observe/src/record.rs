@@ -93,7 +93,7 @@ impl Recorder {
 /// How often it reports progress.
 const ASK: Duration = Duration::from_millis(250);
 
-fn copy<W: std::io::Write>(
+fn copy<W: std::io::Write + Send>(
     batches: &Receiver<Vec<Seen>>,
     asked: &Recording,
     end: Option<Instant>,
