@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
+
+from destage.errors import OptionError
 
 #: A value of an option: text as on the command line, a number, on or off, or a path.
 OptionValue: TypeAlias = "str | int | float | bool | os.PathLike[str]"
@@ -33,6 +35,16 @@ def given(options: Mapping[str, OptionValue]) -> Given:
     """Keywords as options. Group and level come first: ``group=track`` sets level and disks."""
     pairs = [(name_of(name), text_of(value)) for name, value in options.items()]
     return sorted(pairs, key=lambda pair: pair[0] != "group")
+
+
+def values_of(name: str, values: Iterable[OptionValue]) -> list[str]:
+    """The values of a swept option as text."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise OptionError(f"{name} takes a list of values, e.g. [{values!r}], not {values!r}")
+    texts = [text_of(value) for value in values]
+    if not texts:
+        raise OptionError(f"there are no values for {name}")
+    return texts
 
 
 def threads_of(threads: int | None) -> int:

@@ -9,8 +9,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from destage import _native, _progress
+from destage._display import html_table, page, svg_of, text_table
 from destage._options import OptionValue, given, threads_of
-from destage.results import _page, _Plotted, _Rows
+from destage.errors import OptionError
+from destage.policy import policies_of
+from destage.results import _Plotted, _Rows
 from destage.runs import load_of
 from destage.trace import Trace
 from destage.workload import Workload
@@ -136,16 +139,32 @@ class Advice(_Plotted, _Rows):
     def plot(self, name: str = "advice", ax: Any = None) -> Any:
         return super().plot(name, ax)
 
-    def _repr_html_(self) -> str:
-        def said(run: AdvisedRun | None) -> str:
-            if run is None:
-                return "none"
-            value = run.why or f"{run.figure} {run.value:.2f}"
-            return f"{run.nvs_pages} pages, {run.policy}, thresholds {run.thresholds}: {value}"
+    def svg(self, name: str = "advice") -> str:
+        return svg_of(self.plot_specs()[name])
 
-        rows = [("answer", said(self.answer)), ("one step below", said(self.below))]
-        lines = "".join(f"<tr><th>{name}</th><td>{text}</td></tr>" for name, text in rows)
-        return _page(f"Goal {self.goal}", f"<table>{lines}</table>", self.sure, [])
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        def row(name: str, run: AdvisedRun | None) -> list[str]:
+            if run is None:
+                return [name, "none", "", "", ""]
+            value = run.why or f"{run.figure} {run.value:.2f}"
+            return [name, str(run.nvs_pages), run.policy, run.thresholds, value]
+
+        head = ["", "NVS pages", "policy", "thresholds", "figure"]
+        return head, [row("answer", self.answer), row("one size below", self.below)]
+
+    def __repr__(self) -> str:
+        return "\n".join([f"Goal {self.goal}", text_table(self._cells()), *self.sure])
+
+    def _repr_html_(self) -> str:
+        return page(f"Goal {self.goal}", html_table(self._cells()), self.sure, [self.svg()])
+
+
+def _names(policies: str | Sequence[str]) -> list[str]:
+    """The policies of a search, all of the table."""
+    names = [policy for policy in policies_of(policies) if isinstance(policy, str)]
+    if len(names) < len(policies_of(policies)):
+        raise OptionError("advise takes the names of policies, none in Python")
+    return names
 
 
 def advise(
@@ -153,7 +172,7 @@ def advise(
     *,
     goal: str,
     policies: str | Sequence[str] = ("lrw", "cscan", "wow", "stow"),
-    thresholds: Sequence[str] = ("90/80", "70/40", "50/20"),
+    thresholds: str | Sequence[str] = ("90/80", "70/40", "50/20"),
     sizes: tuple[int, int] = (256, 1_048_576),
     seeds: int = 3,
     threads: int | None = None,
@@ -177,8 +196,8 @@ def advise(
         text, plotted = _native.advise(
             given(options),
             goal,
-            [policies] if isinstance(policies, str) else list(policies),
-            list(thresholds),
+            _names(policies),
+            [thresholds] if isinstance(thresholds, str) else list(thresholds),
             sizes,
             seeds,
             threads_of(threads),

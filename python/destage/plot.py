@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from destage import _native
 from destage._extras import need
 from destage.errors import OptionError
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from destage.advice import Advice
     from destage.results import Comparison, RunResult
 
-_MARKERS = "osD^vP*X"
+_MARKERS = "os^DvP*X"
 _DASHES = ("-", "--", "-.", ":")
 _SCALES: Mapping[str, tuple[str, dict[str, int]]] = {
     "Linear": ("linear", {}),
@@ -98,13 +99,16 @@ def draw(spec: Mapping[str, Any], ax: Any = None) -> Any:
 
 
 def _lines(ax: Any, marks: Mapping[str, Any]) -> None:
-    for index, series in enumerate(marks["series"]):
+    # A policy looks the same in every plot.
+    looks = _native.looks([series["name"] for series in marks["series"]])
+    for (index, color), series in zip(looks, marks["series"]):
         # JSON has no NaN: a gap in a line is null.
         points = [[float("nan") if v is None else v for v in point] for point in series["points"]]
         x, y = zip(*points) if points else ((), ())
         many = len(points) > 60
         style = {
             "label": series["name"],
+            "color": color,
             "marker": None if many else _MARKERS[index % len(_MARKERS)],
             "linestyle": _DASHES[index % len(_DASHES)],
         }
@@ -118,10 +122,12 @@ def _lines(ax: Any, marks: Mapping[str, Any]) -> None:
 def _bars(ax: Any, marks: Any, categories: list[str], stacked: bool) -> None:
     width = 0.7 if stacked else 0.8 / max(1, len(marks))
     floor = [0.0] * len(categories)
-    for index, bars in enumerate(marks):
+    looks = _native.looks([bars["name"] for bars in marks])
+    for index, (bars, (_, color)) in enumerate(zip(marks, looks)):
         values = [0.0 if value is None else value for value in bars["values"]]
         shift = 0.0 if stacked else (index - (len(marks) - 1) / 2) * width
         places = [place + shift for place in range(len(values))]
-        ax.bar(places, values, width, bottom=floor if stacked else None, label=bars["name"])
+        style = {"label": bars["name"], "color": None if stacked else color}
+        ax.bar(places, values, width, bottom=floor if stacked else None, **style)
         if stacked:
             floor = [low + value for low, value in zip(floor, values)]

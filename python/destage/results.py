@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import html as markup
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from destage import _native
+from destage._display import cells_of_runs, html_table, page
 from destage._extras import need
 
 if TYPE_CHECKING:
@@ -295,12 +295,13 @@ class RunResult(_Plotted, _Rows):
         """The whole report, as ``destage sim --format json``."""
         return self.native.json()
 
-    def __str__(self) -> str:
-        return self.native.render("table")
+    def __repr__(self) -> str:
+        return self.native.render("table").rstrip()
 
     def _repr_html_(self) -> str:
         title = f"{self.label}: {self.iops:.1f} I/O/s, mean {self.response.all.mean_ms:.2f} ms"
-        return _page(title, _table(self.rows()), self.warnings, [self.svg("occupancy")])
+        table = html_table(cells_of_runs(self.rows()))
+        return page(title, table, self.warnings, [self.svg("occupancy")])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _run_from_json, (self.native.json(),)
@@ -400,12 +401,13 @@ class Comparison(_Plotted, _Rows):
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.native.html())
 
-    def __str__(self) -> str:
-        return self.native.render("table")
+    def __repr__(self) -> str:
+        return self.native.render("table").rstrip()
 
     def _repr_html_(self) -> str:
         plots = [self.svg(name) for name in list(self.plot_specs())[:2]]
-        return _page(self.title, _table(self.rows()), self.findings, plots)
+        rows = self.rows()
+        return page(self.title, html_table(cells_of_runs(rows), len(rows)), self.findings, plots)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _compared_from_json, (self.native.full_json(),)
@@ -413,41 +415,3 @@ class Comparison(_Plotted, _Rows):
 
 def _compared_from_json(text: str) -> Comparison:
     return Comparison.of(_native.Compared.from_json(text))
-
-
-_SHOWN = {
-    "variant": ("policy", None),
-    "label": ("policy", None),
-    "axis_value": ("at", None),
-    "seed": ("seed", 0),
-    "iops": ("I/O/s", 1),
-    "response_mean_ms": ("mean ms", 2),
-    "response_p99_ms": ("p99 ms", 1),
-    "hit_write_page_share": ("page hits", 3),
-    "stalled_writes": ("stalled", 0),
-    "time_full_share": ("time full", 4),
-    "occupancy_mean_share": ("occupancy", 3),
-}
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    names = [name for name in _SHOWN if name in rows[0] and rows[0][name] != ""]
-    if "variant" in names:
-        names.remove("label")
-    head = "".join(f"<th>{_SHOWN[name][0]}</th>" for name in names)
-
-    def cell(row: dict[str, Any], name: str) -> str:
-        value, decimals = row[name], _SHOWN[name][1]
-        text = str(value) if decimals is None else f"{value:,.{decimals}f}"
-        return f"<td>{markup.escape(text)}</td>"
-
-    lines = ["<tr>" + "".join(cell(row, name) for name in names) + "</tr>" for row in rows[:50]]
-    more = f"<p>and {len(rows) - 50} more runs</p>" if len(rows) > 50 else ""
-    return f"<table><tr>{head}</tr>{''.join(lines)}</table>{more}"
-
-
-def _page(title: str, table: str, notes: Iterable[str], plots: Iterable[str]) -> str:
-    items = "".join(f"<li>{markup.escape(note)}</li>" for note in notes)
-    listed = f"<ul>{items}</ul>" if items else ""
-    drawn = "".join(f'<div style="max-width:700px">{plot}</div>' for plot in plots)
-    return f"<h4>{markup.escape(title)}</h4>{table}{listed}{drawn}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from destage import _native, _progress
-from destage._options import OptionValue, given, name_of, text_of, threads_of
+from destage._options import OptionValue, given, name_of, threads_of, values_of
 from destage.errors import OptionError
-from destage.policy import PolicyLike, ReadPolicy, name_of_policy
+from destage.policy import PolicyLike, ReadPolicy, name_of_policy, policies_of
 from destage.results import Comparison, RunResult
 from destage.trace import Trace
 from destage.workload import Workload
@@ -84,9 +84,7 @@ def compare(
     otherwise; the result is the same on any number.
     """
     trace = load_of(load, options)
-    wanted: list[PolicyLike] = (
-        [policies] if isinstance(policies, str) or callable(policies) else list(policies)
-    )
+    wanted = policies_of(policies)
     labels = [name_of_policy(policy) for policy in wanted]
     if len(set(labels)) < len(labels):
         raise OptionError("two policies have the same name")
@@ -115,13 +113,14 @@ def _axis(
     if not sweep:
         return None
     axes = list(sweep.items()) if isinstance(sweep, Mapping) else [sweep]
-    if len(axes) != 1 or len(axes[0]) != 2 or isinstance(axes[0][1], str):
+    pair = isinstance(axes[0], (tuple, list)) and len(axes[0]) == 2
+    if len(axes) != 1 or not pair or not isinstance(axes[0][0], str):
         raise OptionError(
-            "sweep takes one option with a list of values, e.g. {'iops': [500, 600]}; "
-            "destage.sweep takes several options"
+            f"sweep takes one option with a list of values, e.g. {{'iops': [500, 600]}}, not "
+            f"{sweep!r}; destage.sweep takes several options"
         )
     name, values = axes[0]
-    return name_of(name), [text_of(value) for value in values]
+    return name_of(name), values_of(name, values)
 
 
 @dataclass(frozen=True)

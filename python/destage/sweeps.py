@@ -13,14 +13,26 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from destage import _native, _progress
+from destage._display import (
+    ROWS_SHOWN,
+    cells_of_runs,
+    html_table,
+    page,
+    svg_of,
+    sweep_chart,
+    text_table,
+)
 from destage._extras import need
-from destage._options import Given, OptionValue, given, name_of, text_of, threads_of
+from destage._options import Given, OptionValue, given, name_of, threads_of, values_of
 from destage.errors import InputError, OptionError, RunError
+from destage.plot import plot
+from destage.policy import PolicyContext, PolicyLike, digest_of_policy, name_of_policy
 from destage.results import _Rows
 from destage.tables import options as option_table
+from destage.tables import policies as policy_table
 from destage.trace import Trace
 from destage.workload import Workload
 
@@ -32,6 +44,8 @@ if TYPE_CHECKING:
 RETRIES = 10
 #: The most points of one task. A worker that dies loses its task.
 TASK_POINTS = 8
+#: The most points that a plot shows.
+POINTS_DRAWN = 2000
 #: Workers assumed for a cluster that has none yet.
 WORKERS_TO_COME = 64
 
@@ -63,19 +77,48 @@ class SweepResult(_Rows):
 
     def to_arrow(self) -> pa.Table:
         """An Arrow table: a column per axis, named ``axis_OPTION``, then the row's own columns."""
+        return self._arrow(self.points)
+
+    def _arrow(self, points: Sequence[SweepPoint]) -> pa.Table:
+        """The rows of these points."""
         pa, pq = need("pyarrow"), need("pyarrow.parquet")
-        files = [self.directory / f"{point.key}.parquet" for point in self.points]
+        files = [self.directory / f"{point.key}.parquet" for point in points]
         table = pa.concat_tables([pq.ParquetFile(file).read() for file in files])
         for place, axis in enumerate(self.axes):
-            values = [_number(point.options.get(axis, "")) for point in self.points]
+            values = [_number(point.options.get(axis, "")) for point in points]
             if not all(isinstance(value, (int, float)) for value in values):
-                values = [point.options.get(axis, "") for point in self.points]
+                values = [point.options.get(axis, "") for point in points]
             table = table.add_column(place, f"axis_{axis}", pa.array(values))
         return table
 
     def rows(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
         return rows
+
+    def plot_specs(self) -> dict[str, dict[str, Any]]:
+        """What each plot draws, by name: the response time along the longest axis of numbers."""
+        spec = sweep_chart(self._arrow(self.points[:POINTS_DRAWN]).to_pylist(), self.axes)
+        return {"response": spec} if spec else {}
+
+    def svg(self, name: str = "response") -> str:
+        """A plot as SVG text."""
+        return svg_of(self.plot_specs()[name])
+
+    def plot(self, name: str = "response", ax: Any = None) -> Any:
+        """Draws a plot with matplotlib, into ``ax`` if given; returns the axes."""
+        return plot(self, name, ax)
+
+    def _said(self) -> str:
+        return f"{len(self.points):,} points: {self.found:,} were there, {self.run:,} were run"
+
+    def __repr__(self) -> str:
+        rows = self._arrow(self.points[:ROWS_SHOWN]).to_pylist()
+        return f"{self._said()}\n{text_table(cells_of_runs(rows, self.axes))}"
+
+    def _repr_html_(self) -> str:
+        rows = self._arrow(self.points[:ROWS_SHOWN]).to_pylist()
+        table = html_table(cells_of_runs(rows, self.axes), len(self.points))
+        return page(self._said(), table, [], map(svg_of, self.plot_specs().values()))
 
     def to_pandas(self) -> Any:
         """A pandas frame with one row per point."""
@@ -96,7 +139,7 @@ def _number(text: str) -> int | float | str:
 
 
 def sweep(
-    grid: Mapping[str, Iterable[OptionValue | Workload]],
+    grid: Mapping[str, Iterable[OptionValue | Workload | PolicyLike]],
     traces: Sequence[Trace | str | os.PathLike[str]] = (),
     *,
     out: str | os.PathLike[str] | None = None,
@@ -108,12 +151,20 @@ def sweep(
 ) -> SweepResult:
     """Runs every combination of the grid's options and the traces: ``destage sweep``.
 
-    ``grid`` has options with their values: ``{"policy": ["wow", "stow"], "nvs": [4096, 8192]}``;
-    ``options`` are common to all. ``out`` is the directory of the dataset: call again with the same
+    ``grid`` has options with their values: ``{"policy": ["wow", MyPolicy], "nvs": [4096, 8192]}``.
+    A policy may be a :class:`DestagePolicy`: its rows are kept by its source, and a cluster's
+    workers get it from here, or import it if it is of a module. ``options`` are common to all.
+    ``out`` is the directory of the dataset: call again with the same
     one to resume a sweep. Without it the rows live as long as the result. Runs use all processors,
     or the workers of ``client``, a ``dask.distributed.Client``; the rows are the same bit for bit.
     """
-    axes = [(name_of(name), [text_of(_plain(v)) for v in values]) for name, values in grid.items()]
+    if not isinstance(grid, Mapping):
+        raise OptionError(
+            f"grid takes options with lists of values, e.g. {{'nvs': [4096, 8192]}}, not {grid!r}"
+        )
+    own: dict[str, PolicyLike] = {}
+    axes = [(name_of(name), _texts(name_of(name), values, own)) for name, values in grid.items()]
+    known = {name: digest_of_policy(policy) for name, policy in own.items()}
     held: dict[str, _native.TraceData] = {}
     digests: dict[str, str] = {}
     if traces:
@@ -121,25 +172,52 @@ def sweep(
         if len(set(names)) < len(names):
             raise OptionError("two traces have the same name")
         axes.insert(0, ("trace", names))
-    for name, values in axes:
-        if not values:
-            raise OptionError(f"the grid has no values for {name}")
-    points = _native.sweep_points(given(options), axes, seeds, digests)
+    points = _native.sweep_points(given(options), axes, seeds, digests, known)
     temporary = tempfile.TemporaryDirectory(prefix="destage-sweep-") if out is None else None
     directory = Path(temporary.name if temporary else os.fspath(out))  # type: ignore[arg-type]
     with _progress.counted(progress, " points") as report:
         if client is None:
-            found, run = _native.sweep(points, directory, threads_of(threads), held, report)
+            threads_used = threads_of(threads)
+            found, run = _native.sweep(points, directory, threads_used, held, report, _made(own))
         else:
-            found, run = _on_cluster(client, points, directory, held, digests, report)
+            own_known = {name: (policy, known[name]) for name, policy in own.items()}
+            found, run = _on_cluster(client, points, directory, held, digests, report, own_known)
     defaults = {option.name: option.default for option in option_table() if option.default}
     named = [SweepPoint(key, defaults | dict(options)) for options, key in points]
     varying = [name for name, _ in axes] + (["seed"] if seeds > 1 else [])
     return SweepResult(directory, named, varying, found, run, temporary)
 
 
-def _plain(value: OptionValue | Workload) -> OptionValue:
-    return value.text if isinstance(value, Workload) else value
+#: Policies in Python by name, each with the digest of its source.
+_Own: TypeAlias = "dict[str, tuple[PolicyLike, str]]"
+
+
+def _made(own: Mapping[str, PolicyLike]) -> dict[str, Callable[[PolicyContext], Any]]:
+    """What makes each policy."""
+    return {name: policy for name, policy in own.items() if not isinstance(policy, str)}
+
+
+def _texts(
+    name: str,
+    values: Iterable[OptionValue | Workload | PolicyLike],
+    own: dict[str, PolicyLike],
+) -> list[str]:
+    """The values of an axis as text; policies in Python are added to ``own``."""
+    plain: list[OptionValue] = []
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        return values_of(name, values)
+    for value in values:
+        if isinstance(value, Workload):
+            plain.append(value.text)
+        elif name == "policy" and callable(value):
+            label = name_of_policy(value)
+            if label in own or label in {entry.name for entry in policy_table()}:
+                raise OptionError(f"two policies have the name {label}")
+            own[label] = value
+            plain.append(label)
+        else:
+            plain.append(value)  # type: ignore[arg-type]
+    return values_of(name, plain)
 
 
 def _name_of(
@@ -169,7 +247,9 @@ def _trace_of(options: Given) -> str:
     return dict(options).get("trace", "")
 
 
-def _work(points: Sequence[tuple[Given, str]], records: Any, digest: str) -> list[bytes]:
+def _work(
+    points: Sequence[tuple[Given, str]], records: Any, digest: str, own: _Own | None = None
+) -> list[bytes]:
     """On a worker: rows of points of one trace. If a point fails, the rows before it are returned;
     if it is the first, its error is raised."""
     name, data = _trace_of(points[0][0]), None
@@ -177,16 +257,19 @@ def _work(points: Sequence[tuple[Given, str]], records: Any, digest: str) -> lis
         data = _native.TraceData.from_records(records, name)
     elif name:
         digest = _digest_here(name)
+    known = {name: source for name, (_, source) in (own or {}).items()}
+    made = _made({name: policy for name, (policy, _) in (own or {}).items()})
+    traces = {name: digest} if name else {}
     rows: list[bytes] = []
     for options, key in points:
         try:
-            ((_, own_key),) = _native.sweep_points(options, [], 1, {name: digest} if name else {})
+            ((_, own_key),) = _native.sweep_points(options, [], 1, traces, known)
             if own_key != key:
                 raise RunError(
                     "the worker makes another key of this point: it has another version of "
                     "destage, or another file of that name"
                 )
-            rows.append(_native.run_point(options, key, data))
+            rows.append(_native.run_point(options, key, data, made))
         except Exception:
             if not rows:
                 raise
@@ -251,6 +334,7 @@ def _submit(
     task: list[tuple[Given, str]],
     records: Mapping[str, Any],
     digests: Mapping[str, str],
+    own: _Own,
 ) -> Any:
     """The future of a task's rows."""
     (options, key), *_ = task
@@ -260,6 +344,7 @@ def _submit(
         task,
         records.get(name),
         digests.get(name, ""),
+        own,
         pure=False,
         retries=RETRIES,
         key=f"destage-{key[:16]}-{os.urandom(4).hex()}",
@@ -273,6 +358,7 @@ def _on_cluster(
     held: dict[str, _native.TraceData],
     digests: dict[str, str],
     report: Callable[[int, int], object] | None,
+    own: _Own,
 ) -> tuple[int, int]:
     """Runs what is missing on a cluster; rows are written here, as they come."""
     distributed = need("distributed")
@@ -293,7 +379,7 @@ def _on_cluster(
         }
         workers = sum(client.nthreads().values()) or WORKERS_TO_COME
         tasks = _tasks(missing, workers)
-        futures = {_submit(client, task, records, digests): task for task in tasks}
+        futures = {_submit(client, task, records, digests, own): task for task in tasks}
         completed = distributed.as_completed(list(futures))
         for future in completed:
             task = futures.pop(future)
@@ -313,7 +399,7 @@ def _on_cluster(
             future.release()
             if rest := task[len(rows) :]:
                 # Its first point failed: run it again, as any other task.
-                again = _submit(client, rest, records, digests)
+                again = _submit(client, rest, records, digests, own)
                 futures[again] = rest
                 completed.add(again)
     raise RunError(

@@ -82,6 +82,11 @@ def workloads() -> list[Entry]:
     return _entries("workloads")
 
 
+def formats() -> list[Entry]:
+    """Trace formats that :func:`read_trace` and runs detect, or that ``format=`` names."""
+    return _entries("formats")
+
+
 def options() -> list[Param]:
     """Options of a run with unit, default and range; write ``-`` as ``_`` in keywords."""
     return [Param(**row) for row in _tables()["options"]]

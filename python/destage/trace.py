@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -12,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from destage import _native
+from destage._display import html_table, page, text_table
 from destage._extras import need
-from destage.errors import InputError
+from destage._options import OptionValue, given
+from destage.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +40,9 @@ TRACE_DTYPE = np.dtype(
 _COLUMNS = ("time_ns", "offset_bytes", "length_bytes", "device", "op")
 
 READ, WRITE, UNKNOWN = 0, 1, 2
+
+#: Requests that a trace shows of itself.
+REQUESTS_SHOWN = 10
 
 Numbers: TypeAlias = "npt.ArrayLike"
 
@@ -84,8 +90,8 @@ class Trace:
         if operations.dtype.kind in "UO":
             operations = np.where(np.char.upper(operations.astype("U")) == "W", WRITE, READ)
         columns = zip(_COLUMNS, (times, offset_bytes, length_bytes, device, operations))
-        for column, given in columns:
-            values = _whole(column, given)
+        for column, numbers in columns:
+            values = _whole(column, numbers)
             if values.ndim and len(values) != len(times):
                 raise InputError(f"{column} has {len(values)} values, time_ns has {len(times)}")
             records[column] = values
@@ -118,6 +124,82 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    def __getitem__(self, which: slice | npt.NDArray[np.bool_]) -> Trace:
+        """Requests by place, ``trace[1000:2000]``, or by a condition, ``trace[trace.op == 1]``.
+
+        Times then count from the first of them.
+        """
+        if isinstance(which, slice):
+            if which.step is not None and which.step < 1:
+                raise InputError("a slice of a trace keeps its order: its step is 1 at least")
+        elif not isinstance(which, np.ndarray) or which.dtype != np.bool_:
+            raise InputError(
+                f"a trace takes a slice as trace[10:20], or a condition as trace[trace.op == 1], "
+                f"not {which!r}"
+            )
+        elif which.shape != self.records.shape:
+            raise InputError(f"the condition has {which.size} values, the trace {len(self)}")
+        return self._of(self.records[which].copy())
+
+    def select(
+        self,
+        *,
+        start: float | str | None = None,
+        until: float | str | None = None,
+        device: int | Iterable[int] | None = None,
+        addresses: tuple[int, int] | str | None = None,
+        sample: float | str | None = None,
+    ) -> Trace:
+        """A part by time, devices and addresses, or a sample: as the command line selects it.
+
+        ``start`` and ``until`` are seconds from the first request, or text as ``"1.5h"``.
+        ``device`` is a number or several. ``addresses`` are the first byte and the one past the
+        last, or text as ``"0..10G"``; requests are cut there. ``sample`` is a share of the blocks
+        of 1 MiB, or text as ``"1/10:seed=7"``.
+        """
+        options: dict[str, OptionValue] = {}
+        for name, value in (("from", start), ("until", until), ("sample", sample)):
+            if value is not None:
+                options[f"trace-{name}"] = f"{value:.9f}" if isinstance(value, float) else value
+        if device is not None:
+            devices = [device] if isinstance(device, (int, np.integer)) else list(device)
+            options["trace-device"] = "+".join(str(int(number)) for number in devices)
+        if addresses is not None:
+            text = addresses if isinstance(addresses, str) else f"{addresses[0]}..{addresses[1]}"
+            options["trace-range"] = text
+        return self._of(self.native().select(given(options)).view(TRACE_DTYPE))
+
+    def _of(self, records: npt.NDArray[np.void]) -> Trace:
+        """A trace of some of the requests."""
+        if len(records) == 0:
+            raise InputError(f"{self.name}: no request is selected of {len(self)}")
+        records["time_ns"] -= records["time_ns"][0]
+        records.flags.writeable = False
+        return Trace(records, self.name)
+
+    def __repr__(self) -> str:
+        """The first requests, as a table."""
+        return f"{self._said()}\n{text_table(self._cells())}"
+
+    def _repr_html_(self) -> str:
+        return page(self._said(), html_table(self._cells(), len(self)), [], [])
+
+    def _said(self) -> str:
+        writes = float(np.mean(self.op == WRITE))
+        return (
+            f"{self.name}: {len(self):,} requests in {self.duration_s:,.3f} s, "
+            f"{writes:.1%} of them writes"
+        )
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        head = ["time s", "device", "op", "offset", "length"]
+        shown = self.records[:REQUESTS_SHOWN].tolist()
+        lines = [
+            [f"{time / 1e9:.6f}", str(device), ("read", "write", "?")[op], str(offset), str(length)]
+            for time, offset, length, device, op, *_ in shown
+        ]
+        return head, lines
 
     @property
     def time_ns(self) -> npt.NDArray[np.uint64]:
@@ -210,15 +292,20 @@ def read_trace(
     path: str | os.PathLike[str],
     *,
     format: str | None = None,
+    columns: str | None = None,
     order: str = "auto",
     skip_bad: bool = False,
 ) -> Trace:
     """Reads a trace of any format the command line knows, plain, gzip, zstd or xz.
 
-    ``format`` is detected from the contents unless given. ``order`` says what to do with times out
-    of order (auto, lift, skip, sort); ``skip_bad`` leaves malformed lines out.
+    ``format`` is detected from the contents unless given; :func:`destage.formats` lists them.
+    ``columns`` describes those of any text, Parquet or Arrow file, as ``--trace-columns`` does:
+    ``"time=ts:us, op=kind:read=R:write=W, offset=lba:sectors, size=len"``. ``order`` says what to
+    do with times out of order (auto, lift, skip, sort); ``skip_bad`` leaves malformed lines out.
     """
-    records = _native.TraceData.read(os.fspath(path), format, order, skip_bad)
+    if format is not None and columns is not None:
+        raise OptionError("columns describes the trace, and so does format: leave out one of them")
+    records = _native.TraceData.read(os.fspath(path), format, order, skip_bad, columns)
     view = records.view(TRACE_DTYPE)
     view.flags.writeable = False
     return Trace(view, Path(path).name)

@@ -186,9 +186,41 @@ def test_one_policy_and_a_sweep_as_a_mapping() -> None:
     one = destage.compare(policies="wow", sweep={"iops": [400, 500]}, **SHORT)
     assert one == destage.compare(policies=["wow"], sweep=("iops", [400, 500]), **SHORT)
     assert {point.variant for point in one.points} == {"wow"}
-    for sweep in ({"iops": [400], "nvs": [64]}, {"iops": "400"}):
-        with pytest.raises(destage.OptionError, match="one option with a list"):
+
+
+def test_what_is_not_a_list_is_refused_by_name() -> None:
+    sweeps: list[tuple[Any, str]] = [
+        ({"iops": [400], "nvs": [64]}, "one option with a list of values"),
+        ("iops", "one option with a list of values, .* not 'iops'"),
+        (["iops"], "one option with a list of values"),
+        ({"iops": "400"}, r"iops takes a list of values, e.g. \['400'\], not '400'"),
+        ({"iops": 400}, r"iops takes a list of values, e.g. \[400\], not 400"),
+        ({"iops": []}, "there are no values for iops"),
+    ]
+    for sweep, why in sweeps:
+        with pytest.raises(destage.OptionError, match=why):
             destage.compare(policies="wow", sweep=sweep, **SHORT)
+    policies: list[tuple[Any, str]] = [
+        ("wow,stow", r"policies takes a list: \['wow', 'stow'\], not 'wow,stow'"),
+        ("wov", "known: wow"),
+        (5, "a policy is a name or a subclass of DestagePolicy, not 5"),
+        (["wow", None], "not None"),
+        ([], "name one policy at least"),
+    ]
+    for given, why in policies:
+        with pytest.raises(destage.OptionError, match=why):
+            destage.compare(policies=given, **SHORT)
+        with pytest.raises(destage.OptionError, match=why):
+            destage.advise(policies=given, goal="p99<30ms")
+    assert len(destage.compare(policies="wow:initial-bit=1,frequency=3", **SHORT).points) == 1
+    grids: list[tuple[Any, str]] = [
+        ("policy", "grid takes options with lists of values"),
+        ({"policy": "wow"}, r"policy takes a list of values, e.g. \['wow'\]"),
+        ({"nvs": 4096}, r"nvs takes a list of values, e.g. \[4096\]"),
+    ]
+    for grid, why in grids:
+        with pytest.raises(destage.OptionError, match=why):
+            destage.sweep(grid)
 
 
 def test_an_array_is_simulated_as_it_will_be_served() -> None:

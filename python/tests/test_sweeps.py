@@ -6,13 +6,22 @@ import subprocess
 import sys
 import threading
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import destage
 import pytest
 from destage import _native, sweeps
-from distributed import Client, LocalCluster
+from destage.examples import Wow
+
+HAS_DASK = find_spec("distributed") is not None
+if HAS_DASK:
+    from distributed import Client, LocalCluster
+
+on_dask = pytest.mark.skipif(
+    not HAS_DASK, reason="SKIPPED: no dask.distributed: pip install 'destage[sweep]'"
+)
 
 GRID: dict[str, Any] = {"policy": ["lrw", "wow"], "nvs": [1024, 4096, 8192], "iops": [500, 800]}
 SHORT: dict[str, Any] = {"warmup": 1, "measure": 5}
@@ -118,6 +127,67 @@ def test_ctrl_c_keeps_the_rows_there_are(tmp_path: Path) -> None:
     assert swept.found >= 2
 
 
+class Newest(destage.DestagePolicy):
+    """The group that was made last."""
+
+    def __init__(self, context: destage.PolicyContext) -> None:
+        self.held: list[int] = []
+
+    def on_write(self, write: destage.PageWrite) -> None:
+        if write.created:
+            self.held.append(write.group)
+
+    def pick(self, nvs: destage.Nvs) -> int:
+        group = next(group for group in reversed(self.held) if nvs.may_pick(group))
+        self.held.remove(group)
+        return group
+
+
+def test_policies_in_python_are_swept(tmp_path: Path) -> None:
+    grid: dict[str, Any] = {"policy": ["wow", Wow, Newest], "nvs": [1024, 2048]}
+    swept = destage.sweep(grid, out=tmp_path, iops=700, **SHORT)
+    assert (swept.found, swept.run) == (0, 6)
+    rows = {(row["axis_policy"], row["axis_nvs"]): row for row in swept.rows()}
+    for nvs in grid["nvs"]:
+        assert rows["Wow", nvs]["digest"] == rows["wow", nvs]["digest"]
+        own = destage.simulate(policy=Newest, nvs=nvs, iops=700, **SHORT)
+        assert rows["Newest", nvs]["digest"] == own.digest != rows["wow", nvs]["digest"]
+        assert rows["Newest", nvs]["label"] == "Newest"
+    again = destage.sweep(grid, out=tmp_path, iops=700, **SHORT)
+    assert (again.found, again.run) == (6, 0)
+
+    class Changed(Newest):
+        def on_destaged(self, group: int) -> None:
+            assert group not in self.held
+
+    Changed.__name__ = "Newest"
+    other = destage.sweep({**grid, "policy": [Changed]}, out=tmp_path, iops=700, **SHORT)
+    assert (other.found, other.run) == (0, 2)
+    space: dict[str, Any] = {}
+    exec("import destage\nclass Own(destage.DestagePolicy):\n def on_write(self, w): pass", space)
+    refused: list[tuple[Any, str]] = [
+        ([Newest, Changed], "two policies have the name Newest"),
+        ([type("wow", (Newest,), {})], "two policies have the name wow"),
+        ([space["Own"]], "Own: a sweep keeps rows by the source of a policy"),
+    ]
+    for policies, why in refused:
+        with pytest.raises(destage.OptionError, match=why):
+            destage.sweep({"policy": policies}, out=tmp_path, **SHORT)
+
+
+@on_dask
+def test_policies_in_python_run_on_a_cluster(tmp_path: Path) -> None:
+    grid: dict[str, Any] = {"policy": [Wow, Newest], "nvs": [1024, 2048]}
+    here = destage.sweep(grid, out=tmp_path / "here", **SHORT)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        there = destage.sweep(grid, out=tmp_path / "there", client=client, **SHORT)
+    assert (here.run, there.run) == (4, 4)
+    assert contents(tmp_path / "here") == contents(tmp_path / "there")
+
+
 def test_a_cluster_gets_points_in_tasks_that_shrink() -> None:
     def points(count: int, trace: str = "") -> dict[str, Any]:
         return {f"{trace}{n}": [("seed", str(n)), ("trace", trace)] for n in range(count)}
@@ -144,6 +214,7 @@ def test_a_point_that_fails_leaves_the_rows_before_it() -> None:
     assert len(sweeps._work(points, None, "")) == 3
 
 
+@on_dask
 def test_a_cluster_says_why_a_point_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     grid = {"seed": range(40)}
     named = _native.sweep_points
@@ -165,6 +236,7 @@ def test_a_cluster_says_why_a_point_fails(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(there) >= 2 and f"{bad}.parquet" not in there
 
 
+@on_dask
 def test_a_cluster_whose_worker_is_killed(trace: destage.Trace, tmp_path: Path) -> None:
     grid: dict[str, Any] = {
         "policy": ["lrw", "wow", "stow"],

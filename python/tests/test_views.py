@@ -6,6 +6,7 @@ from typing import Any
 import destage
 import matplotlib as mpl
 import pytest
+from destage import _native
 
 mpl.use("Agg")
 
@@ -66,6 +67,63 @@ def test_notebooks_show_results(comparison: destage.Comparison, tmp_path: Path) 
     comparison.save_html(tmp_path / "report.html")
     assert "plotly" in (tmp_path / "report.html").read_text()
     assert "stow" in str(comparison)
+
+
+def test_results_print_as_tables(comparison: destage.Comparison, tmp_path: Path) -> None:
+    run = destage.simulate(**SHORT)
+    assert repr(run) == str(run) == run.native.render("table").rstrip()
+    assert repr(comparison).count("\n") > 8 and "lrw" in repr(comparison)
+    grid: dict[str, Any] = {"policy": ["lrw", "wow"], "nvs": [1024, 2048, 4096]}
+    swept = destage.sweep(grid, seeds=2, out=tmp_path, **SHORT)
+    lines = repr(swept).splitlines()
+    assert lines[0] == "12 points: 0 were there, 12 were run" and len(lines) == 14
+    assert lines[1].split()[:3] == ["policy", "nvs", "seed"]
+    assert {tuple(line.split()[:3]) for line in lines[2:]} == {
+        (policy, str(nvs), str(seed))
+        for policy in grid["policy"]
+        for nvs in grid["nvs"]
+        for seed in (1, 2)
+    }
+    page = swept._repr_html_()
+    assert page.count("<tr>") == 13 and page.count("<svg") == 1
+    (series,) = (spec["marks"]["Lines"]["series"] for spec in swept.plot_specs().values())
+    assert [line["name"] for line in series] == grid["policy"]
+    frame = swept.to_pandas()
+    for line in series:
+        own = frame[frame["axis_policy"] == line["name"]]
+        means = own.groupby("axis_nvs")["response_mean_ms"].mean()
+        assert dict(line["points"]) == pytest.approx(dict(means))
+
+
+def test_a_policy_has_one_colour_in_every_plot(
+    comparison: destage.Comparison, tmp_path: Path
+) -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.colors import to_hex
+
+    swept = destage.sweep({"policy": ["stow", "wow"], "nvs": [1024, 4096]}, out=tmp_path, **SHORT)
+    for report in (comparison, swept):
+        axes = report.plot("response")
+        for handle, label in zip(*axes.get_legend_handles_labels()):
+            color = getattr(handle, "get_color", lambda h=handle: h.lines[0].get_color())()
+            ((_, expected),) = _native.looks([label])
+            assert to_hex(color) == expected and expected in report.svg("response")
+        plt.close(axes.figure)
+
+
+def test_advice_prints_and_displays() -> None:
+    load = destage.Workload.spc1(iops=400)
+    advice = destage.advise(
+        load,
+        goal="mean<60ms",
+        policies="stow",
+        thresholds="90/80",
+        sizes=(4096, 8192),
+        seeds=1,
+        measure=20,
+    )
+    assert repr(advice).startswith("Goal mean<60ms\n") and "answer" in repr(advice)
+    assert advice._repr_html_().count("<svg") == 1
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,8 +75,14 @@ impl Paths {
         let extension = extension.and_then(|e| e.to_str()).unwrap_or("");
         if NOT_TRACES.contains(&extension) {
             return Err(Failure::usage(format!(
-                "{}: a trace is not written as .{extension}: name it .csv, or .dtrc for the binary \
-                 format",
+                "{}: a trace is not written as .{extension}: name it .csv, .parquet, .arrow, or \
+                 .dtrc for the binary format",
+                path.display()
+            )));
+        }
+        if plain.is_some() && ["arrow", "feather", "parquet"].contains(&extension) {
+            return Err(Failure::usage(format!(
+                "{}: .{extension} files compress their columns: leave the last ending out",
                 path.display()
             )));
         }
@@ -93,8 +99,7 @@ impl Paths {
 
 /// Endings that promise something else than a trace.
 #[cfg(feature = "plan")]
-const NOT_TRACES: [&str; 11] =
-    ["arrow", "feather", "htm", "html", "json", "npy", "parquet", "png", "svg", "toml", "txt"];
+const NOT_TRACES: [&str; 8] = ["htm", "html", "json", "npy", "png", "svg", "toml", "txt"];
 
 /// Device and inode of what keeps data.
 fn identity(path: &Path) -> Option<(u64, u64)> {

@@ -53,8 +53,9 @@ pub fn set_given(matches: &ArgMatches, options: &mut RunOptions) -> Result<(), O
 }
 
 /// The options of a run that say how a trace is read, in the order of the help.
-const TRACE_OPTIONS: [&str; 10] = [
+const TRACE_OPTIONS: [&str; 11] = [
     "trace-format",
+    "trace-columns",
     "trace-order",
     "skip-bad",
     "trace-device",
@@ -82,16 +83,17 @@ pub fn trace_input() -> Vec<Arg> {
     let file = Arg::new("file")
         .value_name("FILE")
         .required(true)
-        .help("Trace; plain, gzip, zstd or xz. A+B merges two by time");
+        .help("Trace; text plain, gzip, zstd or xz. A+B merges two by time");
     [file].into_iter().chain(trace_selection()).collect()
 }
 
 /// How a trace is read, and what of it.
 pub fn trace_selection() -> impl Iterator<Item = Arg> {
     let args = option_args(|name| TRACE_OPTIONS.contains(&name) && name != "trace-device");
-    args.into_iter().map(|arg| match arg.get_id() == "skip-bad" {
-        true => skip_bad(),
-        false => arg.help_heading(None::<&str>),
+    args.into_iter().map(|arg| match arg.get_id().as_str() {
+        "skip-bad" => skip_bad(),
+        "trace-columns" => arg.alias("columns").help_heading(None::<&str>),
+        _ => arg.help_heading(None::<&str>),
     })
 }
 

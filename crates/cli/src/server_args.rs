@@ -144,9 +144,10 @@ fn bench_requests() -> [Arg; 8] {
 }
 
 /// How a trace is read.
-fn bench_trace() -> [Arg; 6] {
+fn bench_trace() -> [Arg; 7] {
     [
         option("trace-format", "NAME", "Its format, if it should not be detected"),
+        option("trace-columns", "LIST", "Its columns, see `destage trace info --help`"),
         option("trace-order", "HOW", "Times out of order: auto, check, lift, skip, sort"),
         option("trace-device", "N", "Only this device; else all, one after another"),
         option("wrap", "on|off", "Fold requests beyond the export back into it; off: refuse them"),

@@ -137,10 +137,32 @@ fn trace_output() -> [Arg; 2] {
     let out = required(
         "out",
         "OUT",
-        "Output file: .csv is plain CSV, any other the binary format; .gz, .zst, .xz compress it",
+        "Output file: .csv, .parquet or .arrow; any other name: the binary format. .gz, .zst or \
+         .xz behind it compresses CSV and the binary format",
     );
     [out, force()]
 }
+
+/// How columns are described.
+const COLUMNS_HELP: &str = "\
+Examples:
+  destage trace info vm.vscsi.gz
+  destage trace info io.csv --columns 'time=ts:us, op=kind:read=R:write=W, offset=lba:sectors, \
+size=len:bytes'
+
+Columns (--trace-columns, or --columns) describe text, Parquet and Arrow files: \
+FIELD=COLUMN:SETTING, separated by commas. COLUMN is a name of the first line or a position \
+from 1; quotes go around a name with , : + or digits alone.
+  time=C:UNIT          s, ms, us, ns or filetime; typed times of Parquet and Arrow need no unit
+  op=C:read=A|B:write=C|D:skip=E*
+                       texts of each operation, * for any end; unknown=... counts as reads;
+                       without lists: R, read, W, write, ?
+  offset=C:UNIT        bytes [default], sectors (512), pages (4096) or a number as 4K
+  size=C:UNIT          likewise; if it is left out, each request has one sector or page
+  device=C             a number; device=C:name numbers names in the order of appearance
+  object=C:BYTES       what has addresses of its own, e.g. object=block_id:8M: objects follow each
+                       other in the order of first appearance; C+D: two columns name it
+  sep=NAME             comma, semicolon, tab, space, bar [default: by the first line]";
 
 fn trace() -> Command {
     const GENERATED: [&str; 10] = [
@@ -162,7 +184,7 @@ fn trace() -> Command {
         .subcommands([
             Command::new("info")
                 .about("Exact counts: mix, footprint, overwrites, duration, sequential share")
-                .after_help("Example: destage trace info vm.vscsi.gz")
+                .after_help(COLUMNS_HELP)
                 .args(trace_input())
                 .arg(trace_device())
                 .arg(format_arg()),
@@ -204,7 +226,7 @@ fn trace() -> Command {
 
 fn convert() -> Command {
     Command::new("convert")
-        .about("Convert a trace to CSV or to the compact binary format")
+        .about("Convert a trace to CSV, Parquet, Arrow or the compact binary format")
         .after_help(
             "Writes what is read: with the options below only a part of the trace, and \
                      several traces as one.\n\
@@ -299,6 +321,7 @@ fn track_trace() -> Command {
         .arg(option("disk", "NAME", "hp-c2200a", "Disk model with a single zone"))
         .arg(option("device", "N", "all", "Device of the trace, or all"))
         .arg(option("trace-format", "NAME", "auto", "Trace format"))
+        .arg(option("trace-columns", "LIST", "", "Its columns, see `destage trace info --help`"))
         .arg(flag("events", "Print every event"))
         .arg(option("format", "FORMAT", "table", "Output format").value_parser(["table", "json"]))
 }

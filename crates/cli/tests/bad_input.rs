@@ -227,11 +227,48 @@ fn a_file_holds_what_its_name_promises() {
     let error = sim_fails(2, &["--series", &path("series.csv")]);
     assert!(error.contains("series.csv") && error.contains(".parquet"), "{error}");
     let load = ["--workload", "zipf", "--requests", "10"];
-    for name in ["t.parquet", "t.json.zst", "t.txt"] {
+    for (name, why) in [
+        ("t.parquet.zst", "leave the last ending out"),
+        ("t.json.zst", "name it .csv"),
+        ("t.txt", "name it .csv"),
+    ] {
         let error = fails(2, &[&["trace", "generate", &path(name)], &load[..]].concat());
-        assert!(error.contains(name) && error.contains(".csv"), "{error}");
+        assert!(error.contains(name) && error.contains(why), "{error}");
     }
     assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+    for (name, magic) in [("t.parquet", "PAR1"), ("t.arrow", "ARROW1"), ("t.feather", "ARROW1")] {
+        succeeds(&[&["trace", "generate", &path(name)], &load[..]].concat());
+        assert!(std::fs::read(path(name)).expect("written").starts_with(magic.as_bytes()));
+        let info = succeeds(&["trace", "info", &path(name), "--format", "json"]);
+        assert!(
+            info.contains(&format!("\"{}\"", if magic == "PAR1" { "parquet" } else { "arrow" }))
+        );
+    }
+}
+
+#[test]
+fn columns_are_described_in_every_command_or_refused() {
+    let folder = TempDir::new().expect("a folder");
+    let content = b"ts,kind,lba,len\n0,GET,0,4096\n5,PUT,8,4096\nx,PUT,8,4096\n";
+    let trace = file(&folder, "io.csv", content);
+    let columns = "time=ts:ms, op=kind:read=GET:write=PUT, offset=lba:sectors, size=len";
+    let head = ["trace", "head", &trace, "--columns", columns, "--skip-bad", "--format", "csv"];
+    assert_eq!(
+        succeeds(&head).lines().skip(1).collect::<Vec<_>>(),
+        ["0,0,read,0,4096", "0.005,0,write,4096,4096"]
+    );
+    let sim = ["--trace", &trace, "--trace-columns", columns];
+    let error = sim_fails(1, &sim);
+    let expected = "io.csv: line 4: expected a time as a number in column ts, found `x`";
+    assert!(error.contains(expected), "{error}");
+    let both = [&sim[..], &["--trace-format", "msr"]].concat();
+    let error = sim_fails(2, &both);
+    assert!(error.contains("and so does --trace-format msr: leave out one of them"), "{error}");
+    let wrong = ["--trace", &trace, "--trace-columns", "offset=lba:blocks"];
+    let error = sim_fails(2, &wrong);
+    assert!(error.contains("--trace-columns: offset: the unit is bytes, sectors"), "{error}");
+    let error = sim_fails(2, &["--trace-columns", columns]);
+    assert!(error.contains("--trace-columns has no effect without --trace"), "{error}");
 }
 
 #[test]

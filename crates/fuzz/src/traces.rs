@@ -1,5 +1,5 @@
-//! Traces in every format, detected or named, compressed or not: what is read keeps to the bounds
-//! that the reader promises, and comes back from our own format as it was.
+//! Traces in every format, detected, named or described by columns, compressed or not: what is read
+//! keeps to the bounds that the reader promises, and comes back from our own format as it was.
 
 #[path = "../../workload/tests/support/mod.rs"]
 mod samples;
@@ -8,11 +8,11 @@ use crate::feed::Feed;
 use destage_workload::trace::analyze::analyze;
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::{
-    FORMATS, ReadOptions, Reader, Sample, Selection, TimeOrder, TraceError, TraceRecord,
+    Columns, FORMATS, ReadOptions, Reader, Sample, Selection, TimeOrder, TraceError, TraceRecord,
 };
 
 /// Most bytes of an input: compressed ones grow.
-const BYTES_MAX: usize = 4096;
+const BYTES_MAX: usize = 8192;
 /// Most records that are looked at.
 const RECORDS_MAX: usize = 20_000;
 /// Most bytes of requests for which the footprint, which grows with them, is computed.
@@ -26,16 +26,31 @@ pub(crate) fn check(data: &[u8]) -> bool {
     let mut feed = Feed::new(&data[..data.len().min(BYTES_MAX)]);
     let (format, bits) = (usize::from(feed.u8()), feed.u8());
     let orders = [TimeOrder::Check, TimeOrder::Lift, TimeOrder::Skip, TimeOrder::Sort];
-    let named = FORMATS.get(format % (FORMATS.len() + 1));
+    let mut content = feed.rest();
+    let mut columns = None;
+    if bits & 64 != 0 {
+        // The first line describes the columns.
+        let end = content.iter().position(|byte| *byte == b'\n').unwrap_or(content.len());
+        let text = String::from_utf8_lossy(&content[..end]).into_owned();
+        content = content.get(end + 1..).unwrap_or_default();
+        match Columns::parse(&text) {
+            Ok(understood) => columns = Some(understood),
+            Err(why) => {
+                assert!(!why.is_empty() && !why.contains('\n'), "{why}");
+                return false;
+            }
+        }
+    }
+    let named = FORMATS.get(format % (FORMATS.len() + 1)).filter(|_| columns.is_none());
     let options = ReadOptions {
         format: named.map(|format| format.entry.name.to_string()),
+        columns,
         skip_bad: bits & 4 != 0,
         order: orders[usize::from(bits & 3)],
         select: if bits & 32 == 0 { Selection::default() } else { part(format as u64) },
         ..ReadOptions::default()
     };
     let name = ["a", "a.csv.gz", "P9.lis", "a.dtrc"][usize::from(bits >> 3 & 3)];
-    let content = feed.rest();
     let Ok(records) = read(content, name, &options) else { return false };
     if !records.is_empty() {
         again(&records);
@@ -126,6 +141,20 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[FORMATS.len() as u8, hint], &sample.content[..]].concat());
         seeds.push([&[number, hint | 4], &sample.content[..]].concat());
         seeds.push([&[number, hint | 32], &sample.content[..]].concat());
+    }
+    // Columns that are described, of text and of tables.
+    const WORDS: &str = "time=ts:us, op=kind:read=R*|1:write=W:skip=*, offset=lba:sectors, \
+                         size=len, object=disk+part:64K\nts,kind,lba,len,disk,part\n\
+                         5,R,0,512,a,1\n7.5,W,8,4096,b,1\n9,T,0,1,b,2\n9,1,1,512,b,2\n";
+    const PLACES: &str = "time=1:filetime,offset=\"2\":pages,size=3,device=4:name,sep=bar\n\
+                          1|2|3|4\n10|7|4096|sda\n12|8|1|\"sd|b\"\n";
+    let own = "time=time_ns:ns,offset=offset_bytes,size=length_bytes,device=device,op=5:read=*\n";
+    for text in [WORDS, PLACES, &PLACES.replace("\"2\"", "2")] {
+        seeds.push([&[0, 64], text.as_bytes()].concat());
+        seeds.push([&[0, 64 | 4], text.as_bytes()].concat());
+    }
+    for sample in samples::samples().iter().filter(|s| ["parquet", "arrow"].contains(&s.format)) {
+        seeds.push([&[0, 64][..], own.as_bytes(), &sample.content].concat());
     }
     for (order, ending) in (0..).zip(["gz", "zst", "xz"]) {
         for sample in samples::samples().iter().take(2) {

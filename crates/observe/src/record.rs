@@ -98,7 +98,7 @@ impl Recorder {
 const ASK: Duration = Duration::from_millis(250);
 
 /// Writes what comes; returns how many trims were left out, and how often a client was held back.
-fn copy<W: std::io::Write>(
+fn copy<W: std::io::Write + Send>(
     batches: &Receiver<Vec<Seen>>,
     asked: &Recording,
     end: Option<Instant>,

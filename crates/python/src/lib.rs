@@ -7,6 +7,7 @@ mod control;
 mod destage_policy;
 mod errors;
 mod listing;
+mod options;
 mod plan;
 mod read_policy;
 mod results;
@@ -25,6 +26,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<destage_policy::PageWrite>()?;
     module.add_class::<destage_policy::PolicyContext>()?;
     module.add_class::<destage_policy::Nvs>()?;
+    module.add_function(wrap_pyfunction!(results::draw, module)?)?;
+    module.add_function(wrap_pyfunction!(results::looks, module)?)?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::compare, module)?)?;
     module.add_function(wrap_pyfunction!(run::replay_policy, module)?)?;

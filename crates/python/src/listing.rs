@@ -42,6 +42,7 @@ pub fn tables() -> String {
         "levels": list(LEVELS.iter().map(|row| &row.entry)),
         "disks": list(destage_disk::registry().iter().copied()),
         "workloads": list(destage_workload::generator::entries()),
+        "formats": list(destage_workload::trace::entries()),
         "options": OPTIONS.iter().map(param).collect::<Vec<_>>(),
     })
     .to_string()

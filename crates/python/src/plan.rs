@@ -1,12 +1,17 @@
 //! Sweeps and advice.
 
 use crate::control::RunControl;
+use crate::destage_policy;
 use crate::errors;
-use crate::run::{outcome, run_options, source};
+use crate::options::run_options;
+use crate::run::{outcome, source};
 use crate::trace::TraceData;
+use destage_engine::policy::PolicyChoice;
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise as find, ladder};
 
+use destage_report::model::RunReport;
+use destage_sim::compare::{CompareError, run_built};
 use destage_sim::config::SimConfig;
 use destage_sim::options::RunOptions;
 use destage_sim::sweep as rows;
@@ -14,6 +19,10 @@ use destage_sim::sweep::{Dataset, Sweep, SweepPoint};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What makes each policy that is in no table, by its name.
+type OwnPolicies = BTreeMap<String, Py<PyAny>>;
 
 /// Options by name, and the digest of the inputs.
 type Point = (Vec<(String, String)>, String);
@@ -23,46 +32,81 @@ fn given(options: &RunOptions) -> Vec<(String, String)> {
 }
 
 /// Every combination of the axes, each with the key of its row. `digests` has those of traces that
-/// are in memory, by name.
+/// are in memory, and `own` those of policies that are in no table, by name.
 #[pyfunction]
+#[pyo3(signature = (options, axes, seeds, digests, own = BTreeMap::new()))]
 pub fn sweep_points(
     py: Python<'_>,
     options: Vec<(String, String)>,
     axes: Vec<(String, Vec<String>)>,
     seeds: u32,
     digests: BTreeMap<String, String>,
+    own: BTreeMap<String, String>,
 ) -> PyResult<Vec<Point>> {
     let sweep = Sweep { base: run_options(py, options)?, axes, seeds };
-    let points = py.detach(|| sweep.points(&digests));
+    let points = py.detach(|| sweep.points(&digests, &own));
     let points = points.map_err(|why| errors::option(py, &why))?;
     Ok(points.into_iter().map(|point| (given(&point.options), point.key)).collect())
 }
 
+/// The policies of users, as the simulator takes them.
+fn choices(
+    py: Python<'_>,
+    own: &OwnPolicies,
+    control: &Arc<RunControl>,
+) -> PyResult<BTreeMap<String, PolicyChoice>> {
+    let made = own.iter().map(|(name, factory)| {
+        let choice = destage_policy::choice(py, factory.clone_ref(py), name, control)?;
+        Ok((name.clone(), choice))
+    });
+    made.collect()
+}
+
+/// The run of a point.
+fn run_of(
+    label: &str,
+    options: &RunOptions,
+    own: &BTreeMap<String, PolicyChoice>,
+    trace: Option<&TraceData>,
+    control: &Arc<RunControl>,
+) -> Result<RunReport, CompareError> {
+    let config = match own.get(label) {
+        None => options.build()?,
+        Some(choice) => {
+            let mut config = rows::with_own_policy(options).build()?;
+            config.controller.policy = choice.clone();
+            config
+        }
+    };
+    let mut source = source(options, &config, trace, control)?;
+    run_built(label, options, &config, &mut *source)
+}
+
 /// Runs one point; its row as the bytes of a Parquet file.
 #[pyfunction]
-#[pyo3(signature = (options, key, trace = None))]
+#[pyo3(signature = (options, key, trace = None, own = OwnPolicies::new()))]
 pub fn run_point(
     py: Python<'_>,
     options: Vec<(String, String)>,
     key: &str,
     trace: Option<&Bound<'_, TraceData>>,
+    own: OwnPolicies,
 ) -> PyResult<Vec<u8>> {
     let options = run_options(py, options)?;
     let control = RunControl::new(None);
+    let own = choices(py, &own, &control)?;
     let trace = trace.map(Bound::get);
-    let work = || {
-        let make =
-            |options: &RunOptions, config: &SimConfig| source(options, config, trace, &control);
-        rows::row(&SweepPoint { options, key: key.to_string() }, &make)
-    };
-    let result = py.detach(work);
+    let run = |label: &str, options: &RunOptions| run_of(label, options, &own, trace, &control);
+    let point = SweepPoint { options, key: key.to_string() };
+    let result = py.detach(|| rows::row(&point, &run));
     outcome(py, &control, result)
 }
 
 /// Runs the points that have no row in the directory yet, on this many threads; how many rows were
 /// there and how many were run.
 #[pyfunction]
-#[pyo3(signature = (points, directory, threads, traces, progress = None))]
+#[pyo3(signature = (points, directory, threads, traces, progress = None,
+    own = OwnPolicies::new()))]
 pub fn sweep(
     py: Python<'_>,
     points: Vec<Point>,
@@ -70,15 +114,17 @@ pub fn sweep(
     threads: usize,
     traces: BTreeMap<String, Py<TraceData>>,
     progress: Option<Py<PyAny>>,
+    own: OwnPolicies,
 ) -> PyResult<(usize, usize)> {
     let mut all = Vec::with_capacity(points.len());
     for (options, key) in points {
         all.push(SweepPoint { options: run_options(py, options)?, key });
     }
     let control = RunControl::new(None);
-    let make = |options: &RunOptions, config: &SimConfig| {
+    let own = choices(py, &own, &control)?;
+    let run = |label: &str, options: &RunOptions| {
         let trace = traces.get(options.get("trace")).map(|trace| trace.get());
-        source(options, config, trace, &control)
+        run_of(label, options, &own, trace, &control)
     };
     let report_progress = |done: usize, total: usize| {
         if let Some(progress) = &progress {
@@ -87,7 +133,7 @@ pub fn sweep(
     };
     let result = py.detach(|| {
         let dataset = Dataset::open(&directory)?;
-        rows::run(&all, &dataset, threads, &make, &report_progress)
+        rows::run(&all, &dataset, threads, &run, &report_progress)
     });
     let swept = outcome(py, &control, result)?;
     Ok((swept.found, swept.run))

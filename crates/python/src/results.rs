@@ -35,6 +35,26 @@ fn as_compare(run: &RunReport) -> CompareReport {
     CompareReport { points: vec![point], ..CompareReport::default() }
 }
 
+/// A description of a plot, as JSON, drawn as SVG.
+#[pyfunction]
+pub fn draw(py: Python<'_>, spec: &str) -> PyResult<String> {
+    drawn(py, &from_json(py, spec)?)
+}
+
+/// For each name of a line or bar its place in the palette and its colour, as every plot has them.
+#[pyfunction]
+pub fn looks(names: Vec<String>) -> Vec<(usize, String)> {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let places = destage_report::look::looks(&names);
+    places.into_iter().map(|place| (place, destage_render::color(place))).collect()
+}
+
+fn drawn(py: Python<'_>, spec: &destage_report::plot::PlotSpec) -> PyResult<String> {
+    let failed = |why: &dyn std::fmt::Display| errors::error(py, "DestageError", &why.to_string());
+    let bytes = destage_render::draw(spec, PlotFormat::Svg).map_err(|why| failed(&why))?;
+    String::from_utf8(bytes).map_err(|why| failed(&why))
+}
+
 fn svg(py: Python<'_>, report: &CompareReport, name: &str) -> PyResult<String> {
     let plots = destage_render::plots(report);
     let Some((_, spec)) = plots.iter().find(|(known, _)| *known == name) else {
@@ -42,9 +62,7 @@ fn svg(py: Python<'_>, report: &CompareReport, name: &str) -> PyResult<String> {
         let message = format!("no plot `{name}`; there are: {}", known.join(", "));
         return Err(errors::error(py, "OptionError", &message));
     };
-    let failed = |why: &dyn std::fmt::Display| errors::error(py, "DestageError", &why.to_string());
-    let bytes = destage_render::draw(spec, PlotFormat::Svg).map_err(|why| failed(&why))?;
-    String::from_utf8(bytes).map_err(|why| failed(&why))
+    drawn(py, spec)
 }
 
 #[pymethods]

@@ -3,6 +3,7 @@
 use crate::control::{RunControl, controlled};
 use crate::destage_policy;
 use crate::errors;
+use crate::options::run_options;
 use crate::results::{Compared, Run};
 use crate::trace::TraceData;
 use destage_engine::policytrace::{self, TraceConfig};
@@ -18,15 +19,6 @@ use std::sync::Arc;
 
 /// A user's policy: what makes it, and its name.
 type OwnPolicy = (Py<PyAny>, String);
-
-/// The options of a run by name.
-pub fn run_options(py: Python<'_>, given: Vec<(String, String)>) -> PyResult<RunOptions> {
-    let mut options = RunOptions::default();
-    for (name, value) in given {
-        options.set(&name, &value).map_err(|why| errors::option(py, &why))?;
-    }
-    Ok(options)
-}
 
 /// The source of a run: a trace in memory, or what the options name.
 pub fn source(

@@ -2,10 +2,11 @@
 //! structured array.
 
 use crate::errors;
+use crate::options::run_options;
 use destage_sim::sweep::sha256_hex;
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::replay::TraceInput;
-use destage_workload::trace::{ReadOptions, Reader, TimeOrder, TraceError, native};
+use destage_workload::trace::{Columns, ReadOptions, Reader, TimeOrder, TraceError, native};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -74,15 +75,28 @@ impl TraceData {
         .to_string())
     }
 
+    /// The part of it that options of a run select, such as `trace-from`; its records as bytes.
+    fn select<'py>(
+        &self,
+        py: Python<'py>,
+        options: Vec<(String, String)>,
+    ) -> PyResult<Bound<'py, PyArray1<u8>>> {
+        let options = run_options(py, options)?;
+        let options = options.read_options().map_err(|why| errors::option(py, &why))?;
+        let bytes = py.detach(|| records(self.input().reader(&options)?));
+        Ok(PyArray1::from_vec(py, bytes.map_err(|why| input_error(py, &why))?))
+    }
+
     /// Reads a trace of any format; its records as bytes.
     #[staticmethod]
-    #[pyo3(signature = (path, format = None, order = "auto", skip_bad = false))]
+    #[pyo3(signature = (path, format = None, order = "auto", skip_bad = false, columns = None))]
     fn read<'py>(
         py: Python<'py>,
         path: PathBuf,
         format: Option<String>,
         order: &str,
         skip_bad: bool,
+        columns: Option<&str>,
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let order = match order {
             "auto" => TimeOrder::default(),
@@ -90,15 +104,21 @@ impl TraceData {
                 errors::error(py, "OptionError", "order takes auto, check, lift, skip or sort")
             })?,
         };
-        let options = ReadOptions { format, skip_bad, order, ..ReadOptions::default() };
-        let read = || -> Result<Vec<u8>, TraceError> {
-            let mut bytes = Vec::new();
-            for record in Reader::open(&path, &options)? {
-                native::append(&record?, &mut bytes);
-            }
-            Ok(bytes)
-        };
-        let bytes = py.detach(read).map_err(|why| input_error(py, &why))?;
-        Ok(PyArray1::from_vec(py, bytes))
+        let columns = columns
+            .map(Columns::parse)
+            .transpose()
+            .map_err(|why| errors::error(py, "OptionError", &format!("columns: {why}")))?;
+        let options = ReadOptions { format, columns, skip_bad, order, ..ReadOptions::default() };
+        let bytes = py.detach(|| records(Reader::open(&path, &options)?));
+        Ok(PyArray1::from_vec(py, bytes.map_err(|why| input_error(py, &why))?))
     }
+}
+
+/// What is read, as the records of a `.dtrc` file.
+fn records(reader: Reader) -> Result<Vec<u8>, TraceError> {
+    let mut bytes = Vec::new();
+    for record in reader {
+        native::append(&record?, &mut bytes);
+    }
+    Ok(bytes)
 }

@@ -18,6 +18,6 @@ pub use html::{advice_html, html, plotly_js, reproduction_html, trace_html};
 pub use parquet::{
     ParquetError, parquet_compare, parquet_read, parquet_row, parquet_runs, parquet_series,
 };
-pub use plot::{DrawError, PlotFormat, draw};
+pub use plot::{DrawError, PlotFormat, color, draw};
 pub use text::{render_compare, render_run};
 pub use trace::render_trace;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 /// Options that make sense only with another: the option, and what it needs.
 const NEEDS: &[(&str, &str)] = &[
     ("trace-format", "trace"),
+    ("trace-columns", "trace"),
     ("trace-mode", "trace"),
     ("trace-ops", "trace"),
     ("trace-repeat", "trace"),

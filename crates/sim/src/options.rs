@@ -10,7 +10,7 @@ use destage_engine::served;
 use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_workload::trace::replay::{ReplayOptions, ReplayPace};
 use destage_workload::trace::{
-    MergeDevices, MergeTimes, ReadOptions, Sample, Selection, TimeOrder, select,
+    Columns, MergeDevices, MergeTimes, ReadOptions, Sample, Selection, TimeOrder, select,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -193,6 +193,13 @@ pub const OPTIONS: &[Param] = &[
         "replay this trace instead of a workload",
     ),
     option("trace-format", "-", "auto", "see `destage trace formats`, auto", "trace format"),
+    option(
+        "trace-columns",
+        "-",
+        "",
+        "time=NAME:us, op=NAME:read=R:write=W, offset=3:sectors, size=4, ...",
+        "columns of the trace by name or position; `destage trace info --help` has the grammar",
+    ),
     option(
         "trace-mode",
         "-",
@@ -506,8 +513,22 @@ impl RunOptions {
             "auto" => TimeOrder::default(),
             name => TimeOrder::from_name(name).ok_or_else(|| self.bad("trace-order"))?,
         };
+        let columns = match self.get("trace-columns") {
+            "" => None,
+            text => {
+                let wrong = |why| OptionError::usage(format!("--trace-columns: {why}"));
+                Some(Columns::parse(text).map_err(wrong)?)
+            }
+        };
+        if let (Some(format), Some(_)) = (&format, &columns) {
+            return Err(OptionError::usage(format!(
+                "--trace-columns describes the columns of a trace, and so does --trace-format \
+                 {format}: leave out one of them"
+            )));
+        }
         Ok(ReadOptions {
             format,
+            columns,
             skip_bad: self.on("skip-bad")?,
             order,
             select: self.selection()?,

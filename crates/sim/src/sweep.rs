@@ -1,7 +1,7 @@
 //! Sweeps: every combination of options, each a row in a dataset of Parquet files that is never
 //! computed twice (docs/sweeps.md).
 
-use crate::compare::{CompareError, MakeSource, run_one};
+use crate::compare::{CompareError, RunBy, run_one};
 use crate::contradictions;
 use crate::options::{OPTIONS, OptionError, RunOptions};
 use crate::parallel::in_parallel;
@@ -66,13 +66,14 @@ pub struct SweepPoint {
 
 impl Sweep {
     /// All points, checked. `digests` gives the digest of a trace's contents where its name is not
-    /// a file; files are read once each.
+    /// a file; files are read once each. `own` gives those of policies that are in no table.
     ///
     /// # Errors
     /// The first option that does not fit, or a file that cannot be read.
     pub fn points(
         &self,
         digests: &BTreeMap<String, String>,
+        own: &BTreeMap<String, String>,
     ) -> Result<Vec<SweepPoint>, OptionError> {
         let combinations = self.axes.iter().map(|(_, values)| values.len());
         let total = combinations.chain([self.seeds.max(1) as usize]).try_fold(1, |total, n| {
@@ -81,7 +82,7 @@ impl Sweep {
         let total = total
             .ok_or_else(|| OptionError::usage(format!("a sweep has 1 to {POINTS_MAX} points")))?;
         contradictions::of_axes(&self.base, &self.axes)?;
-        let mut keys = Keys { digests: digests.clone() };
+        let mut keys = Keys { digests: digests.clone(), own };
         let base_seed = self.base.seed()?;
         let mut points = Vec::with_capacity(total);
         for mut index in 0..total {
@@ -116,14 +117,17 @@ impl Sweep {
 }
 
 /// Makes keys, reading each file once.
-struct Keys {
+struct Keys<'a> {
     digests: BTreeMap<String, String>,
+    own: &'a BTreeMap<String, String>,
 }
 
-impl Keys {
+impl Keys<'_> {
     /// The digest of all that a run's result depends on.
     fn key(&mut self, options: &RunOptions) -> Result<String, OptionError> {
-        let config = options.build()?;
+        let own = self.own.get(options.get("policy"));
+        let config = if own.is_some() { with_own_policy(options) } else { options.clone() };
+        let config = config.build()?;
         let mut text = format!(
             "destage row {KEY_VERSION}, version {}, schema {SCHEMA}, behaviour {}\n",
             env!("CARGO_PKG_VERSION"),
@@ -132,7 +136,10 @@ impl Keys {
         for option in OPTIONS {
             let value = options.get(option.name);
             let value = match option.name {
-                "policy" => config.controller.policy.choice.describe(),
+                "policy" => match own {
+                    Some(digest) => format!("{value}, not of the table, {digest}"),
+                    None => config.controller.policy.choice.describe(),
+                },
                 "rate" => config.controller.rate.choice.describe(),
                 "trace" if !value.is_empty() => self.digest(value)?,
                 "disk" if value.ends_with(".toml") => self.digest(value)?,
@@ -175,12 +182,20 @@ fn behaviour() -> Result<&'static str, OptionError> {
     Ok(BEHAVIOUR.get().expect("set above"))
 }
 
+/// The options of a run whose policy is in no table, as they can be built: the caller then replaces
+/// the policy.
+pub fn with_own_policy(options: &RunOptions) -> RunOptions {
+    let mut options = options.clone();
+    options.set("policy", POLICIES[0].entry.name).expect("an option");
+    options
+}
+
 /// The row of a point as a Parquet file.
 ///
 /// # Errors
 /// A run that fails.
-pub fn row(point: &SweepPoint, make_source: &MakeSource<'_>) -> Result<Vec<u8>, CompareError> {
-    let report = run_one(point.options.get("policy"), &point.options, make_source)?;
+pub fn row(point: &SweepPoint, run: &RunBy<'_>) -> Result<Vec<u8>, CompareError> {
+    let report = run(point.options.get("policy"), &point.options)?;
     destage_render::parquet_row(&point.key, &report)
         .map_err(|why| CompareError::Option(OptionError::input(why.to_string())))
 }
@@ -278,7 +293,7 @@ pub fn run(
     points: &[SweepPoint],
     dataset: &Dataset,
     threads: usize,
-    make_source: &MakeSource<'_>,
+    run: &RunBy<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Swept, CompareError> {
     let mut seen = dataset.keys()?;
@@ -288,7 +303,7 @@ pub fn run(
     let there = points.len() - missing.len();
     progress(there, points.len());
     let work = |point: &&SweepPoint| -> Result<(), CompareError> {
-        let row = row(point, make_source).map_err(|error| error.at(&name_of(point, points)))?;
+        let row = row(point, run).map_err(|error| error.at(&name_of(point, points)))?;
         Ok(dataset.put(&point.key, &row)?)
     };
     let done = |done: usize| progress(there + done, points.len());

@@ -10,6 +10,7 @@ use destage_report::advice::AdvisedRun;
 use destage_sim::advise::curve::{CurveSetup, SAMPLE_GROUPS, Writes};
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise, ladder};
+use destage_sim::compare::run_one;
 use destage_sim::options::{OPTIONS, RunOptions};
 use destage_sim::sources::make_source;
 use destage_sim::sweep::{Dataset, Sweep, SweepPoint, run};
@@ -30,7 +31,7 @@ fn points(base: RunOptions, axes: &[(&str, &[&str])], seeds: u32) -> Vec<SweepPo
         (name.to_string(), values.iter().map(ToString::to_string).collect())
     };
     let sweep = Sweep { base, axes: axes.iter().map(axis).collect(), seeds };
-    sweep.points(&BTreeMap::new()).expect("points")
+    sweep.points(&BTreeMap::new(), &BTreeMap::new()).expect("points")
 }
 
 #[test]
@@ -99,7 +100,8 @@ fn rows_that_are_missing_or_cut_short_are_run_again_and_no_others() {
     let folder = tempfile::tempdir().expect("a folder");
     let dataset = Dataset::open(folder.path()).expect("opened");
     let all = points(options(&[("nvs", "512")]), &[("policy", &["lrw", "wow", "stow"])], 2);
-    let swept = |threads| run(&all, &dataset, threads, &make_source, &|_, _| {}).expect("swept");
+    let one = |label: &str, options: &RunOptions| run_one(label, options, &make_source);
+    let swept = |threads| run(&all, &dataset, threads, &one, &|_, _| {}).expect("swept");
     assert_eq!((swept(1).run, swept(2).run), (6, 0));
     let whole = rows(folder.path());
     assert_eq!(whole.len(), 6);

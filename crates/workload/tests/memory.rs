@@ -50,6 +50,30 @@ fn most_bytes(folder: &Path, requests: u64) -> usize {
     })
 }
 
+/// Bytes taken at most by writing a trace as a table and reading it again.
+#[cfg(feature = "tables")]
+fn most_bytes_of_table(folder: &Path, requests: u64, name: &str) -> usize {
+    let (path, table) = (trace(folder, requests), folder.join(name));
+    counting::most_during(|| {
+        let mut reader = Reader::open(&path, &ReadOptions::default()).expect("a trace");
+        destage_workload::trace::convert::convert(&mut reader, &table, None).expect("written");
+        let reader = Reader::open(&table, &ReadOptions::default()).expect("a trace");
+        assert_eq!(reader.map(Result::unwrap).count() as u64, requests);
+    })
+}
+
+#[cfg(feature = "tables")]
+fn tables_are_not_held_in_memory(folder: &Path) {
+    for name in ["a.parquet", "a.arrow"] {
+        let of = |requests| most_bytes_of_table(folder, requests, name);
+        let [few, many] = [300_000, 1_500_000].map(of);
+        println!("{name}: 300,000 requests: {few} bytes at most; 1,500,000: {many}");
+        // The list of batches grows.
+        assert!(many <= few + few / 4, "{name}: {few} bytes grew to {many}");
+        assert!(many < 40 << 20, "{name}: {many} bytes");
+    }
+}
+
 #[test]
 fn ten_times_the_requests_take_no_more_memory() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -62,4 +86,6 @@ fn ten_times_the_requests_take_no_more_memory() {
     println!("analysis of 100,000 pages: {once} bytes at most; accessed 8 times: {again}");
     assert!(again <= once + once / 10, "{once} bytes grew to {again}");
     assert!(again < 100_000 * 120, "{again} bytes");
+    #[cfg(feature = "tables")]
+    tables_are_not_held_in_memory(folder.path());
 }

@@ -121,7 +121,10 @@ fn an_error_on_the_way_is_given_by_take() {
     source.take(at).unwrap();
     let at = source.next_at().unwrap();
     let error = source.take(at).unwrap_err().to_string();
-    assert!(error.contains("t.csv: line 3: expected columns that fit the map"), "{error}");
+    assert!(
+        error.contains("t.csv: line 3: expected a time as a number in column time_ns"),
+        "{error}"
+    );
     assert_eq!(source.next_at(), None);
 }
 

@@ -77,7 +77,7 @@ fn measure(matches: &ArgMatches, uri: &Uri, load: &Load) -> Result<(Measured, In
 
 /// What was asked, for the report: what was given, and what counts without.
 fn about(matches: &ArgMatches) -> Vec<(&'static str, String)> {
-    const WORDS: [&str; 20] = [
+    const WORDS: [&str; 21] = [
         "uri",
         "workload",
         "trace",
@@ -85,6 +85,7 @@ fn about(matches: &ArgMatches) -> Vec<(&'static str, String)> {
         "bs",
         "size",
         "trace-format",
+        "trace-columns",
         "trace-order",
         "trace-device",
         "wrap",

@@ -7,6 +7,8 @@ use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_report::{Cell, Format, Table};
 use destage_sim::axis::parse_sweep;
+use destage_sim::compare::run_one;
+use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;
 use destage_sim::sweep::{self, Dataset, Sweep, SweepPoint};
 use serde_json::{Map, Value};
@@ -19,10 +21,11 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let axes = grid.map(|axis| parse_sweep(axis)).collect::<Result<Vec<_>, _>>()?;
     let seeds = *matches.get_one::<u32>("seeds").expect("default");
     let names: Vec<String> = axes.iter().map(|(name, _)| name.clone()).collect();
-    let points = Sweep { base, axes, seeds }.points(&Default::default())?;
+    let points = Sweep { base, axes, seeds }.points(&Default::default(), &Default::default())?;
     let dataset = Dataset::open(Path::new(text(matches, "out").expect("required")))?;
     let bar = progress::bar("points");
-    let swept = sweep::run(&points, &dataset, threads(matches), &make_source, &|done, total| {
+    let run = |label: &str, options: &RunOptions| run_one(label, options, &make_source);
+    let swept = sweep::run(&points, &dataset, threads(matches), &run, &|done, total| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);
     })?;

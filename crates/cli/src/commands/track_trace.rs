@@ -20,7 +20,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     set(&mut options, "group", "track")?;
     let path = text(matches, "file").expect("required");
     set(&mut options, "trace", path)?;
-    for name in ["policy", "rate", "disk", "trace-format"] {
+    for name in ["policy", "rate", "disk", "trace-format", "trace-columns"] {
         set(&mut options, name, text(matches, name).expect("required or default"))?;
     }
     set(&mut options, "nvs", &pages(text(matches, "nvs").expect("default"))?)?;

@@ -40,6 +40,12 @@ impl PlotFormat {
     }
 }
 
+/// The colour of a place in the palette, as `#0072b2`.
+pub fn color(place: usize) -> String {
+    let scene::Rgb(red, green, blue) = style::color(place);
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
 /// Draws a plot; the result is the content of a file.
 pub fn draw(spec: &PlotSpec, format: PlotFormat) -> Result<Vec<u8>, DrawError> {
     let fonts = font::Fonts::new();

@@ -18,6 +18,8 @@ pub enum TracePosition {
         /// Its first byte.
         byte: u64,
     },
+    /// A row of a table, from 1.
+    Row(u64),
 }
 
 impl fmt::Display for TracePosition {
@@ -25,6 +27,7 @@ impl fmt::Display for TracePosition {
         match self {
             TracePosition::Line(line) => write!(f, "line {line}"),
             TracePosition::Record { number, byte } => write!(f, "record {number} at byte {byte}"),
+            TracePosition::Row(row) => write!(f, "row {row}"),
         }
     }
 }
@@ -47,12 +50,35 @@ pub enum TraceError {
         file: String,
     },
     /// No format fits the content.
-    #[error("{file}: no trace format fits the content; name one of: {}", .known.join(", "))]
+    #[error(
+        "{file}: no trace format fits the content; name one of: {}; or describe its columns with \
+         --trace-columns", .known.join(", "))]
     UnknownFormat {
         /// The file.
         file: String,
         /// The formats there are.
         known: Vec<&'static str>,
+    },
+    /// A Parquet or Arrow file that cannot be read.
+    #[error("{file}: {place}: {why}")]
+    Table {
+        /// The file.
+        file: String,
+        /// The last row that was read.
+        place: TracePosition,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The trace names keys, not addresses.
+    #[error(
+        "{file}: the keys of a key-value trace have no addresses on a disk. `--trace-format \
+         {format}:place=4K` gives each key a place of 4 KiB, in the order of first appearance"
+    )]
+    NoAddresses {
+        /// The file.
+        file: String,
+        /// The format.
+        format: &'static str,
     },
     /// The format's name or one of its parameters does not fit.
     #[error(transparent)]

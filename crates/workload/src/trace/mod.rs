@@ -14,8 +14,8 @@ mod arc;
 mod blkparse;
 mod blktrace;
 mod blocks;
+mod columns;
 pub mod convert;
-mod csv;
 mod detect;
 mod disksim;
 mod error;
@@ -35,14 +35,18 @@ mod srt;
 mod ssdsim;
 mod stream;
 mod systor;
+#[cfg(feature = "tables")]
+mod table_writer;
 mod tencent;
 mod text;
 mod validation;
 mod vscsi;
 pub mod write;
 
+use std::borrow::Cow;
 use std::io;
 
+pub use columns::Columns;
 pub use error::{TraceError, TracePosition};
 pub use input::Compression;
 pub use options::{MergeDevices, MergeTimes, ReadOptions, TimeOrder};
@@ -60,6 +64,17 @@ pub enum Op {
     Write,
     /// The format does not say.
     Unknown,
+}
+
+impl Op {
+    /// As text has it.
+    pub(crate) const fn letter(self) -> &'static str {
+        match self {
+            Op::Read => "R",
+            Op::Write => "W",
+            Op::Unknown => "?",
+        }
+    }
 }
 
 /// What some formats measured of a request.
@@ -115,11 +130,20 @@ impl TraceRecord {
 
 /// What a line or record should have been.
 #[derive(Debug)]
-pub(crate) struct Bad(&'static str);
+pub(crate) struct Bad {
+    expected: Cow<'static, str>,
+    /// The part of it that is wrong, if that is known.
+    found: Option<String>,
+}
 
 impl Bad {
     pub(crate) const fn new(expected: &'static str) -> Bad {
-        Bad(expected)
+        Bad { expected: Cow::Borrowed(expected), found: None }
+    }
+
+    /// Of a part of the line or record.
+    pub(crate) fn of_cell(expected: String, found: &[u8]) -> Bad {
+        Bad { expected: Cow::Owned(expected), found: Some(error::printable(found)) }
     }
 }
 
@@ -165,12 +189,31 @@ pub(crate) trait RecordParser: Send {
     }
 }
 
-/// Either kind of parser.
+/// Any kind of parser.
 pub(crate) enum Parser {
     /// Of lines.
     Lines(Box<dyn LineParser>),
     /// Of records.
     Records(Box<dyn RecordParser>),
+    /// None: what the trace names has no addresses.
+    NoAddresses,
+    /// Of the rows of a table.
+    #[cfg(feature = "tables")]
+    Rows(Box<dyn RowParser>),
+    /// None: the format is one of tables, and the file has none.
+    #[cfg(feature = "tables")]
+    NoTable,
+}
+
+/// A row's request, or none if it is left out; at the end nothing. The outer error ends the trace.
+#[cfg(feature = "tables")]
+pub(crate) type Row = Result<Option<Result<Option<TraceRecord>, Bad>>, String>;
+
+/// Reads one row of a table at a time.
+#[cfg(feature = "tables")]
+pub(crate) trait RowParser: Send {
+    /// The next row.
+    fn row(&mut self) -> Row;
 }
 
 /// One row of the table of trace formats.
@@ -205,7 +248,10 @@ pub const FORMATS: &[Format] = &[
     blktrace::FORMAT,
     fio::FORMAT,
     blkparse::FORMAT,
-    csv::FORMAT,
+    columns::presets::CSV,
+    columns::presets::CACHELIB_BLOCK,
+    columns::presets::TECTONIC,
+    columns::presets::CACHELIB_KV,
     systor::FORMAT,
     msr::FORMAT,
     alibaba::FORMAT,
@@ -217,6 +263,10 @@ pub const FORMATS: &[Format] = &[
     arc::FORMAT,
     blocks::FORMAT,
     oracle::FORMAT,
+    #[cfg(feature = "tables")]
+    columns::tables::PARQUET,
+    #[cfg(feature = "tables")]
+    columns::tables::ARROW,
 ];
 
 /// The entries of the table, in its order.

@@ -1,5 +1,6 @@
 //! How traces are read: format, order, what is kept, and how several become one.
 
+use super::columns::Columns;
 use super::select::Selection;
 
 /// What to do with a time stamp earlier than its predecessors'.
@@ -34,6 +35,8 @@ impl TimeOrder {
 pub struct ReadOptions {
     /// Format as `name:param=value,...`; by content if none.
     pub format: Option<String>,
+    /// Which columns hold what, in place of a format that has a name.
+    pub columns: Option<Columns>,
     /// Count malformed lines and records instead of failing on the first.
     pub skip_bad: bool,
     /// What to do about disorder.

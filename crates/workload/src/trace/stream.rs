@@ -9,7 +9,8 @@ use std::path::Path;
 use super::error::{TraceError, TracePosition, printable};
 use super::input::{Compression, Head, Input};
 use super::options::{ReadOptions, TimeOrder};
-use super::{Bad, Format, Parsed, Parser, TraceRecord, detect, format_of, input, parse};
+use super::{Bad, Format, Parsed, Parser, TraceRecord, columns, detect, format_of, input, parse};
+use destage_engine::registry::{Choice, ChoiceError};
 
 /// Longest line taken for text.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -77,7 +78,7 @@ impl Stream {
     /// # Errors
     /// The file cannot be opened, is empty, or no format fits.
     pub(super) fn open(path: &Path, options: &ReadOptions) -> Result<Stream, TraceError> {
-        Stream::new(path.display().to_string(), input::open(path)?, options)
+        Stream::new(path.display().to_string(), input::open(path)?, Some(path), options)
     }
 
     /// Reads from any stream; `name` appears in messages and is a hint to the format.
@@ -91,29 +92,39 @@ impl Stream {
     ) -> Result<Stream, TraceError> {
         let opened = input::from_read(source, name)
             .map_err(|error| TraceError::Io { file: name.to_string(), why: error.to_string() })?;
-        Stream::new(name.to_string(), opened, options)
+        Stream::new(name.to_string(), opened, None, options)
     }
 
     fn new(
         file: String,
-        (head, input, compression): (Head, Input, Compression),
+        (head, mut input, compression): (Head, Input, Compression),
+        path: Option<&Path>,
         options: &ReadOptions,
     ) -> Result<Stream, TraceError> {
         if head.bytes.is_empty() && head.complete {
             return Err(TraceError::Empty { file });
         }
-        let choice = match &options.format {
-            Some(text) => parse(text)?,
-            None => match detect::detect(&head) {
-                Some(format) => parse(format.entry.name)?,
+        let table = table(&file, &head, &mut input, compression, path, options)?;
+        let (format, parser) = match (table, &options.columns, &options.format) {
+            (Some(table), ..) => table,
+            (None, Some(columns), _) => (&columns::FORMAT, columns.lines()),
+            (None, None, Some(text)) => named(&parse(text)?, &head)?,
+            (None, None, None) => match detect::detect(&head) {
+                Some(format) => named(&parse(format.entry.name)?, &head)?,
                 None => return Err(undetected(file, &head, input)),
             },
         };
-        let format = format_of(&choice);
-        let parser = (format.parser)(&choice, &head.name)?;
         let place = match parser {
             Parser::Lines(_) => TracePosition::Line(0),
             Parser::Records(_) => TracePosition::Record { number: 0, byte: 0 },
+            Parser::NoAddresses => return Err(no_addresses(file)),
+            #[cfg(feature = "tables")]
+            Parser::Rows(_) => TracePosition::Row(0),
+            #[cfg(feature = "tables")]
+            Parser::NoTable => {
+                let why = String::from("the file is neither Parquet nor an Arrow IPC file");
+                return Err(TraceError::Io { file, why });
+            }
         };
         Ok(Stream {
             file,
@@ -180,6 +191,9 @@ impl Stream {
             let found = match &self.parser {
                 Parser::Lines(_) => self.next_line(),
                 Parser::Records(_) => self.next_record(),
+                #[cfg(feature = "tables")]
+                Parser::Rows(_) => self.next_row(),
+                _ => unreachable!("refused at the start"),
             };
             match found {
                 Err(bad @ TraceError::Malformed { .. }) if self.options.skip_bad => {
@@ -297,6 +311,24 @@ impl Stream {
         }
     }
 
+    #[cfg(feature = "tables")]
+    fn next_row(&mut self) -> Result<Step, TraceError> {
+        let Parser::Rows(parser) = &mut self.parser else { unreachable!("a table") };
+        let row = parser.row();
+        let row = row.map_err(|why| {
+            let (file, place) = (self.file.clone(), TracePosition::Row(self.number));
+            TraceError::Table { file, place, why }
+        })?;
+        self.number += 1;
+        let place = TracePosition::Row(self.number);
+        match row {
+            None => Ok(Step::End),
+            Some(Ok(Some(record))) => Ok(Step::Request(record, place)),
+            Some(Ok(None)) => Ok(Step::Nothing),
+            Some(Err(bad)) => Err(self.malformed(place, bad)),
+        }
+    }
+
     /// Passes over what follows the record in the buffer.
     fn skip_trailer(&mut self, place: TracePosition) -> Result<(), TraceError> {
         let Parser::Records(parser) = &self.parser else { unreachable!("a binary format") };
@@ -331,8 +363,8 @@ impl Stream {
         TraceError::Malformed {
             file: self.file.clone(),
             place,
-            expected: bad.0.to_string(),
-            found: printable(self.buffer.trim_ascii_end()),
+            expected: bad.expected.into_owned(),
+            found: bad.found.unwrap_or_else(|| printable(self.buffer.trim_ascii_end())),
         }
     }
 
@@ -417,6 +449,64 @@ impl Stream {
         }
         self.next_sorted()
     }
+}
+
+fn no_addresses(file: String) -> TraceError {
+    TraceError::NoAddresses { file, format: columns::presets::CACHELIB_KV.entry.name }
+}
+
+/// The reader of a Parquet or Arrow file, if it is one: these are read from several places, so a
+/// stream of bytes is taken into memory.
+#[cfg(feature = "tables")]
+fn table(
+    file: &str,
+    head: &Head,
+    input: &mut Input,
+    compression: Compression,
+    path: Option<&Path>,
+    options: &ReadOptions,
+) -> Result<Option<(&'static Format, Parser)>, TraceError> {
+    use columns::tables::{Refused, Source, format_of, open};
+    let Some(format) = format_of(&head.bytes) else { return Ok(None) };
+    let io_error = |why: String| TraceError::Io { file: file.to_string(), why };
+    if compression != Compression::None {
+        let name = format.entry.name;
+        let why = format!("a compressed {name} file: decompress it, its columns are compressed");
+        return Err(io_error(why));
+    }
+    let source = match path {
+        Some(path) => std::fs::File::open(path).map(Source::File),
+        None => {
+            let mut bytes = Vec::new();
+            input.read_to_end(&mut bytes).map(|_| Source::Bytes(bytes))
+        }
+    };
+    let source = source.map_err(|error| io_error(error.to_string()))?;
+    match open(format, source, options) {
+        Ok(rows) => Ok(Some((format, Parser::Rows(rows)))),
+        Err(Refused::NoAddresses) => Err(no_addresses(file.to_string())),
+        Err(Refused::Choice(error)) => Err(error.into()),
+        Err(Refused::Because(why)) => Err(io_error(why)),
+    }
+}
+
+/// This build reads no tables.
+#[cfg(not(feature = "tables"))]
+fn table(
+    _file: &str,
+    _head: &Head,
+    _input: &mut Input,
+    _compression: Compression,
+    _path: Option<&Path>,
+    _options: &ReadOptions,
+) -> Result<Option<(&'static Format, Parser)>, TraceError> {
+    Ok(None)
+}
+
+/// The format of a choice, and its parser.
+fn named(choice: &Choice, head: &Head) -> Result<(&'static Format, Parser), ChoiceError> {
+    let format = format_of(choice);
+    Ok((format, (format.parser)(choice, &head.name)?))
 }
 
 /// One step through the input.

@@ -5,9 +5,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use super::columns::presets::OWN;
 use super::error::TraceError;
 use super::input::Compression;
-use super::{Op, TraceRecord, csv, native};
+use super::{TraceRecord, native};
 
 const ZSTD_LEVEL: i32 = 3;
 const XZ_LEVEL: u32 = 6;
@@ -22,17 +23,26 @@ pub enum OutputFormat {
     },
     /// CSV with the columns time_ns, device, offset_bytes, length_bytes, op (R, W or ?).
     Csv,
+    /// Parquet with the same columns.
+    Parquet,
+    /// An Arrow IPC file (Feather version 2) with the same columns.
+    Arrow,
 }
 
 impl OutputFormat {
-    /// CSV if the file's name ends in `.csv` (before `.gz`, `.zst` or `.xz`), else binary.
+    /// What the file's name ends in, before `.gz`, `.zst` or `.xz`: `.csv`, `.parquet`, `.arrow` or
+    /// `.feather`; anything else is the binary format.
     pub fn of_path(path: &Path, with_service: bool) -> OutputFormat {
         let name = path.to_string_lossy().to_ascii_lowercase();
-        if Compression::of_name(&name).1.ends_with(".csv") {
-            OutputFormat::Csv
-        } else {
-            OutputFormat::Destage { with_service }
-        }
+        let name = Compression::of_name(&name).1;
+        let endings = [
+            (".csv", OutputFormat::Csv),
+            (".parquet", OutputFormat::Parquet),
+            (".arrow", OutputFormat::Arrow),
+            (".feather", OutputFormat::Arrow),
+        ];
+        let found = endings.into_iter().find(|(ending, _)| name.ends_with(ending));
+        found.map_or(OutputFormat::Destage { with_service }, |(_, format)| format)
     }
 }
 
@@ -79,14 +89,22 @@ fn temporary_name(path: &Path) -> PathBuf {
 }
 
 /// Writes records one after another.
-pub struct TraceWriter<W: Write> {
-    sink: Sink<W>,
-    format: OutputFormat,
+pub struct TraceWriter<W: Write + Send> {
+    body: Body<W>,
     requests: u64,
-    line: String,
 }
 
-impl<W: Write> TraceWriter<W> {
+/// What is written.
+enum Body<W: Write + Send> {
+    /// The binary format.
+    Destage { sink: Sink<W>, with_service: bool },
+    /// CSV, and the line that is being made.
+    Csv { sink: Sink<W>, line: String },
+    #[cfg(feature = "tables")]
+    Table(super::table_writer::TableWriter<W>),
+}
+
+impl<W: Write + Send> TraceWriter<W> {
     /// Begins a trace.
     ///
     /// # Errors
@@ -96,14 +114,33 @@ impl<W: Write> TraceWriter<W> {
         format: OutputFormat,
         compression: Compression,
     ) -> io::Result<TraceWriter<W>> {
-        let mut sink = Sink::new(output, compression)?;
-        match format {
+        let body = match format {
             OutputFormat::Destage { with_service } => {
+                let mut sink = Sink::new(output, compression)?;
                 sink.write_all(&native::header(with_service))?;
+                Body::Destage { sink, with_service }
             }
-            OutputFormat::Csv => writeln!(sink, "{}", csv::HEADER)?,
-        }
-        Ok(TraceWriter { sink, format, requests: 0, line: String::new() })
+            OutputFormat::Csv => {
+                let mut sink = Sink::new(output, compression)?;
+                writeln!(sink, "{}", OWN.join(","))?;
+                Body::Csv { sink, line: String::new() }
+            }
+            OutputFormat::Parquet | OutputFormat::Arrow if compression != Compression::None => {
+                let why = "Parquet and Arrow compress their columns: leave .gz, .zst or .xz out of \
+                           the name";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+            #[cfg(feature = "tables")]
+            OutputFormat::Parquet | OutputFormat::Arrow => Body::Table(
+                super::table_writer::TableWriter::new(output, format == OutputFormat::Parquet)?,
+            ),
+            #[cfg(not(feature = "tables"))]
+            OutputFormat::Parquet | OutputFormat::Arrow => {
+                let why = "this build writes no Parquet and no Arrow files";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+        };
+        Ok(TraceWriter { body, requests: 0 })
     }
 
     /// Appends a request.
@@ -112,16 +149,18 @@ impl<W: Write> TraceWriter<W> {
     /// The output cannot be written.
     pub fn write(&mut self, record: &TraceRecord) -> io::Result<()> {
         self.requests += 1;
-        match self.format {
-            OutputFormat::Destage { with_service } => {
-                let (bytes, size) = native::encode(record, with_service);
-                self.sink.write_all(&bytes[..size])
+        match &mut self.body {
+            Body::Destage { sink, with_service } => {
+                let (bytes, size) = native::encode(record, *with_service);
+                sink.write_all(&bytes[..size])
             }
-            OutputFormat::Csv => {
-                self.line.clear();
-                csv_line(record, &mut self.line);
-                self.sink.write_all(self.line.as_bytes())
+            Body::Csv { sink, line } => {
+                line.clear();
+                csv_line(record, line);
+                sink.write_all(line.as_bytes())
             }
+            #[cfg(feature = "tables")]
+            Body::Table(table) => table.write(record),
         }
     }
 
@@ -129,12 +168,17 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// The output cannot be written.
-    pub fn finish(mut self) -> io::Result<u64> {
-        if let OutputFormat::Destage { with_service } = self.format {
-            let (bytes, size) = native::encode_end(self.requests, with_service);
-            self.sink.write_all(&bytes[..size])?;
+    pub fn finish(self) -> io::Result<u64> {
+        match self.body {
+            Body::Destage { mut sink, with_service } => {
+                let (bytes, size) = native::encode_end(self.requests, with_service);
+                sink.write_all(&bytes[..size])?;
+                sink.finish()?;
+            }
+            Body::Csv { sink, .. } => sink.finish()?,
+            #[cfg(feature = "tables")]
+            Body::Table(table) => table.finish()?,
         }
-        self.sink.finish()?;
         Ok(self.requests)
     }
 }
@@ -142,11 +186,7 @@ impl<W: Write> TraceWriter<W> {
 /// Appends the record as a line of our CSV.
 pub fn csv_line(record: &TraceRecord, line: &mut String) {
     use std::fmt::Write;
-    let op = match record.op {
-        Op::Read => 'R',
-        Op::Write => 'W',
-        Op::Unknown => '?',
-    };
+    let op = record.op.letter();
     let TraceRecord { time_ns, device, offset_bytes, length_bytes, .. } = record;
     writeln!(line, "{time_ns},{device},{offset_bytes},{length_bytes},{op}")
         .expect("a string takes everything");

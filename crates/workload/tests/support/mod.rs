@@ -4,6 +4,7 @@
 
 use std::io::{Cursor, Write};
 
+use destage_workload::trace::write::{OutputFormat, TraceWriter};
 use destage_workload::trace::{Op, ReadOptions, Reader, TraceError, TraceRecord};
 
 /// One sample: name of the file, format that must be detected, content, what must be read.
@@ -117,10 +118,13 @@ pub fn blktrace_events(version: u32, big: bool) -> Vec<u8> {
 
 /// Our own binary format, by the library's writer.
 pub fn native(records: &[TraceRecord]) -> Vec<u8> {
+    written(records, OutputFormat::Destage { with_service: true })
+}
+
+/// A trace by the library's writer.
+pub fn written(records: &[TraceRecord], format: OutputFormat) -> Vec<u8> {
     use destage_workload::trace::Compression;
-    use destage_workload::trace::write::{OutputFormat, TraceWriter};
     let mut bytes = Vec::new();
-    let format = OutputFormat::Destage { with_service: true };
     let mut writer = TraceWriter::new(&mut bytes, format, Compression::None).unwrap();
     for record in records {
         writer.write(record).unwrap();
@@ -141,6 +145,11 @@ fn text(
     records: Vec<(u64, u32, u64, u64, Op)>,
 ) -> SampleTrace {
     SampleTrace { name, format, content: content.as_bytes().to_vec(), records }
+}
+
+/// Samples that may come compressed, or through a pipe.
+pub fn streamed() -> Vec<SampleTrace> {
+    samples().into_iter().filter(|s| !["parquet", "arrow"].contains(&s.format)).collect()
 }
 
 /// A sample of every format.
@@ -165,6 +174,8 @@ fn binary_samples() -> Vec<SampleTrace> {
         ]
         .concat()
     };
+    let table_records = [record(0, 3, 4096, 512, Read), record(7, 0, 1, 0, Unknown)];
+    let rows: Vec<_> = table_records.iter().map(tuple).collect();
     let sda = 8 << 20 | 16;
     let blktrace_records = vec![(0, sda, 4096, 4096, Write), (2_000, sda, 8192, 512, Read)];
     let sample = |name, format, content, records| SampleTrace { name, format, content, records };
@@ -179,6 +190,8 @@ fn binary_samples() -> Vec<SampleTrace> {
         sample("a", "blktrace", blktrace_events(7, false), blktrace_records.clone()),
         sample("a", "blktrace", blktrace_events(7, true), blktrace_records.clone()),
         sample("a", "blktrace", blktrace_events(8, false), blktrace_records),
+        sample("a", "parquet", written(&table_records, OutputFormat::Parquet), rows.clone()),
+        sample("a", "arrow", written(&table_records, OutputFormat::Arrow), rows),
         sample("a", "vscsi1", vscsi_of(1), vscsi_records.clone()),
         sample("a", "vscsi2", vscsi_of(2), vscsi_records),
         sample(
@@ -307,6 +320,34 @@ fn cloud_samples() -> Vec<SampleTrace> {
             "csv",
             "time_ns,device,offset_bytes,length_bytes,op\n5,1,4096,512,R\n6,0,0,0,?\n",
             vec![(0, 1, 4096, 512, Read), (1, 0, 0, 0, Unknown)],
+        ),
+        text(
+            "a",
+            "tectonic",
+            "block_id io_offset io_size op_time op_name pipeline user_namespace user_name\n\
+             77 1048576 131072 1570000000.5 1 0 3 9\n901 0 4096 1570000000.75 4 0 3 9\n\
+             77 0 512 1570000001 100 0 3 9\n",
+            vec![
+                (0, 0, 1 << 20, 131_072, Read),
+                (250_000_000, 0, 8 << 20, 4096, Write),
+                (500_000_000, 0, 0, 512, Unknown),
+            ],
+        ),
+        text(
+            "a",
+            "tectonic",
+            "# block_id io_offset io_size op_time op_name user_namespace user_name rs_shard_id \
+             op_count host_name\n\
+             77 0 4096 1676400000 2 3 9 0 1 5\n77 0 4096 1676400000 6 3 9 11 1 5\n",
+            vec![(0, 0, 0, 4096, Read), (0, 0, 8 << 20, 4096, Write)],
+        ),
+        text(
+            "a",
+            "cachelib-block",
+            "op_time,block_id,block_id_size,rs_shard_id,op_name,op_count,io_offset,io_size\n\
+             1676400000,ab,40,3,getChunkData.NotInitialized,1,524288,262144\n\
+             1676400002,ab,40,4,putChunk.NotInitialized,1,0,8388608\n",
+            vec![(0, 0, 524_288, 262_144, Read), (2_000_000_000, 0, 8 << 20, 8 << 20, Write)],
         ),
         text(
             "a",

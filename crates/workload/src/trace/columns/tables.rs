@@ -1,0 +1,367 @@
+//! Rows of Parquet and Arrow IPC files (Feather version 2), which are read batch by batch. Only the
+//! columns that are needed are read.
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read, Seek, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType,
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{DataType, Schema, TimeUnit};
+use bytes::Bytes;
+use destage_engine::registry::{ChoiceError, Entry};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::super::{Format, Parser, ReadOptions, Row, RowParser, parse};
+use super::arrow_file::{ArrowFile, one_line};
+use super::grammar::{Column, Spec};
+use super::presets;
+use super::rows::{CELLS, Cell, Rows, places};
+
+/// Rows that are read at once from Parquet; Arrow files have batches of their own.
+const BATCH_ROWS: usize = 8192;
+/// Columns of an error that are listed.
+const KNOWN_COLUMNS: usize = 20;
+
+const fn table(entry: &'static Entry, endings: &'static [&'static str]) -> Format {
+    Format {
+        entry,
+        endings,
+        has_times: true,
+        has_service: false,
+        disorder_ns: 0,
+        parser: |_, _| Ok(Parser::NoTable),
+        sniff: None,
+    }
+}
+
+pub(in crate::trace) const PARQUET: Format = Format {
+    sniff: Some(|head| head.starts_with(b"PAR1")),
+    ..table(
+        &Entry {
+            name: "parquet",
+            summary: "Parquet with our columns, those of a preset, or by --trace-columns",
+            source: "Apache Parquet",
+            params: &[],
+        },
+        &[".parquet"],
+    )
+};
+
+pub(in crate::trace) const ARROW: Format = Format {
+    sniff: Some(|head| head.starts_with(b"ARROW1")),
+    ..table(
+        &Entry {
+            name: "arrow",
+            summary: "Arrow IPC file (Feather version 2), likewise",
+            source: "Apache Arrow",
+            params: &[],
+        },
+        &[".arrow", ".feather"],
+    )
+};
+
+/// The format of a table that begins so.
+pub(in crate::trace) fn format_of(head: &[u8]) -> Option<&'static Format> {
+    [&PARQUET, &ARROW].into_iter().find(|format| format.sniff.is_some_and(|sniff| sniff(head)))
+}
+
+/// Where a table is read from.
+pub(in crate::trace) enum Source {
+    /// A file.
+    File(File),
+    /// Its contents.
+    Bytes(Vec<u8>),
+}
+
+/// Why a table cannot be read.
+pub(in crate::trace) enum Refused {
+    /// It names keys, not addresses.
+    NoAddresses,
+    /// The format that was named has a parameter that does not fit.
+    Choice(ChoiceError),
+    /// In words.
+    Because(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Because(why)
+    }
+}
+
+/// Opens a table and finds its columns: those that the options describe, or of the first preset
+/// that fits.
+pub(in crate::trace) fn open(
+    format: &'static Format,
+    source: Source,
+    options: &ReadOptions,
+) -> Result<Box<dyn RowParser>, Refused> {
+    let specs = match (&options.columns, &options.format) {
+        (Some(columns), _) => Some(vec![Arc::clone(&columns.0)]),
+        (None, None) => Some(presets::all()),
+        (None, Some(text)) => {
+            let choice = parse(text).map_err(Refused::Choice)?;
+            match [&PARQUET, &ARROW].iter().any(|format| format.entry.name == choice.entry.name) {
+                true => Some(presets::all()),
+                false => presets::of_table(&choice).map_err(Refused::Choice)?,
+            }
+        }
+    };
+    let specs = &specs.ok_or_else(|| {
+        let named = options.format.as_deref().unwrap_or_default();
+        format!("the file is {}, not {named}: leave the format out", format.entry.name)
+    })?[..];
+    if specs.is_empty() {
+        return Err(Refused::NoAddresses);
+    }
+    match (format.entry.name, source) {
+        ("parquet", Source::File(file)) => parquet(file, specs),
+        ("parquet", Source::Bytes(bytes)) => parquet(Bytes::from(bytes), specs),
+        (_, Source::File(file)) => arrow(BufReader::new(file), specs),
+        (_, Source::Bytes(bytes)) => arrow(Cursor::new(bytes), specs),
+    }
+}
+
+fn parquet(
+    source: impl parquet::file::reader::ChunkReader + 'static,
+    specs: &[Arc<Spec>],
+) -> Result<Box<dyn RowParser>, Refused> {
+    let builder = guarded(|| ParquetRecordBatchReaderBuilder::try_new(source).map_err(one_line))?;
+    let bound = Bound::of(builder.schema(), specs)?;
+    let mask = ProjectionMask::roots(builder.parquet_schema(), bound.roots.iter().copied());
+    let builder = builder.with_projection(mask).with_batch_size(BATCH_ROWS);
+    let reader = guarded(|| builder.build().map_err(one_line))?;
+    Ok(bound.reader(Box::new(reader.map(|batch| batch.map_err(one_line)))))
+}
+
+fn arrow(
+    source: impl Read + Seek + Send + 'static,
+    specs: &[Arc<Spec>],
+) -> Result<Box<dyn RowParser>, Refused> {
+    let file = guarded(|| ArrowFile::open(source))?;
+    let bound = Bound::of(file.schema(), specs)?;
+    let file = file.only(&bound.roots);
+    Ok(bound.reader(Box::new(file)))
+}
+
+/// Runs what may panic on a damaged file, because a library trusts what it reads.
+fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(String::from("the file is damaged: it contradicts itself")))
+}
+
+/// The columns that are read.
+struct Bound {
+    /// Their positions in the file, in order.
+    roots: Vec<usize>,
+    /// The position among those, and the cell that it fills.
+    wanted: Vec<(usize, usize)>,
+    rows: Rows,
+}
+
+impl Bound {
+    fn of(schema: &Schema, specs: &[Arc<Spec>]) -> Result<Bound, Refused> {
+        let mut missing = None;
+        for spec in specs {
+            match Bound::of_spec(schema, spec)? {
+                Ok(bound) => return Ok(bound),
+                Err(column) => missing = missing.or(Some(column)),
+            }
+        }
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+        if specs.len() > 1 && presets::has_key_value_names(|name| names.contains(&name)) {
+            return Err(Refused::NoAddresses);
+        }
+        let shown = names[..names.len().min(KNOWN_COLUMNS)].join(", ");
+        let ask = "say what they hold with --trace-columns, e.g. 'time=ts:us, op=kind, \
+                   offset=lba:sectors, size=len'";
+        Err(Refused::Because(match (specs, missing) {
+            ([_], Some(column)) => format!("no column is named {column}; there are: {shown}"),
+            _ => format!("its columns are {shown}: {ask}"),
+        }))
+    }
+
+    /// The columns of a specification, or the first that is not there.
+    fn of_spec(schema: &Schema, spec: &Arc<Spec>) -> Result<Result<Bound, String>, String> {
+        let mut found = Vec::new();
+        for (cell, column) in places(spec) {
+            let position = match column {
+                Column::At(position) if *position <= schema.fields().len() => position - 1,
+                Column::At(position) => return Ok(Err(position.to_string())),
+                Column::Named(name) => match schema.column_with_name(name) {
+                    Some((position, _)) => position,
+                    None => return Ok(Err(name.clone())),
+                },
+            };
+            found.push((position, cell, column));
+        }
+        let mut time_unit_ns = 1;
+        for (position, cell, column) in &found {
+            let kind = schema.field(*position).data_type();
+            if *cell == 0 {
+                let asked = spec.time.as_ref().and_then(|(_, unit)| *unit);
+                time_unit_ns = time_unit(kind, asked, column)?;
+            } else if !is_plain(kind) {
+                return Err(format!("column {column} has the type {kind}, not numbers or text"));
+            }
+        }
+        let mut roots: Vec<usize> = found.iter().map(|(position, ..)| *position).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let at = |position: usize| roots.binary_search(&position).expect("it is one of them");
+        let wanted = found.iter().map(|&(position, cell, _)| (at(position), cell)).collect();
+        Ok(Ok(Bound { wanted, rows: Rows::new(Arc::clone(spec), time_unit_ns), roots }))
+    }
+
+    fn reader(self, batches: Batches) -> Box<dyn RowParser> {
+        let buffers = std::array::from_fn(|_| Vec::new());
+        let Bound { wanted, rows, .. } = self;
+        Box::new(Table { batches, wanted, rows, columns: Vec::new(), left: 0, at: 0, buffers })
+    }
+}
+
+/// Nanoseconds of the unit of a column's times.
+fn time_unit(kind: &DataType, asked: Option<u64>, column: &Column) -> Result<u64, String> {
+    let typed = match kind {
+        DataType::Timestamp(unit, _) | DataType::Duration(unit) => match unit {
+            TimeUnit::Second => 1_000_000_000,
+            TimeUnit::Millisecond => 1_000_000,
+            TimeUnit::Microsecond => 1_000,
+            TimeUnit::Nanosecond => 1,
+        },
+        kind if is_plain(kind) => {
+            let needed = "has plain numbers: they need a unit, e.g.";
+            return asked.ok_or_else(|| format!("column {column} {needed} time={column}:us"));
+        }
+        kind => return Err(format!("column {column} has the type {kind}, which is not a time")),
+    };
+    match asked {
+        Some(asked) if asked != typed => {
+            Err(format!("column {column} has the type {kind}, which says its unit: leave it out"))
+        }
+        _ => Ok(typed),
+    }
+}
+
+/// Numbers, text or truth values.
+fn is_plain(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => is_plain(values),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean => true,
+        DataType::Float32 | DataType::Float64 => true,
+        kind => kind.is_integer(),
+    }
+}
+
+type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
+
+struct Table {
+    batches: Batches,
+    wanted: Vec<(usize, usize)>,
+    rows: Rows,
+    /// Of the batch.
+    columns: Vec<ColumnData>,
+    /// Rows of the batch, and the next.
+    left: usize,
+    at: usize,
+    buffers: [Vec<u8>; CELLS],
+}
+
+/// A column of a batch. Of a dictionary: its values, and where each row has its own.
+struct ColumnData {
+    values: ArrayRef,
+    keys: Option<(ArrayRef, Vec<usize>)>,
+}
+
+impl ColumnData {
+    fn of(column: &ArrayRef) -> ColumnData {
+        match column.as_any_dictionary_opt() {
+            Some(dictionary) if !dictionary.values().is_empty() => ColumnData {
+                values: Arc::clone(dictionary.values()),
+                keys: Some((Arc::clone(column), dictionary.normalized_keys())),
+            },
+            _ => ColumnData { values: Arc::clone(column), keys: None },
+        }
+    }
+
+    fn cell<'a>(&'a self, row: usize, buffer: &'a mut Vec<u8>) -> Cell<'a> {
+        match &self.keys {
+            Some((outer, _)) if outer.is_null(row) => Cell::Missing,
+            Some((_, keys)) => cell(&self.values, keys[row], buffer),
+            None => cell(&self.values, row, buffer),
+        }
+    }
+}
+
+impl RowParser for Table {
+    fn row(&mut self) -> Row {
+        while self.at == self.left {
+            let batch = guarded(|| self.batches.next().transpose())?;
+            let Some(batch) = batch else { return Ok(None) };
+            self.columns = batch.columns().iter().map(ColumnData::of).collect();
+            (self.left, self.at) = (batch.num_rows(), 0);
+        }
+        let mut cells = [Cell::Missing; CELLS];
+        for ((column, cell), buffer) in self.wanted.iter().zip(&mut self.buffers) {
+            cells[*cell] = self.columns[*column].cell(self.at, buffer);
+        }
+        self.at += 1;
+        Ok(Some(self.rows.record(&cells)))
+    }
+}
+
+/// A value of a column of a type that is read.
+fn cell<'a>(values: &'a ArrayRef, row: usize, buffer: &'a mut Vec<u8>) -> Cell<'a> {
+    if values.is_null(row) {
+        return Cell::Missing;
+    }
+    macro_rules! integer {
+        ($kind:ty) => {
+            match u64::try_from(values.as_primitive::<$kind>().value(row)) {
+                Ok(number) => Cell::Number(number),
+                Err(_) => written(buffer, values.as_primitive::<$kind>().value(row)),
+            }
+        };
+    }
+    match values.data_type() {
+        DataType::Int8 => integer!(Int8Type),
+        DataType::Int16 => integer!(Int16Type),
+        DataType::Int32 => integer!(Int32Type),
+        DataType::Int64 => integer!(Int64Type),
+        DataType::UInt8 => integer!(UInt8Type),
+        DataType::UInt16 => integer!(UInt16Type),
+        DataType::UInt32 => integer!(UInt32Type),
+        DataType::UInt64 => integer!(UInt64Type),
+        DataType::Timestamp(TimeUnit::Second, _) => integer!(TimestampSecondType),
+        DataType::Timestamp(TimeUnit::Millisecond, _) => integer!(TimestampMillisecondType),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => integer!(TimestampMicrosecondType),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => integer!(TimestampNanosecondType),
+        DataType::Duration(TimeUnit::Second) => integer!(DurationSecondType),
+        DataType::Duration(TimeUnit::Millisecond) => integer!(DurationMillisecondType),
+        DataType::Duration(TimeUnit::Microsecond) => integer!(DurationMicrosecondType),
+        DataType::Duration(TimeUnit::Nanosecond) => integer!(DurationNanosecondType),
+        DataType::Float32 => written(buffer, values.as_primitive::<Float32Type>().value(row)),
+        DataType::Float64 => written(buffer, values.as_primitive::<Float64Type>().value(row)),
+        DataType::Boolean => written(buffer, values.as_boolean().value(row)),
+        DataType::Utf8 => Cell::Text(values.as_string::<i32>().value(row).as_bytes()),
+        DataType::LargeUtf8 => Cell::Text(values.as_string::<i64>().value(row).as_bytes()),
+        DataType::Utf8View => Cell::Text(values.as_string_view().value(row).as_bytes()),
+        _ => Cell::Missing,
+    }
+}
+
+/// A value as text, which keeps what is not a whole number for an error.
+fn written(buffer: &mut Vec<u8>, value: impl std::fmt::Display) -> Cell<'_> {
+    buffer.clear();
+    write!(buffer, "{value}").expect("a vector takes everything");
+    Cell::Text(buffer)
+}
