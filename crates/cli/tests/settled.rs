@@ -92,6 +92,8 @@ fn a_size_that_only_postpones_overload_is_not_recommended() {
         "90/80",
         "--seeds",
         "1",
+        "--bridge",
+        "0",
     ]);
     assert_eq!(advice["answer"], Value::Null, "{}", advice["answer"]);
     let why = advice["below"]["why"].as_str().expect("a reason");
@@ -102,7 +104,7 @@ fn a_size_that_only_postpones_overload_is_not_recommended() {
 fn advised(load: &str, goal: &str, sizes: &str) -> Value {
     let question = ["advise", "--workload", load, "--goal", goal, "--sizes", sizes];
     let search = ["--policies", "wow", "--try-thresholds", "70/40", "--measure", "60"];
-    json(&[&question[..], &search, &["--seeds", "1"]].concat())
+    json(&[&question[..], &search, &["--seeds", "1", "--bridge", "0"]].concat())
 }
 
 /// The busiest disk has next to no time left, and over ten windows this size holds by chance, with

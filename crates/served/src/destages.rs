@@ -419,6 +419,9 @@ impl Destage {
     /// back with that of the rows next to them.
     fn keep_other_parity(&mut self, array: &Computing<'_>) {
         let geometry = &array.geometry;
+        if geometry.level.parities() == 0 {
+            return;
+        }
         let kept = |bytes: &[u8]| if array.zeroes_others { vec![0; PAGE] } else { bytes.to_vec() };
         let rows = geometry.group_stripes * geometry.strip_pages;
         let strips = 0..geometry.data_strips() as u16;
