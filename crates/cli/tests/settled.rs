@@ -97,7 +97,7 @@ fn a_size_that_only_postpones_overload_is_not_recommended() {
     ]);
     assert_eq!(advice["answer"], Value::Null, "{}", advice["answer"]);
     let why = advice["below"]["why"].as_str().expect("a reason");
-    assert!(why.contains("not settled: dirty pages rise"), "{why}");
+    assert!(why.contains("of requests waited at the host"), "{why}");
 }
 
 /// The size recommended of some, over windows of a minute.
