@@ -58,7 +58,7 @@ impl Run {
         let replaced = self.volume_mut().replace(now, member, uuid, u64::MAX);
         replaced.map_err(|why| format!("member {member} is not replaced: {why}"))?;
         // A driver that knows what cache the spare has says so. Without that it is flushed.
-        if self.counts.replaced % 2 == 0 {
+        if self.counts.replaced.is_multiple_of(2) {
             let how = self.case.durability_of(member);
             self.world.set_cache(member, how);
             self.volume_mut().set_durability(member, how);

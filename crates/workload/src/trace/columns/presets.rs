@@ -97,7 +97,7 @@ pub(in crate::trace) const TECTONIC: Format = Format {
 
 pub(in crate::trace) const CACHELIB_KV: Format = Format {
     disorder_ns: SECOND_NS,
-    sniff: Some(|head| is_key_value(head)),
+    sniff: Some(is_key_value),
     ..preset(
         &Entry {
             name: "cachelib-kv",
