@@ -50,7 +50,7 @@ def test_the_answer_reaches_the_goal_and_one_step_below_misses_it() -> None:
     assert len([run for run in advice.runs if run.length == 1]) < advice.grid_runs
     assert advice.to_pandas()["reached"].any()
     assert advice.plot().get_title().startswith("How near the goal")
-    assert "answer" in advice._repr_html_()
+    assert "one size below" in advice._repr_html_()
 
 
 def test_goals_that_cannot_be_reached() -> None:
