@@ -71,6 +71,9 @@ pub struct Faults {
     pub locks: Locks,
     /// Of disks being rebuilt: the pages below are rebuilt.
     rebuilt_below: Vec<(DiskId, u64)>,
+    /// The two copies of pages may differ on mirrored levels: reads take the first one that is
+    /// left, so that what one read has shown the next one shows too.
+    pub copies_differ: bool,
 }
 
 impl Faults {

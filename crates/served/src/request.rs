@@ -232,6 +232,11 @@ pub enum Alarm {
         /// 0: the first copy, 1: the second.
         copy: usize,
     },
+    /// A run without a log was interrupted, or what is left of a log is used: parity or copies of
+    /// rows that were being written may not fit.
+    RowsDoubted,
+    /// All rows were repaired.
+    RowsRepaired,
     /// A member could not read some pages; they were reconstructed and written again.
     Repaired {
         /// The member.
@@ -265,6 +270,8 @@ impl Alarm {
             Alarm::PagesKept { .. } => "pages-kept",
             Alarm::PagesDestaged { .. } => "pages-destaged",
             Alarm::SuperblockRepaired { .. } => "superblock-repaired",
+            Alarm::RowsDoubted => "rows-doubted",
+            Alarm::RowsRepaired => "rows-repaired",
             Alarm::Repaired { .. } => "member-repaired",
         }
     }

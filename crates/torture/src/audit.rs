@@ -26,6 +26,10 @@ pub fn disks(run: &mut Run) -> Result<(), String> {
             copies.push(DiskId(place.disk.0 + 1));
         }
         copies.retain(|disk| !run.failed.contains(*disk) && !run.is_lost(*disk, place.page));
+        // Of two that an interrupted write left different, the first counts.
+        if run.holes.contains(&run.group_of(place.disk.0, place.page)) {
+            copies.truncate(1);
+        }
         for disk in copies {
             let bytes = read(run, disk, place.page);
             let asked = run.model.ask();

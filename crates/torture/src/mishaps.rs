@@ -324,6 +324,7 @@ impl Run {
             retired: self.retired.clone(),
             nvs_lost: self.nvs_lost(),
             mirrored: self.is_mirrored(),
+            cut_acceptance: self.cut_acceptance,
             nvs_pages: self.case.nvs_pages,
             room: self.world.room,
             starts: 0,
@@ -394,6 +395,7 @@ impl Run {
             retired,
             nvs_lost,
             mirrored,
+            cut_acceptance,
             nvs_pages,
             room,
             ..
@@ -403,8 +405,10 @@ impl Run {
         (self.model, self.failed, self.holes) = (model, failed, holes);
         (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
+        self.cut_acceptance = cut_acceptance;
         self.mishaps = Mishaps::default();
         self.cut_writes.clear();
+        self.right_strips.clear();
         self.counts.mishaps += 1;
     }
 

@@ -384,6 +384,7 @@ impl Run {
                 self.rows_kept = true;
             }
             Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
+            Alarm::RowsDoubted | Alarm::RowsRepaired => {}
             Alarm::ArrayStopped(_) | Alarm::PagesKept { .. } | Alarm::PagesLost { .. } => {
                 let status = self.volume().status();
                 return Err(format!("alarm: {alarm:?} {status:?}"));
@@ -471,7 +472,7 @@ impl Run {
         if request.kind == load::Kind::Read {
             let outcome = match &reply.result {
                 Ok(Answer::Data { buffer, from, bytes }) => {
-                    let learn = !self.nvs_lost;
+                    let learn = !self.nvs_lost || self.case.geometry.level.is_mirrored();
                     self.world.note(u64::from(crc(&buffer[*from..*from + *bytes])));
                     self.model.check(request.offset, &buffer[*from..*from + *bytes], asked, learn)
                 }

@@ -163,6 +163,9 @@ impl Run {
         }
         let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
+        if !assembly.failed.is_empty() {
+            self.right_strips.clear();
+        }
         self.mirrored &= assembly.copies.len() == 2;
         let writes = self.world.early_writes;
         self.begin_start();

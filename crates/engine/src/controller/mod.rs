@@ -537,6 +537,12 @@ impl Controller {
         self.rebuilds.set_limits(limits);
     }
 
+    /// Whether the two copies of pages may differ on mirrored levels. Then reads take the first one
+    /// that is left.
+    pub fn set_copies_differ(&mut self, differ: bool) {
+        self.state.faults.copies_differ = differ;
+    }
+
     /// While paused, no destage, rebuild window or scrub chunk begins.
     pub fn pause(&mut self, paused: bool) {
         self.state.paused = paused;

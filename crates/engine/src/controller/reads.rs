@@ -366,15 +366,17 @@ fn is_unsettled(group: GroupId, destager: &Destager, around: &Surroundings<'_>) 
 }
 
 /// A read of pages in one strip; on a mirrored level from the copy with the shorter queue, then
-/// with the nearer head.
+/// with the nearer head, unless the copies may differ.
 fn read_command(page: Page, pages: u32, index: u32, around: &Surroundings<'_>) -> DiskCommand {
     let state = &around.state;
     let place = state.geometry.place(page);
     let mut disk = place.disk;
     if state.geometry.level.is_mirrored() {
         let cost = |disk| {
-            let (lost, length) = (state.faults.lost(disk, place.page), state.dispatch.length(disk));
-            (lost, length, state.dispatch.distance(disk, place.page))
+            let lost = state.faults.lost(disk, place.page);
+            let any = !state.faults.copies_differ;
+            let length = any.then(|| state.dispatch.length(disk));
+            (lost, length, any.then(|| state.dispatch.distance(disk, place.page)))
         };
         let mirror = DiskId(disk.0 + 1);
         if cost(mirror) < cost(disk) {

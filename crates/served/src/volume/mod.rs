@@ -59,6 +59,8 @@ pub struct Volume {
     devices: Devices,
     rebuilds: Rebuilds,
     scrub: Scrub,
+    /// Rows may not fit since a run without a log was interrupted, and are not repaired yet.
+    rows_doubted: bool,
 }
 
 impl Volume {

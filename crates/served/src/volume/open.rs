@@ -191,7 +191,9 @@ pub fn open(
         devices,
         rebuilds: Rebuilds::default(),
         scrub: Scrub::default(),
+        rows_doubted: false,
     };
+    volume.doubt_rows(superblock.doubted_rows || assembly.takes_what_is_left());
     volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
         let failed = Event::DiskFailed(DiskId(*member));

@@ -395,7 +395,21 @@ impl Volume {
             !status.running && status.whole && status.repair && status.rows_left() == 0
         });
         if repaired {
-            self.devices.doubt_rows(false);
+            // Without a log the next interruption is one more reason.
+            self.devices.doubt_rows(self.log.lost());
+            self.doubt_rows(false);
         }
+    }
+
+    /// Rows may not fit, or were all repaired.
+    pub(super) fn doubt_rows(&mut self, doubted: bool) {
+        let redundant = self.controller().geometry().level.is_redundant();
+        let before = core::mem::replace(&mut self.rows_doubted, doubted && redundant);
+        if self.rows_doubted {
+            self.ops.alarm(Alarm::RowsDoubted);
+        } else if before {
+            self.ops.alarm(Alarm::RowsRepaired);
+        }
+        self.engine.controller_mut().set_copies_differ(self.rows_doubted);
     }
 }

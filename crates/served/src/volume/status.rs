@@ -42,6 +42,8 @@ pub struct Status {
     pub nvs_devices: Vec<u16>,
     /// Whether the array has stopped.
     pub stopped: bool,
+    /// Whether parity or copies of rows may not fit since a run without a log was interrupted.
+    pub rows_doubted: bool,
     /// Open destages of the last run that are still being redone.
     pub redoing: u32,
     /// Bytes written to the log since the start, on each NVS device.
@@ -77,6 +79,7 @@ impl Volume {
             rebuilds: self.rebuild_status(),
             nvs_devices: self.log.devices().to_vec(),
             stopped: self.devices.stopped(),
+            rows_doubted: self.rows_doubted,
             redoing: self.destages.redoing(),
             log_bytes_written: log.bytes_written,
             records_moved: log.records_moved,

@@ -152,6 +152,13 @@ impl AlarmWords<'_> {
                 first_page * PAGE_BYTES
             ),
             Alarm::ArrayStopped(lost) => self.stopped_words(lost),
+            Alarm::RowsDoubted => format!(
+                "The array was interrupted while no NVS log was in use, or uses what was left of \
+                 a log: parity or copies of rows that were being written may be inconsistent. No \
+                 completed write is lost by that while all members are there. Before one fails: \
+                 destage scrub {array} --repair."
+            ),
+            Alarm::RowsRepaired => "A scrub has repaired all rows.".to_string(),
         }
     }
 

@@ -51,6 +51,8 @@ pub(super) enum ClearedBy {
     SpareChanged(String),
     /// A complete scrub finds nothing wrong, or has repaired it.
     Scrubbed,
+    /// A complete scrub has repaired all rows.
+    RowsRepaired,
     /// Nothing while the array is served.
     Nothing,
 }
@@ -65,6 +67,7 @@ pub(super) fn cleared_by(alarm: &Alarm) -> ClearedBy {
         Alarm::NvsLost { .. } => ClearedBy::NvsInUse,
         Alarm::PagesKept { first_page, .. } => ClearedBy::PagesDestaged(*first_page),
         Alarm::DeviceWaits(device, _) => ClearedBy::DeviceAnswers(*device),
+        Alarm::RowsDoubted => ClearedBy::RowsRepaired,
         _ => ClearedBy::Nothing,
     }
 }
@@ -76,6 +79,7 @@ pub(super) fn clears(alarm: &Alarm) -> Option<ClearedBy> {
         Alarm::MemberRebuilt(member) => ClearedBy::MemberRebuilt(*member),
         Alarm::PagesDestaged { first_page } => ClearedBy::PagesDestaged(*first_page),
         Alarm::DeviceAnswers(device) => ClearedBy::DeviceAnswers(*device),
+        Alarm::RowsRepaired => ClearedBy::RowsRepaired,
         _ => return None,
     })
 }
