@@ -115,7 +115,7 @@ fn with_a_log_no_copies_differ_until_it_is_lost() {
     let accepted = Allow { stale: vec![Device::Nvs(0)], ..Allow::default() };
     let accepting = Served::open_as(served.devices.clone(), &accepted);
     assert!(accepting.volume.status().rows_doubted, "of what was lost nothing is redone");
-    // A member that failed is no reason to read the other copy where the first is there.
+    // Where the first copy is there, the failure of the second one changes nothing.
     let mut served = Served::open(served.devices);
     let now = served.now();
     served.volume.give_up_nvs(now, 0, Cause::Asked);

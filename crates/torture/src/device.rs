@@ -270,6 +270,14 @@ impl Device {
     /// The same of these bytes.
     pub fn parts_done(&mut self, bytes: core::ops::Range<u64>, now: u64) {
         let sectors = bytes.start / SECTOR as u64..bytes.end / SECTOR as u64;
+        if self.cache_off {
+            let parts: Vec<u64> = self.cache.range(sectors).map(|(sector, _)| *sector).collect();
+            for sector in parts {
+                let cached = self.cache.remove(&sector).unwrap_or_default();
+                cached.last().into_iter().for_each(|last| self.keep(sector, &last.bytes));
+            }
+            return;
+        }
         let cached = self.cache.range_mut(sectors).flat_map(|(_, cached)| cached);
         cached.for_each(|cached| cached.done = cached.done.min(now));
     }
