@@ -92,8 +92,9 @@ impl Run {
             let page = self.draws.accepts.below(geometry.disk_pages);
             let (group, _) = geometry.row_of_disk_page(page);
             let pages = geometry.pages_per_group();
+            let (first, end) = (group.0 * pages, (group.0 + 1) * pages);
             let torn = self.right_strips.iter().any(|strip| strip.at.page == page);
-            if torn || !self.volume().dirty_in(group.0 * pages, pages).is_empty() {
+            if torn || !self.volume().dirty_in(first, end).is_empty() {
                 continue;
             }
             let first = self.draws.accepts.below(strips) as u16;

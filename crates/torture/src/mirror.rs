@@ -20,7 +20,9 @@ impl Run {
             return Ok(());
         }
         let copy = 1 - status.nvs_devices[0];
-        self.press(&[Slow::Copies, Slow::Copies, Slow::Device(Device::Nvs(copy))]);
+        if !self.hold_copies() {
+            self.press(&[Slow::Copies, Slow::Device(Device::Nvs(copy))]);
+        }
         self.replace_nvs(copy)
     }
 

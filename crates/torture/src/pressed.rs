@@ -39,6 +39,24 @@ impl Run {
         self.draws.pressed.below(60)
     }
 
+    /// Often a new mirror gets what is copied to it only after the log has come round. A crash comes
+    /// later then. Whether that is so.
+    pub(super) fn hold_copies(&mut self) -> bool {
+        let may = self.case.pressed && self.world.starved.is_none();
+        if !may || self.world.crash_at.is_none() || self.draws.pressed.below(4) == 0 {
+            return false;
+        }
+        let seed = self.case.seed ^ self.counts.crashes << 48;
+        let until = self.world.operations + 1000 + self.draws.pressed.below(3000);
+        let mut held = Starved::new(Slow::Copies, seed);
+        held.held_until = Some(until);
+        self.world.starved = Some(held);
+        let end = until + 100 + self.draws.pressed.below(600);
+        self.world.crash_at = self.world.crash_at.map(|at| at.max(end));
+        self.counts.slow += 1;
+        true
+    }
+
     /// Often one of these is slow from now on. A crash comes later then.
     pub(super) fn press(&mut self, kinds: &[Slow]) {
         let may = self.case.pressed && self.world.starved.is_none();

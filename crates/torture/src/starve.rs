@@ -6,6 +6,8 @@ use destage_workload::random::Seeded;
 
 /// Turns in which nothing else can be done before one of these is.
 const TURNS: u32 = 30;
+/// The same where it is to take as long as many others.
+const TURNS_HELD: u32 = 300;
 
 /// First bytes of the two copies of a superblock.
 pub(super) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
@@ -36,6 +38,8 @@ pub(super) struct Starved {
     turns: u32,
     /// It ends before the operation of this number.
     pub(super) until: u64,
+    /// What has begun is not done before the operation of this number.
+    pub(super) held_until: Option<u64>,
     /// Draws whether the power fails now that nothing else can be done.
     rng: Seeded,
 }
@@ -43,7 +47,8 @@ pub(super) struct Starved {
 impl Starved {
     /// It begins.
     pub(super) fn new(kind: Kind, seed: u64) -> Starved {
-        Starved { kind, turns: 0, until: u64::MAX, rng: Seeded::new(seed, "torture-starved-life") }
+        let rng = Seeded::new(seed, "torture-starved-life");
+        Starved { kind, turns: 0, until: u64::MAX, held_until: None, rng }
     }
 
     /// Whether an operation is one of these.
@@ -63,11 +68,12 @@ impl Starved {
     /// if it may.
     pub(super) fn is_over(&mut self, may_crash: bool) -> (bool, bool) {
         self.turns += 1;
-        if self.turns < TURNS {
+        let turns = if self.held_until.is_some() { TURNS_HELD } else { TURNS };
+        if self.turns < turns {
             return (false, false);
         }
         self.turns = 0;
-        let crashes = may_crash && self.rng.below(2) == 0;
+        let crashes = may_crash && self.held_until.is_none() && self.rng.below(2) == 0;
         (!crashes, crashes)
     }
 }

@@ -263,6 +263,7 @@ impl World {
 
     /// Carries out any of the operations in flight; sometimes only a part of a write.
     pub fn finish_one(&mut self) -> Option<Done> {
+        self.release_held();
         let mut able: Vec<usize> =
             (0..self.flights.len()).filter(|i| !self.flights[*i].hangs).collect();
         if able.is_empty() {
@@ -288,6 +289,15 @@ impl World {
         };
         self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
         Some((op.id, result))
+    }
+
+    /// What was held back for long enough is as anything else.
+    fn release_held(&mut self) {
+        let held = self.starved.as_ref().and_then(|starved| starved.held_until);
+        if held.is_some_and(|until| until <= self.operations) {
+            self.starved = None;
+            self.flights.iter_mut().for_each(|flight| flight.slow_until = 0);
+        }
     }
 
     /// Only slow operations can be done. Whether one is: the power may fail instead.
