@@ -1,6 +1,7 @@
 //! A simulated device with contents: what is durable, what a volatile cache still holds, and
 //! which sectors of that a power failure leaves.
 
+use destage_nvslog::superblock::DATA_START;
 use destage_served::IoError;
 use destage_workload::random::Seeded;
 use std::collections::BTreeMap;
@@ -99,6 +100,8 @@ pub struct Device {
     durably: Option<Vec<Durable>>,
     /// Those of the start that is in progress.
     early: Vec<Durable>,
+    /// Writes behind the first MiB since the last flush.
+    waiting: u32,
     /// It ends here; `None`: it has room for every write.
     len: Option<u64>,
 }
@@ -178,6 +181,7 @@ impl Device {
             self.bad.retain(|bad| !(first..).zip(bytes.chunks_exact(SECTOR)).any(|s| s.0 == *bad));
             return self.put(offset, bytes);
         }
+        self.waiting += u32::from(offset >= DATA_START);
         let first = offset / SECTOR as u64;
         for (sector, bytes) in (first..).zip(bytes.chunks_exact(SECTOR)) {
             let bytes = bytes.try_into().expect("a sector");
@@ -240,14 +244,14 @@ impl Device {
         }
     }
 
-    /// Whether the cache has sectors of several places from this byte on.
-    pub fn caches_apart(&self, from: u64) -> bool {
-        let sectors = || self.cache.range(from / SECTOR as u64..).map(|(sector, _)| *sector);
-        sectors().zip(sectors().skip(1)).any(|(one, next)| next != one + 1)
+    /// Whether the cache has several writes behind the first MiB.
+    pub fn caches_several(&self) -> bool {
+        self.waiting > 1 && self.cache.range(DATA_START / SECTOR as u64..).next().is_some()
     }
 
     /// Makes durable what was done by `asked`.
     pub fn flush(&mut self, asked: u64) {
+        self.waiting = 0;
         let cache = core::mem::take(&mut self.cache);
         for (sector, mut cached) in cache {
             if let Some(last) = cached.iter().rposition(|c| c.done <= asked) {

@@ -136,7 +136,7 @@ impl Run {
     /// Takes a member away while the array is down, if the level tolerates it.
     pub fn take_member_away(&mut self) {
         let member = self.draws.run.below(u64::from(self.case.geometry.disks)) as u16;
-        if self.may_be_away(member) {
+        if self.may_be_away(member) && !self.change_doubted {
             self.world.members[usize::from(member)].gone = true;
         }
     }

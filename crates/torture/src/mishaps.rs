@@ -59,6 +59,7 @@ impl Run {
         }
         self.mishaps.undo.clear();
         self.relogging = false;
+        (self.change_cut, self.change_doubted) = (false, false);
         (self.mishaps.changed, self.mishaps.must_start) = (false, false);
         (self.mishaps.rotten_log, self.mishaps.unreadable_log) = (false, false);
         for (device, ..) in core::mem::take(&mut self.mishaps.rotten) {
@@ -181,7 +182,7 @@ impl Run {
     fn maybe_away(&mut self) -> bool {
         let cut = self.cut_change.take();
         let new = self.newly_mirrored.take().filter(|_| self.is_mirrored());
-        if self.mishaps.any() || self.nvs_lost() || !self.rows_are_right() {
+        if self.mishaps.any() || self.nvs_lost() || !self.rows_are_right() || self.change_doubted {
             return false;
         }
         let mut away = match cut {
@@ -260,6 +261,7 @@ impl Run {
             _ => vec![written[self.draws.mishaps.below(written.len() as u64) as usize]],
         };
         let sectors = 1 + self.draws.mishaps.below(3);
+        self.change_doubted |= self.change_cut && first.iter().any(|sector| *sector < 32);
         for sector in first.into_iter().flat_map(|first| first..first + sectors) {
             self.world.nvs[copy].spoil(sector);
         }
@@ -418,6 +420,7 @@ impl Run {
         let sector = [0, 24][self.draws.mishaps.below(2) as usize];
         let bit = self.draws.mishaps.below(4096);
         if self.mishaps.rotten.is_empty() && self.world.device(device).rot(sector, bit) {
+            self.change_doubted |= self.change_cut && matches!(device, Device::Nvs(_));
             // With a crash in a mark it may look like a device that was restored, and is refused.
             let mut bytes = [0; 512];
             if self.world.device(device).read(sector * 512, &mut bytes).is_ok() {

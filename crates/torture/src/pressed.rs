@@ -2,8 +2,12 @@
 //! were.
 
 use super::device::Survivors;
+use super::load::{Kind, Request};
 use super::run::Run;
 use super::starve::{ANCHORS, Kind as Slow, Starved};
+
+/// Writes that are kept in mind.
+const LATELY: usize = 12;
 
 impl Run {
     /// Operations that a life has more than others: in some the log comes round several times.
@@ -29,6 +33,30 @@ impl Run {
     pub(super) fn in_runs(&mut self, survivors: Survivors) -> Survivors {
         let drawn = survivors == Survivors::Random && self.case.pressed;
         if drawn && self.draws.pressed.below(2) == 0 { Survivors::Runs } else { survivors }
+    }
+
+    /// Whether one of two NVS devices fails now that destages are in flight: their intents may be
+    /// durable on the other one alone.
+    pub(super) fn fails_amid_destages(&mut self) -> bool {
+        let may = self.case.pressed && self.is_mirrored();
+        may && self.draws.pressed.below(100) == 0 && self.status().destages_in_flight > 0
+    }
+
+    /// Sometimes the host trims what it wrote a short while ago, which may be in a destage.
+    pub(super) fn trim_again(&mut self) -> Option<Request> {
+        if !self.case.pressed || self.lately.is_empty() || self.draws.pressed.below(12) > 0 {
+            return None;
+        }
+        let which = self.draws.pressed.below(self.lately.len() as u64) as usize;
+        Some(Request { kind: Kind::Trim, ..self.lately[which] })
+    }
+
+    /// Keeps a write in mind.
+    pub(super) fn note_lately(&mut self, request: Request) {
+        if self.lately.len() == LATELY {
+            self.lately.pop_front();
+        }
+        self.lately.push_back(request);
     }
 
     /// Sometimes the host asks for nothing for this many steps, and what was begun ends.

@@ -16,7 +16,7 @@ use destage_served::{
     Ack, Alarm, Answer, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
 };
 use destage_workload::random::Seeded;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 /// Steps without an answer after which the volume is stuck.
@@ -118,6 +118,10 @@ pub struct Run {
     /// The NVS devices that were in use when a life ended in the midst of a change of the set of
     /// devices.
     pub(super) cut_change: Option<Vec<u16>>,
+    /// No start was completed since.
+    pub(super) change_cut: bool,
+    /// Nor since an NVS device's superblock was damaged besides.
+    pub(super) change_doubted: bool,
     /// A page of a member became wrong since the last scrub began.
     pub(super) wronged_lately: bool,
     /// The last start was interrupted after it had written.
@@ -135,6 +139,8 @@ pub struct Run {
     /// Rows that were made wrong: first member and page.
     pub(super) expected: Vec<(u16, u64)>,
     pending: BTreeMap<u64, Pending>,
+    /// The last writes of the host, oldest first.
+    pub(super) lately: VecDeque<Request>,
     /// Writes that the last crash interrupted, each of one commit.
     pub(super) cut_writes: Vec<(WriteId, Range<u64>)>,
     next_ticket: u64,
@@ -214,6 +220,8 @@ impl Run {
             newly_mirrored: None,
             anchors_cut: false,
             cut_change: None,
+            change_cut: false,
+            change_doubted: false,
             wronged_lately: false,
             cut_start: false,
             accepting: false,
@@ -223,6 +231,7 @@ impl Run {
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
+            lately: VecDeque::new(),
             cut_writes: Vec::new(),
             next_ticket: 0,
             now: Instant::ZERO,
@@ -436,6 +445,9 @@ impl Run {
             let pages = offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES);
             self.right_strips.retain(|strip| !pages.contains(&strip.page));
         }
+        if kind == load::Kind::Write {
+            self.note_lately(request);
+        }
         let asked = match kind {
             load::Kind::Read => self.model.ask_read(),
             _ => self.model.ask(),
@@ -517,7 +529,8 @@ impl Run {
                 && (self.pending.len() as u64) < self.case.depth
                 && self.draws.run.below(3) > 0
             {
-                let request = load::draw(&self.case, self.bytes(), &mut self.draws.run);
+                let drawn = load::draw(&self.case, self.bytes(), &mut self.draws.run);
+                let request = self.trim_again().unwrap_or(drawn);
                 self.submit(request)?;
                 left -= 1;
             }
@@ -561,6 +574,7 @@ impl Run {
     fn end_life(&mut self, how: impl FnOnce(&mut World, &mut Seeded)) {
         let cut = self.volume.as_ref().filter(|volume| volume.is_changing());
         self.cut_change = cut.map(|volume| volume.status().nvs_devices);
+        self.change_cut |= self.cut_change.is_some();
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
         self.volume = None;
         self.note_cut_writes();

@@ -89,7 +89,7 @@ pub struct World {
     pub early_writes: u64,
     /// What NVS devices write may be torn anywhere, not only between sectors.
     pub nvs_is_memory: bool,
-    /// The power fails before every second flush of a start that orders two places of an NVS
+    /// The power fails before every second flush of a start that orders two writes of an NVS
     /// device.
     pub pressed: bool,
 }
@@ -234,11 +234,11 @@ impl World {
         }
     }
 
-    /// The power often fails before a flush that orders nothing between two places of the data: one
+    /// The power often fails before a flush that orders nothing between two writes of the data: one
     /// of them may reach the medium without the other.
     fn maybe_crash_now(&mut self, device: Device) {
-        let apart = self.device(device).caches_apart(DATA_START);
-        let Some(rng) = self.hasty.as_mut().filter(|_| apart) else { return };
+        let several = self.device(device).caches_several();
+        let Some(rng) = self.hasty.as_mut().filter(|_| several) else { return };
         let often = self.pressed && matches!(device, Device::Nvs(_));
         if rng.below(if often { 2 } else { 4 }) == 0 {
             let now = self.operations;
