@@ -12,10 +12,7 @@ use destage_served::{Device, IoError};
 impl Run {
     /// Sometimes the next write of a device fails, or its next flush.
     pub(super) fn maybe_error(&mut self) {
-        if self.fails_amid_destages() {
-            let copy = self.draws.pressed.below(2);
-            return self.nvs_error(copy as usize);
-        }
+        self.maybe_fail_amid_destages();
         if !self.case.mishaps || self.draws.errors.below(150) > 0 {
             return;
         }

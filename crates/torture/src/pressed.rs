@@ -4,7 +4,7 @@
 use super::device::Survivors;
 use super::load::{Kind, Request};
 use super::run::Run;
-use super::starve::{ANCHORS, Kind as Slow, Starved};
+use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
 
 /// Writes that are kept in mind.
 const LATELY: usize = 12;
@@ -35,11 +35,22 @@ impl Run {
         if drawn && self.draws.pressed.below(2) == 0 { Survivors::Runs } else { survivors }
     }
 
-    /// Whether one of two NVS devices fails now that destages are in flight: their intents may be
-    /// durable on the other one alone.
-    pub(super) fn fails_amid_destages(&mut self) -> bool {
-        let may = self.case.pressed && self.is_mirrored();
-        may && self.draws.pressed.below(100) == 0 && self.status().destages_in_flight > 0
+    /// Sometimes one of two NVS devices fails while destages are in flight: their intents may be
+    /// durable on the other one alone. What records the failure is slow, and the power may fail
+    /// first.
+    pub(super) fn maybe_fail_amid_destages(&mut self) {
+        let may = self.case.pressed && self.is_mirrored() && self.world.crash_at.is_some();
+        if !may || self.draws.pressed.below(100) > 0 || self.status().destages_in_flight == 0 {
+            return;
+        }
+        self.world.nvs[self.draws.pressed.below(2) as usize].write_fails = true;
+        self.counts.mishaps += 1;
+        let seed = self.case.seed ^ self.counts.crashes << 48;
+        self.world.starved = Some(Starved::new(Slow::Marks(SUPERBLOCKS), seed));
+        if self.draws.pressed.below(2) == 0 {
+            let soon = self.world.operations + self.draws.pressed.below(80);
+            self.world.crash_at = self.world.crash_at.map(|at| at.min(soon));
+        }
     }
 
     /// Sometimes the host trims what it wrote a short while ago, which may be in a destage.
