@@ -78,8 +78,8 @@ impl Run {
         self.draws.pressed.below(60)
     }
 
-    /// Often a new mirror gets what is copied to it only after the log has come round. A crash comes
-    /// later then. Whether that is so.
+    /// Often a new mirror gets what is copied to it only after the log has come round. A crash
+    /// comes later then. Whether that is so.
     pub(super) fn hold_copies(&mut self) -> bool {
         let may = self.case.pressed && self.world.starved.is_none();
         if !may || self.world.crash_at.is_none() || self.draws.pressed.below(4) == 0 {
