@@ -408,6 +408,8 @@ impl Run {
         (self.reported_lost, self.rows_lost, self.retired) = (reported_lost, rows_lost, retired);
         self.set_nvs_state(nvs_lost, mirrored);
         self.cut_acceptance = cut_acceptance;
+        // Perhaps: what was done then may have been a change.
+        self.change_cut = true;
         self.mishaps = Mishaps::default();
         self.cut_writes.clear();
         self.right_strips.clear();

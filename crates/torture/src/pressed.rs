@@ -39,14 +39,13 @@ impl Run {
     /// durable on the other one alone. What records the failure is slow, and the power may fail
     /// first.
     pub(super) fn maybe_fail_amid_destages(&mut self) {
-        let may = self.case.pressed && self.is_mirrored() && self.world.crash_at.is_some();
+        let may = self.may_starve() && self.is_mirrored();
         if !may || self.draws.pressed.below(100) > 0 || self.status().destages_in_flight == 0 {
             return;
         }
         self.world.nvs[self.draws.pressed.below(2) as usize].write_fails = true;
         self.counts.mishaps += 1;
-        let seed = self.case.seed ^ self.counts.crashes << 48;
-        self.world.starved = Some(Starved::new(Slow::Marks(SUPERBLOCKS), seed));
+        self.world.starved = Some(self.starved(Slow::Marks(SUPERBLOCKS)));
         if self.draws.pressed.below(2) == 0 {
             let soon = self.world.operations + self.draws.pressed.below(80);
             self.world.crash_at = self.world.crash_at.map(|at| at.min(soon));
@@ -81,13 +80,11 @@ impl Run {
     /// Often a new mirror gets what is copied to it only after the log has come round. A crash
     /// comes later then. Whether that is so.
     pub(super) fn hold_copies(&mut self) -> bool {
-        let may = self.case.pressed && self.world.starved.is_none();
-        if !may || self.world.crash_at.is_none() || self.draws.pressed.below(4) == 0 {
+        if !self.may_starve() || self.draws.pressed.below(4) == 0 {
             return false;
         }
-        let seed = self.case.seed ^ self.counts.crashes << 48;
         let until = self.world.operations + 1000 + self.draws.pressed.below(3000);
-        let mut held = Starved::new(Slow::Copies, seed);
+        let mut held = self.starved(Slow::Copies);
         held.held_until = Some(until);
         self.world.starved = Some(held);
         let end = until + 100 + self.draws.pressed.below(600);
@@ -98,13 +95,11 @@ impl Run {
 
     /// Often one of these is slow from now on. A crash comes later then.
     pub(super) fn press(&mut self, kinds: &[Slow]) {
-        let may = self.case.pressed && self.world.starved.is_none();
-        if !may || self.world.crash_at.is_none() || self.draws.pressed.below(2) > 0 {
+        if !self.may_starve() || self.draws.pressed.below(2) > 0 {
             return;
         }
         let kind = kinds[self.draws.pressed.below(kinds.len() as u64) as usize];
-        let seed = self.case.seed ^ self.counts.crashes << 48;
-        let mut starved = Starved::new(kind, seed);
+        let mut starved = self.starved(kind);
         if self.draws.pressed.below(2) == 0 {
             starved.until = self.world.operations + self.draws.pressed.below(800);
         }
@@ -116,5 +111,15 @@ impl Run {
         let when = |at: u64| if is_soon { at.min(soon) } else { at + drawn };
         self.world.crash_at = self.world.crash_at.map(when);
         self.counts.slow += 1;
+    }
+
+    /// Whether something may be slow from now on, and the power fail in it.
+    fn may_starve(&self) -> bool {
+        let nothing_is = self.world.starved.is_none();
+        self.case.pressed && nothing_is && self.world.crash_at.is_some()
+    }
+
+    fn starved(&self, kind: Slow) -> Starved {
+        Starved::new(kind, self.case.seed ^ self.counts.crashes << 48)
     }
 }
