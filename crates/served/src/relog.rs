@@ -21,6 +21,8 @@ pub struct NewLog {
     pub sizes: Sizes,
     /// The NVS devices that have it, by their places: those in use, or new ones if none is.
     pub nvs: [Option<Uuid>; NVS_MAX],
+    /// Nothing was interrupted since all rows were consistent, and everything is on the disks.
+    pub rows_fit: bool,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -98,6 +100,9 @@ pub fn relog(media: &mut dyn Media, assembly: &Assembly, new: &NewLog) -> Result
         write_log(media, &devices, &places).map_err(failed)?;
     }
     devices.name_nvs(&places);
+    if new.rows_fit {
+        devices.doubt_rows(false);
+    }
     devices.start_generation(highest, built);
     let all = places.iter().copied().map(Device::Nvs).chain(members);
     devices.write(media, &all.collect::<Vec<_>>(), &|_, _| false).map_err(failed)?;

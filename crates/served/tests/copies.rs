@@ -8,7 +8,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Alarm, Allow, Answer, Cause, Command, Device, Media, OpKind};
+use destage_served::{Alarm, Allow, Answer, Cause, Command, Defect, Device, Media, NewLog, OpKind};
 
 const SECTORS: usize = (PAGES * 8) as usize;
 
@@ -131,4 +131,35 @@ fn with_a_log_no_copies_differ_until_it_is_lost() {
     let mut served = Served::of(served.devices, opened.expect("it opens"));
     assert!(served.volume.status().rows_doubted);
     assert_eq!(read_at_once(&mut served).1, [0, 2]);
+}
+
+/// An array without NVS gets a log: drained, it leaves nothing in doubt; doubted rows stay so.
+#[test]
+fn another_log_ends_no_doubt_and_begins_none() {
+    let mut served = Served::open(array(0));
+    served.write(0, SECTORS, 1);
+    let drained = Served::open(with_log(&mut served));
+    assert!(!drained.volume.status().rows_doubted);
+    let mut interrupted = Served::open(served.devices);
+    assert!(interrupted.volume.status().rows_doubted);
+    let doubted = Served::open(with_log(&mut interrupted));
+    assert!(doubted.volume.status().rows_doubted);
+}
+
+/// The devices of a drained array with a log.
+fn with_log(served: &mut Served) -> Devices {
+    let (mut devices, sizes) = (served.devices.clone(), Sizes::for_pages(20, 512));
+    devices.0.insert(Device::Nvs(0), (sizes.bytes(512), std::collections::BTreeMap::new()));
+    let members: Vec<Device> = (0..4).map(Device::Member).collect();
+    let assembly = devices.assembled_of(&members, &Allow::default()).expect("an array");
+    let new = NewLog {
+        log: [3; 16],
+        block_bytes: 512,
+        sizes,
+        nvs: [Some([20; 16]), None],
+        rows_fit: served.volume.rows_fit(),
+        defect: Defect::None,
+    };
+    destage_served::relog(&mut devices, &assembly, &new).expect("it gets a log");
+    devices
 }

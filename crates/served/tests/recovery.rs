@@ -314,7 +314,14 @@ fn parity_is_logged_once_for_each_row_that_is_not_a_full_stripe() {
 
 fn new_log(nvs: [Option<[u8; 16]>; 2]) -> NewLog {
     let (log, sizes) = ([3; 16], Sizes::for_pages(20, 512));
-    NewLog { log, block_bytes: 512, sizes, nvs, defect: destage_served::Defect::None }
+    NewLog {
+        log,
+        block_bytes: 512,
+        sizes,
+        nvs,
+        rows_fit: false,
+        defect: destage_served::Defect::None,
+    }
 }
 
 #[test]

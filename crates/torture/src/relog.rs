@@ -4,7 +4,7 @@
 use super::device::Device as Disk;
 use super::run::{End, Run};
 use destage_nvslog::sizes::Sizes;
-use destage_served::{Allow, Device, Found, IoError, NewLog, NoSuperblock, RelogError};
+use destage_served::{Allow, Device, Found, IoError, NewLog, NoSuperblock, RelogError, Volume};
 
 impl Run {
     /// Sometimes gives the array another log.
@@ -61,6 +61,7 @@ impl Run {
     pub fn replace_log(&mut self, pages: u64) -> Result<End, String> {
         self.note_counts();
         let volume = self.volume.take();
+        let rows_fit = volume.as_ref().is_some_and(Volume::rows_fit);
         let found = self.superblocks();
         if self.world.crashed {
             return Ok(End::Crash);
@@ -85,7 +86,7 @@ impl Run {
         self.world.room = self.world.room.map(|(member, nvs)| (member, nvs.max(needs)));
         let (log, block_bytes) = ([0xc0 ^ number; 16], self.case.block_bytes);
         let defect = self.case.settings.defect;
-        let new = NewLog { log, block_bytes, sizes, nvs, defect };
+        let new = NewLog { log, block_bytes, sizes, nvs, rows_fit, defect };
         self.mishaps.accepted();
         self.relogging = true;
         let may_fail = self.some_device_may_fail();

@@ -191,8 +191,7 @@ impl Volume {
     /// Records a clean stop: the last step before it, when nothing else is in flight.
     pub fn mark_stop(&mut self, now: Instant) {
         self.ops.set_now(now);
-        if self.log.lost() && !self.rows_doubted && self.pages.copies() == 0 {
-            // Everything that was written is complete.
+        if self.log.lost() && self.rows_fit() {
             self.devices.doubt_rows(false);
         }
         if !self.devices.stopped() {

@@ -153,6 +153,13 @@ impl Volume {
         runs(&self.pages.held_in(&(first..end)))
     }
 
+    /// Whether all rows are consistent, and everything that was written is on the disks. Ask it
+    /// when nothing is in flight.
+    #[must_use]
+    pub fn rows_fit(&self) -> bool {
+        !self.rows_doubted && self.pages.copies() == 0
+    }
+
     /// Continues with this read cache, which is empty, or with none.
     ///
     /// # Errors

@@ -53,8 +53,8 @@ pub(super) fn replace_log(
     let mut offline = Offline { array: array.clone(), ended: false };
     let mut media = ArrayMedia::new(array, &held);
     let (defect, Wanted { block_bytes, sizes, first }) = (Defect::None, wanted);
-    let new = NewLog { log, block_bytes, sizes, nvs: [None; NVS_MAX], defect };
-    let Held { places, settings, .. } = *held;
+    let Held { places, settings, rows_fit, .. } = *held;
+    let new = NewLog { log, block_bytes, sizes, nvs: [None; NVS_MAX], rows_fit, defect };
     match relogged(&mut media, &places, new, first) {
         // Nothing was changed.
         Err(why @ Unchanged(_)) => {

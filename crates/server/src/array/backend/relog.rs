@@ -43,6 +43,7 @@ pub(in crate::array) struct Held {
     pub(in crate::array) places: Vec<Device>,
     pub(in crate::array) settings: Settings,
     pub(in crate::array) watch: DeviceWatch,
+    pub(in crate::array) rows_fit: bool,
 }
 
 /// A request that waits.
@@ -218,10 +219,11 @@ impl ArrayBackend {
             Err(error) => return self.end_relog(port, Err(error.into())),
         };
         let (places, watch) = (self.devices.places(), self.watch.clone());
+        let rows_fit = self.volume.rows_fit();
         let Some(relog) = &mut self.relog else { return };
         self.devices.next_turn();
         relog.phase = Phase::Offline;
-        if relog.ready.send(Ok(Box::new(Held { places, settings, watch }))).is_err() {
+        if relog.ready.send(Ok(Box::new(Held { places, settings, watch, rows_fit }))).is_err() {
             self.end_relog(port, Ok(()));
         }
     }
@@ -271,6 +273,8 @@ impl ArrayBackend {
 
     /// The log is replaced, or the try to do so has ended: this volume serves from now on.
     pub(in crate::array) fn relogged(&mut self, port: &mut Port, mut volume: Volume) {
+        // The new volume says so again, if it is so.
+        self.alarms.clear(&ClearedBy::RowsRepaired);
         volume.count_from(&self.volume);
         self.volume = volume;
         self.set_durabilities();
