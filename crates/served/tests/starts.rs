@@ -10,7 +10,7 @@ use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::record::{Origin, Pages, Record};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
-use destage_served::{Allow, AssembleError, Device, LogError, Media, OpenError, Settings};
+use destage_served::{Allow, AssembleError, Command, Device, LogError, Media, OpenError, Settings};
 use std::collections::BTreeMap;
 
 /// An array that was stopped with dirty pages.
@@ -89,6 +89,43 @@ fn a_damaged_slot_is_reported_and_given_up_only_if_that_is_accepted() {
     served.flush_cache();
     check(&mut served, page, "the page that was lost, written again");
     served.stop();
+}
+
+/// A page was written again while it was being destaged, and the newer bytes are damaged. If that
+/// is accepted, neither copy is left: the page can be written and destaged as any other.
+#[test]
+fn of_a_page_that_is_given_up_no_copy_is_left() {
+    let (level, strip_pages, group_stripes) = (Level::Raid10, 1, 1);
+    let geometry = Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages: PAGES / 2 };
+    let mut before = Served::open(Devices::created(geometry, Sizes::for_pages(24, 512), 512, 1));
+    before.write(0, 8, 5);
+    let accepted = Allow { stale: vec![Device::Nvs(0)], ..Allow::default() };
+    let mut met = 0;
+    for (operations, more) in (0..6).flat_map(|n| (2..10).map(move |more| (n, more))) {
+        let mut served = Served::open(before.devices.clone());
+        let now = served.now();
+        served.volume.flush_cache(now);
+        served.steps(operations);
+        served.left = more;
+        served.write_unanswered(0, 8, 6);
+        served.write_unanswered(64, 8, 8);
+        let mut devices = served.devices;
+        let (_, sectors) = devices.0.get_mut(&Device::Nvs(0)).expect("an NVS device");
+        let Some(newer) = sectors.values_mut().find(|bytes| **bytes == [6; SECTOR]) else {
+            continue;
+        };
+        newer[7] ^= 1;
+        let assembly = devices.assembled(&Allow::default());
+        let found = destage_served::inspect(&mut devices, &assembly);
+        met += usize::from(found.lost == [(0, 1)] && found.open_intents > 0);
+        let mut served = Served::open_as(devices, &accepted);
+        served.write(0, 8, 7);
+        served.flush_cache();
+        let read = Command::Read { offset: 0, bytes: SECTOR };
+        assert_eq!(served.ask(read, &[]), [7; SECTOR], "{operations} {more}");
+        assert_eq!(served.volume.status().dirty_pages, 0, "{operations} {more}");
+    }
+    assert!(met > 0, "a destage was open");
 }
 
 /// The only NVS device is lost for good: the array starts without it only if that is accepted, and

@@ -19,6 +19,7 @@ use destage_nvslog::record::{Pages, RELEASE_BYTES, Record};
 use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered as Found, Recovery, Repair};
 use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::Superblock;
+use std::collections::BTreeSet;
 
 /// The anchor of a log that was never used.
 const FIRST_ANCHOR: Anchor =
@@ -190,7 +191,7 @@ fn begin(
     loaded: Loaded,
 ) -> Result<Recovered, LogError> {
     let Superblock { log, block_bytes, .. } = source.superblock;
-    let Loaded { pages, dirty, lost, lacking } = loaded;
+    let Loaded { mut pages, mut dirty, lost, lacking } = loaded;
     let mut ring = Ring::new(media, source.devices, &source.superblock);
     found.repairs.iter().chain(&lacking).try_for_each(|repair| ring.repair(repair))?;
     let zeros = vec![0; block_bytes as usize];
@@ -219,7 +220,14 @@ fn begin(
     // The commit that opens the epoch says so.
     space.confirmed(space.durable() - 1);
     let epoch = epoch + 1;
-    // No later start may look for what was given up.
+    // No later start may look for what was given up, and nothing of it is left here: an older copy
+    // in a destage that ends with that, or a newer one, would be neither in the log nor on a disk.
+    for page in &lost {
+        pages.drop_current(page.0);
+        pages.release(page.0);
+    }
+    let given_up: BTreeSet<u64> = lost.iter().map(|page| page.0).collect();
+    dirty.retain(|page| !given_up.contains(page));
     let through = contents.last_version();
     let release =
         |page: &Page| Record::Release { pages: Pages { first: *page, count: 1 }, through };
