@@ -19,7 +19,7 @@ enum State {
     /// No line of columns has been seen.
     Begin,
     /// The columns are known, and whether the line may have names all the same.
-    Bound(Bound, bool),
+    Bound(Box<Bound>, bool),
     /// The first line has not the columns that are needed, in words.
     Unbound(String),
 }
@@ -65,7 +65,8 @@ impl Lines {
             }
             places.sort_by_key(|place| (place.at, place.cell));
             let rows = Rows::new(spec, unit_ns.unwrap_or(1));
-            self.state = State::Bound(Bound { separator, places, rows }, !by_name);
+            let bound = Box::new(Bound { separator, places, rows });
+            self.state = State::Bound(bound, !by_name);
             return Ok(by_name);
         }
         if comment {
