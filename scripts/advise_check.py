@@ -306,8 +306,8 @@ def main() -> int:
     unsustainable = [row["name"] for row in rows if row["unsustainable"]]
     too_large = [row["name"] for row in rows if row["too_large"]]
     print(table(rows))
-    bad = f"unsustainable: {', '.join(unsustainable) or 'none'}"
-    large = f"more than one step larger than needed: {', '.join(too_large) or 'none'}"
+    bad = f"unsustainable: {'; '.join(unsustainable) or 'none'}"
+    large = f"more than one step larger than needed: {'; '.join(too_large) or 'none'}"
     print(f"\n{len(rows)} checked, {left} left; {bad}; {large}")
     return 1 if unsustainable or too_large else 0
 

@@ -23,7 +23,7 @@ _SHOWN: dict[str, tuple[str, int | None]] = {
     "response_mean_ms": ("mean ms", 2),
     "response_p99_ms": ("p99 ms", 1),
     "hit_write_page_share": ("page hits", 3),
-    "stalled_writes": ("stalled", 0),
+    "stalled_write_share": ("stalled", 4),
     "time_full_share": ("time full", 4),
     "occupancy_mean_share": ("occupancy", 3),
 }
@@ -41,6 +41,8 @@ def cells_of_runs(rows: Sequence[Mapping[str, Any]], axes: Sequence[str] = ()) -
 
     def cell(row: Mapping[str, Any], name: str) -> str:
         decimals = _SHOWN[name][1]
+        if row[name] is None:
+            return "-"
         return str(row[name]) if decimals is None else f"{row[name]:,.{decimals}f}"
 
     head = [*axes, *(_SHOWN[name][0] for name in names)]

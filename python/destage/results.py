@@ -253,6 +253,8 @@ class RunResult(_Plotted, _Rows):
     hits: Hits
     #: Writes that waited for space.
     stalled_writes: int
+    #: Their share of writes, 0 to 1; ``None`` without writes.
+    stalled_share: float | None
     #: Share of time in which a write was waiting for space, 0 to 1.
     time_full: float
     occupancy: Occupancy

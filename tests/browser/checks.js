@@ -15,6 +15,7 @@ const named = (e) => {
     e.getAttribute("aria-label"),
     ...by.map((id) => (document.getElementById(id) || {}).textContent),
     ...labels,
+    ...[...e.querySelectorAll(":scope > title")].map((title) => title.textContent),
     /^(BUTTON|A|SUMMARY)$/.test(e.tagName) ? e.textContent : "",
   ];
   return parts.join("").trim() !== "";

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The pages of a served array and of `destage trace analyze` in a real headless browser.
+"""The pages of a served array and of reports in a real headless browser.
 
     python3 tests/browser/run.py --destage target/release/destage
     python3 tests/browser/run.py --destage target/release/destage --screenshots docs/images
@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import browser
+import reports
 import served as array_module
 import traces
 from selenium.webdriver.common.by import By
@@ -287,9 +288,9 @@ def main():
     if OPTIONS.screenshots:
         screenshots(OPTIONS.screenshots)
         return 0
-    traces.TracePage.destage = OPTIONS.destage
+    traces.TracePage.destage = reports.ReportPage.destage = OPTIONS.destage
     of = unittest.defaultTestLoader.loadTestsFromTestCase
-    suite = unittest.TestSuite([of(traces.TracePage), of(Page)])
+    suite = unittest.TestSuite([of(traces.TracePage), of(reports.ReportPage), of(Page)])
     result = unittest.TextTestRunner(verbosity=2, failfast=False).run(suite)
     bad = len(result.failures) + len(result.errors)
     print(f"{result.testsRun - bad} passed, {bad} failed, {len(result.skipped)} skipped")

@@ -152,7 +152,8 @@ size=len:bytes'
 
 Columns (--trace-columns, or --columns) describe text, Parquet and Arrow files: \
 FIELD=COLUMN:SETTING, separated by commas. COLUMN is a name of the first line or a position \
-from 1; quotes go around a name with , : + or digits alone.
+from 1; quotes go around a name with , : + * or digits alone. A name with * is a pattern: * is any \
+text, in any case of letters, and one column must be like it.
   time=C:UNIT          s, ms, us, ns or filetime; typed times of Parquet and Arrow need no unit
   op=C:read=A|B:write=C|D:skip=E*
                        texts of each operation, * for any end; unknown=... counts as reads;

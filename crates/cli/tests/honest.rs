@@ -64,6 +64,38 @@ fn writes_that_wait_in_bursts_are_reported_as_a_share_of_writes() {
     assert!(succeeds(&sim).contains("% of writes"));
 }
 
+/// Writes that waited for space are counted next to how long the NVS was full, wherever that is.
+#[test]
+fn every_output_has_the_share_of_writes_that_waited() {
+    let load = ["--workload", "spc1", "--iops", "1300", "--nvs", "4096", "--warmup", "5"];
+    let load = [&load[..], &["--measure", "10"]].concat();
+    let json = succeeds(&[&["sim", "--format", "json"][..], &load].concat());
+    let run: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let share = run["stalled_share"].as_f64().expect("a share");
+    let writes = run["response"]["writes"]["count"].as_f64().expect("a count");
+    assert!((0.1..0.9).contains(&share), "{share}");
+    assert_eq!(share, (run["stalled_writes"].as_f64().expect("a count") / writes).min(1.0));
+    let percent = format!("{:.1}", 100.0 * share);
+    let table = succeeds(&[&["sim"][..], &load].concat());
+    let line = table.lines().find(|line| line.contains("stalled writes, share")).expect("a line");
+    assert!(line.contains(&percent), "{line}");
+    let columns = |text: &str| -> Vec<String> {
+        text.lines().next().unwrap_or_default().split(',').map(str::to_string).collect()
+    };
+    let csv = succeeds(&[&["sim", "--format", "csv"][..], &load].concat());
+    assert_eq!(columns(&csv).last().map(String::as_str), Some("stalled_write_share"));
+    assert!(csv.trim_end().ends_with(&format!(",{share}")), "{csv}");
+    let compared = [&["compare", "--policies", "stow"][..], &load].concat();
+    assert!(succeeds(&compared).contains("stalled"));
+    let csv = succeeds(&[&compared[..], &["--format", "csv"]].concat());
+    assert!(columns(&csv).contains(&String::from("stalled_write_share")));
+    let folder = TempDir::new().expect("a folder");
+    let out = folder.path().to_str().expect("text");
+    let swept = [&["sweep", "--grid", "seed=1", "--out", out][..], &load].concat();
+    let table = succeeds(&swept);
+    assert!(table.contains("stalled") && table.contains(&format!("{share:.4}")), "{table}");
+}
+
 #[test]
 fn a_replay_that_falls_behind_is_flagged() {
     let folder = TempDir::new().expect("a folder");

@@ -1,6 +1,6 @@
 //! Specs fitted to the figures of drives whose spec is known: how near the fit comes.
 
-use destage_disk::fit::{FitError, Known};
+use destage_disk::fit::{Fit, FitError, Known};
 use destage_disk::{DiskSpec, Figures, find, random_read_iops};
 
 /// Specs with a curve through three points: two references and two modern drives.
@@ -30,9 +30,12 @@ fn iops(spec: &DiskSpec, depth: usize) -> f64 {
     random_read_iops(spec, depth, 5000)
 }
 
-/// By which share the fit is off, and the drive's own rate; the fit's range is to have that in it.
-fn off(name: &str, known: &Known, depth: usize) -> f64 {
-    let fit = known.fit().unwrap_or_else(|error| panic!("{name}: {error}"));
+fn fitted(name: &str, known: &Known) -> Fit {
+    known.fit().unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// By which share the fit is off.
+fn off(name: &str, fit: &Fit, depth: usize) -> f64 {
     let own = iops(&find(name).unwrap(), depth);
     let off = iops(&fit.spec, depth) / own - 1.0;
     let (least, _, most) = fit.reads[usize::from(depth > 1)];
@@ -44,10 +47,11 @@ fn off(name: &str, known: &Known, depth: usize) -> f64 {
 fn a_data_sheet_gives_the_random_reads_of_the_drive() {
     for name in DRIVES {
         let known = sheet(name);
-        assert!(off(name, &known, 1) < 0.05, "{name}");
+        assert!(off(name, &fitted(name, &known), 1) < 0.05, "{name}");
         let few = Known { track_seek_ms: None, full_seek_ms: None, inner_mb_per_s: None, ..known };
-        assert!(off(name, &few, 1) < 0.05, "{name}: mean seek and outer rate alone");
-        let (least, _, most) = few.fit().unwrap().reads[1];
+        let fit = fitted(name, &few);
+        assert!(off(name, &fit, 1) < 0.05, "{name}: mean seek and outer rate alone");
+        let (least, _, most) = fit.reads[1];
         let own = iops(&find(name).unwrap(), 32);
         assert!((0.95 * least..1.05 * most).contains(&own), "{name}: {least} {own} {most}");
     }
@@ -66,10 +70,11 @@ fn measured_reads_give_them_without_a_data_sheet() {
             reads: reads.to_vec(),
             ..sheet(name)
         };
-        assert!(off(name, &without, 1) < 0.02, "{name}");
-        assert!(off(name, &without, 32) < 0.10, "{name}");
+        let fit = fitted(name, &without);
+        assert!(off(name, &fit, 1) < 0.02, "{name}");
+        assert!(off(name, &fit, 32) < 0.10, "{name}");
         let with = Known { reads: reads.to_vec(), ..sheet(name) };
-        assert!(off(name, &with, 1) < 0.02, "{name}");
+        assert!(off(name, &fitted(name, &with), 1) < 0.02, "{name}");
     }
 }
 

@@ -139,6 +139,7 @@ fn without_series(run: &RunReport) -> RunReport {
         host_wait: run.host_wait,
         hits: run.hits.clone(),
         stalled_writes: run.stalled_writes,
+        stalled_share: run.stalled_share,
         time_full: run.time_full,
         occupancy: run.occupancy.clone(),
         balance: run.balance.clone(),

@@ -108,6 +108,7 @@ pub(crate) const RUN: &[Column] = &[
     maybe("rebuilt_share", |r| r.fault.as_ref().map(|fault| fault.rebuilt_share)),
     maybe("lost_pages", |r| r.fault.as_ref().map(|fault| fault.lost_pages as f64)),
     text("response_histogram", |r| serde_json::to_string(&r.histogram).unwrap_or_default()),
+    maybe("stalled_write_share", |r| r.stalled_share),
 ];
 
 /// Columns before those of the run, in a comparison of variants.

@@ -204,8 +204,7 @@ fn lost(run: &RunReport) -> f64 {
 
 /// Share of writes that waited for space; NaN without writes.
 pub(crate) fn stalled(run: &RunReport) -> f64 {
-    let writes = run.response.writes.count;
-    if writes == 0 { f64::NAN } else { (run.stalled_writes as f64 / writes as f64).min(1.0) }
+    run.stalled_share.unwrap_or(f64::NAN)
 }
 
 /// NaN for one seed, which has no interval.

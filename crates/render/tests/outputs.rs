@@ -36,6 +36,7 @@ fn run(label: &str, seed: u64, mean_ms: f64) -> RunReport {
         iops: 900.0 / mean_ms,
         response: Responses { all: latency.clone(), reads: latency.clone(), writes: latency },
         hits: Hits { write_page: 0.5, ..Hits::default() },
+        stalled_share: Some(0.1534),
         destage: Destage { mean_distance_pages: 1234.5, groups: 7, ..Destage::default() },
         disks: vec![
             DiskUse { utilisation: 0.5, seek: 0.3, rotation: 0.2, ..DiskUse::default() };
@@ -251,7 +252,9 @@ fn text_tables_fit_and_say_everything() {
     let report = compare("nvs", &["16", "32768"], &["lrw", "stow"]);
     let text = render_compare(&report, Format::Table);
     assert!(text.lines().all(|line| line.chars().count() <= 140), "{text}");
-    for wanted in ["p99.9", "stalled", "distance", "full str.", "814.0", "stow wins", "32768"] {
+    for wanted in
+        ["p99.9", "stalled", "15.3", "distance", "full str.", "814.0", "stow wins", "32768"]
+    {
         assert!(text.contains(wanted), "{wanted} in {text}");
     }
     assert!(text.contains("had not settled (lrw at 16, 32768; stow at 16, 32768)"), "{text}");

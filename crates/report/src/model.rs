@@ -37,6 +37,9 @@ pub struct RunReport {
     pub hits: Hits,
     /// Writes that had to wait for space.
     pub stalled_writes: u64,
+    /// Their share of writes, 0 to 1; absent without writes, and in older results.
+    #[serde(default)]
+    pub stalled_share: Option<f64>,
     /// Share of the measured window in which a write was waiting for space, 0 to 1.
     pub time_full: f64,
     /// NVS occupancy as a share of its size, 0 to 1, over the measured window.

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Block requests of a load; traces are cut there.
 const REQUESTS: u64 = 1_000_000;
-const POLICIES: [&str; 8] = ["lru", "lfu", "clock", "arc", "sieve", "s3-fifo", "slru", "2q"];
+const POLICIES: [&str; 9] =
+    ["lru", "lfu", "clock", "arc", "sieve", "s3-fifo", "slru", "2q", "w-tinylfu"];
 /// Cache sizes in per cent of the blocks that a load asks for.
 const SIZES: [u64; 8] = [1, 3, 10, 20, 35, 50, 70, 90];
 

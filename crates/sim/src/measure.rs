@@ -358,6 +358,7 @@ impl Measure {
         let iops = all.count as f64 / seconds;
         let share = |pages: f64| pages / self.capacity as f64;
         let balance = self.balance(outcome);
+        let (stalled_writes, stalled_share) = self.stalled(outcome);
         let mean = match window.0 {
             0 => self.occupancy as f64,
             ns => self.occupancy_integral as f64 / ns as f64,
@@ -374,7 +375,8 @@ impl Measure {
             histogram: histogram(&self.reads.histogram, &self.writes.histogram),
             host_wait: self.host_wait(),
             hits: hits(&self.before, &outcome.counters),
-            stalled_writes: outcome.counters.stalled_writes - self.before.stalled_writes,
+            stalled_writes,
+            stalled_share,
             time_full: self.full.as_secs_f64() / seconds,
             occupancy: Occupancy {
                 mean: share(mean),
@@ -393,6 +395,15 @@ impl Measure {
             events: outcome.counters.events,
             ..RunReport::default()
         }
+    }
+
+    /// Writes that waited for space, and their share, if there were writes.
+    fn stalled(&self, outcome: &Outcome) -> (u64, Option<f64>) {
+        let stalled = outcome.counters.stalled_writes - self.before.stalled_writes;
+        let writes = self.writes.histogram.len();
+        // A write that waits when the window ends is not among those answered in it.
+        let share = (writes > 0).then(|| (stalled as f64 / writes as f64).min(1.0));
+        (stalled, share)
     }
 
     fn host_wait(&self) -> HostWait {
@@ -475,14 +486,13 @@ impl Measure {
                 "does not keep up: at the end of the load the array was {behind_s:.1} s behind"
             ));
         }
-        let stalled = outcome.counters.stalled_writes - self.before.stalled_writes;
-        let waited = stalled as f64 / (self.writes.histogram.len() as f64).max(1.0);
+        let waited = self.stalled(outcome).1.unwrap_or(0.0);
         let full = self.full.0 as f64 / 1e9 / window_s.max(1e-9);
         if waited >= 0.01 && waited > 5.0 * full {
             warnings.push(format!(
                 "stalls: {:.1} % of writes waited for space, although the NVS was full only \
                  {:.1} % of the time: writes come in bursts",
-                100.0 * waited.min(1.0),
+                100.0 * waited,
                 100.0 * full
             ));
         }

@@ -10,8 +10,10 @@ use destage_sim::sources::make_source;
 fn run(disk: &str, durability: &str, seed: u64, changes: &[(&str, &str)]) -> RunReport {
     let mut options = RunOptions::default();
     let seed = seed.to_string();
-    let usual = [("as", "served"), ("disk", disk), ("nvs", "65536"), ("seed", &seed)];
-    for (name, value) in usual.iter().chain(&[("durability", durability)]).chain(changes) {
+    let usual = [("as", "served"), ("disk", disk), ("durability", durability), ("seed", &seed)];
+    // Seconds, and an NVS that is full after a few of them.
+    let short = [("nvs", "16384"), ("warmup", "40"), ("measure", "80")];
+    for (name, value) in usual.iter().chain(&short).chain(changes) {
         options.set(name, value).expect("an option");
     }
     run_one("run", &options, &make_source).unwrap_or_else(|error| panic!("{changes:?}: {error}"))

@@ -96,12 +96,49 @@ fn a_wrong_line_names_the_line_and_the_column() {
     }
     assert_eq!(
         error("time,kind,lba,len\n1,1,0,1\n", columns),
-        "t: line 1: expected a first line that names the column ts, found `time,kind,lba,len`"
+        "t: line 1: no column is named ts; there are: time, kind, lba, len"
     );
     assert_eq!(
         error(header, "time=ts,offset=lba,size=len"),
         "t: line 1: expected a unit of time in columns, e.g. time=ts:us, found `ts`"
     );
+}
+
+#[test]
+fn a_pattern_finds_the_only_column_that_is_like_it() {
+    let columns = "time=*time*:us, op=*kind:read=R:write=W, offset=off*:sectors, size=\"l*\"";
+    let lines = "5,R,8,512\n6,W,16,1024\n";
+    for names in ["Op_Time,kind,OFFSET,l*", "timestamp,IO_Kind,off_sectors,l*"] {
+        let found = records(&format!("{names}\n{lines}"), columns);
+        assert_eq!(found, [(0, 0, 4096, 512, Op::Read), (1000, 0, 8192, 1024, Op::Write)]);
+    }
+    let refused = |names: &str| error(&format!("{names}\n{lines}"), columns);
+    assert_eq!(
+        refused("submit_time,kind,offset,l*,done_time"),
+        "t: line 1: several columns are like *time*: submit_time, done_time"
+    );
+    assert_eq!(
+        refused("time,kind,lba,l*"),
+        "t: line 1: no column is like off*; there are: time, kind, lba, l*"
+    );
+    // What is wrong with a value is said of the column that was found.
+    assert_eq!(
+        error("time,kind,Offset,l*\n5,R,x,1\n", columns),
+        "t: line 2: expected an offset as a whole number of units of 512 bytes in column Offset, \
+         found `x`"
+    );
+}
+
+#[test]
+fn csv_with_other_columns_is_referred_to_their_description() {
+    for options in [ReadOptions::default(), of_format("csv")] {
+        let error = read(b"ts,kind,lba,len\n1,R,8,8\n", "io.csv", &options).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "io.csv: line 1: its columns are ts, kind, lba, len: say what they hold with \
+             --trace-columns, e.g. 'time=ts:us, op=kind, offset=lba:sectors, size=len'"
+        );
+    }
 }
 
 #[test]

@@ -175,6 +175,18 @@ fn what_cannot_be_read_is_named() {
         error(&content, &of_columns("offset=where:pages")),
         "t: no column is named where; there are: ts, note, kind, lba, len, disk, write, text"
     );
+    assert_eq!(
+        error(&content, &of_columns("offset=where*:pages")),
+        "t: no column is like where*; there are: ts, note, kind, lba, len, disk, write, text"
+    );
+    assert_eq!(
+        error(&content, &of_columns("offset=l*:pages")),
+        "t: several columns are like l*: lba, len"
+    );
+    assert_eq!(
+        error(&content, &of_columns("offset=9:pages")),
+        "t: there are 8 columns, and none has the number 9"
+    );
     assert!(
         error(&content, &of_columns("time=ts:s,offset=lba:pages")).starts_with(
             "t: column ts has the type Timestamp(µs), which says its unit: leave it out"

@@ -69,11 +69,12 @@ fn whole_table(rows: &[Map<String, Value>]) -> Table {
 }
 
 /// Figures of the short table: column, heading, unit, decimals.
-const FIGURES: [(&str, &str, &str, usize); 5] = [
+const FIGURES: [(&str, &str, &str, usize); 6] = [
     ("iops", "throughput", "I/O/s", 1),
     ("response_mean_ms", "mean", "ms", 2),
     ("response_p99_ms", "p99", "ms", 1),
     ("hit_write_page_share", "page hits", "share", 3),
+    ("stalled_write_share", "stalled", "share", 4),
     ("time_full_share", "full", "share", 4),
 ];
 

@@ -1,11 +1,10 @@
 //! One HTML file that shows advice: the answer, why the size below misses, the goal's figure and
 //! the stalls by size. The page's own script is `advice.js` next to this file.
 
-use super::{ChartBox, html_table, list, options, page};
+use super::{ChartBox, html_table, list, options, page, section};
 use destage_report::advice::{Advice, verdicts};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("advice.js");
 
@@ -20,9 +19,9 @@ pub fn advice_html(advice: &Advice) -> String {
         ("Sampled replay", "Pages destaged for each page written.", advice.curve_table()),
     ] {
         let table = html_table(name, &table);
-        let _ = write!(main, "<section>\n<h2>{name}</h2>\n<p>{note}</p>\n{table}</section>\n");
+        main += &section("", name, &format!("<p>{note}</p>\n{table}"));
     }
-    let _ = write!(main, "<section>\n{}</section>\n", options(&advice.options));
+    main += &options(&advice.options);
     let verdicts = verdicts(&advice.runs, advice.load_factor);
     let data = json!({"advice": advice, "verdicts": verdicts, "looks": looks(advice)});
     let title = format!("How much NVS for {}{}", advice.goal, advice.headroom());

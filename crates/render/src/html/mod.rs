@@ -63,13 +63,31 @@ fn page(title: &str, header: &str, main: &str, data: &str, script: &str) -> Stri
     out += &head(title, "");
     let _ = write!(
         out,
-        "{header}</header>\n<main>\n{main}</main>\n\
+        "{header}</header>\n<main>\n{main}{}\
          <script type=\"application/json\" id=\"data\">{}</script>\n\
          <script>{}</script>\n<script>\n{CHARTS}{script}</script>\n</body>\n</html>\n",
+        foot(),
         data::harmless(data),
         plotly_js()
     );
     out
+}
+
+/// The end of what a page shows.
+fn foot() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "</main>\n<footer><p>Made by destage {version}. This page needs no network.</p></footer>\n"
+    )
+}
+
+/// A part of a page; a class may be empty.
+fn section(class: &str, heading: &str, inner: &str) -> String {
+    let heading = escape(heading);
+    format!(
+        "<section class=\"{class}\" aria-label=\"{heading}\">\n<h2>{heading}</h2>\n{inner}\
+         </section>\n"
+    )
 }
 
 /// The beginning of a page: up to its title, after which its header continues.
@@ -93,7 +111,7 @@ fn list(class: &str, heading: &str, sentences: &[String]) -> String {
         return String::new();
     }
     let items: String = sentences.iter().map(|s| format!("<li>{}</li>\n", escape(s))).collect();
-    format!("<section class=\"{class}\">\n<h2>{heading}</h2>\n<ul>\n{items}</ul>\n</section>\n")
+    section(class, heading, &format!("<ul>\n{items}</ul>\n"))
 }
 
 fn findings(report: &CompareReport) -> String {
@@ -234,41 +252,35 @@ fn along(view: &View<'_>, wide: bool) -> String {
 }
 
 fn tables(view: &View<'_>) -> String {
-    let mut out = String::from(
-        "<section>\n<h2>All figures</h2>\n<p>Means over seeds. A heading sorts.</p>\n\
+    let mut all = String::from(
+        "<p>Means over seeds. A heading sorts.</p>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"All figures\">\n\
          <table id=\"points\">\n<thead>\n",
     );
-    out += &table_head(view);
-    out += "</thead>\n<tbody>\n";
+    all += &table_head(view);
+    all += "</thead>\n<tbody>\n";
     for point in &view.report.points {
         let variant = view.variants.iter().position(|v| *v == point.variant).unwrap_or(0);
-        let _ = write!(out, "<tr data-variant=\"{variant}\">");
-        let _ = write!(out, "<th scope=\"row\">{}</th>", escape(&point.variant));
+        let _ = write!(all, "<tr data-variant=\"{variant}\">");
+        let _ = write!(all, "<th scope=\"row\">{}</th>", escape(&point.variant));
         if view.report.axis.is_some() {
-            let _ = write!(out, "<td>{}</td>", escape(&point.value));
+            let _ = write!(all, "<td>{}</td>", escape(&point.value));
         }
         for (_, metric) in shown(&view.report.points) {
             let value = metric.value(point);
             let sort = value.map(|v| v.to_string()).unwrap_or_default();
             let shown = Cell::maybe(value, metric.decimals).shown();
-            let _ = write!(out, "<td data-sort=\"{sort}\">{shown}</td>");
+            let _ = write!(all, "<td data-sort=\"{sort}\">{shown}</td>");
         }
-        out += "</tr>\n";
+        all += "</tr>\n";
     }
-    out += "</tbody>\n</table>\n</div>\n</section>\n";
+    all += "</tbody>\n</table>\n</div>\n";
+    let mut out = section("", "All figures", &all);
     if !view.report.at_response.is_empty() {
-        let bounds = escape(BOUNDS);
-        let _ = writeln!(
-            out,
-            "<section>\n<h2>Throughput at a mean response time</h2>\n\
-             <p>Interpolated along the sweep; {bounds}.</p>"
-        );
-        out += &html_table(
-            "Throughput at a mean response time",
-            &at_response_table(&view.report.at_response),
-        );
-        out += "</section>\n";
+        let heading = "Throughput at a mean response time";
+        let table = html_table(heading, &at_response_table(&view.report.at_response));
+        let note = format!("<p>Interpolated along the sweep; {}.</p>\n", escape(BOUNDS));
+        out += &section("", heading, &(note + &table));
     }
     out
 }
@@ -307,29 +319,33 @@ fn options(options: &BTreeMap<String, String>) -> String {
         format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value))
     };
     let rows: String = options.iter().map(row).collect();
-    format!("<h2>Options</h2>\n<dl>\n{rows}</dl>\n")
+    section("", "Options", &format!("<dl>\n{rows}</dl>\n"))
 }
 
 /// Options, the command, and each run with its seed and digest.
 fn provenance(view: &View<'_>) -> String {
     let report = view.report;
-    let mut out = String::from("<section>\n");
+    let mut out = String::new();
     if !report.options.is_empty() {
         out += &options(&report.options);
     }
+    let mut again = String::new();
     if !report.command.is_empty() {
         let command = escape(&report.command);
-        let _ =
-            writeln!(out, "<h2>This again</h2>\n<pre tabindex=\"0\"><code>{command}</code></pre>");
+        let _ = writeln!(
+            again,
+            "<pre tabindex=\"0\" role=\"region\" aria-label=\"Command\">\
+             <code>{command}</code></pre>"
+        );
     }
     let runs = runs_table(view);
     if !runs.is_empty() {
-        out += "<details>\n<summary>Runs, with seed and digest</summary>\n\
-                <p>The same inputs give the same digest on any machine.</p>\n";
-        out += &html_table("Runs", &runs);
-        out += "</details>\n";
+        again += "<details>\n<summary>Runs, with seed and digest</summary>\n\
+                  <p>The same inputs give the same digest on any machine.</p>\n";
+        again += &html_table("Runs", &runs);
+        again += "</details>\n";
     }
-    out + "</section>\n"
+    if again.is_empty() { out } else { out + &section("", "This again", &again) }
 }
 
 fn runs_table(view: &View<'_>) -> Table {

@@ -1,6 +1,6 @@
 //! One HTML file that holds every reproduced item: tables, drawings and settings.
 
-use super::head;
+use super::{foot, head, section};
 use crate::escape::escape;
 use crate::plot::{PlotFormat, draw};
 use destage_report::reproduction::{ReproducedItem, Reproduction, Verdict, summary};
@@ -21,13 +21,13 @@ td.text { text-align: left; }
 /// The page; it needs nothing but itself.
 pub fn reproduction_html(report: &Reproduction) -> String {
     let mut out = head("Published figures, run again", MORE_STYLE);
-    let _ = write!(
-        out,
-        "<section class=\"findings\">\n<h2>{}</h2>\n<p>Made by <code>{}</code>. ± is half the \
-         95&nbsp;% confidence interval over seeds.</p>\n</section>\n<nav><ul>\n",
-        escape(&summary(report)),
+    let made = format!(
+        "<p>Made by <code>{}</code>. ± is half the 95&nbsp;% confidence interval over \
+         seeds.</p>\n",
         escape(&report.command)
     );
+    out += &section("findings", &summary(report), &made);
+    out += "<nav aria-label=\"Items\"><ul>\n";
     for item in &report.items {
         let outside = item.rows.iter().filter(|r| r.verdict().word() == "OUTSIDE").count();
         let note = match outside {
@@ -41,12 +41,13 @@ pub fn reproduction_html(report: &Reproduction) -> String {
     for entry in &report.items {
         out += &item(entry);
     }
-    out + "</main>\n</body>\n</html>\n"
+    out + &foot() + "</body>\n</html>\n"
 }
 
 fn item(item: &ReproducedItem) -> String {
     let (id, title) = (escape(&item.id), escape(&item.title));
-    let mut out = format!("<section class=\"item\" id=\"{id}\">\n<h2>{title}</h2>\n");
+    let mut out =
+        format!("<section class=\"item\" id=\"{id}\" aria-label=\"{title}\">\n<h2>{title}</h2>\n");
     let _ = writeln!(out, "<p>Source: {}. {}</p>", escape(&item.source), escape(&item.about));
     for skipped in &item.skipped {
         let _ = writeln!(out, "<p class=\"outside\">SKIPPED: {}</p>", escape(skipped));
@@ -65,7 +66,11 @@ fn item(item: &ReproducedItem) -> String {
 }
 
 fn rows(item: &ReproducedItem) -> String {
-    let mut out = String::from("<div class=\"scroll\" tabindex=\"0\">\n<table>\n<thead><tr>");
+    let mut out = format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">\n<table>\n\
+         <thead><tr>",
+        escape(&item.title)
+    );
     let table = item.table();
     for (name, _) in table.heads() {
         let _ = write!(out, "<th scope=\"col\">{}</th>", escape(name));

@@ -1,11 +1,10 @@
 //! One HTML file that shows what traces hold: charts of one trace at a time, and tables of all. The
 //! page's own script is `trace.js` next to this file.
 
-use super::{ChartBox, html_table, list, page};
+use super::{ChartBox, html_table, list, page, section};
 use crate::escape::escape;
 use crate::trace::{heading, sections};
 use destage_report::trace::{TraceAnalyses, TraceAnalysis};
-use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("trace.js");
 
@@ -109,14 +108,11 @@ fn tables(trace: &TraceAnalysis, open: bool) -> String {
     let name = file_name(trace);
     let summary = escape(&format!("Tables of {name}"));
     let mut out = format!("<details{open}>\n<summary>{summary}</summary>\n");
-    for section in sections(trace) {
-        let (heading, note) = (escape(&section.heading), escape(&section.note));
+    for part in sections(trace) {
+        let note = escape(&part.note);
         let note = if note.is_empty() { note } else { format!("<p>{note}</p>\n") };
-        let table = html_table(&format!("{}, {name}", section.heading), &section.table);
-        let _ = write!(
-            out,
-            "<section aria-label=\"{heading}\">\n<h2>{heading}</h2>\n{note}{table}</section>\n"
-        );
+        let table = html_table(&format!("{}, {name}", part.heading), &part.table);
+        out += &section("", &part.heading, &(note + &table));
     }
     out + "</details>\n"
 }

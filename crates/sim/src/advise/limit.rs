@@ -12,8 +12,7 @@ const STALLED: f64 = 0.001;
 /// Fills in what limits the run, and by which of its figures; `low` is the occupancy, in hundredths
 /// of a per cent of the NVS, below which its rate destages nothing.
 pub(super) fn limit(report: &RunReport, low: u64, run: &mut AdvisedRun) {
-    let writes = report.response.writes.count.max(1) as f64;
-    run.stalled_share = (report.stalled_writes as f64 / writes).min(1.0);
+    run.stalled_share = report.stalled_share.unwrap_or(0.0);
     run.full_share = report.time_full;
     run.disk_busy = report.disks.iter().map(|disk| disk.utilisation).fold(0.0, f64::max);
     let (busy, stalled) = (100.0 * run.disk_busy, 100.0 * run.stalled_share);
@@ -51,25 +50,24 @@ pub(super) fn limit(report: &RunReport, low: u64, run: &mut AdvisedRun) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_report::model::{DiskUse, Latency};
+    use destage_report::model::DiskUse;
 
     #[test]
     fn each_resource_can_be_the_limit() {
-        let judged = |busy: f64, stalled_writes: u64, mean: f64| {
+        let judged = |busy: f64, stalled: f64, mean: f64| {
             let disks =
                 [0.2, busy].map(|utilisation| DiskUse { utilisation, ..Default::default() });
-            let mut report =
-                RunReport { disks: disks.to_vec(), stalled_writes, ..Default::default() };
-            report.response.writes = Latency { count: 1000, ..Latency::default() };
+            let (disks, stalled_share) = (disks.to_vec(), Some(stalled));
+            let mut report = RunReport { disks, stalled_share, ..Default::default() };
             report.occupancy.mean = mean;
             let mut run = AdvisedRun::default();
             limit(&report, 4000, &mut run);
             (run.limit, run.because)
         };
-        assert_eq!(judged(0.99, 500, 0.9).0, "disk time");
-        assert_eq!(judged(0.5, 1, 0.9).0, "disk time");
-        assert_eq!(judged(0.5, 50, 0.6).0, "rate");
-        let (limit, because) = judged(0.5, 50, 0.2);
+        assert_eq!(judged(0.99, 0.5, 0.9).0, "disk time");
+        assert_eq!(judged(0.5, 0.001, 0.9).0, "disk time");
+        assert_eq!(judged(0.5, 0.05, 0.6).0, "rate");
+        let (limit, because) = judged(0.5, 0.05, 0.2);
         assert_eq!(limit, "NVS");
         assert!(because.contains("5.0 % of writes wait for space"), "{because}");
         assert!(because.contains("busy only 50 %"), "{because}");

@@ -59,12 +59,12 @@ pub enum TraceError {
         /// The formats there are.
         known: Vec<&'static str>,
     },
-    /// A Parquet or Arrow file that cannot be read.
+    /// A Parquet or Arrow file that cannot be read, or text without the columns that are needed.
     #[error("{file}: {place}: {why}")]
     Table {
         /// The file.
         file: String,
-        /// The last row that was read.
+        /// The line, or the last row that was read.
         place: TracePosition,
         /// What is wrong with it.
         why: String,

@@ -130,20 +130,26 @@ impl TraceRecord {
 
 /// What a line or record should have been.
 #[derive(Debug)]
-pub(crate) struct Bad {
-    expected: Cow<'static, str>,
-    /// The part of it that is wrong, if that is known.
-    found: Option<String>,
+pub(crate) enum Bad {
+    /// It is not what its format says.
+    Malformed {
+        expected: Cow<'static, str>,
+        /// The part of it that is wrong, if that is known.
+        found: Option<String>,
+    },
+    /// The file has not the columns that are needed, in words.
+    Columns(String),
 }
 
 impl Bad {
     pub(crate) const fn new(expected: &'static str) -> Bad {
-        Bad { expected: Cow::Borrowed(expected), found: None }
+        Bad::Malformed { expected: Cow::Borrowed(expected), found: None }
     }
 
     /// Of a part of the line or record.
     pub(crate) fn of_cell(expected: String, found: &[u8]) -> Bad {
-        Bad { expected: Cow::Owned(expected), found: Some(error::printable(found)) }
+        let (expected, found) = (Cow::Owned(expected), Some(error::printable(found)));
+        Bad::Malformed { expected, found }
     }
 }
 

@@ -360,11 +360,15 @@ impl Stream {
     }
 
     fn malformed(&self, place: TracePosition, bad: Bad) -> TraceError {
-        TraceError::Malformed {
-            file: self.file.clone(),
-            place,
-            expected: bad.expected.into_owned(),
-            found: bad.found.unwrap_or_else(|| printable(self.buffer.trim_ascii_end())),
+        let file = self.file.clone();
+        match bad {
+            Bad::Malformed { expected, found } => TraceError::Malformed {
+                file,
+                place,
+                expected: expected.into_owned(),
+                found: found.unwrap_or_else(|| printable(self.buffer.trim_ascii_end())),
+            },
+            Bad::Columns(why) => TraceError::Table { file, place, why },
         }
     }
 

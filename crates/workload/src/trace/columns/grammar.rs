@@ -13,6 +13,10 @@ pub(super) const OBJECT_COLUMNS: usize = 4;
 const POSITION_MAX: usize = 4096;
 /// Most bytes of a unit, or of an object.
 const UNIT_MAX: u64 = 1 << 40;
+/// Names of columns that an error lists.
+const NAMES_SHOWN: usize = 20;
+/// Letters of a name that it shows.
+const NAME_SHOWN: usize = 60;
 
 /// A column of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,15 +25,76 @@ pub(super) enum Column {
     At(usize),
     /// Its name.
     Named(String),
+    /// The only one whose name is like this in any case of letters; `*` is any text.
+    Like(String),
 }
 
 impl std::fmt::Display for Column {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Column::At(position) => write!(f, "{position}"),
-            Column::Named(name) => write!(f, "{name}"),
+            Column::Named(name) | Column::Like(name) => write!(f, "{name}"),
         }
     }
+}
+
+impl Column {
+    /// Its place from 0 among the columns with these names.
+    fn find(&self, names: &[&str]) -> Result<usize, String> {
+        let there_are = || format!("there are: {}", shown(names));
+        match self {
+            Column::At(position) => Ok(position - 1),
+            Column::Named(name) => names
+                .iter()
+                .position(|other| other == name)
+                .ok_or_else(|| format!("no column is named {name}; {}", there_are())),
+            Column::Like(pattern) => {
+                let like = |&(_, name): &(usize, &&str)| is_like(name, pattern);
+                let found: Vec<(usize, &&str)> = names.iter().enumerate().filter(like).collect();
+                match found[..] {
+                    [(place, _)] => Ok(place),
+                    [] => Err(format!("no column is like {pattern}; {}", there_are())),
+                    _ => {
+                        let found: Vec<&str> = found.iter().map(|(_, name)| **name).collect();
+                        Err(format!("several columns are like {pattern}: {}", shown(&found)))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a name is like a pattern, in any case of letters.
+fn is_like(name: &str, pattern: &str) -> bool {
+    let (name, pattern) = (name.to_lowercase(), pattern.to_lowercase());
+    let Some((begin, rest)) = pattern.split_once('*') else { return name == pattern };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    let inner = name.strip_prefix(begin).and_then(|inner| inner.strip_suffix(end));
+    let Some(mut inner) = inner else { return false };
+    middle.split('*').all(|part| match inner.split_once(part) {
+        Some((_, after)) => {
+            inner = after;
+            true
+        }
+        None => false,
+    })
+}
+
+/// The first of these names.
+pub(super) fn shown(names: &[&str]) -> String {
+    let printable = |letter: char| if letter.is_control() { '?' } else { letter };
+    let cut = |name: &&str| name.chars().take(NAME_SHOWN).map(printable).collect::<String>();
+    let more = if names.len() > NAMES_SHOWN { ", ..." } else { "" };
+    names.iter().take(NAMES_SHOWN).map(cut).collect::<Vec<_>>().join(", ") + more
+}
+
+/// A column that a specification needs.
+pub(super) struct Place {
+    /// Its place in the file, from 0.
+    pub at: usize,
+    /// The cell of a row that it fills.
+    pub cell: usize,
+    pub column: Column,
 }
 
 /// How the operation is written: texts that mean each, of which one may end in `*`.
@@ -72,18 +137,32 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Every column with the field that it is for.
-    pub fn columns(&self) -> impl Iterator<Item = (&'static str, &Column)> {
+    /// Every column with the cell that it fills.
+    fn columns_mut(&mut self) -> impl Iterator<Item = (usize, &mut Column)> {
         let one = [
-            ("time", self.time.as_ref().map(|(column, _)| column)),
-            ("op", self.op.as_ref().map(|(column, _)| column)),
-            ("offset", self.offset.as_ref().map(|(column, _)| column)),
-            ("size", self.size.as_ref().map(|(column, _)| column)),
-            ("device", self.device.as_ref().map(|(column, _)| column)),
+            self.time.as_mut().map(|(column, _)| column),
+            self.op.as_mut().map(|(column, _)| column),
+            self.offset.as_mut().map(|(column, _)| column),
+            self.size.as_mut().map(|(column, _)| column),
+            self.device.as_mut().map(|(column, _)| column),
         ];
-        let object = self.object.iter().flat_map(|(columns, _)| columns);
-        let object = object.map(|column| ("object", column));
-        one.into_iter().filter_map(|(field, column)| Some((field, column?))).chain(object)
+        let object = self.object.iter_mut().flat_map(|(columns, _)| columns).map(Some);
+        one.into_iter().chain(object).enumerate().filter_map(|(cell, column)| Some((cell, column?)))
+    }
+
+    /// Finds the columns in a file with these names; or why one cannot be found. The names replace
+    /// patterns. Positions are not looked up.
+    pub fn located(&self, names: &[&str]) -> Result<(Spec, Vec<Place>), String> {
+        let mut spec = self.clone();
+        let mut places = Vec::new();
+        for (cell, column) in spec.columns_mut() {
+            let at = column.find(names)?;
+            if matches!(column, Column::Like(_)) {
+                *column = Column::Named(names[at].to_string());
+            }
+            places.push(Place { at, cell, column: column.clone() });
+        }
+        Ok((spec, places))
     }
 }
 
@@ -187,6 +266,9 @@ fn column(text: &str) -> Result<Column, String> {
     }
     if text.is_empty() {
         return Err(String::from("names no column"));
+    }
+    if text.contains('*') {
+        return Ok(Column::Like(text.to_string()));
     }
     if !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(Column::Named(text.to_string()));
@@ -336,9 +418,31 @@ mod tests {
         assert_eq!(spec.offset, Some((Column::Named("a,b:c".into()), 512)));
         assert_eq!(spec.size, Some((Column::Named("7".into()), 4096)));
         assert_eq!(spec.separator, Some(b'\t'));
+        let spec = parse("offset=off*:pages,size=\"a*\"").unwrap();
+        assert_eq!(spec.offset, Some((Column::Like("off*".into()), 4096)));
+        assert_eq!(spec.size, Some((Column::Named("a*".into()), 1)));
         let spec = parse("object=a+2:8M,size=3,offset=4:1K").unwrap();
         let columns = vec![Column::Named("a".into()), Column::At(2)];
         assert_eq!(spec.object, Some((columns, 8 << 20)));
         assert_eq!(spec.offset, Some((Column::At(4), 1024)));
+    }
+
+    #[test]
+    fn a_pattern_is_like_names_in_any_case_of_letters() {
+        for (pattern, name, is) in [
+            ("off*", "Offset_Bytes", true),
+            ("off*", "off", true),
+            ("off*", "the_offset", false),
+            ("*lba", "start_LBA", true),
+            ("*lba", "lba_start", false),
+            ("*a*b*", "xaybz", true),
+            ("*a*b*", "xbya", false),
+            ("a*a", "a", false),
+            ("a*b*c", "abc", true),
+            ("a*b*b*c", "abc", false),
+            ("*", "", true),
+        ] {
+            assert_eq!(is_like(name, pattern), is, "{name} like {pattern}");
+        }
     }
 }

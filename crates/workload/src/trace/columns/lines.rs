@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use super::super::{Bad, LineParser, TraceRecord};
-use super::grammar::{Column, Spec};
-use super::rows::{CELLS, Cell, Rows, places};
+use super::grammar::{Column, Place, Spec};
+use super::rows::{CELLS, Cell, Rows};
+use super::unknown_columns;
 
 /// Reads lines by the first of several specifications whose columns are all there.
 pub(super) struct Lines {
     specs: Vec<Arc<Spec>>,
+    /// Whether the user described the columns.
+    described: bool,
     state: State,
 }
 
@@ -16,33 +19,42 @@ enum State {
     /// No line of columns has been seen.
     Begin,
     /// The columns are known, and whether the line may have names all the same.
-    Bound(Bound, bool),
-    /// The first line has not the columns that are needed.
-    Unbound,
+    Bound(Box<Bound>, bool),
+    /// The first line has not the columns that are needed, in words.
+    Unbound(String),
 }
 
 /// What each field of a line is for.
 struct Bound {
     separator: u8,
-    /// Positions in a line from 0, in order, and the cells that they fill.
-    wanted: Vec<(usize, usize, Column)>,
+    /// In the order of the line.
+    places: Vec<Place>,
     rows: Rows,
 }
 
 impl Lines {
-    pub(super) fn new(specs: Vec<Arc<Spec>>) -> Lines {
-        Lines { specs, state: State::Begin }
+    pub(super) fn new(specs: Vec<Arc<Spec>>, described: bool) -> Lines {
+        Lines { specs, described, state: State::Begin }
     }
 
     /// Binds the columns by the first line; whether that line has names and no request.
     fn begin(&mut self, line: &[u8]) -> Result<bool, Bad> {
         let comment = line.starts_with(b"#");
         let line = if comment { line[1..].trim_ascii() } else { line };
+        let mut missing = None;
         for spec in &self.specs {
             let separator = spec.separator.unwrap_or_else(|| separator_of(line));
-            let names: Vec<&[u8]> = Fields::of(line, separator).collect();
-            let Ok(wanted) = wanted(spec, &names) else { continue };
-            let by_name = spec.columns().any(|(_, column)| matches!(column, Column::Named(_)));
+            let names: Vec<_> = Fields::of(line, separator).map(String::from_utf8_lossy).collect();
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+            let (spec, mut places) = match spec.located(&names) {
+                Ok(located) => located,
+                Err(why) => {
+                    let why = if self.described { why } else { unknown_columns(&names) };
+                    missing.get_or_insert(why);
+                    continue;
+                }
+            };
+            let by_name = places.iter().any(|place| matches!(place.column, Column::Named(_)));
             if comment && !by_name {
                 return Ok(true);
             }
@@ -51,41 +63,19 @@ impl Lines {
                 let expected = format!("a unit of time in columns, e.g. time={column}:us");
                 return Err(Bad::of_cell(expected, column.to_string().as_bytes()));
             }
-            let rows = Rows::new(Arc::clone(spec), unit_ns.unwrap_or(1));
-            self.state = State::Bound(Bound { separator, wanted, rows }, !by_name);
+            places.sort_by_key(|place| (place.at, place.cell));
+            let rows = Rows::new(spec, unit_ns.unwrap_or(1));
+            let bound = Box::new(Bound { separator, places, rows });
+            self.state = State::Bound(bound, !by_name);
             return Ok(by_name);
         }
         if comment {
             return Ok(true);
         }
-        self.state = State::Unbound;
-        Err(self.unbound(line))
+        let missing = missing.expect("a specification");
+        self.state = State::Unbound(missing.clone());
+        Err(Bad::Columns(missing))
     }
-
-    fn unbound(&self, line: &[u8]) -> Bad {
-        let spec = &self.specs[0];
-        let separator = spec.separator.unwrap_or_else(|| separator_of(line));
-        let names: Vec<&[u8]> = Fields::of(line, separator).collect();
-        let missing = wanted(spec, &names).err().unwrap_or_default();
-        Bad::of_cell(format!("a first line that names the column {missing}"), line)
-    }
-}
-
-/// Where the columns of a specification are among these names; or the one that is not there.
-fn wanted(spec: &Spec, names: &[&[u8]]) -> Result<Vec<(usize, usize, Column)>, String> {
-    let mut wanted = Vec::new();
-    for (cell, column) in places(spec) {
-        let at = match column {
-            Column::At(position) => position - 1,
-            Column::Named(name) => names
-                .iter()
-                .position(|other| *other == name.as_bytes())
-                .ok_or_else(|| name.clone())?,
-        };
-        wanted.push((at, cell, column.clone()));
-    }
-    wanted.sort_by_key(|(at, cell, _)| (*at, *cell));
-    Ok(wanted)
 }
 
 impl LineParser for Lines {
@@ -95,7 +85,7 @@ impl LineParser for Lines {
         }
         match &mut self.state {
             State::Begin => Ok(None),
-            State::Unbound => Err(self.unbound(line)),
+            State::Unbound(missing) => Err(Bad::Columns(missing.clone())),
             _ if line.starts_with(b"#") => Ok(None),
             State::Bound(bound, first) => {
                 let first = std::mem::replace(first, false);
@@ -115,7 +105,7 @@ impl Bound {
         let mut fields = Fields::of(line, self.separator);
         let mut here = 0;
         let mut field = fields.next();
-        for (at, cell, column) in &self.wanted {
+        for Place { at, cell, column } in &self.places {
             while here < *at && field.is_some() {
                 (here, field) = (here + 1, fields.next());
             }

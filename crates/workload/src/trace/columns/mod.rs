@@ -12,7 +12,7 @@ pub(super) mod tables;
 
 use std::sync::Arc;
 
-use destage_engine::registry::Entry;
+use destage_engine::registry::{Choice, ChoiceError, Entry};
 
 use super::{Format, Parser};
 use grammar::Spec;
@@ -40,22 +40,44 @@ impl Columns {
 
     /// Reads text that has these columns.
     pub(super) fn lines(&self) -> Parser {
-        Parser::Lines(Box::new(lines::Lines::new(vec![Arc::clone(&self.0)])))
+        Parser::Lines(Box::new(lines::Lines::new(vec![Arc::clone(&self.0)], true)))
+    }
+}
+
+/// No known format has these columns.
+fn unknown_columns(names: &[&str]) -> String {
+    let names = grammar::shown(names);
+    format!(
+        "its columns are {names}: say what they hold with --trace-columns, e.g. 'time=ts:us, \
+         op=kind, offset=lba:sectors, size=len'"
+    )
+}
+
+/// A format that is nothing but columns.
+const fn of_columns(
+    entry: &'static Entry,
+    endings: &'static [&'static str],
+    parser: fn(&Choice, &str) -> Result<Parser, ChoiceError>,
+) -> Format {
+    Format {
+        entry,
+        endings,
+        has_times: true,
+        has_service: false,
+        disorder_ns: 0,
+        parser,
+        sniff: None,
     }
 }
 
 /// Text that [`Columns`] describe. No name of the table stands for it.
-pub(super) const FORMAT: Format = Format {
-    entry: &Entry {
+pub(super) const FORMAT: Format = of_columns(
+    &Entry {
         name: "columns",
         summary: "text whose columns --trace-columns describes",
         source: "-",
         params: &[],
     },
-    endings: &[],
-    has_times: true,
-    has_service: false,
-    disorder_ns: 0,
-    parser: |_, _| unreachable!("not in the table"),
-    sniff: None,
-};
+    &[],
+    |_, _| unreachable!("not in the table"),
+);

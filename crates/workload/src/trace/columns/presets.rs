@@ -7,6 +7,7 @@ use destage_engine::registry::{Choice, ChoiceError, Entry, Param};
 use super::super::{Format, Parser, SECOND_NS};
 use super::grammar::{self, Spec};
 use super::lines::Lines;
+use super::of_columns;
 
 /// The columns of our own CSV, Parquet and Arrow files, in this order.
 pub(crate) const OWN: [&str; 5] = ["time_ns", "device", "offset_bytes", "length_bytes", "op"];
@@ -45,19 +46,7 @@ const KEY_VALUE: [&str; 2] = [
     "op=op:read=GET*:write=SET*:skip=*, size=size:bytes, object=key:ROOM",
 ];
 
-const fn preset(entry: &'static Entry, endings: &'static [&'static str]) -> Format {
-    Format {
-        entry,
-        endings,
-        has_times: true,
-        has_service: false,
-        disorder_ns: 0,
-        parser: |choice, _| Ok(parser(specs(choice)?)),
-        sniff: None,
-    }
-}
-
-pub(in crate::trace) const CSV: Format = preset(
+pub(in crate::trace) const CSV: Format = of_columns(
     &Entry {
         name: "csv",
         summary: "our own CSV: time_ns,device,offset_bytes,length_bytes,op; others by \
@@ -66,11 +55,12 @@ pub(in crate::trace) const CSV: Format = preset(
         params: &[],
     },
     &[".csv"],
+    preset,
 );
 
 pub(in crate::trace) const CACHELIB_BLOCK: Format = Format {
     disorder_ns: SECOND_NS,
-    ..preset(
+    ..of_columns(
         &Entry {
             name: "cachelib-block",
             summary: "Meta's block traces for CacheLib, CSV by names; each block has a place of 8M",
@@ -78,12 +68,13 @@ pub(in crate::trace) const CACHELIB_BLOCK: Format = Format {
             params: &[],
         },
         &[],
+        preset,
     )
 };
 
 pub(in crate::trace) const TECTONIC: Format = Format {
     disorder_ns: SECOND_NS,
-    ..preset(
+    ..of_columns(
         &Entry {
             name: "tectonic",
             summary: "Meta's Tectonic: block_id io_offset io_size op_time op_name ...; each block \
@@ -92,13 +83,14 @@ pub(in crate::trace) const TECTONIC: Format = Format {
             params: &[],
         },
         &[],
+        preset,
     )
 };
 
 pub(in crate::trace) const CACHELIB_KV: Format = Format {
     disorder_ns: SECOND_NS,
     sniff: Some(is_key_value),
-    ..preset(
+    ..of_columns(
         &Entry {
             name: "cachelib-kv",
             summary: "Meta's key-value traces for CacheLib: refused, unless keys are given a place",
@@ -112,6 +104,7 @@ pub(in crate::trace) const CACHELIB_KV: Format = Format {
             }],
         },
         &[],
+        preset,
     )
 };
 
@@ -127,12 +120,13 @@ pub(super) fn has_key_value_names(has: impl Fn(&str) -> bool) -> bool {
     ["key", "op", "size", "op_count", "key_size"].into_iter().all(has)
 }
 
-/// Reads lines of the first of several descriptions that fits; of none: there are no addresses.
-fn parser(specs: Vec<Arc<Spec>>) -> Parser {
-    match specs.is_empty() {
+/// Reads lines of the first of a format's descriptions that fits; of none: there are no addresses.
+fn preset(choice: &Choice, _file: &str) -> Result<Parser, ChoiceError> {
+    let specs = specs(choice)?;
+    Ok(match specs.is_empty() {
         true => Parser::NoAddresses,
-        false => Parser::Lines(Box::new(Lines::new(specs))),
-    }
+        false => Parser::Lines(Box::new(Lines::new(specs, false))),
+    })
 }
 
 /// The descriptions of the columns of a format: none if it has no addresses.

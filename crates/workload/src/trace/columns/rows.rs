@@ -1,7 +1,6 @@
 //! From the cells of a row to a request, whether they come from text or from a table.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::super::text::{decimal, number, scaled};
 use super::super::{Bad, Op, TraceRecord};
@@ -25,19 +24,6 @@ pub(super) enum Cell<'a> {
     Text(&'a [u8]),
 }
 
-/// The cell that each column of a specification fills.
-pub(super) fn places(spec: &Spec) -> impl Iterator<Item = (usize, &Column)> {
-    let mut objects = 5..;
-    spec.columns().map(move |(field, column)| match field {
-        "time" => (0, column),
-        "op" => (1, column),
-        "offset" => (2, column),
-        "size" => (3, column),
-        "device" => (4, column),
-        _ => (objects.next().expect("a range without an end"), column),
-    })
-}
-
 /// What an operation's text says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
@@ -47,7 +33,7 @@ enum Meaning {
 
 /// Makes requests of rows.
 pub(super) struct Rows {
-    spec: Arc<Spec>,
+    spec: Spec,
     /// Nanoseconds of the time's unit.
     time_unit_ns: u64,
     /// What operations are written as; those that end in `*` come last, the longest first.
@@ -60,7 +46,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// For rows of this specification, of which time has that unit.
-    pub(super) fn new(spec: Arc<Spec>, time_unit_ns: u64) -> Rows {
+    pub(super) fn new(spec: Spec, time_unit_ns: u64) -> Rows {
         let mut ops = Vec::new();
         if let Some((_, lists)) = &spec.op {
             for (list, meaning) in [
@@ -82,7 +68,7 @@ impl Rows {
 
     /// The request of a row, or none if its operation is one that is left out.
     pub(super) fn record(&mut self, cells: &[Cell<'_>; CELLS]) -> Result<Option<TraceRecord>, Bad> {
-        let spec = &*self.spec;
+        let spec = &self.spec;
         let op = match &spec.op {
             None => Op::Unknown,
             Some((column, lists)) => match meaning(&self.ops, cells[1]) {

@@ -22,30 +22,17 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::super::{Format, Parser, ReadOptions, Row, RowParser, parse};
 use super::arrow_file::{ArrowFile, one_line};
-use super::grammar::{Column, Spec};
+use super::grammar::{Column, Place, Spec};
 use super::presets;
-use super::rows::{CELLS, Cell, Rows, places};
+use super::rows::{CELLS, Cell, Rows};
+use super::{of_columns, unknown_columns};
 
 /// Rows that are read at once from Parquet; Arrow files have batches of their own.
 const BATCH_ROWS: usize = 8192;
-/// Columns of an error that are listed.
-const KNOWN_COLUMNS: usize = 20;
-
-const fn table(entry: &'static Entry, endings: &'static [&'static str]) -> Format {
-    Format {
-        entry,
-        endings,
-        has_times: true,
-        has_service: false,
-        disorder_ns: 0,
-        parser: |_, _| Ok(Parser::NoTable),
-        sniff: None,
-    }
-}
 
 pub(in crate::trace) const PARQUET: Format = Format {
     sniff: Some(|head| head.starts_with(b"PAR1")),
-    ..table(
+    ..of_columns(
         &Entry {
             name: "parquet",
             summary: "Parquet with our columns, those of a preset, or by --trace-columns",
@@ -53,12 +40,13 @@ pub(in crate::trace) const PARQUET: Format = Format {
             params: &[],
         },
         &[".parquet"],
+        |_, _| Ok(Parser::NoTable),
     )
 };
 
 pub(in crate::trace) const ARROW: Format = Format {
     sniff: Some(|head| head.starts_with(b"ARROW1")),
-    ..table(
+    ..of_columns(
         &Entry {
             name: "arrow",
             summary: "Arrow IPC file (Feather version 2), likewise",
@@ -66,6 +54,7 @@ pub(in crate::trace) const ARROW: Format = Format {
             params: &[],
         },
         &[".arrow", ".feather"],
+        |_, _| Ok(Parser::NoTable),
     )
 };
 
@@ -123,20 +112,22 @@ pub(in crate::trace) fn open(
     if specs.is_empty() {
         return Err(Refused::NoAddresses);
     }
+    let described = options.columns.is_some();
     match (format.entry.name, source) {
-        ("parquet", Source::File(file)) => parquet(file, specs),
-        ("parquet", Source::Bytes(bytes)) => parquet(Bytes::from(bytes), specs),
-        (_, Source::File(file)) => arrow(BufReader::new(file), specs),
-        (_, Source::Bytes(bytes)) => arrow(Cursor::new(bytes), specs),
+        ("parquet", Source::File(file)) => parquet(file, specs, described),
+        ("parquet", Source::Bytes(bytes)) => parquet(Bytes::from(bytes), specs, described),
+        (_, Source::File(file)) => arrow(BufReader::new(file), specs, described),
+        (_, Source::Bytes(bytes)) => arrow(Cursor::new(bytes), specs, described),
     }
 }
 
 fn parquet(
     source: impl parquet::file::reader::ChunkReader + 'static,
     specs: &[Arc<Spec>],
+    described: bool,
 ) -> Result<Box<dyn RowParser>, Refused> {
     let builder = guarded(|| ParquetRecordBatchReaderBuilder::try_new(source).map_err(one_line))?;
-    let bound = Bound::of(builder.schema(), specs)?;
+    let bound = Bound::of(builder.schema(), specs, described)?;
     let mask = ProjectionMask::roots(builder.parquet_schema(), bound.roots.iter().copied());
     let builder = builder.with_projection(mask).with_batch_size(BATCH_ROWS);
     let reader = guarded(|| builder.build().map_err(one_line))?;
@@ -146,9 +137,10 @@ fn parquet(
 fn arrow(
     source: impl Read + Seek + Send + 'static,
     specs: &[Arc<Spec>],
+    described: bool,
 ) -> Result<Box<dyn RowParser>, Refused> {
     let file = guarded(|| ArrowFile::open(source))?;
-    let bound = Bound::of(file.schema(), specs)?;
+    let bound = Bound::of(file.schema(), specs, described)?;
     let file = file.only(&bound.roots);
     Ok(bound.reader(Box::new(file)))
 }
@@ -169,44 +161,31 @@ struct Bound {
 }
 
 impl Bound {
-    fn of(schema: &Schema, specs: &[Arc<Spec>]) -> Result<Bound, Refused> {
+    /// By the first of several specifications whose columns are all there.
+    fn of(schema: &Schema, specs: &[Arc<Spec>], described: bool) -> Result<Bound, Refused> {
+        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let mut missing = None;
         for spec in specs {
-            match Bound::of_spec(schema, spec)? {
-                Ok(bound) => return Ok(bound),
-                Err(column) => missing = missing.or(Some(column)),
+            match spec.located(&names) {
+                Ok((spec, places)) => return Ok(Bound::of_places(schema, spec, &places)?),
+                Err(why) => missing = missing.or(Some(why)),
             }
         }
-        let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         if specs.len() > 1 && presets::has_key_value_names(|name| names.contains(&name)) {
             return Err(Refused::NoAddresses);
         }
-        let shown = names[..names.len().min(KNOWN_COLUMNS)].join(", ");
-        let ask = "say what they hold with --trace-columns, e.g. 'time=ts:us, op=kind, \
-                   offset=lba:sectors, size=len'";
-        Err(Refused::Because(match (specs, missing) {
-            ([_], Some(column)) => format!("no column is named {column}; there are: {shown}"),
-            _ => format!("its columns are {shown}: {ask}"),
-        }))
+        let missing = missing.filter(|_| described);
+        Err(Refused::Because(missing.unwrap_or_else(|| unknown_columns(&names))))
     }
 
-    /// The columns of a specification, or the first that is not there.
-    fn of_spec(schema: &Schema, spec: &Arc<Spec>) -> Result<Result<Bound, String>, String> {
-        let mut found = Vec::new();
-        for (cell, column) in places(spec) {
-            let position = match column {
-                Column::At(position) if *position <= schema.fields().len() => position - 1,
-                Column::At(position) => return Ok(Err(position.to_string())),
-                Column::Named(name) => match schema.column_with_name(name) {
-                    Some((position, _)) => position,
-                    None => return Ok(Err(name.clone())),
-                },
-            };
-            found.push((position, cell, column));
-        }
+    fn of_places(schema: &Schema, spec: Spec, places: &[Place]) -> Result<Bound, String> {
+        let count = schema.fields().len();
         let mut time_unit_ns = 1;
-        for (position, cell, column) in &found {
-            let kind = schema.field(*position).data_type();
+        for Place { at, cell, column } in places {
+            if *at >= count {
+                return Err(format!("there are {count} columns, and none has the number {column}"));
+            }
+            let kind = schema.field(*at).data_type();
             if *cell == 0 {
                 let asked = spec.time.as_ref().and_then(|(_, unit)| *unit);
                 time_unit_ns = time_unit(kind, asked, column)?;
@@ -214,12 +193,12 @@ impl Bound {
                 return Err(format!("column {column} has the type {kind}, not numbers or text"));
             }
         }
-        let mut roots: Vec<usize> = found.iter().map(|(position, ..)| *position).collect();
+        let mut roots: Vec<usize> = places.iter().map(|place| place.at).collect();
         roots.sort_unstable();
         roots.dedup();
         let at = |position: usize| roots.binary_search(&position).expect("it is one of them");
-        let wanted = found.iter().map(|&(position, cell, _)| (at(position), cell)).collect();
-        Ok(Ok(Bound { wanted, rows: Rows::new(Arc::clone(spec), time_unit_ns), roots }))
+        let wanted = places.iter().map(|place| (at(place.at), place.cell)).collect();
+        Ok(Bound { wanted, rows: Rows::new(spec, time_unit_ns), roots })
     }
 
     fn reader(self, batches: Batches) -> Box<dyn RowParser> {
