@@ -1,0 +1,121 @@
+//! Zones: how many sectors a track has, from the angle between two sectors of one track.
+
+use super::bench::Bench;
+use super::probe::MeasureError;
+
+/// Places at which the drive is looked at.
+const PLACES: u64 = 96;
+/// Fewest and most sectors on a track.
+const FEWEST: f64 = 16.0;
+const MOST: f64 = 12_000.0;
+/// Attempts at a place: a track may end, or skip a defect, between the two sectors.
+const ATTEMPTS: u64 = 12;
+
+/// Addresses from `first` on whose tracks have `track` sectors.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(super) struct Region {
+    pub(super) first: u64,
+    pub(super) track: u64,
+}
+
+/// The zones, outermost first.
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Region>, MeasureError> {
+    let sectors = bench.probe.sectors();
+    let range = (FEWEST, MOST);
+    let mut found: Vec<Region> = Vec::new();
+    for place in 0..=PLACES {
+        let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(5 * MOST as u64));
+        if let Some(track) = track_at(bench, first, range)? {
+            found.push(Region { first, track });
+        }
+    }
+    if found.is_empty() {
+        let message = "no place has sectors at even angles: the target is no disk drive";
+        return Err(MeasureError::NotADisk(message.to_string()));
+    }
+    let mut zones = vec![Region { first: 0, ..found[0] }];
+    for pair in found.windows(2) {
+        split(bench, pair[0], pair[1], &mut zones)?;
+    }
+    Ok(zones)
+}
+
+/// Adds the zones that begin between two places.
+fn split(
+    bench: &mut Bench<'_>,
+    low: Region,
+    high: Region,
+    zones: &mut Vec<Region>,
+) -> Result<(), MeasureError> {
+    if low.track == high.track {
+        return Ok(());
+    }
+    if high.first - low.first <= 2 * low.track.max(high.track) {
+        zones.push(high);
+        return Ok(());
+    }
+    let first = low.first.midpoint(high.first);
+    let (a, b) = (low.track.min(high.track) as f64, low.track.max(high.track) as f64);
+    let range = (a * 0.98 - 1.0, b * 1.02 + 1.0);
+    let Some(track) = track_at(bench, first, range)? else {
+        zones.push(high);
+        return Ok(());
+    };
+    // A misread number would split for ever.
+    let track = if (track as f64) < a || (track as f64) > b { low.track } else { track };
+    let middle = Region { first, track };
+    split(bench, low, middle, zones)?;
+    split(bench, middle, high, zones)
+}
+
+/// Sectors on the track of an address or on one near it.
+pub(super) fn track_at(
+    bench: &mut Bench<'_>,
+    lbn: u64,
+    range: (f64, f64),
+) -> Result<Option<u64>, MeasureError> {
+    for attempt in 0..ATTEMPTS {
+        // Forth by parts of a track: none of the sectors has been read before.
+        let from = lbn + ((0.45 + 0.6 * attempt as f64) * range.1) as u64 + attempt;
+        if let Some(track) = attempt_at(bench, from, range)? {
+            return Ok(Some(track));
+        }
+    }
+    Ok(None)
+}
+
+/// Each pair of sectors is as far apart as the last one leaves no doubt of whole revolutions.
+fn attempt_at(
+    bench: &mut Bench<'_>,
+    from: u64,
+    range: (f64, f64),
+) -> Result<Option<u64>, MeasureError> {
+    let turn = bench.revolution_ns;
+    let (mut low, mut high) = (turn / range.1, turn / range.0);
+    if from >= bench.probe.sectors() {
+        return Ok(None);
+    }
+    // Downwards, so that what is read ahead is not wanted.
+    let Some(zero) = bench.theta(from)? else { return Ok(None) };
+    loop {
+        let doubtless = 0.7 * turn / (high - low).max(1e-3);
+        let most = 0.4 * turn / f64::midpoint(low, high);
+        let apart = doubtless.min(most).floor().max(1.0);
+        let Some(theta) = bench.theta(from.saturating_sub(apart as u64))? else {
+            return Ok(None);
+        };
+        let gone = bench.angle(zero - theta);
+        let turns = ((apart * f64::midpoint(low, high) - gone) / turn).round();
+        let slot = (gone + turns * turn) / apart;
+        let off = 3.0 * bench.tolerance_ns / apart;
+        if slot < low - off || slot > high + off {
+            return Ok(None);
+        }
+        (low, high) = ((slot - off).max(low), (slot + off).min(high));
+        let track = turn / slot;
+        if doubtless >= most {
+            let fits = (track - track.round()).abs() < 0.2 || high - low > 0.3 * slot / track;
+            return Ok(fits.then_some(track.round() as u64));
+        }
+    }
+}
