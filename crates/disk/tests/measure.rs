@@ -89,3 +89,20 @@ fn all() {
         );
     }
 }
+
+#[test]
+fn debug() {
+    for name in std::env::var("DRIVES").unwrap_or_default().split(',').filter(|n| !n.is_empty()) {
+        let truth = find(name).unwrap();
+        let sectors = Disk::new(&truth).sectors();
+        let mut probe = ModelProbe::new(&truth, 0..sectors);
+        let mut measured = Measured::default();
+        let mut last = String::new();
+        let result = measure(&mut probe, &mut measured, &mut |m| {
+            last = format!("{m:?}");
+            Ok(())
+        }, &mut |_| ());
+        println!("{name} {result:?}\n{last}");
+        println!("{:?}", destage_disk::zones(&truth));
+    }
+}

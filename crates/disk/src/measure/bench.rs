@@ -25,6 +25,8 @@ pub(super) struct Bench<'a> {
     pub(super) far_ns: f64,
     /// A service below this one came from the buffer.
     pub(super) buffered_ns: f64,
+    /// Time by which a track is turned against the one before, once known.
+    pub(super) skew_ns: f64,
     /// Commands so far.
     pub(super) commands: u64,
     pub(super) progress: &'a mut dyn FnMut(u64),
@@ -45,22 +47,28 @@ pub(super) struct Spot {
     pub(super) kind: Kind,
     /// Angle at which the sector's completion comes, once known.
     theta_ns: Option<f64>,
+    /// How often the buffer had the sector. If it has more than one, the drive keeps what passes
+    /// while it waits: each sector is then a track below the one before.
+    buffered: u32,
 }
 
 impl Spot {
     pub(super) fn new(lbn: u64, slot_ns: f64, track: u64) -> Spot {
-        Spot { lbn, slot_ns, track, sectors: 1, kind: Kind::Read, theta_ns: None }
+        Spot { lbn, slot_ns, track, sectors: 1, kind: Kind::Read, theta_ns: None, buffered: 0 }
     }
 
     fn command(&self) -> Command {
         Command { lbn: self.lbn, sectors: self.sectors, kind: self.kind }
     }
 
-    /// Moves down by some sectors, which are less than what is left of the track.
-    fn step(&mut self, sectors: u64, theta_ns: Option<f64>) {
-        let step = sectors.min(self.lbn);
-        self.lbn -= step;
-        self.theta_ns = theta_ns.map(|theta| theta - step as f64 * self.slot_ns);
+    /// Moves down to the next sectors; `theta_ns` is the angle of the last.
+    fn step(&mut self, theta_ns: f64, skew_ns: f64) {
+        let (step, turned) = match self.buffered {
+            2.. => (self.track, skew_ns),
+            _ => (u64::from(self.sectors), f64::from(self.sectors) * self.slot_ns),
+        };
+        self.lbn = self.lbn.saturating_sub(step);
+        self.theta_ns = Some(theta_ns - turned);
     }
 }
 
@@ -135,44 +143,53 @@ impl Bench<'_> {
             let off = (self.revolution_ns / 60.0).max(4.0 * search.resolution_ns);
             vec![guess - off, guess + off]
         });
+        let turn = self.revolution_ns;
         let mut target = 0;
         let mut begun = false;
         for _ in 0..MOST_SAMPLES {
             let counts = begun && (target == 1 || !search.one_way);
             let spot = spots[target];
-            let mut delay_ns = 0.0;
+            let mut wanted = None;
             if let (Some(theta), true) = (spot.theta_ns, counts && high.is_finite()) {
-                let wanted = loop {
-                    match guesses.pop() {
-                        Some(guess) if guess > low && guess < high => break guess,
-                        Some(_) => {}
-                        None => break f64::midpoint(low, high),
-                    }
-                };
-                delay_ns = self.angle(theta - self.done_ns as f64 - wanted);
+                let middle = f64::midpoint(low, high);
+                guesses.retain(|guess| *guess > low && *guess < high);
+                let next = guesses.pop().unwrap_or(middle);
+                wanted = Some((next, self.angle(theta - self.done_ns as f64 - next)));
             }
+            let delay_ns = wanted.map_or(0.0, |(_, delay)| delay);
             let timed = self.serve(delay_ns, spot.command())?;
             let service = timed.service_ns();
-            let done = self.angle(timed.done_ns as f64);
+            if std::env::var("TRACE").is_ok() { eprintln!("{:?} {} delay {delay_ns:.0} s {service} low {low:.0} high {high:.0} wanted {wanted:?} theta {:?}", target, spot.lbn, spot.theta_ns.map(|t| self.angle(t))); }
             if begun && service < search.buffered_ns {
                 // The heads did not move. Try another track.
-                spots[target].step(spot.track + spot.track / 3, None);
+                let spot = &mut spots[target];
+                spot.lbn = spot.lbn.saturating_sub(spot.track);
+                spot.theta_ns = None;
+                spot.buffered += 1;
                 continue;
             }
-            if counts {
-                let expected = spot.theta_ns.is_none_or(|theta| {
-                    self.near_zero(done - theta).abs() < self.revolution_ns / 40.0
-                });
-                if service < low - self.tolerance_ns {
-                    (low, high) = (0.0, service);
-                } else if expected && service - self.revolution_ns > low && high.is_finite() {
-                    low = service - self.revolution_ns;
-                } else if service - self.revolution_ns <= low || !high.is_finite() {
-                    high = high.min(service);
+            let mut theta = self.angle(timed.done_ns as f64);
+            let window = (turn / 40.0).max(1.2 * spot.slot_ns);
+            match (wanted, spot.theta_ns) {
+                (Some((wanted, _)), Some(predicted))
+                    if self.near_zero(theta - predicted).abs() < window =>
+                {
+                    if service > wanted + turn / 2.0 {
+                        // Too late. A drive that reads on arrival may then end a bit earlier.
+                        low = low.max(wanted);
+                        theta = predicted;
+                    } else {
+                        high = high.min(service);
+                    }
                 }
-                low = low.max(high - self.revolution_ns);
+                _ if counts && service - turn <= low => high = high.min(service),
+                _ => {}
             }
-            spots[target].step(u64::from(spot.sectors), Some(done));
+            if counts && service < low - self.tolerance_ns {
+                (low, high) = (0.0, service);
+            }
+            low = low.max(high - turn);
+            spots[target].step(theta, self.skew_ns);
             begun = true;
             target = 1 - target;
             if high - low < search.resolution_ns {

@@ -9,6 +9,7 @@ use crate::spec::{SparesPer, ZoneSpec};
 #[derive(Clone, Copy, Debug)]
 struct Laid {
     first_lbn: u64,
+    end_lbn: u64,
     first_cylinder: u32,
     /// Sectors of its cylinders, of a track with data, and of a track.
     cylinder: u64,
@@ -66,6 +67,7 @@ impl Layout {
             });
             laid.push(Laid {
                 first_lbn: region.first,
+                end_lbn: end,
                 first_cylinder,
                 cylinder,
                 sectors: data,
@@ -82,13 +84,15 @@ impl Layout {
         &self.laid[at.saturating_sub(1)]
     }
 
-    /// A place on the first track of a cylinder; not the first cylinder, which may begin before
+    /// A place on a middle track of a cylinder; not the first cylinder, which may begin before
     /// the drive's addresses.
     pub(super) fn spot(&self, cylinder: u32, turn_ns: f64) -> Spot {
         let zone = self.zone_of(cylinder);
         let unused = if zone.first_lbn == 0 { self.unused_front } else { 0 };
         let before = u64::from(cylinder - zone.first_cylinder) * zone.cylinder;
-        let lbn = (zone.first_lbn + before + zone.sectors * 5 / 6).saturating_sub(unused);
+        let middle = u64::from((self.heads - 1) / 2) * zone.sectors;
+        let lbn = (zone.first_lbn + before + middle + zone.sectors * 5 / 6).saturating_sub(unused);
+        let lbn = lbn.min(zone.end_lbn - 1);
         Spot::new(lbn, turn_ns / zone.track as f64, zone.track)
     }
 }

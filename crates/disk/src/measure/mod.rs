@@ -57,6 +57,7 @@ pub fn measure(
         tolerance_ns: 0.0,
         far_ns: measured.far_ns,
         buffered_ns: 0.0,
+        skew_ns: 0.0,
         commands: 0,
         progress,
         done_ns: 0,
@@ -77,6 +78,7 @@ pub fn measure(
     bench.buffered_ns = ahead.map_or(0.0, |ns| 1.3 * ns);
     let tracks = part(&mut measured.tracks, || tracks::measure(bench, regions[0].track))?;
     save(measured)?;
+    bench.skew_ns = f64::from(tracks.track_skew) * bench.revolution_ns / tracks.track as f64;
     let same = || overhead::same_track(bench, &tracks, ahead.is_some());
     part(&mut measured.same_track_ns, same)?;
     part(&mut measured.other_head_ns, || overhead::other_head(bench, &tracks))?;

@@ -29,7 +29,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Rotation, MeasureError> {
     let mut far_ns = f64::INFINITY;
     while times.len() < READINGS {
         let mut at = lbn;
-        for _ in 0..between {
+        // Not evenly spaced, or another period would fit as well.
+        for _ in 0..between as u64 + bench.random.below(between as u64) {
             at = bench.far_from(at);
             far_ns = far_ns.min(bench.read(0.0, at)?.service_ns());
         }
@@ -82,7 +83,9 @@ fn fit(times: &[f64]) -> f64 {
         let refined: Vec<(f64, f64)> =
             periods.iter().map(|&period| peak(&times[..count], period, span(count))).collect();
         let best = refined.iter().map(|r| r.0).fold(0.0, f64::max);
-        periods = refined.iter().filter(|r| r.0 > 0.97 * best).map(|r| r.1).collect();
+        // A half of the period fits as well as the period, or worse.
+        let least = if count == times.len() { best - 0.003 } else { 0.9 * best };
+        periods = refined.iter().filter(|r| r.0 > least).map(|r| r.1).collect();
         if count == times.len() {
             return periods.into_iter().fold(0.0, f64::max);
         }

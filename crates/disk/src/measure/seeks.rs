@@ -15,7 +15,7 @@ pub(super) fn measure(
     bench: &mut Bench<'_>,
     layout: &Layout,
 ) -> Result<Vec<(u32, f64)>, MeasureError> {
-    let last = layout.cylinders - 1;
+    let last = layout.cylinders.saturating_sub(2).max(1);
     let mut distances: Vec<u32> = (1..=12).collect();
     let mut next = 14.0;
     while (next as u32) < last.div_ceil(EVEN) {
@@ -76,10 +76,9 @@ fn at(
         buffered_ns: bench.buffered_ns,
         one_way: false,
     };
-    // Another cylinder for each distance, so that its sectors are not in the buffer.
+    // Other cylinders for each distance, so that their sectors are not in the buffer.
     let slack = layout.cylinders - distance;
-    let from = 1 + bench.random.below(u64::from(slack.min(40))) as u32;
-    let from = from.min(slack.saturating_sub(1));
+    let from = (6 + (bench.commands % 53) as u32).min(slack.saturating_sub(1));
     let spots = [from, from + distance].map(|cylinder| layout.spot(cylinder, bench.revolution_ns));
     bench.least(spots, &search)
 }

@@ -65,10 +65,9 @@ fn track_end(
     // A defect that is skipped turns what follows by a sector.
     let least = (1.6 * slot_ns).max(4.0 * bench.tolerance_ns);
     let mut turned = |lbn: u64| -> Result<bool, MeasureError> {
-        for attempt in 0..4 {
-            let at = lbn + attempt % 2;
-            if let Some(theta) = bench.theta(at)? {
-                let gone = theta - zero - (at - low) as f64 * slot_ns;
+        for _ in 0..4 {
+            if let Some(theta) = bench.theta(lbn)? {
+                let gone = theta - zero - (lbn - low) as f64 * slot_ns;
                 return Ok(bench.near_zero(gone).abs() > least);
             }
             // From the buffer: other reads take its place.
@@ -98,14 +97,13 @@ fn cylinders(
     track: u64,
 ) -> Result<Tracks, MeasureError> {
     let slot_ns = bench.revolution_ns / track as f64;
-    let spare = (track - sectors) as f64 * slot_ns;
     let mut thetas = Vec::new();
     for number in 0..TRACKS {
         let lbn = first + number * sectors + sectors / 2;
         thetas.push(bench.theta(lbn.min(bench.probe.sectors() - 1))?);
     }
     let skew = |pair: &[Option<f64>]| {
-        pair[0].zip(pair[1]).map(|(a, b)| bench.angle(b - a - spare) / slot_ns)
+        pair[0].zip(pair[1]).map(|(a, b)| bench.angle(b - a) / slot_ns)
     };
     let skews: Vec<Option<f64>> = thetas.windows(2).map(skew).collect();
     let common = common(&skews, track);

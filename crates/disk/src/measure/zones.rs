@@ -24,7 +24,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Region>, MeasureError
     let range = (FEWEST, MOST);
     let mut found: Vec<Region> = Vec::new();
     for place in 0..=PLACES {
-        let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(5 * MOST as u64));
+        let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(9 * MOST as u64));
         if let Some(track) = track_at(bench, first, range)? {
             found.push(Region { first, track });
         }
@@ -77,7 +77,9 @@ pub(super) fn track_at(
     for attempt in 0..ATTEMPTS {
         // Forth by parts of a track: none of the sectors has been read before.
         let from = lbn + ((0.45 + 0.6 * attempt as f64) * range.1) as u64 + attempt;
-        if let Some(track) = attempt_at(bench, from, range)? {
+        // Downwards, so that what is read ahead is not wanted, or upwards, so that what passed
+        // before is not.
+        if let Some(track) = attempt_at(bench, from, attempt % 2 == 1, range)? {
             return Ok(Some(track));
         }
     }
@@ -88,23 +90,23 @@ pub(super) fn track_at(
 fn attempt_at(
     bench: &mut Bench<'_>,
     from: u64,
+    upwards: bool,
     range: (f64, f64),
 ) -> Result<Option<u64>, MeasureError> {
     let turn = bench.revolution_ns;
     let (mut low, mut high) = (turn / range.1, turn / range.0);
-    if from >= bench.probe.sectors() {
+    if from + MOST as u64 >= bench.probe.sectors() {
         return Ok(None);
     }
-    // Downwards, so that what is read ahead is not wanted.
     let Some(zero) = bench.theta(from)? else { return Ok(None) };
     loop {
         let doubtless = 0.7 * turn / (high - low).max(1e-3);
         let most = 0.4 * turn / f64::midpoint(low, high);
         let apart = doubtless.min(most).floor().max(1.0);
-        let Some(theta) = bench.theta(from.saturating_sub(apart as u64))? else {
-            return Ok(None);
-        };
-        let gone = bench.angle(zero - theta);
+        let step = apart as u64;
+        let lbn = if upwards { from + step } else { from.saturating_sub(step) };
+        let Some(theta) = bench.theta(lbn)? else { return Ok(None) };
+        let gone = bench.angle(if upwards { theta - zero } else { zero - theta });
         let turns = ((apart * f64::midpoint(low, high) - gone) / turn).round();
         let slot = (gone + turns * turn) / apart;
         let off = 3.0 * bench.tolerance_ns / apart;
