@@ -46,10 +46,10 @@ pub(super) struct Spot {
     pub(super) sectors: u32,
     pub(super) kind: Kind,
     /// Angle at which the sector's completion comes, once known.
-    theta_ns: Option<f64>,
+    pub(super) theta_ns: Option<f64>,
     /// How often the buffer had the sector. If it has more than one, the drive keeps what passes
     /// while it waits: each sector is then a track below the one before.
-    buffered: u32,
+    pub(super) buffered: u32,
 }
 
 impl Spot {

@@ -37,7 +37,7 @@ impl Layout {
         sector_bytes: u32,
     ) -> Layout {
         let bytes = sectors as f64 * f64::from(sector_bytes);
-        let heads = tracks.heads.unwrap_or_else(|| (bytes / 1e12).ceil().clamp(2.0, 64.0) as u32);
+        let heads = tracks.heads.unwrap_or_else(|| (bytes / 1e12).round().clamp(2.0, 64.0) as u32);
         let spare = tracks.track - tracks.sectors;
         let front = u64::from(heads) * tracks.sectors;
         let unused_front = (front - tracks.cylinder % front) % front;
@@ -82,6 +82,14 @@ impl Layout {
     fn zone_of(&self, cylinder: u32) -> &Laid {
         let at = self.laid.partition_point(|zone| zone.first_cylinder <= cylinder);
         &self.laid[at.saturating_sub(1)]
+    }
+
+    /// The cylinder of an address.
+    pub(super) fn cylinder_of(&self, lbn: u64) -> u32 {
+        let at = self.laid.partition_point(|zone| zone.first_lbn <= lbn);
+        let zone = &self.laid[at.saturating_sub(1)];
+        let unused = if zone.first_lbn == 0 { self.unused_front } else { 0 };
+        zone.first_cylinder + ((lbn - zone.first_lbn + unused) / zone.cylinder) as u32
     }
 
     /// A place on a middle track of a cylinder; not the first cylinder, which may begin before

@@ -97,8 +97,8 @@ fn over_the_end(
     Ok((low, high))
 }
 
-/// The least time of a read on another track of the cylinder, the farthest: what is read ahead
-/// does not get there.
+/// The least time of a read on another track of the cylinder, far from the first: what is read
+/// ahead does not get there, nor into the next cylinder.
 pub(super) fn other_head(bench: &mut Bench<'_>, tracks: &Tracks) -> Result<f64, MeasureError> {
     let search = Search {
         resolution_ns: (bench.revolution_ns / 1000.0).max(2.0 * bench.tolerance_ns),
@@ -106,13 +106,16 @@ pub(super) fn other_head(bench: &mut Bench<'_>, tracks: &Tracks) -> Result<f64, 
         buffered_ns: bench.buffered_ns,
         one_way: false,
     };
-    let apart = tracks.heads.map_or(1, |heads| u64::from(heads - 1).max(1));
-    // Beyond the tracks that have been read.
-    let cylinders = 48_u64.div_ceil(apart + 1) * (apart + 1);
-    let lbn = tracks.cylinder + cylinders * tracks.sectors + tracks.sectors * 5 / 6;
-    let spots =
-        [lbn, lbn + apart * tracks.sectors].map(|lbn| tracks.spot(lbn, bench.revolution_ns));
-    bench.least(spots, &search)
+    let heads = tracks.heads.map_or(2, u64::from);
+    let apart = heads.saturating_sub(2).max(1);
+    let mut best = f64::INFINITY;
+    for cylinder in 0..3 {
+        let lbn = tracks.cylinder + cylinder * heads * tracks.sectors + tracks.sectors * 5 / 6;
+        let spots =
+            [lbn, lbn + apart * tracks.sectors].map(|lbn| tracks.spot(lbn, bench.revolution_ns));
+        best = best.min(bench.least(spots, &search)?);
+    }
+    Ok(best)
 }
 
 /// How much longer a read gets with each sector, in ns: from the angles at which reads complete.
