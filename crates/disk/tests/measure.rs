@@ -35,7 +35,7 @@ fn extract(name: &str, seed: u64) -> Found {
     measure(&mut probe, &mut measured, &mut |_| Ok(()), &mut |done| commands = done)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     if std::env::var("DUMP").is_ok() {
-        println!("{:?}", measured);
+        
     }
     let found = measured.spec("found").unwrap_or_else(|error| panic!("{name}: {error}"));
     let checks = check(&mut probe, &found, seed, &mut |_| ()).unwrap();
@@ -77,6 +77,7 @@ fn seek_error(truth: &DiskSpec, found: &DiskSpec) -> (f64, u32) {
         }
         let is = time(&curve, first, cylinder);
         let off = is - time(&others, other.cylinder_of(from), other.cylinder_of(lbn));
+        if off.abs() > 0.3 && std::env::var("DUMP").is_ok() { println!("d {} lbn {lbn} is {is} off {off} e {} {}", cylinder - first, other.cylinder_of(from), other.cylinder_of(lbn)); }
         if off.abs() > worst.0 {
             worst = (off.abs(), cylinder - first);
         }
@@ -100,7 +101,7 @@ fn all() {
             random.measured_ms, random.predicted_ms, random.error() * 100.0, random.demerit() * 100.0,
             mixed.measured_ms, mixed.predicted_ms, mixed.error() * 100.0, mixed.demerit() * 100.0, found.commands);
         let show = |s: &DiskSpec| println!("    {:.2} {} sw {} set {} jog {} win {} arr {} {:?}\n    {:?}\n    {:?} {:?}", s.rpm, s.heads, s.head_switch_ms, s.write_settle_ms, s.jog_ms, s.window, s.read_on_arrival, s.bus, s.overhead, s.read_ahead, s.write_back);
-        show(&truth);
-        show(spec);
+        if !only.is_empty() { show(&truth);
+        show(spec);}
     }
 }

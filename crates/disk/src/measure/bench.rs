@@ -159,8 +159,7 @@ impl Bench<'_> {
             let delay_ns = wanted.map_or(0.0, |(_, delay)| delay);
             let timed = self.serve(delay_ns, spot.command())?;
             let service = timed.service_ns();
-            if std::env::var("TRACE").is_ok() { eprintln!("{:?} {} delay {delay_ns:.0} s {service} low {low:.0} high {high:.0} wanted {wanted:?} theta {:?}", target, spot.lbn, spot.theta_ns.map(|t| self.angle(t))); }
-            if begun && service < search.buffered_ns {
+            if service < search.buffered_ns {
                 // The heads did not move. Try another track.
                 let spot = &mut spots[target];
                 spot.lbn = spot.lbn.saturating_sub(spot.track);

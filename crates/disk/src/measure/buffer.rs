@@ -42,12 +42,13 @@ pub(super) fn measure(
     let mut again = Vec::new();
     for _ in 0..5 {
         let lbn = fresh(bench)?;
-        again.push(bench.read(turn / 2.0, lbn)?.service_ns());
+        again.push(bench.read(0.1 * turn, lbn)?.service_ns());
     }
     again.sort_by(f64::total_cmp);
-    let again_ns = (again[2] < bench.buffered_ns.max(0.35 * turn)).then_some(again[2]);
+    // On the medium it comes by after the rest of the revolution.
+    let again_ns = (again[2] < 0.6 * turn).then_some(again[2]);
     // A read of a held sector costs no more than this.
-    let held_ns = 1.3 * next_ns.max(again_ns.unwrap_or(0.0));
+    let held_ns = 1.15 * next_ns.max(again_ns.unwrap_or(0.0));
     let mut segments = 1;
     while segments < MOST_SEGMENTS {
         let lbn = fresh(bench)?;
@@ -55,7 +56,7 @@ pub(super) fn measure(
         for number in 0..segments {
             at = bench.far_from(at);
             // The drive has time to read ahead before the first.
-            bench.read(if number == 0 { turn / 2.0 } else { 0.0 }, at)?;
+            bench.read(if number == 0 { turn / 10.0 } else { 0.0 }, at)?;
         }
         if bench.read(0.0, lbn + 1)?.service_ns() > held_ns {
             break;
@@ -101,31 +102,43 @@ fn ahead(
     while high - low > (low / 64).max(1) {
         let middle = low.midpoint(high);
         // Each time a track of its own, far from what the buffer may hold.
-        number += 1 + high / tracks.sectors;
-        let lbn = tracks.first + (number % 4000) * tracks.sectors + sector;
+        let stride = 1 + high / tracks.sectors;
+        number = (number + stride) % (4 * stride).max(60);
+        let lbn = tracks.first + number * tracks.sectors + sector;
         let far = bench.far_from(lbn);
         bench.read(0.0, far)?;
         bench.read(0.0, lbn)?;
-        let passes = (middle as f64 / tracks.track as f64).ceil() + 2.0;
-        let wait_ns = 1.6 * passes * bench.revolution_ns;
+        let wait_ns = passing(bench, tracks, sector + middle, middle);
         let held = bench.read(wait_ns, lbn + middle)?.service_ns() < held_ns;
         if held { low = middle } else { high = middle }
     }
     Ok(low)
 }
 
+/// Time in which some sectors pass, the last of them as far behind a track's front, and a bit: the
+/// buffer may be too small to hold the first for longer. It is the wait after which the last is
+/// farthest from the heads.
+fn passing(bench: &Bench<'_>, tracks: &Tracks, end: u64, sectors: u64) -> f64 {
+    let (ends, heads) = (end / tracks.sectors, tracks.heads.map_or(1, u64::from));
+    let more = tracks.cylinder_skew.saturating_sub(tracks.track_skew);
+    let skews = ends * u64::from(tracks.track_skew) + ends.div_ceil(heads) * u64::from(more);
+    let slot_ns = bench.revolution_ns / tracks.track as f64;
+    (sectors + skews) as f64 * slot_ns + 0.06 * bench.revolution_ns
+}
+
 /// Whether sequential reads make it read on to the end of the next track.
 fn runs_on(bench: &mut Bench<'_>, tracks: &Tracks, held_ns: f64) -> Result<bool, MeasureError> {
     let mut held = 0;
     for trial in 0..5 {
-        let end = tracks.first + (500 + 7 * trial) * tracks.sectors;
+        let end = tracks.first + (70 + 7 * trial) * tracks.sectors;
         let far = bench.far_from(end);
         bench.read(0.0, far)?;
         let last = Command { lbn: end - 4, sectors: 4, kind: Kind::Read };
         bench.serve(0.0, last)?;
         bench.read(0.0, end)?;
-        let next = end + tracks.sectors + tracks.sectors / 4;
-        let service = bench.read(4.0 * bench.revolution_ns, next)?.service_ns();
+        let next = tracks.sectors + 3;
+        let wait_ns = passing(bench, tracks, next, next);
+        let service = bench.read(wait_ns, end + next)?.service_ns();
         held += u32::from(service < held_ns);
     }
     Ok(held > 2)
@@ -158,7 +171,8 @@ pub(super) fn following(
         let track = tracks.first + (900 + 3 * trial) * tracks.sectors;
         bench.read(0.0, track + near)?;
         let read = Command { lbn: track + 3, sectors: long, kind: Kind::Read };
-        services.push(bench.serve(0.0, read)?.service_ns());
+        let delay_ns = bench.random.below(turn as u64) as f64;
+        services.push(bench.serve(delay_ns, read)?.service_ns());
         let next = bench.read(0.0, track + 3 + u64::from(long))?.service_ns();
         in_time += u32::from(next < turn / 2.0);
     }

@@ -143,9 +143,11 @@ impl Measured {
         let read_ms = buffer.map_or(overhead.read_ms, |buffer| ms(buffer.next_ns - costs.bus));
         let bus = spec.bus.map_or(0.0, |bus| bus.write_sector_ms * 1e6);
         let accepted = |ns: f64| ms(ns - bus - costs.per_command);
+        let after_write = writes.and_then(|writes| writes.held_after_write_ns);
+        let after_write = after_write.map(|ns| ms(ns - costs.bus - costs.per_command));
         spec.overhead.hit = Some(HitOverhead {
             read_ms,
-            read_after_write_ms: read_ms,
+            read_after_write_ms: after_write.unwrap_or(read_ms),
             write_ms: cache.map_or(overhead.write_ms, |cache| accepted(cache.accept_ns)),
             write_after_read_ms: cache.map_or(
                 overhead.write_after_read_ms.unwrap_or(overhead.write_ms),

@@ -83,7 +83,7 @@ pub fn measure(
     }
     let mut bench = Bench {
         probe,
-        random: Random(1),
+        random: Random(std::env::var("SEED").map_or(1, |s| s.parse().unwrap())),
         revolution_ns: measured.revolution_ns.unwrap_or(1.0),
         tolerance_ns: 0.0,
         far_ns: measured.far_ns,

@@ -28,6 +28,8 @@ pub(super) struct Writes {
     pub(super) write_after_read_ns: f64,
     pub(super) read_after_write_ns: f64,
     pub(super) read_after_read_ns: f64,
+    /// A read that the buffer serves, after a write elsewhere.
+    pub(super) held_after_write_ns: Option<f64>,
     /// The write cache, if there is one.
     pub(super) cache: Option<WriteCache>,
 }
@@ -110,6 +112,7 @@ pub(super) fn measure(
         write_after_read_ns: 0.0,
         read_after_write_ns: read_after_read_ns,
         read_after_read_ns,
+        held_after_write_ns: held_after_write(bench, write)?,
         cache,
     };
     if durable {
@@ -158,7 +161,9 @@ fn write_cache(bench: &mut Bench<'_>) -> Result<Option<WriteCache>, MeasureError
         (Some(short), Some(long)) if short * u64::from(SCATTERED) * 8 < long * u64::from(LONG) => {
             ((long * u64::from(LONG)).max(1) as u32, short as u32)
         }
-        (Some(short), None) => (MOST_LONG as u32 * LONG, short as u32),
+        (Some(short), None) if sixteen_ns * f64::from(LONG / 16) < 0.3 * bench.far_ns => {
+            (MOST_LONG as u32 * LONG, short as u32)
+        }
         (_, Some(long)) if long > 1 => ((long * u64::from(LONG)) as u32, 0),
         (Some(short), _) => ((short * u64::from(SCATTERED)) as u32, 0),
         _ => (MOST_LONG as u32 * LONG, 0),
@@ -179,12 +184,31 @@ fn write_cache(bench: &mut Bench<'_>) -> Result<Option<WriteCache>, MeasureError
     }))
 }
 
+/// Service of a read of the sector after the last read, with a write in between, if the buffer
+/// serves it.
+fn held_after_write(bench: &mut Bench<'_>, kind: Kind) -> Result<Option<f64>, MeasureError> {
+    if bench.buffered_ns == 0.0 {
+        return Ok(None);
+    }
+    let mut scatter = Scatter::new(bench, 13);
+    let mut services = Vec::new();
+    for _ in 0..9 {
+        let write = Command { kind, ..scatter.next(1) };
+        let lbn = bench.far_from(write.lbn);
+        bench.read(0.0, lbn)?;
+        bench.serve(bench.revolution_ns / 10.0, write)?;
+        services.push(bench.read(0.0, lbn + 1)?.service_ns());
+    }
+    services.sort_by(f64::total_cmp);
+    Ok((services[4] < 0.6 * bench.far_ns).then_some(services[4]))
+}
+
 /// Scattered writes that an empty cache takes before one has to wait, less those that the drive
 /// wrote in the meantime; none if it takes them all.
 fn taken(bench: &mut Bench<'_>, sectors: u32, most: u64) -> Result<Option<u64>, MeasureError> {
     bench.probe.flush()?;
     let mut scatter = Scatter::new(bench, 11 + u64::from(sectors));
-    let begun = bench.done_ns;
+    let begun = bench.serve(0.0, scatter.next(sectors))?.done_ns;
     let mut least = f64::INFINITY;
     for number in 0..most {
         let service = bench.serve(0.0, scatter.next(sectors))?.service_ns();
