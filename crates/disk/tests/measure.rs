@@ -30,13 +30,14 @@ fn extract(name: &str, seed: u64) -> Found {
     let spec = find(name).unwrap();
     let sectors = Disk::new(&spec).sectors();
     let mut probe = ModelProbe::new(&spec, 0..sectors);
-    let mut measured = Measured::default();
+    let mut measured = Measured::new(seed);
     let mut commands = 0;
     measure(&mut probe, &mut measured, &mut |_| Ok(()), &mut |done| commands = done)
         .unwrap_or_else(|error| panic!("{name}: {error}"));
     if std::env::var("DUMP").is_ok() {
         
     }
+    if std::env::var("DUMP").is_ok() { println!("{measured:?}"); }
     let found = measured.spec("found").unwrap_or_else(|error| panic!("{name}: {error}"));
     let checks = check(&mut probe, &found, seed, &mut |_| ()).unwrap();
     Found { spec: found, checks, commands }
@@ -93,7 +94,7 @@ fn all() {
             continue;
         }
         let truth = find(name).unwrap();
-        let found = extract(name, 7);
+        let found = extract(name, 22);
         let spec = &found.spec;
         let (off, at) = seek_error(&truth, spec);
         let [random, mixed] = &found.checks[..] else { panic!() };

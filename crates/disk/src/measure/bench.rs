@@ -122,6 +122,15 @@ impl Bench<'_> {
         if lbn > self.probe.sectors() / 2 { place } else { 2 * third + place }
     }
 
+    /// Reads far from a place until the buffer of most drives has forgotten it.
+    pub(super) fn evict(&mut self, lbn: u64) -> Result<(), MeasureError> {
+        for _ in 0..24 {
+            let far = self.far_from(lbn);
+            self.read(0.0, far)?;
+        }
+        Ok(())
+    }
+
     /// The angle at which the read of a sector completes; none if the buffer served it.
     pub(super) fn theta(&mut self, lbn: u64) -> Result<Option<f64>, MeasureError> {
         let far = self.far_from(lbn);

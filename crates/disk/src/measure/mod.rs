@@ -40,6 +40,8 @@ struct Drive {
 /// What has been measured so far; saved, it lets a measurement continue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
+    /// Of the places that are read.
+    seed: u64,
     drive: Option<Drive>,
     revolution_ns: Option<f64>,
     noise_ns: f64,
@@ -57,6 +59,13 @@ pub struct Measured {
     /// Time of a random read with many outstanding.
     queued_ns: Option<f64>,
     writes: Option<Option<Writes>>,
+}
+
+impl Measured {
+    /// Nothing yet; another seed reads other places.
+    pub fn new(seed: u64) -> Measured {
+        Measured { seed, ..Measured::default() }
+    }
 }
 
 /// Measures what is not measured yet; `save` is called after each part, `progress` with the
@@ -83,7 +92,7 @@ pub fn measure(
     }
     let mut bench = Bench {
         probe,
-        random: Random(std::env::var("SEED").map_or(1, |s| s.parse().unwrap())),
+        random: Random(measured.seed),
         revolution_ns: measured.revolution_ns.unwrap_or(1.0),
         tolerance_ns: 0.0,
         far_ns: measured.far_ns,

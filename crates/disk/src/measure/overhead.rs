@@ -131,11 +131,12 @@ pub(super) fn per_sector(
         let Some(one) = bench.theta(lbn + u64::from(long))? else { continue };
         let mut timed = None;
         // Other reads take what passed before the one out of the buffer.
-        for others in [1, 24] {
-            for _ in 0..others {
-                let far = bench.far_from(lbn);
-                bench.read(0.0, far)?;
+        for crowded in [false, true] {
+            if crowded {
+                bench.evict(lbn)?;
             }
+            let far = bench.far_from(lbn);
+            bench.read(0.0, far)?;
             let served = bench.serve(0.0, Command { lbn, sectors: long, kind: Kind::Read })?;
             if served.service_ns() > 0.8 * bench.far_ns {
                 timed = Some(served);

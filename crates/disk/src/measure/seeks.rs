@@ -7,6 +7,8 @@ use super::probe::MeasureError;
 /// Distances at even steps, and points at which it stops to look closer.
 const EVEN: u32 = 200;
 const MOST_POINTS: usize = 700;
+/// Distances for which a cylinder more or less matters.
+const SHORT: u32 = 12;
 /// How far a point may be off the line of its neighbours before it looks closer, in ns.
 const STRAIGHT_NS: f64 = 60e3;
 
@@ -16,7 +18,7 @@ pub(super) fn measure(
     layout: &Layout,
 ) -> Result<Vec<(u32, f64)>, MeasureError> {
     let last = layout.cylinders.saturating_sub(2).max(1);
-    let mut distances: Vec<u32> = (1..=12).collect();
+    let mut distances: Vec<u32> = (1..=SHORT).collect();
     let mut next = 14.0;
     while (next as u32) < last.div_ceil(EVEN) {
         distances.push(next as u32);
@@ -76,9 +78,15 @@ fn at(
         buffered_ns: bench.buffered_ns,
         one_way: false,
     };
-    // Other cylinders for each distance, so that their sectors are not in the buffer.
     let slack = layout.cylinders - distance;
-    let from = (6 + (bench.commands % 53) as u32).min(slack.saturating_sub(1));
+    // Other cylinders for each distance, so that their sectors are not in the buffer. For short
+    // ones, the cylinders whose ends were found: farther on spares may have moved them.
+    let near = distance <= SHORT;
+    if near {
+        bench.evict(distance.into())?;
+    }
+    let other = if near { distance % 3 } else { (bench.commands % 53) as u32 };
+    let from = (6 + other).min(slack.saturating_sub(1));
     let spots = [from, from + distance].map(|cylinder| layout.spot(cylinder, bench.revolution_ns));
     bench.least(spots, &search)
 }

@@ -71,10 +71,7 @@ fn track_end(
                 return Ok(bench.near_zero(gone).abs() > least);
             }
             // From the buffer: other reads take its place.
-            for _ in 0..20 {
-                let far = bench.far_from(lbn);
-                bench.read(0.0, far)?;
-            }
+            bench.evict(lbn)?;
         }
         Ok(false)
     };
