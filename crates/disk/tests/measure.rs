@@ -1,7 +1,10 @@
 //! `disks measure` on modelled drives: what it finds without seeing the spec.
 
-use destage_disk::measure::{Check, Measured, ModelProbe, check, measure};
+use destage_disk::measure::{
+    Check, Command, Kind, MeasureError, Measured, ModelProbe, Probe, Timed, check, measure,
+};
 use destage_disk::{Disk, DiskSpec, find, seek_curve};
+use std::ops::Range;
 
 /// The drives converted from DiskSim, and three new ones.
 const DRIVES: [&str; 13] = [
@@ -20,27 +23,23 @@ const DRIVES: [&str; 13] = [
     "exos-x20",
 ];
 
-struct Found {
-    spec: DiskSpec,
-    checks: Vec<Check>,
-    commands: u64,
+/// Greatest error of a seek time, and of the mean of the two traces.
+const SEEK_MS: f64 = 0.3;
+const ERRORS: [f64; 2] = [0.03, 0.06];
+
+fn run(probe: &mut dyn Probe, measured: &mut Measured) -> Result<(), MeasureError> {
+    measure(probe, measured, &mut |_| Ok(()), &mut |_| ())
 }
 
-fn extract(name: &str, seed: u64) -> Found {
-    let spec = find(name).unwrap();
-    let sectors = Disk::new(&spec).sectors();
-    let mut probe = ModelProbe::new(&spec, 0..sectors);
+/// What is found of a drive, how well it predicts, and the seconds of the drive's time.
+fn extract(truth: &DiskSpec, seed: u64) -> (DiskSpec, Vec<Check>, f64) {
+    let mut probe = ModelProbe::new(truth, 0..Disk::new(truth).sectors());
     let mut measured = Measured::new(seed);
-    let mut commands = 0;
-    measure(&mut probe, &mut measured, &mut |_| Ok(()), &mut |done| commands = done)
-        .unwrap_or_else(|error| panic!("{name}: {error}"));
-    if std::env::var("DUMP").is_ok() {
-        
-    }
-    if std::env::var("DUMP").is_ok() { println!("{measured:?}"); }
-    let found = measured.spec("found").unwrap_or_else(|error| panic!("{name}: {error}"));
+    run(&mut probe, &mut measured).unwrap();
+    let flushed = probe.flush().unwrap();
+    let found = measured.spec("found").unwrap();
     let checks = check(&mut probe, &found, seed, &mut |_| ()).unwrap();
-    Found { spec: found, checks, commands }
+    (found, checks, flushed.done_ns as f64 / 1e9)
 }
 
 /// The middle address of a cylinder.
@@ -56,9 +55,9 @@ fn middle(disk: &Disk, cylinder: u32) -> u64 {
     first(cylinder).midpoint(first(cylinder + 1))
 }
 
-/// Greatest difference of two drives' seek times between the same addresses, in ms, and the
-/// distance in cylinders: from near the front to every cylinder, or to 20,000 of them.
-fn seek_error(truth: &DiskSpec, found: &DiskSpec) -> (f64, u32) {
+/// Greatest difference of two drives' seek times between the same addresses, in ms: from near the
+/// front to every cylinder, or to 20,000 of them.
+fn seek_error(truth: &DiskSpec, found: &DiskSpec) -> f64 {
     let (disk, other) = (Disk::new(truth), Disk::new(found));
     let (curve, others) = (seek_curve(truth), seek_curve(found));
     let time = |curve: &[(u32, f64)], from: u32, to: u32| match from.abs_diff(to) {
@@ -68,41 +67,166 @@ fn seek_error(truth: &DiskSpec, found: &DiskSpec) -> (f64, u32) {
     let last = disk.cylinder_of(disk.sectors() - 1);
     let first = disk.cylinder_of(0) + 20;
     let from = middle(&disk, first);
-    let mut worst = (0.0, 0);
-    for step in 1..=(last - first).min(20_000) {
-        let cylinder = first + (u64::from(step) * u64::from(last - first)
-            / u64::from((last - first).min(20_000))) as u32;
+    let steps = u64::from(last - first).min(20_000);
+    let error = |step: u64| {
+        let cylinder = first + (step * u64::from(last - first) / steps) as u32;
         let lbn = middle(&disk, cylinder);
+        // A cylinder of spare sectors has no address.
         if lbn >= disk.sectors() || disk.cylinder_of(lbn) != cylinder {
-            continue;
+            return 0.0;
         }
-        let is = time(&curve, first, cylinder);
-        let off = is - time(&others, other.cylinder_of(from), other.cylinder_of(lbn));
-        if off.abs() > 0.3 && std::env::var("DUMP").is_ok() { println!("d {} lbn {lbn} is {is} off {off} e {} {}", cylinder - first, other.cylinder_of(from), other.cylinder_of(lbn)); }
-        if off.abs() > worst.0 {
-            worst = (off.abs(), cylinder - first);
+        let found = time(&others, other.cylinder_of(from), other.cylinder_of(lbn));
+        (time(&curve, first, cylinder) - found).abs()
+    };
+    (1..=steps).map(error).fold(0.0, f64::max)
+}
+
+/// The row of docs/disk-models.md, with the worst of several seeds.
+fn row(name: &str, seeds: Range<u64>) -> bool {
+    let truth = find(name).unwrap();
+    let (mut seek, mut errors, mut demerits, mut longest) = (0.0_f64, [0.0; 2], [0.0; 2], 0.0_f64);
+    for seed in seeds {
+        let (found, checks, seconds) = extract(&truth, seed);
+        seek = seek.max(seek_error(&truth, &found));
+        longest = longest.max(seconds);
+        for (at, check) in checks.iter().enumerate() {
+            let worst = &mut errors[at];
+            *worst = if check.error().abs() > f64::abs(*worst) { check.error() } else { *worst };
+            demerits[at] = f64::max(demerits[at], check.demerit());
         }
     }
-    worst
+    println!(
+        "| {name} | {seek:.3} | {:+.2} | {:.2} | {:+.2} | {:.2} | {:.1} |",
+        errors[0] * 100.0,
+        demerits[0] * 100.0,
+        errors[1] * 100.0,
+        demerits[1] * 100.0,
+        longest / 60.0
+    );
+    seek <= SEEK_MS && (0..2).all(|at| errors[at].abs() <= ERRORS[at])
+}
+
+fn rows(seeds: &Range<u64>) {
+    println!("| drive | seek | random | demerit | mixed | demerit | minutes |");
+    let missed: Vec<&str> = DRIVES.into_iter().filter(|name| !row(name, seeds.clone())).collect();
+    assert!(missed.is_empty(), "not as near as asked: {missed:?}");
 }
 
 #[test]
-fn all() {
-    let only = std::env::var("DRIVES").unwrap_or_default();
-    for name in DRIVES {
-        if !only.is_empty() && !only.contains(name) {
-            continue;
-        }
-        let truth = find(name).unwrap();
-        let found = extract(name, 22);
-        let spec = &found.spec;
-        let (off, at) = seek_error(&truth, spec);
-        let [random, mixed] = &found.checks[..] else { panic!() };
-        println!("{name}: seek {off:.3} at {at}; random {:.3} {:.3} {:+.2} % ({:.2} %); mixed {:.3} {:.3} {:+.2} % ({:.2} %) {} commands",
-            random.measured_ms, random.predicted_ms, random.error() * 100.0, random.demerit() * 100.0,
-            mixed.measured_ms, mixed.predicted_ms, mixed.error() * 100.0, mixed.demerit() * 100.0, found.commands);
-        let show = |s: &DiskSpec| println!("    {:.2} {} sw {} set {} jog {} win {} arr {} {:?}\n    {:?}\n    {:?} {:?}", s.rpm, s.heads, s.head_switch_ms, s.write_settle_ms, s.jog_ms, s.window, s.read_on_arrival, s.bus, s.overhead, s.read_ahead, s.write_back);
-        if !only.is_empty() { show(&truth);
-        show(spec);}
+fn drives_are_found_blind() {
+    rows(&(1..2));
+}
+
+/// `make measure-disks`.
+#[test]
+#[ignore = "some seconds; prints the table of docs/disk-models.md"]
+fn drives_are_found_blind_with_ten_seeds() {
+    rows(&(1..11));
+}
+
+/// A drive that fails after some commands, and that may not be written.
+struct Frail {
+    drive: ModelProbe,
+    left: u64,
+}
+
+impl Frail {
+    fn take(&mut self, writes: bool) -> Result<(), MeasureError> {
+        assert!(!writes, "a write that nobody allowed");
+        let failed = || MeasureError::Device("gone".to_string());
+        self.left = self.left.checked_sub(1).ok_or_else(failed)?;
+        Ok(())
     }
+}
+
+impl Probe for Frail {
+    fn sectors(&self) -> u64 {
+        self.drive.sectors()
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.drive.sector_bytes()
+    }
+
+    fn writable(&self) -> Range<u64> {
+        0..0
+    }
+
+    fn offers_durable(&self) -> bool {
+        true
+    }
+
+    fn serve(&mut self, delay_ns: u64, command: Command) -> Result<Timed, MeasureError> {
+        self.take(command.kind != Kind::Read)?;
+        self.drive.serve(delay_ns, command)
+    }
+
+    fn serve_all(&mut self, depth: usize, commands: &[Command]) -> Result<u64, MeasureError> {
+        self.take(commands.iter().any(|command| command.kind != Kind::Read))?;
+        self.drive.serve_all(depth, commands)
+    }
+
+    fn flush(&mut self) -> Result<Timed, MeasureError> {
+        self.drive.flush()
+    }
+}
+
+/// Each attempt continues where the last one saved, and none writes. What writes cost is assumed.
+#[test]
+fn an_interrupted_measurement_continues() {
+    let truth = find("cheetah4lp").unwrap();
+    let mut measured = Measured::new(3);
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let drive = ModelProbe::new(&truth, 0..0);
+        let mut probe = Frail { drive, left: 4000 };
+        match run(&mut probe, &mut measured) {
+            Ok(()) => break,
+            Err(error) => assert_eq!(error, MeasureError::Device("gone".to_string())),
+        }
+        assert!(attempts < 10, "no progress");
+        assert!(measured.spec("found").is_err(), "a spec of half a measurement");
+    }
+    assert!(attempts > 1, "nothing was interrupted");
+    let found = measured.spec("found").unwrap();
+    assert!(seek_error(&truth, &found) < SEEK_MS);
+    assert_eq!(found.write_back, None);
+    assert!(measured.notes("a drive").contains("FLUSH"), "{}", measured.notes("a drive"));
+    let mut other = ModelProbe::new(&find("barracuda").unwrap(), 0..0);
+    let refused = run(&mut other, &mut measured).unwrap_err();
+    assert!(refused.to_string().contains("another size"), "{refused}");
+}
+
+/// Memory has no medium that rotates.
+#[test]
+fn what_does_not_rotate_is_refused() {
+    struct Memory(u64);
+    impl Probe for Memory {
+        fn sectors(&self) -> u64 {
+            1 << 24
+        }
+        fn sector_bytes(&self) -> u32 {
+            512
+        }
+        fn writable(&self) -> Range<u64> {
+            0..0
+        }
+        fn offers_durable(&self) -> bool {
+            false
+        }
+        fn serve(&mut self, delay_ns: u64, command: Command) -> Result<Timed, MeasureError> {
+            let submitted_ns = self.0 + delay_ns;
+            self.0 = submitted_ns + 80_000 + command.lbn.wrapping_mul(2_654_435_761) % 9_973;
+            Ok(Timed { submitted_ns, done_ns: self.0 })
+        }
+        fn serve_all(&mut self, _: usize, commands: &[Command]) -> Result<u64, MeasureError> {
+            Ok(commands.len() as u64 * 5_000)
+        }
+        fn flush(&mut self) -> Result<Timed, MeasureError> {
+            Ok(Timed { submitted_ns: self.0, done_ns: self.0 })
+        }
+    }
+    let refused = run(&mut Memory(0), &mut Measured::new(1)).unwrap_err();
+    assert!(matches!(refused, MeasureError::NotADisk(_)), "{refused}");
 }

@@ -1,4 +1,5 @@
-//! `destage disks`: list, show, convert, keys; `validate` and `fit` have files of their own.
+//! `destage disks`: list, show, convert, keys; `validate`, `fit` and
+//! `measure` have files of their own.
 
 use super::{format, text};
 use crate::failure::Failure;
@@ -17,6 +18,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("show", matches)) => show(matches),
         Some(("convert", matches)) => convert(matches),
         Some(("fit", matches)) => super::disks_fit::run(matches),
+        Some(("measure", matches)) => super::disks_measure::run(matches),
         Some(("keys", matches)) => Ok(keys(matches)),
         Some(("validate", matches)) => super::validate::run(matches),
         _ => list(matches),
@@ -135,7 +137,7 @@ fn keys(matches: &ArgMatches) -> String {
 }
 
 /// Seek time over distance, and the edges of the zones as lines.
-fn plot(spec: &DiskSpec) -> PlotSpec {
+pub(super) fn plot(spec: &DiskSpec) -> PlotSpec {
     let curve: Vec<(f64, f64)> = destage_disk::seek_curve(spec)
         .into_iter()
         .map(|(cylinders, ms)| (f64::from(cylinders), ms))

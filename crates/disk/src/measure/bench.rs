@@ -86,11 +86,7 @@ pub(super) struct Search {
 }
 
 impl Bench<'_> {
-    pub(super) fn serve(
-        &mut self,
-        delay_ns: f64,
-        command: Command,
-    ) -> Result<Timed, MeasureError> {
+    pub(super) fn serve(&mut self, delay_ns: f64, command: Command) -> Result<Timed, MeasureError> {
         self.commands += 1;
         if self.commands.is_multiple_of(64) {
             (self.progress)(self.commands);

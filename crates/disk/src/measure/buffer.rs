@@ -158,10 +158,7 @@ fn keeps(bench: &mut Bench<'_>, tracks: &Tracks, held_ns: f64) -> Result<bool, M
 }
 
 /// How reads that follow the last one, and long reads, begin.
-pub(super) fn following(
-    bench: &mut Bench<'_>,
-    tracks: &Tracks,
-) -> Result<Following, MeasureError> {
+pub(super) fn following(bench: &mut Bench<'_>, tracks: &Tracks) -> Result<Following, MeasureError> {
     let turn = bench.revolution_ns;
     let mut in_time = 0;
     let mut services = Vec::new();

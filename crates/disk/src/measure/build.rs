@@ -33,9 +33,8 @@ impl Measured {
     /// # Errors
     /// A part is missing, or the parts make no drive.
     pub fn spec(&self, name: &str) -> Result<DiskSpec, MeasureError> {
-        self.build(name).ok_or_else(|| {
-            MeasureError::NotADisk("not all has been measured".to_string())
-        })?
+        self.build(name)
+            .ok_or_else(|| MeasureError::NotADisk("not all has been measured".to_string()))?
     }
 
     fn build(&self, name: &str) -> Option<Result<DiskSpec, MeasureError>> {
@@ -149,10 +148,10 @@ impl Measured {
             read_ms,
             read_after_write_ms: after_write.unwrap_or(read_ms),
             write_ms: cache.map_or(overhead.write_ms, |cache| accepted(cache.accept_ns)),
-            write_after_read_ms: cache.map_or(
-                overhead.write_after_read_ms.unwrap_or(overhead.write_ms),
-                |cache| accepted(cache.after_read_ns),
-            ),
+            write_after_read_ms: cache
+                .map_or(overhead.write_after_read_ms.unwrap_or(overhead.write_ms), |cache| {
+                    accepted(cache.after_read_ns)
+                }),
         });
     }
 }

@@ -13,6 +13,7 @@ mod queue;
 mod rotation;
 mod seeks;
 mod tracks;
+mod words;
 mod writes;
 mod zones;
 
@@ -23,11 +24,14 @@ use crate::figures::Random;
 use bench::Bench;
 use buffer::{Buffer, Following};
 use layout::Layout;
-use std::ops::Range;
-use writes::Writes;
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use tracks::Tracks;
+use writes::Writes;
 use zones::Region;
+
+/// Fewest sectors of a drive that can be measured.
+const FEWEST_SECTORS: u64 = 1_000_000;
 
 /// What is measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,6 +93,13 @@ pub fn measure(
             "what was saved is of a drive of another size, or with another range to overwrite"
                 .to_string(),
         ));
+    }
+    if drive.sectors < FEWEST_SECTORS {
+        return Err(MeasureError::NotADisk(format!(
+            "{} sectors are too few to find tracks and zones: measure a drive of {FEWEST_SECTORS} \
+             or more",
+            drive.sectors
+        )));
     }
     let mut bench = Bench {
         probe,

@@ -99,9 +99,8 @@ fn cylinders(
         let lbn = first + number * sectors + sectors / 2;
         thetas.push(bench.theta(lbn.min(bench.probe.sectors() - 1))?);
     }
-    let skew = |pair: &[Option<f64>]| {
-        pair[0].zip(pair[1]).map(|(a, b)| bench.angle(b - a) / slot_ns)
-    };
+    let skew =
+        |pair: &[Option<f64>]| pair[0].zip(pair[1]).map(|(a, b)| bench.angle(b - a) / slot_ns);
     let skews: Vec<Option<f64>> = thetas.windows(2).map(skew).collect();
     let common = common(&skews, track);
     let near = |skew: f64, of: f64| (skew - of).abs() < 3.0 + 4.0 * bench.tolerance_ns / slot_ns;
@@ -129,7 +128,8 @@ fn cylinders(
     };
     if let Some(heads) = heads {
         // The end that most others are whole cylinders away from.
-        let fits = |end: &u64| ends.iter().filter(|other| end.abs_diff(**other) % heads == 0).count();
+        let fits =
+            |end: &u64| ends.iter().filter(|other| end.abs_diff(**other) % heads == 0).count();
         let end = ends.iter().copied().max_by_key(fits).unwrap_or(0);
         tracks.cylinder = first + (end + 1) % heads * sectors;
         tracks.cylinder_skew = cylinder_skew.round() as u32;

@@ -25,6 +25,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Region>, MeasureError
     let mut found: Vec<Region> = Vec::new();
     for place in 0..=PLACES {
         let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(9 * MOST as u64));
+        if found.last().is_some_and(|last| last.first == first) {
+            break;
+        }
         if let Some(track) = track_at(bench, first, range)? {
             found.push(Region { first, track });
         }
@@ -37,7 +40,24 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Region>, MeasureError
     for pair in found.windows(2) {
         split(bench, pair[0], pair[1], &mut zones)?;
     }
+    tidy(&mut zones, sectors);
     Ok(zones)
+}
+
+/// Takes out what a skipped defect made of a zone.
+fn tidy(zones: &mut Vec<Region>, sectors: u64) {
+    let mut at = 1;
+    while at < zones.len() {
+        let end = zones.get(at + 1).map_or(sectors, |next| next.first);
+        let same = zones[at].track == zones[at - 1].track;
+        let between = zones.get(at + 1).is_some_and(|next| next.track == zones[at - 1].track);
+        let short = end - zones[at].first < sectors / 400;
+        if same || end == zones[at].first || (short && between) {
+            zones.remove(at);
+        } else {
+            at += 1;
+        }
+    }
 }
 
 /// Adds the zones that begin between two places.
