@@ -230,3 +230,83 @@ fn what_does_not_rotate_is_refused() {
     let refused = run(&mut Memory(0), &mut Measured::new(1)).unwrap_err();
     assert!(matches!(refused, MeasureError::NotADisk(_)), "{refused}");
 }
+
+/// A drive behind a host that notices completions late, and sometimes much later.
+struct Noisy {
+    drive: ModelProbe,
+    state: u64,
+    mean_ns: f64,
+    late_ns: u64,
+}
+
+impl Noisy {
+    /// Exponentially distributed; one in 300 is 3 ms more.
+    fn noise(&mut self) -> u64 {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let share = ((self.state >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+        let outlier = if self.state >> 33 & 0xff_ffff < (1 << 24) / 300 { 3e6 } else { 0.0 };
+        (-share.ln() * self.mean_ns + outlier) as u64
+    }
+}
+
+impl Probe for Noisy {
+    fn sectors(&self) -> u64 {
+        self.drive.sectors()
+    }
+
+    fn sector_bytes(&self) -> u32 {
+        self.drive.sector_bytes()
+    }
+
+    fn writable(&self) -> Range<u64> {
+        self.drive.writable()
+    }
+
+    fn offers_durable(&self) -> bool {
+        true
+    }
+
+    fn serve(&mut self, delay_ns: u64, command: Command) -> Result<Timed, MeasureError> {
+        let before = self.noise() / 3;
+        let served = self.drive.serve(self.late_ns + delay_ns + before, command)?;
+        self.late_ns = self.noise();
+        let submitted_ns = served.submitted_ns - before;
+        Ok(Timed { submitted_ns, done_ns: served.done_ns + self.late_ns })
+    }
+
+    fn serve_all(&mut self, depth: usize, commands: &[Command]) -> Result<u64, MeasureError> {
+        self.drive.serve_all(depth, commands)
+    }
+
+    fn flush(&mut self) -> Result<Timed, MeasureError> {
+        let flushed = self.drive.flush()?;
+        self.late_ns = self.noise();
+        Ok(Timed { done_ns: flushed.done_ns + self.late_ns, ..flushed })
+    }
+}
+
+/// As in real time. The bar is that of a served drive.
+#[test]
+fn noise_is_tolerated() {
+    let only = std::env::var("DRIVES").unwrap_or("hp-c2247a".to_string());
+    for name in only.split(',') {
+        let truth = find(name).unwrap();
+        let sectors = Disk::new(&truth).sectors();
+        for seed in 1..4 {
+            let drive = ModelProbe::new(&truth, 0..sectors);
+            let mut probe = Noisy { drive, state: seed, mean_ns: 30e3, late_ns: 0 };
+            let mut measured = Measured::new(seed);
+            run(&mut probe, &mut measured).unwrap();
+            println!("{measured:?}");
+            let found = measured.spec("found").unwrap();
+            let checks = check(&mut probe, &found, seed, &mut |_| ()).unwrap();
+            let errors: Vec<f64> = checks.iter().map(|check| check.error() * 100.0).collect();
+            println!(
+                "{name} {errors:?} seek {} {} {}",
+                seek_error(&truth, &found),
+                found.rpm,
+                found.heads
+            );
+        }
+    }
+}

@@ -51,16 +51,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Rotation, MeasureError> {
     }
     // Not the least: the buffer may have had one of them.
     let far_ns = services[services.len() / 100];
-    let revolution_ns = fit(&times);
-    let (strength, offset) = score(&times, revolution_ns);
-    let noise = |time: &f64| {
-        let off = (time - times[0] - offset).rem_euclid(revolution_ns);
-        off.min(revolution_ns - off)
-    };
-    let mut off: Vec<f64> = times.iter().map(noise).collect();
-    off.sort_by(f64::total_cmp);
-    let noise_ns = off[off.len() * 3 / 4];
-    if strength < 0.8 {
+    let (revolution_ns, noise_ns) = fit(&times);
+    if noise_ns > 0.05 * revolution_ns {
         return Err(MeasureError::NotADisk(format!(
             "reads of one sector do not complete whole revolutions apart (noise of \
              {:.2} ms): the target is no disk drive, or another program uses it",
@@ -70,32 +62,63 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Rotation, MeasureError> {
     Ok(Rotation { revolution_ns, noise_ns, far_ns })
 }
 
-/// The longest period that the times have.
-fn fit(times: &[f64]) -> f64 {
+/// The longest period that the times have, and how far they are from it.
+fn fit(times: &[f64]) -> (f64, f64) {
     // The first few are close to each other, so that the steps can be coarse.
     let mut count = 6.min(times.len());
     let span = |count: usize| times[count - 1] - times[0];
-    let mut candidates = Vec::new();
+    let mut periods = Vec::new();
     let mut period = SHORTEST_NS;
     while period < LONGEST_NS {
-        candidates.push((score(&times[..count], period).0, period));
+        periods.push((score(&times[..count], period).0, period));
         period *= 1.0 + 0.1 * period / span(count);
     }
-    let best = candidates.iter().map(|c| c.0).fold(0.0, f64::max);
-    candidates.retain(|c| c.0 > 0.8 * best);
-    let mut periods: Vec<f64> = candidates.into_iter().map(|c| c.1).collect();
+    // Some of the few may be late, so that others fit them better.
+    let mut share = 0.5;
     loop {
-        let refined: Vec<(f64, f64)> =
-            periods.iter().map(|&period| peak(&times[..count], period, span(count))).collect();
-        let best = refined.iter().map(|r| r.0).fold(0.0, f64::max);
-        // A half of the period fits as well as the period, or worse.
-        let least = if count == times.len() { best - 0.003 } else { 0.9 * best };
-        periods = refined.iter().filter(|r| r.0 > least).map(|r| r.1).collect();
+        let best = periods.iter().map(|p| p.0).fold(0.0, f64::max);
+        periods.retain(|p| p.0 > share * best);
+        let near = |p: &(f64, f64)| peak(&times[..count], p.1, span(count));
+        periods = periods.iter().map(near).collect();
         if count == times.len() {
-            return periods.into_iter().fold(0.0, f64::max);
+            break;
         }
         count = (count * 2).min(times.len());
+        share += 0.1;
     }
+    // Late ones move the score, but not the middle of the others. A part of the period fits as
+    // well as the period.
+    let fits: Vec<(f64, f64)> = periods.iter().map(|p| on_line(times, p.1)).collect();
+    let least = fits.iter().map(|fit| fit.1).fold(f64::INFINITY, f64::min);
+    let good = fits.into_iter().filter(|fit| fit.1 <= 2.0 * least + 100.0);
+    good.fold((0.0, 0.0), |best, fit| if fit.0 > best.0 { fit } else { best })
+}
+
+/// The period of the times that are not late, from one that is near, and the distance from it
+/// within which three quarters of them are.
+fn on_line(times: &[f64], period: f64) -> (f64, f64) {
+    let middle = |mut values: Vec<f64>, part: usize| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() * part / 4]
+    };
+    let offset = score(times, period).1;
+    let off = |time: f64| {
+        let off = (time - times[0] - offset).rem_euclid(period);
+        if off > period / 2.0 { off - period } else { off }
+    };
+    let offs: Vec<f64> = times.iter().map(|time| off(*time)).collect();
+    let usual = middle(offs.clone(), 2);
+    let noise = middle(offs.iter().map(|off| (off - usual).abs()).collect(), 3);
+    // A line through the turns and what is left of the times.
+    let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for (time, off) in times.iter().zip(&offs).filter(|(_, o)| (*o - usual).abs() <= 3.0 * noise) {
+        let turn = ((time - times[0] - offset - off) / period).round();
+        (n, x, y) = (n + 1.0, x + turn, y + off);
+        (xx, xy) = (xx + turn * turn, xy + turn * off);
+    }
+    let spread = n * xx - x * x;
+    let slope = if spread > 0.0 { (n * xy - x * y) / spread } else { 0.0 };
+    (period + slope, noise)
 }
 
 /// The best score near a period, and where.

@@ -24,7 +24,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Region>, MeasureError
     let range = (FEWEST, MOST);
     let mut found: Vec<Region> = Vec::new();
     for place in 0..=PLACES {
-        let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(9 * MOST as u64));
+        let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(17 * MOST as u64));
         if found.last().is_some_and(|last| last.first == first) {
             break;
         }
@@ -60,6 +60,23 @@ fn tidy(zones: &mut Vec<Region>, sectors: u64) {
     }
 }
 
+/// How far the track lengths of two places may be apart in one zone: timers are not exact.
+pub(super) fn doubt(bench: &Bench<'_>, track: u64) -> f64 {
+    let sectors = sigma(bench, track as f64);
+    3.0 * sectors / (readings(sectors) as f64).sqrt()
+}
+
+/// Deviation of the length of a track from one reading.
+fn sigma(bench: &Bench<'_>, track: f64) -> f64 {
+    // The tolerance is three times the noise; two angles are read, 0.4 of a track apart.
+    bench.tolerance_ns / 3.0 * 1.4 / (0.4 * bench.revolution_ns / track)
+}
+
+/// Readings of a track's length of which the middle one is good enough.
+fn readings(sigma: f64) -> usize {
+    ((sigma / 0.25).powi(2).ceil() as usize).clamp(1, 9)
+}
+
 /// Adds the zones that begin between two places.
 fn split(
     bench: &mut Bench<'_>,
@@ -67,7 +84,8 @@ fn split(
     high: Region,
     zones: &mut Vec<Region>,
 ) -> Result<(), MeasureError> {
-    if low.track == high.track {
+    let apart = low.track.abs_diff(high.track) as f64;
+    if apart <= doubt(bench, low.track) {
         return Ok(());
     }
     if high.first - low.first <= 2 * low.track.max(high.track) {
@@ -77,12 +95,18 @@ fn split(
     let first = low.first.midpoint(high.first);
     let (a, b) = (low.track.min(high.track) as f64, low.track.max(high.track) as f64);
     let range = (a * 0.98 - 1.0, b * 1.02 + 1.0);
-    let Some(track) = track_at(bench, first, range)? else {
+    let Some(mut track) = track_at(bench, first, range)? else {
         zones.push(high);
         return Ok(());
     };
+    let doubt = doubt(bench, low.track);
+    let near = |other: u64| track.abs_diff(other) as f64 <= doubt;
     // A misread number would split for ever.
-    let track = if (track as f64) < a || (track as f64) > b { low.track } else { track };
+    if near(low.track) || (track as f64) < a || (track as f64) > b {
+        track = low.track;
+    } else if near(high.track) {
+        track = high.track;
+    }
     let middle = Region { first, track };
     split(bench, low, middle, zones)?;
     split(bench, middle, high, zones)
@@ -94,16 +118,26 @@ pub(super) fn track_at(
     lbn: u64,
     range: (f64, f64),
 ) -> Result<Option<u64>, MeasureError> {
-    for attempt in 0..ATTEMPTS {
+    let mut tracks = Vec::new();
+    let mut wanted = 1;
+    for attempt in 0..ATTEMPTS * 2 {
+        if attempt >= ATTEMPTS && tracks.is_empty() {
+            break;
+        }
         // Forth by parts of a track: none of the sectors has been read before.
         let from = lbn + ((0.45 + 0.6 * attempt as f64) * range.1) as u64 + attempt;
         // Downwards, so that what is read ahead is not wanted, or upwards, so that what passed
         // before is not.
         if let Some(track) = attempt_at(bench, from, attempt % 2 == 1, range)? {
-            return Ok(Some(track));
+            tracks.push(track);
+            wanted = readings(sigma(bench, track));
+        }
+        if tracks.len() >= wanted {
+            break;
         }
     }
-    Ok(None)
+    tracks.sort_by(f64::total_cmp);
+    Ok(tracks.get(tracks.len() / 2).map(|track| track.round() as u64))
 }
 
 /// Each pair of sectors is as far apart as the last one leaves no doubt of whole revolutions.
@@ -112,7 +146,7 @@ fn attempt_at(
     from: u64,
     upwards: bool,
     range: (f64, f64),
-) -> Result<Option<u64>, MeasureError> {
+) -> Result<Option<f64>, MeasureError> {
     let turn = bench.revolution_ns;
     let (mut low, mut high) = (turn / range.1, turn / range.0);
     if from + MOST as u64 >= bench.probe.sectors() {
@@ -137,7 +171,7 @@ fn attempt_at(
         let track = turn / slot;
         if doubtless >= most {
             let fits = (track - track.round()).abs() < 0.2 || high - low > 0.3 * slot / track;
-            return Ok(fits.then_some(track.round() as u64));
+            return Ok(fits.then_some(track));
         }
     }
 }
