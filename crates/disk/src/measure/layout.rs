@@ -44,6 +44,10 @@ impl Layout {
         let (mut zones, mut laid) = (Vec::new(), Vec::new());
         let mut first_cylinder = 0;
         for (at, region) in regions.iter().enumerate() {
+            // Where timers are not exact, the ends of tracks near the front still are.
+            let whole = region.track * tracks.track;
+            let region =
+                Region { track: (whole + regions[0].track / 2) / regions[0].track, ..*region };
             let end = regions.get(at + 1).map_or(sectors, |next| next.first);
             let data = region.track - spare.min(region.track - 1);
             let cylinder = u64::from(heads) * data;
