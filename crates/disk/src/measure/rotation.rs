@@ -9,6 +9,10 @@ const LONGEST_NS: f64 = 25e6;
 /// Readings of the sector, and other reads between two.
 const READINGS: usize = 40;
 const BETWEEN: usize = 24;
+/// Readings with which a fit begins.
+const FEW: usize = 6;
+/// Share of a revolution within which completions have to be.
+const GOOD: f64 = 0.02;
 /// Other reads between two readings at which it gives up.
 const MOST_BETWEEN: usize = 2000;
 
@@ -51,8 +55,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Rotation, MeasureError> {
     }
     // Not the least: the buffer may have had one of them.
     let far_ns = services[services.len() / 100];
-    let (revolution_ns, noise_ns) = fit(&times);
-    if noise_ns > 0.05 * revolution_ns {
+    let (revolution_ns, noise_ns) = fit_any(&times);
+    if noise_ns > GOOD * revolution_ns {
         return Err(MeasureError::NotADisk(format!(
             "reads of one sector do not complete whole revolutions apart (noise of \
              {:.2} ms): the target is no disk drive, or another program uses it",
@@ -62,11 +66,29 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Rotation, MeasureError> {
     Ok(Rotation { revolution_ns, noise_ns, far_ns })
 }
 
+/// The period that fits best, from the first few times, or from a later few: some may be late.
+fn fit_any(times: &[f64]) -> (f64, f64) {
+    let mut best = (1.0, f64::INFINITY);
+    for start in (0..times.len() - FEW).step_by(FEW / 2) {
+        let mut ordered = times.to_vec();
+        let middle = times[start + FEW / 2];
+        ordered.sort_by(|a, b| (a - middle).abs().total_cmp(&(b - middle).abs()));
+        let found = fit(&ordered);
+        if found.1 / found.0 < best.1 / best.0 {
+            best = found;
+        }
+        if best.1 < GOOD / 5.0 * best.0 {
+            break;
+        }
+    }
+    best
+}
+
 /// The longest period that the times have, and how far they are from it.
 fn fit(times: &[f64]) -> (f64, f64) {
     // The first few are close to each other, so that the steps can be coarse.
-    let mut count = 6.min(times.len());
-    let span = |count: usize| times[count - 1] - times[0];
+    let mut count = FEW;
+    let span = |count: usize| 2.0 * (times[count - 1] - times[0]).abs();
     let mut periods = Vec::new();
     let mut period = SHORTEST_NS;
     while period < LONGEST_NS {
