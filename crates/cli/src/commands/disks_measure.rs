@@ -1,8 +1,9 @@
 //! `destage disks measure`: a spec from a drive.
 
 use super::disks_fit::comment;
+use super::disks_plot::plot;
 use super::quantity::bytes;
-use super::{disks, format, text};
+use super::{format, text};
 use crate::failure::Failure;
 use crate::output::plot_format;
 use crate::paths::Paths;
@@ -35,9 +36,9 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
             out.display()
         )));
     }
-    let plot = text(matches, "plot").map(Path::new);
-    let plot = plot.map(|path| plot_format(path).map(|format| (path, format))).transpose()?;
-    plot.map_or(Ok(()), |(path, _)| paths.report(path))?;
+    let drawing = text(matches, "plot").map(Path::new);
+    let drawing = drawing.map(|path| plot_format(path).map(|form| (path, form))).transpose()?;
+    drawing.map_or(Ok(()), |(path, _)| paths.report(path))?;
     let mut state = State::load(out, target)?;
     let mut probe = open(target, text(matches, "destructive"))?;
     let stem = out.file_stem().and_then(|stem| stem.to_str()).unwrap_or("disk");
@@ -46,8 +47,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let written = comment(&state.measured.notes(target));
     let toml = format!("{written}\n\n{}", spec.to_toml());
     destage_report::write_file(out, toml.as_bytes())?;
-    if let Some((path, format)) = plot {
-        let drawn = destage_render::draw(&disks::plot(&spec), format).map_err(Failure::failed)?;
+    if let Some((path, form)) = drawing {
+        let drawn = destage_render::draw(&plot(&spec), form).map_err(Failure::failed)?;
         destage_report::write_file(path, &drawn)?;
     }
     state.remove();

@@ -20,6 +20,8 @@ mod disks;
 mod disks_fit;
 #[cfg(feature = "plan")]
 mod disks_measure;
+#[cfg(feature = "plan")]
+mod disks_plot;
 #[cfg(feature = "serve")]
 mod emulate;
 #[cfg(feature = "serve")]

@@ -1,7 +1,7 @@
 //! What all parts of a measurement share: reads that the drive's buffer cannot serve, the angle of
 //! a sector, and the least time between two places.
 //!
-//! A read's completion says where on the track its sector is: completions of one sector are whole
+//! A read's completion says where on the track its sector is: completions of one sector are full
 //! revolutions apart. So one read of a sector gives its angle, and with the angles of two places
 //! known, the host chooses how long a command waits for its sector: it delays the command. If the
 //! heads come too late, the command takes one revolution more. A binary search between the two

@@ -76,7 +76,7 @@ impl Measured {
 /// number of commands.
 ///
 /// # Errors
-/// The drive failed, or is no disk drive.
+/// The drive failed, or the target is not a disk drive.
 pub fn measure(
     probe: &mut dyn Probe,
     measured: &mut Measured,

@@ -1,4 +1,4 @@
-//! The time of a revolution: completions of reads of one sector are whole revolutions apart.
+//! The time of a revolution: completions of reads of one sector are full revolutions apart.
 
 use super::bench::Bench;
 use super::probe::MeasureError;
@@ -59,7 +59,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Rotation, MeasureError> {
     if noise_ns > GOOD * revolution_ns {
         return Err(MeasureError::NotADisk(format!(
             "reads of one sector do not complete whole revolutions apart (noise of \
-             {:.2} ms): the target is no disk drive, or another program uses it",
+             {:.2} ms): the target is not a disk drive, or another program uses it",
             noise_ns / 1e6
         )));
     }

@@ -134,7 +134,7 @@ fn cylinders(
         cylinder_skew: track_skew,
     };
     if let Some(heads) = heads {
-        // The end that most others are whole cylinders away from.
+        // The end that most others are full cylinders away from.
         let fits =
             |end: &u64| ends.iter().filter(|other| end.abs_diff(**other) % heads == 0).count();
         let end = ends.iter().copied().max_by_key(fits).unwrap_or(0);

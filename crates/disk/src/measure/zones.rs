@@ -23,17 +23,23 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Region>, MeasureError
     let sectors = bench.probe.sectors();
     let range = (FEWEST, MOST);
     let mut found: Vec<Region> = Vec::new();
-    for place in 0..=PLACES {
-        let first = ((sectors - 1) / PLACES * place).min(sectors - sectors.min(17 * MOST as u64));
+    let mut places = PLACES;
+    let mut place = 0;
+    while place <= places {
+        let first = ((sectors - 1) / places * place).min(sectors - sectors.min(17 * MOST as u64));
         if found.last().is_some_and(|last| last.first == first) {
             break;
         }
         if let Some(track) = track_at(bench, first, range)? {
             found.push(Region { first, track });
+            if place == 0 && doubt(bench, track) >= 1.0 {
+                places /= 2;
+            }
         }
+        place += 1;
     }
     if found.is_empty() {
-        let message = "no place has sectors at even angles: the target is no disk drive";
+        let message = "no place has sectors at even angles: the target is not a disk drive";
         return Err(MeasureError::NotADisk(message.to_string()));
     }
     let mut zones = vec![Region { first: 0, ..found[0] }];
@@ -74,7 +80,7 @@ fn sigma(bench: &Bench<'_>, track: f64) -> f64 {
 
 /// Readings of a track's length of which the middle one is good enough.
 fn readings(sigma: f64) -> usize {
-    ((sigma / 0.25).powi(2).ceil() as usize).clamp(1, 9)
+    ((sigma / 0.25).powi(2).ceil() as usize).clamp(1, 3)
 }
 
 /// Adds the zones that begin between two places.
@@ -88,7 +94,10 @@ fn split(
     if apart <= doubt(bench, low.track) {
         return Ok(());
     }
-    if high.first - low.first <= 2 * low.track.max(high.track) {
+    // Where timers are not exact, neither are the edges.
+    let exact = doubt(bench, low.track) < 1.0;
+    let least = if exact { 0 } else { bench.probe.sectors() / 4096 };
+    if high.first - low.first <= least.max(2 * low.track.max(high.track)) {
         zones.push(high);
         return Ok(());
     }
