@@ -34,7 +34,7 @@ pub(super) fn measure(
         points.push((distance, at(bench, layout, distance, guess)?));
     }
     while points.len() < MOST_POINTS {
-        let wanted = bends(&points);
+        let wanted = bends(&points, STRAIGHT_NS.max(2.5 * resolution_ns(bench)));
         if wanted.is_empty() {
             break;
         }
@@ -46,15 +46,20 @@ pub(super) fn measure(
     Ok(points)
 }
 
+/// How exactly a point is found.
+fn resolution_ns(bench: &Bench<'_>) -> f64 {
+    (bench.revolution_ns / 500.0).max(2.0 * bench.tolerance_ns)
+}
+
 /// Middles of the intervals at whose ends the curve bends, with what a straight line has there.
-fn bends(points: &[(u32, f64)]) -> Vec<(u32, f64)> {
+fn bends(points: &[(u32, f64)], straight_ns: f64) -> Vec<(u32, f64)> {
     let line = |a: (u32, f64), b: (u32, f64), x: u32| {
         a.1 + (b.1 - a.1) * (f64::from(x) - f64::from(a.0)) / f64::from(b.0 - a.0)
     };
     let bent = |i: usize| {
         i > 0
             && i + 1 < points.len()
-            && (points[i].1 - line(points[i - 1], points[i + 1], points[i].0)).abs() > STRAIGHT_NS
+            && (points[i].1 - line(points[i - 1], points[i + 1], points[i].0)).abs() > straight_ns
     };
     (1..points.len())
         .filter(|i| points[*i].0 - points[i - 1].0 > 1 && (bent(*i) || bent(i - 1)))
@@ -73,7 +78,7 @@ fn at(
     guess_ns: Option<f64>,
 ) -> Result<f64, MeasureError> {
     let search = Search {
-        resolution_ns: (bench.revolution_ns / 500.0).max(2.0 * bench.tolerance_ns),
+        resolution_ns: resolution_ns(bench),
         guess_ns,
         buffered_ns: bench.buffered_ns,
         one_way: false,
