@@ -66,6 +66,11 @@ fn what_cannot_be_measured_is_refused_in_a_line() {
     refuses(2, &["nosuch"], "unknown disk");
     refuses(2, &["cheetah4lp", "--destructive", "7"], "a range of bytes");
     refuses(2, &["cheetah4lp", "--destructive", "9G-3G"], "a range of bytes");
+    refuses(2, &["cheetah4lp", "--destructive", "1T-2T"], "ends at byte 4550246400");
+    refuses(1, &["cheetah4lp", "--destructive", "1M-2M"], "too few");
+    let file = folder.path("file");
+    std::fs::File::create(&file).and_then(|made| made.set_len(1 << 30)).expect("a file");
+    refuses(1, &[&file], &file);
     let state = folder.path("mine.toml.state");
     std::fs::write(&state, "{}").expect("written");
     refuses(1, &["cheetah4lp"], "another target");

@@ -74,7 +74,14 @@ impl FileDrive {
     /// It cannot be opened, or not past the kernel's cache.
     pub fn open(path: &Path, writable: Range<u64>) -> Result<FileDrive, MeasureError> {
         let failed = |what: &str, error: io::Error| {
-            MeasureError::Device(format!("{}: {what}: {error}", path.display()))
+            let way_out = match error.kind() {
+                io::ErrorKind::PermissionDenied => ". Run as root, or add the user to group disk.",
+                io::ErrorKind::ResourceBusy => {
+                    ". It is in use: stop what uses it, e.g. unmount it."
+                }
+                _ => "",
+            };
+            MeasureError::Device(format!("{}: {what}: {error}{way_out}", path.display()))
         };
         let writes = !writable.is_empty();
         let open = |more: OFlags| {
@@ -107,7 +114,7 @@ impl FileDrive {
             buffer,
             sectors: bytes / size,
             sector_bytes,
-            writable: writable.start.div_ceil(size)..writable.end / size,
+            writable: writable.start.div_ceil(size)..writable.end.min(bytes) / size,
             clock: Clock::new(),
         })
     }

@@ -40,7 +40,14 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let drawing = drawing.map(|path| plot_format(path).map(|form| (path, form))).transpose()?;
     drawing.map_or(Ok(()), |(path, _)| paths.report(path))?;
     let mut state = State::load(out, target)?;
-    let mut probe = open(target, text(matches, "destructive"))?;
+    let range = text(matches, "destructive");
+    let mut probe = open(target, range)?;
+    if let (Some(range), true) = (range, probe.writable().is_empty()) {
+        let bytes = probe.sectors() * u64::from(probe.sector_bytes());
+        return Err(Failure::usage(format!(
+            "--destructive {range}: {target} ends at byte {bytes}. Give a range inside it."
+        )));
+    }
     let stem = out.file_stem().and_then(|stem| stem.to_str()).unwrap_or("disk");
     let name = text(matches, "name").unwrap_or(stem);
     let (spec, checks) = measured(&mut *probe, &mut state, name, target)?;

@@ -101,6 +101,13 @@ pub fn measure(
             drive.sectors
         )));
     }
+    let least = drive.sectors / 100;
+    let allowed = drive.writable.end.saturating_sub(drive.writable.start);
+    if allowed > 0 && allowed < least {
+        return Err(MeasureError::NotADisk(format!(
+            "{allowed} sectors may be overwritten, which are too few: allow {least} or more"
+        )));
+    }
     let mut bench = Bench {
         probe,
         random: Random(measured.seed),

@@ -81,7 +81,10 @@ fn fit_any(times: &[f64]) -> (f64, f64) {
             break;
         }
     }
-    best
+    // A part of a revolution fits as well, and may have been all that the first few left.
+    let multiples = (2..=8).map(|n| on_line(times, best.0 * f64::from(n)));
+    let good = multiples.filter(|fit| fit.0 < LONGEST_NS && fit.1 <= 2.0 * best.1 + 100.0);
+    good.fold(best, |longest, fit| if fit.0 > longest.0 { fit } else { longest })
 }
 
 /// The longest period that the times have, and how far they are from it.

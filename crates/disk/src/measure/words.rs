@@ -53,6 +53,9 @@ impl Measured {
             ("overhead of a read", overhead.read_ms + overhead.per_command_ms, 3, "ms"),
             ("window", spec.window as f64, 0, "commands"),
         ];
+        if let Some(queued_ns) = self.queued_ns {
+            rows.push(("random reads, depth 32", 1e9 / queued_ns, 1, "I/O/s"));
+        }
         if let Some(bus) = spec.bus {
             rows.push(("sector on the bus", bus.read_sector_ms, 4, "ms"));
         }
