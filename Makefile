@@ -5,7 +5,7 @@ DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands adaptive-weights torture torture-fresh torture-parts advise-check planted exhaustive \
   filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated agreement compare-peers compare-peers-quick speed-rebuild \
-  nbd-tools python python-test python-speed \
+  nbd-tools python python-test python-speed measure-disks measure-served \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
 ## List the targets.
@@ -85,6 +85,14 @@ site: site-tools
 ## Run every figure and table of the papers again, into reproduction/index.html; under 90 minutes.
 reproduce: build
 	$(DESTAGE) reproduce --all --out reproduction
+
+## Measure thirteen modelled drives with ten seeds each, and print how near the specs are.
+measure-disks: tools
+	$(CARGO) test --locked -p destage-disk --test measure -- --ignored --nocapture
+
+## Measure a served model in real time over NBD, for about five minutes. Needs an idle machine.
+measure-served: tools
+	$(CARGO) test --locked -p destage --test measure -- --ignored --nocapture
 
 ## Assert the bands around published values on the full runs.
 reproduce-bands: tools

@@ -35,6 +35,7 @@ fn disks() -> Command {
         )
         .subcommand(disks_validate())
         .subcommand(disks_fit())
+        .subcommand(disks_measure())
         .subcommand(
             Command::new("keys")
                 .about("List every key of a disk spec with unit, range and default")
@@ -99,6 +100,37 @@ fn disks_fit() -> Command {
         )
         .arg(option("name", "NAME", "Name of the spec [default: the file's]"))
         .arg(option("out", "FILE", "The spec that is written, .toml").required(true))
+        .arg(format_arg())
+}
+
+fn disks_measure() -> Command {
+    Command::new("measure")
+        .about("Make a disk spec from a drive, by timing what it does")
+        .after_help(
+            "Takes minutes of the drive's time; nothing else may use it. Writes nothing to the \
+             drive unless --destructive says where it may: without, write cache, FLUSH, FUA and \
+             settling of writes are assumed. The same command continues a measurement that was \
+             interrupted, from OUT.state. The last rows of the table compare the spec with a \
+             random and a mixed trace that it was not made from.\n\
+             Examples:\n  \
+             destage disks measure /dev/sdc --out sdc.toml --plot sdc.svg\n  \
+             destage disks measure /dev/sdc --destructive all --out sdc.toml\n  \
+             destage disks measure 'nbd+unix:///?socket=/tmp/disk0.sock' --out disk0.toml",
+        )
+        .arg(required(
+            "target",
+            "TARGET",
+            "Block device, file, NBD URI, or a model's name or .toml file",
+        ))
+        .arg(option(
+            "destructive",
+            "RANGE",
+            "Bytes of the drive that may be overwritten, e.g. 10G-30G, or all",
+        ))
+        .arg(option("name", "NAME", "Name of the spec [default: the file's]"))
+        .arg(option("out", "FILE", "The spec that is written, .toml").required(true))
+        .arg(option("plot", "FILE", "Draw seek curve and zones to FILE (.svg or .png)"))
+        .arg(force())
         .arg(format_arg())
 }
 

@@ -14,6 +14,7 @@ pub mod fit;
 mod geometry;
 mod head;
 mod keys;
+pub mod measure;
 mod model;
 mod registry;
 mod seek;

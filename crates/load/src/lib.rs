@@ -3,6 +3,7 @@
 //! Requests come from a [`Feed`], in its order, with one thread for all connections (`driver.rs`).
 //! A [`Pattern`] is a feed for each connection, with a thread of its own (`pattern.rs`).
 
+pub mod drive;
 mod driver;
 mod feed;
 mod known;

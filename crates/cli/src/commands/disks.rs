@@ -1,4 +1,5 @@
-//! `destage disks`: list, show, convert, keys; `validate` and `fit` have files of their own.
+//! `destage disks`: list, show, convert, keys; `validate`, `fit` and
+//! `measure` have files of their own.
 
 use super::{format, text};
 use crate::failure::Failure;
@@ -6,8 +7,8 @@ use crate::output::plot_format;
 use crate::paths::Paths;
 use clap::ArgMatches;
 use destage_disk::disksim::{self, Source, Sources};
-use destage_disk::{DiskSpec, Figures, KEYS, SpecKey};
-use destage_report::{Cell, PlotSpec, Table};
+use destage_disk::{Figures, KEYS, SpecKey};
+use destage_report::{Cell, Table};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -17,6 +18,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(("show", matches)) => show(matches),
         Some(("convert", matches)) => convert(matches),
         Some(("fit", matches)) => super::disks_fit::run(matches),
+        Some(("measure", matches)) => super::disks_measure::run(matches),
         Some(("keys", matches)) => Ok(keys(matches)),
         Some(("validate", matches)) => super::validate::run(matches),
         _ => list(matches),
@@ -68,7 +70,8 @@ fn show(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(path) = text(matches, "plot").map(Path::new) {
         let format = plot_format(path)?;
         Paths::reading([name]).report(path)?;
-        let bytes = destage_render::draw(&plot(&spec), format).map_err(Failure::failed)?;
+        let bytes = destage_render::draw(&super::disks_plot::plot(&spec), format)
+            .map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
     if text(matches, "format") == Some("toml") {
@@ -132,32 +135,6 @@ fn keys(matches: &ArgMatches) -> String {
         table.push(cells.into_iter().map(Cell::text).collect());
     }
     table.render(format(matches))
-}
-
-/// Seek time over distance, and the edges of the zones as lines.
-fn plot(spec: &DiskSpec) -> PlotSpec {
-    let curve: Vec<(f64, f64)> = destage_disk::seek_curve(spec)
-        .into_iter()
-        .map(|(cylinders, ms)| (f64::from(cylinders), ms))
-        .collect();
-    let zones = destage_disk::zones(spec);
-    let steps: Vec<(f64, f64)> = zones
-        .iter()
-        .flat_map(|zone| {
-            let y = f64::from(zone.sectors_per_track) / 100.0;
-            [
-                (f64::from(zone.first_cylinder), y),
-                (f64::from(zone.first_cylinder + zone.cylinders), y),
-            ]
-        })
-        .collect();
-    PlotSpec::lines(
-        &format!("{}: seek curve and zones", spec.name),
-        "distance, or cylinder of the zone (cylinders)",
-        "seek time (ms); sectors a track / 100",
-    )
-    .series("seek time (ms)", curve)
-    .series("zones: sectors a track / 100", steps)
 }
 
 /// Text of a file and its name.

@@ -170,12 +170,17 @@ fn written(fit: &Fit) -> String {
         let of = fit.rows.iter().filter(|row| (row.from == "assumed") == assumed);
         of.map(|row| row.key).collect::<Vec<_>>().join(", ")
     };
-    let mut comment = String::from("#");
     let text = format!(
         "Made by `destage disks fit`. Given or derived: {}. Assumed: {}, and what is not named.",
         list(false),
         list(true)
     );
+    format!("{}\n\n{}", comment(&text), fit.spec.to_toml())
+}
+
+/// Text as a comment of a spec.
+pub(super) fn comment(text: &str) -> String {
+    let mut comment = String::from("#");
     let mut column = 1;
     for word in text.split(' ') {
         if column + word.len() > 95 {
@@ -186,7 +191,7 @@ fn written(fit: &Fit) -> String {
         comment.push_str(word);
         column += word.len() + 1;
     }
-    format!("{comment}\n\n{}", fit.spec.to_toml())
+    comment
 }
 
 fn table(fit: &Fit) -> Table {

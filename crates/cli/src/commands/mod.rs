@@ -18,6 +18,10 @@ mod compare;
 mod disks;
 #[cfg(feature = "plan")]
 mod disks_fit;
+#[cfg(feature = "plan")]
+mod disks_measure;
+#[cfg(feature = "plan")]
+mod disks_plot;
 #[cfg(feature = "serve")]
 mod emulate;
 #[cfg(feature = "serve")]
