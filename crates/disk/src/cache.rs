@@ -226,7 +226,7 @@ impl Cache {
                 .write
                 .is_some_and(|w| op.sectors <= w.capacity_sectors && (appends || !w.appends_only));
         }
-        let wanted = Extent::of(op);
+        let wanted = op.extent();
         self.dirty.iter().any(|d| d.extent.holds(wanted))
             || self.holds_read(model, wanted, now)
             || self.comes_by(model, wanted, now)
@@ -260,7 +260,7 @@ impl Cache {
     /// First address of a read that no segment holds, if one holds its front; else its first.
     pub(crate) fn held_front(&self, op: &DiskOp) -> u64 {
         let holds = |s: &&Extent| !op.write && s.first <= op.lbn && op.lbn < s.end;
-        self.segments.iter().rfind(holds).map_or(op.lbn, |s| s.end.min(Extent::of(op).end - 1))
+        self.segments.iter().rfind(holds).map_or(op.lbn, |s| s.end.min(op.extent().end - 1))
     }
 
     /// Serves a command that [`Cache::serves`] accepted; `ready` is the time after overhead.
@@ -273,7 +273,7 @@ impl Cache {
     ) -> Instant {
         let bus = Duration(model.bus.ns(op.sectors, op.write));
         let done = if op.write {
-            self.last_write_end = Some(Extent::of(op).end);
+            self.last_write_end = Some(op.extent().end);
             self.accept(model, head, op, ready) + bus
         } else {
             self.hit(model, op, ready, bus)
@@ -293,7 +293,7 @@ impl Cache {
         ready: Instant,
     ) -> Instant {
         let capacity = self.write.map_or(0, |w| u64::from(w.capacity_sectors));
-        let mut extent = Extent::of(op);
+        let mut extent = op.extent();
         let mut at = ready;
         while !self.dirty.is_empty() && (self.dirty_with(extent) > capacity || self.full(extent)) {
             let begin = ready.max(self.medium_free);
@@ -330,7 +330,7 @@ impl Cache {
 
     /// Serves a read from the buffer.
     fn hit(&mut self, model: &DiskModel, op: &DiskOp, ready: Instant, bus: Duration) -> Instant {
-        let wanted = Extent::of(op);
+        let wanted = op.extent();
         let mut done = ready + bus;
         if self.dirty.iter().any(|d| d.extent.holds(wanted)) {
             return done;
@@ -459,7 +459,7 @@ impl Cache {
         media_done: Instant,
         done: Instant,
     ) {
-        let extent = Extent::of(op);
+        let extent = op.extent();
         self.medium_free = done;
         self.writing.clear();
         if let Some(media) = &mut self.media {

@@ -297,7 +297,7 @@ impl Disk {
     fn place_window(&mut self, cache: &Cache) {
         let Some(media) = cache.media() else { return };
         for queued in &mut self.window {
-            let lbn = media.target(Extent::of(&queued.op), queued.op.write);
+            let lbn = media.target(queued.op.extent(), queued.op.write);
             let zone = &self.model.zones[self.model.zone_of(lbn)];
             let place = zone.place(lbn);
             (queued.cylinder, queued.head) = (place.cylinder, place.head);

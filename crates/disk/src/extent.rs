@@ -1,7 +1,5 @@
 //! Stretches of sectors.
 
-use crate::head::DiskOp;
-
 /// Addresses from `first` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -10,10 +8,6 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    pub(crate) fn of(op: &DiskOp) -> Extent {
-        Extent { first: op.lbn, end: op.lbn + u64::from(op.sectors) }
-    }
-
     pub(crate) fn sectors(self) -> u64 {
         self.end - self.first
     }

@@ -19,6 +19,13 @@ pub struct DiskOp {
     pub tag: u64,
 }
 
+impl DiskOp {
+    /// Its sectors.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { first: self.lbn, end: self.lbn + u64::from(self.sectors) }
+    }
+}
+
 /// Where the heads are and what they did last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {

@@ -107,7 +107,7 @@ pub const KEYS: &[SpecKey] = &[
     key("write_back.write_sectors", "sectors", COUNT, "0",
         "most that it writes before it looks at the queue; 0: all of a stretch"),
     key("write_back.flush_ms", "ms", "from 0 to 4000", "0", "fixed part of a FLUSH"),
-    key("media_cache.sectors", "sectors", "enough for an entry; for two bands with [shingled]", REQUIRED,
+    key("media_cache.sectors", "sectors", "enough for an entry and two bands", REQUIRED,
         "reserved stretch to which scattered writes go first, besides what the drive offers"),
     key("media_cache.place", "-", "outer, inner", "outer",
         "on the outermost cylinders, or behind the last sector"),
