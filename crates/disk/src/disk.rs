@@ -144,7 +144,7 @@ impl Disk {
 
     #[inline]
     fn enqueue(&mut self, queued: Queued) {
-        assert!(queued.end_lbn() <= self.model.offered, "bad range: {:?}", queued.op);
+        assert!(queued.end_lbn() <= self.model.sectors, "bad range: {:?}", queued.op);
         if self.window.len() < self.model.window {
             self.window.push(queued);
         } else {
@@ -157,7 +157,7 @@ impl Disk {
     fn prepare(&self, op: DiskOp) -> Queued {
         let model = &*self.model;
         let end_lbn = op.lbn.saturating_add(u64::from(op.sectors));
-        assert!(op.sectors > 0 && end_lbn <= model.sectors, "bad range: {op:?}");
+        assert!(op.sectors > 0 && end_lbn <= model.all_sectors, "bad range: {op:?}");
         let zone = &model.zones[model.zone_of(op.lbn)];
         let place = zone.place(op.lbn);
         let in_track = u64::from(place.sector) + u64::from(op.sectors) <= zone.track.value;
@@ -483,7 +483,7 @@ impl Disk {
 
     /// Sectors of the disk, in its own sector size.
     pub fn sectors(&self) -> u64 {
-        self.model.offered
+        self.model.sectors
     }
 
     /// Bytes in a sector.

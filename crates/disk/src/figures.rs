@@ -76,7 +76,7 @@ impl Figures {
         let fresh = || Disk::with_model(model.clone(), &spec);
         let (iops_1, avg_seek) = random_reads(fresh(), &spec, (1, OPERATIONS));
         let (iops_16, _) = random_reads(fresh(), &spec, (16, OPERATIONS));
-        let sectors = model.offered;
+        let sectors = model.sectors;
         let mut disk = fresh();
         let mut now = Instant::ZERO;
         serve(&mut disk, &mut now, read(0, 1));

@@ -97,7 +97,7 @@ impl Media {
         Some(Media {
             spec: cache,
             shingled: spec.shingled,
-            first: model.offered,
+            first: model.sectors,
             log_sectors: cache.sectors - spare,
             map: BTreeMap::new(),
             order: BTreeMap::new(),
@@ -353,7 +353,7 @@ impl Media {
         let tracks = self.shingled.map_or(1, |shingled| u64::from(shingled.band_tracks));
         let sectors = tracks * zone.track.value;
         let first = lbn - (lbn - zone.first_lbn) % sectors;
-        Extent { first, end: (first + sectors).min(zone.end_lbn).min(model.offered) }
+        Extent { first, end: (first + sectors).min(zone.end_lbn).min(model.sectors) }
     }
 
     /// One pass of the heads for moving: when it is done. None if there is nothing to move.
@@ -519,8 +519,8 @@ mod tests {
             let (mut now, mut next, mut moved) = (Instant::ZERO, 0, 0);
             for _ in 0..700 {
                 let sectors = 1 + below(20);
-                let follows = below(3) > 0 && next + sectors <= model.offered;
-                let first = if follows { next } else { below(model.offered - sectors) };
+                let follows = below(3) > 0 && next + sectors <= model.sectors;
+                let first = if follows { next } else { below(model.sectors - sectors) };
                 let extent = Extent { first, end: first + sectors };
                 let (begin, target) = media.place(&model, &mut head, now, &[extent], 1);
                 now = model.pass(&mut head, begin, target, true);

@@ -24,9 +24,9 @@ pub struct DiskModel {
     pub(crate) head_switch_ns: u32,
     pub(crate) write_settle_ns: i32,
     pub(crate) jog_ns: u32,
-    /// All sectors; those behind `offered` are the media cache, wherever it is.
+    /// Sectors that the drive offers, and all: those behind are the media cache, wherever it is.
     pub(crate) sectors: u64,
-    pub(crate) offered: u64,
+    pub(crate) all_sectors: u64,
     pub(crate) sector_bytes: u32,
     pub(crate) window: usize,
     pub(crate) scheduler: Scheduler,
@@ -100,14 +100,14 @@ pub fn zones(spec: &DiskSpec) -> Vec<ZoneInfo> {
     let model = DiskModel::new(spec);
     let info = |zone: &Zone| ZoneInfo {
         first_lbn: zone.first_lbn,
-        sectors: zone.end_lbn.min(model.offered) - zone.first_lbn,
+        sectors: zone.end_lbn.min(model.sectors) - zone.first_lbn,
         first_cylinder: zone.first_cylinder,
         cylinders: zone.cylinders,
         sectors_per_track: zone.track.value as u32,
         track_skew: zone.track_skew,
         cylinder_skew: zone.cylinder_skew,
     };
-    model.zones.iter().filter(|zone| zone.first_lbn < model.offered).map(info).collect()
+    model.zones.iter().filter(|zone| zone.first_lbn < model.sectors).map(info).collect()
 }
 
 /// Seek time in ms by distance in cylinders, for every distance from 1 to the full stroke.
@@ -209,7 +209,7 @@ impl DiskModel {
             write_settle_ns: (spec.write_settle_ms * 1e6).round() as i32,
             jog_ns: ns(spec.jog_ms),
             sectors: 0,
-            offered: 0,
+            all_sectors: 0,
             sector_bytes: spec.sector_bytes,
             window: spec.window,
             scheduler: spec.scheduler,
@@ -231,9 +231,9 @@ impl DiskModel {
         for zone in &list {
             model.add_zone(spec, zone, most);
         }
-        model.offered = model.sectors - behind;
+        model.sectors = model.all_sectors - behind;
         if let Some(zone) = outer {
-            model.add_zone(spec, &zone, model.sectors + reserved);
+            model.add_zone(spec, &zone, model.all_sectors + reserved);
         }
         model.index_zones();
         Arc::new(model)
@@ -241,7 +241,7 @@ impl DiskModel {
 
     /// Lays out a zone behind the others, up to this many sectors in all.
     fn add_zone(&mut self, spec: &DiskSpec, zone: &ZoneSpec, most: u64) {
-        let cap = most - self.sectors;
+        let cap = most - self.all_sectors;
         let addresses = zone_addresses(spec, zone).unwrap_or(0).min(cap);
         if addresses == 0 {
             return;
@@ -251,8 +251,8 @@ impl DiskModel {
         let (unit_sectors, spares) = unit_of(spec, zone);
         let unit = unit_sectors - spares;
         let mut laid = Zone {
-            first_lbn: self.sectors,
-            end_lbn: self.sectors + addresses,
+            first_lbn: self.all_sectors,
+            end_lbn: self.all_sectors + addresses,
             first_cylinder: zone.first_cylinder.unwrap_or(0),
             cylinders: zone.cylinders,
             track: Divisor::new(track),
@@ -280,7 +280,7 @@ impl DiskModel {
             (None, None) => 0,
             (None, Some(last)) => self.base_after(last, &laid),
         };
-        self.sectors += addresses;
+        self.all_sectors += addresses;
         self.zones.push(laid);
     }
 
@@ -309,10 +309,10 @@ impl DiskModel {
     }
 
     fn index_zones(&mut self) {
-        while (self.sectors >> self.coarse_shift) >= COARSE_ENTRIES {
+        while (self.all_sectors >> self.coarse_shift) >= COARSE_ENTRIES {
             self.coarse_shift += 1;
         }
-        let entries = (self.sectors >> self.coarse_shift) + 1;
+        let entries = (self.all_sectors >> self.coarse_shift) + 1;
         let holds = |i: u64| self.zones.partition_point(|z| z.end_lbn <= i << self.coarse_shift);
         let last = self.zones.len() - 1;
         self.coarse = (0..entries).map(|i| holds(i).min(last) as u16).collect();
@@ -324,7 +324,7 @@ impl DiskModel {
     /// If the drive has no such address.
     #[inline]
     pub(crate) fn zone_of(&self, lbn: u64) -> usize {
-        assert!(lbn < self.sectors, "sector {lbn} of a disk of {}", self.sectors);
+        assert!(lbn < self.all_sectors, "sector {lbn} of a disk of {}", self.all_sectors);
         let mut zone = usize::from(self.coarse[(lbn >> self.coarse_shift) as usize]);
         while self.zones[zone].end_lbn <= lbn {
             zone += 1;
@@ -442,7 +442,7 @@ impl Iterator for Stream<'_> {
     type Item = Stretch;
 
     fn next(&mut self) -> Option<Stretch> {
-        if self.left == 0 || self.lbn >= self.model.sectors {
+        if self.left == 0 || self.lbn >= self.model.all_sectors {
             return None;
         }
         let zone = &self.model.zones[self.model.zone_of(self.lbn)];
