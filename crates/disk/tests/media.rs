@@ -269,3 +269,16 @@ fn contradictory_keys_are_refused() {
     let error = spec.validate().unwrap_err().to_string();
     assert_eq!(error, "`shingled` must be next to a [media_cache]");
 }
+
+#[test]
+fn reading_ahead_ends_with_what_the_drive_offers() {
+    let ahead = "[read_ahead]\nsegments = 2\nsegment_sectors = 48\nahead_sectors = 40\n";
+    let mut disk = Disk::new(&small(&format!("{ahead}{CACHE}"), ""));
+    let mut now = Instant::ZERO;
+    let last = disk.sectors() - 4;
+    serve(&mut disk, &mut now, read(last, 4));
+    now.0 += S;
+    // The heads are still over the innermost cylinder, not over the cache at the outer edge.
+    let seek = serve(&mut disk, &mut now, read(0, 1)).service.seek;
+    assert!(seek.0 > 3 * MS, "{seek:?}");
+}
