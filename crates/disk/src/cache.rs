@@ -123,9 +123,13 @@ impl Cache {
     fn write_nearest(&mut self, model: &DiskModel, head: &mut Head, begin: Instant) {
         self.stop_ahead(model, head, begin);
         self.writing.clear();
-        let ready = self.dirty.iter().filter(|d| d.since <= begin).count();
         let oldest = self.dirty.iter().position(|d| d.since <= begin);
         let Some(oldest) = oldest else { return };
+        // Only a media cache asks how many wait.
+        let ready = match self.media {
+            Some(_) => self.dirty.iter().filter(|d| d.since <= begin).count(),
+            None => 0,
+        };
         let piece = self.piece(oldest, u64::MAX);
         if self.media.as_ref().is_some_and(|media| !media.goes_direct(piece, ready)) {
             self.take_entry(begin);
