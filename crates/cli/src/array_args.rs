@@ -150,6 +150,7 @@ pub fn create() -> Command {
                 .value_parser(value_parser!(u64).range(1..=1024)),
         )
         .args(destage_args())
+        .arg(accept_same_drive())
         .arg(flag("assume-clean", "Do not zero the disks: they are all zeros, or in sync"))
         .arg(sparse())
         .args(read_cache_args())
@@ -220,8 +221,18 @@ pub fn serve() -> Command {
                 .value_parser(["nvs", "flush"]),
         )
         .args(durability_args())
+        .arg(accept_same_drive())
         .args(read_cache_args())
         .args(places())
+}
+
+/// Of commands that refuse two members in one drive.
+fn accept_same_drive() -> Arg {
+    flag(
+        "accept-same-drive",
+        "Let several members be in one drive, although they fail together: partitions, or units \
+         of a drive with two actuators",
+    )
 }
 
 /// What a start may be without.

@@ -50,6 +50,12 @@ fn members_and_nvs_on_block_devices_are_written_directly() {
     }
     let (devices, folder) = (loops.0.clone(), array.path(""));
     let [d0, d1, d2, nvs] = [&devices[0], &devices[1], &devices[2], &devices[3]];
+    // The same device under another name.
+    let again = array.path("again");
+    std::os::unix::fs::symlink(d0, &again).expect("a link");
+    let words = ["create", "tank", "--disk", d0, "--disk", d1, "--disk", &again];
+    let error = fails(1, &[&words[..], &["--config-dir", &folder]].concat());
+    assert!(error.contains("the same disk") && error.contains("--accept-same-drive"), "{error}");
     let words = ["create", "tank", "--disk", d0, "--disk", d1, "--disk", d2, "--nvs", nvs];
     succeeds(&[&words[..], &["--config-dir", &folder]].concat());
     array.serve(&[]);

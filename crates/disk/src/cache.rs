@@ -1,4 +1,4 @@
-//! The drive's own buffer: read-ahead segments and a write-back cache.
+//! The drive's own buffer: read-ahead segments and a write-back cache, in front of the media cache.
 //!
 //! What the drive does on its own while idle is worked out when the next command starts: the
 //! medium's time between then and the last command is filled with read-ahead, or with writing
@@ -6,39 +6,12 @@
 
 use destage_engine::units::{Duration, Instant};
 
+use crate::extent::Extent;
 use crate::head::{DiskOp, Head};
+use crate::media::Media;
 use crate::model::DiskModel;
 use crate::seek::ns;
 use crate::spec::{DiskSpec, ReadAhead, WriteBack};
-
-/// Addresses held: `first` up to, not including, `end`.
-#[derive(Clone, Copy, Debug)]
-struct Extent {
-    first: u64,
-    end: u64,
-}
-
-impl Extent {
-    fn of(op: &DiskOp) -> Extent {
-        Extent { first: op.lbn, end: op.lbn + u64::from(op.sectors) }
-    }
-
-    fn sectors(self) -> u64 {
-        self.end - self.first
-    }
-
-    fn holds(self, other: Extent) -> bool {
-        self.first <= other.first && other.end <= self.end
-    }
-
-    fn touches(self, other: Extent) -> bool {
-        self.first <= other.end && other.first <= self.end
-    }
-
-    fn overlaps(self, other: Extent) -> bool {
-        self.first < other.end && other.first < self.end
-    }
-}
 
 /// The running read-ahead. It fills the most recently used segment.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +42,15 @@ pub(crate) struct Cache {
     /// When the medium is done with the last command or background write.
     medium_free: Instant,
     /// The background write that ends then.
-    writing: Option<Extent>,
+    writing: Vec<Extent>,
+    media: Option<Media>,
 }
 
 impl Cache {
-    /// None if the spec has neither kind.
-    pub(crate) fn new(spec: &DiskSpec) -> Option<Cache> {
-        if spec.read_ahead.is_none() && spec.write_back.is_none() {
+    /// None if the spec has no kind of it.
+    pub(crate) fn new(spec: &DiskSpec, model: &DiskModel) -> Option<Cache> {
+        let media = Media::new(spec, model);
+        if spec.read_ahead.is_none() && spec.write_back.is_none() && media.is_none() {
             return None;
         }
         Some(Cache {
@@ -86,7 +61,8 @@ impl Cache {
             dirty: Vec::new(),
             last_write_end: None,
             medium_free: Instant::ZERO,
-            writing: None,
+            writing: Vec::new(),
+            media,
         })
     }
 
@@ -102,6 +78,23 @@ impl Cache {
                 return;
             }
             self.write_nearest(model, head, begin);
+        }
+        self.move_idle(model, head, now);
+    }
+
+    /// Moves what the media cache holds, as far as that begins before `now`.
+    fn move_idle(&mut self, model: &DiskModel, head: &mut Head, now: Instant) {
+        let Some(from) = self.media.as_ref().and_then(Media::idle_from) else { return };
+        loop {
+            let begin = from.max(self.medium_free);
+            if begin >= now {
+                return;
+            }
+            self.stop_ahead(model, head, begin);
+            let moved = self.media.as_mut().and_then(|media| media.step(model, head, begin));
+            let Some(end) = moved else { return };
+            self.medium_free = end;
+            self.writing.clear();
         }
     }
 
@@ -120,40 +113,113 @@ impl Cache {
 
     /// The parts of `from` to `end` that are acknowledged and not on the medium at `now`.
     pub(crate) fn unwritten(&self, now: Instant, from: u64, end: u64) -> Vec<(u64, u64)> {
-        let writing = self.writing.filter(|_| self.medium_free > now);
-        let extents = self.dirty.iter().map(|d| d.extent).chain(writing);
+        let writing = self.writing.iter().filter(|_| self.medium_free > now);
+        let extents = self.dirty.iter().map(|d| d.extent).chain(writing.copied());
         let part = |extent: Extent| (extent.first.max(from), extent.end.min(end));
         extents.map(part).filter(|(first, end)| first < end).collect()
     }
 
-    /// Writes the dirty extent that the head reaches first.
+    /// Writes the dirty extent that the head reaches first, or an entry of the media cache.
     fn write_nearest(&mut self, model: &DiskModel, head: &mut Head, begin: Instant) {
         self.stop_ahead(model, head, begin);
+        self.writing.clear();
+        let oldest = self.dirty.iter().position(|d| d.since <= begin);
+        let Some(oldest) = oldest else { return };
+        // Only a media cache asks how many wait.
+        let ready = match self.media {
+            Some(_) => self.dirty.iter().filter(|d| d.since <= begin).count(),
+            None => 0,
+        };
+        let piece = self.piece(oldest, u64::MAX);
+        if self.media.as_ref().is_some_and(|media| !media.goes_direct(piece, ready)) {
+            self.take_entry(begin);
+        } else {
+            let in_order = self.media.as_ref().is_some_and(Media::is_shingled);
+            let index = if in_order { oldest } else { self.nearest(model, head, begin) };
+            let piece = self.piece(index, u64::MAX);
+            self.take(index, piece);
+        }
+        let (begin, target) = match &mut self.media {
+            Some(media) => media.place(model, head, begin, &self.writing, ready),
+            None => (begin, self.writing[0]),
+        };
+        self.medium_free = model.pass(head, begin, target, true);
+        if let Some(media) = &mut self.media {
+            media.active(self.medium_free);
+        }
+    }
+
+    /// What of a dirty extent one background write takes, at most this many sectors.
+    fn piece(&self, index: usize, most: u64) -> Extent {
+        let extent = self.dirty[index].extent;
+        let most = match self.write.map_or(0, |write| write.write_sectors) {
+            0 => most,
+            sectors => most.min(u64::from(sectors)),
+        };
+        Extent { end: extent.end.min(extent.first.saturating_add(most)), ..extent }
+    }
+
+    /// The front of a dirty extent is written now.
+    fn take(&mut self, index: usize, piece: Extent) {
+        self.dirty[index].extent.first = piece.end;
+        if self.dirty[index].extent.sectors() == 0 {
+            self.dirty.remove(index);
+        }
+        self.writing.push(piece);
+    }
+
+    /// Index of the dirty extent that the head reaches first, of those in the window.
+    fn nearest(&self, model: &DiskModel, head: &Head, begin: Instant) -> usize {
         let angle = model.revolution.angle(begin.0);
         let cost = |d: &Dirty| {
             let at = model.position(head, angle, d.extent.first, true);
             at.seek_ns + at.rotation_ns
         };
         let ready = (0..self.dirty.len()).filter(|&i| self.dirty[i].since <= begin);
-        let (window, most) = self.write.map_or((0, 0), |w| (w.window as usize, w.write_sectors));
+        let window = self.write.map_or(0, |w| w.window as usize);
         let seen = ready.take(if window == 0 { usize::MAX } else { window });
-        let Some(index) = seen.min_by_key(|&i| cost(&self.dirty[i])) else { return };
-        let mut dirty = self.dirty[index];
-        let approach_ns = u64::from(cost(&dirty));
-        if most > 0 && dirty.extent.sectors() > u64::from(most) {
-            dirty.extent.end = dirty.extent.first + u64::from(most);
-            self.dirty[index].extent.first = dirty.extent.end;
-        } else {
-            self.dirty.remove(index);
+        seen.min_by_key(|&i| cost(&self.dirty[i])).expect("one of them is ready")
+    }
+
+    /// Takes the oldest dirty extents that an entry of the media cache has room for.
+    fn take_entry(&mut self, begin: Instant) {
+        let Some(media) = &self.media else { return };
+        let mut left = media.entry_room();
+        let mut room = media.map_room();
+        while let Some(index) = self.dirty.iter().position(|d| d.since <= begin) {
+            let piece = self.piece(index, left);
+            let growth = self.media.as_ref().map_or(0, |media| media.growth(piece));
+            let first = self.writing.is_empty();
+            if left == 0 || (!first && growth > room) {
+                return;
+            }
+            left -= piece.sectors();
+            room -= growth.max(0);
+            self.take(index, piece);
         }
-        let mut media_ns = 0;
-        if let Some(last) = model.stream(dirty.extent.first, dirty.extent.sectors()).last() {
-            media_ns = last.end_ns;
-            head.place = last.place;
+    }
+
+    /// Where on the medium the stretches of a command are, or where a write goes; and when its
+    /// transfer can begin, since a full media cache is made room in first.
+    pub(crate) fn locate(
+        &mut self,
+        model: &DiskModel,
+        head: &mut Head,
+        begin: Instant,
+        (extent, write): (Extent, bool),
+    ) -> (Instant, Vec<Extent>) {
+        match &mut self.media {
+            None => (begin, vec![extent]),
+            Some(media) if write => {
+                let (begin, target) = media.place(model, head, begin, &[extent], 1);
+                (begin, vec![target])
+            }
+            Some(media) => (begin, media.pieces(extent)),
         }
-        (head.next_lbn, head.write) = (dirty.extent.end, true);
-        self.medium_free = begin + Duration(approach_ns + media_ns);
-        self.writing = Some(dirty.extent);
+    }
+
+    pub(crate) fn media(&self) -> Option<&Media> {
+        self.media.as_ref()
     }
 
     /// Whether the buffer can serve a command without the heads being sent for it.
@@ -164,7 +230,7 @@ impl Cache {
                 .write
                 .is_some_and(|w| op.sectors <= w.capacity_sectors && (appends || !w.appends_only));
         }
-        let wanted = Extent::of(op);
+        let wanted = op.extent();
         self.dirty.iter().any(|d| d.extent.holds(wanted))
             || self.holds_read(model, wanted, now)
             || self.comes_by(model, wanted, now)
@@ -198,7 +264,7 @@ impl Cache {
     /// First address of a read that no segment holds, if one holds its front; else its first.
     pub(crate) fn held_front(&self, op: &DiskOp) -> u64 {
         let holds = |s: &&Extent| !op.write && s.first <= op.lbn && op.lbn < s.end;
-        self.segments.iter().rfind(holds).map_or(op.lbn, |s| s.end.min(Extent::of(op).end - 1))
+        self.segments.iter().rfind(holds).map_or(op.lbn, |s| s.end.min(op.extent().end - 1))
     }
 
     /// Serves a command that [`Cache::serves`] accepted; `ready` is the time after overhead.
@@ -210,12 +276,16 @@ impl Cache {
         ready: Instant,
     ) -> Instant {
         let bus = Duration(model.bus.ns(op.sectors, op.write));
-        if op.write {
-            self.last_write_end = Some(Extent::of(op).end);
+        let done = if op.write {
+            self.last_write_end = Some(op.extent().end);
             self.accept(model, head, op, ready) + bus
         } else {
             self.hit(model, op, ready, bus)
+        };
+        if let Some(media) = &mut self.media {
+            media.active(done);
         }
+        done
     }
 
     /// Takes a write in, after making room; the time it is there but for the bus.
@@ -227,7 +297,7 @@ impl Cache {
         ready: Instant,
     ) -> Instant {
         let capacity = self.write.map_or(0, |w| u64::from(w.capacity_sectors));
-        let mut extent = Extent::of(op);
+        let mut extent = op.extent();
         let mut at = ready;
         while !self.dirty.is_empty() && (self.dirty_with(extent) > capacity || self.full(extent)) {
             let begin = ready.max(self.medium_free);
@@ -264,7 +334,7 @@ impl Cache {
 
     /// Serves a read from the buffer.
     fn hit(&mut self, model: &DiskModel, op: &DiskOp, ready: Instant, bus: Duration) -> Instant {
-        let wanted = Extent::of(op);
+        let wanted = op.extent();
         let mut done = ready + bus;
         if self.dirty.iter().any(|d| d.extent.holds(wanted)) {
             return done;
@@ -393,9 +463,12 @@ impl Cache {
         media_done: Instant,
         done: Instant,
     ) {
-        let extent = Extent::of(op);
+        let extent = op.extent();
         self.medium_free = done;
-        self.writing = None;
+        self.writing.clear();
+        if let Some(media) = &mut self.media {
+            media.active(done);
+        }
         if op.write {
             self.segments.retain(|s| !s.overlaps(extent));
             self.drop_dirty(extent);

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use destage_engine::units::{Duration, Instant};
 
 use crate::cache::Cache;
+use crate::extent::Extent;
 use crate::geometry::SectorPlace;
 use crate::head::{Approach, DiskOp, Head};
+use crate::media::{Media, MediaCounts};
 use crate::model::DiskModel;
 use crate::spec::{DiskSpec, Scheduler};
 
@@ -116,7 +118,7 @@ impl Disk {
             in_service: None,
             head: Head { place, next_lbn: u64::MAX, write: false },
             after_write: false,
-            cache: Cache::new(spec).map(Box::new),
+            cache: Cache::new(spec, &model).map(Box::new),
             model,
         }
     }
@@ -142,6 +144,7 @@ impl Disk {
 
     #[inline]
     fn enqueue(&mut self, queued: Queued) {
+        assert!(queued.end_lbn() <= self.model.sectors, "bad range: {:?}", queued.op);
         if self.window.len() < self.model.window {
             self.window.push(queued);
         } else {
@@ -154,7 +157,7 @@ impl Disk {
     fn prepare(&self, op: DiskOp) -> Queued {
         let model = &*self.model;
         let end_lbn = op.lbn.saturating_add(u64::from(op.sectors));
-        assert!(op.sectors > 0 && end_lbn <= model.sectors, "bad range: {op:?}");
+        assert!(op.sectors > 0 && end_lbn <= model.all_sectors, "bad range: {op:?}");
         let zone = &model.zones[model.zone_of(op.lbn)];
         let place = zone.place(op.lbn);
         let in_track = u64::from(place.sector) + u64::from(op.sectors) <= zone.track.value;
@@ -234,6 +237,7 @@ impl Disk {
             done
         } else {
             let begin = cache.release_medium(&self.model, &mut self.head, now);
+            self.place_window(&cache);
             let (index, approach) = self.choose(begin);
             let queued = self.take(index);
             self.serve_past(&mut cache, now, begin, &queued, approach)
@@ -252,16 +256,21 @@ impl Disk {
         approach: Approach,
     ) -> Instant {
         let from = cache.held_front(&queued.op);
-        let (mut rest, mut approach) = (*queued, approach);
-        if from > queued.op.lbn {
-            let sectors = (queued.end_lbn() - from) as u32;
-            rest = self.prepare(DiskOp { lbn: from, sectors, ..queued.op });
-            rest.fixed_ns = queued.fixed_ns;
+        let (mut begin, mut rest, mut approach) = (begin, *queued, approach);
+        let mut further = Vec::new();
+        if from > queued.op.lbn || cache.media().is_some() {
+            let extent = Extent { first: from, end: queued.end_lbn() };
+            let wanted = (extent, queued.op.write);
+            (begin, further) = cache.locate(&self.model, &mut self.head, begin, wanted);
+            let first = further.remove(0);
+            let op = DiskOp { lbn: first.first, sectors: first.sectors() as u32, ..queued.op };
+            rest = Queued { fixed_ns: queued.fixed_ns, ..self.prepare(op) };
             approach = self.approach(self.model.revolution.angle(begin.0), &rest);
         }
         let done = self.serve(now, begin, &rest, approach);
         let media_ns = self.media_ns(&rest, approach);
         let media_done = begin + Duration(u64::from(approach.total_ns()) + media_ns);
+        let done = self.serve_further(done, &further);
         let before = match from == queued.op.lbn {
             true => self.model.passed_before(from, approach.rotation_ns),
             false => 0,
@@ -271,6 +280,29 @@ impl Disk {
             in_service.completed.op = queued.op;
         }
         done
+    }
+
+    /// Reads the further stretches of a command in service, those that are elsewhere.
+    fn serve_further(&mut self, done: Instant, further: &[Extent]) -> Instant {
+        let read = |at, &piece| self.model.pass(&mut self.head, at, piece, false);
+        let end = further.iter().fold(done, read);
+        if let Some(in_service) = &mut self.in_service {
+            in_service.completed.service.transfer += end.since(done);
+            in_service.done = end;
+        }
+        end
+    }
+
+    /// Looks up where the commands in the window are, of which the media cache may have moved some.
+    fn place_window(&mut self, cache: &Cache) {
+        let Some(media) = cache.media() else { return };
+        for queued in &mut self.window {
+            let lbn = media.target(queued.op.extent(), queued.op.write);
+            let zone = &self.model.zones[self.model.zone_of(lbn)];
+            let place = zone.place(lbn);
+            (queued.cylinder, queued.head) = (place.cylinder, place.head);
+            queued.target_ns = zone.angle(place.slot);
+        }
     }
 
     /// Puts a command into service whose mechanics begin at `begin`.
@@ -489,6 +521,12 @@ impl Disk {
     pub fn unwritten(&mut self, now: Instant, lbn: u64, sectors: u64) -> Vec<(u64, u64)> {
         self.catch_up(now);
         self.cache.as_ref().map_or(Vec::new(), |cache| cache.unwritten(now, lbn, lbn + sectors))
+    }
+
+    /// What the drive's media cache has done until `now`; none without one.
+    pub fn media_counts(&mut self, now: Instant) -> Option<MediaCounts> {
+        self.catch_up(now);
+        self.cache.as_ref().and_then(|cache| cache.media()).map(Media::counts)
     }
 
     /// Does what the drive did on its own until `now`.

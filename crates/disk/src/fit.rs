@@ -231,6 +231,7 @@ impl Known {
             source: "numbers given to `destage disks fit`; the rest assumed".to_string(),
             sector_bytes: self.sector_bytes,
             sectors: Some(self.capacity_bytes / u64::from(self.sector_bytes)),
+            units: 1,
             heads: heads as u32,
             rpm: self.rpm,
             head_switch_ms: switch,
@@ -249,6 +250,8 @@ impl Known {
             host: HostSpec::default(),
             read_ahead: None,
             write_back,
+            media_cache: None,
+            shingled: None,
             seek: Seek::Fit(fit),
             zones: Zones::Linear(zones),
         };

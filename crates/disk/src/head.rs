@@ -1,5 +1,8 @@
 //! Commands, and where the heads are when one starts.
 
+use destage_engine::units::{Duration, Instant};
+
+use crate::extent::Extent;
 use crate::geometry::SectorPlace;
 use crate::model::DiskModel;
 
@@ -14,6 +17,13 @@ pub struct DiskOp {
     pub write: bool,
     /// Whatever the user wants back with the completion.
     pub tag: u64,
+}
+
+impl DiskOp {
+    /// Its sectors.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { first: self.lbn, end: self.lbn + u64::from(self.sectors) }
+    }
 }
 
 /// Where the heads are and what they did last.
@@ -60,5 +70,24 @@ impl DiskModel {
         let arrival = self.revolution.reduce(angle + seek_ns);
         let rotation_ns = self.revolution.wait(arrival, zone.angle(place.slot));
         Approach { overhead_ns: 0, seek_ns, rotation_ns }
+    }
+
+    /// Moves the heads to a stretch and over it: when they are at its end.
+    pub(crate) fn pass(
+        &self,
+        head: &mut Head,
+        begin: Instant,
+        extent: Extent,
+        write: bool,
+    ) -> Instant {
+        let angle = self.revolution.angle(begin.0);
+        let approach = self.position(head, angle, extent.first, write);
+        let mut end = begin + Duration(u64::from(approach.total_ns()));
+        if let Some(last) = self.stream(extent.first, extent.sectors()).last() {
+            end += Duration(last.end_ns);
+            head.place = last.place;
+        }
+        (head.next_lbn, head.write) = (extent.end, write);
+        end
     }
 }

@@ -9,12 +9,14 @@
 mod bus;
 mod cache;
 mod disk;
+mod extent;
 mod figures;
 pub mod fit;
 mod geometry;
 mod head;
 mod keys;
 pub mod measure;
+mod media;
 mod model;
 mod registry;
 mod seek;
@@ -27,10 +29,11 @@ pub use disk::{Completed, Disk, Service};
 pub use figures::{Figures, ZoneRate, random_read_iops};
 pub use head::DiskOp;
 pub use keys::{KEYS, REQUIRED, SpecKey};
+pub use media::MediaCounts;
 pub use model::{DiskModel, ZoneInfo, seek_curve, zones};
 pub use registry::{find, registry};
 pub use spec::{
-    AheadUntil, BusSpec, DiskSpec, HitOverhead, HostSpec, Issue, LinearZones, Overhead, ReadAhead,
-    Scheduler, Seek, SeekFit, SeekFormula, SeekTable, SparesPer, SpecError, StartOf, TrackOrder,
-    WriteBack, ZoneSpec, Zones,
+    AheadUntil, BusSpec, CachePlace, DiskSpec, HitOverhead, HostSpec, Issue, LinearZones,
+    MediaCache, Overhead, ReadAhead, Scheduler, Seek, SeekFit, SeekFormula, SeekTable, Shingled,
+    SparesPer, SpecError, StartOf, TrackOrder, WriteBack, ZoneSpec, Zones,
 };

@@ -8,8 +8,8 @@ use crate::bus::Bus;
 use crate::geometry::{Divisor, Revolution, SectorPlace, Slip, Zone};
 use crate::seek::{ns, table_ns};
 use crate::spec::{
-    AheadUntil, DiskSpec, HitOverhead, Overhead, ReadAhead, Scheduler, SparesPer, TrackOrder,
-    ZoneSpec, Zones,
+    AheadUntil, CachePlace, DiskSpec, HitOverhead, Overhead, ReadAhead, Scheduler, SparesPer,
+    SpecError, TrackOrder, ZoneSpec, Zones,
 };
 
 /// Zones are found through a table with this many entries.
@@ -24,7 +24,9 @@ pub struct DiskModel {
     pub(crate) head_switch_ns: u32,
     pub(crate) write_settle_ns: i32,
     pub(crate) jog_ns: u32,
+    /// Sectors that the drive offers, and all: those behind are the media cache, wherever it is.
     pub(crate) sectors: u64,
+    pub(crate) all_sectors: u64,
     pub(crate) sector_bytes: u32,
     pub(crate) window: usize,
     pub(crate) scheduler: Scheduler,
@@ -93,18 +95,19 @@ pub struct ZoneInfo {
     pub cylinder_skew: u32,
 }
 
-/// The zones of a drive, outermost first.
+/// The zones of a drive, outermost first, without its media cache.
 pub fn zones(spec: &DiskSpec) -> Vec<ZoneInfo> {
+    let model = DiskModel::new(spec);
     let info = |zone: &Zone| ZoneInfo {
         first_lbn: zone.first_lbn,
-        sectors: zone.end_lbn - zone.first_lbn,
+        sectors: zone.end_lbn.min(model.sectors) - zone.first_lbn,
         first_cylinder: zone.first_cylinder,
         cylinders: zone.cylinders,
         sectors_per_track: zone.track.value as u32,
         track_skew: zone.track_skew,
         cylinder_skew: zone.cylinder_skew,
     };
-    DiskModel::new(spec).zones.iter().map(info).collect()
+    model.zones.iter().filter(|zone| zone.first_lbn < model.sectors).map(info).collect()
 }
 
 /// Seek time in ms by distance in cylinders, for every distance from 1 to the full stroke.
@@ -126,7 +129,8 @@ pub(crate) fn listed_zones(spec: &DiskSpec) -> Vec<ZoneSpec> {
             };
             let per_cylinder: u64 =
                 (0..linear.count).map(|i| u64::from(track(i)) * u64::from(spec.heads)).sum();
-            let cylinders = spec.sectors.unwrap_or(per_cylinder).div_ceil(per_cylinder) as u32;
+            let offered = spec.sectors.unwrap_or(per_cylinder);
+            let cylinders = (offered + reserved(spec, track(0))).div_ceil(per_cylinder) as u32;
             let zone =
                 |i| ZoneSpec { cylinders, sectors_per_track: track(i), ..ZoneSpec::default() };
             (0..linear.count).map(zone).collect()
@@ -137,6 +141,43 @@ pub(crate) fn listed_zones(spec: &DiskSpec) -> Vec<ZoneSpec> {
         next = *zone.first_cylinder.get_or_insert(next) + zone.cylinders;
     }
     list
+}
+
+/// Sectors besides those that the drive offers, with this many on an outermost track: a media
+/// cache there has its cylinders alone.
+fn reserved(spec: &DiskSpec, track: u32) -> u64 {
+    match spec.media_cache {
+        None => 0,
+        Some(cache) if cache.place == CachePlace::Inner => cache.sectors,
+        Some(cache) => cache.sectors.next_multiple_of(u64::from(spec.heads) * u64::from(track)),
+    }
+}
+
+/// Takes the cylinders of a media cache out of the outermost zone. None if there is no such cache;
+/// an error if it leaves nothing of that zone, or the zone is not plain.
+pub(crate) fn split_outer(
+    spec: &DiskSpec,
+    list: &mut [ZoneSpec],
+) -> Result<Option<ZoneSpec>, SpecError> {
+    if spec.media_cache.is_none_or(|cache| cache.place != CachePlace::Outer) {
+        return Ok(None);
+    }
+    let zone = &mut list[0];
+    let cylinders = reserved(spec, zone.sectors_per_track)
+        / (u64::from(spec.heads) * u64::from(zone.sectors_per_track));
+    let plain = zone.slips.is_empty() && zone.unused_front == 0;
+    if cylinders >= u64::from(zone.cylinders) || !plain {
+        return Err(SpecError::Value {
+            key: "media_cache.sectors",
+            expected: "less than the outermost zone, which must have neither `slips` nor \
+                       `unused_front`, or have `place = \"inner\"`"
+                .into(),
+        });
+    }
+    let front = ZoneSpec { cylinders: cylinders as u32, offset_sectors: None, ..zone.clone() };
+    zone.first_cylinder = zone.first_cylinder.map(|first| first + front.cylinders);
+    zone.cylinders -= front.cylinders;
+    Ok(Some(ZoneSpec { spare_sectors: 0, ..front }))
 }
 
 /// Addresses of a zone, were the drive not capped; none if its spares leave no room.
@@ -156,7 +197,8 @@ pub(crate) fn zone_addresses(spec: &DiskSpec, zone: &ZoneSpec) -> Option<u64> {
 impl DiskModel {
     /// Lays out a valid spec.
     pub fn new(spec: &DiskSpec) -> Arc<DiskModel> {
-        let list = listed_zones(spec);
+        let mut list = listed_zones(spec);
+        let outer = split_outer(spec, &mut list).expect("a valid spec");
         let cylinders =
             list.iter().map(|z| z.first_cylinder.unwrap_or(0) + z.cylinders).max().unwrap_or(1);
         let mut model = DiskModel {
@@ -167,6 +209,7 @@ impl DiskModel {
             write_settle_ns: (spec.write_settle_ms * 1e6).round() as i32,
             jog_ns: ns(spec.jog_ms),
             sectors: 0,
+            all_sectors: 0,
             sector_bytes: spec.sector_bytes,
             window: spec.window,
             scheduler: spec.scheduler,
@@ -182,15 +225,23 @@ impl DiskModel {
             coarse: Vec::new(),
             coarse_shift: 0,
         };
+        let reserved = spec.media_cache.map_or(0, |cache| cache.sectors);
+        let behind = if outer.is_some() { 0 } else { reserved };
+        let most = spec.sectors.map_or(u64::MAX, |offered| offered + behind);
         for zone in &list {
-            model.add_zone(spec, zone);
+            model.add_zone(spec, zone, most);
+        }
+        model.sectors = model.all_sectors - behind;
+        if let Some(zone) = outer {
+            model.add_zone(spec, &zone, model.all_sectors + reserved);
         }
         model.index_zones();
         Arc::new(model)
     }
 
-    fn add_zone(&mut self, spec: &DiskSpec, zone: &ZoneSpec) {
-        let cap = spec.sectors.unwrap_or(u64::MAX) - self.sectors;
+    /// Lays out a zone behind the others, up to this many sectors in all.
+    fn add_zone(&mut self, spec: &DiskSpec, zone: &ZoneSpec, most: u64) {
+        let cap = most - self.all_sectors;
         let addresses = zone_addresses(spec, zone).unwrap_or(0).min(cap);
         if addresses == 0 {
             return;
@@ -200,8 +251,8 @@ impl DiskModel {
         let (unit_sectors, spares) = unit_of(spec, zone);
         let unit = unit_sectors - spares;
         let mut laid = Zone {
-            first_lbn: self.sectors,
-            end_lbn: self.sectors + addresses,
+            first_lbn: self.all_sectors,
+            end_lbn: self.all_sectors + addresses,
             first_cylinder: zone.first_cylinder.unwrap_or(0),
             cylinders: zone.cylinders,
             track: Divisor::new(track),
@@ -229,7 +280,7 @@ impl DiskModel {
             (None, None) => 0,
             (None, Some(last)) => self.base_after(last, &laid),
         };
-        self.sectors += addresses;
+        self.all_sectors += addresses;
         self.zones.push(laid);
     }
 
@@ -258,10 +309,10 @@ impl DiskModel {
     }
 
     fn index_zones(&mut self) {
-        while (self.sectors >> self.coarse_shift) >= COARSE_ENTRIES {
+        while (self.all_sectors >> self.coarse_shift) >= COARSE_ENTRIES {
             self.coarse_shift += 1;
         }
-        let entries = (self.sectors >> self.coarse_shift) + 1;
+        let entries = (self.all_sectors >> self.coarse_shift) + 1;
         let holds = |i: u64| self.zones.partition_point(|z| z.end_lbn <= i << self.coarse_shift);
         let last = self.zones.len() - 1;
         self.coarse = (0..entries).map(|i| holds(i).min(last) as u16).collect();
@@ -273,7 +324,7 @@ impl DiskModel {
     /// If the drive has no such address.
     #[inline]
     pub(crate) fn zone_of(&self, lbn: u64) -> usize {
-        assert!(lbn < self.sectors, "sector {lbn} of a disk of {}", self.sectors);
+        assert!(lbn < self.all_sectors, "sector {lbn} of a disk of {}", self.all_sectors);
         let mut zone = usize::from(self.coarse[(lbn >> self.coarse_shift) as usize]);
         while self.zones[zone].end_lbn <= lbn {
             zone += 1;
@@ -391,7 +442,7 @@ impl Iterator for Stream<'_> {
     type Item = Stretch;
 
     fn next(&mut self) -> Option<Stretch> {
-        if self.left == 0 || self.lbn >= self.model.sectors {
+        if self.left == 0 || self.lbn >= self.model.all_sectors {
             return None;
         }
         let zone = &self.model.zones[self.model.zone_of(self.lbn)];

@@ -23,6 +23,7 @@ const SPECS: &[(&str, &str)] = specs![
     "ultrastar-hc320",
     "exos-x20",
     "exos-2x18-unit",
+    "st8000as0002",
     "atlas10k",
     "atlas-iii",
     "barracuda",

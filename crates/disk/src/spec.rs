@@ -22,6 +22,9 @@ pub struct DiskSpec {
     /// Sectors the drive offers; absent: all that its zones hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sectors: Option<u64>,
+    /// Logical units of the drive, of which this is one; they fail together.
+    #[serde(default = "default_one", skip_serializing_if = "is_one")]
+    pub units: u32,
     /// Surfaces with data, one head each.
     pub heads: u32,
     /// Revolutions a minute.
@@ -77,6 +80,12 @@ pub struct DiskSpec {
     /// Write-back cache; absent: writes go to the medium before they are acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBack>,
+    /// A reserved stretch of the medium to which scattered writes go first; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_cache: Option<MediaCache>,
+    /// Bands of overlapping tracks; absent: every sector can be written alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shingled: Option<Shingled>,
     /// Seek time by distance.
     pub seek: Seek,
     /// Zones from the outermost cylinder inwards.
@@ -290,6 +299,54 @@ pub struct WriteBack {
     pub flush_ms: f64,
 }
 
+/// A reserved stretch of the medium, written as a log: scattered writes go there first, and are
+/// moved to their places later. It keeps what it holds without power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MediaCache {
+    /// Sectors of the stretch, besides those that the drive offers.
+    pub sectors: u64,
+    /// Where it is.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub place: CachePlace,
+    /// Most stretches of sectors that its map holds.
+    pub map_entries: u32,
+    /// Most sectors that one entry of the log takes; it may take several scattered writes.
+    pub entry_sectors: u32,
+    /// Time of an entry besides moving the heads and the transfer, in ms.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub entry_ms: f64,
+    /// Fewer stretches than this that wait to be written are written in place.
+    #[serde(default = "default_one", skip_serializing_if = "is_one")]
+    pub min_extents: u32,
+    /// The drive begins to move what it holds after this time without a command, in ms; 0: only
+    /// when it is full.
+    #[serde(default, skip_serializing_if = "is_zero_ms")]
+    pub idle_ms: f64,
+}
+
+/// Where a media cache is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CachePlace {
+    /// On the outermost cylinders, before the first sector.
+    #[default]
+    Outer,
+    /// Behind the last sector.
+    Inner,
+}
+
+/// Shingled recording that the drive manages: a band can only be written as one, from its first
+/// sector on. What does not go to the media cache is a sequential stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shingled {
+    /// Tracks whose sectors are a band.
+    pub band_tracks: u32,
+    /// Sectors written one after the other from which on a stream goes straight to its bands.
+    pub stream_sectors: u32,
+}
+
 /// Seek time by distance in cylinders.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -400,6 +457,11 @@ pub struct ZoneSpec {
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature serde asks for

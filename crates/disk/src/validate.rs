@@ -1,6 +1,6 @@
 //! Whether a spec's values can be a disk.
 
-use crate::model::{listed_zones, unit_of, zone_addresses};
+use crate::model::{listed_zones, split_outer, unit_of, zone_addresses};
 use crate::seek::{fit_coefficients, table_ns};
 use crate::spec::{DiskSpec, Seek, SparesPer, SpecError, ZoneSpec, Zones};
 
@@ -31,6 +31,7 @@ impl DiskSpec {
     pub fn validate(&self) -> Result<(), SpecError> {
         let sizes = [256, 512, 1024, 2048, 4096];
         check(sizes.contains(&self.sector_bytes), "sector_bytes", "256, 512, 1024, 2048 or 4096")?;
+        check((1..=8).contains(&self.units), "units", "from 1 to 8")?;
         check((1..=256).contains(&self.heads), "heads", "from 1 to 256")?;
         check((1000.0..=100_000.0).contains(&self.rpm), "rpm", "from 1000 to 100000")?;
         check((1..=100_000).contains(&self.window), "window", "from 1 to 100000")?;
@@ -51,7 +52,30 @@ impl DiskSpec {
             check_ms(write.flush_ms, LONGEST_FLUSH_MS, "write_back.flush_ms")?;
         }
         let cylinders = self.validate_zones()?;
+        self.validate_media()?;
         self.validate_seek(cylinders)
+    }
+
+    fn validate_media(&self) -> Result<(), SpecError> {
+        let Some(cache) = self.media_cache else {
+            return check(self.shingled.is_none(), "shingled", "next to a [media_cache]");
+        };
+        check(cache.map_entries >= 8, "media_cache.map_entries", "at least 8")?;
+        check(cache.entry_sectors > 0, "media_cache.entry_sectors", "at least 1")?;
+        check(cache.min_extents > 0, "media_cache.min_extents", "at least 1")?;
+        check_ms(cache.entry_ms, LONGEST_MS, "media_cache.entry_ms")?;
+        check_ms(cache.idle_ms, LONGEST_FLUSH_MS, "media_cache.idle_ms")?;
+        let mut least = u64::from(cache.entry_sectors);
+        if let Some(shingled) = self.shingled {
+            let tracks = shingled.band_tracks;
+            check((1..=10_000).contains(&tracks), "shingled.band_tracks", "from 1 to 10000")?;
+            check(shingled.stream_sectors > 0, "shingled.stream_sectors", "at least 1")?;
+            let longest =
+                listed_zones(self).iter().map(|zone| zone.sectors_per_track).max().unwrap_or(0);
+            let band = u64::from(tracks) * u64::from(longest);
+            least = (2 * band).max(band + least);
+        }
+        check(cache.sectors >= least, "media_cache.sectors", &format!("at least {least}"))
     }
 
     fn validate_overhead(&self) -> Result<(), SpecError> {
@@ -104,10 +128,12 @@ impl DiskSpec {
             check(self.sectors.is_some(), "sectors", "given where zones are linear")?;
             check(self.sectors != Some(0), "sectors", "at least 1")?;
             let least = u64::from(self.heads) * u64::from(linear.inner_sectors);
-            let fits = self.sectors.unwrap_or(0) / least <= MOST_CYLINDERS;
-            check(fits, "sectors", "few enough for 4000000 cylinders")?;
+            let reserved = self.media_cache.map_or(0, |cache| cache.sectors);
+            let all = self.sectors.unwrap_or(0).saturating_add(reserved);
+            let fits = all / least <= MOST_CYLINDERS;
+            check(fits, "sectors", "few enough for 4000000 cylinders, with [media_cache]")?;
         }
-        let list = listed_zones(self);
+        let mut list = listed_zones(self);
         check((1..=MOST_ZONES).contains(&list.len()), "zones", "from 1 to 10000 zones")?;
         let (mut held, mut next) = (0, 0);
         for zone in &list {
@@ -118,6 +144,13 @@ impl DiskSpec {
             held += zone_addresses(self, zone).unwrap_or(0);
         }
         check(next <= MOST_CYLINDERS, "cylinders", "at most 4000000 in all")?;
+        if let Some(cache) = self.media_cache {
+            held = match split_outer(self, &mut list)? {
+                Some(_) => list.iter().filter_map(|zone| zone_addresses(self, zone)).sum(),
+                None => held.saturating_sub(cache.sectors),
+            };
+            check(held > 0, "media_cache.sectors", "less than what the zones hold")?;
+        }
         let expected = format!("from 1 to {held}, which is what the zones hold");
         check((1..=held).contains(&self.sectors.unwrap_or(held)), "sectors", &expected)?;
         Ok(next as u32)

@@ -30,6 +30,14 @@ segment_sectors = 100
 ahead_sectors = 100
 [write_back]
 capacity_sectors = 100
+[media_cache]
+sectors = 3000
+place = "inner"
+map_entries = 100
+entry_sectors = 8
+[shingled]
+band_tracks = 5
+stream_sectors = 100
 [seek.fit]
 one_cylinder_ms = 1.0
 third_ms = 5.0
@@ -116,7 +124,17 @@ fn known_in(path: &[&str]) -> BTreeSet<String> {
 fn every_key_that_the_parser_knows_is_in_the_list_and_no_other() {
     let mut unseen: Vec<Vec<String>> = vec![vec![]];
     let mut found = BTreeSet::new();
-    let tables = ["overhead", "bus", "host", "read_ahead", "write_back", "seek", "zones"];
+    let tables = [
+        "overhead",
+        "bus",
+        "host",
+        "read_ahead",
+        "write_back",
+        "media_cache",
+        "shingled",
+        "seek",
+        "zones",
+    ];
     while let Some(path) = unseen.pop() {
         let words: Vec<&str> = path.iter().map(String::as_str).collect();
         for key in known_in(&words) {

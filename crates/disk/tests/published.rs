@@ -86,6 +86,33 @@ fn flush(name: &str, writes: u64) -> f64 {
     times[times.len() / 2]
 }
 
+/// Random writes with 8 outstanding that a shingled drive takes before one waits for a band; the
+/// seconds that a band takes then; and the writes per second.
+fn shingled(name: &str) -> (f64, f64, f64) {
+    let (mut disk, mut now) = (Disk::new(&find(name).unwrap()), Instant::ZERO);
+    let mut random = Random(4);
+    let mut one = |now: &mut Instant| {
+        while disk.outstanding() < 8 {
+            let lbn = random_4k(&disk, &mut random);
+            disk.submit(*now, write(lbn, 8));
+        }
+        *now = disk.start(*now).unwrap();
+        disk.finish(*now);
+        disk.media_counts(*now).unwrap()
+    };
+    let mut counts = one(&mut now);
+    while counts.waited.0 == 0 {
+        counts = one(&mut now);
+    }
+    let until = counts.cached_sectors as f64 / 8.0;
+    let (begin, first) = (now, counts);
+    (0..400).for_each(|_| counts = one(&mut now));
+    let bands = (counts.bands_cleaned - first.bands_cleaned) as f64;
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let band_s = seconds(counts.moving.0 - first.moving.0) / bands;
+    (until, band_s, 400.0 / seconds(now.since(begin).0))
+}
+
 /// Prints a row and says whether it is near enough.
 fn row(drive: &str, what: &str, published: (f64, f64), modelled: f64) -> bool {
     let (low, high) = published;
@@ -127,5 +154,11 @@ fn published_figures_are_met_within_fifteen_percent() {
     let name = "exos-2x18-unit";
     hold(name, "random read, depth 16 (I/O/s)", one(152.0), random_rate(name, 16, read));
     hold(name, "sequential read, outer edge (MB/s)", one(272.5), sequential(name, read, 1));
+    let name = "st8000as0002";
+    hold(name, "sequential read, outer edge (MB/s)", one(190.0), sequential(name, read, 1));
+    let (until, band_s, rate) = shingled(name);
+    hold(name, "random writes until one waits", one(250_000.0), until);
+    hold(name, "then cleaning a band (s)", (0.6, 1.6), band_s);
+    hold(name, "then random write, depth 8 (I/O/s)", one(3.0), rate);
     assert!(missed.is_empty(), "{missed:?}");
 }

@@ -107,6 +107,9 @@ pub(crate) const RUN: &[Column] = &[
     maybe("rebuild_s", |r| r.fault.as_ref().and_then(|fault| fault.rebuild_s)),
     maybe("rebuilt_share", |r| r.fault.as_ref().map(|fault| fault.rebuilt_share)),
     maybe("lost_pages", |r| r.fault.as_ref().map(|fault| fault.lost_pages as f64)),
+    maybe("bands_cleaned", |r| r.media_cache.as_ref().map(|media| media.bands_cleaned as f64)),
+    maybe("media_moved_pages", |r| r.media_cache.as_ref().map(|media| media.moved_pages as f64)),
+    maybe("write_amplification", |r| r.media_cache.as_ref().map(|m| m.write_amplification)),
     text("response_histogram", |r| serde_json::to_string(&r.histogram).unwrap_or_default()),
     maybe("stalled_write_share", |r| r.stalled_share),
 ];

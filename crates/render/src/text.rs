@@ -4,8 +4,8 @@ use crate::columns;
 use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown, stalled};
 use destage_report::Format;
 use destage_report::model::{
-    AtResponse, CompareReport, FaultUse, Latency, Point, ReadCacheUse, RunReport, WritePenalty,
-    cumulative,
+    AtResponse, CompareReport, FaultUse, Latency, MediaUse, Point, ReadCacheUse, RunReport,
+    WritePenalty, cumulative,
 };
 use destage_report::table::{Cell, Table};
 use serde::Serialize;
@@ -69,6 +69,9 @@ fn run_text(run: &RunReport) -> String {
     }
     if let Some(fault) = &run.fault {
         section(&mut out, "Failed disks", &fault_table(fault));
+    }
+    if let Some(media) = &run.media_cache {
+        section(&mut out, "Media caches of the disks, over the entire run", &media_table(media));
     }
     if !run.disks.is_empty() {
         section(&mut out, "Disks", &disk_table(run));
@@ -222,6 +225,18 @@ fn fault_table(fault: &FaultUse) -> Table {
         ("destages deferred", Cell::int(fault.put_off), "groups"),
         ("write penalty, as in the paper", penalty(|p| p.paper), "requests per page"),
         ("write penalty, exact", penalty(|p| p.exact), "requests per page"),
+    ])
+}
+
+fn media_table(media: &MediaUse) -> Table {
+    figures(vec![
+        ("written", Cell::int(media.pages), "pages"),
+        ("to the media cache", Cell::int(media.cached_pages), "pages"),
+        ("bands cleaned", Cell::int(media.bands_cleaned), "bands"),
+        ("moved to their places", Cell::int(media.moved_pages), "pages"),
+        ("write amplification", Cell::num(media.write_amplification, 2), ""),
+        ("time spent moving", percent(media.moving_share), "% of the disks' time"),
+        ("of which writes waited", percent(media.waited_share), "% of the disks' time"),
     ])
 }
 

@@ -57,6 +57,9 @@ pub struct RunReport {
     /// Failed disks and rebuild, if a disk failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<FaultUse>,
+    /// What the disks' media caches did, if they have any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_cache: Option<MediaUse>,
     /// One entry per member disk.
     pub disks: Vec<DiskUse>,
     /// Samples at equal intervals over the entire run, warm-up included.
@@ -294,6 +297,25 @@ pub struct FaultUse {
     /// Requests that each page written while degraded would cause on its own; absent without
     /// writes.
     pub write_penalty: Option<WritePenalty>,
+}
+
+/// What the disks' own media caches did, all together, over the entire run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MediaUse {
+    /// Pages written to the medium for the array.
+    pub pages: u64,
+    /// Of which to the media caches.
+    pub cached_pages: u64,
+    /// Bands rewritten, on shingled disks.
+    pub bands_cleaned: u64,
+    /// Pages moved out of the media caches.
+    pub moved_pages: u64,
+    /// Pages written to the medium per page that the array wrote.
+    pub write_amplification: f64,
+    /// Share of the disks' time that went into moving pages, 0 to 1.
+    pub moving_share: f64,
+    /// Of which writes waited for it.
+    pub waited_share: f64,
 }
 
 /// Mean requests per written page, each page written alone.

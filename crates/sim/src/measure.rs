@@ -10,8 +10,8 @@ use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Balance, Destage, DiskUse, FaultUse, Hits, HostWait, Latency, Occupancy, ReadCacheUse,
-    Responses, RunReport, SCHEMA, Series, ServiceTimes, TimeBucket,
+    Balance, Destage, DiskUse, FaultUse, Hits, HostWait, Latency, MediaUse, Occupancy,
+    ReadCacheUse, Responses, RunReport, SCHEMA, Series, ServiceTimes, TimeBucket,
 };
 use hdrhistogram::Histogram;
 
@@ -140,6 +140,8 @@ pub struct Outcome {
     pub read_cache: Option<ReadCacheState>,
     /// What failed.
     pub fault: Option<FaultUse>,
+    /// What the media caches of the disks did.
+    pub media_cache: Option<MediaUse>,
 }
 
 impl Measure {
@@ -340,6 +342,11 @@ impl Measure {
         }
     }
 
+    /// The time of the last event, or the end of the window before it.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
     /// The run is over.
     pub fn close(&mut self, counters: &Counters) {
         if self.start.is_none() {
@@ -388,6 +395,7 @@ impl Measure {
                 .read_cache
                 .map(|state| read_cache(&state, &self.before, &outcome.counters)),
             fault: outcome.fault.clone(),
+            media_cache: outcome.media_cache.clone(),
             service: self.is_track.then(|| self.service()),
             disks: self.disks.iter().map(|disk| disk_use(disk, window)).collect(),
             series: self.series.clone(),

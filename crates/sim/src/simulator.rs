@@ -1,6 +1,7 @@
 //! One run: virtual clock, next-event loop, digest.
 
 use crate::config::{FaultPlan, SimConfig};
+use crate::drives;
 use crate::fault_log::FaultLog;
 use crate::flushes::DiskFlushes;
 use crate::heads::{DiskHeads, DiskLayout};
@@ -203,9 +204,11 @@ pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport
         behind: simulator.behind(),
         read_cache: simulator.engine.array().and_then(Controller::read_cache),
         fault: simulator.fault_use(),
+        media_cache: drives::media_use(&mut simulator.disks, &config.disk, simulator.measure.now()),
     };
     let mut report = simulator.measure.report(&outcome);
     report.warnings.extend(simulator.source.notes());
+    report.warnings.extend(drives::notes(config));
     report.options.insert("outstanding-bound".into(), bound);
     Ok(report)
 }

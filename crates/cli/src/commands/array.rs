@@ -17,8 +17,8 @@ use destage_served::{
 use destage_server::array::control::listen;
 use destage_server::array::{
     Absent, ArrayBackend, ArrayConfig, ArrayHandle, CreateOptions, DeviceError, DeviceSpec,
-    Devices, ReadCacheChange, ReadCacheConfig, check_caches, create as create_array, export,
-    open_spares, uuid_text,
+    Devices, ReadCacheChange, ReadCacheConfig, check_caches, check_drives, create as create_array,
+    export, open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
 
@@ -35,27 +35,10 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
     let disks = devices(matches, "disk", &mut made)?;
     let nvs = devices(matches, "nvs", &mut made)?;
     let spares = devices(matches, "spare", &mut made)?;
-    let config = ArrayConfig {
-        version: 1,
-        disks: disks.iter().map(absolute).collect(),
-        nvs: nvs.iter().map(absolute).collect(),
-        spares: spares.iter().map(absolute).collect(),
-        policy: text(matches, "policy").expect("default").to_string(),
-        rate: text(matches, "rate").expect("default").to_string(),
-        ack: text(matches, "ack").expect("default").to_string(),
-        durability: text(matches, "durability").expect("default").to_string(),
-        flush_bound_ms: *matches.get_one("flush-bound").expect("default"),
-        on_nvs_loss: text(matches, "on-nvs-loss").expect("default").to_string(),
-        queue_depth: 128,
-        window: 32,
-        stall_seconds: 30,
-        save_seconds: 300,
-        max_dirty: text(matches, "max-dirty").map(bytes).transpose()?,
-        rebuild: String::new(),
-        read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
-    };
+    let config = new_config(matches, &disks, &nvs, &spares)?;
     config.settings().map_err(Failure::usage)?;
     let options = create_options(matches, [disks, nvs, spares])?;
+    check_drives(&config, options.level).map_err(Failure::failed)?;
     // A configuration that cannot be written is refused before a device is touched.
     let prepared = places.prepare(name, &config).map_err(Failure::failed)?;
     let bar = progress::bar("MiB of zeros");
@@ -92,6 +75,35 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
         volume,
         path.display(),
     ))
+}
+
+/// The configuration of a new array.
+fn new_config(
+    matches: &ArgMatches,
+    disks: &[DeviceSpec],
+    nvs: &[DeviceSpec],
+    spares: &[DeviceSpec],
+) -> Result<ArrayConfig, Failure> {
+    Ok(ArrayConfig {
+        version: 1,
+        disks: disks.iter().map(absolute).collect(),
+        nvs: nvs.iter().map(absolute).collect(),
+        spares: spares.iter().map(absolute).collect(),
+        policy: text(matches, "policy").expect("default").to_string(),
+        rate: text(matches, "rate").expect("default").to_string(),
+        ack: text(matches, "ack").expect("default").to_string(),
+        durability: text(matches, "durability").expect("default").to_string(),
+        accept_same_drive: matches.get_flag("accept-same-drive"),
+        flush_bound_ms: *matches.get_one("flush-bound").expect("default"),
+        on_nvs_loss: text(matches, "on-nvs-loss").expect("default").to_string(),
+        queue_depth: 128,
+        window: 32,
+        stall_seconds: 30,
+        save_seconds: 300,
+        max_dirty: text(matches, "max-dirty").map(bytes).transpose()?,
+        rebuild: String::new(),
+        read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
+    })
 }
 
 fn create_options(
@@ -204,6 +216,7 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(durability) = text(matches, "durability") {
         config.durability = durability.to_string();
     }
+    config.accept_same_drive |= matches.get_flag("accept-same-drive");
     if let Some(bound) = matches.get_one("flush-bound") {
         config.flush_bound_ms = *bound;
     }
@@ -214,7 +227,10 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
         config.read_cache = config.read_cache.with(change);
         config.settings().map_err(Failure::usage)?
     };
-    let (mut volume, assembled) = Assembled::new(matches, &config)?.open(&settings)?;
+    let assembled = Assembled::new(matches, &config)?;
+    let level = assembled.assembly.superblock.geometry.level;
+    check_drives(&config, level).map_err(Failure::failed)?;
+    let (mut volume, assembled) = assembled.open(&settings)?;
     let Assembled { devices, assembly, unusable, .. } = assembled;
     let (spares, missing_spares) = open_spares(&config.spares, &volume.superblock());
     for (member, device) in assembly.spares.iter().copied() {

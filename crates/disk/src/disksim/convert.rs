@@ -130,6 +130,7 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
             .to_string(),
         sector_bytes: 512,
         sectors: None,
+        units: 1,
         heads,
         rpm: rpm(mechanics)?,
         head_switch_ms: mechanics.number("Head switch time")?,
@@ -155,6 +156,8 @@ pub fn convert(name: &str, sources: Sources<'_>) -> Result<DiskSpec, ConvertErro
         host: HostSpec::default(),
         read_ahead: None,
         write_back: None,
+        media_cache: None,
+        shingled: None,
         seek: seek(mechanics, sources.seek)?,
         zones: Zones::List(zones(layout, heads)?),
     };

@@ -58,6 +58,7 @@ impl Measured {
             source: "`destage disks measure`".to_string(),
             sector_bytes,
             sectors: Some(sectors),
+            units: 1,
             heads: layout.heads,
             rpm: (60e12 / revolution_ns).round() / 1e3,
             head_switch_ms: ms((head_ns - same_ns).min(0.99 * skew_ns)),
@@ -81,6 +82,8 @@ impl Measured {
             host: HostSpec::default(),
             read_ahead: self.read_ahead(tracks.sectors),
             write_back: None,
+            media_cache: None,
+            shingled: None,
             seek: Seek::Table(SeekTable { points }),
             zones: Zones::List(layout.zones.clone()),
         };

@@ -36,6 +36,9 @@ pub struct ArrayConfig {
     /// How destages become durable on the members: `auto`, `fua`, `flush`, `epochs` or `off`.
     #[serde(default = "durability")]
     pub durability: String,
+    /// Members may be in one drive, which fail together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accept_same_drive: bool,
     /// Longest time that a flush of a member should take, in milliseconds.
     #[serde(default = "flush_bound_ms")]
     pub flush_bound_ms: u32,

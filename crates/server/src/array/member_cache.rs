@@ -3,6 +3,7 @@
 
 use super::config::{ArrayConfig, Choice};
 use super::devices::{Devices, Opened};
+use super::sysfs;
 use destage_engine::flushes::Durability;
 use destage_nbd::wire;
 use std::fs::File;
@@ -10,8 +11,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Where the kernel shows its block devices.
-const SYSFS: &str = "/sys";
 /// Most layers of loop and device-mapper devices that are followed.
 const LAYERS_MAX: u32 = 16;
 
@@ -69,7 +68,7 @@ impl MemberCache {
         };
         let of_file = |path: &Path| std::fs::metadata(path).ok().map(|about| about.dev());
         MemberCache {
-            cache: Sysfs { root: Path::new(SYSFS), of_file: &of_file }.cache(device),
+            cache: Sysfs { root: Path::new(sysfs::ROOT), of_file: &of_file }.cache(device),
             kind,
         }
     }
@@ -143,11 +142,7 @@ impl Sysfs<'_> {
     /// The cache of a device by its number, with all devices below it: one that is volatile is
     /// enough, and all of those must offer FUA.
     fn cache(&self, device: u64) -> Cache {
-        let number = format!("{}:{}", libc::major(device), libc::minor(device));
-        match std::fs::canonicalize(self.root.join("dev/block").join(number)) {
-            Ok(folder) => self.of_folder(&folder, 0),
-            Err(_) => Cache::Unknown,
-        }
+        sysfs::folder(self.root, device).map_or(Cache::Unknown, |folder| self.of_folder(&folder, 0))
     }
 
     fn of_folder(&self, folder: &Path, layer: u32) -> Cache {
@@ -155,10 +150,7 @@ impl Sysfs<'_> {
             return Cache::Unknown;
         }
         // The queue is that of the disk, also for a partition of it.
-        let disk = match (folder.join("partition").exists(), folder.parent()) {
-            (true, Some(disk)) => disk,
-            _ => folder,
-        };
+        let disk = sysfs::disk(folder);
         let below = self.below(disk);
         let queue = queue(&disk.join("queue"));
         below.into_iter().fold(queue, |sum, place| {
@@ -170,9 +162,7 @@ impl Sysfs<'_> {
     fn below(&self, disk: &Path) -> Vec<Option<PathBuf>> {
         if let Ok(file) = std::fs::read_to_string(disk.join("loop/backing_file")) {
             let device = (self.of_file)(Path::new(file.trim_end()));
-            let number = |device| format!("{}:{}", libc::major(device), libc::minor(device));
-            let place = device.map(|device| self.root.join("dev/block").join(number(device)));
-            return vec![place.and_then(|place| std::fs::canonicalize(place).ok())];
+            return vec![device.and_then(|device| sysfs::folder(self.root, device))];
         }
         let Ok(slaves) = std::fs::read_dir(disk.join("slaves")) else { return Vec::new() };
         slaves.map(|slave| std::fs::canonicalize(slave.ok()?.path()).ok()).collect()
@@ -205,47 +195,13 @@ fn worse(one: Cache, other: Cache) -> Cache {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sysfs::Tree;
     use super::*;
-    use std::fs::{create_dir_all, write};
-    use std::os::unix::fs::symlink;
 
-    /// A tree as the kernel shows it.
-    struct Tree(tempfile::TempDir);
-
-    impl Tree {
-        fn new() -> Tree {
-            let tree = Tree(tempfile::tempdir().expect("a folder"));
-            create_dir_all(tree.0.path().join("dev/block")).expect("a folder");
-            tree
-        }
-
-        /// A device of this number, in this folder.
-        fn add(&self, number: &str, folder: &str, files: &[(&str, &str)]) -> &Tree {
-            let place = self.0.path().join("devices").join(folder);
-            create_dir_all(&place).expect("a folder");
-            for (name, text) in files {
-                let file = place.join(name);
-                create_dir_all(file.parent().expect("a folder")).expect("a folder");
-                write(file, format!("{text}\n")).expect("written");
-            }
-            let link = self.0.path().join("dev/block").join(number);
-            symlink(Path::new("../../devices").join(folder), link).expect("a link");
-            self
-        }
-
-        fn slave(&self, of: &str, name: &str, folder: &str) -> &Tree {
-            let slaves = self.0.path().join("devices").join(of).join("slaves");
-            create_dir_all(&slaves).expect("a folder");
-            symlink(self.0.path().join("devices").join(folder), slaves.join(name)).expect("a link");
-            self
-        }
-
-        fn cache(&self, major: u32, minor: u32) -> Cache {
-            let of_file =
-                |path: &Path| (path == Path::new("/srv/a.img")).then(|| libc::makedev(8, 1));
-            let sysfs = Sysfs { root: self.0.path(), of_file: &of_file };
-            sysfs.cache(libc::makedev(major, minor))
-        }
+    fn cache(tree: &Tree, major: u32, minor: u32) -> Cache {
+        let of_file = |path: &Path| (path == Path::new("/srv/a.img")).then(|| libc::makedev(8, 1));
+        let sysfs = Sysfs { root: tree.root(), of_file: &of_file };
+        sysfs.cache(libc::makedev(major, minor))
     }
 
     fn drive(cache: &'static str, fua: &'static str) -> [(&'static str, &'static str); 2] {
@@ -264,12 +220,14 @@ mod tests {
             .add("8:32", "sdc", &drive("write back", "1"))
             .add("8:48", "sdd", &[("queue/fua", "1")])
             .add("8:64", "sde", &drive("write sideways", "1"));
-        assert_eq!((tree.cache(8, 0), tree.cache(8, 1)), (VOLATILE, VOLATILE));
-        assert_eq!((tree.cache(8, 16), tree.cache(8, 32)), (Cache::Off, WITH_FUA));
+        assert_eq!((cache(&tree, 8, 0), cache(&tree, 8, 1)), (VOLATILE, VOLATILE));
+        assert_eq!((cache(&tree, 8, 16), cache(&tree, 8, 32)), (Cache::Off, WITH_FUA));
         // Missing files, words that nobody knows, and devices that are no block device: the file
         // systems tmpfs and overlay have numbers of their own.
         let unknown = [(8, 48), (8, 64), (0, 25), (9, 9)];
-        assert!(unknown.iter().all(|(major, minor)| tree.cache(*major, *minor) == Cache::Unknown));
+        assert!(
+            unknown.iter().all(|(major, minor)| cache(&tree, *major, *minor) == Cache::Unknown)
+        );
     }
 
     #[test]
@@ -281,7 +239,7 @@ mod tests {
             .add("8:1", "sda/sda1", &[("partition", "1")])
             .add("7:0", "loop0", &of("/srv/a.img"))
             .add("7:1", "loop1", &of("/srv/gone.img (deleted)"));
-        assert_eq!((tree.cache(7, 0), tree.cache(7, 1)), (VOLATILE, Cache::Unknown));
+        assert_eq!((cache(&tree, 7, 0), cache(&tree, 7, 1)), (VOLATILE, Cache::Unknown));
     }
 
     #[test]
@@ -302,10 +260,10 @@ mod tests {
             .slave("dm-3", "sdz", "sdz")
             .add("253:4", "dm-4", &drive("write through", "0"))
             .slave("dm-4", "dm-4", "dm-4");
-        assert_eq!((tree.cache(253, 0), tree.cache(253, 1)), (WITH_FUA, VOLATILE));
-        assert_eq!(tree.cache(253, 2), Cache::Off);
-        assert_eq!(tree.cache(253, 3), Cache::Unknown, "one below is not found");
-        assert_eq!(tree.cache(253, 4), Cache::Unknown, "below itself");
+        assert_eq!((cache(&tree, 253, 0), cache(&tree, 253, 1)), (WITH_FUA, VOLATILE));
+        assert_eq!(cache(&tree, 253, 2), Cache::Off);
+        assert_eq!(cache(&tree, 253, 3), Cache::Unknown, "one below is not found");
+        assert_eq!(cache(&tree, 253, 4), Cache::Unknown, "below itself");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::config::ConfigFileError;
 use super::create::CreateError;
 use super::devices::DeviceError;
+use super::same_drive::SameDrive;
 use destage_served::{MirrorRefusal, ReplaceRefusal, ScrubRefusal};
 use thiserror::Error;
 
@@ -110,6 +111,9 @@ pub enum Refusal {
     /// A device cannot be used as a new one.
     #[error(transparent)]
     NewDevice(#[from] CreateError),
+    /// The new member is in the drive of another.
+    #[error(transparent)]
+    SameDrive(#[from] SameDrive),
     /// A device of this name cannot be read or written.
     #[error("{0}: {1}")]
     Medium(String, String),

@@ -26,7 +26,7 @@ fn file(folder: &Path, name: &str, bytes: u64) -> String {
 }
 
 /// Level 5 over three files, with two NVS devices.
-fn config(folder: &Path) -> ArrayConfig {
+pub(super) fn config(folder: &Path) -> ArrayConfig {
     ArrayConfig {
         version: 1,
         disks: (0..3).map(|n| file(folder, &format!("d{n}"), 4 << 20)).collect(),
@@ -36,6 +36,7 @@ fn config(folder: &Path) -> ArrayConfig {
         rate: "linear:40/20".to_string(),
         ack: "nvs".to_string(),
         durability: "auto".to_string(),
+        accept_same_drive: false,
         flush_bound_ms: 150,
         on_nvs_loss: "write-through".to_string(),
         queue_depth: 16,

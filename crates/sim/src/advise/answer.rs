@@ -120,6 +120,7 @@ impl Search<'_> {
             ));
         }
         sure.push(self.curve_sentence());
+        sure.extend(self.question.base.build().iter().flat_map(crate::drives::notes));
         sure
     }
 

@@ -10,6 +10,7 @@ use crate::array::create::blank;
 use crate::array::device_watch::{Found, Trouble, Watched};
 use crate::array::member_cache::MemberCache;
 use crate::array::refusal::Refusal;
+use crate::array::same_drive::check_drives;
 use crate::array::spares::{Spare, known_spare, new_spare};
 use destage_block::Driver;
 use destage_nvslog::superblock::Superblock;
@@ -43,6 +44,9 @@ struct NotTaken {
 /// Puts a device into a failed member's place and has it rebuilt.
 pub(in crate::array) fn replace(array: &ArrayHandle, old: &str, new: &str) -> Result<(), Refusal> {
     let Place { member, array: superblock, config, spare } = place_of(array, old, new)?;
+    let mut with = array.answer(|array, _| array.setup.config().clone())?;
+    with.put_member(member, new);
+    check_drives(&with, superblock.geometry.level)?;
     let known = spare.is_some();
     let device = match spare {
         Some(spare) => spare,
