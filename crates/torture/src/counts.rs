@@ -75,6 +75,8 @@ pub struct Counts {
     pub other_settings: u64,
     /// Starts without `--degraded`.
     pub plain_starts: u64,
+    /// Copies of the array on which one thing more failed.
+    pub supposed: u64,
     /// Those that were reported to accept writes again.
     pub waits_ended: u64,
 }
@@ -118,6 +120,7 @@ impl Counts {
         self.losses_accepted += other.losses_accepted;
         self.other_settings += other.other_settings;
         self.plain_starts += other.plain_starts;
+        self.supposed += other.supposed;
         self.waits_ended += other.waits_ended;
     }
 }

@@ -388,6 +388,11 @@ impl Device {
         self.was_bad = self.bad.clone();
     }
 
+    /// Whether its cache has anything.
+    pub fn has_cached(&self) -> bool {
+        !self.cache.is_empty()
+    }
+
     /// Whether any sector cannot be read.
     pub fn has_bad(&self) -> bool {
         !self.bad.is_empty()

@@ -12,7 +12,7 @@ use destage_served::{Device, IoError};
 impl Run {
     /// Sometimes the next write of a device fails, or its next flush.
     pub(super) fn maybe_error(&mut self) {
-        self.maybe_fail_amid_destages();
+        self.maybe_fail_with_an_intent();
         if !self.case.mishaps || self.draws.errors.below(150) > 0 {
             return;
         }

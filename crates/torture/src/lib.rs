@@ -27,6 +27,7 @@ mod scrub;
 mod settle;
 mod start;
 mod starve;
+mod suppose;
 pub mod sweep;
 mod world;
 
@@ -110,6 +111,7 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
             }
             // A load that ends before the power fails ends in a clean stop.
             let short = run.case.mishaps && left > 0 && rng_of_stops.below(4) == 0;
+            let short = short && !run.world.lasts();
             end = run.load(match left {
                 _ if short => 30,
                 0 => 200,
@@ -127,12 +129,15 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         run.note_counts();
         left = left.saturating_sub(1);
-        power_off(run, &mut rng);
+        power_off(run, &mut rng)?;
     }
 }
 
 /// A life ends, and devices may be other ones at the next start.
-fn power_off(run: &mut Run, rng: &mut Seeded) {
+///
+/// # Errors
+/// A copy of the array does not survive what it should.
+fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
     let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
         [rng.below(4) as usize];
     if run.case.mishaps && run.draws.kills.below(4) == 0 {
@@ -141,6 +146,7 @@ fn power_off(run: &mut Run, rng: &mut Seeded) {
         let survivors = run.in_runs(survivors);
         run.crash(survivors);
     }
+    run.maybe_suppose()?;
     if run.case.faults && rng.below(6) == 0 {
         run.take_member_away();
     }
@@ -151,6 +157,7 @@ fn power_off(run: &mut Run, rng: &mut Seeded) {
     run.maybe_mishap();
     run.maybe_deceive();
     run.maybe_change_settings();
+    Ok(())
 }
 
 /// A bit flips in the only copy of a log that was confirmed to its end. Recovery must report it,

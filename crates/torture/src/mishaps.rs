@@ -10,7 +10,7 @@ use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{Device, Volume, member_bytes};
 
 /// Sectors of the two anchors.
-const ANCHORS: [u64; 2] = [8, 16];
+pub(super) const ANCHORS: [u64; 2] = [8, 16];
 
 impl Run {
     /// Sometimes a mishap while the power is off.
@@ -155,21 +155,20 @@ impl Run {
         let differ = |disk: &Disk| disk.kept(ANCHORS[0]) != disk.kept(ANCHORS[1]);
         let cut = self.world.nvs.iter().any(differ);
         let was_cut = core::mem::replace(&mut self.anchors_cut, cut);
-        let often = if self.case.pressed { 3 } else { 2 };
-        let drawn = was_cut || cut && self.draws.soon.below(often) > 0;
+        // Where that is tried on copies, the older one mostly stays.
+        let rare = if self.case.pressed { 3 } else { 2 };
+        let drawn = was_cut || cut && self.draws.soon.below(rare) == 0;
         // The other one may be torn, in memory.
         let left = !self.world.nvs_is_memory && !self.world.nvs.iter().any(Disk::has_bad);
         if !drawn || self.mishaps.any() || !left {
             return false;
         }
         let mut which = ANCHORS[self.draws.soon.below(2) as usize];
-        if self.case.pressed && cut && self.draws.soon.below(4) > 0 {
+        if let Some(newest) = self.newest_of_two_anchors().filter(|_| self.case.pressed)
+            && self.draws.soon.below(4) > 0
+        {
             // The older one must do: nothing behind its tail may have been written again.
-            let number = |place: &u64| {
-                let bytes = self.world.nvs[0].kept(*place);
-                u64::from_le_bytes(bytes[16..24].try_into().expect("8 bytes"))
-            };
-            which = *ANCHORS.iter().max_by_key(|place| number(place)).expect("two");
+            which = newest;
         }
         self.world.nvs.iter_mut().for_each(|disk| disk.spoil(which));
         self.mishaps.must_start = true;
@@ -315,7 +314,12 @@ impl Run {
     }
 
     fn take_snapshot(&mut self) {
-        self.mishaps.snapshot = Some(Box::new(Snapshot {
+        self.mishaps.snapshot = Some(Box::new(self.snapshot()));
+    }
+
+    /// Everything as it is, with the power off.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
             members: self.world.members.clone(),
             nvs: self.world.nvs.clone(),
             model: self.model.clone(),
@@ -330,7 +334,7 @@ impl Run {
             nvs_pages: self.case.nvs_pages,
             room: self.world.room,
             starts: 0,
-        }));
+        }
     }
 
     /// One device is as it was some starts ago.
@@ -384,7 +388,7 @@ impl Run {
     }
 
     /// All devices are as they were: the array is as it was then.
-    fn restore_all(&mut self) {
+    pub(super) fn restore_all(&mut self) {
         let Some(snapshot) = self.mishaps.snapshot.take() else { return };
         let Snapshot {
             members,

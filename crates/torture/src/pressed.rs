@@ -5,6 +5,8 @@ use super::device::Survivors;
 use super::load::{Kind, Request};
 use super::run::Run;
 use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
+use destage_engine::array::layout::DiskPage;
+use destage_engine::units::{DiskId, PAGE_BYTES};
 
 /// Writes that are kept in mind.
 const LATELY: usize = 12;
@@ -20,13 +22,23 @@ impl Run {
     }
 
     /// Often one copy of the anchor is slow where the log comes round: the tail then moves far.
+    /// After a crash that left two different anchors it is the first: the older one then stays.
     pub(super) fn slow_anchor(&mut self) -> Option<Slow> {
-        let often = if self.case.hoards { 2 } else { 4 };
-        if !self.case.pressed || self.case.nvs == 0 || self.draws.pressed.below(often) > 0 {
+        if !self.case.pressed || self.case.nvs == 0 {
             return None;
         }
-        let place = if self.draws.pressed.below(4) == 0 { ANCHORS[0] } else { ANCHORS[1] };
-        Some(Slow::Marks([place, u64::MAX]))
+        let of_four = match (self.anchors_cut, self.case.hoards) {
+            (true, _) => 3,
+            (false, true) => 2,
+            _ => 1,
+        };
+        if self.draws.pressed.below(4) >= of_four {
+            return None;
+        }
+        let first = self.anchors_cut || self.draws.pressed.below(4) == 0;
+        let later = self.world.operations + 4000;
+        self.world.crash_at = self.world.crash_at.map(|at| at.max(later));
+        Some(Slow::Marks([ANCHORS[usize::from(!first)], u64::MAX]))
     }
 
     /// Often a power failure keeps or takes writes as a whole.
@@ -35,30 +47,55 @@ impl Run {
         if drawn && self.draws.pressed.below(2) == 0 { Survivors::Runs } else { survivors }
     }
 
-    /// Sometimes one of two NVS devices fails while destages are in flight: their intents may be
-    /// durable on the other one alone. What records the failure is slow, and the power may fail
-    /// first.
-    pub(super) fn maybe_fail_amid_destages(&mut self) {
-        let may = self.may_starve() && self.is_mirrored();
-        if !may || self.draws.pressed.below(100) > 0 || self.status().destages_in_flight == 0 {
+    /// Sometimes an NVS device fails as a destage's intent is written, which is durable on the
+    /// other one alone, or on none. What records the failure is slow, and the power fails when
+    /// nothing else can be done, or before.
+    pub(super) fn maybe_fail_with_an_intent(&mut self) {
+        let devices = self.world.nvs.len();
+        let in_use = !self.nvs_lost() && (devices == 1 || self.is_mirrored());
+        let rare = if devices == 1 { 30 } else { 100 };
+        if !in_use || !self.may_starve() || self.draws.pressed.below(rare) > 0 {
             return;
         }
-        self.world.nvs[self.draws.pressed.below(2) as usize].write_fails = true;
+        self.world.fails_intent = Some(self.draws.pressed.below(devices as u64) as u16);
         self.counts.mishaps += 1;
         self.world.starved = Some(self.starved(Slow::Marks(SUPERBLOCKS)));
-        if self.draws.pressed.below(2) == 0 {
-            let soon = self.world.operations + self.draws.pressed.below(80);
-            self.world.crash_at = self.world.crash_at.map(|at| at.min(soon));
-        }
+        let when = self.world.operations + self.draws.pressed.below(600);
+        self.world.crash_at = Some(when);
     }
 
-    /// Sometimes the host trims what it wrote a short while ago, which may be in a destage.
+    /// Sometimes the host trims what it wrote a short while ago, which may be in a destage, or what
+    /// a destage is about to write. The power often fails soon after.
     pub(super) fn trim_again(&mut self) -> Option<Request> {
-        if !self.case.pressed || self.lately.is_empty() || self.draws.pressed.below(12) > 0 {
+        if !self.case.pressed || self.draws.pressed.below(12) > 0 {
             return None;
         }
-        let which = self.draws.pressed.below(self.lately.len() as u64) as usize;
-        Some(Request { kind: Kind::Trim, ..self.lately[which] })
+        if self.draws.pressed.below(2) == 0
+            && let Some(page) = self.page_in_a_destage()
+        {
+            if self.draws.pressed.below(2) == 0 && !self.world.lasts() {
+                let soon = self.world.operations + self.draws.pressed.below(40);
+                self.world.crash_at = self.world.crash_at.map(|at| at.min(soon));
+            }
+            let offset = page * PAGE_BYTES;
+            return Some(Request { kind: Kind::Trim, offset, bytes: PAGE_BYTES, fua: false });
+        }
+        let lately = self.lately.len() as u64;
+        let which = self.draws.pressed.below(lately.max(1)) as usize;
+        self.lately.get(which).map(|request| Request { kind: Kind::Trim, ..*request })
+    }
+
+    /// A page that is being written to a member.
+    fn page_in_a_destage(&mut self) -> Option<u64> {
+        let geometry = self.case.geometry;
+        let places = self.world.member_writes().into_iter();
+        let pages: Vec<u64> = places
+            .filter_map(|(member, page)| {
+                Some(geometry.page_at(DiskPage { disk: DiskId(member), page })?.0)
+            })
+            .collect();
+        let drawn = self.draws.pressed.below(pages.len().max(1) as u64) as usize;
+        pages.get(drawn).copied()
     }
 
     /// Keeps a write in mind.
@@ -71,7 +108,7 @@ impl Run {
 
     /// Sometimes the host asks for nothing for this many steps, and what was begun ends.
     pub(super) fn pause_of_host(&mut self) -> u64 {
-        if !self.case.pressed || self.draws.pressed.below(60) > 0 {
+        if !self.case.pressed || self.world.lasts() || self.draws.pressed.below(60) > 0 {
             return 0;
         }
         self.draws.pressed.below(60)

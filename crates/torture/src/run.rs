@@ -50,6 +50,7 @@ pub(super) struct Draws {
     pub(super) starved: Seeded,
     pub(super) pressed: Seeded,
     pub(super) accepts: Seeded,
+    pub(super) supposed: Seeded,
 }
 
 impl Draws {
@@ -72,6 +73,7 @@ impl Draws {
             starved: Seeded::new(seed, "torture-starved"),
             pressed: Seeded::new(seed, "torture-pressed"),
             accepts: Seeded::new(seed, "torture-accepts"),
+            supposed: Seeded::new(seed, "torture-supposed"),
         }
     }
 }
@@ -584,6 +586,10 @@ impl Run {
         self.make_space();
         self.model.crashed();
         self.counts.crashes += 1;
+        if self.cut_change.is_some() && self.nvs_named_by_all() == Some(self.world.nvs.len()) {
+            // The failure of the last one is not recorded: what it has counts.
+            self.nvs_lost &= self.world.nvs.is_empty();
+        }
         if self.nvs_lost {
             self.lost_writes(&dirty.unwrap_or_default());
         }

@@ -64,6 +64,16 @@ impl Starved {
         }
     }
 
+    /// Whether the log is to come round while one copy of the anchor is slow.
+    pub(super) fn is_anchor(&self) -> bool {
+        matches!(self.kind, Kind::Marks([place, _]) if ANCHORS.contains(&place))
+    }
+
+    /// Something else is done.
+    pub(super) fn waits(&mut self) {
+        self.turns = 0;
+    }
+
     /// Nothing else can be done. Whether one of these is done at last; and whether the power fails,
     /// if it may.
     pub(super) fn is_over(&mut self, may_crash: bool) -> (bool, bool) {

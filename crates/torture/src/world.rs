@@ -4,6 +4,9 @@
 use super::device::{Device as Disk, Lost, SECTOR, Survivors};
 use super::starve::Starved;
 use destage_engine::flushes::Durability;
+use destage_engine::units::PAGE_BYTES;
+use destage_nvslog::commit::Claim;
+use destage_nvslog::record::Record;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Buffer, Device, IoError, Media, Op, OpId, OpKind};
 use destage_workload::random::Seeded;
@@ -40,6 +43,13 @@ pub enum Order {
     Members,
     /// Those on NVS devices first, the oldest of them before the others.
     Nvs,
+}
+
+/// Whether this is a commit with a destage's intent.
+fn intends(op: &Op) -> bool {
+    let OpKind::Write { buffer, .. } = &op.kind else { return false };
+    let records = Claim::read(buffer).and_then(|claim| claim.records(buffer).ok());
+    records.unwrap_or_default().iter().any(|record| matches!(record, Record::Intent { .. }))
 }
 
 /// The result of an operation.
@@ -87,6 +97,8 @@ pub struct World {
     pub(super) starved: Option<Starved>,
     /// Writes before the array is served, whole or torn.
     pub early_writes: u64,
+    /// The next commit of this NVS device with a destage's intent cannot be written.
+    pub(super) fails_intent: Option<u16>,
     /// What NVS devices write may be torn anywhere, not only between sectors.
     pub nvs_is_memory: bool,
     /// The power fails before every second flush of a start that orders two writes of an NVS
@@ -119,15 +131,34 @@ impl World {
             slow: None,
             starved: None,
             early_writes: 0,
+            fails_intent: None,
             nvs_is_memory: false,
             pressed: false,
         }
     }
 
+    /// Pages of members that are being written: the member and its page.
+    pub(super) fn member_writes(&self) -> Vec<(u16, u64)> {
+        let place = |flight: &Flight| match (flight.op.device, &flight.op.kind) {
+            (Device::Member(member), OpKind::Write { offset, .. }) if *offset >= DATA_START => {
+                Some((member, (offset - DATA_START) / PAGE_BYTES))
+            }
+            _ => None,
+        };
+        self.flights.iter().filter_map(place).collect()
+    }
+
+    /// The same devices, with nothing in flight.
+    pub(super) fn copy(&self, seed: u64) -> World {
+        let mut copy = World::new(0, 0, seed);
+        (copy.members, copy.nvs) = (self.members.clone(), self.nvs.clone());
+        (copy.clock, copy.nvs_is_memory) = (self.clock, self.nvs_is_memory);
+        copy
+    }
+
     /// The same devices after a power failure that leaves nothing of what is not durable.
     pub(super) fn after_a_power_failure(&self) -> World {
-        let mut left = World::new(0, 0, 0);
-        (left.members, left.nvs) = (self.members.clone(), self.nvs.clone());
+        let mut left = self.copy(0);
         left.crash(Survivors::None);
         left
     }
@@ -225,9 +256,15 @@ impl World {
         self.flights.iter().any(|flight| !flight.hangs)
     }
 
+    /// Whether this life is to last until nothing else can be done.
+    pub(super) fn lasts(&self) -> bool {
+        self.starved.as_ref().is_some_and(Starved::is_anchor)
+    }
+
     /// One of this many times, the power fails soon if it is to fail at all.
     pub(super) fn maybe_crash_soon(&mut self, of: u64) {
-        let Some(rng) = &mut self.hasty else { return };
+        let lasts = self.lasts();
+        let Some(rng) = self.hasty.as_mut().filter(|_| !lasts) else { return };
         if rng.below(of) == 0 {
             let soon = self.operations + rng.below(12);
             self.crash_at = self.crash_at.map(|at| at.min(soon));
@@ -237,7 +274,7 @@ impl World {
     /// The power often fails before a flush that orders nothing between two writes of the data: one
     /// of them may reach the medium without the other.
     fn maybe_crash_now(&mut self, device: Device) {
-        let several = self.device(device).caches_several();
+        let several = self.device(device).caches_several() && !self.lasts();
         let Some(rng) = self.hasty.as_mut().filter(|_| several) else { return };
         let often = self.pressed && matches!(device, Device::Nvs(_));
         if rng.below(if often { 2 } else { 4 }) == 0 {
@@ -272,6 +309,7 @@ impl World {
         let quick = |i: &usize| self.flights[*i].slow_until <= self.operations;
         if able.iter().any(quick) {
             able.retain(quick);
+            self.starved.iter_mut().for_each(Starved::waits);
         } else if !self.starved_too_long(&able) {
             return None;
         }
@@ -353,6 +391,14 @@ impl World {
         if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
             return Err(IoError::MEDIUM);
         }
+        if self
+            .fails_intent
+            .take_if(|copy| op.device == Device::Nvs(*copy) && intends(op))
+            .is_some()
+        {
+            return Err(IoError::MEDIUM);
+        }
+        let disk = self.device(op.device);
         match &op.kind {
             OpKind::Read { offset, bytes } => {
                 let mut buffer = Buffer::zeroed(*bytes);
@@ -433,6 +479,10 @@ impl World {
 
     /// The power fails: operations in flight are torn, and caches are lost but for the survivors.
     pub fn crash(&mut self, survivors: Survivors) {
+        if self.pressed && self.early.below(2) == 0 {
+            // What is slow has not begun.
+            self.flights.retain(|flight| flight.slow_until < u64::MAX);
+        }
         for flight in 0..self.flights.len() {
             match survivors {
                 Survivors::None => {}
@@ -453,6 +503,7 @@ impl World {
         }
         self.note(0xC0A5);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
+        self.fails_intent = None;
     }
 
     /// The process is killed, and the power stays on: what is in flight may still be done, and the
@@ -481,6 +532,7 @@ impl World {
         self.members.iter_mut().chain(&mut self.nvs).for_each(|disk| disk.all_done(now));
         self.note(0xD1ED);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
+        self.fails_intent = None;
     }
 
     /// What memory has of a copy that ended early.

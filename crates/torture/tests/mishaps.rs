@@ -11,7 +11,7 @@ use destage_served::{Defect, Device, IoError};
 use destage_torture::case::Wanted;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
-use destage_torture::{Survivors, torture};
+use destage_torture::{Outcome, Survivors, torture};
 
 /// A number from the environment: to try more than the test does.
 fn number(name: &str, or: u64) -> u64 {
@@ -69,13 +69,15 @@ fn arrays_under_pressure_keep_what_they_acknowledged() {
         assert_eq!(outcome.failure, None, "{}", outcome.case);
     }
     let plain = (1..25).map(|seed| torture(seed, 8, &Wanted { pressed: false, ..wanted.clone() }));
-    let requests: u64 = outcomes.iter().map(|outcome| outcome.counts.requests).sum();
-    let slow: u64 = outcomes.iter().map(|outcome| outcome.counts.slow).sum();
-    let (plain_requests, plain_slow) = plain.fold((0, 0), |(requests, slow), outcome| {
-        (requests + outcome.counts.requests, slow + outcome.counts.slow)
-    });
-    assert!(requests > plain_requests, "{requests} requests, {plain_requests} without");
-    assert!(slow > plain_slow, "{slow} slow lives, {plain_slow} without");
+    let sum = |outcomes: Vec<Outcome>| {
+        let mut counts = Counts::default();
+        outcomes.iter().for_each(|outcome| counts.add(&outcome.counts));
+        counts
+    };
+    let (pressed, plain) = (sum(outcomes), sum(plain.collect()));
+    assert!(pressed.moved > plain.moved, "{} records moved, {}", pressed.moved, plain.moved);
+    assert!(pressed.slow > plain.slow, "{} slow lives, {}", pressed.slow, plain.slow);
+    assert!(pressed.supposed > 20 && plain.supposed == 0, "{} tried on copies", pressed.supposed);
     let [first, second] = [1, 2].map(|_| torture(5, 4, &wanted));
     assert_eq!(first.digest, second.digest);
 }
