@@ -53,6 +53,18 @@ impl Run {
         self.start_again(Some(Survivors::None))
     }
 
+    /// Often what looks wrong then is repaired at once.
+    ///
+    /// # Errors
+    /// A strip that was right is overwritten.
+    pub(super) fn maybe_repair_after_loss(&mut self) -> Result<End, String> {
+        let repairs = !self.right_strips.is_empty() && self.can_scrub();
+        if !repairs || self.draws.accepts.below(2) > 0 {
+            return Ok(End::Done);
+        }
+        self.scrub(true)
+    }
+
     /// Sometimes no NVS device can read some sectors any more: mostly of the ring, where one of
     /// them may end the log, or of slots. Whether it is so.
     pub(super) fn maybe_damage_log(&mut self) -> bool {

@@ -486,7 +486,8 @@ impl Run {
         if request.kind == load::Kind::Read {
             let outcome = match &reply.result {
                 Ok(Answer::Data { buffer, from, bytes }) => {
-                    let learn = !self.nvs_lost || self.case.geometry.level.is_mirrored();
+                    // What is read before the loss of the last NVS is recorded may be gone with it.
+                    let learn = !self.nvs_lost || self.writes_are_settled();
                     self.world.note(u64::from(crc(&buffer[*from..*from + *bytes])));
                     self.model.check(request.offset, &buffer[*from..*from + *bytes], asked, learn)
                 }
@@ -636,6 +637,11 @@ impl Run {
 
     pub(super) fn writes_through(&self) -> bool {
         self.nvs_lost || self.case.settings.cache_off
+    }
+
+    /// Whether what a read shows without NVS stays: it is on a disk, of two that have the same.
+    fn writes_are_settled(&self) -> bool {
+        self.case.geometry.level.is_mirrored() && !self.volume().is_changing()
     }
 
     /// Whether the array has no NVS in use.

@@ -11,7 +11,7 @@ const DATA: u64 = 1 << 20;
 
 impl Run {
     /// Whether a scrub may be started.
-    fn can_scrub(&self) -> bool {
+    pub(super) fn can_scrub(&self) -> bool {
         self.case.geometry.level.is_redundant() && self.is_in_sync() && self.volume().ready()
     }
 

@@ -81,6 +81,9 @@ impl Run {
                 self.tear_rows();
                 end = self.maybe_start_after_loss();
             }
+            if end == Ok(End::Done) && lost {
+                end = self.maybe_repair_after_loss();
+            }
         }
         end
     }

@@ -64,9 +64,10 @@ impl Starved {
         }
     }
 
-    /// Whether the log is to come round while one copy of the anchor is slow.
-    pub(super) fn is_anchor(&self) -> bool {
-        matches!(self.kind, Kind::Marks([place, _]) if ANCHORS.contains(&place))
+    /// Whether the log is to come round before the power fails.
+    pub(super) fn lasts(&self) -> bool {
+        let anchor = matches!(self.kind, Kind::Marks([place, _]) if ANCHORS.contains(&place));
+        anchor || self.held_until.is_some()
     }
 
     /// Something else is done.

@@ -256,9 +256,9 @@ impl World {
         self.flights.iter().any(|flight| !flight.hangs)
     }
 
-    /// Whether this life is to last until nothing else can be done.
+    /// Whether the log is to come round before the power fails.
     pub(super) fn lasts(&self) -> bool {
-        self.starved.as_ref().is_some_and(Starved::is_anchor)
+        self.starved.as_ref().is_some_and(Starved::lasts)
     }
 
     /// One of this many times, the power fails soon if it is to fail at all.
