@@ -203,7 +203,7 @@ def test_columns_and_objects_as_plain_python_has_them(tmp_path: Path) -> None:
         destage.read_trace(path, columns="time=4:sec")
     with pytest.raises(destage.OptionError, match="leave out one of them"):
         destage.read_trace(path, columns=positions, format="tectonic")
-    with pytest.raises(destage.InputError, match=r"line 1: .* names the column ts"):
+    with pytest.raises(destage.InputError, match="line 1: no column is named ts; there are: block"):
         destage.read_trace(path, columns="time=ts:s,offset=2,size=3")
 
 
