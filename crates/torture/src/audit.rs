@@ -1,6 +1,7 @@
 //! The disks after everything has drained: each page where the layout says, copies equal, parity
 //! of every row right.
 
+use super::model::Learn;
 use super::run::Run;
 
 use destage_engine::array::safe::RowAt;
@@ -34,7 +35,7 @@ pub fn disks(run: &mut Run) -> Result<(), String> {
             let bytes = read(run, disk, place.page);
             let asked = run.model.ask();
             run.model
-                .check(page * PAGE_BYTES, &bytes, asked, false)
+                .check(page * PAGE_BYTES, &bytes, asked, Learn::Nothing)
                 .map_err(|why| format!("member {disk} holds of {why}"))?;
         }
     }
@@ -89,7 +90,7 @@ fn row(run: &mut Run, at: &RowAt) -> Result<(), String> {
         let page = page_of(run, at.stripe, strip, at.page);
         let asked = run.model.ask();
         run.model
-            .check(page * PAGE_BYTES, &bytes, asked, false)
+            .check(page * PAGE_BYTES, &bytes, asked, Learn::Nothing)
             .map_err(|why| format!("the row of stripe {} implies of {why}", at.stripe))?;
         whole[usize::from(strip)] = bytes;
     }

@@ -21,6 +21,17 @@ pub enum Kind {
     Any,
 }
 
+/// What a read that shows a write says about older ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learn {
+    /// Nothing: they may be read again.
+    Nothing,
+    /// No read shows them again; but a crash may bring them back if the write was never answered.
+    UntilCrash,
+    /// They are gone.
+    Lasting,
+}
+
 /// Number of a write.
 pub type WriteId = u32;
 
@@ -213,7 +224,7 @@ impl Model {
         offset: u64,
         bytes: &[u8],
         asked: u64,
-        learn: bool,
+        learn: Learn,
     ) -> Result<(), String> {
         let range = offset..offset + bytes.len() as u64;
         self.split(range.start);
@@ -229,7 +240,7 @@ impl Model {
                     at..next,
                     &bytes[(at - offset) as usize..(next - offset) as usize],
                     asked,
-                    learn && !alone,
+                    if alone { Learn::Nothing } else { learn },
                 )?;
                 at = next;
             }
@@ -243,7 +254,7 @@ impl Model {
         range: Range<u64>,
         bytes: &[u8],
         asked: u64,
-        learn: bool,
+        learn: Learn,
     ) -> Result<(), String> {
         let (_, segment) = self.segments.range(..=range.start).next_back().expect("covered");
         let shows = |id: &WriteId| match self.writes[*id as usize].kind {
@@ -264,7 +275,7 @@ impl Model {
             return Err(self.wrong(range, bytes, segment));
         }
         let any = |id: &WriteId| self.writes[*id as usize].kind == Kind::Any;
-        if !learn || shown_late || shown.iter().any(any) {
+        if learn == Learn::Nothing || shown_late || shown.iter().any(any) {
             return Ok(());
         }
         // What it shows is newer than all else that was answered before it was asked for.
@@ -274,7 +285,8 @@ impl Model {
         let answered = |id: &&WriteId| self.writes[**id as usize].answered;
         let by = *shown.iter().max_by_key(answered).expect("not empty");
         let when = self.tick();
-        let keep = (self.volatile && since).then_some(by);
+        let cached = learn == Learn::UntilCrash && !self.writes[by as usize].good;
+        let keep = (self.volatile && since || cached).then_some(by);
         self.each(&range, |segment, writes| {
             let old = |id: &WriteId| !shown.contains(id) && writes[*id as usize].answered <= asked;
             take_out(segment, &old, when, keep);
@@ -315,8 +327,9 @@ impl Model {
             write.answered = when;
         }
         for segment in self.segments.values_mut() {
-            for (back, _) in core::mem::take(&mut segment.past) {
-                if !segment.now.contains(&back) {
+            for (back, by) in core::mem::take(&mut segment.past) {
+                let durable = !self.volatile && self.writes[by as usize].good;
+                if !durable && !segment.now.contains(&back) {
                     segment.now.insert(0, back);
                 }
             }

@@ -6,7 +6,7 @@ pub use super::counts::Counts;
 use super::device::{Device as Disk, Survivors};
 use super::load::{self, Request};
 use super::mishap_state::{Mishaps, RightStrip};
-use super::model::{Kind, Model, WriteId};
+use super::model::{Kind, Learn, Model, WriteId};
 use super::starve::Kind as Slow;
 use super::world::{Order, World};
 use destage_engine::array::disks::DiskSet;
@@ -486,8 +486,7 @@ impl Run {
         if request.kind == load::Kind::Read {
             let outcome = match &reply.result {
                 Ok(Answer::Data { buffer, from, bytes }) => {
-                    // What is read before the loss of the last NVS is recorded may be gone with it.
-                    let learn = !self.nvs_lost || self.writes_are_settled();
+                    let learn = self.what_reads_show();
                     self.world.note(u64::from(crc(&buffer[*from..*from + *bytes])));
                     self.model.check(request.offset, &buffer[*from..*from + *bytes], asked, learn)
                 }
@@ -639,9 +638,16 @@ impl Run {
         self.nvs_lost || self.case.settings.cache_off
     }
 
-    /// Whether what a read shows without NVS stays: it is on a disk, of two that have the same.
-    fn writes_are_settled(&self) -> bool {
-        self.case.geometry.level.is_mirrored() && !self.volume().is_changing()
+    /// What a read says of older writes. What is read before the loss of the last NVS is recorded
+    /// may be gone with it. Without NVS, disks that have the same show it, perhaps from their
+    /// caches.
+    fn what_reads_show(&self) -> Learn {
+        let settled = self.case.geometry.level.is_mirrored() && !self.volume().is_changing();
+        match self.nvs_lost {
+            false => Learn::Lasting,
+            true if settled => Learn::UntilCrash,
+            true => Learn::Nothing,
+        }
     }
 
     /// Whether the array has no NVS in use.
