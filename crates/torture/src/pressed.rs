@@ -6,7 +6,7 @@ use super::load::{Kind, Request};
 use super::run::Run;
 use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
 use destage_engine::array::layout::DiskPage;
-use destage_engine::units::{DiskId, PAGE_BYTES};
+use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 
 /// Writes that are kept in mind.
 const LATELY: usize = 12;
@@ -64,10 +64,37 @@ impl Run {
         self.world.crash_at = Some(when);
     }
 
+    /// Sometimes a request that is drawn otherwise.
+    pub(super) fn pressed_request(&mut self) -> Option<Request> {
+        if !self.case.pressed {
+            return None;
+        }
+        self.trim_again().or_else(|| self.read_what_is_missing())
+    }
+
+    /// Often, while a member has failed, the host reads a page of that member whose row was written
+    /// a short while ago, and is perhaps being destaged.
+    fn read_what_is_missing(&mut self) -> Option<Request> {
+        let (geometry, failed) = (self.case.geometry, self.failed.iter().next()?);
+        if geometry.level.parities() == 0 || self.draws.pressed.below(6) > 0 {
+            return None;
+        }
+        let writes = self.world.member_writes();
+        let page = match writes.len() as u64 {
+            0 => {
+                let which = self.draws.pressed.below(self.lately.len().max(1) as u64) as usize;
+                geometry.place(Page(self.lately.get(which)?.offset / PAGE_BYTES)).page
+            }
+            some => writes[self.draws.pressed.below(some) as usize].1,
+        };
+        let offset = geometry.page_at(DiskPage { disk: failed, page })?.0 * PAGE_BYTES;
+        Some(Request { kind: Kind::Read, offset, bytes: PAGE_BYTES, fua: false })
+    }
+
     /// Sometimes the host trims what it wrote a short while ago, which may be in a destage, or what
     /// a destage is about to write. The power often fails soon after.
-    pub(super) fn trim_again(&mut self) -> Option<Request> {
-        if !self.case.pressed || self.draws.pressed.below(12) > 0 {
+    fn trim_again(&mut self) -> Option<Request> {
+        if self.draws.pressed.below(12) > 0 {
             return None;
         }
         if self.draws.pressed.below(2) == 0

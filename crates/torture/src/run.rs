@@ -532,7 +532,7 @@ impl Run {
                 && self.draws.run.below(3) > 0
             {
                 let drawn = load::draw(&self.case, self.bytes(), &mut self.draws.run);
-                let request = self.trim_again().unwrap_or(drawn);
+                let request = self.pressed_request().unwrap_or(drawn);
                 self.submit(request)?;
                 left -= 1;
             }

@@ -2,7 +2,7 @@
 //! promises to survive. It must start, and have everything. The run itself continues as if nothing
 //! had been tried.
 
-use super::device::Device as Disk;
+use super::device::{Device as Disk, SECTOR};
 use super::mishaps::ANCHORS;
 use super::run::{End, Run};
 use super::starve::SUPERBLOCKS;
@@ -12,18 +12,20 @@ use destage_nvslog::superblock::Superblock;
 use destage_served::Device;
 use std::collections::BTreeSet;
 
-/// Power failures in the start of a copy.
-const POWER_FAILURES: u64 = 3;
+/// Power failures, each in the start of a copy.
+const POWER_FAILURES: u64 = 4;
 
 /// What fails on the copy.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// No NVS device can read this anchor.
     Anchor(u64),
+    /// This copy of the anchor has nothing of what was written since the last start.
+    Stale(u64),
     /// This NVS device of two is missing.
     Missing(u16),
-    /// The power, in the start.
-    Power,
+    /// The power, in the start, before the operation of this number.
+    Power(u64),
 }
 
 impl Run {
@@ -42,16 +44,36 @@ impl Run {
         if let Some(newest) = self.newest_of_two_anchors() {
             self.suppose(Fault::Anchor(newest))?;
         }
+        if !self.world.nvs_is_memory && self.has_new_anchors() {
+            for place in ANCHORS {
+                self.suppose(Fault::Stale(place))?;
+            }
+        }
         if (often || self.cut_change.is_some()) && self.uses_both() {
             self.suppose(Fault::Missing(0))?;
             self.suppose(Fault::Missing(1))?;
         }
-        if often && self.world.nvs.iter().any(Disk::has_cached) {
+        if self.world.nvs.iter().any(Disk::has_cached) {
+            let operations = self.operations_of_a_start()?;
             for _ in 0..POWER_FAILURES {
-                self.suppose(Fault::Power)?;
+                let at = self.draws.supposed.below(operations);
+                self.suppose(Fault::Power(at))?;
             }
         }
         Ok(())
+    }
+
+    /// Whether this life wrote anchors.
+    fn has_new_anchors(&self) -> bool {
+        let written = self.world.nvs.iter().flat_map(Disk::written_durably);
+        let places = ANCHORS.map(|place| place * SECTOR as u64);
+        written.into_iter().any(|write| places.contains(&write.offset))
+    }
+
+    fn operations_of_a_start(&mut self) -> Result<u64, String> {
+        let mut copy = self.copy();
+        copy.open_either_way().map_err(|why| format!("a start besides: {why}"))?;
+        Ok(copy.world.operations.max(1))
     }
 
     fn suppose(&mut self, fault: Fault) -> Result<(), String> {
@@ -115,13 +137,22 @@ impl Run {
                 self.world.nvs.iter_mut().for_each(|disk| disk.spoil(place));
                 self.open_either_way()?
             }
+            Fault::Stale(place) => {
+                let at = place * SECTOR as u64;
+                for disk in &mut self.world.nvs {
+                    let first = disk.written_durably().iter().find(|write| write.offset == at);
+                    if let Some(old) = first.map(|write| write.old.clone()) {
+                        disk.put(at, &old);
+                    }
+                }
+                self.open_either_way()?
+            }
             Fault::Missing(copy) => {
                 self.world.device(Device::Nvs(copy)).gone = true;
                 self.mishaps.away.push(Device::Nvs(copy));
                 self.open_either_way()?
             }
-            Fault::Power => {
-                let at = self.world.operations + 1 + self.draws.supposed.below(16);
+            Fault::Power(at) => {
                 self.world.crash_at = Some(at);
                 self.open_either_way()?;
                 let runs = self.draws.supposed.below(2) == 0;

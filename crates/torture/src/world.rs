@@ -45,6 +45,12 @@ pub enum Order {
     Nvs,
 }
 
+/// Whether this is a commit.
+fn is_commit(op: &Op) -> bool {
+    let OpKind::Write { buffer, .. } = &op.kind else { return false };
+    matches!(op.device, Device::Nvs(_)) && Claim::read(buffer).is_some()
+}
+
 /// Whether this is a commit with a destage's intent.
 fn intends(op: &Op) -> bool {
     let OpKind::Write { buffer, .. } = &op.kind else { return false };
@@ -203,8 +209,24 @@ impl World {
             let hangs = self.device(op.device).hangs;
             self.look_behind(&op);
             self.clock += 1;
+            self.maybe_hold_commits(&op);
             let slow_until = self.slow_until(&op);
             self.flights.push(Flight { op, asked: self.clock, hangs, slow_until, seen: None });
+        }
+    }
+
+    /// Often an anchor is done before the commits in flight, and the power fails then.
+    fn maybe_hold_commits(&mut self, op: &Op) {
+        let anchors = matches!(&op.kind, OpKind::Write { offset, .. } if ANCHORS.contains(offset));
+        let may = self.pressed && anchors && self.crash_at.is_some() && !self.lasts();
+        let Some(rng) = self.hasty.as_mut().filter(|_| may) else { return };
+        if rng.below(4) > 0 {
+            return;
+        }
+        let soon = self.operations + rng.below(16);
+        self.crash_at = self.crash_at.map(|at| at.min(soon));
+        for flight in self.flights.iter_mut().filter(|flight| is_commit(&flight.op)) {
+            flight.slow_until = soon;
         }
     }
 
