@@ -45,7 +45,7 @@ class ScoreCard:
 
 
 def tournament(
-    policies: PolicyLike | Sequence[PolicyLike] = ("ebb", "lrw", "cscan"),
+    policies: PolicyLike | Sequence[PolicyLike] = "ebb",
     *,
     out: str | os.PathLike[str],
     against: PolicyLike | Sequence[PolicyLike] = ("stow", "wow"),

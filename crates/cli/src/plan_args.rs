@@ -134,7 +134,7 @@ fn tournament() -> Command {
                 "LIST",
                 "Policies to judge, with parameters as in wow:initial-bit=1",
             )
-            .default_value("ebb,lrw,cscan"),
+            .default_value("ebb"),
         )
         .arg(
             option("against", "LIST", "References: each figure is compared with the better one")
