@@ -48,6 +48,7 @@ from destage.tables import (
     read_policies,
     workloads,
 )
+from destage.tournaments import ScoreCard, tournament
 from destage.trace import TRACE_DTYPE, Trace, TraceInfo, read_trace
 from destage.workload import Workload
 
@@ -77,6 +78,7 @@ __all__ = [
     "RefusedError",
     "RunError",
     "RunResult",
+    "ScoreCard",
     "Series",
     "SweepPoint",
     "SweepResult",
@@ -106,5 +108,6 @@ __all__ = [
     "read_trace",
     "simulate",
     "sweep",
+    "tournament",
     "workloads",
 ]

@@ -189,6 +189,19 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     own: dict[str, Callable[[PolicyContext], Any]] = ...,
 ) -> tuple[int, int]: ...
+def tournament(
+    policies: list[str],
+    against: list[str],
+    out: str | PathLike[str],
+    threads: int,
+    grid: str | PathLike[str] | None = None,
+    quick: bool = False,
+    traces: str | PathLike[str] | None = None,
+    seed: int = 1,
+    own: dict[str, Callable[[PolicyContext], Any]] = ...,
+    digests: dict[str, str] = ...,
+    progress: Callable[[int, int], object] | None = None,
+) -> tuple[str, str]: ...
 def advise(
     options: _Given,
     goal: str,

@@ -1,12 +1,12 @@
-//! Arguments of the planner: sim, compare, sweep, advise, reproduce.
+//! Arguments of the planner: sim, compare, sweep, tournament, advise, reproduce.
 
 use crate::run_args::option_args;
 use crate::shared_args::{flag, format_arg, option, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command, value_parser};
 
 /// The planner's commands.
-pub fn commands() -> [Command; 5] {
-    [sim(), compare(), sweep(), advise(), reproduce()]
+pub fn commands() -> [Command; 6] {
+    [sim(), compare(), sweep(), tournament(), advise(), reproduce()]
 }
 
 fn sim() -> Command {
@@ -108,6 +108,52 @@ fn sweep() -> Command {
         .arg(threads_arg())
         .arg(format_arg())
         .args(option_args(|_| true))
+}
+
+fn tournament() -> Command {
+    Command::new("tournament")
+        .about("Play policies over a fixed grid of cells and write a score card")
+        .after_help(
+            "Every policy plays every cell with its best setting and is compared with the better \
+             of the references (docs/tournament.md). Finished runs are kept in DIR/rows: run the \
+             same command again to resume. DIR also gets the card as index.html, card.json, \
+             card.csv and card.txt. destage.tournament in Python also takes policies written in \
+             Python.\n\
+             Examples:\n  \
+             destage tournament --quick --out cup\n  \
+             destage tournament --policies ebb,stow:initial-bit=1 --against stow,wow --out cup \
+             --traces traces",
+        )
+        .arg(
+            option("out", "DIR", "Directory of the runs and the card: created, or resumed")
+                .required(true),
+        )
+        .arg(
+            option(
+                "policies",
+                "LIST",
+                "Policies to judge, with parameters as in wow:initial-bit=1",
+            )
+            .default_value("ebb"),
+        )
+        .arg(
+            option("against", "LIST", "References: each figure is compared with the better one")
+                .default_value("stow,wow"),
+        )
+        .arg(option(
+            "grid",
+            "FILE",
+            "Another grid than the program's, as specs/tournament/grid.toml",
+        ))
+        .arg(flag("quick", "One seed, one protocol, fewer settings and rates, shorter windows"))
+        .arg(option(
+            "traces",
+            "DIR",
+            "Where the traces of the grid are; without it they are skipped",
+        ))
+        .arg(option("seed", "N", "First seed").value_parser(value_parser!(u64)).default_value("1"))
+        .arg(threads_arg())
+        .arg(format_arg())
 }
 
 fn advise() -> Command {

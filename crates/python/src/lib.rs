@@ -35,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::sweep_points, module)?)?;
     module.add_function(wrap_pyfunction!(plan::run_point, module)?)?;
     module.add_function(wrap_pyfunction!(plan::sweep, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::tournament, module)?)?;
     module.add_function(wrap_pyfunction!(plan::advise, module)?)?;
     module.add_function(wrap_pyfunction!(listing::tables, module)?)?;
     module.add_function(wrap_pyfunction!(listing::disk, module)?)?;

@@ -1,4 +1,4 @@
-//! Sweeps and advice.
+//! Sweeps, tournaments and advice.
 
 use crate::control::RunControl;
 use crate::destage_policy;
@@ -10,12 +10,16 @@ use destage_engine::policy::PolicyChoice;
 use destage_sim::advise::goal::Goal;
 use destage_sim::advise::{Question, advise as find, ladder};
 
+use destage_report::Format;
 use destage_report::model::RunReport;
+use destage_report::tournament::ScoreCard;
 use destage_sim::compare::{CompareError, run_built};
 use destage_sim::config::SimConfig;
-use destage_sim::options::RunOptions;
+use destage_sim::options::{OptionError, RunOptions};
 use destage_sim::sweep as rows;
 use destage_sim::sweep::{Dataset, Sweep, SweepPoint};
+use destage_sim::tournament::grid::Grid;
+use destage_sim::tournament::{Play, Tournament, write};
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -139,6 +143,50 @@ pub fn sweep(
     Ok((swept.found, swept.run))
 }
 
+/// Policies over a grid of cells: the score card as JSON and as text. `own` has what makes those
+/// that are in no table, `digests` the digests of their sources.
+#[pyfunction]
+#[pyo3(signature = (policies, against, out, threads, grid = None, quick = false, traces = None,
+    seed = 1, own = OwnPolicies::new(), digests = BTreeMap::new(), progress = None))]
+#[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
+pub fn tournament(
+    py: Python<'_>,
+    policies: Vec<String>,
+    against: Vec<String>,
+    out: PathBuf,
+    threads: usize,
+    grid: Option<PathBuf>,
+    quick: bool,
+    traces: Option<PathBuf>,
+    seed: u64,
+    own: OwnPolicies,
+    digests: BTreeMap<String, String>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, String)> {
+    let control = RunControl::new(None);
+    let made = choices(py, &own, &control)?;
+    let run = |label: &str, options: &RunOptions| run_of(label, options, &made, None, &control);
+    let report_progress = |done: usize, total: usize| {
+        if let Some(progress) = &progress {
+            control.attempt(|py| progress.call1(py, (done, total)).map(drop));
+        }
+    };
+    let result = py.detach(|| -> Result<ScoreCard, CompareError> {
+        let grid = grid.map_or_else(|| Ok(Grid::own()), |path| Grid::read(&path))?;
+        let grid = if quick { grid.quickly() } else { grid };
+        let dataset = Dataset::open(&out.join("rows"))?;
+        let command = "destage.tournament(...)".to_string();
+        let tournament =
+            Tournament { grid: &grid, policies, against, seed, traces, own: digests, command };
+        let (dataset, progress) = (&dataset, &report_progress);
+        let card = tournament.run(&Play { dataset, threads, run: &run, progress })?;
+        write(&out, &card).map_err(|why| OptionError::input(why.to_string()))?;
+        Ok(card)
+    });
+    let card = outcome(py, &control, result)?;
+    Ok((card.render(Format::Json), card.render(Format::Table)))
+}
+
 /// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
 #[pyfunction]
 #[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, check_curve,
@@ -188,5 +236,5 @@ pub fn advise(
     let result = py.detach(|| find(&question, threads, &make, &report_progress));
     let advice = outcome(py, &control, result)?;
     let plot = serde_json::to_string(&advice.plot()).expect("a plot has no keys but text");
-    Ok((advice.render(destage_report::Format::Json), plot))
+    Ok((advice.render(Format::Json), plot))
 }

@@ -14,7 +14,7 @@ mod view;
 
 pub use charts::plots;
 pub use columns::run_row;
-pub use html::{advice_html, html, plotly_js, reproduction_html, trace_html};
+pub use html::{advice_html, html, plotly_js, reproduction_html, tournament_html, trace_html};
 pub use parquet::{
     ParquetError, parquet_compare, parquet_read, parquet_row, parquet_runs, parquet_series,
 };

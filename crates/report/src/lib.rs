@@ -11,6 +11,7 @@ pub mod sample;
 pub mod scrub;
 pub mod state;
 pub mod table;
+pub mod tournament;
 pub mod trace;
 
 mod format;

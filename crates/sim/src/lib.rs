@@ -22,6 +22,7 @@ pub mod reproduce;
 pub mod simulator;
 pub mod sources;
 pub mod sweep;
+pub mod tournament;
 pub mod track_trace;
 mod uncached;
 pub mod validate;

@@ -247,6 +247,11 @@ impl Dataset {
         Ok(keys)
     }
 
+    /// Whether the row of a key is there, and complete.
+    pub fn has(&self, key: &str) -> bool {
+        is_whole(&self.path(key))
+    }
+
     /// Puts a row in place.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ fn levels(text: &str) -> Result<Vec<f64>, Failure> {
 }
 
 /// Splits at commas, but keeps a policy's own parameters with it.
-fn split_policies(text: &str) -> Vec<String> {
+pub(super) fn split_policies(text: &str) -> Vec<String> {
     let is_policy = |part: &str| {
         let name = part.split(':').next().unwrap_or(part);
         POLICIES.iter().any(|p| p.entry.name == name)

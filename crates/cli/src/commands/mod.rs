@@ -52,6 +52,8 @@ mod target;
 #[cfg(feature = "torture")]
 mod torture;
 #[cfg(feature = "plan")]
+mod tournament;
+#[cfg(feature = "plan")]
 mod trace;
 #[cfg(feature = "plan")]
 mod trace_analyze;
@@ -96,6 +98,7 @@ fn plan(command: &str, matches: &ArgMatches) -> Option<Result<String, Failure>> 
         "sim" => sim::run(matches),
         "compare" => compare::run(matches),
         "sweep" => sweep::run(matches),
+        "tournament" => tournament::run(matches),
         "advise" => advise::run(matches),
         "disks" => disks::run(matches),
         "trace" => trace::run(matches),

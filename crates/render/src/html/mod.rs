@@ -4,10 +4,12 @@
 mod advice;
 mod data;
 mod reproduction;
+mod tournament;
 mod trace;
 
 pub use advice::advice_html;
 pub use reproduction::reproduction_html;
+pub use tournament::tournament_html;
 pub use trace::trace_html;
 
 use crate::charts::response_scale;
