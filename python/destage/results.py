@@ -116,6 +116,8 @@ class Destage:
     mean_distance_pages: float
     #: Flushes of disks.
     flushes: int
+    #: Pages that were not read because the stripe memory had them.
+    recalled_pages: int
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ pub fn create() -> Command {
 }
 
 /// When writes are durable, and how they are destaged.
-fn destage_args() -> [Arg; 7] {
+fn destage_args() -> [Arg; 8] {
     let [durability, flush_bound] = durability_args();
     [
         durability.default_value("auto"),
@@ -174,6 +174,11 @@ fn destage_args() -> [Arg; 7] {
             "BYTES",
             "Most bytes of dirty pages, which are in memory too [default: a quarter of the \
              machine's memory, when it is served]",
+        ),
+        option(
+            "stripe-memory",
+            "BYTES",
+            "Memory for old data and parity of destaged rows, on levels 4, 5 and 6 [default: 0]",
         ),
         option("on-nvs-loss", "WHAT", "What to do when the last NVS device fails")
             .default_value("write-through")

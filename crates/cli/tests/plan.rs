@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::succeeds;
+use common::{fails, succeeds};
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -132,4 +133,48 @@ fn simulations_say_whose_settings_they_have() {
     }
     let words = ["sim", "--as", "closed"];
     assert!(common::fails(2, &words).contains("--as takes papers, served"));
+}
+
+/// Hot rows come back while the stripe memory has them, and are not read again.
+#[test]
+fn a_stripe_memory_saves_reads_on_every_level_with_parity() {
+    for (level, disks) in [("4", "5"), ("5", "5"), ("6", "6")] {
+        let run = |memory: &str| -> Value {
+            let words = "sim --workload random:threads=8 --disk-fraction 64M --nvs 256 \
+                         --protocol safe --warmup 5 --measure 20 --format json";
+            let own = ["--level", level, "--disks", disks, "--stripe-memory", memory];
+            let words: Vec<&str> = words.split_whitespace().chain(own).collect();
+            serde_json::from_str(&succeeds(&words)).expect("JSON")
+        };
+        let reads = |run: &Value| -> u64 {
+            let disks = run["disks"].as_array().expect("disks");
+            disks.iter().map(|disk| disk["reads"].as_u64().expect("a count")).sum()
+        };
+        let (without, with) = (run("0"), run("64M"));
+        assert_eq!(without["destage"]["recalled_pages"], 0);
+        assert!(with["destage"]["recalled_pages"].as_u64() > Some(1000), "level {level}");
+        let iops = |run: &Value| run["iops"].as_f64().expect("a rate");
+        assert!(
+            iops(&with) > 1.1 * iops(&without),
+            "level {level}: {} {}",
+            iops(&with),
+            iops(&without)
+        );
+        let per_page =
+            |run: &Value| reads(run) as f64 / run["destage"]["pages"].as_f64().expect("pages");
+        assert!(per_page(&with) < 0.7 * per_page(&without), "level {level}");
+    }
+}
+
+#[test]
+fn a_stripe_memory_needs_parity_and_the_safe_protocol() {
+    let said = fails(2, &["sim", "--stripe-memory", "64M"]);
+    assert!(said.contains("--stripe-memory needs --protocol safe"), "{said}");
+    let words = ["--stripe-memory", "64M", "--level", "10", "--disks", "4"];
+    let said = fails(2, &[&["sim", "--protocol", "safe"], &words[..]].concat());
+    assert!(said.contains("needs level 4, 5 or 6"), "{said}");
+    let devices = ["--disk", "a", "--disk", "b", "--nvs", "n"];
+    let words = ["create", "tank", "--level", "10", "--stripe-memory", "1M"];
+    let said = fails(2, &[&words[..], &devices].concat());
+    assert!(said.contains("level 10 has none"), "{said}");
 }

@@ -33,6 +33,8 @@ pub struct Counters {
     pub rows: u64,
     /// Rows destaged without reading first.
     pub rows_without_reads: u64,
+    /// Pages that destages did not read because the stripe memory had them.
+    pub recalled_pages: u64,
     /// Pages that host reads asked for, where there is a read cache.
     pub read_pages: u64,
     /// Of them, those in NVS.

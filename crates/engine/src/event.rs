@@ -1,5 +1,6 @@
 //! What goes into the controller and what comes out of it.
 
+use crate::array::disks::RowDisks;
 use crate::array::plan::DiskRun;
 use crate::request::{HostError, HostRequest, PageRange, RequestId};
 use crate::units::{DiskId, GroupId, Page};
@@ -224,6 +225,32 @@ pub enum Action {
         /// The page of it.
         page: u64,
     },
+    /// A page of a row that a destage would read is in the stripe memory: it counts as read.
+    Recall {
+        /// The destage.
+        index: u32,
+        /// The disk.
+        disk: DiskId,
+        /// The row: a page of each disk.
+        row: u64,
+    },
+    /// The stripe memory has these pages of a row from now on, as this destage wrote them, besides
+    /// those that it has. The destage is released next.
+    Remember {
+        /// The destage.
+        index: u32,
+        /// The row: a page of each disk.
+        row: u64,
+        /// The disks.
+        disks: RowDisks,
+    },
+    /// The stripe memory no longer has this row.
+    Forget {
+        /// The row: a page of each disk.
+        row: u64,
+    },
+    /// It no longer has any.
+    ForgetAll,
     /// These pages of a group are on the disks: their NVS space may be used again.
     NvsRelease {
         /// The group.

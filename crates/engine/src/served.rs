@@ -35,5 +35,6 @@ pub const fn destage(queue_depth: u32) -> DestageConfig {
         protocol: Protocol::Safe,
         defer: false,
         bridge: BRIDGE,
+        stripe_memory: 0,
     }
 }

@@ -76,6 +76,7 @@ impl Driver {
                 Action::Intend { index } => self.others.push(Event::Intended(index)),
                 Action::FlushDisks { index } => self.others.push(Event::Flushed(index, true)),
                 Action::NvsRelease { .. } | Action::Released { .. } | Action::Begin { .. } => {}
+                Action::Recall { .. } | Action::Remember { .. } | Action::Forget { .. } => {}
                 _ => unreachable!("no disk fails, no read cache, no scrub was begun"),
             }
         }
@@ -145,6 +146,7 @@ fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) 
             protocol: if safe { Protocol::Safe } else { Protocol::Papers },
             defer: false,
             bridge: (variant % 4) as u32 * 2,
+            stripe_memory: if level.level.parities() > 0 { variant % 3 * 20 } else { 0 },
         },
         detector: match variant % 4 {
             0 => DetectorKind::AdjacentGroups,

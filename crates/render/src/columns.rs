@@ -112,6 +112,7 @@ pub(crate) const RUN: &[Column] = &[
     maybe("write_amplification", |r| r.media_cache.as_ref().map(|m| m.write_amplification)),
     text("response_histogram", |r| serde_json::to_string(&r.histogram).unwrap_or_default()),
     maybe("stalled_write_share", |r| r.stalled_share),
+    int("recalled_pages", |r| r.destage.recalled_pages),
 ];
 
 /// Columns before those of the run, in a comparison of variants.

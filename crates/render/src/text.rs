@@ -251,6 +251,7 @@ fn destage_table(run: &RunReport) -> Table {
         ("runs per destage", Cell::num(destage.runs_per_destage, 2), "runs"),
         ("full-stripe destages", percent(destage.full_stripe_share), "% of stripes"),
         ("mean distance", Cell::num(destage.mean_distance_pages, 0), "pages"),
+        ("pages in stripe memory", Cell::int(destage.recalled_pages), "not read"),
         ("flushes of disks", Cell::int(destage.flushes), ""),
         ("flushes per page", Cell::num(flushes / destage.pages.max(1) as f64, 3), ""),
     ])

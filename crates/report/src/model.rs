@@ -244,6 +244,9 @@ pub struct Destage {
     /// Flushes of disks.
     #[serde(default)]
     pub flushes: u64,
+    /// Pages that were not read because the stripe memory had them.
+    #[serde(default)]
+    pub recalled_pages: u64,
 }
 
 /// Where the time of a request went: served by the disk, or in queues. A clean that a write

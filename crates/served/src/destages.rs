@@ -3,6 +3,7 @@
 
 use crate::Buffer;
 use crate::crc::crc32c;
+use crate::io::OpId;
 use crate::log::RowSums;
 use crate::pages::{DirtyPages, copy_sectors};
 use crate::recent::Recent;
@@ -33,6 +34,8 @@ struct Destage {
     /// Taken over from the last run.
     adopted: bool,
     pieces: Pieces,
+    /// Some of them are of the stripe memory.
+    recalls: bool,
     parity: BTreeMap<(DiskId, u64), Vec<u8>>,
     /// Checksums of the parity that it was first to write, by row.
     sums: BTreeMap<u32, RowSums>,
@@ -143,6 +146,7 @@ impl Destages {
             through,
             adopted: sums.is_some(),
             pieces: Pieces::default(),
+            recalls: false,
             parity: BTreeMap::new(),
             sums: sums.unwrap_or_default(),
             kept: false,
@@ -158,6 +162,13 @@ impl Destages {
         self.destages[index as usize].as_mut().expect("a destage in flight")
     }
 
+    /// A page of the stripe memory counts as read for a destage.
+    pub(crate) fn recall(&mut self, index: u32, disk: DiskId, row: u64, op: OpId, bytes: Buffer) {
+        let destage = self.get(index);
+        destage.recalls = true;
+        destage.pieces.add(disk, row, op, bytes);
+    }
+
     /// What was read for a destage.
     pub(crate) fn pieces(&mut self, index: u32) -> &mut Pieces {
         &mut self.get(index).pieces
@@ -171,16 +182,29 @@ impl Destages {
         geometry: &Geometry,
         pages: &DirtyPages,
     ) -> Buffer {
-        let destage = self.get(index);
         let mut bytes = Buffer::zeroed(command.pages as usize * PAGE);
-        for (i, into) in bytes.chunks_exact_mut(PAGE).enumerate() {
-            let place = DiskPage { disk: command.disk, page: command.first + i as u64 };
-            match geometry.page_at(place) {
-                Some(page) => into.copy_from_slice(pages.destaged(page.0)),
-                None => into.copy_from_slice(&destage.parity[&(place.disk, place.page)]),
-            }
+        for (row, into) in (command.first..).zip(bytes.chunks_exact_mut(PAGE)) {
+            into.copy_from_slice(self.written(index, command.disk, row, geometry, pages));
         }
         bytes
+    }
+
+    /// The bytes that a destage writes to a page of a disk: data, or parity.
+    pub(crate) fn written<'a>(
+        &'a self,
+        index: u32,
+        disk: DiskId,
+        page: u64,
+        geometry: &Geometry,
+        pages: &'a DirtyPages,
+    ) -> &'a [u8] {
+        match geometry.page_at(DiskPage { disk, page }) {
+            Some(page) => pages.destaged(page.0),
+            None => {
+                let destage = self.destages[index as usize].as_ref();
+                &destage.expect("a destage in flight").parity[&(disk, page)]
+            }
+        }
     }
 
     /// Computes the new parity of all rows, and completes pages. If any of that cannot be computed,
@@ -335,7 +359,9 @@ impl Destage {
             true => None,
             false => new.iter().zip(&disks).map(|(new, disk)| over(*new, *disk)).collect(),
         };
-        if method == SafeMethod::ReadModifyWrite
+        // With pages of the stripe memory the plan may be the other of the two methods.
+        let other = self.recalls && method == SafeMethod::ReconstructWrite;
+        if (other || method == SafeMethod::ReadModifyWrite)
             && all_read
             && let Some(written) = &written
         {

@@ -35,6 +35,7 @@ mod scrub;
 mod settings;
 mod slab;
 mod store;
+mod stripes;
 mod volume;
 
 pub use assemble::{

@@ -93,6 +93,8 @@ pub struct Settings {
     pub dirty_pages_max: Option<u64>,
     /// How pages are kept.
     pub pages: PageMemory,
+    /// Pages of the stripe memory; 0: none.
+    pub stripe_memory: u64,
     /// The read cache, if there is one.
     pub read_cache: Option<ReadCacheChoice>,
     /// A deliberate fault, for the tests that show that it is caught.
@@ -120,6 +122,7 @@ impl Settings {
             checkpoint_every: Duration::from_secs(5),
             dirty_pages_max: None,
             pages: PageMemory::default(),
+            stripe_memory: 0,
             read_cache: None,
             defect: Defect::None,
         }

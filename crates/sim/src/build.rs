@@ -130,6 +130,7 @@ impl RunOptions {
                 )?,
                 defer: self.on("vdf-writes")?,
                 bridge: self.number("bridge", 0..=1024)?,
+                stripe_memory: self.pages("stripe-memory")?,
             },
             detector: self.one_of(
                 "detector",

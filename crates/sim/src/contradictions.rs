@@ -73,6 +73,12 @@ pub(crate) fn of_run(options: &RunOptions) -> Result<(), OptionError> {
                 .into(),
         );
     }
+    if papers && options.get("stripe-memory") != "0" {
+        return refuse(
+            "--stripe-memory needs --protocol safe: give that or --as served, or leave it out"
+                .into(),
+        );
+    }
     if options.get("protocol") == "safe" && options.get("issue") == "runs" {
         return refuse(
             "--protocol safe issues all runs of a group at once: leave out --issue".into(),

@@ -615,6 +615,7 @@ fn destage(before: &Counters, after: &Counters) -> Destage {
         ),
         mean_distance_pages: ratio(distance, groups),
         flushes: 0,
+        recalled_pages: after.recalled_pages - before.recalled_pages,
     }
 }
 

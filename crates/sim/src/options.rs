@@ -129,6 +129,13 @@ pub const OPTIONS: &[Param] = &[
         "clean pages over which --protocol safe joins two reads of a disk, or two writes of parity",
     ),
     option(
+        "stripe-memory",
+        "pages",
+        "0",
+        "pages, or bytes with K, M, G",
+        "memory for old data and parity of destaged rows, with --protocol safe on levels 4, 5, 6",
+    ),
+    option(
         "durability",
         "-",
         "auto",

@@ -412,6 +412,10 @@ impl<'a> Simulator<'a> {
                 | Action::RebuildStopped { .. } => {}
                 Action::NvsRelease { .. }
                 | Action::Begin { .. }
+                | Action::Recall { .. }
+                | Action::Remember { .. }
+                | Action::Forget { .. }
+                | Action::ForgetAll
                 | Action::ReadAgain { .. }
                 | Action::ReadRows { .. }
                 | Action::ReadNow { .. }

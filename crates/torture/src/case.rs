@@ -105,7 +105,11 @@ impl Case {
         let nvs_pages = (16 + rng.below(185) * rng.below(2)).min(volume / 2).max(4);
         let mut settings = draw_settings(wanted, &mut rng);
         let drawn = [1, 2, 1, 2, 2, 0, 1, 2][rng.below(8) as usize];
-        // A generator of its own, so that the other draws do not shift.
+        // Generators of their own, so that the other draws do not shift.
+        let mut stripe_rng = Seeded::new(seed, "torture-case-stripe-memory");
+        if level.parities() > 0 {
+            settings.stripe_memory = [0, 8, 64, 1000][stripe_rng.below(4) as usize];
+        }
         let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
         let cached = cache_rng.below(2) == 0;
         settings.read_cache =
@@ -153,7 +157,8 @@ impl Case {
 
     /// Other settings for the same array.
     pub(super) fn redraw_settings(&mut self, rng: &mut Seeded) {
-        self.settings = draw_settings(&self.wanted, rng);
+        let stripe_memory = self.settings.stripe_memory;
+        self.settings = Settings { stripe_memory, ..draw_settings(&self.wanted, rng) };
         draw_durability(&mut self.settings, self.geometry.disks, rng);
         let cached = self.wanted.read_cache.unwrap_or_else(|| rng.below(2) == 0);
         self.settings.read_cache = cached.then(|| draw_read_cache(rng));
@@ -227,7 +232,10 @@ impl Case {
                 (true, false) => ", cache off",
                 (true, true) => ", cache off, with failing devices",
             },
-            settings.read_cache.as_ref().map_or(String::new(), |cache| {
+            match settings.stripe_memory {
+                0 => String::new(),
+                pages => format!(", stripe memory of {pages} pages"),
+            } + &settings.read_cache.as_ref().map_or(String::new(), |cache| {
                 let (name, pages) = (cache.policy.describe(), cache.pages);
                 format!(", read cache {name} of {pages} pages, {:?}", cache.on_write)
             }),

@@ -13,6 +13,11 @@ const LEVELS: [Level; 4] = [Level::Raid10, Level::Raid4, Level::Raid5, Level::Ra
 
 /// An array whose second half holds data and is not written any more.
 fn filled(level: Level) -> Run {
+    filled_with(level, 0)
+}
+
+/// The same, with a stripe memory of this many pages.
+fn filled_with(level: Level, stripe_memory: u64) -> Run {
     let wanted =
         Wanted { level: Some(level), ack: Some(Ack::Nvs), nvs: Some(1), ..Wanted::default() };
     let mut case = Case::draw(7, &wanted);
@@ -22,6 +27,7 @@ fn filled(level: Level) -> Run {
     case.geometry = geometry.checked().expect("an array");
     (case.nvs_pages, case.block_bytes, case.faults) = (48, 512, false);
     (case.settings.cache_off, case.settings.read_cache) = (false, None);
+    case.settings.stripe_memory = stripe_memory;
     let mut run = Run::new(case).expect("created");
     run.fill().expect("filled");
     run
@@ -170,9 +176,10 @@ fn a_scrub_that_does_not_wait_for_destages_is_caught() {
     }
 }
 
-#[test]
-fn a_row_that_too_few_disks_can_read_is_kept_in_nvs_when_it_is_destaged() {
-    let mut run = filled(Level::Raid5);
+/// Writes a page of a row whose other pages of data cannot be read, and destages what can be. The
+/// dirty pages then, and the pages that were kept in the NVS.
+fn destaged_next_to_unreadable_pages(stripe_memory: u64) -> (u64, Vec<u64>, u64) {
+    let mut run = filled_with(Level::Raid5, stripe_memory);
     let geometry = run.case.geometry;
     let first = geometry.volume_pages().0 / 4 * 3;
     let page = first / geometry.strip_pages * geometry.strip_pages;
@@ -187,5 +194,17 @@ fn a_row_that_too_few_disks_can_read_is_kept_in_nvs_when_it_is_destaged() {
     run.submit(Request::write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
     run.answered().expect("answered");
     assert_eq!(run.drained(), Ok(End::Done), "all but that page");
-    assert_eq!((run.dirty_pages(), run.counts.kept), (vec![page], 1));
+    (page, run.dirty_pages(), run.counts.kept)
+}
+
+#[test]
+fn a_row_that_too_few_disks_can_read_is_kept_in_nvs_when_it_is_destaged() {
+    let (page, dirty, kept) = destaged_next_to_unreadable_pages(0);
+    assert_eq!((dirty, kept), (vec![page], 1));
+}
+
+#[test]
+fn a_row_whose_old_data_and_parity_are_in_memory_is_destaged_without_reads() {
+    let (_, dirty, kept) = destaged_next_to_unreadable_pages(1000);
+    assert_eq!((dirty, kept), (vec![], 0));
 }

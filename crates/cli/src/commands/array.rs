@@ -77,6 +77,18 @@ pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
     ))
 }
 
+/// Bytes of the stripe memory.
+fn stripe_memory(matches: &ArgMatches) -> Result<u64, Failure> {
+    let bytes = text(matches, "stripe-memory").map(bytes).transpose()?.unwrap_or(0);
+    let level = text(matches, "level").expect("default");
+    if bytes > 0 && !["4", "5", "6"].contains(&level) {
+        return Err(Failure::usage(format!(
+            "--stripe-memory keeps parity, and level {level} has none: leave it out"
+        )));
+    }
+    Ok(bytes)
+}
+
 /// The configuration of a new array.
 fn new_config(
     matches: &ArgMatches,
@@ -101,6 +113,7 @@ fn new_config(
         stall_seconds: 30,
         save_seconds: 300,
         max_dirty: text(matches, "max-dirty").map(bytes).transpose()?,
+        stripe_memory: stripe_memory(matches)?,
         rebuild: String::new(),
         read_cache: ReadCacheConfig::default().with(read_cache(matches)?),
     })

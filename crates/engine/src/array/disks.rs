@@ -53,3 +53,38 @@ impl FromIterator<DiskId> for DiskSet {
         set
     }
 }
+
+/// Most disks of a row of which a set can be [`RowDisks`].
+pub const ROW_DISKS_MAX: u16 = 64;
+
+/// A set of disks of a row, a bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowDisks(u64);
+
+impl RowDisks {
+    /// The set with these bits.
+    pub(crate) fn of(bits: u64) -> RowDisks {
+        RowDisks(bits)
+    }
+
+    /// Its bits.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Adds a disk.
+    pub fn insert(&mut self, disk: DiskId) {
+        self.0 |= 1 << disk.0;
+    }
+
+    /// Whether a disk is in it.
+    #[must_use]
+    pub fn contains(self, disk: DiskId) -> bool {
+        self.0 >> disk.0 & 1 == 1
+    }
+
+    /// The disks, in order.
+    pub fn iter(self) -> impl Iterator<Item = DiskId> {
+        (0..ROW_DISKS_MAX).map(DiskId).filter(move |disk| self.contains(*disk))
+    }
+}

@@ -2,7 +2,7 @@
 //! that it can be written first (docs/durability.md, D5), and plans that redo what a crash
 //! interrupted.
 
-use super::disks::DiskSet;
+use super::disks::{DiskSet, RowDisks};
 use super::geometry::{Geometry, Redundancy};
 use super::plan::DiskRun;
 use crate::units::{DiskId, GroupId, Page, StripeId};
@@ -40,6 +40,8 @@ pub struct RowAt {
 pub struct SafePlan {
     /// All of these first.
     pub reads: Vec<DiskRun>,
+    /// Single pages that would be read if they were not in the stripe memory.
+    pub recalled: Vec<(DiskId, u64)>,
     /// Parity; before the data, unless all rows are full stripes.
     pub parity: Vec<DiskRun>,
     /// Data.
@@ -181,6 +183,19 @@ impl Geometry {
         redo: bool,
         plan: &mut SafePlan,
     ) {
+        self.plan_knowing(group, pages, failed, redo, &|_| RowDisks::default(), plan);
+    }
+
+    /// The same, where some pages of rows are known without a read.
+    pub fn plan_knowing(
+        &self,
+        group: GroupId,
+        pages: DestagePages<'_>,
+        failed: &DiskSet,
+        redo: bool,
+        known: &dyn Fn(u64) -> RowDisks,
+        plan: &mut SafePlan,
+    ) {
         *plan = SafePlan::default();
         if self.level.parities() == 0 {
             plan.rows = self.plan_copies(group, pages.dirty, failed, &mut plan.data);
@@ -191,7 +206,9 @@ impl Geometry {
         }
         let (mut reads, mut parity, mut data) = (Vec::new(), Vec::new(), Vec::new());
         for at in self.rows(group, pages.dirty) {
+            let known = known(at.page);
             let method = self.safe_method(&at, pages, failed, redo);
+            let method = self.method_knowing(method, &at, pages, known);
             plan.rows += 1;
             let quiet = matches!(method, SafeMethod::FullStripe | SafeMethod::NoParity);
             plan.rows_without_reads += u64::from(quiet);
@@ -209,18 +226,55 @@ impl Geometry {
                     SafeMethod::ReconstructWrite => !dirty || incomplete,
                     SafeMethod::Decode => true,
                 };
-                reads.extend(read.then_some((disk, at.page)));
+                if read && known.contains(disk) {
+                    plan.recalled.push((disk, at.page));
+                } else {
+                    reads.extend(read.then_some((disk, at.page)));
+                }
                 data.extend(dirty.then_some((disk, at.page)));
             }
             for disk in self.parity_disks(at.stripe).filter(|d| !failed.contains(*d)) {
                 let read = matches!(method, SafeMethod::ReadModifyWrite | SafeMethod::Decode);
-                reads.extend(read.then_some((disk, at.page)));
+                if read && known.contains(disk) {
+                    plan.recalled.push((disk, at.page));
+                } else {
+                    reads.extend(read.then_some((disk, at.page)));
+                }
                 parity.push((disk, at.page));
             }
         }
         join(reads, &mut plan.reads);
         join(parity, &mut plan.parity);
         join(data, &mut plan.data);
+    }
+
+    /// Of the two methods that read, the one with fewer reads where some pages are known.
+    fn method_knowing(
+        &self,
+        method: SafeMethod,
+        at: &RowAt,
+        pages: DestagePages<'_>,
+        known: RowDisks,
+    ) -> SafeMethod {
+        let both = [SafeMethod::ReadModifyWrite, SafeMethod::ReconstructWrite];
+        if known == RowDisks::default() || !both.contains(&method) {
+            return method;
+        }
+        let (mut modify, mut reconstruct) = (0, 0);
+        for strip in 0..self.data_strips() as u16 {
+            let bit = self.bit_of(at, strip);
+            let read = u32::from(!known.contains(self.data_disk(at.stripe, strip)));
+            modify += if pages.is_dirty(bit) { read } else { 0 };
+            let clean = !pages.is_dirty(bit) || pages.is_incomplete(bit);
+            reconstruct += if clean { read } else { 0 };
+        }
+        let parities = self.parity_disks(at.stripe);
+        modify += parities.filter(|disk| !known.contains(*disk)).count() as u32;
+        if reconstruct <= modify {
+            SafeMethod::ReconstructWrite
+        } else {
+            SafeMethod::ReadModifyWrite
+        }
     }
 
     /// The reads of incomplete pages on levels without parity, from the first copy that is left.

@@ -1,5 +1,6 @@
 //! What a controller is made of, and why that may be rejected.
 
+use crate::array::disks::ROW_DISKS_MAX;
 use crate::array::geometry::Geometry;
 use crate::destage::DestageConfig;
 use crate::dispatch::Order;
@@ -46,6 +47,8 @@ pub enum ConfigError {
     },
     /// More NVS than the engine's 32-bit slots can number.
     NvsTooLarge,
+    /// A stripe memory without parity, or for too many disks.
+    StripeMemory,
     /// A queue depth or window of 0.
     Zero(&'static str),
     /// A policy or rate parameter is out of range.
@@ -61,6 +64,11 @@ impl core::fmt::Display for ConfigError {
                 "an NVS of {nvs_pages} pages is larger than the array's {volume_pages} pages"
             ),
             ConfigError::NvsTooLarge => write!(f, "the NVS must have fewer than 2^32 - 1 pages"),
+            ConfigError::StripeMemory => write!(
+                f,
+                "a stripe memory needs level 4, 5 or 6 and at most {} disks: leave it out",
+                ROW_DISKS_MAX
+            ),
             ConfigError::Zero(what) => write!(f, "{what} must be at least 1"),
             ConfigError::Choice(error) => error.fmt(f),
         }
@@ -86,6 +94,11 @@ impl Config {
         }
         if nvs_pages >= u64::from(u32::MAX) {
             return Err(ConfigError::NvsTooLarge);
+        }
+        let Geometry { level, disks, .. } = self.geometry;
+        let fits = level.parities() > 0 && disks <= ROW_DISKS_MAX;
+        if self.destage.stripe_memory > 0 && !fits {
+            return Err(ConfigError::StripeMemory);
         }
         for (value, what) in
             [(self.destage.queue_depth, "queue depth"), (self.window, "the window")]

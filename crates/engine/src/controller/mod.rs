@@ -382,6 +382,7 @@ impl Controller {
             return;
         }
         self.destager.disk_failed();
+        self.destager.forget_rows(actions);
         if rebuilding {
             self.end_rebuild(disk, false, actions);
         }
@@ -407,6 +408,7 @@ impl Controller {
 
     fn end_rebuild(&mut self, disk: DiskId, complete: bool, actions: &mut Vec<Action>) {
         self.rebuilds.end(disk, complete, &mut self.state, actions);
+        self.destager.forget_rows(actions);
         self.refresh_fault_weights();
         self.with_destager(&NoHeads, actions, |destager, around| destager.resume_held(around));
     }
@@ -438,6 +440,7 @@ impl Controller {
 
     fn chunk_done(&mut self, index: u32, actions: &mut Vec<Action>) {
         if let AfterChunk::Done { repaired } = self.scrub.command_done(index, actions) {
+            repaired.iter().for_each(|run| self.destager.forget_run(*run, actions));
             if self.read_cache.drops_repaired() {
                 repaired.into_iter().for_each(|run| self.drop_repaired(run, actions));
             }

@@ -2,6 +2,7 @@
 
 mod defer;
 mod discards;
+mod memory;
 pub mod phases;
 
 use crate::array::plan::{DiskRun, Plan, Planner, runs};
@@ -20,6 +21,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use defer::Deferral;
 use discards::Discards;
+use memory::StripeMemory;
 use phases::{Protocol, SafeState};
 
 /// How the runs of a picked group are issued.
@@ -58,6 +60,9 @@ pub struct DestageConfig {
     /// Clean pages, at most, over which [`Protocol::Safe`] joins two reads of a disk, or two writes
     /// of parity ([`crate::array::geometry::Geometry::bridge`]).
     pub bridge: u32,
+    /// Pages of the stripe memory; 0: none. Only under [`Protocol::Safe`], and with at most
+    /// [`crate::array::disks::ROW_DISKS_MAX`] disks.
+    pub stripe_memory: u64,
 }
 
 /// A destage in flight.
@@ -93,6 +98,7 @@ pub(crate) struct Destager {
     plan: Plan,
     deferral: Deferral,
     discards: Discards,
+    memory: StripeMemory,
     last_sequential: bool,
     last_first_page: Option<u64>,
 }
@@ -122,6 +128,7 @@ impl Destager {
             plan: Plan::default(),
             deferral: Deferral::new(config.defer),
             discards: Discards::default(),
+            memory: StripeMemory::new(config.stripe_memory),
             last_sequential: false,
             last_first_page: None,
         }

@@ -142,7 +142,18 @@ impl Destager {
         let failed = around.state.faults.at(around.state.geometry.first_row(group));
         let incomplete = around.cache.directory.incomplete_in_flight(group);
         let pages = DestagePages { dirty: mask, incomplete };
-        around.state.geometry.plan_safely(group, pages, &failed, redo, &mut safe.plan);
+        let geometry = around.state.geometry;
+        let (memory, whole) = (&mut self.memory, failed.is_empty() && around.rebuilds.count() == 0);
+        if redo || !whole {
+            let rows = geometry.rows(group, mask);
+            rows.for_each(|at| memory.forget(at.page, around.actions));
+        }
+        let known = |row| memory.known(row);
+        geometry.plan_knowing(group, pages, &failed, redo, &known, &mut safe.plan);
+        around.state.counters.recalled_pages += safe.plan.recalled.len() as u64;
+        for (disk, row) in core::mem::take(&mut safe.plan.recalled) {
+            around.actions.push(Action::Recall { index, disk, row });
+        }
         // What a crash or a failed disk left is repaired with what is needed alone.
         safe.bridged = failed.is_empty()
             && !redo
@@ -212,7 +223,12 @@ impl Destager {
                 }
             }
             DestagePhase::DataFlush => {
-                let Surroundings { cache, actions, read_cache, .. } = around;
+                let Surroundings { cache, actions, read_cache, state, rebuilds, .. } = around;
+                if self.memory.is_on() && state.faults.failed.is_empty() && rebuilds.count() == 0 {
+                    let rows = state.geometry.rows(destage.group, &destage.mask);
+                    let (geometry, mask) = (&state.geometry, &destage.mask);
+                    self.memory.destaged(index, geometry, rows, mask, actions);
+                }
                 let pages = cache.directory.release(destage.group, &destage.mask);
                 let group = destage.group;
                 let released = (group, destage.mask.as_slice());
@@ -231,6 +247,18 @@ impl Destager {
         for destage in self.destages.iter_mut().filter(|d| d.counted > 0) {
             let safe = &mut destage.safe;
             safe.invalid |= safe.phase.before_writes();
+        }
+    }
+
+    /// Disks are no longer what they were, or are in doubt: nothing of them is known.
+    pub(crate) fn forget_rows(&mut self, actions: &mut Vec<Action>) {
+        self.memory.clear(actions);
+    }
+
+    /// These pages of a disk are written, and not by a destage.
+    pub(crate) fn forget_run(&mut self, run: DiskRun, actions: &mut Vec<Action>) {
+        for row in run.first..run.end() {
+            self.memory.forget(row, actions);
         }
     }
 

@@ -17,7 +17,7 @@ pub mod replay;
 mod s3fifo;
 mod sieve;
 mod slru;
-mod store;
+pub(crate) mod store;
 mod two_q;
 mod w_tinylfu;
 

@@ -49,6 +49,9 @@ pub struct Driver {
     commands: Vec<DiskCommand>,
     others: Vec<Event>,
     destages: BTreeMap<u32, Destage>,
+    /// The stripe memory, and how many reads it saved.
+    memory: Pieces,
+    pub recalled: u64,
     reads: BTreeMap<u64, Read>,
     /// What disks gave for host reads and for windows.
     direct: BTreeMap<u32, Pieces>,
@@ -87,6 +90,8 @@ impl Driver {
             commands: Vec::new(),
             others: Vec::new(),
             destages: BTreeMap::new(),
+            memory: Pieces::new(),
+            recalled: 0,
             reads: BTreeMap::new(),
             direct: BTreeMap::new(),
             rows: BTreeMap::new(),
@@ -159,6 +164,10 @@ impl Driver {
                 self.reply(id.0);
             }
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
+            Action::Recall { .. }
+            | Action::Remember { .. }
+            | Action::Forget { .. }
+            | Action::ForgetAll => self.act_on_memory(action),
             Action::Keep { page, bytes } => self.keep(page, bytes),
             Action::Drop { page } => {
                 assert!(self.cached.remove(&page.0).is_some(), "dropped what was not kept");
@@ -178,6 +187,33 @@ impl Driver {
             Action::ScrubEnded { .. } => self.scrubbing = false,
             Action::Unrecoverable { disk, page } => self.unrecoverable.push((disk, page)),
         }
+    }
+
+    fn act_on_memory(&mut self, action: Action) {
+        match action {
+            Action::Recall { index, disk, row } => {
+                let block = self.memory[&(disk.0, row)];
+                assert_eq!(block, self.disks[usize::from(disk.0)][row as usize], "what is on disk");
+                self.destages.get_mut(&index).expect("it runs").pieces.insert((disk.0, row), block);
+                self.recalled += 1;
+            }
+            Action::Remember { index, row, disks } => {
+                disks.iter().for_each(|disk| self.remember(index, disk, row));
+            }
+            Action::Forget { row } => self.memory.retain(|(_, known), _| *known != row),
+            Action::ForgetAll => self.memory.clear(),
+            _ => unreachable!("an action on the stripe memory"),
+        }
+    }
+
+    fn remember(&mut self, index: u32, disk: DiskId, row: u64) {
+        let destage = &self.destages[&index];
+        let block = match self.controller.geometry().page_at(DiskPage { disk, page: row }) {
+            Some(page) => destage.frozen[&page.0].0,
+            None => destage.parity[&(disk.0, row)],
+        };
+        assert_eq!(block, self.disks[usize::from(disk.0)][row as usize], "it is written");
+        self.memory.insert((disk.0, row), block);
     }
 
     fn keep(&mut self, page: Page, bytes: Bytes) {

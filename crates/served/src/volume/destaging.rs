@@ -2,6 +2,7 @@
 //! logged, disks are flushed, and pages are released.
 
 use super::Volume;
+use crate::Buffer;
 use crate::defect::Defect;
 use crate::destages::{Computing, Uncomputable, pages_of_group};
 use crate::io::{Device, OpKind};
@@ -10,11 +11,12 @@ use crate::lost::runs;
 use crate::ops::Purpose;
 use crate::request::{Alarm, Refusal};
 use crate::settings::Ack;
+use destage_engine::array::disks::RowDisks;
 use destage_engine::array::safe::is_set;
 use destage_engine::event::Event;
 use destage_engine::flushes::{Durability, Flushed};
 use destage_engine::request::PageRange;
-use destage_engine::units::GroupId;
+use destage_engine::units::{DiskId, GroupId};
 use std::collections::BTreeMap;
 
 impl Volume {
@@ -176,6 +178,28 @@ impl Volume {
             } else {
                 self.step(Event::Flushed(flushed.index, flushed.ok));
             }
+        }
+    }
+
+    /// A page is in the stripe memory: it counts as read.
+    pub(super) fn recall(&mut self, index: u32, disk: DiskId, row: u64) {
+        let Some(bytes) = self.stripes.get(row, disk) else {
+            // The engine knows what is kept; without it the row could not be computed.
+            debug_assert!(false, "the stripe memory has no page {row} of member {}", disk.0);
+            return;
+        };
+        let mut buffer = Buffer::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        let op = self.ops.next_id();
+        self.destages.recall(index, disk, row, op, buffer);
+    }
+
+    /// Pages of a row are on the disks as a destage wrote them: they are kept.
+    pub(super) fn remember(&mut self, index: u32, row: u64, disks: RowDisks) {
+        let geometry = self.engine.controller().geometry();
+        for disk in disks.iter() {
+            let bytes = self.destages.written(index, disk, row, geometry, &self.pages);
+            self.stripes.keep(row, disk, bytes);
         }
     }
 

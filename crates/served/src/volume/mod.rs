@@ -26,6 +26,7 @@ use crate::request::{Alarm, Refusal, Reply};
 use crate::requests::{EngineOp, Requests};
 use crate::scrub::Scrub;
 use crate::settings::Settings;
+use crate::stripes::Stripes;
 use destage_engine::controller::Controller;
 use destage_engine::event::{Action, DiskCommand, Event, Owner};
 use destage_engine::flushes::Flushes;
@@ -59,6 +60,7 @@ pub struct Volume {
     devices: Devices,
     rebuilds: Rebuilds,
     scrub: Scrub,
+    stripes: Stripes,
     /// Rows may not fit since a run without a log was interrupted, and are not repaired yet.
     rows_doubted: bool,
 }
@@ -222,6 +224,10 @@ impl Volume {
             Action::ScrubDone { index, whole } => self.scrub.chunk_done(index, whole),
             Action::ScrubEnded { whole } => self.scrub_ended(whole),
             Action::NvsRelease { .. } => unreachable!("only without the safe protocol"),
+            Action::Recall { index, disk, row } => self.recall(index, disk, row),
+            Action::Remember { index, row, disks } => self.remember(index, row, disks),
+            Action::Forget { row } => self.stripes.forget(row),
+            Action::ForgetAll => self.stripes.clear(),
             Action::Keep { page, bytes } => self.cache_page(page, bytes),
             Action::Drop { page } => {
                 if let Some(cache) = &mut self.read_cache {

@@ -15,9 +15,11 @@ use crate::request::Alarm;
 use crate::requests::Requests;
 use crate::scrub::Scrub;
 use crate::settings::Settings;
+use crate::stripes::Stripes;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::safe::DestagePages;
 use destage_engine::controller::{Config, ConfigError, Controller};
+use destage_engine::destage::DestageConfig;
 use destage_engine::event::Event;
 use destage_engine::flushes::Flushes;
 use destage_engine::readcache::ReadPolicyError;
@@ -191,6 +193,7 @@ pub fn open(
         devices,
         rebuilds: Rebuilds::default(),
         scrub: Scrub::default(),
+        stripes: Stripes::default(),
         rows_doubted: false,
     };
     volume.doubt_rows(superblock.doubted_rows || assembly.takes_what_is_left());
@@ -274,7 +277,10 @@ fn config(superblock: &Superblock, settings: &Settings) -> Config {
         nvs_pages: PageCount(dirty_pages_max(superblock, settings)),
         policy: settings.policy.clone(),
         rate: settings.rate.clone(),
-        destage: served::destage(settings.queue_depth),
+        destage: DestageConfig {
+            stripe_memory: settings.stripe_memory,
+            ..served::destage(settings.queue_depth)
+        },
         detector: served::DETECTOR,
         sequential_threshold: served::SEQUENTIAL_THRESHOLD,
         window: settings.window,

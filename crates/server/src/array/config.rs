@@ -57,6 +57,9 @@ pub struct ArrayConfig {
     /// machine's memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_dirty: Option<u64>,
+    /// Bytes of memory for old data and parity of destaged rows; 0: none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stripe_memory: u64,
     /// Limits of rebuilds: `share=50,min=20`.
     #[serde(default)]
     pub rebuild: String,
@@ -67,6 +70,10 @@ pub struct ArrayConfig {
 
 /// Fewest bytes of dirty pages: those of a write of the greatest length.
 const MAX_DIRTY_MIN: u64 = 1 << 20;
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
 
 /// By default.
 fn save_seconds() -> u32 {
@@ -378,6 +385,7 @@ impl ArrayConfig {
         settings.read_cache = self.read_cache.choice().map_err(invalid)?;
         settings.queue_depth = self.queue_depth;
         settings.window = self.window;
+        settings.stripe_memory = self.stripe_memory / PAGE_BYTES;
         settings.stall_limit = Duration::from_secs(u64::from(self.stall_seconds));
         Ok(settings)
     }

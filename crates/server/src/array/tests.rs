@@ -44,6 +44,7 @@ pub(super) fn config(folder: &Path) -> ArrayConfig {
         stall_seconds: 30,
         save_seconds: 1,
         max_dirty: None,
+        stripe_memory: 0,
         rebuild: String::new(),
         read_cache: ReadCacheConfig::default(),
     }

@@ -32,7 +32,7 @@ pub fn quiet_case(level: Level, disks: u16, nvs: u16, window: u32) -> Case {
     case.geometry = geometry.checked().expect("an array");
     (case.faults, case.mishaps, case.scrubs) = (false, false, false);
     (case.settings.cache_off, case.nvs_pages) = (false, 24);
-    case.settings.window = window;
+    (case.settings.window, case.settings.stripe_memory) = (window, 0);
     case.settings.durability = vec![Durability::Flush; usize::from(disks)];
     case.settings.rate = destage_engine::rate::choose("linear:95/90").expect("of the table");
     case
