@@ -58,8 +58,8 @@ def tournament(
 ) -> ScoreCard:
     """Plays policies over a grid of cells: ``destage tournament``.
 
-    A policy may be a :class:`DestagePolicy`; its runs are kept by its source. ``out`` gets the card,
-    and all runs: call again with the same one to resume. ``grid`` is another grid than the
+    A policy may be a :class:`DestagePolicy`; its runs are kept by its source. ``out`` gets the
+    card, and all runs: call again with the same one to resume. ``grid`` is another grid than the
     program's, ``traces`` the folder of its traces.
     """
     judged, references = policies_of(policies), policies_of(against)
