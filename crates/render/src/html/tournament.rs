@@ -23,8 +23,8 @@ pub fn tournament_html(card: &ScoreCard) -> String {
         card.findings().iter().map(|said| format!("<li>{}</li>\n", escape(said))).collect();
     let about = format!(
         "<ul>\n{findings}</ul>\n<p>Ratios above 1 are better than the better of {}. A figure \
-         marked ! is worse by more than 2&nbsp;%, and by more than the spread over {} seeds. Made \
-         by <code>{}</code>.</p>\n",
+         marked ! is worse by more than 2&nbsp;%, and by more than the spread over seeds. \
+         Seeds per cell: {}. Made by <code>{}</code>.</p>\n",
         escape(&card.references.join(", ")),
         card.seeds,
         escape(&card.command)
