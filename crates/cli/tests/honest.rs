@@ -83,8 +83,8 @@ fn every_output_has_the_share_of_writes_that_waited() {
         text.lines().next().unwrap_or_default().split(',').map(str::to_string).collect()
     };
     let csv = succeeds(&[&["sim", "--format", "csv"][..], &load].concat());
-    assert_eq!(columns(&csv).last().map(String::as_str), Some("stalled_write_share"));
-    assert!(csv.trim_end().ends_with(&format!(",{share}")), "{csv}");
+    assert!(columns(&csv).contains(&String::from("stalled_write_share")));
+    assert!(csv.contains(&format!(",{share},")), "{csv}");
     let compared = [&["compare", "--policies", "stow"][..], &load].concat();
     assert!(succeeds(&compared).contains("stalled"));
     let csv = succeeds(&[&compared[..], &["--format", "csv"]].concat());
