@@ -124,6 +124,24 @@ fn markdown_files() -> Vec<PathBuf> {
     files
 }
 
+#[test]
+fn every_page_is_on_the_site_and_in_the_index() {
+    let list = |path: &str| std::fs::read_to_string(top().join(path)).expect("read");
+    let (site, index) = (list("site/SUMMARY.md"), list("docs/README.md"));
+    for page in markdown_files() {
+        let path =
+            page.strip_prefix(top()).expect("of the tree").to_str().expect("a name").to_string();
+        if path.starts_with("tests/") || path == "docs/README.md" {
+            continue;
+        }
+        let on_site = site.contains(&format!("]({path})"));
+        assert!(on_site, "{path} is not in site/SUMMARY.md");
+        if let Some(name) = path.strip_prefix("docs/") {
+            assert!(index.contains(&format!("]({name}")), "{name} is not in docs/README.md");
+        }
+    }
+}
+
 /// The text without code blocks (fenced or indented by four) and without `code`.
 fn prose(text: &str) -> String {
     let (mut fenced, mut found) = (false, String::new());
