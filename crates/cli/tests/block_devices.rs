@@ -20,8 +20,10 @@ impl Loops {
     }
 
     fn attach(&mut self, path: &str) -> Result<(), String> {
-        let file = std::fs::File::create_new(path).map_err(|error| format!("{path}: {error}"))?;
-        file.set_len(32 << 20).map_err(|error| format!("{path}: {error}"))?;
+        if !std::path::Path::new(path).exists() {
+            let file = std::fs::File::create(path).map_err(|error| format!("{path}: {error}"))?;
+            file.set_len(32 << 20).map_err(|error| format!("{path}: {error}"))?;
+        }
         let output = Command::new("losetup").args(["--find", "--show", path]).output();
         let output = output.map_err(|error| format!("losetup: {error}"))?;
         if !output.status.success() {
@@ -32,8 +34,28 @@ impl Loops {
     }
 }
 
+/// Two partitions of half a device each.
+fn partitions(device: &str) -> Result<[String; 2], String> {
+    let names = [1, 2].map(|number| format!("{device}p{number}"));
+    for (number, start) in ["0", "65536"].into_iter().enumerate() {
+        let number = (number + 1).to_string();
+        let output = Command::new("addpart").args([device, &number, start, "65536"]).output();
+        let output = output.map_err(|error| format!("addpart: {error}"))?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
+        }
+    }
+    let there = names.iter().all(|name| std::path::Path::new(name).exists());
+    there.then_some(names).ok_or_else(|| format!("{device} has no partitions"))
+}
+
 impl Drop for Loops {
     fn drop(&mut self) {
+        for device in &self.0 {
+            for number in ["1", "2"] {
+                let _ = Command::new("delpart").args([device, number]).output();
+            }
+        }
         for device in &self.0 {
             let _ = Command::new("losetup").args(["-d", device]).status();
         }
@@ -93,6 +115,47 @@ fn a_block_device_that_shrinks_is_given_up() {
     let alarms = now["alarms"].to_string();
     assert!(alarms.contains("has shrunk to 16777216 bytes"), "{alarms}");
     assert!(alarms.contains(&devices[1]), "{alarms}");
+    array.stop();
+    drop(array);
+}
+
+#[test]
+fn a_spare_in_the_drive_of_a_member_is_passed_over() {
+    let mut loops = Loops(Vec::new());
+    let mut array = Array::empty();
+    let file = std::fs::File::create_new(array.path("large")).expect("created");
+    file.set_len(64 << 20).expect("long enough");
+    if !loops.attach_all(&array, &["large", "d1", "d2", "good"]) {
+        return;
+    }
+    let [large, d1, d2, good] = loops.0.clone().try_into().expect("four");
+    let [first, second] = match partitions(&large) {
+        Ok(partitions) => partitions,
+        Err(error) => return println!("SKIPPED: no partitions: {error}"),
+    };
+    array.create_over("tank", &[first.clone(), d1.clone(), d2.clone()], &[]);
+    array.serve(&[]);
+    array.asks(&["spare", "tank", "add", &second]);
+    array.asks(&["fail", "tank", &d1]);
+    let now = until(&array, "an alarm", |now| now["alarms"].to_string().contains("not-taken"));
+    let alarms = now["alarms"].to_string();
+    let shared = format!("{first} and {second} are the same disk or parts of it");
+    assert!(alarms.contains(&shared) && alarms.contains("cannot replace member 1"), "{alarms}");
+    // Asked for by hand it is refused too, and it remains a spare.
+    let refused = array.refused(&["replace", "tank", &d1, &second]);
+    assert!(refused.contains(&shared), "{refused}");
+    let now = until(&array, "a spare", |now| now["devices"].to_string().contains(&second));
+    assert_eq!(now["state"], "degraded", "{now}");
+    // Another one is taken, and the first where its own drive has failed.
+    array.asks(&["spare", "tank", "add", &good]);
+    let now = until(&array, "clean", |now| now["state"] == "clean");
+    assert_eq!(now["devices"][1]["device"], good, "{now}");
+    assert!(!now["alarms"].to_string().contains("not-taken"), "{now}");
+    array.asks(&["fail", "tank", &first]);
+    let now = until(&array, "clean again", |now| {
+        now["state"] == "clean" && now["devices"][0]["device"] == second
+    });
+    assert!(!now["alarms"].to_string().contains("not-taken"), "{now}");
     array.stop();
     drop(array);
 }

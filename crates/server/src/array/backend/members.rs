@@ -44,10 +44,13 @@ struct NotTaken {
 /// Puts a device into a failed member's place and has it rebuilt.
 pub(in crate::array) fn replace(array: &ArrayHandle, old: &str, new: &str) -> Result<(), Refusal> {
     let Place { member, array: superblock, config, spare } = place_of(array, old, new)?;
-    let mut with = array.answer(|array, _| array.setup.config().clone())?;
-    with.put_member(member, new);
-    check_drives(&with, superblock.geometry.level)?;
     let known = spare.is_some();
+    if let Err(why) = check_drive(array, member, new) {
+        if let Some(spare) = spare {
+            array.run(move |array, _| array.spare_back(spare));
+        }
+        return Err(why);
+    }
     let device = match spare {
         Some(spare) => spare,
         None => {
@@ -82,6 +85,15 @@ fn place_of(array: &ArrayHandle, old: &str, new: &str) -> Result<Place, Refusal>
             place => return place,
         }
     }
+}
+
+/// Refuses a device that would be a member in the drive of another one.
+fn check_drive(array: &ArrayHandle, member: u16, name: &str) -> Result<(), Refusal> {
+    let (mut with, level) = array.answer(|array, _| {
+        (array.setup.config().clone(), array.volume.superblock().geometry.level)
+    })?;
+    with.put_member(member, name);
+    Ok(check_drives(&with, level)?)
 }
 
 /// Names a device in the configuration, so that the next start finds it, and hands it over. If the
@@ -119,12 +131,15 @@ fn install(
     Err(refused)
 }
 
-/// [`install`] for a spare that the array takes by itself.
+/// [`install`] for a spare that the array takes by itself. One that cannot be used is the last that
+/// is tried again.
 fn install_spare(array: &ArrayHandle, config: Option<&Path>, member: u16, device: Spare) {
     let name = device.name.clone();
-    let Err(NotTaken { device, why }) = install(array, config, member, device, true) else {
-        return;
+    let installed = match check_drive(array, member, &name) {
+        Ok(()) => install(array, config, member, device, true),
+        Err(why) => Err(NotTaken { device: Some(Box::new(device)), why }),
     };
+    let Err(NotTaken { device, why }) = installed else { return };
     let alarm = spare_not_taken(&name, member, &why);
     array.run(move |array, _| {
         device.into_iter().for_each(|device| array.spare_back(*device));
