@@ -204,7 +204,7 @@ impl Recovered {
     /// else is durable never fill the ring.
     pub fn make_room(&mut self) {
         let taken_back = self.ends_with_opening && self.space.take_back();
-        match self.space.anchor_due(true) {
+        match self.space.anchor_due(true, None) {
             Some(anchor) => self.space.anchored(anchor),
             // If the commit that takes its place is torn, all before it must still count.
             None if taken_back => self.space.restated(),

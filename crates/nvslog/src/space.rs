@@ -255,11 +255,18 @@ impl LogSpace {
     }
 
     /// The anchor to be written, if it is worth it: it frees 1/8 of the ring, or `now` says
-    /// that an append waits and it frees anything. Nothing is reused before
-    /// [`LogSpace::anchored`].
+    /// that an append waits and it frees anything. The blocks from `needed` on are not freed.
+    /// Nothing is reused before [`LogSpace::anchored`].
     #[must_use]
-    pub fn anchor_due(&self, now: bool) -> Option<Anchor> {
-        let count = self.passable();
+    pub fn anchor_due(&self, now: bool, needed: Option<u64>) -> Option<Anchor> {
+        // From the present tail: the head may have come round to any other block.
+        let (ring, tail) = (self.ring_blocks, self.anchor.tail_block);
+        let distance = |block: u64| (block + ring - tail) % ring;
+        let frees_no_more = |segment: &Segment| {
+            needed.is_none_or(|needed| distance(segment.first_block) <= distance(needed))
+        };
+        let mut tails = (1..=self.passable()).rev();
+        let count = tails.find(|&count| frees_no_more(&self.segments[count]))?;
         let frees: u64 = self.segments.iter().take(count).map(|s| s.blocks).sum();
         let due = frees >= self.ring_blocks / 8 || now && frees > 0;
         due.then(|| Anchor {

@@ -676,7 +676,7 @@ fn amplification(block_bytes: u32, writes_per_commit: u64, hot: bool) -> (f64, u
             let purpose = if records[0].moved() { Purpose::Housekeeping } else { Purpose::Host };
             let blocks = commit_blocks(&records, block_bytes);
             let Some(place) = space.allocate(blocks, purpose) else {
-                let anchor = space.anchor_due(true).expect("something to free");
+                let anchor = space.anchor_due(true, None).expect("something to free");
                 space.anchored(anchor);
                 continue;
             };
@@ -686,7 +686,7 @@ fn amplification(block_bytes: u32, writes_per_commit: u64, hot: bool) -> (f64, u
             }
             space.confirmed(space.durable());
             space.made_durable(place.sequence);
-            if let Some(anchor) = space.anchor_due(false) {
+            if let Some(anchor) = space.anchor_due(false, None) {
                 space.anchored(anchor);
                 log += 2;
             }

@@ -237,7 +237,7 @@ fn anchors_go_up_from_one_that_was_restated() {
     space.restated();
     let durable_through = space.next_sequence() - 1;
     assert_eq!(space.anchor(), Anchor { number: before.number + 1, durable_through, ..before });
-    let next = space.anchor_due(false).expect("half of the ring can be freed");
+    let next = space.anchor_due(false, None).expect("half of the ring can be freed");
     assert_eq!((next.number, next.durable_through), (before.number + 2, 2048));
     assert!(next.tail_sequence > 1);
 }

@@ -147,8 +147,14 @@ impl Run {
         if !self.may_starve() || self.draws.pressed.below(4) == 0 {
             return false;
         }
-        let until = self.world.operations + 1000 + self.draws.pressed.below(3000);
+        let later = self.draws.pressed.below(2) == 0;
+        let longest = if later { 6000 } else { 3000 };
+        let until = self.world.operations + 1000 + self.draws.pressed.below(longest);
         let mut held = self.starved(Slow::Copies);
+        if later {
+            // The tail follows the parts before it, and the head is where the copy began sooner.
+            held.passes = 2 + self.draws.pressed.below(4);
+        }
         held.held_until = Some(until);
         self.world.starved = Some(held);
         let end = until + 100 + self.draws.pressed.below(600);

@@ -38,6 +38,8 @@ pub(super) struct Starved {
     turns: u32,
     /// It ends before the operation of this number.
     pub(super) until: u64,
+    /// As many are not slow, before the first one is.
+    pub(super) passes: u64,
     /// What has begun is not done before the operation of this number.
     pub(super) held_until: Option<u64>,
     /// Draws whether the power fails now that nothing else can be done.
@@ -48,7 +50,7 @@ impl Starved {
     /// It begins.
     pub(super) fn new(kind: Kind, seed: u64) -> Starved {
         let rng = Seeded::new(seed, "torture-starved-life");
-        Starved { kind, turns: 0, until: u64::MAX, held_until: None, rng }
+        Starved { kind, turns: 0, until: u64::MAX, passes: 0, held_until: None, rng }
     }
 
     /// Whether an operation is one of these.
@@ -62,6 +64,16 @@ impl Starved {
             (Kind::Device(device), _) => op.device == device,
             _ => false,
         }
+    }
+
+    /// Whether an operation that begins is slow.
+    pub(super) fn takes(&mut self, op: &Op) -> bool {
+        if !self.has(op) {
+            return false;
+        }
+        let passes = self.passes > 0;
+        self.passes = self.passes.saturating_sub(1);
+        !passes
     }
 
     /// Whether the log is to come round before the power fails.

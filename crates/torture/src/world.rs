@@ -233,8 +233,9 @@ impl World {
     /// Some operations take as long as many others, of superblocks, anchors and records often, and
     /// what a new mirror gets.
     fn slow_until(&mut self, op: &Op) -> u64 {
-        if let Some(starved) = self.starved.as_ref().filter(|starved| starved.has(op))
-            && starved.until > self.operations
+        let operations = self.operations;
+        if let Some(starved) = self.starved.as_mut().filter(|starved| starved.until > operations)
+            && starved.takes(op)
         {
             return starved.until;
         }

@@ -422,12 +422,12 @@ impl Driver {
     }
 
     fn anchor(&mut self, now: bool) -> Result<(), String> {
-        let mut due = self.space.anchor_due(now);
+        let mut due = self.space.anchor_due(now, None);
         if self.defect == Defect::TailPassesEarly {
             let mut space = self.space.clone();
             space.made_durable(space.next_sequence() - 1);
             let durable_through = self.space.durable();
-            due = space.anchor_due(now).map(|anchor| Anchor { durable_through, ..anchor });
+            due = space.anchor_due(now, None).map(|anchor| Anchor { durable_through, ..anchor });
         }
         let Some(anchor) = due else { return Ok(()) };
         if self.defect != Defect::ReusesBeforeAnchor {

@@ -23,18 +23,11 @@ impl Log {
         self.anchor.is_some()
     }
 
-    /// Whether the blocks that this anchor frees are copied to a new mirror, if there is one.
-    fn may_free(&self, anchor: &Anchor) -> bool {
-        let ring = self.space.ring_blocks();
-        self.keep.is_none_or(|(tail, copied)| (anchor.tail_block + ring - tail) % ring <= copied)
-    }
-
     pub(super) fn write_anchor(&mut self, ops: &mut Ops) {
         if self.anchor.is_some() || self.hold_anchors {
             return;
         }
-        let due = self.space.anchor_due(self.waiting_blocks > 0);
-        if let Some(anchor) = due.filter(|anchor| self.may_free(anchor)) {
+        if let Some(anchor) = self.space.anchor_due(self.waiting_blocks > 0, self.keep) {
             self.anchor = Some(AnchorWrite { anchor, copy: 0, pending: 0 });
             self.send_anchor(ops);
             if self.defect.is(Defect::ReusesSpaceEarly) {

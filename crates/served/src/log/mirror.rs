@@ -12,7 +12,7 @@ use crate::store::PAGE;
 use core::ops::Range;
 use destage_nvslog::superblock::Uuid;
 
-/// Bytes copied at once.
+/// Bytes copied at once; of a small ring an eighth.
 const COPY_BYTES: u64 = 256 << 10;
 
 /// Slots copied at once.
@@ -213,7 +213,6 @@ impl Log {
         let Some(mirror) = &mut self.mirror else { return };
         let ring_blocks = self.space.ring_blocks();
         let block_bytes = u64::from(self.block_bytes);
-        self.keep = Some((mirror.tail, mirror.copied));
         let left = mirror.blocks - mirror.copied;
         if left == 0 {
             self.keep = None;
@@ -221,7 +220,9 @@ impl Log {
             return;
         }
         let first = (mirror.tail + mirror.copied) % ring_blocks;
-        mirror.chunk = left.min(COPY_BYTES / block_bytes).min(ring_blocks - first);
+        self.keep = Some(first);
+        let most = (COPY_BYTES / block_bytes).min(ring_blocks / 8);
+        mirror.chunk = left.min(most).min(ring_blocks - first);
         mirror.phase = Phase::Reads;
         let kind = OpKind::Read {
             offset: RING + first * block_bytes,

@@ -86,8 +86,8 @@ pub(crate) struct Log {
     mirrors: u64,
     /// While one joins: the device, to which commits go too though nothing counts there yet.
     joining: Option<u16>,
-    /// While one joins: the first block of what is copied, and how many blocks are copied.
-    keep: Option<(u64, u64)>,
+    /// While one joins: the first block that is not copied yet. The tail must not pass it.
+    keep: Option<u64>,
     /// A mirror that has everything, until the superblocks name it.
     filled: Option<MirrorStatus>,
     /// No anchor may be written.

@@ -249,12 +249,46 @@ fn no_anchor_frees_what_a_new_mirror_does_not_have_yet() {
     };
     let (_, done) = write(&mut log, 600);
     assert_eq!(anchors(&done), 0, "the first blocks are not copied");
-    assert!(log.space.anchor_due(false).is_some());
+    assert!(log.space.anchor_due(false, None).is_some());
     // The copy is read, and written: from then on the blocks may be freed.
     log.mirror_done(1, Some(Buffer::zeroed(bytes)), &mut other);
     log.mirror_done(1, None, &mut other);
     let (_, done) = write(&mut log, 1);
     assert_eq!(anchors(&done), 2);
+}
+
+/// Nor when the head has come round to where the copy began, and the tail would follow it there.
+#[test]
+fn no_anchor_frees_what_is_not_copied_once_the_ring_has_come_round() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    let mut write = |log: &mut Log, page: u64, times: u32| {
+        for _ in 0..times {
+            log.write_page(page, &[7; PAGE], ALL_SECTORS);
+            log.turn(&mut ops);
+            carried_out(log, &mut ops);
+        }
+    };
+    // Pages 2 and 3 hold the tail back.
+    [(2, 1), (1, 1400), (3, 1), (1, 598)].map(|(page, times)| write(&mut log, page, times));
+    let mut other = Ops::default();
+    let new = NewMirror { device: 1, uuid: [9; 16], bytes: u64::MAX, block_bytes: 512 };
+    log.add_mirror(&new, &mut other).expect("begun");
+    for _ in 0..3 {
+        log.mirror_done(1, Some(Buffer::zeroed(512 * 512)), &mut other);
+        log.mirror_done(1, None, &mut other);
+    }
+    // Of 2,000 blocks 1,536 are copied. Within these the tail may move, and then no further.
+    write(&mut log, 2, 1);
+    let tail = log.space.anchor().tail_block;
+    assert!((1300..1400).contains(&tail), "{tail}");
+    write(&mut log, 3, 1);
+    [(1, 2900), (2, 1), (3, 1), (1, 90)].map(|(page, times)| write(&mut log, page, times));
+    assert!(log.space.head() < 1000, "{}: it has come round", log.space.head());
+    assert_eq!(log.space.anchor().tail_block, tail);
+    log.mirror_done(1, Some(Buffer::zeroed(464 * 512)), &mut other);
+    log.mirror_done(1, None, &mut other);
+    write(&mut log, 1, 1);
+    assert_ne!(log.space.anchor().tail_block, tail, "all is copied");
 }
 
 /// Records of destages take the room of a commit before its pages do.
