@@ -5,6 +5,9 @@ mod common;
 use common::array::{Array, status};
 use common::http::{address, ask, get, post, token, until};
 use common::{fails, succeeds, top};
+use destage_client::Client;
+use destage_nbd::Mode;
+use destage_nbd::request::Command as Request;
 use destage_server::array::control::{Record, ask as control};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -90,6 +93,36 @@ fn metrics_are_as_prometheus_and_the_dashboard_take_them() {
     assert!(bucket("0.000008192") <= bucket("0.001048576") && bucket("+Inf") == written);
     assert!(bucket("8.589934592") == written, "no write took that long");
     dashboard_knows(&found);
+}
+
+/// A page is destaged twice: the second time nothing is read, and that is shown.
+#[test]
+fn the_stripe_memory_is_in_status_and_metrics() {
+    let mut array = Array::empty();
+    let (disks, nvs) = (array.files("d", 3, "32M"), format!("{},size=8M", array.path("nvs")));
+    array.create_over("tank", &disks, &["--nvs", &nvs, "--stripe-memory", "1M"]);
+    array.serve(&["--http", "127.0.0.1:0"]);
+    let address = address(&array);
+    let uri = array.uri().parse().expect("a URI");
+    let mut client = Client::connect(&uri, Mode::Structured).expect("connects");
+    for _ in 0..2 {
+        let (offset, length) = (100 * 4096, 4096);
+        client.call(Request::Write { offset, length, fua: false }, &[7; 4096]).expect("WRITE");
+        array.asks(&["flush", "tank"]);
+    }
+    let memory = &status(&array)["stripe_memory"];
+    assert_eq!((&memory["pages"], &memory["held_pages"]), (&256.into(), &2.into()), "{memory}");
+    assert_eq!(memory["recalled_pages"], 2, "old data and parity");
+    let text = array.asks(&["status", "tank"]);
+    assert!(text.contains("2 of 256 pages, 2 pages not read for destages"), "{text}");
+    let recalled = "destage_stripe_memory_recalled_pages_total{array=\"tank\"}";
+    let found = until(10, "the metric", || {
+        let found = samples(&get(&address, "/metrics").1);
+        (found.get(recalled) == Some(&2.0)).then_some(found)
+    });
+    let bytes =
+        |name: &str| found[&format!("destage_stripe_memory_{name}_bytes{{array=\"tank\"}}")];
+    assert_eq!((bytes("capacity"), bytes("held")), (1048576.0, 8192.0));
 }
 
 /// Every metric that the Grafana dashboard asks for is there.

@@ -72,6 +72,7 @@ pub fn metrics(sample: &Sample, observation: &Observation) -> String {
     scrub(&mut text, sample);
     rebuilds(&mut text, sample);
     read_cache(&mut text, sample);
+    stripe_memory(&mut text, sample);
     monitoring(&mut text, sample, observation);
     text.out
 }
@@ -288,6 +289,16 @@ fn read_cache(text: &mut Text, sample: &Sample) {
     text.counter("read_pages_nvs_total", "Of them, those in NVS.", read.nvs);
     let help = "Of them, those not in NVS but in the read cache.";
     text.counter("read_pages_cached_total", help, read.cached);
+}
+
+fn stripe_memory(text: &mut Text, sample: &Sample) {
+    let Some(memory) = &sample.status.stripe_memory else { return };
+    let bytes = |pages: u64| (pages * PAGE) as f64;
+    let help = "Bytes of old data and parity that the stripe memory has room for.";
+    text.gauge("stripe_memory_capacity_bytes", help, bytes(memory.pages));
+    text.gauge("stripe_memory_held_bytes", "Bytes kept in it.", bytes(memory.held_pages));
+    let help = "Pages that destages did not read because the stripe memory had them.";
+    text.counter("stripe_memory_recalled_pages_total", help, memory.recalled_pages);
 }
 
 fn monitoring(text: &mut Text, sample: &Sample, observation: &Observation) {

@@ -174,6 +174,24 @@ pub struct ReadCacheStatus {
     pub since_change: PagesRead,
 }
 
+/// Old data and parity of destaged rows in ordinary memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StripeMemoryStatus {
+    /// Pages kept.
+    pub held_pages: u64,
+    /// Pages that fit.
+    pub pages: u64,
+    /// Pages that destages did not read since the start, because they were kept.
+    pub recalled_pages: u64,
+}
+
+impl StripeMemoryStatus {
+    fn line(&self) -> String {
+        let StripeMemoryStatus { held_pages, pages, recalled_pages } = self;
+        format!("{held_pages} of {pages} pages, {recalled_pages} pages not read for destages")
+    }
+}
+
 /// A served array. Pages are of 4,096 bytes; counts are since the start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArrayStatus {
@@ -257,6 +275,9 @@ pub struct ArrayStatus {
     /// The read cache, if there is one.
     #[serde(default)]
     pub read_cache: Option<ReadCacheStatus>,
+    /// The stripe memory, if there is one.
+    #[serde(default)]
+    pub stripe_memory: Option<StripeMemoryStatus>,
     /// The NVS device that is being filled.
     #[serde(default)]
     pub mirror: Option<MirrorStatus>,
@@ -381,6 +402,9 @@ impl ArrayStatus {
         row("read hits", share(self.read_request_hits, self.read_requests));
         for (name, value) in self.read_cache.iter().flat_map(ReadCacheStatus::rows) {
             row(name, value);
+        }
+        if let Some(memory) = &self.stripe_memory {
+            row("stripe memory", memory.line());
         }
         row("stalled writes", format!("{}, {} now", self.stalled_writes, self.writes_waiting));
         row(

@@ -4,6 +4,7 @@ use super::{Controller, scrub};
 use crate::array::disks::DiskSet;
 use crate::array::geometry::Geometry;
 use crate::counters::Counters;
+use crate::destage::StripeMemoryState;
 use crate::nvs::directory::Directory;
 use crate::policy::{Gauges, PolicyContext};
 use crate::rate::Thresholds;
@@ -130,6 +131,11 @@ impl Controller {
     /// The state of the read cache, if there is one.
     pub fn read_cache(&self) -> Option<ReadCacheState> {
         self.read_cache.state()
+    }
+
+    /// How full the stripe memory is, if there is one.
+    pub fn stripe_memory(&self) -> Option<StripeMemoryState> {
+        self.destager.stripe_memory()
     }
 
     /// How far the rebuilds are.

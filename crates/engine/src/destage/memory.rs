@@ -8,6 +8,15 @@ use crate::event::Action;
 use crate::readcache::store::{List, NONE, Store};
 use alloc::vec::Vec;
 
+/// How full the stripe memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripeMemoryState {
+    /// Pages that are kept.
+    pub held: u64,
+    /// Pages that there is room for.
+    pub pages: u64,
+}
+
 /// Rows of which pages are known, the one destaged longest ago first to go.
 pub(crate) struct StripeMemory {
     pages_max: u64,
@@ -26,6 +35,12 @@ impl StripeMemory {
     /// Whether there is one.
     pub(crate) fn is_on(&self) -> bool {
         self.pages_max > 0
+    }
+
+    /// Pages that are kept, and those that there is room for; `None` if there is no such memory.
+    pub(crate) fn state(&self) -> Option<StripeMemoryState> {
+        let StripeMemory { pages: held, pages_max: pages, .. } = *self;
+        self.is_on().then_some(StripeMemoryState { held, pages })
     }
 
     /// The disks whose pages of a row are known.
@@ -115,7 +130,8 @@ mod tests {
         memory.remember(0, 7, disks(&[0, 4]), &mut actions);
         memory.remember(0, 8, disks(&[0, 4]), &mut actions);
         memory.remember(1, 7, disks(&[1, 4]), &mut actions);
-        assert_eq!((memory.known(7), memory.pages), (disks(&[0, 1, 4]), 5));
+        assert_eq!(memory.known(7), disks(&[0, 1, 4]));
+        assert_eq!(memory.state(), Some(StripeMemoryState { held: 5, pages: 5 }));
         actions.clear();
         memory.remember(2, 9, disks(&[63]), &mut actions);
         let remembers = Action::Remember { index: 2, row: 9, disks: disks(&[63]) };

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 use defer::Deferral;
 use discards::Discards;
 use memory::StripeMemory;
+pub use memory::StripeMemoryState;
 use phases::{Protocol, SafeState};
 
 /// How the runs of a picked group are issued.
@@ -140,6 +141,10 @@ impl Destager {
     }
 
     /// Which failures the order of disk writes survives.
+    pub(crate) fn stripe_memory(&self) -> Option<StripeMemoryState> {
+        self.memory.state()
+    }
+
     pub(crate) fn protocol(&self) -> Protocol {
         self.config.protocol
     }

@@ -74,7 +74,11 @@
     const cache = s.read_cache ? ", with the read cache " + percent(p.cache_hits) : "";
     put("hits-note", "of pages written; reads " + percent(p.read_hits) + cache);
     put("destages", count(p.destages) + "/s");
-    put("destages-note", p.in_flight + " of " + sample.queue_depth + " writes in flight");
+    const memory = s.stripe_memory
+      ? "; stripe memory " + bytes(s.stripe_memory.held_pages * PAGE) + " of " +
+        bytes(s.stripe_memory.pages * PAGE)
+      : "";
+    put("destages-note", p.in_flight + " of " + sample.queue_depth + " writes in flight" + memory);
     put("wear", sample.nvs_wear === null ? "–" : sample.nvs_wear.toFixed(2) + " ×");
     const worn = sample.devices.filter((d) => d.kind === "nvs").map((d) => d.written_bytes);
     put("wear-note", worn.length ? bytes(Math.max(...worn)) + " written to it" : "no NVS");

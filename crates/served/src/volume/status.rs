@@ -9,6 +9,7 @@ use crate::lost::runs;
 use crate::read_cache::{ReadCache, ReadCacheStatus};
 use crate::rebuilds::RebuildStatus;
 use destage_engine::counters::Counters;
+use destage_engine::destage::StripeMemoryState;
 use destage_engine::readcache::ReadPolicyError;
 #[cfg(feature = "defects")]
 use destage_engine::readcache::coherent::Careless;
@@ -56,6 +57,8 @@ pub struct Status {
     pub counters: Counters,
     /// The read cache.
     pub read_cache: Option<ReadCacheStatus>,
+    /// The stripe memory.
+    pub stripe_memory: Option<StripeMemoryState>,
     /// The device of the oldest operation in flight, and for how long it is in flight, in ns.
     pub waiting_for: Option<(Device, u64)>,
 }
@@ -86,6 +89,7 @@ impl Volume {
             log_bytes_used: log.bytes_used,
             counters: *controller.counters(),
             read_cache: self.read_cache(),
+            stripe_memory: controller.stripe_memory(),
             waiting_for: self
                 .ops
                 .oldest()

@@ -7,7 +7,7 @@ use destage_engine::counters::Counters;
 use destage_engine::units::{Duration, PAGE_BYTES};
 use destage_report::live::{
     ArrayStatus, DeviceStatus, LIVE_VERSION, LatencyStatus, LostStatus, MirrorStatus,
-    MissingMember, PagesRead, ReadCacheStatus, RebuildStatus,
+    MissingMember, PagesRead, ReadCacheStatus, RebuildStatus, StripeMemoryStatus,
 };
 use destage_report::state::{ArrayState, DeviceKind, DeviceState};
 use destage_served::Status;
@@ -63,6 +63,11 @@ impl ArrayBackend {
             rebuilds: self.rebuilds(),
             lost: self.lost(),
             read_cache: self.read_cache(&status),
+            stripe_memory: status.stripe_memory.map(|memory| StripeMemoryStatus {
+                held_pages: memory.held,
+                pages: memory.pages,
+                recalled_pages: counters.recalled_pages,
+            }),
             mirror: self.volume.mirror_status().map(|mirror| MirrorStatus {
                 number: mirror.copy,
                 bytes_copied: mirror.bytes,
