@@ -269,7 +269,9 @@ fn no_anchor_frees_what_is_not_copied_once_the_ring_has_come_round() {
         }
     };
     // Pages 2 and 3 hold the tail back.
-    [(2, 1), (1, 1400), (3, 1), (1, 598)].map(|(page, times)| write(&mut log, page, times));
+    for (page, times) in [(2, 1), (1, 1400), (3, 1), (1, 598)] {
+        write(&mut log, page, times);
+    }
     let mut other = Ops::default();
     let new = NewMirror { device: 1, uuid: [9; 16], bytes: u64::MAX, block_bytes: 512 };
     log.add_mirror(&new, &mut other).expect("begun");
@@ -282,7 +284,9 @@ fn no_anchor_frees_what_is_not_copied_once_the_ring_has_come_round() {
     let tail = log.space.anchor().tail_block;
     assert!((1300..1400).contains(&tail), "{tail}");
     write(&mut log, 3, 1);
-    [(1, 2900), (2, 1), (3, 1), (1, 90)].map(|(page, times)| write(&mut log, page, times));
+    for (page, times) in [(1, 2900), (2, 1), (3, 1), (1, 90)] {
+        write(&mut log, page, times);
+    }
     assert!(log.space.head() < 1000, "{}: it has come round", log.space.head());
     assert_eq!(log.space.anchor().tail_block, tail);
     log.mirror_done(1, Some(Buffer::zeroed(464 * 512)), &mut other);
