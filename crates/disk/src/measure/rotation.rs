@@ -11,8 +11,8 @@ const READINGS: usize = 40;
 const BETWEEN: usize = 24;
 /// Readings with which a fit begins.
 const FEW: usize = 6;
-/// Share of a revolution within which three quarters of the completions have to be: timers of virtual
-/// machines are late by a few per cent of it.
+/// Share of a revolution within which three quarters of the completions have to be: timers of
+/// virtual machines are late by a few per cent of it.
 const GOOD: f64 = 0.05;
 /// The same, at which no better fit is looked for.
 const BEST: f64 = 0.004;
