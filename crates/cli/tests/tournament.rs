@@ -124,6 +124,45 @@ fn a_grid_is_played_once_and_the_card_says_how_each_policy_did() {
     assert_eq!(again.iter().zip(&rows).filter(|(new, old)| new != old).count(), 1);
 }
 
+/// What a policy is judged by, is all in the grid: an option with a value in some cell.
+#[test]
+fn the_grid_has_every_kind_of_load_and_array() {
+    let path = common::top().join("specs/tournament/grid.toml");
+    let grid = std::fs::read_to_string(path).expect("the grid");
+    let grid: toml::Table = grid.parse().expect("TOML");
+    let cells = grid["cells"].as_array().expect("cells");
+    let mut has = std::collections::BTreeSet::new();
+    for cell in cells {
+        let table = |key: &str| cell.get(key).and_then(toml::Value::as_table).into_iter().flatten();
+        for (key, value) in table("options").chain(table("each")) {
+            let values = value.as_array().cloned().unwrap_or_else(|| vec![value.clone()]);
+            has.extend(values.into_iter().map(|value| format!("{key}={}", plain(&value))));
+        }
+        has.extend(cell.get("trace").map(|trace| format!("trace={}", plain(trace))));
+        has.insert(format!("kind={}", plain(&cell["kind"])));
+    }
+    for asked in [
+        "kind=open kind=closed kind=fixed thresholds=90/80 thresholds=70/40 disk-fraction=0.01",
+        "window=1 window=4 window=8 window=32 window=64 nvs=4096 nvs=32768 level=10 level=6",
+        "fail=disk=0,at=1 disk=ultrastar-hc320 disk=st2000dm006 disk=exos-x20 iops=2500",
+        "workload=random:threads=32 workload=random:threads=16,pages=2",
+        "workload=random:threads=16,pages=32 workload=random:threads=16,writes=0.1",
+        "workload=sequential:streams=4,pages=16,iops=0 workload=hotcold:iops=500,writes=0.5",
+        "trace=cloudPhysicsIO.vscsi.gz trace=disksim_ascii.trace.gz",
+    ] {
+        for one in asked.split(' ') {
+            assert!(has.contains(one), "{one} is in no cell: {has:?}");
+        }
+    }
+    assert_eq!(grid["seeds"].as_integer(), Some(3));
+    assert_eq!(grid["protocols"].as_array().expect("a list").len(), 2);
+}
+
+/// A value as the command line has it.
+fn plain(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
+
 #[test]
 fn a_quick_tournament_has_the_same_cells_and_a_missing_trace_is_skipped() {
     let folder = Folder::new();
