@@ -241,3 +241,28 @@ fn anchors_go_up_from_one_that_was_restated() {
     assert_eq!((next.number, next.durable_through), (before.number + 2, 2048));
     assert!(next.tail_sequence > 1);
 }
+
+/// What is still needed bounds the tail: it goes as far as the segments before that.
+#[test]
+fn an_anchor_frees_what_is_before_a_block_that_is_needed_and_no_more() {
+    // The tail is at block 0 of 4,096, or at 4,032 with the head behind it round the ring's end.
+    let mut moved = used(4_033, &[]);
+    let first = moved.anchor_due(true, None).expect("all but the last segment");
+    moved.anchored(first);
+    for _ in 0..1_000 {
+        moved.allocate(1, Purpose::Host).expect("room");
+    }
+    moved.made_durable(moved.next_sequence() - 1);
+    for space in [used(1_000, &[]), moved] {
+        let tail = space.anchor().tail_block;
+        for blocks in [0, 63, 64, 500, 639, 640] {
+            let needed = (tail + blocks) % 4_096;
+            let due = space.anchor_due(true, Some(needed));
+            let freed = due.map_or(0, |due| (due.tail_block + 4_096 - tail) % 4_096);
+            assert_eq!(freed, blocks / 64 * 64, "{tail}: {blocks}");
+        }
+        // Less than 1/8 of the ring is not worth it while nothing waits.
+        assert_eq!(space.anchor_due(false, Some((tail + 511) % 4_096)), None);
+        assert!(space.anchor_due(false, Some((tail + 512) % 4_096)).is_some());
+    }
+}
