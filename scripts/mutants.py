@@ -18,6 +18,7 @@ import fcntl
 import fnmatch
 import hashlib
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -55,6 +56,8 @@ MODULES = [
 NAMES = ["log", "destage", "volume", "rebuild", "mirror", "superblocks"]
 CAUGHT = ("caught", "timeout")
 LEFT = ("survived", "not reached")
+# A sample that is worse than all but one in a hundred is not explained by chance.
+RARE = 0.01
 # What a verdict that nothing caught depends on, besides the file of the mutant.
 SUITE_FOLDERS = ["crates/*/tests", "crates/torture/src", "crates/torture/examples"]
 
@@ -233,8 +236,10 @@ def explains(explanation: Explanation, mutant: Listed) -> bool:
     return where == (mutant.file, mutant.change, mutant.line)
 
 
-def judge(chosen: list[Listed], results: Results, tree: Tree, end: float, quick: bool) -> None:
-    """Judges those that have no verdict, until the time is over."""
+def judge(
+    chosen: list[Listed], results: Results, tree: Tree, seconds: float | None, quick: bool
+) -> None:
+    """Judges those that have no verdict, for so long after the programs are built."""
     if all(mutant.key in results.known for mutant in chosen):
         return
     chosen = numbered(chosen)
@@ -249,6 +254,7 @@ def judge(chosen: list[Listed], results: Results, tree: Tree, end: float, quick:
     )
     for binary in tree.binaries:
         print(f"  {binary.seconds:6.1f} s  {binary.suite:24} {binary.name}", flush=True)
+    end = time.monotonic() + seconds if seconds else float("inf")
     on = {one.number for one in switched.on}
     unviable = {one.number for one in switched.unviable}
     # Those that are built alone take longest: last.
@@ -337,6 +343,15 @@ def print_summary(chosen: list[Listed], results: Results, known: list[Explanatio
     return unexplained
 
 
+def chance_of_at_most(caught: int, of: int, share: float) -> float:
+    """How likely at most this many of some mutants are caught if this share of all is."""
+    terms = (
+        math.comb(of, number) * share**number * (1 - share) ** (of - number)
+        for number in range(caught + 1)
+    )
+    return sum(terms)
+
+
 def wrong_explanations(mutants: list[Listed], results: Results) -> list[str]:
     """Explanations of mutants that do not exist, or that a suite catches."""
     wrong = []
@@ -359,11 +374,12 @@ def arguments() -> argparse.Namespace:
     add("--count", type=int, default=400, help="how many are drawn [default: 400]")
     add("--seed", default="1", help="a number, or `clock` [default: 1]")
     add("--shard", default="1/1", help="the part that this run judges, e.g. 2/4")
-    add("--seconds", type=float, help="judge for this long [default: all]")
+    add("--seconds", type=float, help="judge for this long once all is built [default: all]")
     add("--least", type=float, default=95.0, help="per cent to be caught [default: 95]")
     add("--quick", action="store_true", help="a first pass: only catches, by the quick suites")
     add("--summary", action="store_true", help="only add up what is on file")
-    add("--fresh", action="store_true", help="a sample: survivors need no explanation")
+    add("--fresh", action="store_true", help="a sample: survivors need no explanation, and it "
+        "fails only if so few are caught that chance does not explain it")
     add("--only", help="the mutants whose name has this text, instead of a draw")
     add("--afresh", action="store_true", help="forget the verdicts on file")
     add("--out", type=Path, default=TOP / "target/mutants", help="where verdicts are kept")
@@ -384,7 +400,6 @@ def main() -> int:
     given = arguments()
     # The programs that it runs end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    start = time.monotonic()
     given.out.mkdir(parents=True, exist_ok=True)
     if not Path(given.cargo_mutants).exists():
         print(f"SKIPPED: mutants: {given.cargo_mutants} could not be installed")
@@ -406,10 +421,9 @@ def main() -> int:
             except OSError:
                 print(f"{given.out}: another run works there. Give this one another --out.")
                 return 2
-            end = start + given.seconds if given.seconds else float("inf")
             try:
                 tree = Tree(TOP, given.out, given.cargo)
-                judge(shard_of(chosen, given.shard), results, tree, end, given.quick)
+                judge(shard_of(chosen, given.shard), results, tree, given.seconds, given.quick)
             except BuildError as error:
                 print(error)
                 return 2
@@ -427,8 +441,15 @@ def main() -> int:
         f"{figures.drawn - figures.judged} of {figures.drawn} not judged; --seed {seed}"
     )
     enough = viable > 0 and 100 * caught >= given.least * viable
+    if given.fresh and viable > 0:
+        chance = chance_of_at_most(caught, viable, given.least / 100)
+        enough = chance >= RARE
+        print(f"if {given.least:g} % are caught, {100 * chance:.1f} % of such samples are no better")
     if not enough:
-        print(f"FAILED: fewer than {given.least:g} % were caught")
+        what = f"so few are caught that {given.least:g} % cannot be" if given.fresh else (
+            f"fewer than {given.least:g} % were caught"
+        )
+        print(f"FAILED: {what}" if viable else "FAILED: no mutant was judged; give more --seconds")
     complete = figures.judged == figures.drawn
     if not complete:
         print("not complete: survivors take longest, so the score may be too high")

@@ -117,6 +117,12 @@ class Kept(unittest.TestCase):
         self.assertEqual((row.drawn, row.judged, row.survived), (10, 4, 1))
         self.assertEqual(row.score(), "66.7 %")
 
+    def test_a_small_sample_fails_only_if_chance_does_not_explain_it(self) -> None:
+        for caught, of, rare in [(7, 10, False), (4, 10, True), (76, 100, False), (75, 100, True)]:
+            chance = mutants.chance_of_at_most(caught, of, 0.85)
+            self.assertEqual(chance < mutants.RARE, rare, (caught, of, chance))
+        self.assertAlmostEqual(mutants.chance_of_at_most(100, 100, 0.85), 1.0)
+
     def test_survivors_need_an_explanation_that_fits(self) -> None:
         results = self.results(["caught", "survived"])
         self.assertEqual(self.summary(results, []), 1)

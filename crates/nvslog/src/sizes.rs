@@ -96,6 +96,7 @@ mod tests {
                     let bytes = sizes.bytes(block_bytes);
                     let of = Sizes::of_device(bytes, block_bytes).expect("large enough");
                     assert!(of.dirty_pages + 64 >= pages, "{pages}: {of:?}");
+                    assert!(of.dirty_pages <= pages + pages / 64, "not the smallest: {of:?}");
                 }
             }
         }

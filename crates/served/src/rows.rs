@@ -412,6 +412,15 @@ mod tests {
         assert_eq!(pieces.page(&geometry, b, 0), Some(vec![3; PAGE]));
     }
 
+    #[test]
+    fn what_was_read_is_forgotten() {
+        let mut pieces = Pieces::default();
+        pieces.add(DiskId(0), 4, OpId(1), Buffer::copy_of(&[1; PAGE]));
+        assert_eq!(pieces.read(DiskId(0), 4), Some(&[1; PAGE][..]));
+        pieces.clear();
+        assert_eq!(pieces.read(DiskId(0), 4), None);
+    }
+
     /// A window is computed in one go only if each of the other disks was read once, and all of it.
     #[test]
     fn a_window_is_the_exclusive_or_of_one_run_of_each_other_disk() {
