@@ -92,7 +92,7 @@ pub(crate) struct Destager {
     config: DestageConfig,
     in_flight: u32,
     destages: Vec<Destage>,
-    idle: Vec<u32>,
+    unused: Vec<u32>,
     /// Where to look for kept destages next.
     next_kept: usize,
     planner: Planner,
@@ -123,7 +123,7 @@ impl Destager {
             config,
             in_flight: 0,
             destages: Vec::new(),
-            idle: Vec::new(),
+            unused: Vec::new(),
             next_kept: 0,
             planner: Planner::default(),
             plan: Plan::default(),
@@ -181,7 +181,7 @@ impl Destager {
     /// the full depth whatever the rate says.
     pub(crate) fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
         while self.in_flight < self.allowed(forced, around) {
-            let mut mask = match self.idle.last() {
+            let mut mask = match self.unused.last() {
                 Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
                 None => Vec::new(),
             };
@@ -191,14 +191,14 @@ impl Destager {
                 |group, mask: &[u64]| deferral.should_defer(group, mask, geometry, faults);
             let now = around.state.conditions(around.rebuilds.count(), around.reads, around.heads);
             let Some(mut picked) = around.cache.pick(&now, &mut defer, &mut mask) else {
-                if let Some(index) = self.idle.last() {
+                if let Some(index) = self.unused.last() {
                     self.destages[*index as usize].mask = mask;
                 }
                 return;
             };
             picked.pages -= self.discards.take_out(picked.group, &mut mask, around.cache);
             if picked.pages == 0 {
-                if let Some(index) = self.idle.last() {
+                if let Some(index) = self.unused.last() {
                     self.destages[*index as usize].mask = mask;
                 }
                 continue;
@@ -228,7 +228,7 @@ impl Destager {
     }
 
     fn start(&mut self, picked: Picked, mask: Vec<u64>, around: &mut Surroundings<'_>) {
-        let index = self.take_idle();
+        let index = self.take_unused();
         let per_group = around.state.geometry.pages_per_group();
         let run_count = runs(&mask, 0, per_group).count() as u32;
         self.note(&picked, run_count, &mask, around);
@@ -361,8 +361,8 @@ impl Destager {
         true
     }
 
-    fn take_idle(&mut self) -> u32 {
-        self.idle.pop().unwrap_or_else(|| {
+    fn take_unused(&mut self) -> u32 {
+        self.unused.pop().unwrap_or_else(|| {
             self.destages.push(Destage::default());
             (self.destages.len() - 1) as u32
         })
@@ -372,7 +372,7 @@ impl Destager {
         let destage = &mut self.destages[index as usize];
         destage.safe.nothing_written();
         self.in_flight -= core::mem::take(&mut destage.counted);
-        self.idle.push(index);
+        self.unused.push(index);
         self.rate.on_destaged();
     }
 }

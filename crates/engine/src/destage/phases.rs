@@ -116,7 +116,7 @@ impl Destager {
         around: &mut Surroundings<'_>,
     ) {
         let per_group = around.state.geometry.pages_per_group();
-        let index = self.take_idle();
+        let index = self.take_unused();
         let counted = runs(mask, 0, per_group).count() as u32;
         let destage = &mut self.destages[index as usize];
         (destage.group, destage.counted) = (group, counted);
