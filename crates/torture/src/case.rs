@@ -1,5 +1,6 @@
 //! One case: an array, its settings, its load and its faults, all drawn from a seed.
 
+use crate::memory;
 use destage_engine::array::geometry::{Geometry, LEVELS, Level, Redundancy};
 use destage_engine::flushes::Durability;
 use destage_engine::policy::{POLICIES, PolicyChoice};
@@ -253,6 +254,7 @@ fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
         rate = rate::choose("quick");
     }
     let mut settings = Settings::new(policy, rate.expect("of the table"));
+    settings.pages = memory::pages();
     settings.queue_depth = 1 + rng.below(8) as u32;
     settings.window = 1 + rng.below(8) as u32;
     let drawn = if rng.below(3) == 0 { Ack::Flush } else { Ack::Nvs };

@@ -119,8 +119,16 @@ impl Device {
         if self.bad.iter().any(|bad| (first..first + count).contains(bad)) {
             return Err(IoError::MEDIUM);
         }
-        for (sector, into) in (first..).zip(into.chunks_exact_mut(SECTOR)) {
-            into.copy_from_slice(self.kept(sector));
+        let (mut sector, mut rest) = (first, &mut *into);
+        while !rest.is_empty() {
+            let from = (sector % SECTORS) as usize * SECTOR;
+            let (now, later) = rest.split_at_mut((PAGE - from).min(rest.len()));
+            match self.durable.get(&(sector / SECTORS)) {
+                Some(page) => now.copy_from_slice(&page[from..from + now.len()]),
+                None => now.fill(0),
+            }
+            sector += (now.len() / SECTOR) as u64;
+            rest = later;
         }
         for (sector, cached) in self.cache.range(first..first + count) {
             let at = (sector - first) as usize * SECTOR;

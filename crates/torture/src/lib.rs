@@ -13,6 +13,7 @@ mod errors;
 pub mod exhaustive;
 mod faults;
 pub mod load;
+mod memory;
 mod mirror;
 mod mishap_state;
 mod mishaps;
@@ -54,6 +55,7 @@ pub struct Outcome {
 
 /// Carries out the case of a seed with this many crashes.
 pub fn torture(seed: u64, crashes: u64, wanted: &Wanted) -> Outcome {
+    memory::begin();
     let case = Case::draw(seed, wanted);
     let described = case.describe();
     let work = || {

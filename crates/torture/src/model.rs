@@ -69,19 +69,43 @@ pub struct Model {
     reads: BTreeMap<u64, u32>,
 }
 
+/// 8 bytes of a write, of which this is the number in the volume.
+#[inline]
+fn word(id: WriteId, number: u64) -> [u8; 8] {
+    let mut mixed = ((u64::from(id) << 40) ^ number).wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (mixed ^ (mixed >> 31)).to_le_bytes()
+}
+
 /// The bytes of a write at a place: every 8 of them say which write and where.
 pub fn fill(id: WriteId, offset: u64, into: &mut [u8]) {
-    let mut word = (u64::MAX, [0; 8]);
-    for (i, byte) in into.iter_mut().enumerate() {
-        let at = offset + i as u64;
-        if word.0 != at / 8 {
-            let mut mixed = ((u64::from(id) << 40) ^ (at / 8)).wrapping_add(0x9E37_79B9_7F4A_7C15);
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            word = (at / 8, (mixed ^ (mixed >> 31)).to_le_bytes());
-        }
-        *byte = word.1[(at % 8) as usize];
+    let head = (offset.next_multiple_of(8) - offset) as usize;
+    let (head, whole) = into.split_at_mut(head.min(into.len()));
+    for (at, byte) in (offset..).zip(head) {
+        *byte = word(id, at / 8)[(at % 8) as usize];
     }
+    let mut number = offset.div_ceil(8);
+    let mut words = whole.chunks_exact_mut(8);
+    for bytes in &mut words {
+        bytes.copy_from_slice(&word(id, number));
+        number += 1;
+    }
+    let rest = words.into_remainder();
+    rest.copy_from_slice(&word(id, number)[..rest.len()]);
+}
+
+/// Whether these are the bytes of a write at a place.
+fn is_fill(id: WriteId, offset: u64, bytes: &[u8]) -> bool {
+    let head = (offset.next_multiple_of(8) - offset) as usize;
+    let (head, whole) = bytes.split_at(head.min(bytes.len()));
+    let fits = |(at, byte): (u64, &u8)| *byte == word(id, at / 8)[(at % 8) as usize];
+    let words = whole.chunks_exact(8);
+    let (rest, numbers) = (words.remainder(), offset.div_ceil(8)..);
+    let last = word(id, numbers.start + words.len() as u64);
+    (offset..).zip(head).all(fits)
+        && numbers.zip(words).all(|(number, bytes)| *bytes == word(id, number))
+        && *rest == last[..rest.len()]
 }
 
 impl Model {
@@ -259,13 +283,8 @@ impl Model {
         let (_, segment) = self.segments.range(..=range.start).next_back().expect("covered");
         let shows = |id: &WriteId| match self.writes[*id as usize].kind {
             Kind::Any => true,
-            Kind::Zeros => bytes.iter().all(|byte| *byte == 0),
-            Kind::Data => {
-                let mut own = [0; SECTOR];
-                let own = &mut own[..bytes.len()];
-                fill(*id, range.start, own);
-                own == bytes
-            }
+            Kind::Zeros => *bytes == [0; SECTOR][..bytes.len()],
+            Kind::Data => is_fill(*id, range.start, bytes),
         };
         let late: Vec<WriteId> =
             segment.gone.iter().filter(|(_, when)| *when >= asked).map(|(id, _)| *id).collect();
@@ -295,13 +314,9 @@ impl Model {
     }
 
     fn wrong(&self, range: Range<u64>, bytes: &[u8], segment: &Segment) -> String {
-        let mut own = vec![0; bytes.len()];
-        let matching = (0..self.writes.len() as WriteId).find(|id| {
-            self.writes[*id as usize].kind == Kind::Data && {
-                fill(*id, range.start, &mut own);
-                own == bytes
-            }
-        });
+        let is_data = |id: &WriteId| self.writes[*id as usize].kind == Kind::Data;
+        let matching = (0..self.writes.len() as WriteId)
+            .find(|id| is_data(id) && is_fill(*id, range.start, bytes));
         let is = match matching {
             Some(id) => format!("write {id}"),
             None if bytes.iter().all(|byte| *byte == 0) => "zeros".to_string(),
@@ -408,5 +423,30 @@ fn take_out(
         if let Some(by) = keep {
             segment.past.push((id, by));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_part_of_a_write_has_the_bytes_of_the_whole() {
+        let mut whole = [0; 80];
+        fill(7, 800, &mut whole);
+        for from in 0..24 {
+            for end in from..56 {
+                let mut part = vec![0; end - from];
+                fill(7, 800 + from as u64, &mut part);
+                assert_eq!(part, whole[from..end]);
+                assert!(is_fill(7, 800 + from as u64, &part));
+                for at in 0..part.len() {
+                    part[at] ^= 1;
+                    assert!(!is_fill(7, 800 + from as u64, &part), "{from}..{end}: byte {at}");
+                    part[at] ^= 1;
+                }
+            }
+        }
+        assert!(!is_fill(8, 800, &whole) && !is_fill(7, 808, &whole));
     }
 }

@@ -487,7 +487,7 @@ impl Run {
             let outcome = match &reply.result {
                 Ok(Answer::Data { buffer, from, bytes }) => {
                     let learn = self.what_reads_show();
-                    self.world.note(u64::from(crc(&buffer[*from..*from + *bytes])));
+                    self.world.note(hash(&buffer[*from..*from + *bytes]));
                     self.model.check(request.offset, &buffer[*from..*from + *bytes], asked, learn)
                 }
                 Ok(Answer::Done) => Err("a read without bytes".to_string()),
@@ -685,6 +685,10 @@ impl Run {
     }
 }
 
-fn crc(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+/// A hash of what was read, which is whole sectors.
+fn hash(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+    words.fold(0, |hash: u64, word| {
+        (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+    })
 }
