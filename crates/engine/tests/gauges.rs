@@ -1,11 +1,12 @@
 //! Where policies stand, for people to look at.
 
+use destage_engine::conditions::Conditions;
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{PolicyContext, Queues, choose};
 use destage_engine::request::PageRange;
 use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{GroupId, Page, PageCount};
-use destage_engine::writecache::WriteCache;
+use destage_engine::writecache::{Picked, WriteCache};
 
 const PER_GROUP: u64 = 16;
 const NVS: u64 = 256;
@@ -63,4 +64,54 @@ fn stow_has_two_queues_and_their_sizes() {
     write(&mut larger, 0, 1);
     let expected = Queues { random_pages: 1, sequential_pages: 0, desired_pages: None };
     assert_eq!(larger.gauges().queues, Some(expected));
+}
+
+fn pick(cache: &mut WriteCache) -> u64 {
+    let mut mask = Vec::new();
+    let picked = cache.pick(&Conditions::NONE, &mut |_, _| false, &mut mask);
+    let Picked { group, .. } = picked.expect("something is held");
+    cache.directory.release(group, &mask);
+    group.0
+}
+
+/// What goes first of group 5, which was destaged before four others, and group 50, which is new.
+fn first_of_five_and_fifty(policy: &str) -> u64 {
+    let mut cache = cache(policy);
+    let groups = [5, 200, 400, 600, 800];
+    groups.iter().for_each(|group| write(&mut cache, group * PER_GROUP, 1));
+    assert_eq!(groups.map(|_| pick(&mut cache)), groups);
+    [5, 50].into_iter().for_each(|group| write(&mut cache, group * PER_GROUP, 1));
+    let first = pick(&mut cache);
+    assert_eq!(first + pick(&mut cache), 55, "it is spared once");
+    first
+}
+
+#[test]
+fn a_group_that_wow_remembers_is_spared_once_when_it_returns() {
+    assert_eq!(first_of_five_and_fifty("wow"), 5);
+    assert_eq!(first_of_five_and_fifty("wow:history=100"), 50);
+    assert_eq!(first_of_five_and_fifty("wow:history=1"), 5, "3 groups: it is forgotten");
+    assert_eq!(first_of_five_and_fifty("wow:initial-bit=adaptive,history=100"), 50);
+    let error = choose("wow:initial-bit=adaptive").expect_err("no history");
+    let expected = "must be 0 or 1 without a history (history=50, for instance), not `adaptive`";
+    assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
+fn the_balance_of_wow_goes_to_longer_lives_where_groups_return() {
+    let mut cache = cache("wow:initial-bit=adaptive,history=100");
+    let mut lap = |returning: bool, lap: u64| -> Vec<u64> {
+        let place = |n: u64| if returning { 2 * n } else { 200 + 80 * (lap % 10) + 2 * n };
+        (0..40).for_each(|n| write(&mut cache, place(n) * PER_GROUP, 1));
+        (0..40).map(|_| pick(&mut cache)).collect()
+    };
+    let in_order = |picked: &[u64]| picked.is_sorted();
+    assert!(in_order(&lap(false, 0)) && in_order(&lap(false, 1)), "no new group is spared");
+    // 40 groups return twice: 1,280 of 1,024 points.
+    (0..3).for_each(|_| drop(lap(true, 0)));
+    // All are spared alike: they go in order, each one's longer life for nothing.
+    assert!(in_order(&lap(false, 2)));
+    let mixed: Vec<Vec<u64>> = (3..6).map(|n| lap(false, n)).collect();
+    assert!(mixed.iter().any(|picked| !in_order(picked)), "some are spared, others are not");
+    assert!(in_order(&lap(false, 6)), "none any more");
 }

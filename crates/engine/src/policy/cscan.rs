@@ -13,5 +13,5 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
         source: "WOW (FAST'05) section II-B; docs/simulator.md",
         params: &[],
     },
-    make: |_, context| Ok(Box::new(Wow::new(context, 0, 0))),
+    make: |_, context| Ok(Box::new(Wow::cscan(context))),
 };

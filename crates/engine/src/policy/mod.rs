@@ -2,6 +2,7 @@
 
 mod cscan;
 mod ebb;
+mod history;
 mod hybrid;
 mod lists;
 mod lrw;
