@@ -118,6 +118,10 @@ class Destage:
     flushes: int
     #: Pages that were not read because the stripe memory had them.
     recalled_pages: int
+    #: Groups whose destage began in idle time.
+    idle_groups: int
+    #: Commands of host reads that found one of such a destage at their disk.
+    idle_delayed_reads: int
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,10 @@ pub struct Counters {
     pub rows_without_reads: u64,
     /// Pages that destages did not read because the stripe memory had them.
     pub recalled_pages: u64,
+    /// Destages begun in idle time, below the rate's low threshold.
+    pub idle_destages: u64,
+    /// Commands of host reads that came to a disk while it had one of an idle destage.
+    pub idle_delayed_reads: u64,
     /// Pages that host reads asked for, where there is a read cache.
     pub read_pages: u64,
     /// Of them, those in NVS.

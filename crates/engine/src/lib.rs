@@ -18,6 +18,7 @@ pub mod dispatch;
 pub mod event;
 pub mod faults;
 pub mod flushes;
+mod idle;
 pub mod limits;
 pub mod mix;
 pub mod nvs;

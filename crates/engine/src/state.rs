@@ -9,7 +9,8 @@ use crate::counters::Counters;
 use crate::dispatch::Dispatch;
 use crate::event::{Action, DiskCommand, Owner};
 use crate::faults::Faults;
-use crate::units::Instant;
+use crate::idle::IdleTime;
+use crate::units::{DiskId, Instant};
 use alloc::vec::Vec;
 
 /// The array at this moment.
@@ -17,6 +18,7 @@ pub(crate) struct ArrayState {
     pub(crate) geometry: Geometry,
     pub(crate) dispatch: Dispatch,
     pub(crate) faults: Faults,
+    pub(crate) idle: IdleTime,
     pub(crate) counters: Counters,
     pub(crate) now: Instant,
     /// No destage, rebuild window or scrub chunk begins.
@@ -37,8 +39,16 @@ impl ArrayState {
             runs.len() as u64;
         for DiskRun { disk, first, pages } in runs.iter().copied() {
             let command = DiskCommand { disk, first, pages, write, owner };
+            self.idle.submitted(disk, owner, &mut self.counters);
             self.dispatch.submit(self.now, command, actions);
         }
+    }
+
+    /// A command of this disk is done.
+    pub(crate) fn done(&mut self, disk: DiskId, owner: Owner, actions: &mut Vec<Action>) {
+        self.dispatch.done(self.now, disk, owner, actions);
+        let view = &self.dispatch.views()[usize::from(disk.0)];
+        self.idle.done(disk, owner, view, self.now);
     }
 
     /// What policies and rates see now.

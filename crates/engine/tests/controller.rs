@@ -278,6 +278,51 @@ fn a_write_waits_in_line_and_a_full_hit_overtakes() {
     assert_eq!(driver.controller.counters().stalled_writes, 2);
 }
 
+/// Ticks at the controller's deadline, as a driver does.
+fn tick(driver: &mut Driver) {
+    let deadline = driver.controller.deadline().expect("time will be idle");
+    driver.now = deadline.0 - 1;
+    driver.step(Event::Tick);
+}
+
+#[test]
+fn idle_time_destages_one_group_at_a_time_down_to_its_level() {
+    let config = config(4, "lrw", "write-behind:idle=50", 8, 1);
+    let mut driver = Driver::new(&config, 1);
+    let per_group = config.geometry.pages_per_group();
+    for id in 0..6 {
+        driver.host(id, Direction::Write, id * per_group, 1);
+        driver.complete_one();
+    }
+    assert!(driver.disks.is_empty(), "100 ms have not passed");
+    assert_eq!(driver.controller.deadline(), Some(Instant(100_000_000)));
+    tick(&mut driver);
+    let counted = |driver: &Driver| {
+        let counters = driver.controller.counters();
+        (counters.destages, counters.idle_destages, counters.idle_delayed_reads)
+    };
+    assert_eq!(counted(&driver), (1, 1, 0));
+    assert_eq!(driver.controller.deadline(), None, "one at a time");
+    // A read of a disk that has a command of it is delayed. While it is there, time is not idle.
+    let busy = driver.disks[0].disk;
+    let page = (0..).find(|page| {
+        let at = config.geometry.place(Page(10 * per_group + page));
+        at.disk == busy
+    });
+    driver.host(6, Direction::Read, 10 * per_group + page.expect("a page of that disk"), 1);
+    assert_eq!(counted(&driver), (1, 1, 1));
+    driver.settle();
+    assert_eq!(counted(&driver), (1, 1, 1), "time is not idle directly after a read");
+    tick(&mut driver);
+    driver.settle();
+    assert_eq!(driver.controller.occupancy(), PageCount(4), "half of it");
+    assert_eq!((counted(&driver), driver.controller.deadline()), ((2, 2, 1), None));
+    driver.controller.pause(true);
+    driver.host(7, Direction::Write, 7 * per_group, 1);
+    driver.complete_one();
+    assert_eq!((driver.controller.deadline(), counted(&driver).0), (None, 2), "paused");
+}
+
 #[test]
 fn refusals_change_nothing() {
     let config = config(0, "lrw", "linear", 8, 1);

@@ -144,6 +144,10 @@ fn cache(text: &mut Text, sample: &Sample, observation: &Observation) {
 fn destages(text: &mut Text, sample: &Sample, observation: &Observation) {
     let (status, counters) = (&sample.status, &observation.counters);
     text.counter("destages_total", "Write groups destaged.", counters.destages);
+    let help = "Of these, those begun in idle time, below the low threshold.";
+    text.counter("idle_destages_total", help, counters.idle_destages);
+    let help = "Reads of members that found a command of a destage begun in idle time there.";
+    text.counter("idle_delayed_reads_total", help, counters.idle_delayed_reads);
     let bytes = counters.destaged_pages * PAGE;
     text.counter("destaged_bytes_total", "Bytes of the pages destaged.", bytes);
     text.counter(

@@ -113,6 +113,8 @@ pub(crate) const RUN: &[Column] = &[
     text("response_histogram", |r| serde_json::to_string(&r.histogram).unwrap_or_default()),
     maybe("stalled_write_share", |r| r.stalled_share),
     int("recalled_pages", |r| r.destage.recalled_pages),
+    int("idle_destages", |r| r.destage.idle_groups),
+    int("idle_delayed_reads", |r| r.destage.idle_delayed_reads),
 ];
 
 /// Columns before those of the run, in a comparison of variants.

@@ -252,6 +252,8 @@ fn destage_table(run: &RunReport) -> Table {
         ("full-stripe destages", percent(destage.full_stripe_share), "% of stripes"),
         ("mean distance", Cell::num(destage.mean_distance_pages, 0), "pages"),
         ("pages in stripe memory", Cell::int(destage.recalled_pages), "not read"),
+        ("in idle time", Cell::int(destage.idle_groups), "groups"),
+        ("delayed by them", Cell::int(destage.idle_delayed_reads), "reads of disks"),
         ("flushes of disks", Cell::int(destage.flushes), ""),
         ("flushes per page", Cell::num(flushes / destage.pages.max(1) as f64, 3), ""),
     ])

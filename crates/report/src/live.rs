@@ -229,6 +229,10 @@ pub struct ArrayStatus {
     pub destages: u64,
     /// Pages destaged.
     pub destaged_pages: u64,
+    /// Of the groups, those whose destage began in idle time.
+    pub idle_destages: u64,
+    /// Reads of members that found a command of such a destage there.
+    pub idle_delayed_reads: u64,
     /// Writes that waited for NVS space.
     pub stalled_writes: u64,
     /// Writes that wait for it now.
@@ -398,6 +402,10 @@ impl ArrayStatus {
                 self.destages, self.destaged_pages, self.destages_in_flight
             ),
         );
+        if self.idle_destages > 0 {
+            let (destages, reads) = (self.idle_destages, self.idle_delayed_reads);
+            row("in idle time", format!("{destages} groups, {reads} reads of members delayed"));
+        }
         row("write hits", share(self.page_hits, self.pages_written));
         row("read hits", share(self.read_request_hits, self.read_requests));
         for (name, value) in self.read_cache.iter().flat_map(ReadCacheStatus::rows) {

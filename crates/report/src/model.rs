@@ -247,6 +247,12 @@ pub struct Destage {
     /// Pages that were not read because the stripe memory had them.
     #[serde(default)]
     pub recalled_pages: u64,
+    /// Groups whose destage began in idle time.
+    #[serde(default)]
+    pub idle_groups: u64,
+    /// Commands of host reads that found one of such a destage at their disk.
+    #[serde(default)]
+    pub idle_delayed_reads: u64,
 }
 
 /// Where the time of a request went: served by the disk, or in queues. A clean that a write

@@ -616,6 +616,8 @@ fn destage(before: &Counters, after: &Counters) -> Destage {
         mean_distance_pages: ratio(distance, groups),
         flushes: 0,
         recalled_pages: after.recalled_pages - before.recalled_pages,
+        idle_groups: after.idle_destages - before.idle_destages,
+        idle_delayed_reads: after.idle_delayed_reads - before.idle_delayed_reads,
     }
 }
 

@@ -90,7 +90,7 @@ pub struct Case {
 }
 
 const RATES: &[&str] =
-    &["linear:90/80", "linear:50/20", "quick", "fixed:1", "adaptive:90/80", "write-behind"];
+    &["linear:90/80", "linear:50/20", "quick", "fixed:1", "adaptive", "write-behind"];
 
 impl Case {
     /// The case of a seed.
@@ -111,6 +111,7 @@ impl Case {
         if level.parities() > 0 {
             settings.stripe_memory = [0, 8, 64, 1000][stripe_rng.below(4) as usize];
         }
+        draw_idle_time(&mut settings, &mut Seeded::new(seed, "torture-case-idle-time"));
         let mut cache_rng = Seeded::new(seed, "torture-case-read-cache");
         let cached = cache_rng.below(2) == 0;
         settings.read_cache =
@@ -161,6 +162,7 @@ impl Case {
         let stripe_memory = self.settings.stripe_memory;
         self.settings = Settings { stripe_memory, ..draw_settings(&self.wanted, rng) };
         draw_durability(&mut self.settings, self.geometry.disks, rng);
+        draw_idle_time(&mut self.settings, rng);
         let cached = self.wanted.read_cache.unwrap_or_else(|| rng.below(2) == 0);
         self.settings.read_cache = cached.then(|| draw_read_cache(rng));
         self.hoard();
@@ -244,16 +246,21 @@ impl Case {
     }
 }
 
+/// Sometimes idle time is used to destage.
+fn draw_idle_time(settings: &mut Settings, rng: &mut Seeded) {
+    if rng.below(4) == 0 {
+        let with = settings.rate.choice.describe().replace("idle=off", "idle=10");
+        settings.rate = rate::choose(&with).expect("a rate with its option");
+    }
+}
+
 /// Settings that can be others at each start.
 fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
     let drawn = POLICIES[rng.below(POLICIES.len() as u64) as usize].entry.name;
     let policy = policy::choose(drawn).expect("of the table");
     let policy = wanted.policy.clone().unwrap_or(policy);
-    let mut rate = rate::choose(RATES[rng.below(RATES.len() as u64) as usize]);
-    if rate.is_err() {
-        rate = rate::choose("quick");
-    }
-    let mut settings = Settings::new(policy, rate.expect("of the table"));
+    let drawn = RATES[rng.below(RATES.len() as u64) as usize];
+    let mut settings = Settings::new(policy, rate::choose(drawn).expect("of the table"));
     settings.pages = memory::pages();
     settings.queue_depth = 1 + rng.below(8) as u32;
     settings.window = 1 + rng.below(8) as u32;

@@ -51,6 +51,8 @@ pub struct Counts {
     pub spares_failed: u64,
     /// Requests refused because of media that cannot be read.
     pub unreadable: u64,
+    /// Destages begun in idle time.
+    pub idle_destages: u64,
     /// Pages read from the read cache.
     pub cached: u64,
     /// Devices that were absent, restored, cut short, full, unreadable or corrupt.
@@ -108,6 +110,7 @@ impl Counts {
         self.rebuilt += other.rebuilt;
         self.spares_failed += other.spares_failed;
         self.unreadable += other.unreadable;
+        self.idle_destages += other.idle_destages;
         self.cached += other.cached;
         self.mishaps += other.mishaps;
         self.deceits += other.deceits;

@@ -679,6 +679,7 @@ impl Run {
         if let Some(volume) = &self.volume {
             let counters = volume.status().counters;
             self.counts.destaged += counters.destaged_pages;
+            self.counts.idle_destages += counters.idle_destages;
             self.counts.cached += counters.read_pages_cached;
             self.counts.moved += volume.status().records_moved;
         }

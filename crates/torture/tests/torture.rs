@@ -33,6 +33,7 @@ fn random_cases() {
     assert!(counts.mirrors > 0, "{counts:?}");
     assert!(counts.scrubs > cases && counts.rows_scrubbed > 100 * cases, "{counts:?}");
     assert!(counts.cached > 40 * cases, "{counts:?}");
+    assert!(counts.idle_destages > cases, "{counts:?}");
 }
 
 /// Seeds that once found a fault of the volume; it had no read cache then.

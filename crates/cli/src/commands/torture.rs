@@ -108,6 +108,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("recoveries", counts.recoveries),
         ("requests checked", counts.requests),
         ("pages destaged", counts.destaged),
+        ("destages begun in idle time", counts.idle_destages),
         ("destages redone", counts.redone),
         ("records moved in the log", counts.moved),
         ("members failed", counts.members_failed),

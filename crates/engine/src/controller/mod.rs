@@ -23,6 +23,7 @@ use crate::destage::{Destager, Surroundings};
 use crate::dispatch::Dispatch;
 use crate::event::{Action, DiskCommand, Event, Owner};
 use crate::faults::Faults;
+use crate::idle::IdleTime;
 use crate::limits::Limits;
 use crate::nvs::directory::Directory;
 use crate::policy::PolicyChoice;
@@ -76,6 +77,7 @@ impl Controller {
                 geometry,
                 dispatch,
                 faults: Faults::default(),
+                idle: IdleTime::new(geometry.disks),
                 counters: Counters::default(),
                 now: Instant::ZERO,
                 paused: false,
@@ -123,7 +125,7 @@ impl Controller {
             Event::NvsDone(id) => self.durable(id, (false, false), actions),
             Event::NvsDoneInPart { id, first, last } => self.durable(id, (first, last), actions),
             Event::DiskDone(disk, owner) => {
-                self.state.dispatch.done(now, disk, owner, actions);
+                self.state.done(disk, owner, actions);
                 match owner {
                     Owner::HostRead(index) => {
                         self.with_reads(actions, |r, d, around| r.on_disk_done(index, d, around));
@@ -346,8 +348,7 @@ impl Controller {
     }
 
     fn disk_error(&mut self, command: &DiskCommand, actions: &mut Vec<Action>) {
-        let now = self.state.now;
-        self.state.dispatch.done(now, command.disk, command.owner, actions);
+        self.state.done(command.disk, command.owner, actions);
         match command.owner {
             Owner::HostRead(index) => self.with_reads(actions, |reads, d, around| {
                 reads.on_disk_error(index, command, d, around);

@@ -150,7 +150,11 @@ impl Controller {
 
     /// When the controller needs [`crate::event::Event::Tick`], if nothing happens before.
     pub fn deadline(&self) -> Option<Instant> {
-        self.rebuilds.deadline(&self.state)
+        let rebuild = self.rebuilds.deadline(&self.state);
+        let idle = || self.destager.idle_from(&self.state, &self.cache, self.rebuilds.count());
+        // Once it has come, what else is in the way ends with an event of its own.
+        let idle = (!self.state.paused).then(idle).flatten().filter(|at| *at > self.state.now);
+        [rebuild, idle].into_iter().flatten().min()
     }
 
     /// Rows that a scrub reads, one page of each disk of a row.

@@ -15,7 +15,7 @@ use crate::readcache::coherent::CoherentCache;
 use crate::rebuild::Rebuilds;
 use crate::request::PageRange;
 use crate::state::ArrayState;
-use crate::units::GroupId;
+use crate::units::{GroupId, Instant};
 use crate::writecache::{Picked, WriteCache};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -178,33 +178,62 @@ impl Destager {
     }
 
     /// Issues destages while the rate allows more; `forced` (a write waits, or a flush) allows
-    /// the full depth whatever the rate says.
+    /// the full depth whatever the rate says. One more if the disks are idle.
     pub(crate) fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
         while self.in_flight < self.allowed(forced, around) {
-            let mut mask = match self.unused.last() {
-                Some(index) => core::mem::take(&mut self.destages[*index as usize].mask),
-                None => Vec::new(),
-            };
-            let ArrayState { geometry, faults, .. } = &*around.state;
-            let deferral = &mut self.deferral;
-            let mut defer =
-                |group, mask: &[u64]| deferral.should_defer(group, mask, geometry, faults);
-            let now = around.state.conditions(around.rebuilds.count(), around.reads, around.heads);
-            let Some(mut picked) = around.cache.pick(&now, &mut defer, &mut mask) else {
-                if let Some(index) = self.unused.last() {
-                    self.destages[*index as usize].mask = mask;
-                }
+            if !self.begin_next(false, around) {
                 return;
-            };
-            picked.pages -= self.discards.take_out(picked.group, &mut mask, around.cache);
-            if picked.pages == 0 {
-                if let Some(index) = self.unused.last() {
-                    self.destages[*index as usize].mask = mask;
-                }
-                continue;
             }
-            self.start(picked, mask, around);
         }
+        let now = around.state.now;
+        while self
+            .idle_from(around.state, around.cache, around.rebuilds.count())
+            .is_some_and(|from| from <= now)
+        {
+            if !self.begin_next(true, around) {
+                return;
+            }
+        }
+    }
+
+    /// From when on a destage may begin because the disks are idle.
+    pub(crate) fn idle_from(
+        &self,
+        state: &ArrayState,
+        cache: &WriteCache,
+        rebuilding: u16,
+    ) -> Option<Instant> {
+        let level = self.rate.idle_above()?;
+        let directory = &cache.directory;
+        let holds_more = directory.occupancy() * 10_000 > directory.capacity().0 * level;
+        (holds_more && self.in_flight == 0 && rebuilding == 0).then(|| state.idle.from()).flatten()
+    }
+
+    /// Begins the destage of the group that the policy picks, unless all its pages are discarded.
+    /// Returns whether there was one.
+    fn begin_next(&mut self, in_idle_time: bool, around: &mut Surroundings<'_>) -> bool {
+        let unused = self.unused.last().copied();
+        let mut mask = match unused {
+            Some(index) => core::mem::take(&mut self.destages[index as usize].mask),
+            None => Vec::new(),
+        };
+        let ArrayState { geometry, faults, .. } = &*around.state;
+        let deferral = &mut self.deferral;
+        let mut defer = |group, mask: &[u64]| deferral.should_defer(group, mask, geometry, faults);
+        let now = around.state.conditions(around.rebuilds.count(), around.reads, around.heads);
+        let picked = around.cache.pick(&now, &mut defer, &mut mask).map(|mut picked| {
+            picked.pages -= self.discards.take_out(picked.group, &mut mask, around.cache);
+            picked
+        });
+        match picked {
+            Some(picked) if picked.pages > 0 => self.start(picked, mask, in_idle_time, around),
+            _ => {
+                if let Some(index) = unused {
+                    self.destages[index as usize].mask = mask;
+                }
+            }
+        }
+        picked.is_some()
     }
 
     fn allowed(&mut self, forced: bool, around: &mut Surroundings<'_>) -> u32 {
@@ -227,8 +256,18 @@ impl Destager {
         allowed
     }
 
-    fn start(&mut self, picked: Picked, mask: Vec<u64>, around: &mut Surroundings<'_>) {
+    fn start(
+        &mut self,
+        picked: Picked,
+        mask: Vec<u64>,
+        in_idle_time: bool,
+        around: &mut Surroundings<'_>,
+    ) {
         let index = self.take_unused();
+        if in_idle_time {
+            around.state.idle.begin(index);
+            around.state.counters.idle_destages += 1;
+        }
         let per_group = around.state.geometry.pages_per_group();
         let run_count = runs(&mask, 0, per_group).count() as u32;
         self.note(&picked, run_count, &mask, around);
@@ -356,7 +395,7 @@ impl Destager {
             self.issue_plan(index, around);
         } else {
             around.cache.destaged(destage.group);
-            self.finish(index);
+            self.finish(index, around.state);
         }
         true
     }
@@ -368,7 +407,8 @@ impl Destager {
         })
     }
 
-    fn finish(&mut self, index: u32) {
+    fn finish(&mut self, index: u32, state: &mut ArrayState) {
+        state.idle.end(index);
         let destage = &mut self.destages[index as usize];
         destage.safe.nothing_written();
         self.in_flight -= core::mem::take(&mut destage.counted);

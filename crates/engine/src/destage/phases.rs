@@ -234,7 +234,7 @@ impl Destager {
                 let released = (group, destage.mask.as_slice());
                 read_cache.released(released, index, &cache.directory, actions);
                 cache.destaged(group);
-                self.finish(index);
+                self.finish(index, state);
                 actions.push(Action::Released { index, group, pages });
                 return true;
             }

@@ -1,7 +1,8 @@
 //! `adaptive`: linear below a high threshold that backs off from a full NVS and advances again.
 
 use super::{
-    RateEntry, RateScheme, RateView, SEQUENTIAL, SEQUENTIAL_DEPTH, linear_depth, sequential_on,
+    IDLE, RateEntry, RateScheme, RateView, SEQUENTIAL, SEQUENTIAL_DEPTH, linear_depth,
+    sequential_on,
 };
 use crate::registry::Entry;
 use alloc::boxed::Box;
@@ -12,7 +13,7 @@ pub const ENTRY: RateEntry = RateEntry {
         name: "adaptive",
         summary: "linear over the 10 % below a high threshold that adapts between 10 % and 90 %",
         source: "WOW (FAST'05) section IV-E; docs/simulator.md",
-        params: &[SEQUENTIAL],
+        params: &[SEQUENTIAL, IDLE],
     },
     make: |choice, nvs_pages| {
         Ok(Box::new(Adaptive {

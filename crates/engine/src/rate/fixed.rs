@@ -1,6 +1,6 @@
 //! `fixed`: the full depth at or above one threshold, nothing below it.
 
-use super::{LOW, RateEntry, RateScheme, RateView, hundredths};
+use super::{IDLE, LOW, RateEntry, RateScheme, RateView, hundredths};
 use crate::registry::{Entry, Param};
 use alloc::boxed::Box;
 
@@ -10,7 +10,7 @@ pub const ENTRY: RateEntry = RateEntry {
         name: "fixed",
         summary: "the full queue depth at or above one threshold, nothing below",
         source: "STOW (USENIX ATC'09) section 3.2.3; docs/simulator.md",
-        params: &[Param { help: "destage at full depth at or above this occupancy", ..LOW }],
+        params: &[Param { help: "destage at full depth at or above this occupancy", ..LOW }, IDLE],
     },
     make: |choice, _| Ok(Box::new(Fixed { low: hundredths(choice, "low")? })),
 };

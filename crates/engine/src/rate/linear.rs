@@ -2,7 +2,8 @@
 //! a sequence that has begun is finished at a slow steady rate.
 
 use super::{
-    HIGH, LOW, Made, RateEntry, RateScheme, RateView, SEQUENTIAL_DEPTH, Thresholds, linear_depth,
+    HIGH, IDLE, LOW, Made, RateEntry, RateScheme, RateView, SEQUENTIAL_DEPTH, Thresholds,
+    linear_depth,
 };
 use crate::registry::{Choice, Entry};
 use alloc::boxed::Box;
@@ -13,7 +14,7 @@ pub const ENTRY: RateEntry = RateEntry {
         name: "linear",
         summary: "depth linear in occupancy between the low and high thresholds",
         source: "WOW (FAST'05) section IV-E, STOW (USENIX ATC'09) Fig. 5; docs/simulator.md",
-        params: &[HIGH, LOW],
+        params: &[HIGH, LOW, IDLE],
     },
     make: |choice, _| make(choice, false),
 };
@@ -24,7 +25,7 @@ pub const WITH_SEQUENTIAL: RateEntry = RateEntry {
         name: "linear-sequential",
         summary: "linear, and below low 4 in flight while a sequence is being destaged",
         source: "WOW (FAST'05) section IV-E; docs/simulator.md",
-        params: &[HIGH, LOW],
+        params: &[HIGH, LOW, IDLE],
     },
     make: |choice, _| make(choice, true),
 };

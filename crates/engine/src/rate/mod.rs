@@ -5,6 +5,7 @@
 
 mod adaptive;
 mod fixed;
+mod idle;
 mod linear;
 mod quick;
 mod threshold;
@@ -76,6 +77,14 @@ const SEQUENTIAL: Param = Param {
     help: "below low, keep 4 in flight while the last destage and the next are sequential",
 };
 
+const IDLE: Param = Param {
+    name: "idle",
+    unit: "% of NVS",
+    default: "off",
+    range: "off, or 0 to 100",
+    help: "destage down to this occupancy while all disks are idle (docs/idle-time.md)",
+};
+
 /// What a scheme may look at to decide.
 pub struct RateView<'a> {
     /// Pages occupied.
@@ -104,6 +113,12 @@ pub trait RateScheme: Send {
     /// Whether the scheme asks if groups are sequential.
     fn needs_detector(&self) -> bool {
         false
+    }
+
+    /// Above which occupancy, in hundredths of a per cent of the NVS, idle time is used to destage
+    /// although [`RateScheme::allowed`] is 0.
+    fn idle_above(&self) -> Option<u64> {
+        None
     }
 
     /// The thresholds that policies see: STOW's hysteresis is bounded by their gap.
@@ -162,7 +177,7 @@ impl RateChoice {
     /// # Errors
     /// A value out of range.
     pub fn build(&self, nvs_pages: u64) -> Made {
-        (self.make)(&self.choice, nvs_pages)
+        idle::with_option(&self.choice, (self.make)(&self.choice, nvs_pages)?)
     }
 }
 

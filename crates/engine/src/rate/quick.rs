@@ -1,6 +1,6 @@
 //! `quick`: as fast as the disks allow, whatever the occupancy.
 
-use super::{RateEntry, RateScheme, RateView};
+use super::{IDLE, RateEntry, RateScheme, RateView};
 use crate::registry::Entry;
 use alloc::boxed::Box;
 
@@ -10,7 +10,7 @@ pub const ENTRY: RateEntry = RateEntry {
         name: "quick",
         summary: "always the full queue depth",
         source: "STOW (USENIX ATC'09) section 3.2.2; docs/simulator.md",
-        params: &[],
+        params: &[IDLE],
     },
     make: |_, _| Ok(Box::new(Quick)),
 };

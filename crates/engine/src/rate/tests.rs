@@ -1,6 +1,7 @@
 //! Depths by scheme and occupancy, as docs/simulator.md gives them.
 
 use super::*;
+use alloc::string::ToString;
 use alloc::vec::Vec;
 
 fn depth(scheme: &str, occupancy: u64, in_sequence: bool) -> u32 {
@@ -86,4 +87,24 @@ fn adaptive_backs_off_from_full_and_advances_again() {
     assert_eq!(depth_at(&mut rate, 770), 10);
     rate.on_destaged(); // The fifth: the most seen since was 89.9 %, so high rises by 0.1 %.
     assert_eq!(depth_at(&mut rate, 771), 10);
+}
+
+#[test]
+fn every_rate_may_use_idle_time() {
+    for rate in RATES {
+        let build = |idle: &str| {
+            let choice = choose(&alloc::format!("{}:{idle}", rate.entry.name))?;
+            Ok(choice.build(1000)?.idle_above())
+        };
+        assert_eq!(build(""), Ok::<_, ChoiceError>(None));
+        assert_eq!(build("idle=off"), Ok(None));
+        assert_eq!(build("idle=12.5"), Ok(Some(1250)));
+        let error = build("idle=yes").unwrap_err().to_string();
+        assert!(
+            error.ends_with("idle must be off, or a number from 0 to 100, not `yes`"),
+            "{error}"
+        );
+    }
+    let with_idle = choose("linear:70/40,idle=10").unwrap().build(1000).unwrap();
+    assert_eq!(with_idle.thresholds(), Thresholds { high: 7000, low: 4000 });
 }

@@ -1,7 +1,7 @@
 //! `single` and `dual`: destaging that starts above a threshold and continues until below the same,
 //! or a lower one.
 
-use super::{HIGH, LOW, RateEntry, RateScheme, RateView, Thresholds, hundredths};
+use super::{HIGH, IDLE, LOW, RateEntry, RateScheme, RateView, Thresholds, hundredths};
 use crate::registry::{Entry, Param};
 use alloc::boxed::Box;
 
@@ -13,7 +13,7 @@ pub const SINGLE: RateEntry = RateEntry {
         name: "single",
         summary: "the full depth from above one threshold until below it",
         source: "Haining & Long section 2.2; docs/simulator.md",
-        params: &[START],
+        params: &[START, IDLE],
     },
     make: |choice, _| {
         let high = hundredths(choice, "high")?;
@@ -30,6 +30,7 @@ pub const DUAL: RateEntry = RateEntry {
         params: &[
             Param { range: "above low, to 100", ..START },
             Param { default: "15", help: "continue until below this occupancy", ..LOW },
+            IDLE,
         ],
     },
     make: |choice, _| Ok(Box::new(Threshold::new(Thresholds::read(choice)?))),

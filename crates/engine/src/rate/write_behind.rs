@@ -1,6 +1,6 @@
 //! `write-behind`: only when a request waits for space.
 
-use super::{RateEntry, RateScheme, RateView};
+use super::{IDLE, RateEntry, RateScheme, RateView};
 use crate::registry::Entry;
 use alloc::boxed::Box;
 
@@ -10,7 +10,7 @@ pub const ENTRY: RateEntry = RateEntry {
         name: "write-behind",
         summary: "destage only while a write waits for space",
         source: "Haining & Long section 2.2; docs/simulator.md",
-        params: &[],
+        params: &[IDLE],
     },
     make: |_, _| Ok(Box::new(WriteBehind)),
 };

@@ -108,6 +108,9 @@ impl TrackCache {
     pub fn new(config: &TrackConfig) -> Result<TrackCache, String> {
         config.check()?;
         let rate = config.rate.build(config.sectors).map_err(|error| error.to_string())?;
+        if rate.idle_above().is_some() {
+            return Err("a track cache takes no notice of idle time: leave out idle=".into());
+        }
         let thresholds = rate.thresholds();
         let tracks = config.disk_sectors.div_ceil(config.sectors_per_track);
         let context = PolicyContext {

@@ -140,7 +140,7 @@ impl Volume {
 
     /// When [`Volume::rebuild_turn`] has something to do.
     pub(super) fn rebuild_deadline(&self) -> Option<Instant> {
-        if self.rebuilds.is_empty() || self.devices.stopped() {
+        if self.devices.stopped() {
             return None;
         }
         let checkpoint = self.rebuilds.checkpoint_deadline(self.settings.checkpoint_every);

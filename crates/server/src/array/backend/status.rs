@@ -42,6 +42,8 @@ impl ArrayBackend {
             destages_in_flight: status.destages_in_flight,
             destages: counters.destages,
             destaged_pages: counters.destaged_pages,
+            idle_destages: counters.idle_destages,
+            idle_delayed_reads: counters.idle_delayed_reads,
             stalled_writes: counters.stalled_writes,
             writes_waiting: status.writes_waiting,
             requests: status.requests,
