@@ -239,7 +239,7 @@ def explains(explanation: Explanation, mutant: Listed) -> bool:
 def judge(
     chosen: list[Listed], results: Results, tree: Tree, seconds: float | None, quick: bool
 ) -> None:
-    """Judges those that have no verdict, for so long after the programs are built."""
+    """Judges those that have no verdict, for these seconds from when the programs are built."""
     if all(mutant.key in results.known for mutant in chosen):
         return
     chosen = numbered(chosen)
@@ -378,8 +378,12 @@ def arguments() -> argparse.Namespace:
     add("--least", type=float, default=95.0, help="per cent to be caught [default: 95]")
     add("--quick", action="store_true", help="a first pass: only catches, by the quick suites")
     add("--summary", action="store_true", help="only add up what is on file")
-    add("--fresh", action="store_true", help="a sample: survivors need no explanation, and it "
-        "fails only if so few are caught that chance does not explain it")
+    add(
+        "--fresh",
+        action="store_true",
+        help="a sample: survivors need no explanation, and it "
+        "fails only if so few are caught that chance does not explain it",
+    )
     add("--only", help="the mutants whose name has this text, instead of a draw")
     add("--afresh", action="store_true", help="forget the verdicts on file")
     add("--out", type=Path, default=TOP / "target/mutants", help="where verdicts are kept")
@@ -444,11 +448,11 @@ def main() -> int:
     if given.fresh and viable > 0:
         chance = chance_of_at_most(caught, viable, given.least / 100)
         enough = chance >= RARE
-        print(f"if {given.least:g} % are caught, {100 * chance:.1f} % of such samples are no better")
+        better = f"{100 * chance:.1f} % of such samples are no better"
+        print(f"if {given.least:g} % are caught, {better}")
     if not enough:
-        what = f"so few are caught that {given.least:g} % cannot be" if given.fresh else (
-            f"fewer than {given.least:g} % were caught"
-        )
+        few = "far fewer" if given.fresh else "fewer"
+        what = f"{few} than {given.least:g} % were caught"
         print(f"FAILED: {what}" if viable else "FAILED: no mutant was judged; give more --seconds")
     complete = figures.judged == figures.drawn
     if not complete:

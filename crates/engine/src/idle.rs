@@ -17,7 +17,7 @@ struct Detector {
     /// When its last host read left it; [`Instant::NEVER`]: it has one.
     since: Instant,
     wait: Duration,
-    /// Commands of the idle destage, queued and under way.
+    /// Commands of the idle destage, queued and in flight.
     commands: u32,
     /// The idle destage has had a command here.
     used: bool,
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(counters.idle_delayed_reads, 0);
     }
 
-    /// One idle destage with a command at each of two disks; disk 0 has `reads` meanwhile.
+    /// One idle destage with a command at each of two disks; disk 0 has `reads` during it.
     fn round(idle: &mut IdleTime, reads: u32, at: Instant) -> u64 {
         let mut counters = Counters::default();
         idle.begin(3);

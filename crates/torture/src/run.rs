@@ -686,7 +686,7 @@ impl Run {
     }
 }
 
-/// A hash of what was read, which is whole sectors.
+/// A hash of the sectors that were read.
 fn hash(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
     words.fold(0, |hash: u64, word| {

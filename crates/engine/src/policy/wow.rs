@@ -39,7 +39,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
                 unit: "% of NVS",
                 default: "0",
                 range: "0 to 100",
-                help: "destaged groups that are remembered, a page each: one that returns has its bit set",
+                help: "destaged groups remembered, a page each: one that returns has its bit set",
             },
         ],
     },
