@@ -107,9 +107,12 @@ adaptive-weights: tools
 torture: build
 	$(DESTAGE) torture --crashes 20000
 
+torture-parts-test:
+	@PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m unittest discover -s tests/torture
+
 ## Crash it a million times in parts, into target/torture; continues what was interrupted. ARGS: e.g.
 ## --crashes 100000 --sum --format json.
-torture-parts: build
+torture-parts: build torture-parts-test
 	/usr/bin/python3 scripts/torture_parts.py --destage $(DESTAGE) $(ARGS)
 
 ## Ask `destage advise` about twelve generated loads and the traces at hand, and check each answer by
@@ -124,7 +127,7 @@ planted: tools
 	/usr/bin/python3 tests/planted/run.py --cargo $(CARGO) $(ARGS)
 
 ## Do the same as make torture for two minutes with fresh seeds, for CI. A failure prints the line that repeats it.
-torture-fresh: build
+torture-fresh: build torture-parts-test
 	$(DESTAGE) torture --hours 0.0333 --seed clock
 
 ## Fuzz everything that comes from outside, each target for FUZZ_SECONDS (60), with libFuzzer and a

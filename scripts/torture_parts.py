@@ -2,13 +2,14 @@
 """Runs many simulated crashes in parts, each with seeds of its own, and adds them up.
 
 Parts that are there are not run again, so it continues after an interruption. Another program's
-parts are not added to these.
+parts are not added to these, except in a record (--record), which names the commit of each program.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import subprocess
 import sys
@@ -52,6 +53,39 @@ def add_up(folder: Path, program: str | None) -> dict[str, int]:
     return total
 
 
+def recorded(record: Path, folder: Path, commit: str) -> dict[str, int]:
+    """Puts the sum of a folder into a record, in place of what it has of the same program, and
+    returns the sum of all that it has. Refuses seeds that another program has run."""
+    entries = json.loads(record.read_text()) if record.exists() else []
+    paths = sorted(folder.glob("*.json"), key=lambda path: int(path.stem))
+    if paths:
+        part = json.loads(paths[-1].read_text())
+        cases = next(line["number"] for line in part["counts"] if line["counted"] == "cases")
+        entry = {
+            "program": part["program"],
+            "commit": commit,
+            "seeds": [int(paths[0].stem), int(paths[-1].stem) + cases - 1],
+            "counts": add_up(folder, None),
+        }
+        entries = [one for one in entries if one["program"] != entry["program"]] + [entry]
+    entries.sort(key=lambda one: one["seeds"])
+    for before, after in itertools.pairwise(entries):
+        if after["seeds"][0] <= before["seeds"][1]:
+            sys.exit(f"torture_parts: {record}: two programs have run seed {after['seeds'][0]}")
+    record.write_text(json.dumps(entries, indent=1) + "\n")
+    total: dict[str, int] = {"programs": len(entries)}
+    for one in entries:
+        for what, number in one["counts"].items():
+            total[what] = total.get(what, 0) + number
+    return total
+
+
+def head() -> str:
+    """The commit of the tree."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--destage", type=Path, default=Path("target/release/destage"))
@@ -61,6 +95,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first seed of the first part")
     parser.add_argument("--threads", type=int, default=0, help="default: one per processor")
     parser.add_argument("--sum", action="store_true", help="only add up the parts that are there")
+    parser.add_argument(
+        "--record",
+        type=Path,
+        help="put the sum into this file, and print that of all programs there",
+    )
+    parser.add_argument("--commit", help="of the program, for the record [default: the tree's]")
     parser.add_argument("--format", choices=["table", "json"], default="table")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -76,6 +116,8 @@ def main() -> int:
                 run_part(args, seed, program, into)
                 print(f"{number + 1} of {parts} parts", file=sys.stderr, flush=True)
     total = add_up(args.out, None)
+    if args.record:
+        total = recorded(args.record, args.out, args.commit or head())
     if not total["parts"]:
         sys.exit(f"torture_parts: {args.out} has no parts")
     if args.format == "json":
