@@ -41,7 +41,7 @@ fn a_sweep_goes_on_where_it_stopped() {
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
     assert_eq!(json[1]["label"], "wow");
     assert_eq!(json[0]["option_policy"], "lrw");
-    assert_eq!(json[1]["option_policy"], "wow:initial-bit=0,frequency=1");
+    assert_eq!(json[1]["option_policy"], "wow:initial-bit=0,frequency=1,history=0");
     let histogram = json[0]["response_histogram"].as_str().expect("text");
     let buckets: Vec<serde_json::Value> = serde_json::from_str(histogram).expect("JSON");
     let of = |kind: &str| buckets.iter().map(|b| b[kind].as_u64().expect("a count")).sum::<u64>();
