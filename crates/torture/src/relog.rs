@@ -3,6 +3,7 @@
 
 use super::device::Device as Disk;
 use super::run::{End, Run};
+use destage_engine::units::DiskId;
 use destage_nvslog::sizes::Sizes;
 use destage_served::{Allow, Device, Found, IoError, NewLog, NoSuperblock, RelogError, Volume};
 
@@ -73,6 +74,11 @@ impl Run {
             self.volume_mut().pause(false);
             return Ok(End::Done);
         };
+        // The new superblocks name those that are away as failed, however far the change gets.
+        for member in &assembly.failed {
+            self.failed.insert(DiskId(*member));
+            self.right_strips.clear();
+        }
         let sizes = Sizes::for_pages(pages, self.case.block_bytes);
         self.counts.relogs_begun += 1;
         let number = self.counts.relogs_begun as u8;

@@ -45,6 +45,8 @@ fn seeds_that_found_something() {
         let outcome = torture(seed, 8, &wanted);
         assert_eq!(outcome.failure, None, "seed {seed}: {}", outcome.case);
     }
+    let outcome = torture(190_028_588, 8, &Wanted::default());
+    assert_eq!(outcome.failure, None, "{}", outcome.case);
 }
 
 /// Its last NVS device fails when the load has ended, and the array stops: what is dirty is in the
