@@ -1,7 +1,7 @@
-//! Memory for pages that the lives of a case use one after the other.
+//! Memory for pages that an array leaves to the next one of its case.
 //!
-//! A volume never reads a page's memory before it is written. Here it begins with what earlier
-//! lives of the case left there, which is right nowhere else; and nothing has to be cleared.
+//! Clearing it would take longer than the rest of a start. It begins with what earlier arrays left
+//! there, so a volume that reads a page's memory before it writes it shows wrong bytes.
 
 use destage_served::{Chunk, PageMemory};
 use std::cell::RefCell;

@@ -8,9 +8,7 @@ use destage_engine::flushes::Durability;
 use destage_engine::units::PAGE_BYTES;
 use destage_engine::{policy, rate};
 use destage_nvslog::sizes::Sizes;
-use destage_served::{Ack, Defect, PageMemory};
-use std::cell::RefCell;
-use std::ops::{Deref, DerefMut};
+use destage_served::{Ack, Defect};
 
 /// What the host or the operator does.
 #[derive(Clone, Copy, Debug)]
@@ -251,8 +249,6 @@ impl Script {
         settings.rate = rate::choose("linear:95/90").expect("of the table");
         (settings.queue_depth, settings.window, settings.cache_off) = (3, 3, false);
         settings.durability = vec![Durability::Flush; usize::from(disks)];
-        settings.pages =
-            PageMemory { take: |bytes| Box::new(Lent::of(bytes)), ..PageMemory::default() };
         case
     }
 
@@ -284,41 +280,4 @@ fn carry_out(run: &mut Run, steps: &[Step]) -> Result<End, String> {
         }
     }
     Ok(End::Done)
-}
-
-thread_local! {
-    static IDLE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Memory for pages that an array leaves to the next one: zeroing 4 MiB would take longer than the
-/// rest of a start.
-struct Lent(Vec<u8>);
-
-impl Lent {
-    fn of(bytes: usize) -> Lent {
-        let idle = IDLE.with_borrow_mut(Vec::pop).filter(|idle| idle.len() == bytes);
-        Lent(idle.unwrap_or_else(|| vec![0; bytes]))
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let memory = core::mem::take(&mut self.0);
-        // At the end of the thread there is nobody to leave it to.
-        let _ = IDLE.try_with(|idle| idle.borrow_mut().push(memory));
-    }
-}
-
-impl Deref for Lent {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl DerefMut for Lent {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
 }
