@@ -125,6 +125,32 @@ fn the_stripe_memory_is_in_status_and_metrics() {
     assert_eq!((bytes("capacity"), bytes("held")), (1048576.0, 8192.0));
 }
 
+/// What the rate leaves is destaged when no host has read for a while, and that is shown.
+#[test]
+fn destages_in_idle_time_are_in_status_and_metrics() {
+    let mut array = Array::empty();
+    let (disks, nvs) = (array.files("d", 3, "32M"), format!("{},size=8M", array.path("nvs")));
+    array.create_over("tank", &disks, &["--nvs", &nvs, "--rate", "linear:90/80,idle=0"]);
+    array.serve(&["--http", "127.0.0.1:0"]);
+    let address = address(&array);
+    let uri = array.uri().parse().expect("a URI");
+    let mut client = Client::connect(&uri, Mode::Structured).expect("connects");
+    let (offset, length) = (100 * 4096, 4096);
+    client.call(Request::Write { offset, length, fua: false }, &[7; 4096]).expect("WRITE");
+    let found = until(10, "a destage in idle time", || {
+        let status = status(&array);
+        (status["dirty_pages"] == 0 && status["idle_destages"] == 1).then_some(status)
+    });
+    assert_eq!(found["idle_delayed_reads"], 0, "nobody read");
+    let text = array.asks(&["status", "tank"]);
+    assert!(text.contains("1 groups, 0 reads of members delayed"), "{text}");
+    until(10, "the metrics", || {
+        let found = samples(&get(&address, "/metrics").1);
+        let of = |name: &str| found.get(&format!("destage_idle_{name}_total{{array=\"tank\"}}"));
+        (of("destages") == Some(&1.0) && of("delayed_reads") == Some(&0.0)).then_some(())
+    });
+}
+
 /// Every metric that the Grafana dashboard asks for is there.
 fn dashboard_knows(found: &BTreeMap<String, f64>) {
     let names: BTreeSet<&str> =
