@@ -54,7 +54,7 @@ check: tools
 	rustfmt --check --edition 2024 crates/server/src/front/*.rs
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
-	$(CARGO) test --locked -p destage --test docs --test claims --test words --test house
+	$(CARGO) test --workspace --locked --test docs --test claims --test words --test house
 
 ## Write the generated pages of docs.
 docs: build
@@ -151,14 +151,14 @@ MUTANTS = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 scripts/mutants.py --cargo 
 mutants: mutants-tools
 	$(MUTANTS) $(ARGS)
 
-## Judge mutants of a fresh draw for SECONDS (600), for CI.
-SECONDS ?= 600
+## Build and judge mutants of a fresh draw for SECONDS (300) once they are built, for CI.
+SECONDS ?= 300
 mutants-fresh: mutants-tools
 	$(MUTANTS) --fresh --seed clock --seconds $(SECONDS) --least 85 $(ARGS)
 
 ## Show that the release program has no deliberate faults.
 released: build
-	DESTAGE_RELEASED=$$PWD/$(DESTAGE) $(CARGO) test --locked -p destage --test packages
+	DESTAGE_RELEASED=$$PWD/$(DESTAGE) $(CARGO) test --workspace --locked --test packages
 
 ## Measure speeds: replays, simulator, parity. ARGS=10: million requests.
 bench: tools

@@ -12,6 +12,8 @@ import resource
 import shutil
 import signal
 import subprocess
+import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -41,6 +43,8 @@ CHOICE = repr((EXAMPLES, SKIPPED_BINARIES, SKIPPED_TESTS))
 ENGINE_LIB = "crates/engine/src/lib.rs"
 SWITCH = "crates/engine/src/mutant_switch.rs"
 MEMORY_KIB = 6 << 20
+# Programs that run in other threads end when this is set.
+STOPPED = threading.Event()
 # Errors of a mutant's own text: it does not compile alone either.
 UNVIABLE = (
     "E0061 E0070 E0277 E0282 E0283 E0308 E0368 E0369 E0412 E0423 E0425 E0432 E0433 E0599 E0600 "
@@ -151,7 +155,7 @@ def run_program(binary: Binary, environment: dict[str, str], limit: float, log: 
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(0.05)
                 # On a busy machine it gets only a part of a processor.
-                late = time.monotonic() - start > 20 * limit
+                late = STOPPED.is_set() or time.monotonic() - start > 20 * limit
                 if log.stat().st_size > seen:
                     text = log.read_bytes()
                     failed, seen = b" ... FAILED" in text, len(text)
@@ -455,7 +459,8 @@ class Tree:
             more = {} if alone else {"DESTAGE_MUTANT": str(number)}
             limit = 3 + 5 * binary.seconds
             environment = self.environment(binary, **more)
-            run = run_program(binary, environment, limit, self.out / "program.log")
+            with tempfile.NamedTemporaryFile(dir=self.out, suffix=".log") as log:
+                run = run_program(binary, environment, limit, Path(log.name))
             if not run.ok:
                 outcome = "timeout" if run.timed_out else "caught"
                 test = f"{binary.name}: {run.failed}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import contextlib
 import difflib
 import fcntl
@@ -19,16 +20,17 @@ import fnmatch
 import hashlib
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import tomllib
-from mutant_suites import CHOICE, BuildError, Tree, Verdict
+from mutant_suites import CHOICE, STOPPED, BuildError, Tree, Verdict
 from mutant_switches import Mutant, mutated_text
 
 TOP = Path(__file__).resolve().parent.parent
@@ -261,24 +263,45 @@ def judge(
     todo = [mutant for mutant in chosen if mutant.key not in results.known]
     todo.sort(key=lambda mutant: mutant.mutant.number not in on | unviable)
     binaries = tree.quick_binaries() if quick else tree.binaries
-    for mutant in todo:
-        number, how = mutant.mutant.number, "switch"
+
+    def verdict_of(mutant: Listed) -> Verdict | None:
+        """The verdict on a mutant that no build has to be made for; none if time is over."""
         if time.monotonic() > end:
-            return
-        if number in unviable:
-            verdict = Verdict("unviable", "", "", 0.0, [])
-        elif number in on:
-            verdict = tree.judge(number, binaries, alone=False)
-            if quick and verdict.outcome in LEFT:
-                continue
-        elif quick:
-            return
-        else:
-            verdict, how = tree.judge_alone(mutant.file, mutant.mutant), "alone"
-        results.add(mutant, verdict, how)
-        by = f"{verdict.suite} ({verdict.test})" if verdict.test else "-"
-        seconds = f"{verdict.seconds:6.1f} s"
-        print(f"{seconds}  {verdict.outcome:11}  {mutant.name()}: {by}", flush=True)
+            return None
+        if mutant.mutant.number in unviable:
+            return Verdict("unviable", "", "", 0.0, [])
+        return tree.judge(mutant.mutant.number, binaries, alone=False)
+
+    switches = [one for one in todo if one.mutant.number in on | unviable]
+    for mutant, verdict in side_by_side(verdict_of, switches):
+        if verdict and not (quick and verdict.outcome in LEFT):
+            note(mutant, verdict, "switch", results)
+    for mutant in [] if quick else todo:
+        if mutant.mutant.number not in on | unviable and time.monotonic() < end:
+            note(mutant, tree.judge_alone(mutant.file, mutant.mutant), "alone", results)
+
+
+def side_by_side(
+    judge_one: Callable[[Listed], Verdict | None], todo: list[Listed]
+) -> Iterator[tuple[Listed, Verdict | None]]:
+    """Judges one mutant on each processor, and gives the verdicts as they come. A run that ends
+    early ends the programs."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as threads:
+        of = {threads.submit(judge_one, mutant): mutant for mutant in todo}
+        try:
+            for done in concurrent.futures.as_completed(of):
+                yield of[done], done.result()
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            STOPPED.set()
+            raise
+
+
+def note(mutant: Listed, verdict: Verdict, how: str, results: Results) -> None:
+    """Keeps a verdict and prints it."""
+    results.add(mutant, verdict, how)
+    by = f"{verdict.suite} ({verdict.test})" if verdict.test else "-"
+    print(f"{verdict.seconds:6.1f} s  {verdict.outcome:11}  {mutant.name()}: {by}", flush=True)
 
 
 class Row(NamedTuple):
@@ -371,7 +394,11 @@ def wrong_explanations(mutants: list[Listed], results: Results) -> list[str]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Judge mutants of the crash-critical code.")
     add = parser.add_argument
-    add("--count", type=int, default=400, help="how many are drawn [default: 400]")
+    add(
+        "--count",
+        type=int,
+        help="how many are drawn [default: 400; 60 if --fresh, which has no time for more]",
+    )
     add("--seed", default="1", help="a number, or `clock` [default: 1]")
     add("--shard", default="1/1", help="the part that this run judges, e.g. 2/4")
     add("--seconds", type=float, help="judge for this long once all is built [default: all]")
@@ -404,6 +431,7 @@ def main() -> int:
     given = arguments()
     # The programs that it runs end with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    given.count = given.count or (60 if given.fresh else 400)
     given.out.mkdir(parents=True, exist_ok=True)
     if not Path(given.cargo_mutants).exists():
         print(f"SKIPPED: mutants: {given.cargo_mutants} could not be installed")

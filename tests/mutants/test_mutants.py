@@ -15,7 +15,7 @@ TOP = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(TOP / "scripts"))
 
 import mutants  # noqa: E402
-from mutant_suites import Binary, Verdict, run_program  # noqa: E402
+from mutant_suites import STOPPED, Binary, Verdict, run_program  # noqa: E402
 from mutant_switches import Mutant  # noqa: E402
 
 FILE = "crates/nvslog/src/space.rs"
@@ -168,6 +168,22 @@ class Programs(unittest.TestCase):
         failing = "echo 'test a ... FAILED'; sleep 60; exit 0"
         self.assertEqual(self.run_script(failing), (False, False, "a"))
         self.assertEqual(self.run_script("kill -ABRT $$"), (False, False, "no output"))
+
+    def test_a_run_that_ends_early_ends_its_programs(self) -> None:
+        self.addCleanup(STOPPED.clear)
+        verdicts = mutants.side_by_side(lambda _: None, some({"log": 2}))
+        next(verdicts)
+        verdicts.close()
+        self.assertTrue(STOPPED.is_set())
+        self.assertEqual(self.run_script("sleep 60"), (False, True, "no end"))
+
+    def test_every_verdict_comes_with_its_mutant(self) -> None:
+        def judged(mutant: mutants.Listed) -> Verdict:
+            return Verdict("caught", "", mutant.change, 0.0, [])
+
+        drawn = some({"log": 20})
+        found = {one.key: said.test for one, said in mutants.side_by_side(judged, drawn) if said}
+        self.assertEqual(found, {one.key: one.change for one in drawn})
 
 
 if __name__ == "__main__":
