@@ -4,8 +4,8 @@ CARGO ?= cargo
 DESTAGE = target/release/destage
 
 .PHONY: help demo build test check docs house house-times bench reproduce reproduce-bands adaptive-weights torture torture-fresh torture-parts advise-check planted exhaustive \
-  filesystems filesystems-faults filesystem-tools fuzz mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated agreement compare-peers compare-peers-quick speed-rebuild \
-  nbd-tools python python-test python-speed measure-disks measure-served \
+  filesystems filesystems-faults filesystem-tools fuzz fuzz-build fuzz-tools mutants mutants-fresh mutants-tools released clean tools conformance crashloop kills speed-nbd speed-nvs speed-emulated agreement compare-peers compare-peers-quick speed-rebuild \
+  nbd-tools wheel python python-tools python-test python-speed measure-disks measure-served \
   browser-tools browser-test screenshots deb deb-tools deb-test deb-test-tools site site-tools
 
 ## List the targets.
@@ -135,6 +135,13 @@ torture-fresh: build torture-parts-test
 fuzz: tools
 	CARGO=$(CARGO) scripts/fuzz.sh $(TARGETS)
 
+fuzz-build: tools
+	CARGO=$(CARGO) scripts/fuzz.sh --build
+
+# A nightly compiler, for that alone.
+fuzz-tools:
+	@rustup run nightly rustc --version 2>/dev/null || rustup toolchain install nightly --profile minimal || true
+
 # Lists mutants; built once, it stays in target/cargo-mutants.
 CARGO_MUTANTS = target/cargo-mutants/bin/cargo-mutants
 CARGO_MUTANTS_VERSION = 27.1.0
@@ -258,11 +265,15 @@ speed-rebuild: nbd-tools build
 ## all extras into a fresh virtual environment, target/venv.
 WHEEL = target/wheels/destage-*.whl
 PYTHON_TOOLS = abi3audit pytest pytest-timeout mypy ruff pandas-stubs nbclient nbformat ipykernel
-python: tools
-	scripts/python-venv.sh target/venv-build 'maturin>=1.9,<2'
+python: wheel
+	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
+
+wheel: tools python-tools
 	rm -rf target/wheels
 	PATH="$$PWD/target/venv-build/bin:$$PATH" maturin build --release --out target/wheels
-	scripts/python-venv.sh target/venv "$$(echo $(WHEEL))[all]" $(PYTHON_TOOLS)
+
+python-tools:
+	@[ -x target/venv-build/bin/maturin ] || scripts/python-venv.sh target/venv-build 'maturin>=1.9,<2'
 
 ## Test the wheel: stable ABI, pytest (notebooks too), mypy --strict, ruff.
 python-test: python build

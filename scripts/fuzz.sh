@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the targets of crates/fuzz under libFuzzer, one after the other, FUZZ_SECONDS each (60). What it learns stays in
 # target/fuzz/corpus, so a later run continues from there. Ends with 1 if an input fails, and says which.
-# Usage: scripts/fuzz.sh [TARGET...]
+# Usage: scripts/fuzz.sh [TARGET...], or scripts/fuzz.sh --build: only build them.
 set -uo pipefail
 cargo=${CARGO:-cargo}
 seconds=${FUZZ_SECONDS:-60}
@@ -13,10 +13,13 @@ rustup run nightly rustc --version >/dev/null 2>&1 ||
   skip "there is no nightly compiler: rustup toolchain install nightly"
 [ -x $fuzz ] || "$cargo" install cargo-fuzz --version =0.13.2 --locked --debug --root target/cargo-fuzz ||
   skip "cargo-fuzz could not be installed"
-all=$("$cargo" run --quiet --locked -p destage-fuzz --example seeds -- $out/corpus) || exit 1
+# With the features of the workspace, as `make test` builds it.
+"$cargo" build --quiet --locked --workspace --example seeds || exit 1
+all=$(target/debug/examples/seeds $out/corpus) || exit 1
 RUSTUP_TOOLCHAIN=nightly $fuzz build --fuzz-dir fuzz --sanitizer none --target-dir $out/build || exit 1
 host=$(rustup run nightly rustc -vV | sed -n 's/^host: //p')
 mkdir -p $out/found
+[ "${1:-}" != --build ] || exit 0
 
 failed=0
 for target in ${*:-$all}; do
