@@ -238,7 +238,7 @@ impl Destager {
 
     fn allowed(&mut self, forced: bool, around: &mut Surroundings<'_>) -> u32 {
         if forced {
-            around.state.dispatch.set_urgency(1, 1);
+            around.state.dispatch.set_urgency((1, 1), (0, 1));
             return self.config.queue_depth;
         }
         let (cache, last_sequential) = (&*around.cache, self.last_sequential);
@@ -249,7 +249,11 @@ impl Destager {
             in_sequence: &|| last_sequential && cache.next_is_sequential(),
             now: &around.state.conditions(around.rebuilds.count(), around.reads, around.heads),
         });
-        around.state.dispatch.set_urgency(allowed, self.config.queue_depth);
+        let (occupancy, capacity) = (cache.directory.occupancy(), cache.directory.capacity().0);
+        let high = u64::from(capacity) * self.rate.thresholds().high / 10_000;
+        let (taken, space) =
+            (u64::from(occupancy).saturating_sub(high), u64::from(capacity) - high);
+        around.state.dispatch.set_urgency((allowed, self.config.queue_depth), (taken, space));
         if around.state.dispatch.alternates() && allowed > 0 {
             return self.config.queue_depth;
         }

@@ -12,7 +12,7 @@ use crate::units::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Greatest urgency.
+/// The urgency at the high threshold. It is twice that when the NVS is full.
 const URGENT: u32 = 256;
 /// Commands over which means are taken.
 const MEMORY: u64 = 256;
@@ -20,9 +20,9 @@ const MEMORY: u64 = 256;
 const ALL: u64 = 1 << 16;
 /// Longest time a destage command waits for its place to be near.
 const DESTAGE_WAITS: Duration = Duration::from_secs(10);
-/// Destage commands in a drive when they are least urgent.
-const IDLE_SLOTS: u32 = 2;
-/// A burst may begin when this part of the window, or less, holds reads.
+/// Destage commands in a drive when they are least urgent: what a drive orders well.
+const IDLE_SLOTS: u32 = 8;
+/// An urgent burst may begin when this part of the window, or less, holds reads.
 const PART_OF_WINDOW: u32 = 8;
 
 struct Waiting {
@@ -65,9 +65,11 @@ impl Alternating {
         Alternating { how, order, turns, urgency: 0, read_share: 0, distance: 0, numbers: 0 }
     }
 
-    pub(super) fn set_urgency(&mut self, allowed: u32, depth: u32) {
-        let part = u64::from(allowed) * u64::from(URGENT) / u64::from(depth);
-        self.urgency = part.min(u64::from(URGENT)) as u32;
+    /// How urgent destages are: `allowed` of the `depth` that may be in flight at most, and
+    /// `taken` pages of the `space` above the high threshold.
+    pub(super) fn set_urgency(&mut self, (allowed, depth): (u32, u32), (taken, space): (u64, u64)) {
+        let part = |of: u64, all: u64| of.min(all) * u64::from(URGENT) / all.max(1);
+        self.urgency = (part(allowed.into(), depth.into()) + part(taken, space)) as u32;
     }
 
     /// Whether all commands keep the array's order now.
@@ -100,13 +102,9 @@ impl Alternating {
     /// A command has left the drive. One that entered it before reads and destages took turns was
     /// not counted.
     pub(super) fn left(&mut self, disk: usize, owner: Owner) {
-        let turns = &mut self.turns[disk];
-        let count = match owner {
-            Owner::HostRead(_) => &mut turns.reads_in_drive,
-            Owner::Destage(_) => &mut turns.destages_in_drive,
-            Owner::Rebuild(_) | Owner::Scrub(_) => return,
-        };
-        *count = count.saturating_sub(1);
+        if let Some(count) = self.turns[disk].in_drive(owner) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// What enters the drive next, if anything may.
@@ -125,10 +123,8 @@ impl Alternating {
         } else {
             turns.in_turns(&self.how, urgency, now, window, last_page)
         }?;
-        match waiting.command.owner {
-            Owner::HostRead(_) => turns.reads_in_drive += 1,
-            Owner::Destage(_) => turns.destages_in_drive += 1,
-            Owner::Rebuild(_) | Owner::Scrub(_) => {}
+        if let Some(count) = turns.in_drive(waiting.command.owner) {
+            *count += 1;
         }
         Some(waiting.command)
     }
@@ -146,6 +142,15 @@ impl Alternating {
 }
 
 impl Turns {
+    /// How many commands of this kind are in the drive, where that is counted.
+    fn in_drive(&mut self, owner: Owner) -> Option<&mut u32> {
+        match owner {
+            Owner::HostRead(_) => Some(&mut self.reads_in_drive),
+            Owner::Destage(_) => Some(&mut self.destages_in_drive),
+            Owner::Rebuild(_) | Owner::Scrub(_) => None,
+        }
+    }
+
     /// The next command in the array's order.
     fn in_order(&mut self, order: Order) -> Option<Waiting> {
         let number = |queue: &VecDeque<Waiting>| queue.front().map_or(u64::MAX, |w| w.number);
@@ -172,8 +177,7 @@ impl Turns {
         window: u32,
         last_page: u64,
     ) -> Option<Waiting> {
-        let few = window * urgency / (PART_OF_WINDOW * URGENT);
-        self.begin_or_end(how, urgency, now, few);
+        self.begin_or_end(how, urgency, now, window);
         let waited = |other: &Waiting| now.since(other.since) > how.longest;
         if self.others.front().is_some_and(waited) {
             return self.others.pop_front();
@@ -186,7 +190,7 @@ impl Turns {
             return Some(other);
         }
         let idle = IDLE_SLOTS.min(window);
-        let slots = idle + ((window - idle) * urgency).div_ceil(URGENT);
+        let slots = idle + (window - idle) * (2 * urgency).min(URGENT) / URGENT;
         if !self.bursting || self.destages_in_drive >= slots {
             return None;
         }
@@ -194,14 +198,16 @@ impl Turns {
     }
 
     /// Begins or ends a burst of destages.
-    fn begin_or_end(&mut self, how: &Alternation, urgency: u32, now: Instant, few: u32) {
+    fn begin_or_end(&mut self, how: &Alternation, urgency: u32, now: Instant, window: u32) {
         if !self.bursting {
+            let few = window * urgency.min(URGENT) / (PART_OF_WINDOW * URGENT);
             self.bursting =
                 self.reads.is_empty() && self.reads_in_drive <= few && !self.destages.is_empty();
             return;
         }
         let part = |most: u64| most * u64::from(urgency) / u64::from(URGENT);
-        let too_many = self.reads.len() as u64 > part(u64::from(how.held));
+        let held = u64::from(how.held) * u64::from(window);
+        let too_many = self.reads.len() as u64 > part(held);
         let oldest = self.reads.front();
         let too_old = oldest.is_some_and(|read| now.since(read.since).0 > part(how.longest.0));
         self.bursting = !(too_many || too_old || self.destages.is_empty());
@@ -229,8 +235,9 @@ mod tests {
     use crate::units::DiskId;
 
     const HOW: Alternation =
-        Alternation { held: 2, longest: Duration(50), near: 1000, rare_percent: 5 };
+        Alternation { held: 1, longest: Duration(50), near: 1000, rare_percent: 5 };
     const FAR: u64 = 1_000_000_000;
+    const WINDOW: u32 = 2;
 
     fn command(first: u64, read: bool) -> DiskCommand {
         let owner = if read { Owner::HostRead(0) } else { Owner::Destage(0) };
@@ -240,14 +247,14 @@ mod tests {
     /// A disk that has served far reads, with destages most urgent.
     fn busy() -> Alternating {
         let mut queues = Alternating::new(HOW, Order::Arrival, 1);
-        queues.set_urgency(1, 1);
+        queues.set_urgency((1, 1), (0, 1));
         (0..200).for_each(|_| queues.measure(&command(FAR, true), 0));
         assert!(!queues.keeps_order());
         queues
     }
 
     fn next(queues: &mut Alternating, now: u64, last_page: u64) -> Option<u64> {
-        queues.next(0, Instant(now), 4, last_page).map(|command| command.first)
+        queues.next(0, Instant(now), WINDOW, last_page).map(|command| command.first)
     }
 
     #[test]
@@ -274,12 +281,30 @@ mod tests {
     fn a_read_ends_a_burst_when_it_has_waited_long_or_destages_are_not_urgent() {
         for (urgency, at, ends) in [(1, 40, false), (1, 60, true), (0, 11, true)] {
             let mut queues = busy();
-            queues.set_urgency(urgency, 1);
+            queues.set_urgency((urgency, 1), (0, 1));
             (0..9).for_each(|first| queues.add(0, command(first, false), Instant(0)));
             assert_eq!(next(&mut queues, 1, 0), Some(0));
             queues.add(0, command(77, true), Instant(9));
             let read = next(&mut queues, at, 1) == Some(77);
             assert_eq!(read, ends, "urgency {urgency}, at {at}");
+        }
+    }
+
+    #[test]
+    fn as_many_reads_wait_as_the_window_has_places_and_twice_as_many_when_the_nvs_is_full() {
+        for (window, taken, held) in [(1, 0, 1), (1, 256, 2), (6, 0, 6), (6, 128, 9), (6, 256, 12)]
+        {
+            let mut queues = busy();
+            queues.set_urgency((1, 1), (taken, 256));
+            (0..99).for_each(|first| queues.add(0, command(first, false), Instant(0)));
+            let mut enters = |read: u64| {
+                let next = queues.next(0, Instant(1), window, read).map(|command| command.first);
+                queues.add(0, command(FAR + read, true), Instant(1));
+                next
+            };
+            let destages =
+                (0..50).take_while(|read| enters(*read).is_some_and(|at| at < FAR)).count();
+            assert_eq!(destages, held + 1, "window {window}, {taken} of 256 pages taken");
         }
     }
 

@@ -81,10 +81,11 @@ impl Dispatch {
         self.alternating.as_ref().is_some_and(|alternating| !alternating.keeps_order())
     }
 
-    /// How urgent destages are: `allowed` of the `depth` that may be in flight at most.
-    pub fn set_urgency(&mut self, allowed: u32, depth: u32) {
+    /// How urgent destages are: `allowed` of the `depth` that may be in flight at most, and
+    /// `taken` pages of the `space` above the high threshold.
+    pub fn set_urgency(&mut self, (allowed, depth): (u32, u32), (taken, space): (u64, u64)) {
         if let Some(alternating) = &mut self.alternating {
-            alternating.set_urgency(allowed, depth);
+            alternating.set_urgency((allowed, depth), (taken, space));
         }
     }
 

@@ -10,9 +10,9 @@ use alloc::boxed::Box;
 const PARAMS: &[Param] = &[
     Param {
         name: "held",
-        unit: "reads",
-        default: "16",
-        range: "0 to 100000",
+        unit: "windows",
+        default: "1",
+        range: "0 to 1000",
         help: "host reads that may wait for a disk's burst of destages when destages are urgent",
     },
     Param {
@@ -55,7 +55,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     },
     make: |choice, context| {
         let alternation = Alternation {
-            held: choice.number("held", 0, 100_000)?,
+            held: choice.number("held", 0, 1_000)?,
             longest: Duration::from_millis(choice.number("longest", 0, 100_000)?),
             near: choice.number("near", 0, 1_000_000_000)?,
             rare_percent: choice.number("rare", 0, 100)?,

@@ -184,9 +184,10 @@ pub struct Queues {
 /// enter it, nearest to the last place first, until reads have waited too long or too many wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alternation {
-    /// Reads that may wait for the end of a burst when destages are most urgent.
+    /// As many windows of reads may wait for the end of a burst when destages are urgent, twice as
+    /// many when the NVS is full.
     pub held: u32,
-    /// How long the oldest of them may wait then.
+    /// How long the oldest of them may wait when destages are urgent; twice that when it is full.
     pub longest: Duration,
     /// Mean distance of reads from the last place, in pages, below which disks keep the array's
     /// order: the drive's own queue is good enough for short seeks.
