@@ -299,12 +299,25 @@ mod tests {
             (0..99).for_each(|first| queues.add(0, command(first, false), Instant(0)));
             let mut enters = |read: u64| {
                 let next = queues.next(0, Instant(1), window, read).map(|command| command.first);
+                queues.left(0, Owner::Destage(0));
                 queues.add(0, command(FAR + read, true), Instant(1));
                 next
             };
             let destages =
                 (0..50).take_while(|read| enters(*read).is_some_and(|at| at < FAR)).count();
             assert_eq!(destages, held + 1, "window {window}, {taken} of 256 pages taken");
+        }
+    }
+
+    #[test]
+    fn eight_destages_enter_a_drive_at_least_and_all_its_places_when_they_are_half_urgent() {
+        for (window, urgency, enter) in [(4, 0, 4), (32, 0, 8), (32, 64, 20), (32, 128, 32)] {
+            let mut queues = busy();
+            queues.set_urgency((urgency, 256), (0, 1));
+            (0..99).for_each(|first| queues.add(0, command(first, false), Instant(0)));
+            let entered =
+                (0..99).take_while(|at| queues.next(0, Instant(1), window, *at).is_some()).count();
+            assert_eq!(entered, enter, "window {window}, {urgency} of 256");
         }
     }
 
