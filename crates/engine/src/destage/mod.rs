@@ -249,11 +249,11 @@ impl Destager {
             in_sequence: &|| last_sequential && cache.next_is_sequential(),
             now: &around.state.conditions(around.rebuilds.count(), around.reads, around.heads),
         });
-        let (occupancy, capacity) = (cache.directory.occupancy(), cache.directory.capacity().0);
-        let high = u64::from(capacity) * self.rate.thresholds().high / 10_000;
-        let (taken, space) =
-            (u64::from(occupancy).saturating_sub(high), u64::from(capacity) - high);
-        around.state.dispatch.set_urgency((allowed, self.config.queue_depth), (taken, space));
+        let capacity = cache.directory.capacity().0;
+        let high = capacity * self.rate.thresholds().high / 10_000;
+        let taken = cache.directory.occupancy().saturating_sub(high);
+        let depth = self.config.queue_depth;
+        around.state.dispatch.set_urgency((allowed, depth), (taken, capacity - high));
         if around.state.dispatch.alternates() && allowed > 0 {
             return self.config.queue_depth;
         }
