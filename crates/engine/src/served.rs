@@ -21,9 +21,7 @@ pub const DETECTOR: DetectorKind = DetectorKind::Pages;
 /// Pages after which a stream is sequential.
 pub const SEQUENTIAL_THRESHOLD: u32 = 16;
 
-/// Clean pages over which reads and writes of parity are joined: on disks of 10,000 rpm a distance
-/// of more than these gains nothing (docs/simulator.md), and each costs the bytes of its transfer.
-pub const BRIDGE: u32 = 8;
+pub use crate::policy::BRIDGE;
 
 /// How destages are made, with at most `queue_depth` writes in flight.
 #[must_use]
@@ -34,7 +32,7 @@ pub const fn destage(queue_depth: u32) -> DestageConfig {
         issue: Issue::Group,
         protocol: Protocol::Safe,
         defer: false,
-        bridge: BRIDGE,
+        bridge: Some(BRIDGE),
         stripe_memory: 0,
     }
 }

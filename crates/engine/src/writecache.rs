@@ -97,6 +97,11 @@ impl WriteCache {
         (self.policy, self.unreported) = (policy, [0; 2]);
     }
 
+    /// The distance over which the policy asks that commands be joined.
+    pub(crate) fn policy_bridge(&self) -> u32 {
+        self.policy.bridge()
+    }
+
     /// Switches to another detector.
     pub fn set_detector(&mut self, detector: Detector) {
         self.detector = detector;

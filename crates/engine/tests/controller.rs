@@ -145,7 +145,7 @@ fn config(level: usize, policy: &str, rate: &str, nvs_pages: u64, variant: u64) 
             issue: if variant.is_multiple_of(3) && !safe { Issue::Runs } else { Issue::Group },
             protocol: if safe { Protocol::Safe } else { Protocol::Papers },
             defer: false,
-            bridge: (variant % 4) as u32 * 2,
+            bridge: (variant % 4 != 3).then_some((variant % 4) as u32 * 2),
             stripe_memory: if level.level.parities() > 0 { variant % 3 * 20 } else { 0 },
         },
         detector: match variant % 4 {

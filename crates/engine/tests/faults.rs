@@ -47,7 +47,7 @@ fn config(level: usize, variant: u64) -> Config {
             issue: Issue::Group,
             protocol: Protocol::Safe,
             defer: variant.is_multiple_of(3),
-            bridge: (variant % 4) as u32 * 2,
+            bridge: (variant % 4 != 3).then_some((variant % 4) as u32 * 2),
             stripe_memory: if level.parities() > 0 { variant % 3 * 20 } else { 0 },
         },
         detector: DetectorKind::Pages,

@@ -129,7 +129,10 @@ impl RunOptions {
                     &[("papers", Protocol::Papers), ("safe", Protocol::Safe)],
                 )?,
                 defer: self.on("vdf-writes")?,
-                bridge: self.number("bridge", 0..=1024)?,
+                bridge: match self.get("bridge") {
+                    "auto" => None,
+                    _ => Some(self.number("bridge", 0..=1024)?),
+                },
                 stripe_memory: self.pages("stripe-memory")?,
             },
             detector: self.one_of(
@@ -289,8 +292,8 @@ mod tests {
         let given = config(&[("as", "served"), ("queue-depth", "20"), ("order", "arrival")]);
         assert_eq!(given.controller.destage, served::destage(20));
         let bridge = |pairs: &[(&str, &str)]| config(pairs).controller.destage.bridge;
-        assert_eq!(bridge(&[("as", "served"), ("bridge", "0")]), 0);
-        assert_eq!(bridge(&[("protocol", "safe"), ("bridge", "3")]), 3);
+        assert_eq!(bridge(&[("as", "served"), ("bridge", "0")]), Some(0));
+        assert_eq!(bridge(&[("protocol", "safe"), ("bridge", "3")]), Some(3));
         assert_eq!(given.controller.order, Order::Arrival);
     }
 

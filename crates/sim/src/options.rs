@@ -124,9 +124,10 @@ pub const OPTIONS: &[Param] = &[
     option(
         "bridge",
         "pages",
-        "0",
-        "0 to 1024",
-        "clean pages over which --protocol safe joins two reads of a disk, or two writes of parity",
+        "auto",
+        "0 to 1024, auto",
+        "clean pages over which --protocol safe joins two reads of a disk, or two writes of \
+         parity; auto: as many as the policy asks for",
     ),
     option(
         "stripe-memory",
@@ -336,7 +337,7 @@ static SERVED: LazyLock<[(&str, String); 7]> = LazyLock::new(|| {
         ("queue-depth", destage.queue_depth.to_string()),
         ("order", order),
         ("protocol", protocol.to_string()),
-        ("bridge", destage.bridge.to_string()),
+        ("bridge", served::BRIDGE.to_string()),
         ("count", count.to_string()),
         ("detector", detector.to_string()),
         ("seq-threshold", served::SEQUENTIAL_THRESHOLD.to_string()),

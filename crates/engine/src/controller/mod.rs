@@ -19,7 +19,7 @@ use crate::array::plan::DiskRun;
 use crate::conditions::{Heads, NoHeads};
 use crate::counters::Counters;
 use crate::destage::phases::Protocol;
-use crate::destage::{Destager, Surroundings};
+use crate::destage::{Destager, Forced, Surroundings};
 use crate::dispatch::Dispatch;
 use crate::event::{Action, DiskCommand, Event, Owner};
 use crate::faults::Faults;
@@ -187,7 +187,10 @@ impl Controller {
         if self.state.paused {
             return;
         }
-        let forced = self.flushing || self.writes.waiting() > 0;
+        let forced = match self.writes.waiting() {
+            0 => self.flushing.then_some(Forced::Flush),
+            _ => Some(Forced::WriteWaits),
+        };
         let before = self.cache.directory.occupancy();
         self.with_destager(heads, actions, |destager, around| destager.pump(forced, around));
         if self.cache.directory.occupancy() < before {
@@ -301,6 +304,7 @@ impl Controller {
         if self.destager.protocol() == Protocol::Safe && admitted.group_hits < pages {
             self.writes.pin_for_later_appends(range, &mut self.cache.directory);
         }
+        self.destager.count_reuse(admitted.page_hits, pages);
         self.destager.on_occupancy(self.cache.directory.occupancy());
         let counters = &mut self.state.counters;
         counters.write_requests += 1;

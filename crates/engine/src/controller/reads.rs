@@ -49,6 +49,8 @@ impl HostReads {
     ) {
         around.state.counters.read_requests += 1;
         let directory = &around.cache.directory;
+        let held = directory.missing(request.range.first, 1) == 0;
+        destager.count_reuse(u64::from(held), 1);
         around.read_cache.look_up(request.range, directory, &mut around.state.counters);
         if missing_span(request.range, around).is_none() {
             around.state.counters.read_request_hits += 1;

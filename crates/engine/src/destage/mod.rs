@@ -4,6 +4,7 @@ mod defer;
 mod discards;
 mod memory;
 pub mod phases;
+mod reuse;
 
 use crate::array::plan::{DiskRun, Plan, Planner, runs};
 use crate::conditions::Heads;
@@ -24,6 +25,7 @@ use discards::Discards;
 use memory::StripeMemory;
 pub use memory::StripeMemoryState;
 use phases::{Protocol, SafeState};
+use reuse::{Levels, Reuse};
 
 /// How the runs of a picked group are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -59,11 +61,21 @@ pub struct DestageConfig {
     /// Whether groups that are expensive to destage while degraded are deferred once.
     pub defer: bool,
     /// Clean pages, at most, over which [`Protocol::Safe`] joins two reads of a disk, or two writes
-    /// of parity ([`crate::array::geometry::Geometry::bridge`]).
-    pub bridge: u32,
+    /// of parity ([`crate::array::geometry::Geometry::bridge`]). `None`: as many as the policy
+    /// asks for ([`crate::policy::DestagePolicy::bridge`]).
+    pub bridge: Option<u32>,
     /// Pages of the stripe memory; 0: none. Only under [`Protocol::Safe`], and with at most
     /// [`crate::array::disks::ROW_DISKS_MAX`] disks.
     pub stripe_memory: u64,
+}
+
+/// Why destages are made at full depth whatever the rate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forced {
+    /// A host write waits for space.
+    WriteWaits,
+    /// Everything is to be destaged.
+    Flush,
 }
 
 /// A destage in flight.
@@ -100,6 +112,7 @@ pub(crate) struct Destager {
     deferral: Deferral,
     discards: Discards,
     memory: StripeMemory,
+    reuse: Reuse,
     last_sequential: bool,
     last_first_page: Option<u64>,
 }
@@ -130,6 +143,7 @@ impl Destager {
             deferral: Deferral::new(config.defer),
             discards: Discards::default(),
             memory: StripeMemory::new(config.stripe_memory),
+            reuse: Reuse::default(),
             last_sequential: false,
             last_first_page: None,
         }
@@ -172,14 +186,19 @@ impl Destager {
         self.rate = rate;
     }
 
+    /// A host request found `hits` of its `pages` in the NVS.
+    pub(crate) fn count_reuse(&mut self, hits: u64, pages: u64) {
+        self.reuse.count(hits, pages);
+    }
+
     /// Occupancy changed.
     pub(crate) fn on_occupancy(&mut self, occupancy: u64) {
         self.rate.on_occupancy(occupancy);
     }
 
-    /// Issues destages while the rate allows more; `forced` (a write waits, or a flush) allows
-    /// the full depth whatever the rate says. One more if the disks are idle.
-    pub(crate) fn pump(&mut self, forced: bool, around: &mut Surroundings<'_>) {
+    /// Issues destages while the rate allows more, or the full depth whatever the rate says if
+    /// there is a reason. One more if the disks are idle.
+    pub(crate) fn pump(&mut self, forced: Option<Forced>, around: &mut Surroundings<'_>) {
         while self.in_flight < self.allowed(forced, around) {
             if !self.begin_next(false, around) {
                 return;
@@ -236,24 +255,29 @@ impl Destager {
         picked.is_some()
     }
 
-    fn allowed(&mut self, forced: bool, around: &mut Surroundings<'_>) -> u32 {
-        if forced {
-            around.state.dispatch.set_urgency((1, 1), (0, 1));
+    fn allowed(&mut self, forced: Option<Forced>, around: &mut Surroundings<'_>) -> u32 {
+        if let Some(reason) = forced {
+            let full = u64::from(reason == Forced::WriteWaits);
+            around.state.dispatch.set_urgency((1, 1), (full, 1));
             return self.config.queue_depth;
         }
         let (cache, last_sequential) = (&*around.cache, self.last_sequential);
+        let (occupancy, capacity) = (cache.directory.occupancy(), cache.directory.capacity().0);
+        let levels = Levels::new(self.rate.thresholds(), capacity);
+        let raised = match around.state.dispatch.keeps_reused() {
+            true => self.reuse.raise(levels),
+            false => levels,
+        };
         let allowed = self.rate.allowed(&RateView {
-            occupancy: cache.directory.occupancy(),
-            capacity: cache.directory.capacity().0,
+            occupancy: raised.translate(occupancy, levels),
+            capacity,
             queue_depth: self.config.queue_depth,
             in_sequence: &|| last_sequential && cache.next_is_sequential(),
             now: &around.state.conditions(around.rebuilds.count(), around.reads, around.heads),
         });
-        let capacity = cache.directory.capacity().0;
-        let high = capacity * self.rate.thresholds().high / 10_000;
-        let taken = cache.directory.occupancy().saturating_sub(high);
         let depth = self.config.queue_depth;
-        around.state.dispatch.set_urgency((allowed, depth), (taken, capacity - high));
+        let taken = (occupancy.saturating_sub(raised.high), capacity - raised.high);
+        around.state.dispatch.set_urgency((allowed, depth), taken);
         if around.state.dispatch.alternates() && allowed > 0 {
             return self.config.queue_depth;
         }

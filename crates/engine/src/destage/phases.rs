@@ -154,11 +154,10 @@ impl Destager {
         for (disk, row) in core::mem::take(&mut safe.plan.recalled) {
             around.actions.push(Action::Recall { index, disk, row });
         }
+        let bridge = self.config.bridge.unwrap_or_else(|| around.cache.policy_bridge());
         // What a crash or a failed disk left is repaired with what is needed alone.
-        safe.bridged = failed.is_empty()
-            && !redo
-            && !safe.narrow
-            && around.state.geometry.bridge(&mut safe.plan, self.config.bridge);
+        safe.bridged =
+            failed.is_empty() && !redo && !safe.narrow && geometry.bridge(&mut safe.plan, bridge);
         around.state.counters.rows += safe.plan.rows;
         around.state.counters.rows_without_reads += safe.plan.rows_without_reads;
         let reads = core::mem::take(&mut safe.plan.reads);

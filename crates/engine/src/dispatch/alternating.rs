@@ -1,9 +1,9 @@
 //! Host reads and destages take turns at each disk. While reads wait only they enter the drive;
 //! when few are left, a burst of destage commands near the last place enters it (docs/ebb.md).
 //!
-//! Where reads are rare, or near each other, all commands keep the array's order. Without reads,
-//! disks that choose for themselves drift apart and destages wait for the last of them; and among
-//! near commands the drive's own queue chooses better than a distance between pages does.
+//! Where reads are rare all commands keep the array's order: disks that choose for themselves drift
+//! apart, and destages wait for the last of them. Where reads are near each other they do while
+//! destages are urgent: the drive's own queue chooses better than a distance between pages does.
 
 use super::Order;
 use crate::event::{DiskCommand, Owner};
@@ -14,6 +14,12 @@ use alloc::vec::Vec;
 
 /// The urgency at the high threshold. It is twice that when the NVS is full.
 const URGENT: u32 = 256;
+/// Where reads are near, disks keep the array's order from this urgency on.
+const NEARLY_URGENT: u32 = URGENT * 3 / 4;
+/// Share of reads among a disk's commands below which they are rare, in per cent.
+const RARE_PERCENT: u64 = 5;
+/// A drive that has had a command for this long passes it over for nearer ones: it gets no other.
+const PASSED_OVER: Duration = Duration::from_secs(1);
 /// Commands over which means are taken.
 const MEMORY: u64 = 256;
 /// All of a disk's commands, as a share.
@@ -32,6 +38,12 @@ struct Waiting {
     number: u64,
 }
 
+/// A command in a drive.
+struct InDrive {
+    owner: Owner,
+    since: Instant,
+}
+
 #[derive(Default)]
 struct Turns {
     reads: VecDeque<Waiting>,
@@ -40,8 +52,9 @@ struct Turns {
     others: VecDeque<Waiting>,
     /// A burst of destages is running.
     bursting: bool,
-    reads_in_drive: u32,
-    destages_in_drive: u32,
+    in_drive: Vec<InDrive>,
+    /// Commands of the drive that it cannot carry out now.
+    away: u32,
     /// Reads in a row that passed something, in the array's order.
     passed: u32,
 }
@@ -74,8 +87,17 @@ impl Alternating {
 
     /// Whether all commands keep the array's order now.
     pub(super) fn keeps_order(&self) -> bool {
-        let rare = self.read_share * 100 < ALL * u64::from(self.how.rare_percent);
-        rare || self.distance < self.how.near
+        let rare = self.read_share * 100 < ALL * RARE_PERCENT;
+        rare || (self.near() && self.urgency >= NEARLY_URGENT)
+    }
+
+    fn near(&self) -> bool {
+        self.distance < self.how.near
+    }
+
+    /// Whether the NVS is held fuller while hosts use much of it again.
+    pub(super) fn keeps_reused(&self) -> bool {
+        self.how.keep
     }
 
     /// Counts a command in the means.
@@ -102,9 +124,16 @@ impl Alternating {
     /// A command has left the drive. One that entered it before reads and destages took turns was
     /// not counted.
     pub(super) fn left(&mut self, disk: usize, owner: Owner) {
-        if let Some(count) = self.turns[disk].in_drive(owner) {
-            *count = count.saturating_sub(1);
+        let in_drive = &mut self.turns[disk].in_drive;
+        if let Some(at) = in_drive.iter().position(|command| command.owner == owner) {
+            in_drive.remove(at);
         }
+    }
+
+    /// `more` commands more (or less) are with the drive though it cannot carry them out now.
+    pub(super) fn waits(&mut self, disk: usize, more: i32) {
+        let away = &mut self.turns[disk].away;
+        *away = away.saturating_add_signed(more);
     }
 
     /// What enters the drive next, if anything may.
@@ -116,16 +145,19 @@ impl Alternating {
         last_page: u64,
     ) -> Option<DiskCommand> {
         let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency);
+        let held = if self.near() { 0 } else { self.how.held };
+        let how = Alternation { held, ..self.how };
         let turns = &mut self.turns[disk];
+        if turns.passes_over(now) {
+            return None;
+        }
         let waiting = if keeps_order {
             turns.bursting = false;
             turns.in_order(order)
         } else {
-            turns.in_turns(&self.how, urgency, now, window, last_page)
+            turns.in_turns(&how, urgency, now, window, last_page)
         }?;
-        if let Some(count) = turns.in_drive(waiting.command.owner) {
-            *count += 1;
-        }
+        turns.in_drive.push(InDrive { owner: waiting.command.owner, since: now });
         Some(waiting.command)
     }
 
@@ -142,13 +174,15 @@ impl Alternating {
 }
 
 impl Turns {
-    /// How many commands of this kind are in the drive, where that is counted.
-    fn in_drive(&mut self, owner: Owner) -> Option<&mut u32> {
-        match owner {
-            Owner::HostRead(_) => Some(&mut self.reads_in_drive),
-            Owner::Destage(_) => Some(&mut self.destages_in_drive),
-            Owner::Rebuild(_) | Owner::Scrub(_) => None,
-        }
+    /// How many commands of this kind are in the drive.
+    fn in_drive(&self, kind: fn(&Owner) -> bool) -> u32 {
+        self.in_drive.iter().filter(|command| kind(&command.owner)).count() as u32
+    }
+
+    /// Whether the drive has had a command for too long, and could carry it out.
+    fn passes_over(&self, now: Instant) -> bool {
+        let first = self.in_drive.first();
+        self.away == 0 && first.is_some_and(|first| now.since(first.since) > PASSED_OVER)
     }
 
     /// The next command in the array's order.
@@ -191,7 +225,7 @@ impl Turns {
         }
         let idle = IDLE_SLOTS.min(window);
         let slots = idle + (window - idle) * (2 * urgency).min(URGENT) / URGENT;
-        if !self.bursting || self.destages_in_drive >= slots {
+        if !self.bursting || self.in_drive(is_destage) >= slots {
             return None;
         }
         nearest(&mut self.destages, DESTAGE_WAITS, now, last_page)
@@ -202,7 +236,7 @@ impl Turns {
         if !self.bursting {
             let few = window * urgency.min(URGENT) / (PART_OF_WINDOW * URGENT);
             self.bursting =
-                self.reads.is_empty() && self.reads_in_drive <= few && !self.destages.is_empty();
+                self.reads.is_empty() && self.in_drive(is_read) <= few && !self.destages.is_empty();
             return;
         }
         let part = |most: u64| most * u64::from(urgency) / u64::from(URGENT);
@@ -212,6 +246,14 @@ impl Turns {
         let too_old = oldest.is_some_and(|read| now.since(read.since).0 > part(how.longest.0));
         self.bursting = !(too_many || too_old || self.destages.is_empty());
     }
+}
+
+fn is_read(owner: &Owner) -> bool {
+    matches!(owner, Owner::HostRead(_))
+}
+
+fn is_destage(owner: &Owner) -> bool {
+    matches!(owner, Owner::Destage(_))
 }
 
 /// The command nearest to the last place, but the first if it has waited for longer than `most`.
@@ -235,7 +277,7 @@ mod tests {
     use crate::units::DiskId;
 
     const HOW: Alternation =
-        Alternation { held: 1, longest: Duration(50), near: 1000, rare_percent: 5 };
+        Alternation { held: 1, longest: Duration(50), near: 1000, keep: false };
     const FAR: u64 = 1_000_000_000;
     const WINDOW: u32 = 2;
 
@@ -322,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_kept_where_reads_are_rare_or_near() {
+    fn the_order_is_kept_where_reads_are_rare_or_destages_urgent_and_reads_near() {
         let mut rare = busy();
         (0..800).for_each(|_| rare.measure(&command(0, false), 0));
         assert!(rare.keeps_order());
@@ -335,5 +377,36 @@ mod tests {
         near.add(0, command(4, true), Instant(0));
         let order: Vec<u64> = core::iter::from_fn(|| next(&mut near, 1, 0)).collect();
         assert_eq!(order, [9, 1, 5, 4]);
+    }
+
+    #[test]
+    fn where_reads_are_near_and_destages_not_urgent_no_read_is_held() {
+        let mut near = busy();
+        (0..9000).for_each(|_| near.measure(&command(300, true), 0));
+        near.set_urgency((3, 4), (0, 1));
+        assert!(near.keeps_order());
+        near.set_urgency((2, 3), (0, 1));
+        assert!(!near.keeps_order());
+        (0..9).for_each(|first| near.add(0, command(first, false), Instant(0)));
+        assert_eq!(next(&mut near, 1, 0), Some(0));
+        near.add(0, command(300, true), Instant(1));
+        assert_eq!(next(&mut near, 1, 1), Some(300), "one read ends the burst");
+    }
+
+    #[test]
+    fn a_drive_that_passes_a_command_over_gets_no_other_until_it_is_done() {
+        let mut queues = busy();
+        (0..9).for_each(|read| queues.add(0, command(FAR * read, true), Instant(0)));
+        assert_eq!(next(&mut queues, 1, 0), Some(0));
+        let late = 2 + PASSED_OVER.0;
+        assert!(next(&mut queues, late - 1, 0).is_some(), "it has had it for a second");
+        assert_eq!(next(&mut queues, late, 0), None);
+        // A command that the drive cannot carry out now does not hold up the others.
+        queues.waits(0, 1);
+        assert!(next(&mut queues, late, 0).is_some());
+        queues.waits(0, -1);
+        assert_eq!(next(&mut queues, late, 0), None);
+        queues.left(0, Owner::HostRead(0));
+        assert!(next(&mut queues, late, 0).is_some(), "the next one came later");
     }
 }

@@ -81,6 +81,11 @@ impl Dispatch {
         self.alternating.as_ref().is_some_and(|alternating| !alternating.keeps_order())
     }
 
+    /// Whether the NVS is held fuller than the thresholds say while hosts use much of it again.
+    pub fn keeps_reused(&self) -> bool {
+        self.alternating.as_ref().is_some_and(Alternating::keeps_reused)
+    }
+
     /// How urgent destages are: `allowed` of the `depth` that may be in flight at most, and
     /// `taken` pages of the `space` above the high threshold.
     pub fn set_urgency(&mut self, (allowed, depth): (u32, u32), (taken, space): (u64, u64)) {
@@ -128,7 +133,11 @@ impl Dispatch {
     /// The drive cannot carry out a command now: it takes no place in the window until
     /// [`Dispatch::again`].
     pub fn waits(&mut self, now: Instant, disk: DiskId, actions: &mut Vec<Action>) {
-        self.left(now, usize::from(disk.0), actions);
+        let index = usize::from(disk.0);
+        if let Some(alternating) = &mut self.alternating {
+            alternating.waits(index, 1);
+        }
+        self.left(now, index, actions);
     }
 
     fn left(&mut self, now: Instant, disk: usize, actions: &mut Vec<Action>) {
@@ -161,6 +170,9 @@ impl Dispatch {
     pub fn again(&mut self, disk: DiskId) {
         self.lengths[usize::from(disk.0)] += 1;
         self.queues[usize::from(disk.0)].outstanding += 1;
+        if let Some(alternating) = &mut self.alternating {
+            alternating.waits(usize::from(disk.0), -1);
+        }
     }
 
     /// Commands queued and outstanding at a disk.
@@ -267,10 +279,19 @@ mod tests {
 
     #[test]
     fn what_waits_in_turns_is_queued_again_in_order_of_arrival() {
-        let how = Alternation { held: 1, longest: Duration::ZERO, near: 0, rare_percent: 0 };
+        let how = Alternation { held: 1, longest: Duration::ZERO, near: 0, keep: false };
         let mut dispatch = Dispatch::new(1, 1, Order::Arrival);
         dispatch.alternate(Some(how));
         let (mut actions, disk) = (Vec::new(), DiskId(0));
+        // Until reads are no longer rare.
+        for first in 0..20 {
+            let read =
+                DiskCommand { disk, first, pages: 1, write: false, owner: Owner::HostRead(0) };
+            dispatch.submit(Instant(0), read, &mut actions);
+            dispatch.done(Instant(0), disk, Owner::HostRead(0), &mut actions);
+        }
+        assert!(dispatch.alternates());
+        actions.clear();
         for first in 0..6 {
             let owner = if first % 2 == 0 { Owner::HostRead(0) } else { Owner::Destage(0) };
             let command = DiskCommand { disk, first, pages: 1, write: false, owner };

@@ -23,25 +23,25 @@ const PARAMS: &[Param] = &[
         help: "longest wait of the first of these reads when destages are urgent",
     },
     Param {
+        name: "keep",
+        unit: "-",
+        default: "on",
+        range: "on or off",
+        help: "hold the NVS fuller than the thresholds say while hosts use much of it again",
+    },
+    Param {
         name: "near",
         unit: "pages",
         default: "262144",
         range: "0 to 1000000000",
-        help: "mean distance of reads below which disks keep the array's order: seeks are short",
-    },
-    Param {
-        name: "rare",
-        unit: "%",
-        default: "5",
-        range: "0 to 100",
-        help: "share of reads among disk commands below which disks keep the array's order",
+        help: "mean distance of reads below which none is held for a burst: seeks are short",
     },
     Param {
         name: "sparse",
         unit: "-",
         default: "on",
         range: "on or off",
-        help: "random groups with less than half the mean pages wait one more turn, once",
+        help: "random groups with less than 3/4 of the mean pages wait one more turn, once",
     },
 ];
 
@@ -58,19 +58,19 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             held: choice.number("held", 0, 1_000)?,
             longest: Duration::from_millis(choice.number("longest", 0, 100_000)?),
             near: choice.number("near", 0, 1_000_000_000)?,
-            rare_percent: choice.number("rare", 0, 100)?,
+            keep: on(choice, "keep")?,
         };
-        Ok(Box::new(Stow::in_turns(context, alternation, spares_sparse(choice)?)))
+        Ok(Box::new(Stow::in_turns(context, alternation, on(choice, "sparse")?)))
     },
 };
 
-fn spares_sparse(choice: &Choice) -> Result<bool, ChoiceError> {
-    match choice.text("sparse") {
+fn on(choice: &Choice, param: &'static str) -> Result<bool, ChoiceError> {
+    match choice.text(param) {
         "on" => Ok(true),
         "off" => Ok(false),
         other => Err(ChoiceError::BadValue {
             entry: choice.entry.name,
-            param: "sparse",
+            param,
             value: other.into(),
             expected: "on or off".into(),
         }),

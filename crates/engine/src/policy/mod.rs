@@ -147,6 +147,12 @@ pub trait DestagePolicy: Send {
         None
     }
 
+    /// Clean pages over which its destages join commands, where the array's settings leave that to
+    /// the policy ([`crate::destage::DestageConfig::bridge`]).
+    fn bridge(&self) -> u32 {
+        0
+    }
+
     /// The next candidate, as far as the policy knows without deciding.
     fn candidate(&self, directory: &Directory) -> Option<Slot>;
 
@@ -178,6 +184,10 @@ pub struct Queues {
     pub desired_pages: Option<u64>,
 }
 
+/// Clean pages over which reads and writes of parity are joined: on disks of 10,000 rpm a distance
+/// of more than these gains nothing (docs/simulator.md), and each costs the bytes of its transfer.
+pub const BRIDGE: u32 = 8;
+
 /// How host reads and destages take turns at each disk.
 ///
 /// While host reads wait for a disk only they enter its drive. When few are left, destage commands
@@ -189,11 +199,13 @@ pub struct Alternation {
     pub held: u32,
     /// How long the oldest of them may wait when destages are urgent; twice that when it is full.
     pub longest: Duration,
-    /// Mean distance of reads from the last place, in pages, below which disks keep the array's
-    /// order: the drive's own queue is good enough for short seeks.
+    /// Mean distance of reads from the last place, in pages, below which no read is held, and disks
+    /// keep the array's order while destages are urgent: the drive's own queue is good enough for
+    /// short seeks.
     pub near: u64,
-    /// Share of reads among a disk's commands below which disks keep the array's order.
-    pub rare_percent: u32,
+    /// Whether the NVS is held fuller than the rate's thresholds say while hosts use much of it
+    /// again.
+    pub keep: bool,
 }
 
 /// A policy, or why it cannot be made.

@@ -30,10 +30,10 @@ impl Ring {
         self.count += 1;
     }
 
-    /// The greatest number of pages that is less than half the mean of the ring's groups, which
-    /// hold `pages`.
-    pub fn less_than_half(&self, pages: u64) -> u64 {
-        pages.saturating_sub(1) / (2 * self.count).max(1)
+    /// The greatest number of pages that is less than three quarters of the mean of the ring's
+    /// groups, which hold `pages`.
+    pub fn sparse_below_mean(&self, pages: u64) -> u64 {
+        (3 * pages).saturating_sub(1) / (4 * self.count).max(1)
     }
 
     /// The next candidate, whatever its counter says.

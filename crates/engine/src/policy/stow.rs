@@ -89,7 +89,7 @@ pub(super) struct Stow {
     queue_depth: u64,
     nvs_pages: u64,
     mirrored: bool,
-    /// Random groups with less than half the mean pages are passed over once.
+    /// Random groups with less than three quarters of the mean pages are passed over once.
     spares_sparse: bool,
     alternation: Option<Alternation>,
 }
@@ -123,7 +123,7 @@ impl Stow {
     }
 
     /// [`Stow`] whose disks take turns between reads and destages; `spares_sparse`: random groups
-    /// with less than half the mean pages wait for one more turn of the clock.
+    /// with less than three quarters of the mean pages wait for one more turn of the clock.
     pub(super) fn in_turns(
         context: &PolicyContext,
         alternation: Alternation,
@@ -181,7 +181,7 @@ impl Stow {
 
     fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
         let sparse = match (self.spares_sparse, queue) {
-            (true, RANDOM) => self.rings[RANDOM].less_than_half(self.pages[RANDOM]),
+            (true, RANDOM) => self.rings[RANDOM].sparse_below_mean(self.pages[RANDOM]),
             _ => 0,
         };
         let laps = if sparse > 0 { 3 } else { 2 };
@@ -263,6 +263,10 @@ impl DestagePolicy for Stow {
 
     fn alternation(&self) -> Option<Alternation> {
         self.alternation
+    }
+
+    fn bridge(&self) -> u32 {
+        self.alternation.map_or(0, |_| super::BRIDGE)
     }
 
     fn candidate(&self, directory: &Directory) -> Option<Slot> {

@@ -15,7 +15,7 @@ pub enum Policy {
     Wow { initial: u32, frequency: u32 },
     /// Two rings; H is at most this many pages per disk.
     Stow { hysteresis: u64 },
-    /// As STOW; groups of RanQ with less than half of its mean pages may wait for one more turn.
+    /// As STOW; groups of RanQ with less than 3/4 of its mean pages may wait for one more turn.
     Ebb { sparse: bool },
     /// Two rings, the larger is picked from.
     Seqran,
@@ -424,7 +424,7 @@ impl Model {
             self.pointers[pointer] = next + 1;
             let group = self.groups.get_mut(&next).unwrap();
             if group.bit == 0 {
-                let sparse = (group.pages.len() as f64) < mean / 2.0;
+                let sparse = (group.pages.len() as f64) < 0.75 * mean;
                 if !spares || group.spared || !sparse {
                     return Some(next);
                 }
