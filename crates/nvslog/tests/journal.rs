@@ -506,6 +506,40 @@ fn what_is_wrong_is_said() {
     ));
 }
 
+/// Two devices have different commits of the same number in the same place. If the epochs differ,
+/// the later one holds: the other device was absent. In the same epoch nobody can tell.
+#[test]
+fn different_commits_of_one_epoch_are_damage() {
+    let anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
+    let ring = |epoch, last_version| {
+        let mut image = Vec::new();
+        commit::encode(&header(Kind::Opens, 1, 0), &[], LOG, 512, &mut image);
+        let kind = if epoch == 1 { Kind::Plain } else { Kind::Opens };
+        let second = Header { epoch, last_version, ..header(kind, 2, 1) };
+        commit::encode(&second, &[], LOG, 512, &mut image);
+        image.resize(64 * 512, 0);
+        image
+    };
+    let recovered = |images: [&[u8]; 2]| {
+        let two = Layout { copies: 2, ..layout(64, 64) };
+        let mut recovery = Recovery::new(two, anchor)?;
+        while let Some(want) = recovery.want() {
+            let Part::Ring { block, blocks } = want.part else { panic!("no slot is named") };
+            let from = block as usize * 512;
+            recovery.give(Some(&images[want.copy][from..from + blocks as usize * 512]))?;
+        }
+        Ok(recovery.finish().commits)
+    };
+    let [one, other, later] = [ring(1, 1000), ring(1, 1001), ring(2, 1001)];
+    assert_eq!(recovered([&one, &one]), Ok(2));
+    let diverged = RecoverError { block: 1, sequence: 2, damage: Damage::Diverged };
+    assert_eq!(recovered([&one, &other]), Err(diverged));
+    assert_eq!(recovered([&other, &one]), Err(diverged));
+    for images in [[&one, &later], [&later, &one]] {
+        assert_eq!(recovered(images.map(|image| &image[..])), Ok(2));
+    }
+}
+
 /// The second commit's slot has other bytes. Either it is not complete, or a later commit confirmed
 /// it, and the slot was written again. If the later one cannot be read, nobody knows.
 #[test]

@@ -4,9 +4,10 @@ mod common;
 
 use common::{Devices, SECTOR, Served, opened, settings};
 use destage_engine::limits::Limits;
-use destage_engine::units::{Instant, PAGE_BYTES};
+use destage_engine::units::{Duration, Instant, PAGE_BYTES};
 use destage_served::{
-    Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, member_bytes,
+    Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, Settings,
+    Volume, member_bytes,
 };
 use std::collections::BTreeMap;
 
@@ -128,6 +129,37 @@ fn a_rebuild_takes_no_more_than_its_share_of_the_time() {
     }
 }
 
+/// A crash takes back no more of a rebuild than the time between two checkpoints allows.
+#[test]
+fn a_rebuild_that_a_crash_interrupts_continues_from_its_checkpoint() {
+    let mut served = served(1);
+    served.volume.give_up_member(2, Cause::Asked);
+    served.run();
+    let mut devices = served.devices;
+    let assembly = devices.assembled(&Allow::degraded());
+    let often = Settings { checkpoint_every: Duration(1), ..settings() };
+    let volume = opened(&mut devices, &assembly, &often).expect("it opens");
+    let mut served = Served::of(devices, volume);
+    served.run();
+    let limits = Limits { depth: 1, window_pages: 1, ..Limits::default() };
+    served.volume.set_rebuild_limits(limits);
+    let needs = member_bytes(served.volume.controller().geometry());
+    served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+    let began = served.now();
+    assert_eq!(served.volume.replace(began, 2, NEW, needs), Ok(()));
+    let far = |volume: &Volume| {
+        let rebuilds = volume.rebuild_status();
+        rebuilds.first().is_some_and(|rebuild| rebuild.checkpoint >= 8)
+    };
+    served.run_until(u64::MAX, far);
+    assert!(far(&served.volume), "its checkpoints are recorded while it runs");
+    let assembly = served.devices.assembled(&Allow::degraded());
+    let volume = opened(&mut served.devices, &assembly, &settings()).expect("it opens");
+    let rebuilds = volume.rebuild_status();
+    assert_eq!(rebuilds.len(), 1);
+    assert!(rebuilds[0].progress.done_pages >= 2, "{rebuilds:?}");
+}
+
 /// Each refusal says why in words of its own.
 #[test]
 fn refusals_of_a_scrub_say_why() {
@@ -180,7 +212,10 @@ fn a_volume_says_what_it_did() {
     // Another volume continues its counts.
     let assembly = served.devices.assembled(&Allow::default());
     let mut next = opened(&mut served.devices, &assembly, &settings()).expect("it opens");
+    let (own, before) = (next.status().log_bytes_written, served.volume.status().log_bytes_written);
+    assert!(before > 0);
     next.count_from(&served.volume);
+    assert_eq!(next.status().log_bytes_written, own + before);
     assert_eq!(next.recent_destages(), (pages, count));
     assert_eq!(next.load(Device::Member(0)).written_bytes, written.written_bytes);
 }

@@ -129,6 +129,32 @@ fn a_new_mirror_that_fails_while_it_is_filled_is_given_up() {
     }
 }
 
+/// What cannot be read for the copy may be of no use: the old device stays, and the new one is given
+/// up. If the old device is gone, it is that which has failed.
+#[test]
+fn a_copy_that_cannot_be_read_costs_the_new_mirror_and_not_the_old_device() {
+    let half_full = || {
+        let (mut served, mut model) = (one(), BTreeMap::new());
+        (0..20).for_each(|n| write(&mut served, n, &mut model));
+        begin(&mut served).expect("begun");
+        (served, model)
+    };
+    let (mut served, model) = half_full();
+    let bytes = served.devices.bytes(OLD).expect("there");
+    served.unreadable = (0..bytes / SECTOR as u64).map(|n| (OLD, n * SECTOR as u64)).collect();
+    served.run();
+    served.unreadable.clear();
+    assert_eq!(served.volume.take_alarms(), [Alarm::MirrorFailed(1)]);
+    assert_eq!(served.volume.status().nvs_devices, [0]);
+    check(&mut served, &model, "the new mirror was given up");
+    let (mut served, _) = half_full();
+    served.devices.0.remove(&OLD);
+    served.run();
+    let alarms = served.volume.take_alarms();
+    assert!(alarms.iter().any(|alarm| matches!(alarm, Alarm::NvsLost { .. })), "{alarms:?}");
+    assert_eq!(served.volume.status().nvs_devices, []);
+}
+
 /// While the superblocks are written that name it, no other mirror is begun.
 #[test]
 fn no_mirror_is_begun_while_another_one_is_being_named() {

@@ -179,7 +179,7 @@ impl Driver {
                 self.regenerated.insert(window, blocks);
                 self.others.push(Event::Regenerated(window));
             }
-            Action::Checkpoint { disk, below } => self.checkpoint = Some((disk, below)),
+            Action::Checkpoint { disk, below } => self.checkpoint(disk, below),
             Action::Rebuilt { .. } => self.rebuilt += 1,
             Action::RebuildStopped { .. } => {}
             Action::ScrubCompare { index, .. } => self.others.push(Event::ScrubCompared(index)),
@@ -317,6 +317,12 @@ impl Driver {
             }
         }
         self.destages.get_mut(&index).expect("it runs").parity = parity;
+    }
+
+    /// A rebuild asks for a checkpoint: not of a complete disk, which says so itself.
+    fn checkpoint(&mut self, disk: DiskId, below: u64) {
+        assert!(below < self.controller.geometry().disk_pages, "{below}");
+        self.checkpoint = Some((disk, below));
     }
 
     /// A page of a disk from the other disks.
