@@ -129,8 +129,8 @@ fn a_new_mirror_that_fails_while_it_is_filled_is_given_up() {
     }
 }
 
-/// What cannot be read for the copy may be of no use: the old device stays, and the new one is given
-/// up. If the old device is gone, it is that which has failed.
+/// What cannot be read for the copy may be of no use: the old device stays, and the new one is
+/// given up. If the old device is gone, it is that which has failed.
 #[test]
 fn a_copy_that_cannot_be_read_costs_the_new_mirror_and_not_the_old_device() {
     let half_full = || {
