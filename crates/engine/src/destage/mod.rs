@@ -278,7 +278,7 @@ impl Destager {
         let depth = self.config.queue_depth;
         let taken = (occupancy.saturating_sub(raised.high), capacity - raised.high);
         around.state.dispatch.set_urgency((allowed, depth), taken);
-        if around.state.dispatch.alternates() && allowed > 0 {
+        if around.state.dispatch.wants_many() && allowed > 0 {
             return self.config.queue_depth;
         }
         allowed

@@ -28,6 +28,8 @@ const ALL: u64 = 1 << 16;
 const DESTAGE_WAITS: Duration = Duration::from_secs(10);
 /// Destage commands in a drive when they are least urgent: what a drive orders well.
 const IDLE_SLOTS: u32 = 8;
+/// The same where reads are near: each command delays them by more than its order gains.
+const NEAR_SLOTS: u32 = 2;
 /// An urgent burst may begin when this part of the window, or less, holds reads.
 const PART_OF_WINDOW: u32 = 8;
 
@@ -83,6 +85,12 @@ impl Alternating {
     pub(super) fn set_urgency(&mut self, (allowed, depth): (u32, u32), (taken, space): (u64, u64)) {
         let part = |of: u64, all: u64| of.min(all) * u64::from(URGENT) / all.max(1);
         self.urgency = (part(allowed.into(), depth.into()) + part(taken, space)) as u32;
+    }
+
+    /// Whether destages should have many to choose from: reads and destages take turns, and the
+    /// nearest of many is much nearer than that of few.
+    pub(super) fn wants_many(&self) -> bool {
+        !self.keeps_order() && !self.near()
     }
 
     /// Whether all commands keep the array's order now.
@@ -145,7 +153,10 @@ impl Alternating {
         last_page: u64,
     ) -> Option<DiskCommand> {
         let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency);
-        let held = if self.near() { 0 } else { self.how.held };
+        let (held, slots) = match self.near() {
+            true => (0, NEAR_SLOTS),
+            false => (self.how.held, IDLE_SLOTS),
+        };
         let how = Alternation { held, ..self.how };
         let turns = &mut self.turns[disk];
         if turns.passes_over(now) {
@@ -155,7 +166,7 @@ impl Alternating {
             turns.bursting = false;
             turns.in_order(order)
         } else {
-            turns.in_turns(&how, urgency, now, window, last_page)
+            turns.in_turns(&how, slots.min(window), urgency, now, window, last_page)
         }?;
         turns.in_drive.push(InDrive { owner: waiting.command.owner, since: now });
         Some(waiting.command)
@@ -206,6 +217,7 @@ impl Turns {
     fn in_turns(
         &mut self,
         how: &Alternation,
+        least: u32,
         urgency: u32,
         now: Instant,
         window: u32,
@@ -223,8 +235,7 @@ impl Turns {
         if let Some(other) = self.others.pop_front() {
             return Some(other);
         }
-        let idle = IDLE_SLOTS.min(window);
-        let slots = idle + (window - idle) * (2 * urgency).min(URGENT) / URGENT;
+        let slots = least + (window - least) * (2 * urgency).min(URGENT) / URGENT;
         if !self.bursting || self.in_drive(is_destage) >= slots {
             return None;
         }
@@ -391,6 +402,16 @@ mod tests {
         assert_eq!(next(&mut near, 1, 0), Some(0));
         near.add(0, command(300, true), Instant(1));
         assert_eq!(next(&mut near, 1, 1), Some(300), "one read ends the burst");
+        // In a large drive there are few destages while they are not urgent.
+        for (urgency, enter) in [(0, 2), (64, 17)] {
+            let mut near = busy();
+            (0..9000).for_each(|_| near.measure(&command(300, true), 0));
+            near.set_urgency((urgency, 256), (0, 1));
+            assert!(!near.wants_many());
+            (0..99).for_each(|first| near.add(0, command(first, false), Instant(0)));
+            let entered = (0..99).take_while(|at| near.next(0, Instant(1), 32, *at).is_some());
+            assert_eq!(entered.count(), enter, "{urgency} of 256");
+        }
     }
 
     #[test]

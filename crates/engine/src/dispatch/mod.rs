@@ -76,9 +76,9 @@ impl Dispatch {
         self.alternating = Some(alternating);
     }
 
-    /// Whether reads and destages take turns now.
-    pub fn alternates(&self) -> bool {
-        self.alternating.as_ref().is_some_and(|alternating| !alternating.keeps_order())
+    /// Whether destages should have many to choose from, whatever the rate says.
+    pub fn wants_many(&self) -> bool {
+        self.alternating.as_ref().is_some_and(Alternating::wants_many)
     }
 
     /// Whether the NVS is held fuller than the thresholds say while hosts use much of it again.
@@ -290,7 +290,7 @@ mod tests {
             dispatch.submit(Instant(0), read, &mut actions);
             dispatch.done(Instant(0), disk, Owner::HostRead(0), &mut actions);
         }
-        assert!(dispatch.alternates());
+        assert!(dispatch.wants_many());
         actions.clear();
         for first in 0..6 {
             let owner = if first % 2 == 0 { Owner::HostRead(0) } else { Owner::Destage(0) };
