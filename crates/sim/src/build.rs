@@ -130,6 +130,7 @@ impl RunOptions {
                 )?,
                 defer: self.on("vdf-writes")?,
                 bridge: match self.get("bridge") {
+                    "auto" if self.is_as_served() => Some(served::BRIDGE),
                     "auto" => None,
                     _ => Some(self.number("bridge", 0..=1024)?),
                 },
@@ -293,7 +294,9 @@ mod tests {
         assert_eq!(given.controller.destage, served::destage(20));
         let bridge = |pairs: &[(&str, &str)]| config(pairs).controller.destage.bridge;
         assert_eq!(bridge(&[("as", "served"), ("bridge", "0")]), Some(0));
+        assert_eq!(bridge(&[("as", "served"), ("bridge", "auto")]), Some(served::BRIDGE));
         assert_eq!(bridge(&[("protocol", "safe"), ("bridge", "3")]), Some(3));
+        assert_eq!(bridge(&[("protocol", "safe")]), None, "as many as the policy asks for");
         assert_eq!(given.controller.order, Order::Arrival);
     }
 
