@@ -8,6 +8,7 @@ use destage_block::{Answer, Backend, Driver, Payload, Request, RequestError};
 use destage_engine::units;
 use destage_server::{FrontEnd, Port, Remote, Server, Settings, Token};
 use std::collections::VecDeque;
+use std::os::unix::net::UnixListener;
 use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -223,6 +224,27 @@ fn a_server_that_stays_away_fails_the_member_with_its_cause() {
     assert!(bench.wait().expect("ended").success());
     array.keeps(&log);
     array.stop();
+}
+
+#[test]
+fn a_server_that_hangs_is_not_waited_for_when_another_answers() {
+    let (mut array, mut disks) = over(20);
+    let log = array.path("acked");
+    let mut bench = load(&array, &log, "2s");
+    std::thread::sleep(Duration::from_millis(300));
+    disks[1].kill();
+    // One that accepts a connection, greets nobody, and never closes it.
+    let _ = std::fs::remove_file(&disks[1].listen);
+    let hangs = UnixListener::bind(&disks[1].listen).expect("bound");
+    let held = hangs.accept().expect("an attempt");
+    drop(hangs);
+    disks[1].start();
+    assert!(bench.wait().expect("ended").success());
+    let now = has_alarm(&array, "member-reconnected");
+    assert_eq!(now["state"], "clean");
+    array.keeps(&log);
+    array.stop();
+    drop(held);
 }
 
 #[test]

@@ -8,10 +8,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// Why a client cannot continue.
@@ -23,6 +23,9 @@ pub enum ClientError {
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
+    /// The server answered nothing for as long as the client waits.
+    #[error("the server did not answer for {} s", .0.as_secs_f64())]
+    Silent(Duration),
     /// The handshake failed.
     #[error("{}", handshake_words(.0))]
     Handshake(client::Failure),
@@ -74,6 +77,10 @@ pub struct Client {
     out: Vec<u8>,
     out_at: usize,
     input: Vec<u8>,
+    /// Longest wait for a reply in [`Client::call`].
+    patience: Option<Duration>,
+    /// The connection broke: requests may still be without a reply.
+    ended: bool,
 }
 
 const INPUT: usize = 256 << 10;
@@ -82,8 +89,29 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 impl Client {
-    /// Connects and opens the export, with messages of at most this form.
+    /// Connects and opens the export, with messages of at most this form. Waits for the server
+    /// without end.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
     pub fn connect(uri: &Uri, mode: Mode) -> Result<Client, ClientError> {
+        Client::open(uri, mode, None)
+    }
+
+    /// The same, for a server that may hang: [`ClientError::Silent`] if the handshake, or later a
+    /// [`Client::call`], waits for longer than this.
+    ///
+    /// # Errors
+    /// As [`Client::connect`].
+    pub fn connect_within(
+        uri: &Uri,
+        mode: Mode,
+        patience: Duration,
+    ) -> Result<Client, ClientError> {
+        Client::open(uri, mode, Some(patience))
+    }
+
+    fn open(uri: &Uri, mode: Mode, patience: Option<Duration>) -> Result<Client, ClientError> {
         if uri.tls {
             return Err(ClientError::Tls);
         }
@@ -92,19 +120,28 @@ impl Client {
         match &uri.address {
             Address::Unix(path) => {
                 let mut stream = UnixStream::connect(path)?;
-                let (session, rest) = shake(&mut stream, options)?;
-                Client::new(stream.into(), session, &rest)
+                stream.set_read_timeout(patience)?;
+                let (session, rest) = shake(&mut stream, options, patience)?;
+                stream.set_read_timeout(None)?;
+                Client::new(stream.into(), session, &rest, patience)
             }
             Address::Tcp(host, port) => {
-                let mut stream = TcpStream::connect((host.as_str(), *port))?;
+                let mut stream = tcp(host, *port, patience)?;
                 stream.set_nodelay(true)?;
-                let (session, rest) = shake(&mut stream, options)?;
-                Client::new(stream.into(), session, &rest)
+                stream.set_read_timeout(patience)?;
+                let (session, rest) = shake(&mut stream, options, patience)?;
+                stream.set_read_timeout(None)?;
+                Client::new(stream.into(), session, &rest, patience)
             }
         }
     }
 
-    fn new(socket: OwnedFd, session: Session, rest: &[u8]) -> Result<Client, ClientError> {
+    fn new(
+        socket: OwnedFd,
+        session: Session,
+        rest: &[u8],
+        patience: Option<Duration>,
+    ) -> Result<Client, ClientError> {
         if !rest.is_empty() {
             return Err(ClientError::Violation(client::Violation::Cookie));
         }
@@ -115,6 +152,8 @@ impl Client {
             out: Vec::new(),
             out_at: 0,
             input: vec![0; INPUT],
+            patience,
+            ended: false,
         })
     }
 
@@ -131,8 +170,11 @@ impl Client {
     /// Queues a request for sending, and the payload of a WRITE.
     ///
     /// # Errors
-    /// If the session does not allow it. Nothing is queued then.
+    /// If the session does not allow it, or the connection has broken. Nothing is queued then.
     pub fn put(&mut self, request: &Request, payload: &[u8]) -> Result<(), ClientError> {
+        if self.ended {
+            return Err(ClientError::Closed);
+        }
         let refused = |refusal: destage_nbd::request::Refusal| ClientError::Refused(refusal.text());
         self.conversation.ask(request, &mut self.out).map_err(refused)?;
         self.out.extend_from_slice(payload);
@@ -171,12 +213,14 @@ impl Client {
         flags: RecvFlags,
         hear: impl FnMut(Heard<'_>),
     ) -> Result<(), ClientError> {
-        match recv(&self.socket, &mut self.input[..], flags) {
+        let heard = match recv(&self.socket, &mut self.input[..], flags) {
             Ok((_, 0)) => Err(ClientError::Closed),
             Ok((_, count)) => self.decode(count, hear),
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
-        }
+        };
+        self.ended |= heard.is_err();
+        heard
     }
 
     /// Limits a wait without end: it returns after this long if nothing arrives.
@@ -211,7 +255,10 @@ impl Client {
                 Ok(count) => self.out_at += count,
                 Err(rustix::io::Errno::AGAIN) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.ended = true;
+                    return Err(error.into());
+                }
             }
         }
         self.out.clear();
@@ -238,6 +285,9 @@ impl Client {
     }
 
     /// Sends one request and waits for its reply; returns the bytes of a read.
+    ///
+    /// # Errors
+    /// If the server refuses it, or the connection breaks: then every later request fails too.
     pub fn call(&mut self, command: Command, payload: &[u8]) -> Result<Vec<u8>, ClientError> {
         const COOKIE: u64 = u64::MAX;
         let mut bytes = match command {
@@ -245,9 +295,15 @@ impl Client {
             _ => Vec::new(),
         };
         self.put(&Request { cookie: COOKIE, command }, payload)?;
-        let mut end = None;
+        let (mut end, begun) = (None, Instant::now());
         while end.is_none() {
-            self.pump(None, |heard| match heard {
+            let left = self.patience.map(|most| most.saturating_sub(begun.elapsed()));
+            if let (Some(most), Some(Duration::ZERO)) = (self.patience, left) {
+                // Its reply may still come, to no request.
+                self.ended = true;
+                return Err(ClientError::Silent(most));
+            }
+            self.pump(left, |heard| match heard {
                 Heard::Data(COOKIE, offset, part) => {
                     let at = (offset - command.offset()) as usize;
                     bytes[at..at + part.len()].copy_from_slice(part);
@@ -289,12 +345,34 @@ impl AsFd for Client {
     }
 }
 
+/// Connects to the first address of a host that takes it.
+fn tcp(host: &str, port: u16, patience: Option<Duration>) -> io::Result<TcpStream> {
+    let Some(most) = patience else { return TcpStream::connect((host, port)) };
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, most) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
 /// The handshake; returns what was negotiated, and the bytes that followed it.
-fn shake(stream: &mut dyn Stream, options: Options) -> Result<(Session, Vec<u8>), ClientError> {
+fn shake(
+    stream: &mut dyn Stream,
+    options: Options,
+    patience: Option<Duration>,
+) -> Result<(Session, Vec<u8>), ClientError> {
     let (mut handshake, mut out) = (Handshake::new(options), Vec::new());
     let mut input = vec![0; 64 << 10];
     loop {
-        let count = stream.read(&mut input)?;
+        let count = match (stream.read(&mut input), patience) {
+            (Err(error), Some(most)) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(ClientError::Silent(most));
+            }
+            (read, _) => read?,
+        };
         if count == 0 {
             return Err(ClientError::Closed);
         }

@@ -341,9 +341,12 @@ pub(crate) enum Async {
 
 const TMPFS: i64 = 0x0102_1994;
 
+/// How long a remote disk may take to answer before an array is served.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
 fn connect(uri: &str) -> Result<Client, String> {
     let uri: Uri = uri.parse().map_err(|error| format!("{error}"))?;
-    Client::connect(&uri, Mode::Structured).map_err(|error| error.to_string())
+    Client::connect_within(&uri, Mode::Structured, PATIENCE).map_err(|error| error.to_string())
 }
 
 /// All devices of an array, by their places.

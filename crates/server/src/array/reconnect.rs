@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Pauses between attempts: the first, and the longest.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long an attempt waits for the server: one that hangs may be followed by one that answers.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The result of an attempt.
 pub(super) enum Tried {
@@ -46,8 +48,11 @@ fn once(identity: &Identity) -> Tried {
         Ok(uri) => uri,
         Err(error) => return Tried::Another(format!("{error}")),
     };
-    let client = match Client::connect(&uri, Mode::Structured) {
+    let client = match Client::connect_within(&uri, Mode::Structured, PATIENCE) {
         Ok(client) => client,
+        Err(ClientError::Silent(_)) => {
+            return Tried::Failed(IoError::from_errno(libc::ETIMEDOUT));
+        }
         Err(ClientError::Io(error)) => return Tried::Failed(IoError::from_std(&error)),
         // It may be about to start, or to end.
         Err(_) => return Tried::Failed(IoError::from_errno(libc::ECONNRESET)),
