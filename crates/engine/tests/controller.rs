@@ -323,6 +323,39 @@ fn idle_time_destages_one_group_at_a_time_down_to_its_level() {
     assert_eq!((driver.controller.deadline(), counted(&driver).0), (None, 2), "paused");
 }
 
+/// Writes two groups into an NVS of 100 pages, destages the first, which takes it below the low
+/// threshold, and returns what is then left.
+fn left_below_the_low_threshold(sequential: [bool; 2]) -> u64 {
+    let mut config = config(4, "lrw", "linear-sequential:55/54", 100, 1);
+    config.destage.queue_depth = 1;
+    let mut driver = Driver::new(&config, 1);
+    let per_group = config.geometry.pages_per_group();
+    for (number, sequential) in (0..).zip(sequential) {
+        for write in 0..28 {
+            let step = if sequential { 1 } else { 2 };
+            driver.host(
+                number * 28 + write,
+                Direction::Write,
+                2 * number * per_group + step * write,
+                1,
+            );
+            while !driver.appends.is_empty() {
+                driver.complete_one();
+            }
+        }
+    }
+    driver.settle();
+    driver.controller.occupancy().0
+}
+
+#[test]
+fn below_the_low_threshold_only_a_run_of_sequential_groups_goes_on() {
+    assert_eq!(left_below_the_low_threshold([false, false]), 28);
+    assert_eq!(left_below_the_low_threshold([false, true]), 28);
+    assert_eq!(left_below_the_low_threshold([true, false]), 28);
+    assert_eq!(left_below_the_low_threshold([true, true]), 0);
+}
+
 #[test]
 fn refusals_change_nothing() {
     let config = config(0, "lrw", "linear", 8, 1);
