@@ -45,7 +45,7 @@ fn main() {
     let pages = zipf(millions * 1_000_000);
     println!("cache-only replay: {millions} M one-page writes, zipf 0.99 over {PAGES} pages,");
     println!("groups of {GROUP}, cache {CACHE} pages; median of {ROUNDS}, M requests/s\n");
-    next_to_the_crate(&pages, &["lrw", "cscan", "wow", "stow"], policy_replay);
+    next_to_the_crate(&pages, &["lrw", "cscan", "wow", "stow", "ebb"], policy_replay);
     read_caches(&pages);
     drop(pages);
     large();
@@ -236,7 +236,7 @@ fn large() {
 fn large_with(how: &str, held: u64, groups: u64, stride: u64) {
     println!("  {how}");
     let volume = groups * GROUP;
-    for name in ["lrw", "wow", "stow"] {
+    for name in ["lrw", "wow", "stow", "ebb"] {
         let mut cache = cache(name, held, GROUP, groups);
         let mut state = 1u64;
         let mut next = || {

@@ -93,6 +93,8 @@ fn add(total: &mut Coverage, met: &Coverage) {
     total.long_stretches += met.long_stretches;
     total.share_held += met.share_held;
     total.spared += met.spared;
+    total.joined += met.joined;
+    total.merged += met.merged;
 }
 
 #[test]
@@ -123,6 +125,8 @@ fn every_policy_gives_the_reference_output() {
         total.long_stretches,
         total.share_held,
         total.spared,
+        total.joined,
+        total.merged,
     ];
     assert!(rare.iter().all(|&n| n >= 100), "the traces reach every rule: {total:?}");
 }

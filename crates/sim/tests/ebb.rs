@@ -86,3 +86,20 @@ fn reads_are_shorter_on_complete_disks() {
         assert!(ebb.iops > 0.98 * rate && ebb.host_wait.mean_ms < 1.0, "{} I/O/s", ebb.iops);
     }
 }
+
+/// Large writes at random places are no streams: destaged in one order they are as fast as with
+/// wow, which has one ring, and stow's two take the heads back and forth.
+#[test]
+fn large_writes_at_random_places_are_as_fast_as_with_wow() {
+    for (pages, of_stow) in [("24", 1.2), ("48", 1.4), ("100", 1.4)] {
+        let workload = format!("random:threads=16,pages={pages}");
+        let load = [("workload", workload.as_str()), ("queue-depth", "20"), ("order", "arrival")];
+        for seed in ["1", "2"] {
+            let short = [("seed", seed), ("measure", "60")];
+            let [ebb, wow, stow] = ["ebb", "wow", "stow"]
+                .map(|policy| run(policy, &[&load[..], &short[..]].concat()).iops);
+            assert!(ebb > 0.98 * wow, "{pages} pages, seed {seed}: {ebb} against {wow} a second");
+            assert!(ebb > of_stow * stow, "{pages} pages, seed {seed}: stow {stow} a second");
+        }
+    }
+}

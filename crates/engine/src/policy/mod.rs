@@ -11,6 +11,7 @@ mod ordered;
 mod scan;
 mod stf;
 mod stow;
+mod streams;
 mod wow;
 
 use crate::conditions::Conditions;

@@ -36,6 +36,21 @@ impl Ring {
         (3 * pages).saturating_sub(1) / (4 * self.count).max(1)
     }
 
+    /// Takes a group out, whatever its counter says; false if it is not in the ring.
+    pub fn withdraw(&mut self, group: GroupId) -> bool {
+        let held = self.groups.next(group.0) == Some(group);
+        if held {
+            self.groups.remove(group);
+            self.count -= 1;
+        }
+        held
+    }
+
+    /// Moves the pointer past a group of another ring.
+    pub fn pass(&mut self, group: GroupId) {
+        self.pointer = group.0 + 1;
+    }
+
     /// The next candidate, whatever its counter says.
     pub fn candidate(&self, directory: &Directory) -> Option<Slot> {
         let group = self.groups.next(self.pointer)?;

@@ -2,6 +2,7 @@
 //! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
 
 use super::scan::Ring;
+use super::streams::Streams;
 use super::{Alternation, DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
 use crate::bounded::cover;
 use crate::conditions::Conditions;
@@ -54,6 +55,8 @@ const RANDOM: usize = 0;
 const SEQUENTIAL: usize = 1;
 const RECENT: u8 = 1;
 const IN_SEQUENTIAL: u8 = 2;
+/// A stream has left the group: it is about to go into SeqQ.
+const JOINING: u8 = 8;
 
 /// What the last decision was and what it was based on.
 struct Decision {
@@ -91,6 +94,9 @@ pub(super) struct Stow {
     mirrored: bool,
     /// Random groups with less than three quarters of the mean pages are passed over once.
     spares_sparse: bool,
+    /// Of ebb: distinguishes large writes at random places from streams.
+    streams: Option<Streams>,
+    last_pick: GroupId,
     alternation: Option<Alternation>,
 }
 
@@ -118,6 +124,8 @@ impl Stow {
             nvs_pages: context.nvs_pages,
             mirrored: context.mirrored,
             spares_sparse: false,
+            streams: None,
+            last_pick: GroupId(0),
             alternation: None,
         }
     }
@@ -130,7 +138,8 @@ impl Stow {
         spares_sparse: bool,
     ) -> Stow {
         let stow = Stow::new(context, Switching::Hysteresis, 128);
-        Stow { spares_sparse, alternation: Some(alternation), ..stow }
+        let (streams, alternation) = (Some(Streams::new()), Some(alternation));
+        Stow { spares_sparse, streams, alternation, ..stow }
     }
 
     fn gap_to_desired(&self) -> f64 {
@@ -142,12 +151,48 @@ impl Stow {
         let slot = write.slot.index();
         cover(&mut self.state, slot, 0, self.nvs_pages as usize);
         let queue = usize::from(write.sequential());
+        if write.sequential()
+            && let Some(streams) = &mut self.streams
+        {
+            streams.came(write.group);
+        }
         self.rings[queue].insert(write.group);
-        self.state[slot] = match (write.sequential(), write.last_page()) {
+        let awaits_more = self.sees_stream(IN_SEQUENTIAL) && !write.last_page();
+        self.state[slot] = match (write.sequential(), awaits_more) {
             (false, _) => 0,
-            (true, false) => IN_SEQUENTIAL | RECENT,
-            (true, true) => IN_SEQUENTIAL,
+            (true, true) => IN_SEQUENTIAL | RECENT,
+            (true, false) => IN_SEQUENTIAL,
         };
+    }
+
+    /// Whether both queues are destaged as one.
+    fn merges(&self) -> bool {
+        self.streams.as_ref().is_some_and(Streams::are_scattered)
+    }
+
+    /// Whether sequential pages are a stream that will continue to the end of a group in this state.
+    #[inline]
+    fn sees_stream(&self, state: u8) -> bool {
+        let Some(streams) = &self.streams else { return true };
+        state & IN_SEQUENTIAL != 0 && !streams.are_scattered()
+    }
+
+    /// Groups of RanQ that a stream has left go into SeqQ, where the rest of it is.
+    fn join_streams(&mut self, directory: &Directory) {
+        let Some(streams) = &mut self.streams else { return };
+        while let Some(group) = streams.joining.pop() {
+            let Some(slot) = directory.find(group) else { continue };
+            let state = &mut self.state[slot.index()];
+            if *state & IN_SEQUENTIAL != 0 || !self.rings[RANDOM].withdraw(group) {
+                continue;
+            }
+            *state = IN_SEQUENTIAL;
+            self.rings[SEQUENTIAL].insert(group);
+            let pages = directory.pages(slot);
+            self.pages[RANDOM] -= pages;
+            self.pages[SEQUENTIAL] += pages;
+            streams.came(group);
+        }
     }
 
     /// Algorithm 3, lines 1 to 9. Branches only on what seldom changes: which groups are hit is
@@ -179,8 +224,21 @@ impl Stow {
         self.decision.as_ref().expect("just made").queue
     }
 
+    /// The queue whose next group is nearer, in the order of addresses, to the last one picked.
+    fn nearer_queue(&self, directory: &Directory) -> usize {
+        let ahead = |queue: usize| {
+            let slot = self.rings[queue].candidate(directory)?;
+            Some(directory.id(slot).0.wrapping_sub(self.last_pick.0))
+        };
+        match (ahead(RANDOM), ahead(SEQUENTIAL)) {
+            (Some(random), Some(sequential)) => usize::from(sequential < random),
+            (random, _) => usize::from(random.is_none()),
+        }
+    }
+
     fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
-        let sparse = match (self.spares_sparse, queue) {
+        let spares = self.spares_sparse && !self.merges();
+        let sparse = match (spares, queue) {
             (true, RANDOM) => self.rings[RANDOM].sparse_below_mean(self.pages[RANDOM]),
             _ => 0,
         };
@@ -219,13 +277,22 @@ impl DestagePolicy for Stow {
         }
         let state = self.state[write.slot.index()];
         self.decrement(write, state);
-        self.state[write.slot.index()] = if write.sequential() {
+        self.state[write.slot.index()] = if write.sequential() && self.sees_stream(state) {
             (state & !RECENT) | (u8::from(!write.last_page()) * RECENT)
         } else {
             state | (u8::from(write.existed()) * RECENT)
         };
         let queue = usize::from(state & IN_SEQUENTIAL != 0);
         self.pages[queue] += u64::from(!write.page_hit());
+        if queue == RANDOM
+            && write.sequential()
+            && write.last_page()
+            && state & JOINING == 0
+            && let Some(streams) = &mut self.streams
+        {
+            streams.joining.push(write.group);
+            self.state[write.slot.index()] |= JOINING;
+        }
     }
 
     fn on_admitted(&mut self, random: u64, sequential: u64, occupancy: u64) {
@@ -243,13 +310,22 @@ impl DestagePolicy for Stow {
     }
 
     fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
-        let current = self.current_queue();
+        self.join_streams(directory);
+        let merged = self.merges();
+        let current = match merged {
+            true => self.nearer_queue(directory),
+            false => self.current_queue(),
+        };
         let (queue, (group, slot)) = match self.take(current, directory) {
             Some(found) => (current, found),
             None => (1 - current, self.take(1 - current, directory)?),
         };
         if queue == SEQUENTIAL {
             self.picked_sequential(group);
+        }
+        self.last_pick = group;
+        if merged {
+            self.rings[1 - queue].pass(group);
         }
         let pages = directory.pages(slot);
         self.pages[queue] -= pages;

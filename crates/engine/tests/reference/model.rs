@@ -105,6 +105,8 @@ pub struct Coverage {
     pub long_stretches: u64,
     pub share_held: u64,
     pub spared: u64,
+    pub joined: u64,
+    pub merged: u64,
 }
 
 struct Group {
@@ -115,6 +117,27 @@ struct Group {
     hot: bool,
     /// It has waited for one more turn.
     spared: bool,
+    /// A stream has left it.
+    joining: bool,
+}
+
+/// What ebb keeps besides what STOW does.
+#[derive(Default)]
+struct Ebb {
+    /// The last groups that came into SeqQ, by their numbers modulo 256.
+    came: BTreeMap<u64, u64>,
+    /// Share of them whose predecessor had not come, times 65,536.
+    starts: u64,
+    joining: Vec<u64>,
+    last_pick: u64,
+}
+
+impl Ebb {
+    fn came(&mut self, group: u64) {
+        let follows = group > 0 && self.came.get(&((group - 1) % 256)) == Some(&(group - 1));
+        self.came.insert(group % 256, group);
+        self.starts = self.starts - self.starts / 128 + if follows { 0 } else { 512 };
+    }
 }
 
 /// Counts by expected next page, oldest first.
@@ -170,6 +193,7 @@ pub struct Model {
     /// Of the only ring or RanQ, and of SeqQ.
     pointers: [u64; 2],
     stow: Stow,
+    ebb: Ebb,
     out: String,
     /// What the replay met.
     pub coverage: Coverage,
@@ -223,6 +247,7 @@ impl Model {
                 last_seq_pick: None,
                 stretch: 0,
             },
+            ebb: Ebb::default(),
             out: String::new(),
             coverage: Coverage::default(),
         }
@@ -291,6 +316,12 @@ impl Model {
         let last = page % self.config.group_pages == self.config.group_pages - 1;
         let hit = self.holds(page);
         let old_bit = self.groups.get(&number).map(|g| g.bit);
+        let ebb = matches!(self.policy, Policy::Ebb { .. });
+        if ebb && old_bit.is_none() && sequential {
+            self.ebb.came(number);
+        }
+        let in_seq = self.groups.get(&number).map_or(sequential, |g| g.in_seq);
+        let no_stream = ebb && (!in_seq || self.scattered());
         let new_bit = match (self.policy, old_bit) {
             (Policy::Lrw | Policy::Cscan, _) => 0,
             (Policy::Lst | Policy::Stf | Policy::Hybrid { .. }, _) => 0,
@@ -299,8 +330,8 @@ impl Model {
                 let sets = existed && (hit || !sequential);
                 if sets { frequency.min(bit + 1) } else { bit }
             }
-            (_, None) => u32::from(sequential && !last),
-            (_, Some(_)) if sequential => u32::from(!last),
+            (_, None) => u32::from(sequential && !last && !no_stream),
+            (_, Some(_)) if sequential && !no_stream => u32::from(!last),
             (_, Some(_)) if existed => 1,
             (_, Some(bit)) => bit,
         };
@@ -317,7 +348,12 @@ impl Model {
             in_seq: sequential,
             hot: true,
             spared: false,
+            joining: false,
         });
+        if ebb && !group.in_seq && sequential && last && !group.joining {
+            group.joining = true;
+            self.ebb.joining.push(number);
+        }
         group.hot = true;
         group.pages.insert(page);
         self.sizes[usize::from(group.in_seq)] += u64::from(!hit);
@@ -416,7 +452,8 @@ impl Model {
         let sizes: Vec<usize> =
             self.groups.values().filter(|g| of_ring(g)).map(|g| g.pages.len()).collect();
         let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
-        let spares = self.policy == Policy::Ebb { sparse: true } && pointer == 0;
+        let spares =
+            self.policy == Policy::Ebb { sparse: true } && pointer == 0 && !self.scattered();
         loop {
             let at = self.pointers[pointer];
             let above = self.groups.range(at..).find(|(_, g)| of_ring(g));
@@ -437,10 +474,44 @@ impl Model {
         }
     }
 
+    /// More than three eighths of what comes into SeqQ begins a stream.
+    fn scattered(&self) -> bool {
+        matches!(self.policy, Policy::Ebb { .. }) && self.ebb.starts > 3 * 65_536 / 8
+    }
+
+    /// Groups that streams have left go from RanQ to SeqQ.
+    fn join(&mut self) {
+        while let Some(number) = self.ebb.joining.pop() {
+            let group = self.groups.get_mut(&number).expect("nothing left since");
+            (group.in_seq, group.bit, group.spared) = (true, 0, false);
+            self.sizes[0] -= group.pages.len() as u64;
+            self.sizes[1] += group.pages.len() as u64;
+            self.ebb.came(number);
+            self.coverage.joined += 1;
+        }
+    }
+
+    /// Whether the next group of SeqQ comes before that of RanQ, from the last one picked on.
+    fn seq_is_nearer(&self) -> bool {
+        let ahead = |seq: bool| {
+            let of_ring = || self.groups.iter().filter(|(_, g)| g.in_seq == seq);
+            let from = self.pointers[usize::from(seq)];
+            let next = of_ring().find(|(n, _)| **n >= from).or_else(|| of_ring().next())?;
+            let (next, last) = (*next.0, self.ebb.last_pick);
+            // Those behind come after all that are ahead.
+            Some((next < last, next))
+        };
+        match (ahead(false), ahead(true)) {
+            (Some(ran), Some(seq)) => seq < ran,
+            (ran, _) => ran.is_none(),
+        }
+    }
+
     fn pick_stow(&mut self) -> Option<u64> {
-        let decision = self.decide();
+        self.join();
+        let merged = self.scattered();
         let (ran_size, seq_size) = (self.size(false), self.size(true));
-        let mut from_seq = decision.seq;
+        let mut from_seq = if merged { self.seq_is_nearer() } else { self.decide().seq };
         let mut found = self.scan(|g| g.in_seq == from_seq, usize::from(from_seq));
         if found.is_none() {
             self.coverage.fallbacks += 1;
@@ -451,6 +522,13 @@ impl Model {
         }
         if let (true, Some(group)) = (from_seq, found) {
             self.follow_stretch(group, ran_size, seq_size);
+        }
+        if let (Policy::Ebb { .. }, Some(group)) = (self.policy, found) {
+            self.ebb.last_pick = group;
+            if merged {
+                self.pointers[usize::from(!from_seq)] = group + 1;
+                self.coverage.merged += 1;
+            }
         }
         found
     }
