@@ -170,7 +170,7 @@ impl Stow {
         self.streams.as_ref().is_some_and(Streams::are_scattered)
     }
 
-    /// Whether sequential pages are a stream that will continue to the end of a group in this state.
+    /// Whether sequential pages are a stream that continues to the end of a group in this state.
     #[inline]
     fn sees_stream(&self, state: u8) -> bool {
         let Some(streams) = &self.streams else { return true };
