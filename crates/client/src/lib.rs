@@ -7,6 +7,7 @@ use destage_nbd::{Mode, Session, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -85,9 +86,6 @@ pub struct Client {
 
 const INPUT: usize = 256 << 10;
 
-trait Stream: Read + Write {}
-impl<T: Read + Write> Stream for T {}
-
 impl Client {
     /// Connects and opens the export, with messages of at most this form. Waits for the server
     /// without end.
@@ -117,23 +115,20 @@ impl Client {
         }
         let mut options = Options::new(&uri.export);
         options.mode = mode;
-        match &uri.address {
-            Address::Unix(path) => {
-                let mut stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(patience)?;
-                let (session, rest) = shake(&mut stream, options, patience)?;
-                stream.set_read_timeout(None)?;
-                Client::new(stream.into(), session, &rest, patience)
-            }
+        let socket: OwnedFd = match &uri.address {
+            Address::Unix(path) => UnixStream::connect(path)?.into(),
             Address::Tcp(host, port) => {
-                let mut stream = tcp(host, *port, patience)?;
+                let stream = tcp(host, *port, patience)?;
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(patience)?;
-                let (session, rest) = shake(&mut stream, options, patience)?;
-                stream.set_read_timeout(None)?;
-                Client::new(stream.into(), session, &rest, patience)
+                stream.into()
             }
-        }
+        };
+        set_socket_timeout(&socket, Timeout::Recv, patience)?;
+        let mut stream = File::from(socket);
+        let (session, rest) = shake(&mut stream, options, patience)?;
+        let socket = stream.into();
+        set_socket_timeout(&socket, Timeout::Recv, None)?;
+        Client::new(socket, session, &rest, patience)
     }
 
     fn new(
@@ -360,7 +355,7 @@ fn tcp(host: &str, port: u16, patience: Option<Duration>) -> io::Result<TcpStrea
 
 /// The handshake; returns what was negotiated, and the bytes that followed it.
 fn shake(
-    stream: &mut dyn Stream,
+    stream: &mut File,
     options: Options,
     patience: Option<Duration>,
 ) -> Result<(Session, Vec<u8>), ClientError> {
