@@ -7,8 +7,7 @@ use destage_engine::controller::{Config, Controller};
 use destage_engine::destage::phases::Protocol;
 use destage_engine::destage::{Count, DestageConfig, Issue};
 use destage_engine::dispatch::Order;
-use destage_engine::event::DiskCommand;
-use destage_engine::event::{Action, Event};
+use destage_engine::event::{Action, DiskCommand, Event, Owner};
 use destage_engine::policy::{self, POLICIES};
 use destage_engine::rate::{self, RATES};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
@@ -354,6 +353,42 @@ fn below_the_low_threshold_only_a_run_of_sequential_groups_goes_on() {
     assert_eq!(left_below_the_low_threshold([false, true]), 28);
     assert_eq!(left_below_the_low_threshold([true, false]), 28);
     assert_eq!(left_below_the_low_threshold([true, true]), 0);
+}
+
+/// Fills an NVS, lets its destages begin, because of a flush or because a write waits, and returns
+/// whether a disk's next command is a read when six wait. Its window is four.
+fn six_reads_end_a_burst(write_waits: bool) -> bool {
+    let mut config = config(0, "ebb:near=0", "single:100", 64, 1);
+    config.geometry.disk_pages = 1 << 20;
+    (config.window, config.destage.queue_depth) = (4, 64);
+    let mut driver = Driver::new(&config, 1);
+    let far = |of: u64| of * 7919 % (1 << 20);
+    for id in 0..1_000 {
+        driver.host(id, Direction::Read, far(id), 1);
+        driver.settle();
+    }
+    for id in 1_000..1_064 {
+        driver.host(id, Direction::Write, far(id), 1);
+        driver.complete_one();
+    }
+    assert!(driver.disks.is_empty(), "the rate allows no destage");
+    match write_waits {
+        true => driver.host(2_000, Direction::Write, far(2_000), 1),
+        false => driver.step(Event::Flush),
+    }
+    assert_eq!(driver.disks.len(), 4, "a burst");
+    for id in 3_000..3_006 {
+        driver.host(id, Direction::Read, far(id), 1);
+    }
+    let done = driver.disks.remove(0);
+    driver.step(Event::DiskDone(done.disk, done.owner));
+    matches!(driver.disks.last().expect("a command").owner, Owner::HostRead(_))
+}
+
+#[test]
+fn more_reads_wait_for_a_burst_while_a_write_waits_than_in_a_flush() {
+    assert!(six_reads_end_a_burst(false));
+    assert!(!six_reads_end_a_burst(true));
 }
 
 #[test]
