@@ -100,7 +100,8 @@ reproduce-bands: tools
 
 ## Compare adaptive read-cache weights with fixed ones on two halves of loads; TRACES is the folder.
 TRACES ?= ../shared/traces
-adaptive-weights: tools
+adaptive-weights: build
+	/usr/bin/python3 scripts/adaptive_replays.py $(DESTAGE) $(TRACES)
 	$(CARGO) run --locked -p destage-sim --example adaptive -- $(TRACES)
 
 ## Crash the served array 20,000 times on simulated devices, and check every byte.
