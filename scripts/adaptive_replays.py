@@ -67,8 +67,10 @@ def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(str(__doc__).strip())
     destage, folder = sys.argv[1], Path(sys.argv[2])
-    print("| trace | policy | `paper`, mean | worst | `adaptive`, mean | worst "
-          "| no worse than `paper` |")
+    print(
+        "| trace | policy | `paper`, mean | worst | `adaptive`, mean | worst "
+        "| no worse than `paper` |"
+    )
     print("|---|---|---|---|---|---|---|")
     every: list[Case] = []
     losses = []
@@ -87,8 +89,12 @@ def main() -> None:
                 losses.append(f"{trace}, {policy}, {name}: {figures}")
     if every:
         print(f"| all | | {summary(every)} |")
-        print("`adaptive` over 2 % worse than the plain policy or `paper`, in %: `paper` to plain,",
-              "`adaptive` to plain, `adaptive` to `paper`:", *losses, sep="\n  ")
+        print(
+            "`adaptive` over 2 % worse than the plain policy or `paper`, in %: `paper` to plain,",
+            "`adaptive` to plain, `adaptive` to `paper`:",
+            *losses,
+            sep="\n  ",
+        )
 
 
 if __name__ == "__main__":
