@@ -185,6 +185,12 @@ fn commands_and_options_that_pages_name_are_there() {
             if let Some(second) = words.get(1).filter(|word| longer(word)) {
                 command.push((*second).to_string());
             }
+            let is_group = helps.get(&command).is_some_and(|help| help.contains("\nCommands:\n"));
+            if let Some(word) = words.get(command.len()).filter(|word| is_group && small(word))
+                && !word.starts_with('-')
+            {
+                wrong.push(format!("{page}: `{code}`: {command:?} has no command {word}"));
+            }
             // A group of commands has its members' options.
             let of = |key: &&Vec<String>| key.starts_with(&command);
             let help: String = helps.keys().filter(of).map(|key| helps[key].as_str()).collect();
