@@ -105,5 +105,5 @@ fn a_call_that_is_not_answered_ends_and_so_do_later_ones() {
     let error = client.call(read(0, 512), &[]).expect_err("no further request");
     assert!(matches!(error, ClientError::Closed), "{error}");
     drop(client);
-    server.remote.hurry();
+    server.hurry();
 }
