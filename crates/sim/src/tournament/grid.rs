@@ -251,6 +251,16 @@ mod tests {
     "#;
 
     #[test]
+    fn the_drawn_grid_has_forty_cells_that_the_own_grid_has_not() {
+        let drawn = include_str!("../../../../specs/tournament/drawn.toml");
+        let drawn = Grid::parse(drawn).unwrap().cells().unwrap();
+        let own = Grid::own().cells().unwrap();
+        assert_eq!(drawn.len(), 40);
+        let new = |cell: &&Cell| own.iter().all(|other| other.options != cell.options);
+        assert_eq!(drawn.iter().filter(new).count(), 40);
+    }
+
+    #[test]
     fn every_combination_of_options_is_a_cell() {
         let cells = Grid::parse(SMALL).unwrap().cells().unwrap();
         let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
