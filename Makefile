@@ -98,7 +98,8 @@ measure-served: tools
 reproduce-bands: tools
 	$(CARGO) test --locked -p destage --test reproduce --test results -- --ignored --nocapture
 
-## Compare adaptive read-cache weights with fixed ones on two halves of loads; TRACES is the folder.
+## Compare adaptive read-cache weights with fixed ones, in replays of traces and on two halves of
+## loads; TRACES is the folder.
 TRACES ?= ../shared/traces
 adaptive-weights: build
 	/usr/bin/python3 scripts/adaptive_replays.py $(DESTAGE) $(TRACES)

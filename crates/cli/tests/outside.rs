@@ -187,7 +187,7 @@ fn a_stop_that_is_only_checked_changes_nothing() {
 #[test]
 fn a_stop_with_drain_leaves_nothing_dirty_though_clients_write_on() {
     let mut array = Array::create(&["nvs"]);
-    for _ in 0..3 {
+    for _ in 0..6 {
         array.serve(&[]);
         let mut bench = array.load(&["--time", "60s", "--depth", "8", "--iops", "700"]);
         wait("written", LONG, || status(&array)["pages_written"].as_u64() > Some(50));
