@@ -203,4 +203,8 @@ fn shadows_have_a_thousand_blocks_or_more_and_forms_are_read() {
     }
     let name = choose("adaptive-lfu:literal").unwrap().describe();
     assert_eq!(name, "adaptive-lfu:ties=literal");
+    let error = choose("adaptive-lru:shadow=3").expect_err("it is a parameter of the form");
+    assert!(error.to_string().contains("--vdf adaptive:shadow=..."), "{error}");
+    let error = choose("vdf-lru:shadow=3").expect_err("the form has none");
+    assert!(error.to_string().contains("takes no parameters"), "{error}");
 }

@@ -197,6 +197,13 @@ pub enum ReadPolicyError {
     Choice(ChoiceError),
     /// The policy has no fault-aware form.
     NoOrder(&'static str),
+    /// A parameter of the adaptive form, given with the policy.
+    OfTheForm {
+        /// The policy, without a prefix.
+        policy: &'static str,
+        /// The parameter.
+        param: String,
+    },
     /// An invalid number of blocks.
     Blocks(u64),
 }
@@ -209,6 +216,11 @@ impl core::fmt::Display for ReadPolicyError {
                 f,
                 "`{name}` has no fault-aware form: it gives no order among its victims by which \
                  those of the failed disk could be weighed"
+            ),
+            ReadPolicyError::OfTheForm { policy, param } => write!(
+                f,
+                "`adaptive-{policy}` takes no `{param}` itself: give `{policy}`, and `{param}` \
+                 with the form (--vdf adaptive:{param}=...)"
             ),
             ReadPolicyError::Blocks(blocks) => {
                 write!(f, "a read cache takes 1 to {BLOCKS_MAX} blocks, not {blocks}")
@@ -284,7 +296,12 @@ fn choose_from(
         (Some(entry), true) => entry,
         (None, true) => return Err(ReadPolicyError::NoOrder(row.plain.name)),
     };
-    let choice = Choice::parse("read policy", &[entry], &text).map_err(ReadPolicyError::Choice)?;
+    let choice = Choice::parse("read policy", &[entry], &text).map_err(|error| match error {
+        ChoiceError::UnknownParam { param, .. } if adaptive && is_of_the_form(&param) => {
+            ReadPolicyError::OfTheForm { policy: row.plain.name, param }
+        }
+        error => ReadPolicyError::Choice(error),
+    })?;
     let vdf = match (aware, adaptive) {
         (false, _) => Vdf::Off,
         (true, false) => Vdf::Paper,
@@ -294,6 +311,11 @@ fn choose_from(
     // Values are checked now, not when the size is known.
     chosen.build(1)?;
     Ok(chosen)
+}
+
+/// Whether [`Vdf::Adaptive`] has a parameter of this name.
+fn is_of_the_form(param: &str) -> bool {
+    ["start", "shadow"].contains(&param)
 }
 
 /// Whether a cache can have this many blocks.
