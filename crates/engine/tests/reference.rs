@@ -93,6 +93,8 @@ fn add(total: &mut Coverage, met: &Coverage) {
     total.long_stretches += met.long_stretches;
     total.share_held += met.share_held;
     total.spared += met.spared;
+    total.spared_when_it_pays += met.spared_when_it_pays;
+    total.not_spared += met.not_spared;
     total.joined += met.joined;
     total.merged += met.merged;
 }
@@ -129,6 +131,25 @@ fn every_policy_gives_the_reference_output() {
         total.merged,
     ];
     assert!(rare.iter().all(|&n| n >= 100), "the traces reach every rule: {total:?}");
+}
+
+#[test]
+fn sparse_groups_wait_while_that_makes_them_grow() {
+    let mut total = Coverage::default();
+    for seed in 0..8 {
+        let mut rng = Rng(seed);
+        let config = Config { pages: 300, group_pages: 16, mirrored: false, ..plain() };
+        // Pages of few groups, or of many.
+        let pages = if seed % 2 == 0 { 2000 } else { 1 << 30 };
+        let mut text = String::new();
+        for _ in 0..8000 {
+            let (page, len) = (rng.below(pages), rng.of(&[1, 1, 1, 8]));
+            text.push_str(&format!("W {page} {len}\n"));
+        }
+        check(&text, &config, Policy::Ebb { sparse: true }, &mut total);
+    }
+    println!("{total:?}");
+    assert!(total.spared_when_it_pays >= 1000 && total.not_spared >= 1000, "{total:?}");
 }
 
 #[test]

@@ -124,6 +124,8 @@ impl Engine {
         Ok(match &config.track {
             None => {
                 let mut controller = Controller::new(&config.controller)?;
+                let drive = destage_disk::Disk::new(&config.disk);
+                controller.set_drive_pages(drive.sectors() / SECTORS_PER_PAGE);
                 let faults = &config.faults;
                 controller
                     .set_read_cache(faults.read_cache.as_ref())

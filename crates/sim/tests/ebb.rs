@@ -103,3 +103,67 @@ fn large_writes_at_random_places_are_as_fast_as_with_wow() {
         }
     }
 }
+
+/// Destages in flight hold a part of the NVS: in a small one there are fewer of them.
+#[test]
+fn destages_in_flight_leave_room_in_a_small_nvs() {
+    let mean = |seed: &str| {
+        let load = [("nvs", "1024"), ("iops", "740"), ("window", "6"), ("order", "reads-first")];
+        let short = [("seed", seed), ("warmup", "300"), ("measure", "60")];
+        run("ebb", &[&load[..], &short[..]].concat()).response.all.mean_ms
+    };
+    let means = ["1", "2", "3"].map(mean);
+    assert!(means.iter().sum::<f64>() < 3.0 * 25.0, "{means:?} ms");
+}
+
+/// When the NVS is nearly full, destages do not wait until no read is left.
+#[test]
+fn reads_do_not_let_the_nvs_fill() {
+    let changes = [
+        ("iops", "1800"),
+        ("window", "32"),
+        ("order", "reads-first"),
+        ("warmup", "400"),
+        ("measure", "60"),
+    ];
+    let report = run("ebb", &changes);
+    assert!(report.host_wait.mean_ms < 1.0, "{} ms at the host", report.host_wait.mean_ms);
+    assert!(report.response.all.mean_ms < 32.0, "{} ms", report.response.all.mean_ms);
+}
+
+/// What is near is a part of the drive: a few GB are near on a drive of 4 TB, and the array's order
+/// is kept there.
+#[test]
+fn reads_of_a_small_part_of_a_large_drive_are_near() {
+    let changes = [
+        ("workload", "random:threads=8,writes=0.2,pages=80"),
+        ("disk", "ultrastar-7k4000"),
+        ("disk-fraction", "0.003"),
+        ("disks", "7"),
+        ("thresholds", "50/20"),
+        ("fail", "disk=5,at=1"),
+        ("order", "reads-first"),
+        ("nvs", "2048"),
+        ("window", "6"),
+        ("warmup", "60"),
+        ("measure", "60"),
+    ];
+    let [ebb, near_0, stow] =
+        ["ebb", "ebb:near=0", "stow"].map(|policy| run(policy, &changes).iops);
+    assert!(ebb > 0.99 * stow && ebb > 1.04 * near_0, "{ebb}, {near_0} and {stow} a second");
+}
+
+/// Sparse groups wait neither where they do not grow nor where each page is written for itself.
+#[test]
+fn sparse_groups_wait_only_where_it_pays() {
+    let served = |policy: &str, changes: &[(&str, &str)]| {
+        let short = [("nvs", "2048"), ("window", "128"), ("warmup", "200"), ("measure", "60")];
+        run(policy, &[&short[..], changes].concat()).iops
+    };
+    let no_growth = [("workload", "random:threads=16,pages=12"), ("level", "4")];
+    let [ebb, stow] = ["ebb", "stow"].map(|policy| served(policy, &no_growth));
+    assert!(ebb > 0.99 * stow, "{ebb} against {stow} a second");
+    let mirrored = [("workload", "random:threads=16"), ("level", "10"), ("disks", "4")];
+    let [ebb, off] = ["ebb", "ebb:sparse=off"].map(|policy| served(policy, &mirrored));
+    assert_eq!(ebb, off, "a mirror writes each page for itself");
+}

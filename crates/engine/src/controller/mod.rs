@@ -69,7 +69,8 @@ impl Controller {
         let chosen = setup.choose(&config.policy, &config.rate, &geometry)?;
         let Chosen { policy, rate, detector } = chosen;
         let per_group = geometry.pages_per_group();
-        let mut dispatch = Dispatch::new(geometry.disks, config.window, config.order);
+        let Config { window, order, .. } = *config;
+        let mut dispatch = Dispatch::new(geometry.disks, window, order, geometry.disk_pages);
         dispatch.alternate(policy.alternation());
         let directory = Directory::new(config.nvs_pages, per_group, geometry.groups());
         Ok(Controller {
@@ -521,6 +522,12 @@ impl Controller {
         self.cache.set_policy(policy, &now);
         self.cache.set_detector(detector);
         Ok(())
+    }
+
+    /// The array uses a part of drives of this many pages. Until then it is taken to use all of
+    /// each.
+    pub fn set_drive_pages(&mut self, pages: u64) {
+        self.state.dispatch.set_drive_pages(pages);
     }
 
     /// Gives the controller another read cache, which is empty, or none. The driver forgets what it

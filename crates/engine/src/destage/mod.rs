@@ -27,6 +27,9 @@ pub use memory::StripeMemoryState;
 use phases::{Protocol, SafeState};
 use reuse::{Levels, Reuse};
 
+/// Destage writes in flight, however much of the NVS they hold: as many as the papers' arrays have.
+const FEW: u32 = 20;
+
 /// How the runs of a picked group are issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Issue {
@@ -259,7 +262,7 @@ impl Destager {
         if let Some(reason) = forced {
             let full = u64::from(reason == Forced::WriteWaits);
             around.state.dispatch.set_urgency((1, 1), (full, 1));
-            return self.config.queue_depth;
+            return self.full_depth(around, true);
         }
         let (cache, last_sequential) = (&*around.cache, self.last_sequential);
         let (occupancy, capacity) = (cache.directory.occupancy(), cache.directory.capacity().0);
@@ -279,9 +282,23 @@ impl Destager {
         let taken = (occupancy.saturating_sub(raised.high), capacity - raised.high);
         around.state.dispatch.set_urgency((allowed, depth), taken);
         if around.state.dispatch.wants_many() && allowed > 0 {
-            return self.config.queue_depth;
+            return self.full_depth(around, false);
         }
         allowed
+    }
+
+    /// The greatest number of destage writes in flight. Where they should have many to choose from
+    /// it is the full depth only while they hold less than a quarter of the NVS, or than half while
+    /// a write waits: their pages are not free before they are done.
+    fn full_depth(&self, around: &Surroundings<'_>, write_waits: bool) -> u32 {
+        let directory = &around.cache.directory;
+        let parts = if write_waits { 2 } else { 4 };
+        let dispatch = &around.state.dispatch;
+        match directory.in_flight_pages() * parts >= directory.capacity().0 && dispatch.wants_many()
+        {
+            true => self.config.queue_depth.min(dispatch.half_full().max(FEW)),
+            false => self.config.queue_depth,
+        }
     }
 
     fn start(

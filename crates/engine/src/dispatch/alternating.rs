@@ -20,6 +20,9 @@ const NEARLY_URGENT: u32 = URGENT * 3 / 4;
 const RARE_PERCENT: u64 = 5;
 /// A drive that has had a command for this long passes it over for nearer ones: it gets no other.
 const PASSED_OVER: Duration = Duration::from_secs(1);
+/// In the array's order, the same for each command that may be in the drive: with many, each takes
+/// longer, and no read waits for them.
+const PASSED_OVER_EACH: Duration = Duration(PASSED_OVER.0 / 16);
 /// Commands over which means are taken.
 const MEMORY: u64 = 256;
 /// All of a disk's commands, as a share.
@@ -32,6 +35,8 @@ const IDLE_SLOTS: u32 = 8;
 const NEAR_SLOTS: u32 = 2;
 /// An urgent burst may begin when this part of the window, or less, holds reads.
 const PART_OF_WINDOW: u32 = 8;
+/// From this urgency on a burst may begin while reads wait.
+const PRESSING: u32 = URGENT * 5 / 4;
 
 struct Waiting {
     command: DiskCommand,
@@ -65,6 +70,8 @@ struct Turns {
 pub(super) struct Alternating {
     how: Alternation,
     order: Order,
+    /// Pages of each drive.
+    drive_pages: u64,
     turns: Vec<Turns>,
     urgency: u32,
     /// Mean share of reads among commands, of [`ALL`].
@@ -75,9 +82,19 @@ pub(super) struct Alternating {
 }
 
 impl Alternating {
-    pub(super) fn new(how: Alternation, order: Order, disks: usize) -> Alternating {
+    pub(super) fn new(
+        how: Alternation,
+        order: Order,
+        disks: usize,
+        drive_pages: u64,
+    ) -> Alternating {
         let turns = (0..disks).map(|_| Turns::default()).collect();
-        Alternating { how, order, turns, urgency: 0, read_share: 0, distance: 0, numbers: 0 }
+        let (urgency, read_share, distance, numbers) = (0, 0, 0, 0);
+        Alternating { how, order, drive_pages, turns, urgency, read_share, distance, numbers }
+    }
+
+    pub(super) fn set_drive_pages(&mut self, pages: u64) {
+        self.drive_pages = pages;
     }
 
     /// How urgent destages are: `allowed` of the `depth` that may be in flight at most, and
@@ -100,7 +117,7 @@ impl Alternating {
     }
 
     fn near(&self) -> bool {
-        self.distance < self.how.near
+        self.distance * 1000 < self.drive_pages * self.how.near
     }
 
     /// Whether the NVS is held fuller while hosts use much of it again.
@@ -159,7 +176,8 @@ impl Alternating {
         };
         let how = Alternation { held, ..self.how };
         let turns = &mut self.turns[disk];
-        if turns.passes_over(now) {
+        let in_order = Duration(PASSED_OVER_EACH.0 * u64::from(window)).max(PASSED_OVER);
+        if turns.passes_over(now, if keeps_order { in_order } else { PASSED_OVER }) {
             return None;
         }
         let waiting = if keeps_order {
@@ -190,10 +208,10 @@ impl Turns {
         self.in_drive.iter().filter(|command| kind(&command.owner)).count() as u32
     }
 
-    /// Whether the drive has had a command for too long, and could carry it out.
-    fn passes_over(&self, now: Instant) -> bool {
+    /// Whether the drive has had a command for longer than `most`, and could carry it out.
+    fn passes_over(&self, now: Instant, most: Duration) -> bool {
         let first = self.in_drive.first();
-        self.away == 0 && first.is_some_and(|first| now.since(first.since) > PASSED_OVER)
+        self.away == 0 && first.is_some_and(|first| now.since(first.since) > most)
     }
 
     /// The next command in the array's order.
@@ -245,9 +263,11 @@ impl Turns {
     /// Begins or ends a burst of destages.
     fn begin_or_end(&mut self, how: &Alternation, urgency: u32, now: Instant, window: u32) {
         if !self.bursting {
+            let waiting = window * urgency.saturating_sub(PRESSING) / (2 * URGENT);
             let few = window * urgency.min(URGENT) / (PART_OF_WINDOW * URGENT);
-            self.bursting =
-                self.reads.is_empty() && self.in_drive(is_read) <= few && !self.destages.is_empty();
+            self.bursting = self.reads.len() as u32 <= waiting
+                && self.in_drive(is_read) <= few + waiting
+                && !self.destages.is_empty();
             return;
         }
         let part = |most: u64| most * u64::from(urgency) / u64::from(URGENT);
@@ -287,8 +307,7 @@ mod tests {
     use super::*;
     use crate::units::DiskId;
 
-    const HOW: Alternation =
-        Alternation { held: 1, longest: Duration(50), near: 1000, keep: false };
+    const HOW: Alternation = Alternation { held: 1, longest: Duration(50), near: 1, keep: false };
     const FAR: u64 = 1_000_000_000;
     const WINDOW: u32 = 2;
 
@@ -299,7 +318,7 @@ mod tests {
 
     /// A disk that has served far reads, with destages most urgent.
     fn busy() -> Alternating {
-        let mut queues = Alternating::new(HOW, Order::Arrival, 1);
+        let mut queues = Alternating::new(HOW, Order::Arrival, 1, 1_000_000);
         queues.set_urgency((1, 1), (0, 1));
         (0..200).for_each(|_| queues.measure(&command(FAR, true), 0));
         assert!(!queues.keeps_order());
@@ -341,6 +360,31 @@ mod tests {
             let read = next(&mut queues, at, 1) == Some(77);
             assert_eq!(read, ends, "urgency {urgency}, at {at}");
         }
+    }
+
+    #[test]
+    fn a_burst_begins_while_reads_wait_when_the_nvs_is_nearly_full() {
+        for (window, taken, wait) in
+            [(16, 64, 0), (16, 160, 3), (16, 256, 6), (8, 256, 3), (1, 256, 0)]
+        {
+            let begins = |reads: u64| {
+                let mut queues = busy();
+                queues.set_urgency((1, 1), (taken, 256));
+                (0..reads).for_each(|read| queues.add(0, command(FAR + read, true), Instant(0)));
+                queues.add(0, command(5, false), Instant(0));
+                queues.next(0, Instant(1), window, 0).is_some_and(|command| command.first == 5)
+            };
+            assert!(begins(wait) && !begins(wait + 1), "window {window}, {taken} of 256 pages");
+        }
+    }
+
+    #[test]
+    fn near_is_a_part_of_the_drive() {
+        let mut queues = busy();
+        (0..9000).for_each(|_| queues.measure(&command(1000, true), 0));
+        assert!(queues.wants_many(), "a thousandth of the drive");
+        queues.set_drive_pages(1_100_000);
+        assert!(!queues.wants_many());
     }
 
     #[test]
@@ -429,5 +473,11 @@ mod tests {
         assert_eq!(next(&mut queues, late, 0), None);
         queues.left(0, Owner::HostRead(0));
         assert!(next(&mut queues, late, 0).is_some(), "the next one came later");
+        // With a large window and no reads each command may take longer.
+        let mut queues = busy();
+        (0..800).for_each(|_| queues.measure(&command(0, false), 0));
+        (0..9).for_each(|read| queues.add(0, command(FAR * read, true), Instant(0)));
+        let mut enters = |at| queues.next(0, Instant(at), 32, 0).is_some();
+        assert!(enters(1) && enters(1 + 2 * PASSED_OVER.0) && !enters(2 + 2 * PASSED_OVER.0));
     }
 }

@@ -44,17 +44,19 @@ pub struct Dispatch {
     views: Vec<DiskView>,
     window: u32,
     order: Order,
+    drive_pages: u64,
     /// In place of `order`, if the policy asks for it.
     alternating: Option<Alternating>,
 }
 
 impl Dispatch {
-    /// Queues for `disks` drives of `window` commands each.
-    pub fn new(disks: u16, window: u32, order: Order) -> Dispatch {
+    /// Queues for `disks` drives of `drive_pages` pages, and of `window` commands each.
+    pub fn new(disks: u16, window: u32, order: Order, drive_pages: u64) -> Dispatch {
         let count = usize::from(disks);
         let queues = (0..disks).map(|_| Queue::default()).collect();
         let views = vec![DiskView::default(); count];
-        Dispatch { queues, lengths: vec![0; count], views, window, order, alternating: None }
+        let (lengths, alternating) = (vec![0; count], None);
+        Dispatch { queues, lengths, views, window, order, drive_pages, alternating }
     }
 
     /// Reads and destages take turns at each disk, or follow the order as before. What waits is
@@ -67,7 +69,8 @@ impl Dispatch {
             }
         }
         let Some(how) = how else { return };
-        let mut alternating = Alternating::new(how, self.order, self.queues.len());
+        let mut alternating =
+            Alternating::new(how, self.order, self.queues.len(), self.drive_pages);
         for (disk, queue) in self.queues.iter_mut().enumerate() {
             for command in queue.reads.drain(..).chain(queue.others.drain(..)) {
                 alternating.add(disk, command, Instant::ZERO);
@@ -76,9 +79,22 @@ impl Dispatch {
         self.alternating = Some(alternating);
     }
 
+    /// Each drive has this many pages, of which the array may use a part.
+    pub fn set_drive_pages(&mut self, pages: u64) {
+        self.drive_pages = pages;
+        if let Some(alternating) = &mut self.alternating {
+            alternating.set_drive_pages(pages);
+        }
+    }
+
     /// Whether destages should have many to choose from, whatever the rate says.
     pub fn wants_many(&self) -> bool {
         self.alternating.as_ref().is_some_and(Alternating::wants_many)
+    }
+
+    /// As many commands as fill half of the windows of all drives.
+    pub fn half_full(&self) -> u32 {
+        self.window.saturating_mul(self.queues.len() as u32) / 2
     }
 
     /// Whether the NVS is held fuller than the thresholds say while hosts use much of it again.
@@ -234,7 +250,7 @@ mod tests {
     use crate::units::Duration;
 
     fn order_of(order: Order) -> Vec<u64> {
-        let mut dispatch = Dispatch::new(1, 1, order);
+        let mut dispatch = Dispatch::new(1, 1, order, 1000);
         let mut actions = Vec::new();
         let disk = DiskId(0);
         for first in 0..8 {
@@ -261,7 +277,7 @@ mod tests {
 
     #[test]
     fn views_count_the_reads_of_a_disk_and_know_its_last_place() {
-        let mut dispatch = Dispatch::new(1, 1, Order::Arrival);
+        let mut dispatch = Dispatch::new(1, 1, Order::Arrival, 1000);
         let (mut actions, disk) = (Vec::new(), DiskId(0));
         for (first, at) in [(10, 1), (20, 2)] {
             let owner = Owner::HostRead(first as u32);
@@ -280,7 +296,7 @@ mod tests {
     #[test]
     fn what_waits_in_turns_is_queued_again_in_order_of_arrival() {
         let how = Alternation { held: 1, longest: Duration::ZERO, near: 0, keep: false };
-        let mut dispatch = Dispatch::new(1, 1, Order::Arrival);
+        let mut dispatch = Dispatch::new(1, 1, Order::Arrival, 1000);
         dispatch.alternate(Some(how));
         let (mut actions, disk) = (Vec::new(), DiskId(0));
         // Until reads are no longer rare.

@@ -144,6 +144,11 @@ impl Directory {
         self.held_pages
     }
 
+    /// Pages whose destage is in flight.
+    pub fn in_flight_pages(&self) -> u64 {
+        self.in_flight_pages
+    }
+
     /// Pages free for new data.
     pub fn free_pages(&self) -> u64 {
         self.capacity - self.occupancy()

@@ -31,9 +31,9 @@ const PARAMS: &[Param] = &[
     },
     Param {
         name: "near",
-        unit: "pages",
-        default: "262144",
-        range: "0 to 1000000000",
+        unit: "thousandths of the drive",
+        default: "15",
+        range: "0 to 1000",
         help: "mean distance of reads below which none is held for a burst: seeks are short",
     },
     Param {
@@ -57,7 +57,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
         let alternation = Alternation {
             held: choice.number("held", 0, 1_000)?,
             longest: Duration::from_millis(choice.number("longest", 0, 100_000)?),
-            near: choice.number("near", 0, 1_000_000_000)?,
+            near: choice.number("near", 0, 1_000)?,
             keep: on(choice, "keep")?,
         };
         Ok(Box::new(Stow::in_turns(context, alternation, on(choice, "sparse")?)))

@@ -9,6 +9,7 @@ mod lrw;
 mod lst;
 mod ordered;
 mod scan;
+mod sparing;
 mod stf;
 mod stow;
 mod streams;
@@ -200,9 +201,9 @@ pub struct Alternation {
     pub held: u32,
     /// How long the oldest of them may wait when destages are urgent; twice that when it is full.
     pub longest: Duration,
-    /// Mean distance of reads from the last place, in pages, below which no read is held, and disks
-    /// keep the array's order while destages are urgent: the drive's own queue is good enough for
-    /// short seeks.
+    /// Mean distance of reads from the last place, in thousandths of the drive, below which no
+    /// read is held, and disks keep the array's order while destages are urgent: the drive's own
+    /// queue is good enough for short seeks.
     pub near: u64,
     /// Whether the NVS is held fuller than the rate's thresholds say while hosts use much of it
     /// again.

@@ -59,7 +59,7 @@ impl Ring {
 
     /// Scans for a victim and takes it out of the ring: a group whose counter is 0, while those
     /// it passes over are counted down. A group of up to `sparse` pages is passed over once more,
-    /// and has [`SPARED`] set. Gives up after `laps` laps.
+    /// and has [`SPARED`] set; `spared` gets its pages. Gives up after `laps` laps.
     pub fn take(
         &mut self,
         directory: &Directory,
@@ -67,6 +67,7 @@ impl Ring {
         counter: &mut [u8],
         mask: u8,
         sparse: u64,
+        mut spared: impl FnMut(u64),
     ) -> Option<(GroupId, Slot)> {
         let mut looks = self.count.saturating_mul(laps);
         while looks > 0 {
@@ -84,6 +85,7 @@ impl Ring {
                 if *counter & mask == 0 {
                     if sparse > 0 && *counter & SPARED == 0 && directory.pages(slot) <= sparse {
                         *counter |= SPARED;
+                        spared(directory.pages(slot));
                         continue;
                     }
                     self.groups.remove(group);

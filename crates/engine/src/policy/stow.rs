@@ -1,7 +1,8 @@
 //! STOW: two WOW-like rings, for random and for sequential data, with hysteresis between them
 //! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
 
-use super::scan::Ring;
+use super::scan::{Ring, SPARED};
+use super::sparing::Sparing;
 use super::streams::Streams;
 use super::{Alternation, DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
 use crate::bounded::cover;
@@ -93,7 +94,7 @@ pub(super) struct Stow {
     nvs_pages: u64,
     mirrored: bool,
     /// Random groups with less than three quarters of the mean pages are passed over once.
-    spares_sparse: bool,
+    sparing: Option<Sparing>,
     /// Of ebb: distinguishes large writes at random places from streams.
     streams: Option<Streams>,
     last_pick: GroupId,
@@ -123,7 +124,7 @@ impl Stow {
             queue_depth: context.queue_depth,
             nvs_pages: context.nvs_pages,
             mirrored: context.mirrored,
-            spares_sparse: false,
+            sparing: None,
             streams: None,
             last_pick: GroupId(0),
             alternation: None,
@@ -139,7 +140,8 @@ impl Stow {
     ) -> Stow {
         let stow = Stow::new(context, Switching::Hysteresis, 128);
         let (streams, alternation) = (Some(Streams::new()), Some(alternation));
-        Stow { spares_sparse, streams, alternation, ..stow }
+        let sparing = (spares_sparse && !context.mirrored).then(Sparing::default);
+        Stow { sparing, streams, alternation, ..stow }
     }
 
     fn gap_to_desired(&self) -> f64 {
@@ -237,13 +239,16 @@ impl Stow {
     }
 
     fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
-        let spares = self.spares_sparse && !self.merges();
-        let sparse = match (spares, queue) {
-            (true, RANDOM) => self.rings[RANDOM].sparse_below_mean(self.pages[RANDOM]),
-            _ => 0,
-        };
-        let laps = if sparse > 0 { 3 } else { 2 };
-        self.rings[queue].take(directory, laps, &mut self.state, RECENT, sparse)
+        let may_spare = queue == RANDOM && !self.merges();
+        let sparing = self.sparing.as_mut().filter(|_| may_spare);
+        let (ring, state) = (&mut self.rings[queue], &mut self.state);
+        match sparing.map(|sparing| (sparing.spares(), sparing)) {
+            Some((true, sparing)) => {
+                let sparse = ring.sparse_below_mean(self.pages[RANDOM]);
+                ring.take(directory, 3, state, RECENT, sparse, |pages| sparing.begin(pages))
+            }
+            _ => ring.take(directory, 2, state, RECENT, 0, |_| ()),
+        }
     }
 
     /// Algorithm 3, lines 10 to 19: `group` was picked from SeqQ; sizes still count its pages.
@@ -329,6 +334,11 @@ impl DestagePolicy for Stow {
         }
         let pages = directory.pages(slot);
         self.pages[queue] -= pages;
+        if self.state[slot.index()] & SPARED != 0
+            && let Some(sparing) = &mut self.sparing
+        {
+            sparing.end(pages);
+        }
         if queue == current
             && let Some(decision) = &mut self.decision
         {

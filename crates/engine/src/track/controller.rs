@@ -74,7 +74,7 @@ impl TrackController {
             per_track: config.sectors_per_track,
             disk_sectors: config.disk_sectors,
             clean: config.clean,
-            dispatch: Dispatch::new(1, window, Order::Arrival),
+            dispatch: Dispatch::new(1, window, Order::Arrival, 0),
             waiting: VecDeque::new(),
             cleaning: None,
             reads: Vec::new(),

@@ -105,6 +105,8 @@ pub struct Coverage {
     pub long_stretches: u64,
     pub share_held: u64,
     pub spared: u64,
+    pub spared_when_it_pays: u64,
+    pub not_spared: u64,
     pub joined: u64,
     pub merged: u64,
 }
@@ -130,6 +132,12 @@ struct Ebb {
     starts: u64,
     joining: Vec<u64>,
     last_pick: u64,
+    /// Mean pages of sparse groups when they began to wait, and when they were picked, times
+    /// 65,536, and of how many.
+    before: (i64, i64),
+    after: (i64, i64),
+    /// How often RanQ was looked at.
+    looks: u64,
 }
 
 impl Ebb {
@@ -138,6 +146,12 @@ impl Ebb {
         self.came.insert(group % 256, group);
         self.starts = self.starts - self.starts / 128 + if follows { 0 } else { 512 };
     }
+}
+
+/// A mean, and of the last 2,048 or so once there are more.
+fn into_mean((mean, count): (i64, i64), pages: usize) -> (i64, i64) {
+    let count = if count == 2048 { count } else { count + 1 };
+    (mean + (pages as i64 * 65_536 - mean) / count, count)
 }
 
 /// Counts by expected next page, oldest first.
@@ -452,8 +466,7 @@ impl Model {
         let sizes: Vec<usize> =
             self.groups.values().filter(|g| of_ring(g)).map(|g| g.pages.len()).collect();
         let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
-        let spares =
-            self.policy == Policy::Ebb { sparse: true } && pointer == 0 && !self.scattered();
+        let spares = pointer == 0 && self.spares();
         loop {
             let at = self.pointers[pointer];
             let above = self.groups.range(at..).find(|(_, g)| of_ring(g));
@@ -466,12 +479,27 @@ impl Model {
                     return Some(next);
                 }
                 group.spared = true;
+                self.ebb.before = into_mean(self.ebb.before, group.pages.len());
                 self.coverage.spared += 1;
+                self.coverage.spared_when_it_pays += u64::from(self.ebb.after.1 >= 512);
                 continue;
             }
             group.bit -= 1;
             self.coverage.skips += 1;
         }
+    }
+
+    /// Whether sparse groups wait at this look at RanQ.
+    fn spares(&mut self) -> bool {
+        let may = self.policy == Policy::Ebb { sparse: true } && !self.config.mirrored;
+        if !may || self.scattered() {
+            return false;
+        }
+        self.ebb.looks += 1;
+        let has_grown = 32 * self.ebb.after.0 >= 33 * self.ebb.before.0;
+        let pays = self.ebb.after.1 < 512 || has_grown || self.ebb.looks % 16 == 0;
+        self.coverage.not_spared += u64::from(!pays);
+        pays
     }
 
     /// More than three eighths of what comes into SeqQ begins a stream.
@@ -525,6 +553,9 @@ impl Model {
         }
         if let (Policy::Ebb { .. }, Some(group)) = (self.policy, found) {
             self.ebb.last_pick = group;
+            if self.groups[&group].spared {
+                self.ebb.after = into_mean(self.ebb.after, self.groups[&group].pages.len());
+            }
             if merged {
                 self.pointers[usize::from(!from_seq)] = group + 1;
                 self.coverage.merged += 1;

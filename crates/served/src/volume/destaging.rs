@@ -16,7 +16,7 @@ use destage_engine::array::safe::is_set;
 use destage_engine::event::Event;
 use destage_engine::flushes::{Durability, Flushed};
 use destage_engine::request::PageRange;
-use destage_engine::units::{DiskId, GroupId};
+use destage_engine::units::{DiskId, GroupId, PAGE_BYTES};
 use std::collections::BTreeMap;
 
 impl Volume {
@@ -134,6 +134,11 @@ impl Volume {
     /// which the driver knows this. Until then it is assumed to have a volatile cache.
     pub fn set_durability(&mut self, member: u16, how: Durability) {
         self.flushes.set(member, how);
+    }
+
+    /// How large the drives of the members are, of which the array may use a part.
+    pub fn set_drive_bytes(&mut self, bytes: u64) {
+        self.engine.controller_mut().set_drive_pages(bytes / PAGE_BYTES);
     }
 
     /// How destages become durable on a member.

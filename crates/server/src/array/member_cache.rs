@@ -34,6 +34,8 @@ pub(crate) struct MemberCache {
     pub(crate) cache: Cache,
     /// What the member is.
     pub(crate) kind: Kind,
+    /// Bytes of the drive that it is a part of; 0: not known.
+    pub(crate) drive_bytes: u64,
 }
 
 /// What a member is.
@@ -51,13 +53,17 @@ impl MemberCache {
     /// Of an opened device.
     pub(crate) fn of(opened: &Opened) -> MemberCache {
         match opened {
-            Opened::Remote(client) => MemberCache::remote(client.session().flags),
+            Opened::Remote(client) => {
+                let session = client.session();
+                MemberCache { drive_bytes: session.size, ..MemberCache::remote(session.flags) }
+            }
             other => other.file().map_or(MemberCache::UNKNOWN, MemberCache::local),
         }
     }
 
     /// Of a member that cannot be looked at.
-    pub(crate) const UNKNOWN: MemberCache = MemberCache { cache: Cache::Unknown, kind: Kind::File };
+    pub(crate) const UNKNOWN: MemberCache =
+        MemberCache { cache: Cache::Unknown, kind: Kind::File, drive_bytes: 0 };
 
     fn local(file: &File) -> MemberCache {
         let Ok(about) = file.metadata() else { return MemberCache::UNKNOWN };
@@ -70,13 +76,14 @@ impl MemberCache {
         MemberCache {
             cache: Sysfs { root: Path::new(sysfs::ROOT), of_file: &of_file }.cache(device),
             kind,
+            drive_bytes: sysfs::drive_bytes(Path::new(sysfs::ROOT), device),
         }
     }
 
     /// An NBD server that takes FLUSH has something to flush.
     fn remote(flags: u16) -> MemberCache {
         let fua = flags & wire::NBD_FLAG_SEND_FUA != 0;
-        MemberCache { cache: Cache::Volatile { fua }, kind: Kind::Remote }
+        MemberCache { cache: Cache::Volatile { fua }, kind: Kind::Remote, drive_bytes: 0 }
     }
 
     /// How destages become durable on it. FUA is chosen where the kernel sends it to the drive; an
@@ -269,7 +276,7 @@ mod tests {
     #[test]
     fn what_is_known_decides_unless_a_way_is_given() {
         use Durability::{Epochs, Flush, Fua, Off};
-        let of = |cache, kind| MemberCache { cache, kind };
+        let of = |cache, kind| MemberCache { cache, kind, drive_bytes: 0 };
         let auto = |cache, kind| of(cache, kind).durability(Choice::Auto);
         assert_eq!(auto(Cache::Off, Kind::Block), Off);
         assert_eq!(auto(Cache::Off, Kind::File), Epochs);

@@ -19,6 +19,14 @@ pub(super) fn disk(folder: &Path) -> &Path {
     }
 }
 
+/// Bytes of the disk that a block device is, or is a part of; 0: not known.
+pub(super) fn drive_bytes(root: &Path, device: u64) -> u64 {
+    const SECTOR: u64 = 512;
+    let size = |folder: PathBuf| std::fs::read_to_string(disk(&folder).join("size")).ok();
+    let sectors = folder(root, device).and_then(size).and_then(|text| text.trim().parse().ok());
+    sectors.map_or(0, |sectors: u64| sectors.saturating_mul(SECTOR))
+}
+
 /// A tree as the kernel shows it.
 #[cfg(test)]
 pub(super) struct Tree(tempfile::TempDir);
@@ -55,5 +63,20 @@ impl Tree {
         std::os::unix::fs::symlink(self.0.path().join("devices").join(folder), slaves.join(name))
             .expect("a link");
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_has_the_size_of_its_disk() {
+        let tree = Tree::new();
+        tree.add("8:0", "sda", &[("size", "7814037168")])
+            .add("8:1", "sda/sda1", &[("partition", "1"), ("size", "2048")])
+            .add("8:16", "sdb", &[("size", "many")]);
+        let bytes = |minor| drive_bytes(tree.root(), libc::makedev(8, minor));
+        assert_eq!([0, 1, 16, 32].map(bytes), [4_000_787_030_016, 4_000_787_030_016, 0, 0]);
     }
 }

@@ -260,7 +260,7 @@ impl ArrayBackend {
         self.identify(member, Some(uuid), Some(bytes));
         eprintln!("destage: member {member} is being rebuilt onto {name}");
         let result = self.volume.replace(port.now(), member, uuid, bytes);
-        self.set_durabilities();
+        self.describe_members();
         result.map_err(|why| NotTaken { device: None, why: why.into() })
     }
 

@@ -113,12 +113,17 @@ impl ArrayBackend {
             relog: None,
             handle: None,
         };
-        array.set_durabilities();
+        array.describe_members();
         array
     }
 
-    /// Has the volume make destages durable as the members' caches need it.
-    fn set_durabilities(&mut self) {
+    /// Has the volume make destages durable as the members' caches need it, and know how large
+    /// their drives are.
+    fn describe_members(&mut self) {
+        let known = self.caches.iter().map(|member| member.drive_bytes).filter(|bytes| *bytes > 0);
+        if let Some(smallest) = known.min() {
+            self.volume.set_drive_bytes(smallest);
+        }
         let Ok(choice) = self.setup.config().durability() else { return };
         for (member, cache) in (0..).zip(&self.caches) {
             self.volume.set_durability(member, cache.durability(choice));

@@ -277,7 +277,7 @@ impl ArrayBackend {
         self.alarms.clear(&ClearedBy::RowsRepaired);
         volume.count_from(&self.volume);
         self.volume = volume;
-        self.set_durabilities();
+        self.describe_members();
         let needs = super::nvs_bytes(&self.volume.superblock());
         let status = self.volume.status();
         for copy in &status.nvs_devices {
