@@ -497,7 +497,7 @@ impl Model {
         }
         self.ebb.looks += 1;
         let has_grown = 32 * self.ebb.after.0 >= 33 * self.ebb.before.0;
-        let pays = self.ebb.after.1 < 512 || has_grown || self.ebb.looks % 16 == 0;
+        let pays = self.ebb.after.1 < 512 || has_grown || self.ebb.looks.is_multiple_of(16);
         self.coverage.not_spared += u64::from(!pays);
         pays
     }
