@@ -14,6 +14,9 @@ use alloc::vec::Vec;
 
 /// The urgency at the high threshold. It is twice that when the NVS is full.
 const URGENT: u32 = 256;
+/// Reads at a smaller mean distance, in pages, are near on any drive: it is 1 GiB. What looks like
+/// a small drive may be a part of a large one.
+const NEAR_ANYWHERE: u64 = 262_144;
 /// Where reads are near, disks keep the array's order from this urgency on.
 const NEARLY_URGENT: u32 = URGENT * 3 / 4;
 /// Share of reads among a disk's commands below which they are rare, in per cent.
@@ -117,7 +120,8 @@ impl Alternating {
     }
 
     fn near(&self) -> bool {
-        self.distance * 1000 < self.drive_pages * self.how.near
+        let part = self.drive_pages * self.how.near / 1000;
+        self.how.near > 0 && self.distance < part.max(NEAR_ANYWHERE)
     }
 
     /// Whether the NVS is held fuller while hosts use much of it again.
@@ -381,9 +385,14 @@ mod tests {
     #[test]
     fn near_is_a_part_of_the_drive() {
         let mut queues = busy();
-        (0..9000).for_each(|_| queues.measure(&command(1000, true), 0));
-        assert!(queues.wants_many(), "a thousandth of the drive");
-        queues.set_drive_pages(1_100_000);
+        (0..9000).for_each(|_| queues.measure(&command(400_000, true), 0));
+        queues.set_drive_pages(300_000_000);
+        assert!(queues.wants_many(), "more than a thousandth of the drive");
+        queues.set_drive_pages(500_000_000);
+        assert!(!queues.wants_many());
+        // A GiB is near on any drive.
+        queues.set_drive_pages(1_000_000);
+        (0..9000).for_each(|_| queues.measure(&command(200_000, true), 0));
         assert!(!queues.wants_many());
     }
 

@@ -203,7 +203,7 @@ pub struct Alternation {
     pub longest: Duration,
     /// Mean distance of reads from the last place, in thousandths of the drive, below which no
     /// read is held, and disks keep the array's order while destages are urgent: the drive's own
-    /// queue is good enough for short seeks.
+    /// queue is good enough for short seeks. Below 1 GiB it is near on any drive; 0: never.
     pub near: u64,
     /// Whether the NVS is held fuller than the rate's thresholds say while hosts use much of it
     /// again.
