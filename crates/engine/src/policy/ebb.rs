@@ -34,7 +34,7 @@ const PARAMS: &[Param] = &[
         unit: "thousandths of the drive",
         default: "15",
         range: "0 to 1000",
-        help: "mean distance of reads below which none is held for a burst: seeks are short",
+        help: "mean distance below which no read is held for a burst; 1 GiB at least, 0: none",
     },
     Param {
         name: "sparse",
