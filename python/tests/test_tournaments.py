@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import destage
@@ -52,3 +54,20 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(destage.OptionError, match="two policies have the name lrw"):
         lrw = type("lrw", (Wow,), {})
         destage.tournament(lrw, out=out)
+
+
+def test_a_grid_is_drawn_by_a_seed_and_played(tmp_path: Path) -> None:
+    def draw(*numbers: str) -> str:
+        script = Path(__file__).parents[2] / "scripts/draw_grid.py"
+        command = [sys.executable, str(script), *numbers]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    drawn = draw("7", "300")
+    assert drawn == draw("7", "300") != draw("8", "300")
+    names = [line for line in drawn.splitlines() if ": " in line and line.startswith("name = ")]
+    assert len(set(names)) == 300
+    assert {name.split("level ")[1].split(" ")[0] for name in names} == {"0", "4", "5", "6", "10"}
+    grid = tmp_path / "grid.toml"
+    grid.write_text(draw("7", "4", "1").replace('"auto"', "1"))
+    card = destage.tournament("lrw", against="wow", grid=grid, out=tmp_path / "cup", threads=1)
+    assert all(name.split('"')[1] in str(card) for name in names[:4])
