@@ -355,6 +355,38 @@ fn below_the_low_threshold_only_a_run_of_sequential_groups_goes_on() {
     assert_eq!(left_below_the_low_threshold([true, true]), 0);
 }
 
+/// Destages of a page each that are in flight when an NVS of `nvs_pages` holds all but two of them,
+/// and when it is full and a write waits. 128 may be.
+fn in_flight(nvs_pages: u64, rate: &str) -> [u32; 2] {
+    let mut config = config(0, "ebb:near=0", rate, nvs_pages, 1);
+    config.geometry.disk_pages = 1 << 20;
+    (config.window, config.destage.queue_depth) = (4, 128);
+    let mut driver = Driver::new(&config, 1);
+    let far = |of: u64| of * 7919 % (1 << 20);
+    for id in 0..1_000 {
+        driver.host(id, Direction::Read, far(id), 1);
+        driver.settle();
+    }
+    let write = |driver: &mut Driver, id| {
+        driver.host(id, Direction::Write, far(id), 1);
+        while let Some((id, _)) = driver.appends.pop_front() {
+            driver.step(Event::NvsDone(id));
+        }
+        driver.controller.destages_in_flight()
+    };
+    let nearly_full = (1..nvs_pages - 1).map(|id| write(&mut driver, 1_000 + id)).max();
+    let waits = (0..3).map(|id| write(&mut driver, 1_000 + nvs_pages + id)).max();
+    [nearly_full, waits].map(|most| most.expect("there were writes"))
+}
+
+#[test]
+fn destages_in_flight_hold_a_part_of_the_nvs() {
+    assert_eq!(in_flight(200, "linear:90/80"), [40, 80], "what is above the low threshold");
+    assert_eq!(in_flight(200, "linear:50/20"), [50, 100], "a quarter");
+    assert_eq!(in_flight(60, "linear:90/80"), [20, 24], "twenty at least");
+    assert_eq!(in_flight(1000, "linear:90/80"), [128, 128]);
+}
+
 /// Fills an NVS, lets its destages begin, because of a flush or because a write waits, and returns
 /// whether a disk's next command is a read when six wait. Its window is four.
 fn six_reads_end_a_burst(write_waits: bool) -> bool {

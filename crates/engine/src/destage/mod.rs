@@ -288,14 +288,15 @@ impl Destager {
     }
 
     /// The greatest number of destage writes in flight. Where they should have many to choose from
-    /// it is the full depth only while they hold less than a quarter of the NVS, or than half while
-    /// a write waits: their pages are not free before they are done.
+    /// it is the full depth only while they hold less than what is above the low threshold, and
+    /// than a quarter of the NVS; twice that while a write waits. Their pages are not free before
+    /// they are done.
     fn full_depth(&self, around: &Surroundings<'_>, write_waits: bool) -> u32 {
-        let directory = &around.cache.directory;
-        let parts = if write_waits { 2 } else { 4 };
-        let dispatch = &around.state.dispatch;
-        match directory.in_flight_pages() * parts >= directory.capacity().0 && dispatch.wants_many()
-        {
+        let (directory, dispatch) = (&around.cache.directory, &around.state.dispatch);
+        let capacity = directory.capacity().0;
+        let above = capacity - Levels::new(self.rate.thresholds(), capacity).low;
+        let most = above.min(capacity / 4) << u32::from(write_waits);
+        match directory.in_flight_pages() >= most && dispatch.wants_many() {
             true => self.config.queue_depth.min(dispatch.half_full().max(FEW)),
             false => self.config.queue_depth,
         }
