@@ -91,7 +91,7 @@ fn reads_are_shorter_on_complete_disks() {
 /// wow, which has one ring, and stow's two take the heads back and forth.
 #[test]
 fn large_writes_at_random_places_are_as_fast_as_with_wow() {
-    for (pages, of_stow) in [("24", 1.2), ("48", 1.4), ("100", 1.4)] {
+    for (pages, of_stow) in [("24", 1.2), ("48", 1.4), ("100", 1.4), ("500", 1.2)] {
         let workload = format!("random:threads=16,pages={pages}");
         let load = [("workload", workload.as_str()), ("queue-depth", "20"), ("order", "arrival")];
         for seed in ["1", "2"] {
@@ -102,6 +102,75 @@ fn large_writes_at_random_places_are_as_fast_as_with_wow() {
             assert!(ebb > of_stow * stow, "{pages} pages, seed {seed}: stow {stow} a second");
         }
     }
+}
+
+/// Nor are large writes with groups smaller or larger than they are, hot or with a stream next to
+/// them: both queues are scanned as one, and a group that they add to is not used again for that.
+#[test]
+fn large_writes_are_as_fast_as_with_wow_whatever_the_groups() {
+    let hot = "zipf:threads=128,iops=0,writes=0.9,pages=40,theta=1.2";
+    let next_to_a_stream = "mix:parts=0.8*random(writes=1,pages=30)+0.4*sequential(streams=1,\
+                            writes=1)+0.1*zipf(writes=1),iops=0,threads=4";
+    let of_five_groups = "zipf:threads=16,iops=0,writes=1,pages=80,theta=0.6";
+    let cells: [&[(&str, &str)]; 3] = [
+        &[
+            ("workload", hot),
+            ("disks", "4"),
+            ("nvs", "24576"),
+            ("window", "48"),
+            ("strip", "64"),
+            ("fail", "disk=2,at=1"),
+        ],
+        &[
+            ("workload", next_to_a_stream),
+            ("level", "10"),
+            ("disks", "6"),
+            ("nvs", "65536"),
+            ("window", "128"),
+        ],
+        &[
+            ("workload", of_five_groups),
+            ("level", "10"),
+            ("disks", "2"),
+            ("nvs", "1024"),
+            ("window", "3"),
+            ("group-stripes", "4"),
+            ("disk", "ultrastar-7k4000"),
+            ("fail", "disk=0,at=1"),
+        ],
+    ];
+    let as_they_come = [
+        ("thresholds", "80/60"),
+        ("queue-depth", "20"),
+        ("order", "arrival"),
+        ("warmup", "150"),
+        ("measure", "60"),
+    ];
+    for cell in cells {
+        let [ebb, wow] =
+            ["ebb", "wow"].map(|policy| run(policy, &[cell, &as_they_come[..]].concat()));
+        assert!(ebb.iops > 0.985 * wow.iops, "{cell:?}: {} of {} a second", ebb.iops, wow.iops);
+    }
+}
+
+/// Destages in flight hold no more than what is above the low threshold: where that is little, the
+/// NVS would be full whenever they begin.
+#[test]
+fn destages_in_flight_leave_room_where_the_thresholds_leave_little() {
+    let changes = [
+        ("iops", "520"),
+        ("nvs", "20547"),
+        ("window", "12"),
+        ("thresholds", "99/97"),
+        ("group-stripes", "2"),
+        ("disk", "ultrastar-7k4000"),
+        ("fail", "disk=0,at=1"),
+        ("order", "reads-first"),
+        ("warmup", "300"),
+        ("measure", "100"),
+    ];
+    let report = run("ebb", &changes);
+    assert!(report.host_wait.mean_ms < 0.5, "{} ms at the host", report.host_wait.mean_ms);
 }
 
 /// Destages in flight hold a part of the NVS: in a small one there are fewer of them.

@@ -57,6 +57,35 @@ impl Ring {
         Some(directory.find(group).expect("a ring's group is held"))
     }
 
+    /// Looks at the next candidate alone, and takes it out of the ring if its counter is 0; else
+    /// counts that down. The candidate, and whether it was taken.
+    pub fn look(
+        &mut self,
+        directory: &Directory,
+        counter: &mut [u8],
+        mask: u8,
+    ) -> Option<(GroupId, Option<Slot>)> {
+        let group = self.groups.next(self.pointer)?;
+        let slot = directory.find(group).expect("a ring's group is held");
+        self.pointer = group.0 + 1;
+        if !directory.may_pick(slot) {
+            return Some((group, None));
+        }
+        let counter = &mut counter[slot.index()];
+        if *counter & mask != 0 {
+            *counter -= 1;
+            return Some((group, None));
+        }
+        self.groups.remove(group);
+        self.count -= 1;
+        Some((group, Some(slot)))
+    }
+
+    /// Groups in the ring.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
     /// Scans for a victim and takes it out of the ring: a group whose counter is 0, while those
     /// it passes over are counted down. A group of up to `sparse` pages is passed over once more,
     /// and has [`SPARED`] set; `spared` gets its pages. Gives up after `laps` laps.

@@ -97,7 +97,8 @@ pub(super) struct Stow {
     sparing: Option<Sparing>,
     /// Of ebb: distinguishes large writes at random places from streams.
     streams: Option<Streams>,
-    last_pick: GroupId,
+    /// While both queues are one: the last group looked at.
+    last_look: GroupId,
     alternation: Option<Alternation>,
 }
 
@@ -126,7 +127,7 @@ impl Stow {
             mirrored: context.mirrored,
             sparing: None,
             streams: None,
-            last_pick: GroupId(0),
+            last_look: GroupId(0),
             alternation: None,
         }
     }
@@ -165,6 +166,12 @@ impl Stow {
             (true, true) => IN_SEQUENTIAL | RECENT,
             (true, false) => IN_SEQUENTIAL,
         };
+    }
+
+    fn note_written(&mut self, group: GroupId) {
+        if let Some(streams) = &mut self.streams {
+            streams.wrote(group);
+        }
     }
 
     /// Whether both queues are destaged as one.
@@ -226,11 +233,26 @@ impl Stow {
         self.decision.as_ref().expect("just made").queue
     }
 
-    /// The queue whose next group is nearer, in the order of addresses, to the last one picked.
+    /// Scans both queues as one ring: its victim, and the queue that this was in.
+    fn take_merged(&mut self, directory: &Directory) -> Option<(usize, (GroupId, Slot))> {
+        let two_laps = 2 * (self.rings[RANDOM].len() + self.rings[SEQUENTIAL].len());
+        for _ in 0..two_laps {
+            let queue = self.nearer_queue(directory);
+            let (group, taken) = self.rings[queue].look(directory, &mut self.state, RECENT)?;
+            self.last_look = group;
+            self.rings[1 - queue].pass(group);
+            if let Some(slot) = taken {
+                return Some((queue, (group, slot)));
+            }
+        }
+        None
+    }
+
+    /// The queue whose next group is nearer, in the order of addresses, to the last one looked at.
     fn nearer_queue(&self, directory: &Directory) -> usize {
         let ahead = |queue: usize| {
             let slot = self.rings[queue].candidate(directory)?;
-            Some(directory.id(slot).0.wrapping_sub(self.last_pick.0))
+            Some(directory.id(slot).0.wrapping_sub(self.last_look.0))
         };
         match (ahead(RANDOM), ahead(SEQUENTIAL)) {
             (Some(random), Some(sequential)) => usize::from(sequential < random),
@@ -238,9 +260,20 @@ impl Stow {
         }
     }
 
+    /// The victim of the queue whose turn it is, or of the other one, and which it was.
+    fn take_by_turns(&mut self, directory: &Directory) -> Option<(usize, (GroupId, Slot))> {
+        let current = self.current_queue();
+        let Some((group, slot)) = self.take(current, directory) else {
+            return Some((1 - current, self.take(1 - current, directory)?));
+        };
+        if let Some(decision) = &mut self.decision {
+            decision.destaged += directory.pages(slot);
+        }
+        Some((current, (group, slot)))
+    }
+
     fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
-        let may_spare = queue == RANDOM && !self.merges();
-        let sparing = self.sparing.as_mut().filter(|_| may_spare);
+        let sparing = self.sparing.as_mut().filter(|_| queue == RANDOM);
         let (ring, state) = (&mut self.rings[queue], &mut self.state);
         match sparing.map(|sparing| (sparing.spares(), sparing)) {
             Some((true, sparing)) => {
@@ -278,6 +311,7 @@ impl DestagePolicy for Stow {
         if write.created() {
             self.create(write);
             self.pages[usize::from(write.sequential())] += 1;
+            self.note_written(write.group);
             return;
         }
         let state = self.state[write.slot.index()];
@@ -285,10 +319,13 @@ impl DestagePolicy for Stow {
         self.state[write.slot.index()] = if write.sequential() && self.sees_stream(state) {
             (state & !RECENT) | (u8::from(!write.last_page()) * RECENT)
         } else {
-            state | (u8::from(write.existed()) * RECENT)
+            // Of ebb: what a large write adds to a group is not used again.
+            let adds = self.streams.is_some() & write.sequential() & !write.page_hit();
+            state | (u8::from(write.existed() & !adds) * RECENT)
         };
         let queue = usize::from(state & IN_SEQUENTIAL != 0);
         self.pages[queue] += u64::from(!write.page_hit());
+        self.note_written(write.group);
         if queue == RANDOM
             && write.sequential()
             && write.last_page()
@@ -316,33 +353,20 @@ impl DestagePolicy for Stow {
 
     fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         self.join_streams(directory);
-        let merged = self.merges();
-        let current = match merged {
-            true => self.nearer_queue(directory),
-            false => self.current_queue(),
-        };
-        let (queue, (group, slot)) = match self.take(current, directory) {
-            Some(found) => (current, found),
-            None => (1 - current, self.take(1 - current, directory)?),
+        let (queue, (group, slot)) = match self.merges() {
+            true => self.take_merged(directory)?,
+            false => self.take_by_turns(directory)?,
         };
         if queue == SEQUENTIAL {
             self.picked_sequential(group);
         }
-        self.last_pick = group;
-        if merged {
-            self.rings[1 - queue].pass(group);
-        }
+        self.last_look = group;
         let pages = directory.pages(slot);
         self.pages[queue] -= pages;
         if self.state[slot.index()] & SPARED != 0
             && let Some(sparing) = &mut self.sparing
         {
             sparing.end(pages);
-        }
-        if queue == current
-            && let Some(decision) = &mut self.decision
-        {
-            decision.destaged += pages;
         }
         Some(slot)
     }

@@ -16,7 +16,11 @@ const MEMORY: u32 = 128;
 pub(super) struct Streams {
     /// The last ones, each at the rest of its number.
     came: Box<[u64; CAME]>,
-    /// Share of those whose predecessor had not come shortly before.
+    /// The last of them, and the group of the last page written.
+    newest: GroupId,
+    written: GroupId,
+    /// Share of those whose predecessor had not come shortly before. One that came in the same
+    /// write as its predecessor does not count: a large write is no stream by itself.
     starts: u32,
     /// Groups of RanQ that a stream has left.
     pub(super) joining: Vec<GroupId>,
@@ -24,14 +28,27 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn new() -> Streams {
-        Streams { came: Box::new([u64::MAX; CAME]), starts: 0, joining: Vec::new() }
+        let (newest, written) = (GroupId(u64::MAX), GroupId(u64::MAX));
+        let came = Box::new([u64::MAX; CAME]);
+        Streams { came, newest, written, starts: 0, joining: Vec::new() }
+    }
+
+    /// A page of this group was written.
+    #[inline]
+    pub(super) fn wrote(&mut self, group: GroupId) {
+        self.written = group;
     }
 
     /// A group came into SeqQ.
     pub(super) fn came(&mut self, group: GroupId) {
         let before = group.0.wrapping_sub(1);
         let starts = group.0 == 0 || self.came[before as usize % CAME] != before;
+        let continues = self.newest.0 == before && self.written.0 == before;
         self.came[group.0 as usize % CAME] = group.0;
+        self.newest = group;
+        if continues {
+            return;
+        }
         self.starts = self.starts - self.starts / MEMORY + u32::from(starts) * (ALL / MEMORY);
     }
 

@@ -128,10 +128,14 @@ struct Group {
 struct Ebb {
     /// The last groups that came into SeqQ, by their numbers modulo 256.
     came: BTreeMap<u64, u64>,
-    /// Share of them whose predecessor had not come, times 65,536.
+    /// The last of them, and the group of the page written last.
+    newest: Option<u64>,
+    written: Option<u64>,
+    /// Share of them whose predecessor had not come, times 65,536, without those that came in one
+    /// write with their predecessor.
     starts: u64,
     joining: Vec<u64>,
-    last_pick: u64,
+    last_look: u64,
     /// Mean pages of sparse groups when they began to wait, and when they were picked, times
     /// 65,536, and of how many.
     before: (i64, i64),
@@ -144,6 +148,11 @@ impl Ebb {
     fn came(&mut self, group: u64) {
         let follows = group > 0 && self.came.get(&((group - 1) % 256)) == Some(&(group - 1));
         self.came.insert(group % 256, group);
+        let same_write = group > 0 && self.newest == Some(group - 1) && self.written == self.newest;
+        self.newest = Some(group);
+        if same_write {
+            return;
+        }
         self.starts = self.starts - self.starts / 128 + if follows { 0 } else { 512 };
     }
 }
@@ -334,6 +343,7 @@ impl Model {
         if ebb && old_bit.is_none() && sequential {
             self.ebb.came(number);
         }
+        self.ebb.written = Some(number);
         let in_seq = self.groups.get(&number).map_or(sequential, |g| g.in_seq);
         let no_stream = ebb && (!in_seq || self.scattered());
         let new_bit = match (self.policy, old_bit) {
@@ -346,6 +356,7 @@ impl Model {
             }
             (_, None) => u32::from(sequential && !last && !no_stream),
             (_, Some(_)) if sequential && !no_stream => u32::from(!last),
+            (_, Some(bit)) if existed && ebb && sequential && !hit => bit,
             (_, Some(_)) if existed => 1,
             (_, Some(bit)) => bit,
         };
@@ -519,13 +530,32 @@ impl Model {
         }
     }
 
-    /// Whether the next group of SeqQ comes before that of RanQ, from the last one picked on.
+    /// Looks at the groups of both rings in the order of addresses until it meets one whose bit is
+    /// 0, and whether that is in SeqQ.
+    fn scan_both(&mut self) -> (bool, Option<u64>) {
+        loop {
+            let seq = self.seq_is_nearer();
+            let from = self.pointers[usize::from(seq)];
+            let of_ring = || self.groups.iter().filter(|(_, g)| g.in_seq == seq);
+            let next = of_ring().find(|(n, _)| **n >= from).or_else(|| of_ring().next());
+            let number = *next.expect("a group is held").0;
+            self.pointers = [number + 1; 2];
+            self.ebb.last_look = number;
+            let group = self.groups.get_mut(&number).unwrap();
+            if group.bit == 0 {
+                return (seq, Some(number));
+            }
+            group.bit -= 1;
+        }
+    }
+
+    /// Whether the next group of SeqQ comes before that of RanQ, from the last one looked at on.
     fn seq_is_nearer(&self) -> bool {
         let ahead = |seq: bool| {
             let of_ring = || self.groups.iter().filter(|(_, g)| g.in_seq == seq);
             let from = self.pointers[usize::from(seq)];
             let next = of_ring().find(|(n, _)| **n >= from).or_else(|| of_ring().next())?;
-            let (next, last) = (*next.0, self.ebb.last_pick);
+            let (next, last) = (*next.0, self.ebb.last_look);
             // Those behind come after all that are ahead.
             Some((next < last, next))
         };
@@ -539,9 +569,15 @@ impl Model {
         self.join();
         let merged = self.scattered();
         let (ran_size, seq_size) = (self.size(false), self.size(true));
-        let mut from_seq = if merged { self.seq_is_nearer() } else { self.decide().seq };
-        let mut found = self.scan(|g| g.in_seq == from_seq, usize::from(from_seq));
-        if found.is_none() {
+        let (mut from_seq, mut found) = if merged {
+            self.scan_both()
+        } else {
+            let seq = self.decide().seq;
+            (seq, self.scan(|g| g.in_seq == seq, usize::from(seq)))
+        };
+        if merged {
+            self.coverage.merged += 1;
+        } else if found.is_none() {
             self.coverage.fallbacks += 1;
             from_seq = !from_seq;
             found = self.scan(|g| g.in_seq == from_seq, usize::from(from_seq));
@@ -552,13 +588,9 @@ impl Model {
             self.follow_stretch(group, ran_size, seq_size);
         }
         if let (Policy::Ebb { .. }, Some(group)) = (self.policy, found) {
-            self.ebb.last_pick = group;
+            self.ebb.last_look = group;
             if self.groups[&group].spared {
                 self.ebb.after = into_mean(self.ebb.after, self.groups[&group].pages.len());
-            }
-            if merged {
-                self.pointers[usize::from(!from_seq)] = group + 1;
-                self.coverage.merged += 1;
             }
         }
         found
