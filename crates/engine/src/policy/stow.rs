@@ -97,8 +97,8 @@ pub(super) struct Stow {
     sparing: Option<Sparing>,
     /// Of ebb: distinguishes large writes at random places from streams.
     streams: Option<Streams>,
-    /// While both queues are one: the last group looked at.
-    last_look: GroupId,
+    /// While both queues are one: they are looked at from this address on.
+    next_look: u64,
     alternation: Option<Alternation>,
 }
 
@@ -127,7 +127,7 @@ impl Stow {
             mirrored: context.mirrored,
             sparing: None,
             streams: None,
-            last_look: GroupId(0),
+            next_look: 0,
             alternation: None,
         }
     }
@@ -239,7 +239,7 @@ impl Stow {
         for _ in 0..two_laps {
             let queue = self.nearer_queue(directory);
             let (group, taken) = self.rings[queue].look(directory, &mut self.state, RECENT)?;
-            self.last_look = group;
+            self.next_look = group.0 + 1;
             self.rings[1 - queue].pass(group);
             if let Some(slot) = taken {
                 return Some((queue, (group, slot)));
@@ -248,11 +248,11 @@ impl Stow {
         None
     }
 
-    /// The queue whose next group is nearer, in the order of addresses, to the last one looked at.
+    /// The queue whose next group comes first, in the order of addresses from the last look on.
     fn nearer_queue(&self, directory: &Directory) -> usize {
         let ahead = |queue: usize| {
             let slot = self.rings[queue].candidate(directory)?;
-            Some(directory.id(slot).0.wrapping_sub(self.last_look.0))
+            Some(directory.id(slot).0.wrapping_sub(self.next_look))
         };
         match (ahead(RANDOM), ahead(SEQUENTIAL)) {
             (Some(random), Some(sequential)) => usize::from(sequential < random),
@@ -360,7 +360,7 @@ impl DestagePolicy for Stow {
         if queue == SEQUENTIAL {
             self.picked_sequential(group);
         }
-        self.last_look = group;
+        self.next_look = group.0 + 1;
         let pages = directory.pages(slot);
         self.pages[queue] -= pages;
         if self.state[slot.index()] & SPARED != 0

@@ -43,7 +43,7 @@ impl Streams {
     pub(super) fn came(&mut self, group: GroupId) {
         let before = group.0.wrapping_sub(1);
         let starts = group.0 == 0 || self.came[before as usize % CAME] != before;
-        let continues = self.newest.0 == before && self.written.0 == before;
+        let continues = group.0 > 0 && self.newest.0 == before && self.written.0 == before;
         self.came[group.0 as usize % CAME] = group.0;
         self.newest = group;
         if continues {

@@ -135,7 +135,7 @@ struct Ebb {
     /// write with their predecessor.
     starts: u64,
     joining: Vec<u64>,
-    last_look: u64,
+    next_look: u64,
     /// Mean pages of sparse groups when they began to wait, and when they were picked, times
     /// 65,536, and of how many.
     before: (i64, i64),
@@ -540,7 +540,7 @@ impl Model {
             let next = of_ring().find(|(n, _)| **n >= from).or_else(|| of_ring().next());
             let number = *next.expect("a group is held").0;
             self.pointers = [number + 1; 2];
-            self.ebb.last_look = number;
+            self.ebb.next_look = number + 1;
             let group = self.groups.get_mut(&number).unwrap();
             if group.bit == 0 {
                 return (seq, Some(number));
@@ -549,15 +549,15 @@ impl Model {
         }
     }
 
-    /// Whether the next group of SeqQ comes before that of RanQ, from the last one looked at on.
+    /// Whether the next group of SeqQ comes before that of RanQ, from the last look on.
     fn seq_is_nearer(&self) -> bool {
         let ahead = |seq: bool| {
             let of_ring = || self.groups.iter().filter(|(_, g)| g.in_seq == seq);
             let from = self.pointers[usize::from(seq)];
             let next = of_ring().find(|(n, _)| **n >= from).or_else(|| of_ring().next())?;
-            let (next, last) = (*next.0, self.ebb.last_look);
+            let (next, from) = (*next.0, self.ebb.next_look);
             // Those behind come after all that are ahead.
-            Some((next < last, next))
+            Some((next < from, next))
         };
         match (ahead(false), ahead(true)) {
             (Some(ran), Some(seq)) => seq < ran,
@@ -588,7 +588,7 @@ impl Model {
             self.follow_stretch(group, ran_size, seq_size);
         }
         if let (Policy::Ebb { .. }, Some(group)) = (self.policy, found) {
-            self.ebb.last_look = group;
+            self.ebb.next_look = group + 1;
             if self.groups[&group].spared {
                 self.ebb.after = into_mean(self.ebb.after, self.groups[&group].pages.len());
             }
