@@ -20,7 +20,7 @@ pub(super) struct Streams {
     newest: GroupId,
     written: GroupId,
     /// Share of those whose predecessor had not come shortly before. One that came in the same
-    /// write as its predecessor does not count: a large write is no stream by itself.
+    /// write as its predecessor does not count: a large write is not a stream by itself.
     starts: u32,
     /// Groups of RanQ that a stream has left.
     pub(super) joining: Vec<GroupId>,
