@@ -46,9 +46,14 @@ impl Ring {
         held
     }
 
-    /// Moves the pointer past a group of another ring.
-    pub fn pass(&mut self, group: GroupId) {
-        self.pointer = group.0 + 1;
+    /// The address from which it looks for its next candidate.
+    pub fn pointer(&self) -> u64 {
+        self.pointer
+    }
+
+    /// Moves the pointer to where another ring's is.
+    pub fn follow(&mut self, pointer: u64) {
+        self.pointer = pointer;
     }
 
     /// The next candidate, whatever its counter says.
@@ -57,48 +62,23 @@ impl Ring {
         Some(directory.find(group).expect("a ring's group is held"))
     }
 
-    /// Looks at the next candidate alone, and takes it out of the ring if its counter is 0; else
-    /// counts that down. The candidate, and whether it was taken.
-    pub fn look(
-        &mut self,
-        directory: &Directory,
-        counter: &mut [u8],
-        mask: u8,
-    ) -> Option<(GroupId, Option<Slot>)> {
-        let group = self.groups.next(self.pointer)?;
-        let slot = directory.find(group).expect("a ring's group is held");
-        self.pointer = group.0 + 1;
-        if !directory.may_pick(slot) {
-            return Some((group, None));
-        }
-        let counter = &mut counter[slot.index()];
-        if *counter & mask != 0 {
-            *counter -= 1;
-            return Some((group, None));
-        }
-        self.groups.remove(group);
-        self.count -= 1;
-        Some((group, Some(slot)))
-    }
-
-    /// Groups in the ring.
-    pub fn len(&self) -> u64 {
-        self.count
+    /// As many looks as take so many laps.
+    pub fn laps(&self, laps: u64) -> u64 {
+        self.count.saturating_mul(laps)
     }
 
     /// Scans for a victim and takes it out of the ring: a group whose counter is 0, while those
     /// it passes over are counted down. A group of up to `sparse` pages is passed over once more,
-    /// and has [`SPARED`] set; `spared` gets its pages. Gives up after `laps` laps.
+    /// and has [`SPARED`] set; `spared` gets its pages. Gives up after `looks` groups.
     pub fn take(
         &mut self,
         directory: &Directory,
-        laps: u64,
+        mut looks: u64,
         counter: &mut [u8],
         mask: u8,
         sparse: u64,
         mut spared: impl FnMut(u64),
     ) -> Option<(GroupId, Slot)> {
-        let mut looks = self.count.saturating_mul(laps);
         while looks > 0 {
             let mut run = self.groups.run(self.pointer).expect("the ring is not empty");
             while let Some(group) = run.next()

@@ -235,14 +235,14 @@ impl Stow {
 
     /// Scans both queues as one ring: its victim, and the queue that this was in.
     fn take_merged(&mut self, directory: &Directory) -> Option<(usize, (GroupId, Slot))> {
-        let two_laps = 2 * (self.rings[RANDOM].len() + self.rings[SEQUENTIAL].len());
+        let two_laps = self.rings[RANDOM].laps(2) + self.rings[SEQUENTIAL].laps(2);
         for _ in 0..two_laps {
             let queue = self.nearer_queue(directory);
-            let (group, taken) = self.rings[queue].look(directory, &mut self.state, RECENT)?;
-            self.next_look = group.0 + 1;
-            self.rings[1 - queue].pass(group);
-            if let Some(slot) = taken {
-                return Some((queue, (group, slot)));
+            let taken = self.rings[queue].take(directory, 1, &mut self.state, RECENT, 0, |_| ());
+            self.next_look = self.rings[queue].pointer();
+            self.rings[1 - queue].follow(self.next_look);
+            if let Some(found) = taken {
+                return Some((queue, found));
             }
         }
         None
@@ -278,9 +278,10 @@ impl Stow {
         match sparing.map(|sparing| (sparing.spares(), sparing)) {
             Some((true, sparing)) => {
                 let sparse = ring.sparse_below_mean(self.pages[RANDOM]);
-                ring.take(directory, 3, state, RECENT, sparse, |pages| sparing.begin(pages))
+                let looks = ring.laps(3);
+                ring.take(directory, looks, state, RECENT, sparse, |pages| sparing.begin(pages))
             }
-            _ => ring.take(directory, 2, state, RECENT, 0, |_| ()),
+            _ => ring.take(directory, ring.laps(2), state, RECENT, 0, |_| ()),
         }
     }
 

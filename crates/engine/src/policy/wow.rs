@@ -156,8 +156,9 @@ impl DestagePolicy for Wow {
     }
 
     fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
-        let laps = u64::from(self.most_count) + 1;
-        let (group, slot) = self.ring.take(directory, laps, &mut self.counter, COUNT, 0, |_| ())?;
+        let looks = self.ring.laps(u64::from(self.most_count) + 1);
+        let (group, slot) =
+            self.ring.take(directory, looks, &mut self.counter, COUNT, 0, |_| ())?;
         self.history.remember(group);
         if let Initial::Adaptive { share, .. } = &mut self.initial
             && self.counter[slot.index()] & GIVEN != 0
