@@ -355,18 +355,28 @@ fn below_the_low_threshold_only_a_run_of_sequential_groups_goes_on() {
     assert_eq!(left_below_the_low_threshold([true, true]), 0);
 }
 
-/// Destages of a page each that are in flight when an NVS of `nvs_pages` holds all but two of them,
-/// and when it is full and a write waits. 128 may be.
-fn in_flight(nvs_pages: u64, rate: &str) -> [u32; 2] {
+/// Pages that are far from each other.
+fn far(of: u64) -> u64 {
+    of * 7919 % (1 << 20)
+}
+
+/// Ebb on a disk with a window of four that has served 1,000 far reads.
+fn after_far_reads(rate: &str, nvs_pages: u64, queue_depth: u32) -> Driver {
     let mut config = config(0, "ebb:near=0", rate, nvs_pages, 1);
     config.geometry.disk_pages = 1 << 20;
-    (config.window, config.destage.queue_depth) = (4, 128);
+    (config.window, config.destage.queue_depth) = (4, queue_depth);
     let mut driver = Driver::new(&config, 1);
-    let far = |of: u64| of * 7919 % (1 << 20);
     for id in 0..1_000 {
         driver.host(id, Direction::Read, far(id), 1);
         driver.settle();
     }
+    driver
+}
+
+/// Destages of a page each that are in flight when an NVS of `nvs_pages` holds all but two of them,
+/// and when it is full and a write waits. 128 may be.
+fn in_flight(nvs_pages: u64, rate: &str) -> [u32; 2] {
+    let mut driver = after_far_reads(rate, nvs_pages, 128);
     let write = |driver: &mut Driver, id| {
         driver.host(id, Direction::Write, far(id), 1);
         while let Some((id, _)) = driver.appends.pop_front() {
@@ -390,15 +400,7 @@ fn destages_in_flight_hold_a_part_of_the_nvs() {
 /// Fills an NVS, lets its destages begin, because of a flush or because a write waits, and returns
 /// whether a disk's next command is a read when six wait. Its window is four.
 fn six_reads_end_a_burst(write_waits: bool) -> bool {
-    let mut config = config(0, "ebb:near=0", "single:100", 64, 1);
-    config.geometry.disk_pages = 1 << 20;
-    (config.window, config.destage.queue_depth) = (4, 64);
-    let mut driver = Driver::new(&config, 1);
-    let far = |of: u64| of * 7919 % (1 << 20);
-    for id in 0..1_000 {
-        driver.host(id, Direction::Read, far(id), 1);
-        driver.settle();
-    }
+    let mut driver = after_far_reads("single:100", 64, 64);
     for id in 1_000..1_064 {
         driver.host(id, Direction::Write, far(id), 1);
         driver.complete_one();
