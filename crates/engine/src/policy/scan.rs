@@ -62,7 +62,7 @@ impl Ring {
         Some(directory.find(group).expect("a ring's group is held"))
     }
 
-    /// As many looks as take so many laps.
+    /// As many looks as `laps` laps of the ring take.
     pub fn laps(&self, laps: u64) -> u64 {
         self.count.saturating_mul(laps)
     }
