@@ -530,6 +530,12 @@ impl Controller {
         self.state.dispatch.set_drive_pages(pages);
     }
 
+    /// Pages of each drive, of which the array may use a part.
+    #[must_use]
+    pub fn drive_pages(&self) -> u64 {
+        self.state.dispatch.drive_pages()
+    }
+
     /// Gives the controller another read cache, which is empty, or none. The driver forgets what it
     /// kept. What is being read now is not cached: while there is no cache, nobody notes which of
     /// it is written.

@@ -79,6 +79,11 @@ impl Dispatch {
         self.alternating = Some(alternating);
     }
 
+    /// Pages of each drive.
+    pub fn drive_pages(&self) -> u64 {
+        self.drive_pages
+    }
+
     /// Each drive has this many pages, of which the array may use a part.
     pub fn set_drive_pages(&mut self, pages: u64) {
         self.drive_pages = pages;

@@ -92,7 +92,7 @@ impl Client {
         ask(self.path("tank.control").as_ref(), "tank", command, |_| ())
     }
 
-    fn asks<T: Send + 'static>(
+    pub(super) fn asks<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
     ) -> T {

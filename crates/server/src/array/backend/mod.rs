@@ -447,3 +447,25 @@ impl Backend<Port> for ArrayBackend {
         self.ending.is_over()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::array::tests::with_array;
+
+    /// Far and near are shares of a drive, not of the part of it that a member is.
+    #[test]
+    fn the_engine_knows_the_smallest_drive_whose_size_is_known() {
+        with_array(|client| {
+            for (sizes, pages) in [([0, 9, 5], 5 << 18), ([7, 0, 0], 7 << 18)] {
+                let known = client.asks(move |array, _| {
+                    for (member, gib) in array.caches.iter_mut().zip(sizes) {
+                        member.drive_bytes = gib << 30;
+                    }
+                    array.describe_members();
+                    array.volume.controller().drive_pages()
+                });
+                assert_eq!(known, pages, "{sizes:?} GiB");
+            }
+        });
+    }
+}
