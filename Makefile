@@ -290,7 +290,8 @@ python-test: python build
 python-speed: python build
 	target/venv/bin/python scripts/python_speed.py --destage $(DESTAGE)
 
-## Test the page in headless Chromium, with axe-core where npm is installed.
+## Test the pages in headless Chromium, with axe-core where npm is installed. PICTURES=DIR: pictures of
+## the report pages at 1280 and 390 pixels, light and dark.
 BROWSER_PACKAGES = chromium chromium-driver python3-selenium python3-pil prometheus
 BROWSER = PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/browser/run.py --destage $(DESTAGE)
 browser-tools:
@@ -300,7 +301,8 @@ browser-tools:
 	  npm install --prefix target/axe --no-audit --no-fund --no-save axe-core@4.14.1 || true
 
 browser-test: build browser-tools
-	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then $(BROWSER); \
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+	  $(BROWSER) $(if $(PICTURES),--pictures $(PICTURES)); \
 	  else echo "SKIPPED: no Chromium to be had (Debian: chromium chromium-driver)"; fi
 
 ## Make the pictures of the page in docs/images, of an array on emulated disks under load.

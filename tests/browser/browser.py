@@ -1,5 +1,6 @@
 """Headless Chromium, driven by Selenium."""
 
+import base64
 from pathlib import Path
 
 from selenium import webdriver
@@ -31,6 +32,13 @@ def look(driver, width, height, dark=False, scale=1):
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+
+
+def whole(driver, path):
+    """A picture of the whole page, as wide as the window."""
+    options = {"captureBeyondViewport": True, "format": "png"}
+    shot = driver.execute_cdp_cmd("Page.captureScreenshot", options)
+    Path(path).write_bytes(base64.b64decode(shot["data"]))
 
 
 def text(driver, name):

@@ -20,10 +20,21 @@ PAGES = {
 }
 
 
+# Charts in which nothing is drawn, by their headings.
+EMPTY = """
+const drawn = '.trace path, .traces path, .scatterlayer path, .barlayer path, svg path';
+return [...document.querySelectorAll('figure')]
+  .filter((figure) => figure.offsetParent && !figure.querySelector(drawn))
+  .map((figure) => figure.id || figure.innerText.slice(0, 80));
+"""
+
+
 class ReportPage(unittest.TestCase):
     """Each page from a short run."""
 
     destage = None
+    # Pictures go there, if it is given.
+    pictures = None
 
     @classmethod
     def setUpClass(cls):
@@ -47,7 +58,11 @@ class ReportPage(unittest.TestCase):
                     browser.look(self.driver, width, 900, dark)
                     self.driver.get(f"file://{page}")
                     time.sleep(1)
+                    shade = "dark" if dark else "light"
+                    if self.pictures:
+                        browser.whole(self.driver, self.pictures / f"{name}-{width}-{shade}.png")
                     with self.subTest(page=name, width=width, dark=dark):
+                        self.assertEqual(self.driver.execute_script(EMPTY), [])
                         faults = [f for f in browser.faults(self.driver) if f not in OTHER]
                         self.assertEqual(faults, [])
 

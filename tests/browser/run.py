@@ -22,7 +22,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 wait = array_module.wait
-OPTIONS = argparse.Namespace(destage=None, screenshots=None)
+OPTIONS = argparse.Namespace(destage=None, screenshots=None, pictures=None)
 
 
 class Page(unittest.TestCase):
@@ -284,11 +284,17 @@ def main():
     parser = argparse.ArgumentParser(description="The page of a served array in a real browser.")
     parser.add_argument("--destage", type=Path, required=True, metavar="PATH")
     parser.add_argument("--screenshots", type=Path, metavar="FOLDER", help="take pictures only")
+    parser.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="also take pictures of the report pages"
+    )
     parser.parse_args(namespace=OPTIONS)
     if OPTIONS.screenshots:
         screenshots(OPTIONS.screenshots)
         return 0
+    if OPTIONS.pictures:
+        OPTIONS.pictures.mkdir(parents=True, exist_ok=True)
     traces.TracePage.destage = reports.ReportPage.destage = OPTIONS.destage
+    traces.TracePage.pictures = reports.ReportPage.pictures = OPTIONS.pictures
     of = unittest.defaultTestLoader.loadTestsFromTestCase
     suite = unittest.TestSuite([of(traces.TracePage), of(reports.ReportPage), of(Page)])
     result = unittest.TextTestRunner(verbosity=2, failfast=False).run(suite)

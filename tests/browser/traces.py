@@ -19,6 +19,8 @@ class TracePage(unittest.TestCase):
     """Two generated traces, one of which has no times."""
 
     destage = None
+    # Pictures go there, if it is given.
+    pictures = None
 
     @classmethod
     def setUpClass(cls):
@@ -52,6 +54,9 @@ class TracePage(unittest.TestCase):
                 browser.look(self.driver, width, 900, dark)
                 self.driver.get(self.page)
                 self.assertEqual(self.drawn(), set(CHARTS), (width, dark))
+                shade = "dark" if dark else "light"
+                if self.pictures:
+                    browser.whole(self.driver, self.pictures / f"analyze-{width}-{shade}.png")
                 most = self.driver.execute_script("return document.documentElement.scrollWidth")
                 self.assertLessEqual(most, width)
                 faults = [f for f in browser.faults(self.driver) if f not in OTHER]
