@@ -15,10 +15,12 @@ import csv
 import json
 import math
 import sys
+from bisect import bisect_left
 from collections import Counter, OrderedDict, defaultdict
 
 PAGE = 4096
 # Nanoseconds.
+SECOND = 10**9
 LENGTHS = [10**7, 5 * 10**7, 10**8, 5 * 10**8] + [
     s * 10**9
     for s in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 6 * 3600, 12 * 3600)
@@ -98,14 +100,29 @@ def parts(requests, length):
     return found
 
 
-def peak(requests, length, duration):
-    if length > duration:
+def peak_second(requests, duration):
+    if duration < SECOND:
         return None
-    by_part = parts(requests, length)
-    most = max(len(part) for part in by_part.values())
-    first = min(at for at, part in by_part.items() if len(part) == most)
-    seconds = length / 1e9
-    return {"start_s": first * seconds, "length_s": seconds, "total": totals(by_part[first])}
+    by_second = parts(requests, SECOND)
+    most = max(len(part) for part in by_second.values())
+    first = min(at for at, part in by_second.items() if len(part) == most)
+    return {"start_s": float(first), "length_s": 1.0, "total": totals(by_second[first])}
+
+
+def peak_minute(requests, duration):
+    """Of every 60 consecutive seconds, those with the most requests."""
+    if duration < 60 * SECOND:
+        return {"start_s": 0.0, "length_s": duration / 1e9, "total": totals(requests)}
+    times = [request.time for request in requests]
+    most, busiest = 0, None
+    for start in range(duration // SECOND - 59 + 1):
+        inside = slice(
+            bisect_left(times, start * SECOND), bisect_left(times, (start + 60) * SECOND)
+        )
+        if inside.stop - inside.start > most:
+            most, busiest = inside.stop - inside.start, (start, inside)
+    start, inside = busiest
+    return {"start_s": float(start), "length_s": 60.0, "total": totals(requests[inside])}
 
 
 def over_time(requests):
@@ -138,8 +155,8 @@ def over_time(requests):
     return {
         "requests_per_s": len(requests) / (duration / 1e9),
         "bytes_per_s": (total["read_bytes"] + total["written_bytes"]) / (duration / 1e9),
-        "peak_minute": peak(requests, 60 * 10**9, duration),
-        "peak_second": peak(requests, 10**9, duration),
+        "peak_minute": peak_minute(requests, duration),
+        "peak_second": peak_second(requests, duration),
         "interval_s": length / 1e9,
         "intervals": intervals,
         "hours": [

@@ -1,9 +1,9 @@
 //! `destage trace analyze`: every figure is computed again by a Python script that takes the
-//! definitions literally, on generated traces and on real ones.
+//! definitions literally, on generated traces and on real ones. Another script reads the traces.
 
 mod common;
 
-use common::{fails, succeeds, top, trace};
+use common::{analysis_script, difference, fails, no_difference, succeeds, top, trace};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -102,6 +102,41 @@ fn python_computes_the_same_of_an_odd_trace() {
     assert!(share.starts_with(&format!("{all:.2} %")), "{share} {row}");
 }
 
+/// Its end is busy for a part of a minute, in no minute that is counted from 0.
+#[test]
+fn a_peak_minute_is_60_consecutive_seconds() {
+    let folder = TempDir::new().expect("a folder");
+    let write = |name: &str, times_ms: &[u64]| {
+        let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+        for time_ms in times_ms {
+            text += &format!("{time_ms}000000,0,0,4096,W\n");
+        }
+        let file = path(&folder, name);
+        std::fs::write(&file, text).expect("written");
+        file
+    };
+    let even: Vec<u64> = (0..1200).map(|at| at * 100).collect();
+    let burst: Vec<u64> = (0..3000).map(|at| 120_000 + 2 * at).collect();
+    let peak = |name: &str, times_ms: &[u64]| {
+        let report = check(&folder, &write(name, times_ms), &[]);
+        let peak = report["traces"][0]["time"]["peak_minute"].clone();
+        let figure = |name: &str| peak[name].as_f64().expect("a number");
+        (figure("start_s"), figure("length_s"), peak["total"]["writes"].as_u64())
+    };
+    // 54 s of 10 requests per second and 6 s of 500.
+    assert_eq!(peak("burst.csv", &[&even[..], &burst].concat()), (66.0, 60.0, Some(3540)));
+    let early = [&[0, 1, 2, 3][..], &even[600..]].concat();
+    assert_eq!(peak("early.csv", &early), (60.0, 60.0, Some(600)));
+    let short = &even[..300];
+    assert_eq!(peak("short.csv", short), (0.0, 29.9, Some(300)));
+    let text = succeeds(&["trace", "analyze", &path(&folder, "short.csv")]);
+    assert!(text.contains("peak minute, all 29.9 s"), "{text}");
+    let row = |name: &str| text.lines().find(|line| line.contains(name)).expect("a row");
+    let cells = |name: &str| row(name).split_whitespace().rev().take(6).collect::<Vec<_>>();
+    assert_eq!(cells("peak minute"), cells("mean rate"), "{text}");
+    assert_eq!(peak("still.csv", &[0, 0, 700]), (0.0, 0.7, Some(3)));
+}
+
 #[test]
 fn the_script_finds_a_wrong_figure() {
     let folder = TempDir::new().expect("a folder");
@@ -114,6 +149,7 @@ fn the_script_finds_a_wrong_figure() {
         ("/traces/0/time/intervals/0/pages/written", 5),
         ("/traces/0/heat/devices/3/parts/0/writes", 2),
         ("/traces/0/time/peak_second/total/reads", 4),
+        ("/traces/0/time/peak_minute/total/writes", 7),
         ("/traces/0/sizes/writes/p99_bytes", 6),
     ] {
         let mut wrong = report.clone();
@@ -207,4 +243,88 @@ fn what_cannot_be_is_refused_and_nothing_is_written() {
         left.push(entry.expect("an entry").path());
     }
     assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[test]
+fn python_reads_the_same_records_of_real_traces() {
+    let names = [
+        "ajw.1week.srt.gz",
+        "cloudPhysicsIO.vscsi.gz",
+        "msr_hm_0_first899.csv",
+        "ssdsim_example_fin1_first10k.ascii",
+        "DTRS100M.trace.gz",
+        "wsrch-small.trace.gz",
+        "disksim_ascii.trace.gz",
+        "OLTP.lis.zst",
+        "P3.lis.zst",
+        "P6.lis.zst",
+        "disksim/atlas10k.trace.gz",
+        "disksim/cheetah9LP.trace.gz",
+        "disksim/dec_rz26.trace.gz",
+        "disksim/hp_c2247a.trace.gz",
+        "disksim/hp_c2490a.trace.gz",
+        "disksim/ibm18es.trace.gz",
+    ];
+    let files: Vec<PathBuf> = names.iter().filter_map(|name| trace(name)).collect();
+    if files.is_empty() {
+        return;
+    }
+    let mut words = vec![env!("CARGO_BIN_EXE_destage"), "--most", "150000"];
+    words.extend(files.iter().map(|file| file.to_str().expect("text")));
+    print!("{}", no_difference(&analysis_script("readers.py", &words)));
+}
+
+/// Three records of each format in text that the script reads.
+const SAMPLES: &[(&str, &str)] = &[
+    (
+        "msr.csv",
+        "0 128166385295514663,hm,0,Write,9056014336,2048,2833\n\
+         1 128166385295514878,hm,1,Read,11855351808,512,2617\n\
+         2 128166385295515175,hm,0,Write,5548077056,4096,2320\n",
+    ),
+    ("ssdsim.txt", "0 0 303567 7 0\n7 1 55590 6 1\n26214000 0 303574 7 0\n"),
+    (
+        "disksim.txt",
+        "13.191135\t30\t0\t5\t1\n17.829285\t20\t576560\t6\t0\n24.314779\t17\t0\t24\t1\n",
+    ),
+    (
+        "validation.txt",
+        "R Hit 547163 12 18228.000000 20935.440364\nW Hit 25805 43 28803.000000 20296.786638\n\
+         R Miss 25806 2 12.5 0\n",
+    ),
+    ("OLTP.lis", "1 1 0 0\n2 4 0 0\n3 1 0 0\n"),
+    ("P3.lis", "230027 8 0 0\n1842745 64 0 1\n216082 8 0 2\n"),
+];
+
+/// A CSV copy with another value in a column of its second record.
+fn altered(copy: &str, column: usize) -> String {
+    let mut lines: Vec<String> = copy.lines().map(String::from).collect();
+    let mut fields: Vec<String> = lines[2].split(',').map(String::from).collect();
+    fields[column] = match fields[column].parse::<u64>() {
+        Ok(number) => (number + 1).to_string(),
+        Err(_) => String::from(if fields[column] == "R" { "W" } else { "R" }),
+    };
+    lines[2] = fields.join(",");
+    lines.join("\n") + "\n"
+}
+
+#[test]
+fn the_script_finds_a_record_that_was_read_wrong() {
+    let folder = TempDir::new().expect("a folder");
+    let copy = path(&folder, "copy.csv");
+    for (at, (name, text)) in SAMPLES.iter().enumerate() {
+        let file = path(&folder, name);
+        std::fs::write(&file, text).expect("written");
+        succeeds(&["trace", "convert", &file, &copy, "--force"]);
+        let run = || analysis_script("readers.py", &["-", &file, "--copy", &copy]);
+        no_difference(&run());
+        let right = std::fs::read_to_string(&copy).expect("read");
+        std::fs::write(&copy, altered(&right, at % 5)).expect("written");
+        let said = difference(&run());
+        assert!(said.contains("record 1: the program has"), "{name}: {said}");
+        let short = right.trim_end().rsplit_once('\n').expect("lines").0.to_string() + "\n";
+        std::fs::write(&copy, short).expect("written");
+        let said = difference(&run());
+        assert!(said.contains("record 2: the program has None"), "{name}: {said}");
+    }
 }

@@ -150,6 +150,59 @@ fn every_command_reads_the_same_part() {
     succeeds(&packed.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
+/// Several devices onto several arrays: each point has the requests of its own.
+#[test]
+fn a_sweep_takes_several_devices_as_one_point() {
+    let folder = TempDir::new().expect("a folder");
+    let json = |words: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&succeeds(&[words, &["--format", "json"]].concat())).expect("JSON")
+    };
+    let rows = path(&folder, "rows");
+    let sweep = |trace: &str, more: &[&str]| -> Vec<serde_json::Value> {
+        let words = ["sweep", "--grid", "trace-device=0+1,2+3", "--disks", "5", "--nvs", "4096"];
+        let found = json(&[&words[..], &["--out", &rows, "--trace", trace], more].concat());
+        found.as_array().expect("rows").clone()
+    };
+    let file = small(&folder, "t.csv", 8, 0);
+    for layout in ["strides", "packed"] {
+        let swept = sweep(&file, &["--trace-layout", layout]);
+        assert_eq!(swept.len(), 2);
+        for (row, devices) in swept.iter().zip(["0+1", "2+3"]) {
+            assert_eq!(row["option_trace_device"], devices);
+            let part = path(&folder, "part.dtrc");
+            let of_device = ["--trace-device", devices];
+            succeeds(&[&["trace", "convert", &file, &part, "--force"], &of_device[..]].concat());
+            let info = json(&["trace", "info", &part])["figures"].clone();
+            let figure = |name: &str| -> u64 {
+                let row = info.as_array().expect("rows").iter().find(|row| row["figure"] == name);
+                row.expect(name)["value"].as_str().expect("text").parse().expect("a number")
+            };
+            assert_eq!(figure("devices"), 2);
+            let requests = figure("requests") - figure("requests of no bytes");
+            assert_eq!(row["requests"], requests, "{devices}: {info}");
+            let run = ["sim", "--disks", "5", "--nvs", "4096", "--trace-layout", layout];
+            let alone = json(&[&run[..], &["--trace", &part]].concat());
+            assert_eq!(row["digest"], alone["digest"], "{devices}, {layout}");
+        }
+        assert_ne!(swept[0]["digest"], swept[1]["digest"]);
+    }
+    // Each device writes the same pages once: one that was on another would find them.
+    let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+    for at in 0..200 {
+        text += &format!("{},{},{},4096,W\n", at * 5_000_000, at % 4, at / 4 * 4096);
+    }
+    let same = path(&folder, "same.csv");
+    std::fs::write(&same, text).expect("written");
+    for layout in ["strides", "packed"] {
+        for row in sweep(&same, &["--trace-layout", layout]) {
+            assert_eq!(
+                (&row["requests"], &row["hit_write_page_share"]),
+                (&100.into(), &0.0.into())
+            );
+        }
+    }
+}
+
 #[test]
 fn a_part_that_is_not_there_is_an_error() {
     let folder = TempDir::new().expect("a folder");

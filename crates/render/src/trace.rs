@@ -186,7 +186,10 @@ fn rates(trace: &TraceAnalysis) -> Vec<Row> {
     ];
     for (name, peak) in [("minute", time.peak_minute), ("second", time.peak_second)] {
         let Some(peak) = peak else { continue };
-        let name = format!("peak {name}, from {} s", peak.start_s);
+        let name = match name == "minute" && peak.length_s < 60.0 {
+            true => format!("peak minute, all {} s", peak.length_s),
+            false => format!("peak {name}, from {} s", peak.start_s),
+        };
         rows.push((name.clone(), per_s(&peak.total, peak.length_s), "requests per second"));
         rows.push((name, mib_per_s(&peak.total, peak.length_s), "MiB per second"));
     }

@@ -112,7 +112,8 @@ pub struct OverTime {
     pub requests_per_s: f64,
     /// Their bytes over the duration.
     pub bytes_per_s: f64,
-    /// The minute with the most requests; absent if the trace is shorter.
+    /// The 60 consecutive seconds with the most requests; of a shorter trace, all of it. Absent in
+    /// results of old programs.
     pub peak_minute: Option<Peak>,
     /// The second with the most requests; absent if the trace is shorter.
     pub peak_second: Option<Peak>,
@@ -126,7 +127,7 @@ pub struct OverTime {
     pub working_sets: Vec<WorkingSet>,
 }
 
-/// The busiest minute or second.
+/// The busiest minute or second. Seconds are counted from the first request on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// When it begins.

@@ -130,6 +130,25 @@ fn a_pattern_finds_the_only_column_that_is_like_it() {
 }
 
 #[test]
+fn one_of_two_columns_with_a_name_is_not_taken() {
+    let lines = "1,90,8,512\n2,91,16,512\n";
+    for (names, positions) in [("ts,ts,lba,len", "1 and 2"), ("ts,ts,ts,len", "1 and 2 and 3")] {
+        assert_eq!(
+            error(&format!("{names}\n{lines}"), "time=ts:s, offset=3, size=4"),
+            format!(
+                "t: line 1: columns {positions} are named ts: give the position in place of the \
+                 name"
+            )
+        );
+    }
+    // One that is not used may be there twice, and a position says which is meant.
+    let content = format!("ts,ts,lba,len\n{lines}");
+    for columns in ["offset=lba, size=len", "time=2:s, offset=lba, size=len"] {
+        assert_eq!(records(&content, columns).len(), 2, "{columns}");
+    }
+}
+
+#[test]
 fn csv_with_other_columns_is_referred_to_their_description() {
     for options in [ReadOptions::default(), of_format("csv")] {
         let error = read(b"ts,kind,lba,len\n1,R,8,8\n", "io.csv", &options).expect_err("refused");
@@ -216,10 +235,55 @@ fn bytes_that_are_taken_for_sectors_are_doubted() {
     let lines: String = (0..1000u64).map(|i| format!("{i},{},65536\n", i * 65_536)).collect();
     let doubt = |columns: &str| {
         let opened = support::reader(lines.as_bytes(), "t", &of_columns(columns)).expect("a trace");
-        TraceInfo::of(opened).expect("read").doubt()
+        TraceInfo::of(opened).expect("read").doubts.into_iter().next()
     };
     assert_eq!(doubt("time=1:ms,offset=2,size=3"), None);
     let doubted = doubt("time=1:ms,offset=2:sectors,size=3:sectors").expect("a warning");
     assert!(doubted.contains("33 GB per second"), "{doubted}");
     assert!(doubt("time=1:us,offset=2,size=3").is_some_and(|text| text.contains("65 GB")));
+}
+
+/// Bare numbers in formats that count sectors: all are multiples of 512, at a rate that arrays
+/// have.
+#[test]
+fn steps_of_512_sectors_are_doubted() {
+    use destage_workload::trace::info::TraceInfo;
+    let doubts = |lines: &str, options: &ReadOptions| {
+        let opened = support::reader(lines.as_bytes(), "t", options).expect("a trace");
+        TraceInfo::of(opened).expect("read").doubts
+    };
+    type Line = fn(u64, u64) -> String;
+    let lines = |count: u64, line: Line| -> String {
+        (0..count).map(|i| line(i, i * 7919 % 1000 * 4096)).collect()
+    };
+    let ssdsim: Line = |i, offset| format!("{} 0 {offset} 4096 {}\n", i * 10_000_000, i % 2);
+    let disksim: Line = |i, offset| format!("{i}0.5 0 {offset} 512 {}\n", i % 2);
+    let tencent: Line = |i, offset| format!("{},{offset},8192,{},7\n", 1_538_323_200 + i, i % 2);
+    let formats = [("ssdsim", ssdsim), ("disksim", disksim), ("tencent", tencent)];
+    for (format, line) in formats {
+        let (text, named) = (lines(100, line), of_format(format));
+        let found = doubts(&text, &named);
+        let [doubt] = &found[..] else { panic!("{format}: {found:?}") };
+        assert!(doubt.contains("multiples of 512 sectors"), "{doubt}");
+        // What the warning says reads bytes.
+        let option = doubt.split_once("use --").expect("an option").1;
+        let (name, value) = option.split_once(' ').expect("its value");
+        let options = match name {
+            "trace-columns" => of_columns(value.trim_matches('\'')),
+            _ => of_format(value),
+        };
+        let bytes = read(text.as_bytes(), "t", &options).expect("a trace");
+        let sectors = read(text.as_bytes(), "t", &named).expect("a trace");
+        assert_eq!(bytes.len(), 100);
+        for (one, other) in bytes.iter().zip(&sectors) {
+            let (time_ns, device, offset, length, op) = tuple(one);
+            assert_eq!((time_ns, device, 512 * offset, 512 * length, op), tuple(other), "{format}");
+        }
+        assert!(doubts(&text, &options).is_empty(), "{format}");
+        // Few requests say nothing, and one that is not a multiple says that all are sectors.
+        assert!(doubts(&lines(15, line), &named).is_empty(), "{format}");
+        let odd = text.replacen(" 4096 ", " 4104 ", 1).replacen(" 512 ", " 8 ", 1);
+        let odd = odd.replacen(",8192,", ",8,", 1);
+        assert!(doubts(&odd, &named).is_empty(), "{format}");
+    }
 }

@@ -7,7 +7,7 @@ use std::io::Read;
 use destage_workload::trace::analyze::analyze;
 use destage_workload::trace::info::TraceInfo;
 use destage_workload::trace::{
-    Compression, FORMATS, Op, ReadOptions, Reader, Service, TimeOrder, TraceError, entries,
+    Columns, Compression, FORMATS, Op, ReadOptions, Reader, Service, TimeOrder, TraceError, entries,
 };
 use proptest::prelude::*;
 use support::{compress, of_format, read, reader, record, samples, streamed, tuple};
@@ -97,6 +97,24 @@ fn what_surrounds_a_trace_is_not_read_as_one() {
         let said = message(&[&packed[..], b"# the end"].concat(), &options);
         assert!(said.contains("something that is not gzip follows the compressed data"), "{said}");
         assert!(!said.contains("truncated"), "{said}");
+    }
+}
+
+#[test]
+fn text_of_two_bytes_a_letter_is_named() {
+    let text = "time_ns,device,offset_bytes,length_bytes,op\n0,0,0,4096,W\n";
+    let small: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+    let columns = Some(Columns::parse("time=time_ns:ns, offset=3, size=4").expect("columns"));
+    let described = ReadOptions { columns, ..ReadOptions::default() };
+    let whys = "is UTF-16 text: convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8";
+    for content in [[&b"\xff\xfe"[..], &small].concat(), [&b"\xfe\xff"[..], &big].concat()] {
+        for options in [ReadOptions::default(), of_format("csv"), described.clone()] {
+            assert_eq!(message(&content, &options), format!("t: {whys}"));
+            assert_eq!(message(&compress(&content, "gz"), &options), format!("t: {whys}"));
+        }
+        let named = read(&content, "t.csv", &ReadOptions::default()).expect_err("an error");
+        assert_eq!(named.to_string(), format!("t.csv: {whys}"));
     }
 }
 

@@ -56,6 +56,21 @@ fn devices_lie_one_after_another() {
 }
 
 #[test]
+fn packed_devices_follow_each_other_and_stay_apart() {
+    use Direction::{Read, Write};
+    let folder = tempfile::tempdir().unwrap();
+    let path = trace(folder.path());
+    let replay = ReplayOptions { packed: true, ..ReplayOptions::default() };
+    let layout = Layout::scan(&path, &ReadOptions::default(), &replay).unwrap();
+    // The 3 pages of device 2 are rounded up to 16, and a chunk of 16 follows.
+    let spans: Vec<_> = layout.devices.iter().map(|d| (d.device, d.first_page, d.pages)).collect();
+    assert_eq!((spans, layout.volume_pages()), (vec![(2, 0, 3), (7, 32, 22)], 54));
+    let mut source = TraceSource::open(&path, &ReadOptions::default(), &replay, 54).unwrap();
+    let expected = [(0, 32, 2, Write), (100, 0, 1, Read), (200, 52, 2, Read), (400, 2, 1, Write)];
+    assert_eq!(drain(&mut source).iter().map(pages).collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn closed_replay_keeps_its_number_outstanding() {
     let folder = tempfile::tempdir().unwrap();
     let path = trace(folder.path());

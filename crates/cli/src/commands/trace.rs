@@ -89,7 +89,7 @@ fn info(matches: &ArgMatches) -> Result<String, Failure> {
         ("malformed and skipped", info.bad.to_string(), "lines or records"),
         ("devices", info.devices.len().to_string(), ""),
     ];
-    rows.extend(info.doubt().map(|doubt| ("warning", doubt, "")));
+    rows.extend(info.doubts.iter().map(|doubt| ("warning", doubt.clone(), "")));
     rows.extend(info.first_bad.as_ref().map(|bad| ("first malformed", bad.clone(), "")));
     let mut table = Table::new(&[("figure", ""), ("value", ""), ("unit", "")]);
     for (name, value, unit) in rows {

@@ -82,3 +82,27 @@ pub fn trace(name: &str) -> Option<PathBuf> {
     }
     Some(path)
 }
+
+/// Runs a Python script of `tests/analysis`.
+pub fn analysis_script(name: &str, words: &[&str]) -> Output {
+    let mut command = Command::new("python3");
+    command.arg("-B").arg(top().join("tests/analysis").join(name)).args(words);
+    command.output().expect("python3 runs: install Python 3")
+}
+
+/// What a script printed, if it found no difference.
+pub fn no_difference(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{error}");
+    said
+}
+
+/// What a script printed that must find a difference.
+pub fn difference(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}{error}");
+    assert!(said.contains(", Python "), "no difference: {said}{error}");
+    said
+}

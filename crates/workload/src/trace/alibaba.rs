@@ -15,6 +15,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: SECOND_NS,
     parser: |_, _| {
         Ok(records(Some(b"device_id,"), "device_id,R|W,offset,length,timestamp_us", record))

@@ -22,6 +22,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".lis"],
     has_times: false,
     has_service: false,
+    as_bytes: None,
     disorder_ns: 0,
     parser,
     sniff: None,

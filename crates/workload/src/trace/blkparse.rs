@@ -24,6 +24,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".blkparse"],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: SECOND_NS,
     parser,
     sniff: None,

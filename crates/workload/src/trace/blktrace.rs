@@ -36,6 +36,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: SECOND_NS,
     parser,
     sniff: Some(|head| head.first_chunk().is_some_and(|first| version(*first).is_some())),

@@ -21,6 +21,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".disksim"],
     has_times: true,
     has_service: false,
+    as_bytes: Some("--trace-format disksim:sector=1"),
     disorder_ns: 0,
     parser,
     sniff: None,

@@ -141,16 +141,18 @@ pub enum TraceError {
         /// The format.
         format: &'static str,
     },
-    /// Every request has the same time; replaying those would issue all at once.
+    /// Every request has the same time, or nearly; replaying those would issue all at once.
     #[error(
-        "{file}: all requests of this `{format}` trace have the same time: replay it with \
-         --trace-mode closed:N or rate:IOPS"
+        "{file}: {} requests of this `{format}` trace have the same time: replay it with \
+         --trace-mode closed:N or rate:IOPS", all_but(.later)
     )]
     OneTime {
         /// The file.
         file: String,
         /// The format.
         format: &'static str,
+        /// Requests that are later than the one before.
+        later: u64,
     },
     /// No record is of the device asked for.
     #[error("{file}: no request is for device {device}; there are: {known:?}")]
@@ -230,6 +232,11 @@ pub enum TraceError {
         /// Pages allowed.
         limit_pages: u64,
     },
+}
+
+/// How many requests are all but these.
+fn all_but(others: &u64) -> &'static str {
+    if *others == 0 { "all" } else { "nearly all" }
 }
 
 /// The first bytes of something found, as printable text of at most 60 characters.

@@ -16,6 +16,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".fio", ".iolog"],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: 0,
     parser: |_, _| Ok(Parser::Lines(Box::<Fio>::default())),
     sniff: None,
@@ -46,6 +47,10 @@ impl LineParser for Fio {
         }
         let expected = if version == 2 { EXPECTED_2 } else { EXPECTED_3 };
         self.event(fields).map_err(|bad| bad.unwrap_or(expected))
+    }
+
+    fn has_waits(&self) -> bool {
+        self.version == Some(2)
     }
 }
 

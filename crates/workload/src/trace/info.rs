@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::doubt::Doubts;
 use super::error::TraceError;
 use super::input::Compression;
 use super::mixer::Mixed;
@@ -89,6 +90,8 @@ pub struct TraceInfo {
     pub bad: u64,
     /// The first of them, in a line.
     pub first_bad: Option<String>,
+    /// What makes it doubtful that the trace is read right.
+    pub doubts: Vec<String>,
     /// Devices by number.
     pub devices: Vec<DeviceInfo>,
 }
@@ -128,30 +131,10 @@ impl TraceInfo {
         ratio(self.first_touches, self.block_reads)
     }
 
-    /// What makes it doubtful that the trace is read right.
-    pub fn doubt(&self) -> Option<String> {
-        let bytes = self.read_bytes + self.written_bytes + self.unknown_bytes;
-        implausible(bytes, self.duration_ns?)
-    }
-
     /// Share of requests that begin where the one before them on the same device ended, 0 to 1.
     pub fn sequential_share(&self) -> f64 {
         ratio(self.devices.iter().map(|d| d.sequential).sum(), self.requests)
     }
-}
-
-/// Above this rate, in bytes per nanosecond, a trace is hardly read right.
-const BYTES_PER_NS_MAX: u64 = 8;
-
-/// What is to be said of a trace that moves more bytes in its time than any array does.
-pub(super) fn implausible(bytes: u64, duration_ns: u64) -> Option<String> {
-    (duration_ns > 0 && bytes / duration_ns >= BYTES_PER_NS_MAX).then(|| {
-        format!(
-            "the trace moves {} GB per second: its columns may have other units than this format, \
-             e.g. bytes in place of sectors, or microseconds in place of nanoseconds",
-            bytes / duration_ns
-        )
-    })
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
@@ -172,6 +155,7 @@ struct Count {
     block_writes: u64,
     overwrites: u64,
     last_ns: u64,
+    seen: Doubts,
     chunks: HashMap<(u32, u64), Chunk, Mixed>,
     /// Figures and end of the last request of each device.
     devices: BTreeMap<u32, (DeviceInfo, Option<u64>)>,
@@ -189,6 +173,7 @@ impl Count {
         self.request_bytes_max = self.request_bytes_max.max(record.length_bytes);
         self.empty_requests += u64::from(record.length_bytes == 0);
         self.last_ns = record.time_ns;
+        self.seen.add(record);
         self.add_blocks(record);
         let (device, previous_end) = self.devices.entry(record.device).or_default();
         device.device = record.device;
@@ -226,6 +211,16 @@ impl Count {
         }
     }
 
+    fn doubts(&self, reader: &Reader) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.seen.has_no_times(reader) {
+            let share = if self.last_ns == 0 { "all" } else { "nearly all" };
+            found.push(format!("{share} requests have the same time: the waits are not recorded"));
+        }
+        found.extend(self.seen.rate(reader).into_iter().chain(self.seen.unit(reader)));
+        found
+    }
+
     fn finish(self, reader: &Reader) -> TraceInfo {
         let blocks = |of: fn(&Chunk) -> u64| -> u64 {
             self.chunks.values().map(|chunk| u64::from(of(chunk).count_ones())).sum()
@@ -255,6 +250,7 @@ impl Count {
             disordered: reader.disordered(),
             bad: reader.bad(),
             first_bad: reader.first_bad().map(ToString::to_string),
+            doubts: self.doubts(reader),
             devices: self.devices.into_values().map(|(device, _)| device).collect(),
         }
     }

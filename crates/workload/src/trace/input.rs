@@ -143,6 +143,14 @@ pub(super) struct Head {
     pub name: String,
 }
 
+impl Head {
+    /// Whether it begins with the byte order mark of UTF-16. Binary formats may begin with the same
+    /// bytes.
+    pub(super) fn is_utf_16(&self) -> bool {
+        self.bytes.starts_with(b"\xff\xfe") || self.bytes.starts_with(b"\xfe\xff")
+    }
+}
+
 /// Opens a file.
 pub(super) fn open(path: &Path) -> Result<(Head, Input, Compression), TraceError> {
     let file = path.display().to_string();

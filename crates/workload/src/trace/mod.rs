@@ -18,6 +18,7 @@ mod columns;
 pub mod convert;
 mod detect;
 mod disksim;
+mod doubt;
 mod error;
 mod fio;
 pub mod info;
@@ -158,6 +159,11 @@ pub(crate) trait LineParser: Send {
     /// The request on this line, or none if the line is a header, a comment or another event. The
     /// line has no end-of-line characters and is not blank. Times are not yet relative.
     fn line(&mut self, line: &[u8]) -> Result<Option<TraceRecord>, Bad>;
+
+    /// Whether times are sums of waits, which not every program records.
+    fn has_waits(&self) -> bool {
+        false
+    }
 }
 
 /// What one binary record turned out to be.
@@ -232,6 +238,9 @@ pub struct Format {
     pub has_times: bool,
     /// Whether requests carry [`Service`] times.
     pub has_service: bool,
+    /// The option that reads a file whose offsets and lengths are bytes, in formats of bare numbers
+    /// that count sectors.
+    as_bytes: Option<&'static str>,
     /// How far a time stamp may be behind the latest one: such disorder is normal in this format,
     /// and the time is lifted to the latest. More is an error.
     pub disorder_ns: u64,

@@ -42,6 +42,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".dtrc"],
     has_times: true,
     has_service: true,
+    as_bytes: None,
     disorder_ns: 0,
     parser: |_, _| Ok(Parser::Records(Box::new(Native { record_bytes: PLAIN_BYTES }))),
     sniff: Some(|head| head.starts_with(MAGIC)),

@@ -25,6 +25,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".oraclegeneral", ".oraclegeneral.bin"],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: 0,
     parser,
     sniff: Some(fits),

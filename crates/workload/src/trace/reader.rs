@@ -158,6 +158,16 @@ impl Reader {
         self.parts[0].stream.format()
     }
 
+    /// Whether times are sums of waits.
+    pub(super) fn has_waits(&self) -> bool {
+        self.parts.iter().all(|part| part.stream.has_waits())
+    }
+
+    /// The option that reads the first file with bytes in place of sectors.
+    pub(super) fn as_bytes(&self) -> Option<&'static str> {
+        self.parts[0].stream.as_bytes()
+    }
+
     /// Whether records may have service times.
     pub fn has_service(&self) -> bool {
         self.parts.iter().any(|part| part.stream.format().has_service)

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use destage_engine::request::{Direction, PageRange};
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
+use super::doubt::Doubts;
 use super::error::{TraceError, TracePosition};
-use super::info::implausible;
 use super::options::ReadOptions;
 use super::reader::Reader;
 use super::{Op, TraceRecord};
@@ -138,10 +138,9 @@ pub struct Layout {
     pub requests: u64,
     /// Requests of which the trace does not say whether they read or write.
     pub without_operation: u64,
-    /// Bytes of these requests.
-    pub bytes: u64,
     /// The last arrival.
     pub last_ns: u64,
+    seen: Doubts,
 }
 
 impl Layout {
@@ -160,7 +159,8 @@ impl Layout {
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
         }
         let mut ends: BTreeMap<u32, (u64, TracePosition)> = BTreeMap::new();
-        let (mut requests, mut without_operation, mut last_ns, mut bytes) = (0, 0, 0, 0_u64);
+        let (mut requests, mut without_operation, mut last_ns) = (0, 0, 0);
+        let mut seen = Doubts::default();
         while let Some(record) = reader.next() {
             let record = record?;
             last_ns = last_ns.max(record.time_ns);
@@ -171,7 +171,9 @@ impl Layout {
             }
             let wanted = replay.device.is_none_or(|device| device == record.device);
             requests += u64::from(wanted && end > first);
-            bytes = bytes.saturating_add(if wanted { record.length_bytes } else { 0 });
+            if wanted {
+                seen.add(&record);
+            }
             without_operation += u64::from(wanted && end > first && record.op == Op::Unknown);
         }
         if let Some(device) = replay.device {
@@ -185,12 +187,13 @@ impl Layout {
             }
             ends.retain(|number, _| *number == device);
         }
-        if matches!(replay.pace, ReplayPace::Open { .. }) && requests > 1 && last_ns == 0 {
-            let format = reader.format().entry.name;
-            return Err(TraceError::OneTime { file: reader.file().to_string(), format });
+        let one_time = requests > 1 && (last_ns == 0 || seen.has_no_times(&reader));
+        if matches!(replay.pace, ReplayPace::Open { .. }) && one_time {
+            let (file, format) = (reader.file().to_string(), reader.format().entry.name);
+            return Err(TraceError::OneTime { file, format, later: seen.later() });
         }
         let layout = Layout::of_ends(&ends, replay, requests);
-        Ok(Layout { without_operation, bytes, last_ns, ..layout })
+        Ok(Layout { without_operation, last_ns, seen, ..layout })
     }
 
     fn of_ends(
@@ -207,7 +210,8 @@ impl Layout {
             DeviceSpan { device, first_page, pages, last_at }
         });
         let devices = devices.collect();
-        Layout { devices, stride_pages, requests, without_operation: 0, bytes: 0, last_ns: 0 }
+        let (without_operation, last_ns, seen) = (0, 0, Doubts::default());
+        Layout { devices, stride_pages, requests, without_operation, last_ns, seen }
     }
 
     /// Pages that a volume must have to hold every device.
@@ -431,8 +435,9 @@ impl Source for TraceSource {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if matches!(self.options.pace, ReplayPace::Open { .. }) {
-            notes.extend(implausible(self.layout.bytes, self.layout.last_ns));
+            notes.extend(self.layout.seen.rate(&self.reader));
         }
+        notes.extend(self.layout.seen.unit(&self.reader));
         let devices = self.layout.devices.len();
         if devices > 1 {
             notes.push(format!(

@@ -17,6 +17,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".spc"],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: 0,
     parser: |_, _| Ok(records(None, "ASU,LBA,size,r|w,seconds", record)),
     sniff: None,

@@ -34,6 +34,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".srt"],
     has_times: true,
     has_service: true,
+    as_bytes: None,
     disorder_ns: 0,
     parser,
     sniff: Some(|head| head.starts_with(MAGIC)),

@@ -24,6 +24,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[".ascii"],
     has_times: true,
     has_service: false,
+    as_bytes: Some("--trace-columns 'time=1:ns, device=2, offset=3, size=4, op=5:read=1:write=0'"),
     disorder_ns: 0,
     parser,
     sniff: None,

@@ -115,6 +115,7 @@ impl Stream {
             },
         };
         let place = match parser {
+            Parser::Lines(_) if head.is_utf_16() => return Err(utf_16(file)),
             Parser::Lines(_) => TracePosition::Line(0),
             Parser::Records(_) => TracePosition::Record { number: 0, byte: 0 },
             Parser::NoAddresses => return Err(no_addresses(file)),
@@ -157,6 +158,17 @@ impl Stream {
     /// The format being read.
     pub(super) fn format(&self) -> &'static Format {
         self.format
+    }
+
+    /// Whether times are sums of waits.
+    pub(super) fn has_waits(&self) -> bool {
+        matches!(&self.parser, Parser::Lines(parser) if parser.has_waits())
+    }
+
+    /// The option that reads the file with bytes in place of sectors, unless units were given.
+    pub(super) fn as_bytes(&self) -> Option<&'static str> {
+        let given = |text: &str| text.contains("sector=");
+        self.format.as_bytes.filter(|_| !self.options.format.as_deref().is_some_and(given))
     }
 
     /// How the file is compressed.
@@ -534,8 +546,16 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(got)
 }
 
+fn utf_16(file: String) -> TraceError {
+    let why = "is UTF-16 text: convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8";
+    TraceError::Io { file, why: why.to_string() }
+}
+
 /// Why a file has no known format: perhaps because its compressed data cannot be read.
 fn undetected(file: String, head: &Head, mut input: Input) -> TraceError {
+    if head.is_utf_16() {
+        return utf_16(file);
+    }
     let mut rest = vec![0; head.bytes.len() + 1];
     if let Err(error) = fill(&mut input, &mut rest) {
         let compression = Compression::of_magic(&[]);

@@ -16,6 +16,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[],
     has_times: true,
     has_service: false,
+    as_bytes: None,
     disorder_ns: SECOND_NS,
     parser: |_, _| {
         Ok(records(Some(b"Timestamp,Response"), "seconds,response,R|W,LUN,offset,size", record))

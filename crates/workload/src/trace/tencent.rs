@@ -17,6 +17,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[],
     has_times: true,
     has_service: false,
+    as_bytes: Some("--trace-columns 'time=1:s, offset=2, size=3, op=4:read=0:write=1, device=5'"),
     disorder_ns: SECOND_NS,
     parser: |_, _| {
         Ok(records(Some(b"Timestamp,Offset"), "seconds,offset,size,0 read|1 write,volume", record))

@@ -18,6 +18,7 @@ pub(super) const FORMAT: Format = Format {
     endings: &[],
     has_times: true,
     has_service: true,
+    as_bytes: None,
     disorder_ns: 0,
     parser: |_, _| Ok(Parser::Lines(Box::<Validation>::default())),
     sniff: None,

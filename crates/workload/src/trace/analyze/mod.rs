@@ -10,6 +10,7 @@
 //! # Ok::<(), destage_workload::trace::TraceError>(())
 //! ```
 
+mod busiest;
 mod heat;
 mod pages;
 mod reuse;
@@ -22,10 +23,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use destage_engine::units::PAGE_BYTES;
-use destage_report::trace::{Distinct, Sequential, Totals, TraceAnalysis};
+use destage_report::trace::{Distinct, Sequential, TraceAnalysis};
 
+use super::doubt::Doubts;
 use super::error::TraceError;
-use super::info::implausible;
 use super::mixer::Mixed;
 use super::reader::Reader;
 use super::{Op, TraceRecord};
@@ -82,6 +83,7 @@ pub fn analyze(
 /// What is counted.
 struct Counts {
     unknown: u64,
+    seen: Doubts,
     /// Times of the first request and of the last, as the trace has them.
     first_ns: Option<u64>,
     last_ns: u64,
@@ -100,6 +102,7 @@ impl Counts {
     fn new() -> Counts {
         Counts {
             unknown: 0,
+            seen: Doubts::default(),
             last_ns: 0,
             first_ns: None,
             sizes: SizeCounts::default(),
@@ -118,6 +121,7 @@ impl Counts {
         let first_ns = *self.first_ns.get_or_insert(record.time_ns);
         self.last_ns = record.time_ns;
         self.unknown += u64::from(record.op == Op::Unknown);
+        self.seen.add(record);
         self.sizes.add(record.length_bytes, writes);
         let time_ns = record.time_ns - first_ns;
         self.timeline.request(time_ns, record.length_bytes, writes);
@@ -185,7 +189,8 @@ impl Counts {
             read: distinct(|page| page.read.count > 0),
             written: distinct(|page| page.write.count > 0),
         };
-        let warnings = warnings(&total, self.unknown, has_times, duration_ns);
+        let no_times = self.seen.has_no_times(reader);
+        let warnings = self.warnings(reader);
         let [read_reuse, write_reuse] = self.distances.map(Distances::finish);
         TraceAnalysis {
             file: reader.file().to_string(),
@@ -200,7 +205,8 @@ impl Counts {
             bad: reader.bad(),
             warnings,
             duration_s: has_times.then_some(duration_ns as f64 / 1e9),
-            time: (has_times && duration_ns > 0).then(|| self.timeline.finish(duration_ns)),
+            time: (has_times && duration_ns > 0 && !no_times)
+                .then(|| self.timeline.finish(duration_ns)),
             sizes: self.sizes.finish(),
             sequential: self.sequential,
             pages,
@@ -209,21 +215,25 @@ impl Counts {
             heat: heat::heat(&self.devices),
         }
     }
-}
 
-/// What a reader of the figures should know.
-fn warnings(total: &Totals, unknown: u64, has_times: bool, duration_ns: u64) -> Vec<String> {
-    let mut found = Vec::new();
-    found.extend(implausible(total.bytes(), duration_ns).filter(|_| has_times));
-    if unknown > 0 {
-        found.push(format!(
-            "the trace does not say whether {unknown} requests read or write: they count as reads"
-        ));
+    /// What a reader of the figures should know.
+    fn warnings(&self, reader: &Reader) -> Vec<String> {
+        let (seen, unknown) = (&self.seen, self.unknown);
+        let mut found: Vec<String> = seen.rate(reader).into_iter().collect();
+        found.extend(seen.unit(reader));
+        if unknown > 0 {
+            found.push(format!(
+                "the trace does not say whether {unknown} requests read or write: they count as \
+                 reads"
+            ));
+        }
+        let lack = match self.last_ns == self.first_ns.unwrap_or_default() {
+            _ if !reader.format().has_times => "the format records no times",
+            true => "all requests have one time",
+            false if seen.has_no_times(reader) => "nearly all requests have one time",
+            false => return found,
+        };
+        found.push(format!("{lack}: there are no figures over time"));
+        found
     }
-    if !has_times {
-        found.push(String::from("the format records no times: there are no figures over time"));
-    } else if duration_ns == 0 {
-        found.push(String::from("all requests have one time: there are no figures over time"));
-    }
-    found
 }

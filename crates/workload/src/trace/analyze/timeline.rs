@@ -2,7 +2,8 @@
 //! end. Each length is a multiple of the one before, so an interval ends with one of every shorter
 //! length, and a page that is new in an interval is new in each shorter one that ends with it.
 
-use destage_report::trace::{Distinct, Hour, Interval, OverTime, Peak, Totals, WorkingSet};
+use super::busiest::{Busiest, difference};
+use destage_report::trace::{Distinct, Hour, Interval, OverTime, Totals, WorkingSet};
 
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
@@ -48,8 +49,6 @@ struct Length {
     /// Pages of the intervals that have ended, accessed, read and written: sums, and the most.
     pages_sum: [u64; 3],
     pages_max: [u64; 3],
-    /// The one with the most requests.
-    peak: Option<(u64, Totals)>,
 }
 
 /// Counts over time.
@@ -63,6 +62,7 @@ pub(super) struct Timeline {
     starts_ns: [u64; LENGTHS],
     lengths: [Length; LENGTHS],
     hours: Vec<Hour>,
+    busiest: Busiest,
 }
 
 impl Timeline {
@@ -75,6 +75,7 @@ impl Timeline {
             starts_ns: [0; LENGTHS],
             lengths: std::array::from_fn(|_| length()),
             hours: Vec::new(),
+            busiest: Busiest::default(),
         }
     }
 
@@ -123,8 +124,8 @@ impl Timeline {
             length.pages_sum[kind] += pages;
             length.pages_max[kind] = length.pages_max[kind].max(pages);
         }
-        if length.peak.is_none_or(|(_, peak)| total.requests() > peak.requests()) {
-            length.peak = Some((index, total));
+        if LENGTHS_NS[at] == SECOND {
+            self.busiest.add(index, &total);
         }
         if LENGTHS_NS[at] == HOUR && total.requests() > 0 {
             self.hours.push(Hour { hour: index, total });
@@ -147,10 +148,6 @@ impl Timeline {
             self.close(at, last_ns / length_ns + 1);
         }
         let at_of = |ns| LENGTHS_NS.iter().position(|length| *length == ns).expect("in the list");
-        let peak = |ns: u64| {
-            let (index, total) = self.lengths[at_of(ns)].peak.filter(|_| ns <= last_ns)?;
-            Some(Peak { start_s: seconds(index * ns), length_s: seconds(ns), total })
-        };
         let window = |ns: &u64| {
             let (length, windows) = (&self.lengths[at_of(*ns)], last_ns / ns + 1);
             let [pages_mean, read_pages_mean, written_pages_mean] =
@@ -165,29 +162,19 @@ impl Timeline {
             }
         };
         let working_sets = WINDOWS_NS.iter().filter(|ns| **ns <= last_ns).map(window).collect();
-        let (peak_minute, peak_second) = (peak(MINUTE), peak(SECOND));
         // A trace spans at most 146 years: the longest interval is never too short.
         let shown = self.lengths.iter().position(|length| length.rows.is_some());
         let shown = shown.unwrap_or(LENGTHS - 1);
         OverTime {
             requests_per_s: self.total.requests() as f64 / seconds(last_ns),
             bytes_per_s: self.total.bytes() as f64 / seconds(last_ns),
-            peak_minute,
-            peak_second,
+            peak_minute: Some(self.busiest.minute(seconds(last_ns), &self.total)),
+            peak_second: self.busiest.second(seconds(last_ns)),
             interval_s: seconds(LENGTHS_NS[shown]),
             intervals: self.lengths[shown].rows.take().unwrap_or_default(),
             hours: self.hours,
             working_sets,
         }
-    }
-}
-
-fn difference(now: &Totals, before: &Totals) -> Totals {
-    Totals {
-        reads: now.reads - before.reads,
-        writes: now.writes - before.writes,
-        read_bytes: now.read_bytes - before.read_bytes,
-        written_bytes: now.written_bytes - before.written_bytes,
     }
 }
 

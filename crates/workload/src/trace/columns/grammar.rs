@@ -44,10 +44,23 @@ impl Column {
         let there_are = || format!("there are: {}", shown(names));
         match self {
             Column::At(position) => Ok(position - 1),
-            Column::Named(name) => names
-                .iter()
-                .position(|other| other == name)
-                .ok_or_else(|| format!("no column is named {name}; {}", there_are())),
+            Column::Named(name) => {
+                let same = |(_, other): &(usize, &&str)| **other == name;
+                let found: Vec<usize> =
+                    names.iter().enumerate().filter(same).map(|(at, _)| at).collect();
+                match found[..] {
+                    [place] => Ok(place),
+                    [] => Err(format!("no column is named {name}; {}", there_are())),
+                    _ => {
+                        let found: Vec<_> = found.iter().map(|at| (at + 1).to_string()).collect();
+                        let positions = found.join(" and ");
+                        Err(format!(
+                            "columns {positions} are named {name}: give the position in place of \
+                             the name"
+                        ))
+                    }
+                }
+            }
             Column::Like(pattern) => {
                 let like = |&(_, name): &(usize, &&str)| is_like(name, pattern);
                 let found: Vec<(usize, &&str)> = names.iter().enumerate().filter(like).collect();

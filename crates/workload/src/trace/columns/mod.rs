@@ -64,6 +64,7 @@ const fn of_columns(
         endings,
         has_times: true,
         has_service: false,
+        as_bytes: None,
         disorder_ns: 0,
         parser,
         sniff: None,
