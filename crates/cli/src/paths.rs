@@ -65,6 +65,18 @@ impl Paths {
         check_writable(path)
     }
 
+    /// A disk spec: named .toml, since it is given by that name. It replaces a file only if `force`
+    /// is given.
+    #[cfg(feature = "plan")]
+    pub fn spec(&mut self, path: &Path, force: bool) -> Result<(), Failure> {
+        self.apart(path)?;
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            return Err(Failure::usage(format!("{}: a disk spec is named .toml", path.display())));
+        }
+        refuse_to_replace(path, force)?;
+        check_writable(path)
+    }
+
     /// A trace: it replaces a file only if `force` is given, and is not named as something else.
     #[cfg(feature = "plan")]
     pub fn trace(&mut self, path: &Path, force: bool) -> Result<(), Failure> {
@@ -86,15 +98,21 @@ impl Paths {
                 path.display()
             )));
         }
-        let holds_data = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
-        if holds_data && !force {
-            return Err(Failure::failed(format!(
-                "{}: already exists. Name another output, or replace it with --force.",
-                path.display()
-            )));
-        }
+        refuse_to_replace(path, force)?;
         check_writable(path)
     }
+}
+
+#[cfg(feature = "plan")]
+fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure> {
+    let holds_data = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0);
+    if holds_data && !force {
+        return Err(Failure::failed(format!(
+            "{}: already exists. Name another output, or replace it with --force.",
+            path.display()
+        )));
+    }
+    Ok(())
 }
 
 /// Endings that promise something else than a trace.

@@ -57,7 +57,8 @@ fn disks() -> Command {
                 .arg(Arg::new("seek").value_name("SEEK").help("DiskSim .seek file, if separate"))
                 .arg(option("specs", "FILE", "DiskSim .diskspecs file"))
                 .arg(option("name", "NAME", "Name of the spec [default: the model's]"))
-                .arg(option("out", "FILE", "Output file [default: standard output]")),
+                .arg(option("out", "FILE", "Output file, .toml [default: standard output]"))
+                .arg(force()),
         )
 }
 
@@ -100,6 +101,7 @@ fn disks_fit() -> Command {
         )
         .arg(option("name", "NAME", "Name of the spec [default: the file's]"))
         .arg(option("out", "FILE", "The spec that is written, .toml").required(true))
+        .arg(force())
         .arg(format_arg())
 }
 

@@ -98,8 +98,12 @@ fn fio_gives_seeks_rates_and_window() {
     let fitted = |jobs: &[String], more: &[&str]| {
         let path = fio(folder.path(), &jobs.join(", "));
         let file = path.to_str().expect("a path").to_string();
-        let base = ["disks", "fit", "--capacity", "8T", "--rpm", "7200", "--out", out, "--fio"];
-        [&base[..], &[file.as_str()], more].concat().into_iter().map(str::to_string).collect()
+        let base = ["disks", "fit", "--capacity", "8T", "--rpm", "7200", "--force", "--out", out];
+        [&base[..], &["--fio", file.as_str()], more]
+            .concat()
+            .into_iter()
+            .map(str::to_string)
+            .collect()
     };
     let write = job("w", "\"rw\": \"randwrite\"", "\"iops\": 0");
     let full = [
@@ -135,6 +139,14 @@ fn fio_gives_seeks_rates_and_window() {
     refused(&[random(1, 0.0)], &[], 1, "no read.iops above 0");
     refused(&[random(1, 400.0), sequential("0", 255_000_000)], &[], 2, "half a revolution");
     refused(&[], &[], 1, "no `jobs` of fio");
+    let with = |options: &str| {
+        let all = format!("\"rw\": \"randread\", {options}");
+        [job("part", &all, "\"iops\": 110"), sequential("0", 255_000_000)]
+    };
+    refused(&with("\"direct\": \"0\""), &[], 1, "Run it with direct=1");
+    refused(&with("\"size\": \"1G\""), &[], 1, "leave out size and offset");
+    refused(&with("\"offset\": \"50%\""), &[], 1, "reads 50.0 % of");
+    succeeds(&words(&fitted(&with("\"size\": \"100%\""), &[])));
 }
 
 #[test]
@@ -149,13 +161,44 @@ fn what_makes_no_spec_is_refused_and_nothing_is_destroyed() {
     refused(&["--track-seek", "9"], "a seek curve rises");
     refused(&["--inner", "300"], "above that at the outer edge");
     refused(&["--write-seek", "0"], "--write-seek takes a number above 0");
+    refused(&["--write-seek", "80"], "a mean seek of 80.0 ms is above 50 ms");
+    refused(&["--heads", "0"], "at least one head");
     let other = folder.path().join("mine.txt");
     assert!(fails(2, &words(&fit(&other, &[]))).contains("is named .toml"));
     let input = folder.path().join("in.toml");
     std::fs::write(&input, "{}").expect("written");
+    assert!(fails(1, &words(&fit(&input, &[]))).contains("replace it with --force"));
+    let model = ["disks", "convert", "no.model", "--out", input.to_str().expect("a path")];
+    assert!(fails(1, &model).contains("replace it with --force"));
+    assert_eq!(std::fs::read_to_string(&input).expect("kept"), "{}");
     let name = input.to_str().expect("a path");
     let error = fails(2, &words(&fit(&input, &["--fio", name])));
     assert!(error.contains("would destroy it"), "{error}");
+}
+
+/// docs/disk-models.md: the rate of DiskSim's host bus is not that of these drives.
+#[test]
+fn drives_with_the_rate_of_a_bus_say_so() {
+    let page = std::fs::read_to_string(common::top().join("docs/disk-models.md")).expect("read");
+    for (name, medium) in [
+        ("atlas10k", "28.6"),
+        ("atlas-iii", "15.7"),
+        ("barracuda", "11.4"),
+        ("cheetah4lp", "16.7"),
+        ("cheetah9lp", "21.8"),
+        ("ibm18es", "24.0"),
+        ("hp-c2247a", "4.4"),
+        ("hp-c2490a", "5.9"),
+    ] {
+        let shown = succeeds(&["disks", "show", name]);
+        let says =
+            format!("The medium has {medium} MB/s at the outer edge: do not size for streams");
+        assert!(shown.contains(&says), "{shown}");
+        let begin = format!("| {name} | ");
+        let mut rows = page.lines().filter(|line| line.starts_with(&begin));
+        assert!(rows.any(|row| row.contains(&format!(" | {medium} | "))), "{name}");
+    }
+    assert!(!succeeds(&["disks", "show", "exos-x20"]).contains("do not size"));
 }
 
 #[test]

@@ -18,6 +18,8 @@ const OPERATIONS: u64 = 5000;
 /// Pairs of places behind a mean seek.
 const PAIRS: u64 = 4096;
 const ZONES: u32 = 16;
+/// No drive's mean seek is longer, in ms.
+const MEAN_SEEK_MAX_MS: f64 = 50.0;
 /// Windows that are tried where reads at depths above 1 were measured.
 const WINDOWS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
@@ -148,6 +150,13 @@ impl Known {
     }
 
     fn check(&self) -> Result<(), FitError> {
+        if self.heads == Some(0) {
+            let message = "a drive has at least one head: give 1 or more, or leave it out";
+            return Err(FitError::Contradiction(message.to_string()));
+        }
+        for seek in self.seek_ms.into_iter().chain(self.write_seek_ms) {
+            check_mean_seek(seek)?;
+        }
         if self.seek_ms.is_none() && self.at_depth_one().is_none() {
             let ways = "give the mean seek, or random reads measured at depth 1";
             return Err(FitError::Missing("how long a seek takes", ways));
@@ -197,6 +206,7 @@ impl Known {
                  ({half:.2} ms){seek}. Measure over the entire drive, without its cache."
             )));
         }
+        check_mean_seek(seek)?;
         Ok((seek, overhead))
     }
 
@@ -305,7 +315,11 @@ impl Known {
         }
         let mut reads = [(0.0, 0.0, 0.0); 2];
         for (depth, read) in reads.iter_mut().enumerate() {
-            *read = (rates(&least[depth])?[depth], middle[depth], rates(&most[depth])?[depth]);
+            // What moves reads by less than chance may move them the other way in combination.
+            let ends = [rates(&least[depth])?[depth], rates(&most[depth])?[depth], middle[depth]];
+            let single = open.iter().flat_map(|(_, ends)| [ends[depth].0, ends[depth].1]);
+            let all = || ends.into_iter().chain(single.clone());
+            *read = (all().fold(f64::MAX, f64::min), middle[depth], all().fold(0.0, f64::max));
         }
         let rows = self.rows(&spec, &assumed, &open);
         Ok(Fit { spec, rows, reads })
@@ -354,6 +368,9 @@ impl Known {
             row("zones.linear.inner_sectors", "sectors", f64::from(zones.inner_sectors), "rate"),
         ];
         for (at, what) in assumed.iter().enumerate() {
+            if at == BUFFER && self.cache_bytes.is_none() {
+                continue;
+            }
             let open = open.iter().find(|(open, _)| *open == at);
             let from = match (open.is_some(), at) {
                 (true, _) => "assumed",
@@ -369,6 +386,16 @@ impl Known {
         }
         rows
     }
+}
+
+fn check_mean_seek(seek_ms: f64) -> Result<(), FitError> {
+    if seek_ms <= MEAN_SEEK_MAX_MS {
+        return Ok(());
+    }
+    Err(FitError::Contradiction(format!(
+        "a mean seek of {seek_ms:.1} ms is above {MEAN_SEEK_MAX_MS} ms, which no drive takes: give \
+         milliseconds, or measure reads on a drive that does nothing else"
+    )))
 }
 
 /// The time over a third of the stroke with which random reads of this layout have this mean seek.

@@ -58,6 +58,28 @@ fn a_data_sheet_gives_the_random_reads_of_the_drive() {
 }
 
 #[test]
+fn a_range_has_what_the_spec_has_and_each_end_of_what_is_assumed() {
+    for measured in [60.0, 82.0, 110.0] {
+        let known = Known {
+            name: "measured".into(),
+            capacity_bytes: 8_000_000_000_000,
+            rpm: 7200.0,
+            sector_bytes: 512,
+            outer_mb_per_s: Some(255.0),
+            reads: vec![(1, measured)],
+            ..Known::default()
+        };
+        let fit = fitted("measured", &known);
+        for (at, (least, spec, most)) in fit.reads.into_iter().enumerate() {
+            let ends = fit.rows.iter().filter_map(|row| row.reads.map(|reads| reads[at]));
+            for value in ends.flat_map(|(low, high)| [low, high]).chain([spec]) {
+                assert!((least..=most).contains(&value), "{measured}: {least} {value} {most}");
+            }
+        }
+    }
+}
+
+#[test]
 fn measured_reads_give_them_without_a_data_sheet() {
     for name in DRIVES {
         let spec = find(name).unwrap();
@@ -113,6 +135,15 @@ fn what_makes_no_disk_is_refused() {
         assert!(!falls.to_string().contains('\n'));
     }
     assert!(matches!(refused(&|k| k.rpm = 5.0), FitError::Spec(_)));
+    let slow = |k: &mut Known| (k.seek_ms, k.full_seek_ms) = (Some(80.0), None);
+    let slow_writes = |k: &mut Known| k.write_seek_ms = Some(80.0);
+    let slow_reads = |k: &mut Known| {
+        (k.seek_ms, k.full_seek_ms, k.track_seek_ms, k.reads) = (None, None, None, vec![(1, 10.0)]);
+    };
+    for error in [refused(&slow), refused(&slow_writes), refused(&slow_reads)] {
+        assert!(error.to_string().contains("ms is above 50 ms"), "{error}");
+    }
+    assert!(refused(&|k| k.heads = Some(0)).to_string().contains("at least one head"));
     let odd = refused(&|k| (k.seek_ms, k.full_seek_ms) = (Some(1.0), Some(15.0)));
     assert!(odd.to_string().contains("seek"), "{odd}");
 }
@@ -128,4 +159,10 @@ fn what_is_given_is_not_assumed() {
     let with = Known { heads: Some(20), ..sheet("exos-x20") }.fit().unwrap();
     assert_eq!(with.spec.heads, 20);
     assert!(with.rows.iter().all(|row| row.key != "heads" || row.reads.is_none()));
+    // Without a size of the buffer there is no share of it.
+    let has_share =
+        |fit: &Fit| fit.rows.iter().any(|row| row.key.starts_with("share of the buffer"));
+    assert!(!has_share(&fit) && fit.spec.write_back.is_none());
+    let buffered = Known { cache_bytes: Some(256_000_000), ..sheet("exos-x20") }.fit().unwrap();
+    assert!(has_share(&buffered) && buffered.spec.write_back.is_some());
 }

@@ -143,6 +143,10 @@ fn load(path: &str) -> Result<String, Failure> {
 }
 
 fn convert(matches: &ArgMatches) -> Result<String, Failure> {
+    if let Some(path) = text(matches, "out") {
+        let inputs = ["model", "seek", "specs"].into_iter().filter_map(|name| text(matches, name));
+        Paths::reading(inputs).spec(Path::new(path), matches.get_flag("force"))?;
+    }
     let model = text(matches, "model").expect("required");
     let model_text = load(model)?;
     let given = |name: &str| {
@@ -156,10 +160,6 @@ fn convert(matches: &ArgMatches) -> Result<String, Failure> {
         seek: seek.as_ref().map(|(file, text)| Source { file, text }),
         specs: specs.as_ref().map(|(file, text)| Source { file, text }),
     };
-    if let Some(path) = text(matches, "out") {
-        let inputs = ["model", "seek", "specs"].into_iter().filter_map(|name| text(matches, name));
-        Paths::reading(inputs).report(Path::new(path))?;
-    }
     let spec = disksim::convert(name, sources).map_err(Failure::failed)?;
     match text(matches, "out") {
         None => Ok(spec.to_toml()),

@@ -12,12 +12,9 @@ use std::path::Path;
 /// Fits, writes the spec, and lists what it leaves open.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let out = text(matches, "out").expect("required");
-    if Path::new(out).extension().is_none_or(|extension| extension != "toml") {
-        return Err(Failure::usage(format!("{out}: a disk spec is named .toml")));
-    }
     let files: Vec<&str> =
         matches.get_many::<String>("fio").unwrap_or_default().map(String::as_str).collect();
-    Paths::reading(files.iter().copied()).report(Path::new(out))?;
+    Paths::reading(files.iter().copied()).spec(Path::new(out), matches.get_flag("force"))?;
     let mut known = known(matches, out)?;
     for file in files {
         read_fio(file, &mut known)?;
@@ -75,6 +72,9 @@ fn decimal_bytes(name: &str, text: &str) -> Result<u64, Failure> {
     }
 }
 
+/// Share of a drive that is as good as all of it.
+const ALL: f64 = 0.9;
+
 /// A job of fio's JSON, and the options that hold of all.
 struct Job<'a> {
     file: &'a str,
@@ -108,8 +108,13 @@ impl Job<'_> {
 
     /// Adds what the job says of the drive; jobs that do not read say nothing.
     fn add_to(&self, known: &mut Known) -> Result<(), Failure> {
-        match self.option("rw").or(self.option("readwrite")).unwrap_or("read") {
+        let kind = self.option("rw").or(self.option("readwrite")).unwrap_or("read");
+        if ["read", "randread"].contains(&kind) && self.option("direct") != Some("1") {
+            return Err(self.wrong("measures the page cache too. Run it with direct=1"));
+        }
+        match kind {
             "randread" => {
+                self.reads_all_of_the_drive(known.capacity_bytes)?;
                 if !matches!(self.option("bs").unwrap_or("4k"), "4k" | "4K" | "4096" | "4ki") {
                     return Err(self.wrong("random reads are needed with bs=4k"));
                 }
@@ -139,14 +144,35 @@ impl Job<'_> {
 
     /// Where it begins, as a share of the drive.
     fn offset_share(&self, capacity: u64) -> Result<f64, Failure> {
-        let Some(offset) = self.option("offset") else { return Ok(0.0) };
-        let wrong = || self.wrong(&format!("offset={offset} is not a size or a share"));
-        match offset.strip_suffix('%') {
-            Some(percent) => percent.parse::<f64>().map(|p| p / 100.0).map_err(|_| wrong()),
-            None => super::quantity::bytes(offset)
-                .map(|bytes| bytes as f64 / capacity as f64)
-                .map_err(|_| wrong()),
+        Ok(self.share("offset", capacity)?.unwrap_or(0.0))
+    }
+
+    /// Seeks over a part of a drive are shorter.
+    fn reads_all_of_the_drive(&self, capacity: u64) -> Result<(), Failure> {
+        let begins = self.offset_share(capacity)?;
+        for name in ["size", "filesize"] {
+            let share = self.share(name, capacity)?.unwrap_or(1.0).min(1.0 - begins);
+            if share < ALL {
+                let percent = 100.0 * share;
+                let what = format!(
+                    "reads {percent:.1} % of {capacity} bytes. Random reads over the entire drive \
+                     are needed: leave out size and offset"
+                );
+                return Err(self.wrong(&what));
+            }
         }
+        Ok(())
+    }
+
+    /// An option in bytes or per cent, as a share of the drive.
+    fn share(&self, name: &str, capacity: u64) -> Result<Option<f64>, Failure> {
+        let Some(text) = self.option(name) else { return Ok(None) };
+        let wrong = || self.wrong(&format!("{name}={text} is not a size or a share"));
+        let share = match text.strip_suffix('%') {
+            Some(percent) => percent.parse::<f64>().map(|p| p / 100.0).map_err(|_| wrong())?,
+            None => super::quantity::bytes(text).map_err(|_| wrong())? as f64 / capacity as f64,
+        };
+        Ok(Some(share))
     }
 }
 

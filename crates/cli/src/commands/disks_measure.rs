@@ -25,17 +25,8 @@ const CHECK_SEED: u64 = 0x6465_7374;
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let target = text(matches, "target").expect("required");
     let out = Path::new(text(matches, "out").expect("required"));
-    if out.extension().is_none_or(|extension| extension != "toml") {
-        return Err(Failure::usage(format!("{}: a disk spec is named .toml", out.display())));
-    }
     let mut paths = Paths::reading([target]);
-    paths.report(out)?;
-    if out.exists() && !matches.get_flag("force") {
-        return Err(Failure::failed(format!(
-            "{}: already exists. Name another output, or replace it with --force.",
-            out.display()
-        )));
-    }
+    paths.spec(out, matches.get_flag("force"))?;
     let drawing = text(matches, "plot").map(Path::new);
     let drawing = drawing.map(|path| plot_format(path).map(|form| (path, form))).transpose()?;
     drawing.map_or(Ok(()), |(path, _)| paths.report(path))?;
