@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{fails, succeeds, top, trace};
+use common::{analysis_script, difference, fails, no_difference, succeeds, top, trace};
 use serde_json::Value;
 use std::fmt::Write;
+use std::process::Output;
 use tempfile::TempDir;
 
 /// 20,000 blocks of 400, evenly drawn, in a file.
@@ -136,6 +137,11 @@ fn bad_input_is_one_line() {
     };
     let error = refused(2, "--policy vdf-lro");
     assert!(error.contains("unknown read policy `vdf-lro`; known: vdf-lru"), "{error}");
+    let error = refused(2, "--policy x").trim_end().to_string();
+    for name in ["lru", "vdf-lru", "opt", "vdf-opt", "bound"] {
+        assert!(error.contains(&format!(" {name},")) || error.ends_with(name), "{name}: {error}");
+    }
+    assert!(refused(2, "--policy vdf-otp").contains("known: vdf-opt"));
     assert!(refused(2, "--policy lru,lfu:ties=new").contains("oldest or literal"));
     assert!(refused(2, "--policy lru --disks 2").contains("3 to 1024 disks, not 2"));
     assert!(refused(2, "--policy lru --disks 3 --level 6").contains("4 to 1024 disks, not 3"));
@@ -181,4 +187,110 @@ fn real_traces_gain_and_a_generated_one_too() {
             assert!(reduction > -5.0 && reduction < 60.0, "{name}: {row}");
         }
     }
+}
+
+/// Replays by one policy in one case each: such a row has a hash of all hits and victims.
+fn single_replays(folder: &TempDir, path: &str, cases: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for policy in ["lru", "slru", "2q", "w-tinylfu", "vdf-lru", "opt", "bound"] {
+        for case in cases {
+            let text = replay(path, &format!("--policy {policy} {case} --format csv"));
+            found.push(file(folder, &format!("{}.csv", found.len()), &text));
+        }
+    }
+    found
+}
+
+/// Has the Python script replay the trace for each row of these files.
+fn python(path: &str, found: &[String]) -> Output {
+    let mut words = vec![path];
+    words.extend(found.iter().map(String::as_str));
+    analysis_script("caches.py", &words)
+}
+
+#[test]
+fn python_caches_keep_the_same_blocks_of_real_traces() {
+    let cases = ["--blocks 7 --failed 3", "--blocks 2% --failed none --disks 8", "--blocks 20%"];
+    let folder = TempDir::new().expect("a folder");
+    for name in ["ssdsim_example_fin1_first10k.ascii", "ajw.1week.srt.gz", "OLTP.lis.zst"] {
+        let Some(path) = trace(name) else { continue };
+        let mut path = path.to_str().expect("text").to_string();
+        if name.starts_with("OLTP") {
+            path = beginning(&folder, &path, 20_000);
+        }
+        let found = single_replays(&folder, &path, &cases);
+        print!("{name}: {}", no_difference(&python(&path, &found)));
+    }
+}
+
+/// The first requests of a trace that is too long for Python, as our CSV.
+fn beginning(folder: &TempDir, trace: &str, requests: usize) -> String {
+    let copy = file(folder, "copy.csv", "");
+    succeeds(&["trace", "convert", trace, &copy, "--force"]);
+    let text = std::fs::read_to_string(&copy).expect("read");
+    let lines: Vec<&str> = text.lines().take(1 + requests).collect();
+    file(folder, "beginning.csv", &(lines.join("\n") + "\n"))
+}
+
+/// Requests of a generated load, as our CSV.
+fn generated(folder: &TempDir) -> String {
+    let path = folder.path().join("load.csv").to_str().expect("text").to_string();
+    let load = ["--workload", "zipf:iops=2000,writes=0.2,span=1000", "--requests", "5000"];
+    succeeds(&[&["trace", "generate", &path], &load[..]].concat());
+    path
+}
+
+/// The table with another value in a column of its only row.
+fn altered(table: &str, column: &str) -> String {
+    let (header, row) = table.trim_end().split_once('\n').expect("a row");
+    let at = header.trim_end().split(',').position(|name| name == column).expect("a column");
+    let mut cells: Vec<String> = row.split(',').map(String::from).collect();
+    cells[at] = if column == "hash" {
+        let hash = u64::from_str_radix(&cells[at], 16).expect("a hash");
+        format!("{:016x}", hash ^ 1)
+    } else {
+        (cells[at].parse::<f64>().expect("a number") * 1.000_01).to_string()
+    };
+    format!("{header}\n{}\n", cells.join(","))
+}
+
+#[test]
+fn python_caches_keep_the_same_blocks_of_a_generated_trace() {
+    let folder = TempDir::new().expect("a folder");
+    let path = generated(&folder);
+    let sizes = ["1", "2", "3", "4", "9", "50", "100%"];
+    let cases = sizes.map(|size| format!("--blocks {size} --disks 6 --failed 2"));
+    let found = single_replays(&folder, &path, &cases.each_ref().map(String::as_str));
+    print!("{}", no_difference(&python(&path, &found)));
+}
+
+#[test]
+fn python_finds_a_wrong_figure() {
+    let folder = TempDir::new().expect("a folder");
+    let path = generated(&folder);
+    let found = single_replays(&folder, &path, &["--blocks 50 --failed 2"]);
+    no_difference(&python(&path, &found));
+    // The first is of lru, the last but one of opt, and the last of bound.
+    for (at, column) in [
+        (0, "requests"),
+        (0, "hit_ratio"),
+        (0, "rgr"),
+        (0, "rgr_warm"),
+        (0, "ceiling_percent"),
+        (0, "hash"),
+        (found.len() - 2, "hit_ratio"),
+        (found.len() - 1, "rgr"),
+    ] {
+        let table = std::fs::read_to_string(&found[at]).expect("read");
+        let wrong = file(&folder, "wrong.csv", &altered(&table, column));
+        let said = difference(&python(&path, &[wrong]));
+        assert!(said.contains("; 1 differences"), "{column}: {said}");
+    }
+    // A trace with one more request.
+    let text = std::fs::read_to_string(&path).expect("read");
+    let last = text.lines().last().expect("a request");
+    let time = last.split(',').next().expect("a time");
+    let other = file(&folder, "other.csv", &format!("{text}{time},0,0,4096,R\n"));
+    let said = difference(&python(&other, &found));
+    assert!(said.contains("requests: the program says"), "{said}");
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{fails, succeeds};
+use common::{analysis_script, difference, fails, no_difference, succeeds};
 
 fn rows(json: &str) -> Vec<serde_json::Value> {
     let json: serde_json::Value = serde_json::from_str(json).expect("JSON");
@@ -48,6 +48,7 @@ fn what_cannot_be_replayed_is_refused() {
     assert!(fails(1, &["writecache-trace", path, "--nvs", "1"]).contains("its largest write has"));
     assert!(fails(2, &["writecache-trace", path, "--nvs", "0%"]).contains("--nvs"));
     assert!(fails(2, &["writecache-trace", path, "--policy", "wov"]).contains("wow"));
+    assert!(fails(2, &["writecache-trace", path, "--policy", "bond"]).contains("known: bound"));
     assert!(fails(2, &["writecache-trace", path, "--group-pages", "0"]).contains("--group-pages"));
     assert!(fails(2, &["writecache-trace", path, "--out", path]).contains(path));
     let reads = folder.path().join("reads.csv").to_str().expect("a path").to_string();
@@ -68,4 +69,44 @@ fn the_read_bound_is_a_row_without_events() {
     assert!((0..4).all(|at| rgr(at) >= rgr(4) && rgr(4).is_some()), "{printed:?}");
     let error = fails(2, &[&run[..], &["--policy", "bound", "--events"]].concat());
     assert!(error.contains("--events takes one policy"), "{error}");
+}
+
+/// Replays a trace, and has the Python script count the same from the written table.
+fn counted(path: &str, found: &str, more: &[&str], script: &[&str]) -> String {
+    let run = ["writecache-trace", path, "--nvs", "2%,20%", "--policy", "lrw,cscan,lst,bound"];
+    let table = succeeds(&[&run[..], &["--format", "csv"], more].concat());
+    std::fs::write(found, &table).expect("written");
+    let words = [&[path, found], script].concat();
+    print!("{path}: {}", no_difference(&analysis_script("caches.py", &words)));
+    table
+}
+
+#[test]
+fn python_counts_the_same_destages_of_real_traces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let found = folder.path().join("found.csv").to_str().expect("a path").to_string();
+    for (name, more, script) in [
+        ("ssdsim_example_fin1_first10k.ascii", &["--group-pages", "16"], &["--group-pages", "16"]),
+        ("cloudPhysicsIO.vscsi.gz", &["--trace-until", "10m"], &["--until", "600000000000"]),
+    ] {
+        let Some(path) = common::trace(name) else { continue };
+        counted(path.to_str().expect("a path"), &found, more, script);
+    }
+}
+
+#[test]
+fn python_finds_a_wrong_count() {
+    let (folder, path) = trace();
+    let found = folder.path().join("found.csv").to_str().expect("a path").to_string();
+    let table = counted(&path, &found, &[], &[]);
+    let lines: Vec<&str> = table.lines().collect();
+    // Written pages, destages and destaged pages of lrw, and the two bounds.
+    for (line, column) in [(1, 2), (1, 3), (1, 5), (8, 3), (8, 5)] {
+        let mut cells: Vec<String> = lines[line].split(',').map(String::from).collect();
+        cells[column] = (cells[column].parse::<u64>().expect("a count") + 1).to_string();
+        let wrong = format!("{}\n{}\n", lines[0], cells.join(","));
+        std::fs::write(&found, wrong).expect("written");
+        let said = difference(&analysis_script("caches.py", &[&path, &found]));
+        assert!(said.contains("; 1 differences"), "line {line}, column {column}: {said}");
+    }
 }

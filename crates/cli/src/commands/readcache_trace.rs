@@ -9,7 +9,8 @@ use crate::run_args::trace_options;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_engine::array::geometry::Level;
-use destage_engine::readcache::{ReadChoice, Vdf, choose};
+use destage_engine::readcache::{ReadChoice, ReadPolicyError, Vdf, choose};
+use destage_engine::registry::{ChoiceError, nearest_first};
 use destage_engine::request::PageRange;
 use destage_report::{Cell, Format, Table};
 use destage_sim::axis::parse_sweep;
@@ -214,7 +215,7 @@ fn policies(matches: &ArgMatches) -> Result<(Vec<ReadChoice>, Vec<Offline>), Fai
             offline.push(named);
             continue;
         }
-        let mut choice = choose(name).map_err(Failure::usage)?;
+        let mut choice = choose(name).map_err(|error| Failure::usage(with_offline(error)))?;
         if let Some(text) = text(matches, "vdf") {
             let vdf = Vdf::parse(text);
             let bad = || Failure::usage(format!("--vdf takes {}, not `{text}`", Vdf::RANGE));
@@ -223,6 +224,16 @@ fn policies(matches: &ArgMatches) -> Result<(Vec<ReadChoice>, Vec<Offline>), Fai
         policies.push(choice);
     }
     Ok((policies, offline))
+}
+
+/// Adds what knows the future to the names that an error lists.
+fn with_offline(error: ReadPolicyError) -> ReadPolicyError {
+    let ReadPolicyError::Choice(ChoiceError::Unknown { kind, name, known }) = error else {
+        return error;
+    };
+    let offline = [Offline::Optimum, Offline::AwareOptimum, Offline::Bound].map(Offline::name);
+    let known = nearest_first(&name, known.into_iter().chain(offline));
+    ReadPolicyError::Choice(ChoiceError::Unknown { kind, name, known })
 }
 
 fn number(option: &str, value: &str) -> Result<u64, Failure> {

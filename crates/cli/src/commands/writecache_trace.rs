@@ -7,6 +7,7 @@ use crate::paths::Paths;
 use crate::run_args::trace_options;
 use clap::ArgMatches;
 use destage_engine::nvs::directory::MAX_PAGES_PER_GROUP;
+use destage_engine::registry::{ChoiceError, nearest_first};
 use destage_report::{Cell, Table};
 use destage_sim::write_study::{BOUND, NvsSize, WriteRow, WriteStudy};
 use std::path::Path;
@@ -36,13 +37,27 @@ fn study(matches: &ArgMatches) -> Result<WriteStudy, Failure> {
     };
     Ok(WriteStudy {
         policies: policies
-            .map(|name| destage_engine::policy::choose(name).map_err(Failure::usage))
+            .map(|name| {
+                let error = |error| Failure::usage(with_bound(error));
+                destage_engine::policy::choose(name).map_err(error)
+            })
             .collect::<Result<_, Failure>>()?,
         bound: list("policy").any(|name| name == BOUND),
         nvs: list("nvs").map(NvsSize::parse).collect::<Result<_, _>>()?,
         group_pages: number("group-pages", MAX_PAGES_PER_GROUP)?,
         disks: number("disks", 1 << 20)?,
     })
+}
+
+/// Adds the bound to the names that an error lists.
+fn with_bound(error: ChoiceError) -> ChoiceError {
+    match error {
+        ChoiceError::Unknown { kind, name, known } => {
+            let known = nearest_first(&name, known.into_iter().chain([BOUND]));
+            ChoiceError::Unknown { kind, name, known }
+        }
+        other => other,
+    }
 }
 
 fn table(rows: &[WriteRow]) -> Table {
