@@ -11,7 +11,9 @@ from traces import OTHER
 
 LOAD = ("--workload", "spc1", "--warmup", "2", "--measure", "4")
 PAGES = {
-    "compare": ("compare", *LOAD, "--policies", "lrw,stow", "--sweep", "iops=300,600"),
+    "compare": (
+        "compare", *LOAD, "--policies", "lrw,stow", "--sweep", "iops=300,600", "--nvs", "512",
+    ),
     "advise": (
         "advise", *LOAD, "--iops", "300", "--goal", "p99<60ms", "--sizes", "4096..16384",
         "--policies", "stow", "--try-thresholds", "70/40", "--seeds", "1",
@@ -22,9 +24,13 @@ PAGES = {
 
 # Charts in which nothing is drawn, by their headings.
 EMPTY = """
-const drawn = '.trace path, .traces path, .scatterlayer path, .barlayer path, svg path';
+const has = (figure, css, fits) => [...figure.querySelectorAll(css)].some(fits);
+const drawn = (figure) => !figure.querySelector('.js-plotly-plot, .plot-container')
+  ? has(figure, 'svg, img', () => true)
+  : has(figure, '.scatterlayer path', () => true)
+    || has(figure, '.barlayer path', (bar) => bar.getBoundingClientRect().height > 0);
 return [...document.querySelectorAll('figure')]
-  .filter((figure) => figure.offsetParent && !figure.querySelector(drawn))
+  .filter((figure) => figure.offsetParent && !drawn(figure))
   .map((figure) => figure.id || figure.innerText.slice(0, 80));
 """
 
