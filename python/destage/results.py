@@ -97,7 +97,9 @@ class Balance:
     dirty_pages_last: int
     dirtied_pages_per_s: float
     destaged_pages_per_s: float
-    #: If it rises: seconds until the NVS is full, at this rate.
+    #: If it rises below the high threshold: seconds until it is there, at this rate.
+    full_speed_in_s: float | None
+    #: If it rises above it, at full speed: seconds until the NVS is full.
     full_in_s: float | None
 
 
@@ -285,7 +287,9 @@ class RunResult(_Plotted, _Rows):
         values["host_wait"] = HostWait(**values["host_wait"])
         values["hits"] = Hits(**values["hits"])
         values["occupancy"] = Occupancy(**values["occupancy"])
-        values["balance"] = Balance(**{"full_in_s": None, **values["balance"]})
+        values["balance"] = Balance(
+            **{"full_speed_in_s": None, "full_in_s": None, **values["balance"]}
+        )
         values["destage"] = Destage(**values["destage"])
         values["disks"] = [DiskUse(**disk) for disk in values["disks"]]
         return _make(cls, {**values, "native": native})

@@ -1,8 +1,9 @@
 //! Arguments of the planner: sim, compare, sweep, tournament, advise, reproduce.
 
-use crate::run_args::option_args;
+use crate::run_args::{option_args, option_args_over, with_default};
 use crate::shared_args::{flag, format_arg, option, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command, value_parser};
+use destage_sim::options::RunOptions;
 
 /// The planner's commands.
 pub fn commands() -> [Command; 6] {
@@ -158,6 +159,8 @@ fn tournament() -> Command {
 
 fn advise() -> Command {
     let derived = ["policy", "nvs", "thresholds", "trace"];
+    let mut served = RunOptions::default();
+    served.set("as", "served").expect("an option");
     Command::new("advise")
         .about("Find the cheapest NVS size, policy and thresholds that meet a goal")
         .after_help(
@@ -185,7 +188,8 @@ fn advise() -> Command {
             "Also write to FILE: .html (charts and tables), .json, .csv, .txt, or .svg and .png \
              for the curve",
         ))
-        .args(option_args(|name| !derived.contains(&name)))
+        .args(option_args_over(&served, |name| !derived.contains(&name)))
+        .mut_arg("prefill", |arg| with_default(arg, "on for a trace without --requests, else off"))
 }
 
 /// What `advise` considers, and how thoroughly.
@@ -193,8 +197,12 @@ fn candidates() -> [Arg; 8] {
     [
         option("policies", "LIST", "Policies to consider; use semicolons where one has commas")
             .default_value("lrw,cscan,wow,stow"),
-        option("try-thresholds", "LIST", "Rate thresholds to consider, high/low in % of the NVS")
-            .default_value("90/80,70/40,50/20"),
+        option(
+            "try-thresholds",
+            "LIST",
+            "Thresholds to consider, high/low in % of the NVS; those of --rate if it names its own",
+        )
+        .default_value("90/80,70/40,50/20"),
         option("sizes", "FROM..TO", "NVS sizes to consider in pages, four steps per doubling")
             .default_value("256..1048576"),
         option("seeds", "N", "Seeds with which the answer must hold, for generated loads")

@@ -2,11 +2,17 @@
 
 use crate::shared_args::option;
 use clap::{Arg, ArgMatches};
+use destage_engine::registry::Param;
 use destage_sim::options::{OPTIONS, OptionError, RunOptions};
 use destage_workload::trace::ReadOptions;
 
 /// An argument for each option of a run that `wanted` accepts.
 pub fn option_args(wanted: impl Fn(&str) -> bool) -> Vec<Arg> {
+    option_args_over(&RunOptions::default(), wanted)
+}
+
+/// The same in a command that has these options where none are given.
+pub fn option_args_over(defaults: &RunOptions, wanted: impl Fn(&str) -> bool) -> Vec<Arg> {
     let wanted = OPTIONS.iter().filter(|option| wanted(option.name));
     wanted
         .map(|option| {
@@ -14,17 +20,28 @@ pub fn option_args(wanted: impl Fn(&str) -> bool) -> Vec<Arg> {
                 return skip_bad().help_heading("Run options");
             }
             let unit = if option.unit == "-" { "VALUE" } else { option.unit };
-            let default = match option.default {
-                "" => String::new(),
-                default => format!(" [default: {default}]"),
-            };
             Arg::new(option.name)
                 .long(option.name)
                 .value_name(unit)
                 .help_heading("Run options")
-                .help(format!("{}: {}{default}", option.help, option.range))
+                .help(help(option, defaults.get(option.name)))
         })
         .collect()
+}
+
+fn help(option: &Param, default: &str) -> String {
+    let default = match default {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    format!("{}: {}{default}", option.help, option.range)
+}
+
+/// The argument of an option whose default is in words.
+pub fn with_default(arg: Arg, default: &str) -> Arg {
+    let option = OPTIONS.iter().find(|option| option.name == arg.get_id().as_str());
+    let text = help(option.expect("a run option"), default);
+    arg.help(text)
 }
 
 /// `--skip-bad`, which needs no value.
@@ -39,6 +56,7 @@ fn skip_bad() -> Arg {
 pub fn run_options(matches: &ArgMatches) -> Result<RunOptions, OptionError> {
     let mut options = RunOptions::default();
     set_given(matches, &mut options)?;
+    options.check_given()?;
     Ok(options)
 }
 

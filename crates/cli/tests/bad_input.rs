@@ -53,6 +53,110 @@ fn sizes_and_thresholds_are_checked_before_anything_runs() {
 }
 
 #[test]
+fn a_load_has_one_pace() {
+    for (load, own) in [("random:threads=4", "threads"), ("uniform:iops=300", "iops")] {
+        let error = sim_fails(2, &["--workload", load, "--iops", "500"]);
+        let expected = format!("--workload {load} has its own {own}: leave out one of them");
+        assert!(error.contains("--iops 500 makes") && error.contains(&expected), "{error}");
+        let both = ["--workload", load, "--iops", "500"];
+        for words in [
+            &["compare", "--workload", load, "--sweep", "iops=100,200"][..],
+            &["compare", "--iops", "100", "--sweep", &format!("workload=spc1,{load}")],
+            &["sweep", "--out", "/dev/null/x", "--workload", load, "--grid", "iops=100,200"],
+            &[&["advise", "--goal", "p99<1s"], &both[..]].concat(),
+            &[&["trace", "generate", "/dev/null/x", "--requests", "9"], &both[..]].concat(),
+        ] {
+            let error = fails(2, words);
+            assert!(error.contains(&expected), "{words:?}: {error}");
+        }
+    }
+    // Without a pace of its own, any load is an open one at the given rate.
+    let open = ["--workload", "random", "--iops", "400", "--format", "json"];
+    let words = sim(&open);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let report: serde_json::Value = serde_json::from_str(&succeeds(&words)).expect("JSON");
+    assert_eq!(report["target_iops"], 400.0);
+}
+
+#[test]
+fn options_that_would_have_no_effect_are_refused() {
+    for (words, said) in [
+        (&["--track-writes", "runs"][..], "--track-writes has no effect without --group track"),
+        (&["--flush-bound", "50"], "--flush-bound has no effect"),
+        (&["--as", "served", "--flush-bound", "50"], "--flush-bound has no effect"),
+        (&["--as", "served", "--durability", "fua"], "stow-ref has no volatile write cache"),
+        (&["--durability", "epochs"], "no effect with --protocol papers"),
+        (&["--rate", "linear:70/40", "--thresholds", "90/80"], "names its thresholds"),
+        (&["--rate", "quick", "--thresholds", "90/80"], "--rate quick has no thresholds"),
+        (&["--measure", "0"], "--measure takes seconds"),
+    ] {
+        let error = fails(2, &[&["sim"], words].concat());
+        assert!(error.contains(said), "{words:?}: {error}");
+    }
+    let advise = ["advise", "--goal", "p99<1s", "--rate", "linear:70/40"];
+    let error = fails(2, &[&advise[..], &["--try-thresholds", "90/80,70/40"]].concat());
+    assert!(error.contains("and so does --try-thresholds 90/80: leave out one"), "{error}");
+    assert!(error.contains("e.g. --rate linear --try-thresholds 90/80"), "{error}");
+    // Without them the rate's own are considered.
+    let few = ["--sizes", "4096..4096", "--policies", "stow", "--seeds", "1", "--iops", "200"];
+    let short = ["--warmup", "5", "--measure", "5", "--format", "json"];
+    let advice = succeeds(&[&advise[..], &few, &short].concat());
+    let advice: serde_json::Value = serde_json::from_str(&advice).expect("JSON");
+    let runs = advice["runs"].as_array().expect("runs");
+    assert!(!runs.is_empty() && runs.iter().all(|run| run["thresholds"] == ""), "{runs:?}");
+}
+
+#[test]
+fn two_spellings_of_one_value_are_refused() {
+    for (words, said) in [
+        (
+            &["compare", "--sweep", "thresholds=90/80,90.0/80.0"][..],
+            "thresholds=90/80 and thresholds=90.0/80.0 are the same: list it once",
+        ),
+        (
+            &["compare", "--policies", "wow,wow:initial-bit=0"],
+            "policy=wow and policy=wow:initial-bit=0 are the same: list it once",
+        ),
+        (
+            &["sweep", "--out", "/dev/null/x", "--grid", "policy=wow;wow:0"],
+            "policy=wow and policy=wow:0 are the same: list it once",
+        ),
+        (
+            &["advise", "--goal", "p99<1s", "--policies", "wow;wow:frequency=1"],
+            "policy=wow and policy=wow:frequency=1 are the same: list it once",
+        ),
+        (
+            &["advise", "--goal", "p99<1s", "--try-thresholds", "90/80,90/80.0"],
+            "thresholds=90/80 and thresholds=90/80.0 are the same: list it once",
+        ),
+    ] {
+        let error = fails(2, words);
+        assert!(error.contains(said), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn a_run_that_is_all_warm_up_is_an_error() {
+    let folder = TempDir::new().expect("a folder");
+    let out = folder.path().join("r.json");
+    let few = ["sim", "--requests", "2000", "--out", out.to_str().expect("text")];
+    let error = fails(2, &few);
+    assert!(error.contains("in the warm-up (--warmup auto): nothing was measured"), "{error}");
+    assert!(error.contains("--warmup 0 measures from the start), or more than --requests 2000"));
+    assert!(!out.exists());
+    succeeds(&[&few[..], &["--warmup", "0"]].concat());
+    let rows: String =
+        (0..50).map(|i| format!("{},0,{},4096,W\n", i * 1_000_000, i * 8192)).collect();
+    let header = "time_ns,device,offset_bytes,length_bytes,op\n";
+    let trace = file(&folder, "t.csv", [header, &rows].concat().as_bytes());
+    let replay = ["--trace", &trace, "--warmup", "9"];
+    let error = fails(2, &[&["sim"], &replay[..]].concat());
+    assert!(error.contains("the load ended after 0.") && !error.contains("--requests"), "{error}");
+    let error = fails(2, &[&["compare", "--policies", "lrw,wow"], &replay[..]].concat());
+    assert!(error.starts_with("destage: lrw: the load ended"), "{error}");
+}
+
+#[test]
 fn traces_that_are_none_say_where_and_what_was_expected() {
     let folder = TempDir::new().expect("a folder");
     let replay = |path: &str| sim_fails(1, &["--trace", path]);
@@ -320,6 +424,13 @@ fn of_an_item_of_the_papers_one_panel_is_compared() {
     let short = ["--sweep", "iops=300,400", "--warmup", "1", "--measure", "5", "--seeds", "1"];
     let text = succeeds(&[&panel("full")[..], &short].concat());
     assert!(text.contains("STOW Fig. 10") && text.contains("stow"), "{text}");
+    // The only panel needs no name.
+    let only = common::top().join("specs/experiments/wow-fig10.toml");
+    let only = ["compare", "--experiment", only.to_str().expect("text")];
+    let text = succeeds(&[&only[..], &short].concat());
+    assert!(text.contains("WOW Fig. 10") && text.contains("cscan"), "{text}");
+    let error = fails(1, &[&only[..], &["--panel", "x"]].concat());
+    assert!(error.contains("has no panel x, only all: leave out --panel"), "{error}");
     // Of the figure, only what is a comparison of write caches.
     let other = common::top().join("specs/experiments/vdf-fig3-5.toml");
     let other = other.to_str().expect("text");

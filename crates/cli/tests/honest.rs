@@ -128,18 +128,37 @@ fn what_a_trace_lacks_is_said() {
 #[test]
 fn a_trace_that_cannot_be_read_right_says_so() {
     let folder = TempDir::new().expect("a folder");
-    let of = |unit: u64| -> String {
-        (0..300).map(|i| format!("{} 0 {} {} 0\n", i * 500_000, i * 64 * unit, 32 * unit)).collect()
+    let of = |unit: u64, gap_ns: u64| -> String {
+        (0..300).map(|i| format!("{} 0 {} {} 0\n", i * gap_ns, i * 64 * unit, 32 * unit)).collect()
     };
-    let bytes = file(&folder, "bytes.ascii", &of(512));
+    let bytes = file(&folder, "bytes.ascii", &of(512, 500_000));
     let doubt = "the trace moves 1";
     let replayed = ["--trace-order", "sort", "--wrap", "on", "--nvs", "64M"];
     let said = warnings(&[&["sim", "--trace", &bytes][..], &replayed].concat());
     assert!(said.contains(doubt) && said.contains("bytes in place of sectors"), "{said}");
     assert!(succeeds(&["trace", "info", &bytes]).contains(doubt));
-    let sectors = file(&folder, "sectors.ascii", &of(1));
-    assert!(!warnings(&["sim", "--trace", &sectors]).contains("the trace moves"));
-    assert!(!succeeds(&["trace", "info", &sectors]).contains("the trace moves"));
+    let sectors = file(&folder, "sectors.ascii", &of(1, 500_000));
+    for said in [warnings(&["sim", "--trace", &sectors]), succeeds(&["trace", "info", &sectors])] {
+        assert!(!said.contains("the trace moves") && !said.contains("multiples of 512"), "{said}");
+    }
+    // At a rate that arrays have, the numbers themselves are doubted.
+    let slow = file(&folder, "slow.ascii", &of(512, 20_000_000));
+    let (replayed, doubt) =
+        (&replayed[2..], "all offsets and lengths are multiples of 512 sectors");
+    let said = [
+        warnings(&[&["sim", "--trace", &slow][..], replayed].concat()),
+        warnings(&[&["sim", "--trace-mode", "closed:1", "--trace", &slow][..], replayed].concat()),
+        succeeds(&[&["compare", "--policies", "lrw,wow", "--trace", &slow][..], replayed].concat()),
+        succeeds(&["trace", "info", &slow]),
+        succeeds(&["trace", "analyze", &slow]),
+    ];
+    for said in said {
+        assert!(said.contains(doubt) && said.contains("--trace-columns 'time=1:ns"), "{said}");
+        assert!(!said.contains("the trace moves"), "{said}");
+    }
+    let columns = "time=1:ns, device=2, offset=3, size=4, op=5:read=1:write=0";
+    let described = ["sim", "--trace", &slow, "--trace-columns", columns];
+    assert!(!warnings(&described).contains(doubt));
 }
 
 #[test]
@@ -170,4 +189,21 @@ fn a_trace_whose_requests_have_one_time_is_not_replayed_by_time() {
     let waits =
         requests.replace("/dev/sda write 8192 ", "/dev/sda wait 5000\n/dev/sda write 8192 ");
     succeeds(&["sim", "--trace", &file(&folder, "y.iolog", &format!("{head}{waits}"))]);
+    // One wait among thousands is not a recording of times.
+    let many = |waits: u64| -> String {
+        let wait = |i| if i % (2000 / waits) == 1 { "/dev/sda wait 1\n" } else { "" };
+        (0..2000).map(|i| format!("{}/dev/sda write {} 4096\n", wait(i), i * 8192)).collect()
+    };
+    let log = file(&folder, "z.iolog", &format!("{head}{}", many(1)));
+    let error = fails(1, &["sim", "--trace", &log]);
+    assert!(error.contains("nearly all requests") && error.contains("closed:N"), "{error}");
+    let closed = warnings(&["sim", "--trace", &log, "--trace-mode", "closed:4"]);
+    assert!(!closed.contains("the trace moves"), "{closed}");
+    let info = succeeds(&["trace", "info", &log]);
+    assert!(info.contains("nearly all requests have the same time"), "{info}");
+    let analysis = succeeds(&["trace", "analyze", &log]);
+    assert!(analysis.contains("nearly all requests have one time: there are no"), "{analysis}");
+    assert!(!info.contains("the trace moves") && !analysis.contains("the trace moves"));
+    let log = file(&folder, "often.iolog", &format!("{head}{}", many(200)));
+    assert!(succeeds(&["trace", "info", &log]).contains("the trace moves"));
 }

@@ -148,6 +148,7 @@ fn contradictions_are_one_clear_error() {
     let error = compare(&["--policies", "lrw,cscan", "--sweep", "policy=wow,stow"]);
     assert!(error.contains("sweep of policy contradicts policy=lrw"), "{error}");
     assert!(compare(&["--policies", "lrw,lrw"]).contains("compared with itself"));
+    assert!(compare(&["--policies", "stow,stow:128"]).contains("are the same"));
     assert!(compare(&["--nvs", "64", "--sweep", "nvs=1,2"]).contains("contradicts the sweep"));
     assert!(compare(&["--sweep", "nvs=32768,128M"]).contains("are the same"));
     assert!(compare(&["--at-ms", "20"]).contains("--sweep iops="));

@@ -34,6 +34,31 @@ pub struct Entry {
     pub params: &'static [Param],
 }
 
+impl Entry {
+    /// The parameters that `text`, as in `name:value,param=value`, gives a value to.
+    pub fn given(&self, text: &str) -> Vec<&'static str> {
+        let (_, rest) = text.split_once(':').unwrap_or((text, ""));
+        let known = self.parameters_of(rest).filter_map(|(index, _)| index.ok());
+        known.map(|index| self.params[index].name).collect()
+    }
+
+    /// The place of each parameter in `rest`, or the name of an unknown one, and its value.
+    fn parameters_of<'a>(
+        &self,
+        rest: &'a str,
+    ) -> impl Iterator<Item = (Result<usize, &'a str>, &'a str)> {
+        let params = self.params;
+        let values = rest.split([',', '/']).filter(|value| !value.is_empty());
+        values.enumerate().map(move |(position, value)| match value.split_once('=') {
+            Some((param, value)) => {
+                (params.iter().position(|p| p.name == param).ok_or(param), value)
+            }
+            None if position < params.len() => (Ok(position), value),
+            None => (Err(value), value),
+        })
+    }
+}
+
 /// Why `name:params` could not be understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChoiceError {
@@ -116,15 +141,7 @@ impl Choice {
             return Err(ChoiceError::Unknown { kind, name: name.to_string(), known });
         };
         let mut values: Vec<String> = entry.params.iter().map(|p| p.default.to_string()).collect();
-        let given = rest.split([',', '/']).filter(|v| !v.is_empty());
-        for (position, value) in given.enumerate() {
-            let (index, value) = match value.split_once('=') {
-                Some((param, value)) => {
-                    (entry.params.iter().position(|p| p.name == param).ok_or(param), value)
-                }
-                None if position < entry.params.len() => (Ok(position), value),
-                None => (Err(value), value),
-            };
+        for (index, value) in entry.parameters_of(rest) {
             let index = index.map_err(|param| ChoiceError::UnknownParam {
                 entry: entry.name,
                 param: param.to_string(),
@@ -224,6 +241,9 @@ mod tests {
         assert_eq!(choice.describe(), "wow:bit=1,frequency=3");
         assert_eq!(choice.number("frequency", 1, 9), Ok(3));
         assert!(choice.number("frequency", 4, 9).is_err());
+        assert_eq!(WOW.given("wow:1/frequency=3"), ["bit", "frequency"]);
+        assert_eq!(WOW.given("wow:frequency=3,rare=1"), ["frequency"]);
+        assert!(WOW.given("wow").is_empty() && LRW.given("lrw:1").is_empty());
     }
 
     #[test]

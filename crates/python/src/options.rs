@@ -10,5 +10,6 @@ pub fn run_options(py: Python<'_>, given: Vec<(String, String)>) -> PyResult<Run
     for (name, value) in given {
         options.set(&name, &value).map_err(|why| errors::option(py, &why))?;
     }
+    options.check_given().map_err(|why| errors::option(py, &why))?;
     Ok(options)
 }

@@ -5,7 +5,7 @@ use crate::metric::{IN_FIRST_TABLE, Metric, OPTIONAL, shown, stalled};
 use destage_report::Format;
 use destage_report::model::{
     AtResponse, CompareReport, FaultUse, Latency, MediaUse, Point, ReadCacheUse, RunReport,
-    WritePenalty, cumulative,
+    WritePenalty, cumulative, simulated_as,
 };
 use destage_report::table::{Cell, Table};
 use serde::Serialize;
@@ -54,7 +54,7 @@ fn run_text(run: &RunReport) -> String {
         warm.shown(),
         run.events
     );
-    out += &simulated_as(&run.options);
+    out.extend(simulated_as(&run.options).map(|said| format!("{said}\n")));
     section(&mut out, "Throughput and response", &response_table(run));
     if !run.histogram.is_empty() {
         section(&mut out, "Distribution of response times", &histogram_table(run));
@@ -79,17 +79,6 @@ fn run_text(run: &RunReport) -> String {
     out += &options_text("Options", &run.options);
     out += &sentences("Warnings", &run.warnings);
     out
-}
-
-/// Whose settings a simulation has.
-fn simulated_as(options: &BTreeMap<String, String>) -> String {
-    match options.get("as").map(String::as_str) {
-        Some("served") => {
-            "simulated as an array that `destage serve` serves (--as served)\n".into()
-        }
-        Some("papers") => "simulated as the papers' systems (--as papers)\n".into(),
-        _ => String::new(),
-    }
 }
 
 fn section(out: &mut String, title: &str, table: &Table) {
@@ -319,7 +308,7 @@ fn sentences(title: &str, list: &[String]) -> String {
 
 fn compare_text(report: &CompareReport) -> String {
     let mut out = Cell::text(report.title.as_str()).shown() + "\n";
-    out += &simulated_as(&report.options);
+    out.extend(simulated_as(&report.options).map(|said| format!("{said}\n")));
     if report.points.is_empty() {
         out += "\nno points\n";
     } else {

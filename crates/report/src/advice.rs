@@ -1,6 +1,7 @@
 //! How much NVS, which policy: what `destage advise` found, and its text.
 
 use crate::format::Format;
+use crate::model::simulated_as;
 use crate::plot::{PlotSpec, Scale};
 use crate::table::{Cell, Table};
 use serde::{Deserialize, Serialize};
@@ -250,6 +251,7 @@ impl Advice {
 
     fn text(&self) -> String {
         let mut text = format!("Goal: {}{}\n", self.goal, self.headroom());
+        text.extend(simulated_as(&self.options).map(|said| format!("{said}\n")));
         match (&self.answer, self.margin) {
             (Some(answer), Some(margin)) => {
                 text += &format!("Answer: {}\n", answer.describe());

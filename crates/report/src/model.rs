@@ -85,7 +85,11 @@ pub struct Balance {
     pub dirtied_pages_per_s: f64,
     /// Pages destaged, per second.
     pub destaged_pages_per_s: f64,
-    /// If dirty pages rise: seconds until the NVS is full, at this rate.
+    /// If dirty pages rise, and the array does not yet destage at full speed: seconds until it
+    /// does, at this rate. Before that nothing shows whether the NVS becomes full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_speed_in_s: Option<f64>,
+    /// If dirty pages rise at full speed: seconds until the NVS is full, at this rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_in_s: Option<f64>,
 }
@@ -445,4 +449,13 @@ pub struct AtResponse {
     /// Fewest requests per second in the sweep, if it is above the level at every point.
     #[serde(default)]
     pub below_iops: Option<f64>,
+}
+
+/// Whose settings simulations with these options have, in words; nothing if the options do not say.
+pub fn simulated_as(options: &BTreeMap<String, String>) -> Option<&'static str> {
+    match options.get("as")?.as_str() {
+        "served" => Some("simulated as an array that `destage serve` serves (--as served)"),
+        "papers" => Some("simulated as the papers' systems (--as papers)"),
+        _ => None,
+    }
 }

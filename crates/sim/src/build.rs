@@ -1,6 +1,6 @@
 //! From the options of a run to its configuration.
 
-use crate::config::{SimConfig, Warmup};
+use crate::config::{FaultPlan, SimConfig, Warmup};
 use crate::faults;
 use crate::options::{OptionError, RunOptions};
 use crate::prefill::PREFILL;
@@ -97,12 +97,16 @@ impl RunOptions {
         }
     }
 
+    /// The rate with its thresholds, which are in the text of the rate or in an option of their
+    /// own.
     fn rate_text(&self) -> String {
-        let (rate, thresholds) = (self.get("rate"), self.get("thresholds"));
-        match (thresholds, rate.split_once(':')) {
-            ("", _) => rate.to_string(),
-            (_, Some((name, _))) => format!("{name}:{thresholds}"),
-            (_, None) => format!("{rate}:{thresholds}"),
+        let (rate, thresholds) = (self.get("rate"), self.plain("thresholds"));
+        match rate.split_once(':') {
+            _ if thresholds.is_empty() => rate.to_string(),
+            // The default rate has levels, which these replace.
+            Some((name, more)) if self.is_given("rate") => format!("{name}:{thresholds},{more}"),
+            Some((name, _)) => format!("{name}:{thresholds}"),
+            None => format!("{rate}:{thresholds}"),
         }
     }
 
@@ -185,6 +189,28 @@ impl RunOptions {
         Ok(FlushLimits { bound: Duration::from_millis(bound), ..FlushLimits::default() })
     }
 
+    /// How long a run warms up; an NVS-full is this many pages.
+    fn warm_up(
+        &self,
+        is_trace: bool,
+        faults: &FaultPlan,
+        pages: u64,
+    ) -> Result<Warmup, OptionError> {
+        let warmup = match self.get("warmup") {
+            "auto" if is_trace => Warmup::Time(Duration::ZERO),
+            "auto" if faults.first().is_some() => Warmup::Time(WARM_UP),
+            "auto" => Warmup::Settled(WARM_UP),
+            "settled" => Warmup::Settled(Duration::ZERO),
+            "fail" => Warmup::Time(faults.first().ok_or_else(|| self.bad("warmup"))?),
+            "nvs" => Warmup::Destaged(pages),
+            _ => Warmup::Time(self.seconds("warmup")?),
+        };
+        Ok(match warmup {
+            Warmup::Time(time) if self.on("prefill")? => Warmup::Time(time + PREFILL),
+            other => other,
+        })
+    }
+
     /// The configuration of a run.
     ///
     /// # Errors
@@ -193,29 +219,22 @@ impl RunOptions {
         crate::contradictions::of_run(self)?;
         self.one_of("as", &[("papers", ()), ("served", ())])?;
         let mut disk = self.disk()?;
+        crate::contradictions::of_disk(self, &disk)?;
         let durability = self.durability(&mut disk)?;
         let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
         let mut controller = self.controller(&disk, geometry)?;
         let track = self.track(&disk, &controller)?;
         let is_trace = !self.get("trace").is_empty();
         let faults = faults::plan(self, &geometry)?;
-        let warmup = match self.get("warmup") {
-            "auto" if is_trace => Warmup::Time(Duration::ZERO),
-            "auto" if faults.first().is_some() => Warmup::Time(WARM_UP),
-            "auto" => Warmup::Settled(WARM_UP),
-            "settled" => Warmup::Settled(Duration::ZERO),
-            "fail" => Warmup::Time(faults.first().ok_or_else(|| self.bad("warmup"))?),
-            "nvs" => Warmup::Destaged(track.as_ref().map_or(controller.nvs_pages.0, |t| t.sectors)),
-            _ => Warmup::Time(self.seconds("warmup")?),
-        };
-        let warmup = match warmup {
-            Warmup::Time(time) if self.on("prefill")? => Warmup::Time(time + PREFILL),
-            other => other,
-        };
+        let pages = track.as_ref().map_or(controller.nvs_pages.0, |track| track.sectors);
+        let warmup = self.warm_up(is_trace, &faults, pages)?;
         if faults.until_rebuilt && faults.rebuild.is_none() {
             return Err(self.bad("measure"));
         }
         let (measured, answered_max) = self.window(is_trace)?;
+        if measured == Duration::ZERO {
+            return Err(self.bad("measure"));
+        }
         let requests_max = match self.get("requests") {
             "all" => u64::MAX,
             _ => self.number("requests", 1..=u64::MAX)?,
@@ -263,7 +282,6 @@ impl RunOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::FaultPlan;
     use destage_engine::units::{DiskId, Instant};
 
     fn built(pairs: &[(&str, &str)]) -> Result<FaultPlan, String> {
@@ -337,7 +355,8 @@ mod tests {
         assert!(refused(&[("trace", "t"), ("trace-repeat", "on")]).contains("--trace-mode"));
         assert!(refused(&[("bridge", "4")]).contains("--protocol safe"));
         assert!(refused(&[("measure", "rebuild")]).contains("--measure"));
-        for bad in ["requests:0", "requests:1.5", "requests", "rebuild:x", "rebuild:9", "x:1"] {
+        let bad = ["requests:0", "requests:1.5", "requests", "rebuild:x", "rebuild:9", "x:1", "0"];
+        for bad in bad {
             assert!(refused(&[("measure", bad)]).contains("--measure takes"), "{bad}");
         }
         assert!(built(&[("fail", "disk=0;disk=1"), ("level", "6")]).is_ok());

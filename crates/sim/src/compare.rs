@@ -96,6 +96,9 @@ pub fn run_built(
 ) -> Result<RunReport, CompareError> {
     let mut report = simulate(config, source)
         .map_err(|error| CompareError::Run { label: label.to_string(), error })?;
+    if report.measured_s == 0.0 && report.response.all.count == 0 {
+        return Err(unmeasured(options, report.warmup_s).into());
+    }
     report.label = label.to_string();
     report.seed = options.seed()?;
     report.options.extend(options.describe());
@@ -107,6 +110,19 @@ pub fn run_built(
     }
     report.options.insert("window".into(), config.disk.window.to_string());
     Ok(report)
+}
+
+/// The load has ended in the warm-up, after this many seconds.
+fn unmeasured(options: &RunOptions, end_s: f64) -> OptionError {
+    let more = match options.get("requests") {
+        "all" => String::new(),
+        requests => format!(", or more than --requests {requests}"),
+    };
+    OptionError::usage(format!(
+        "the load ended after {end_s:.1} s, in the warm-up (--warmup {}): nothing was measured. \
+         Use a shorter warm-up (--warmup 0 measures from the start){more}",
+        options.get("warmup")
+    ))
 }
 
 /// A point to be measured: variant, axis value, options without seed.
@@ -155,6 +171,7 @@ impl Comparison {
                 if !name.is_empty() {
                     options.set(name, value)?;
                 }
+                options.check_given()?;
                 options.build()?;
                 if self.seeds > 1 || self.confidence.is_some() {
                     contradictions::of_seeds(&options, "more than one seed")?;
@@ -170,11 +187,9 @@ impl Comparison {
 
     fn contradictions(&self) -> Result<(), OptionError> {
         contradictions::of_axes(&self.base, &self.sweep)?;
-        for (index, (label, changes)) in self.variants.iter().enumerate() {
-            if self.variants[..index].iter().any(|(other, _)| other == label) {
-                return Err(OptionError::usage(format!("{label} is compared with itself")));
-            }
-            let swept = self.sweep.as_ref().map(|(name, _)| name);
+        self.distinct_variants()?;
+        let swept = self.sweep.as_ref().map(|(name, _)| name);
+        for (_, changes) in &self.variants {
             if let Some((name, value)) = changes.iter().find(|(name, _)| Some(name) == swept) {
                 return Err(OptionError::usage(format!(
                     "a sweep of {name} contradicts {name}={value}, which is compared: list what to \
@@ -183,6 +198,22 @@ impl Comparison {
             }
         }
         Ok(())
+    }
+
+    /// No variant is listed twice, nor a policy by two names.
+    fn distinct_variants(&self) -> Result<(), OptionError> {
+        for (index, (label, _)) in self.variants.iter().enumerate() {
+            if self.variants[..index].iter().any(|(other, _)| other == label) {
+                return Err(OptionError::usage(format!("{label} is compared with itself")));
+            }
+        }
+        // Variants with a label of their own may be equal: a comparison may want to show that.
+        let policy = |(label, changes): &(String, Vec<(String, String)>)| match changes.as_slice() {
+            [(name, value)] if name == "policy" && value == label => Some(value.clone()),
+            _ => None,
+        };
+        let policies: Vec<String> = self.variants.iter().filter_map(policy).collect();
+        contradictions::distinct(&self.base, "policy", &policies)
     }
 
     /// Runs everything with `threads` threads; `progress(done, total)` is called from any of them.
@@ -270,7 +301,7 @@ impl Comparison {
             let bound = run.options.get("outstanding-bound").cloned().unwrap_or_default();
             report.options.insert("outstanding-bound (first run)".into(), bound);
         }
-        report.options.retain(|name, _| name != "policy");
+        report.options.retain(|name, _| !self.varies(name));
         if self.sweep.as_ref().is_some_and(|(name, _)| name == "iops") {
             report.at_response = self.at_response(&report.points);
         }
@@ -288,6 +319,13 @@ impl Comparison {
             }
         }
         Ok(report)
+    }
+
+    /// Whether runs may differ in this option.
+    fn varies(&self, name: &str) -> bool {
+        let mut changes = self.variants.iter().flat_map(|(_, changes)| changes);
+        let is_swept = self.sweep.as_ref().is_some_and(|(swept, _)| swept == name);
+        name == "policy" || is_swept || changes.any(|(changed, _)| changed == name)
     }
 
     fn at_response(&self, points: &[Point]) -> Vec<AtResponse> {

@@ -42,7 +42,8 @@ fn sweep<'de, D: serde::Deserializer<'de>>(
 }
 
 impl Experiment {
-    /// Reads an experiment file; of an item of `destage reproduce` one of its panels.
+    /// Reads an experiment file; of an item of `destage reproduce` one of its panels, which need
+    /// not be named if it is the only one.
     ///
     /// # Errors
     /// The file cannot be read, is not TOML, or has a key that is not one of an experiment's. It
@@ -58,18 +59,27 @@ impl Experiment {
             (false, Some(_)) => Err(named(&"has no panels: leave out --panel")),
             (true, name) => {
                 let item: ItemFile = toml::from_str(&text).map_err(|error| named(&error))?;
-                Experiment::of_panel(item, name.unwrap_or_default()).map_err(|why| named(&why))
+                Experiment::of_panel(item, name).map_err(|why| named(&why))
             }
         }
     }
 
-    fn of_panel(item: ItemFile, name: &str) -> Result<Experiment, String> {
+    /// The experiment of the panel of this name; without a name, of the only one.
+    fn of_panel(item: ItemFile, name: Option<&str>) -> Result<Experiment, String> {
         let names: Vec<&str> = item.panels.iter().map(|panel| panel.name.as_str()).collect();
-        let Some(panel) = item.panels.iter().find(|panel| panel.name == name) else {
-            return Err(format!(
-                "has several panels. Name one with --panel: {}. `destage reproduce` runs all",
-                names.join(", ")
-            ));
+        let (name, panel) = match (name, item.panels.as_slice()) {
+            (None, [only]) => (only.name.as_str(), Some(only)),
+            (Some(name), panels) => (name, panels.iter().find(|panel| panel.name == name)),
+            (None, _) => ("", None),
+        };
+        let Some(panel) = panel else {
+            return Err(match names.as_slice() {
+                [only] => format!("has no panel {name}, only {only}: leave out --panel"),
+                _ => format!(
+                    "has several panels. Name one with --panel: {}. `destage reproduce` runs all",
+                    names.join(", ")
+                ),
+            });
         };
         if panel.runner != RunnerKind::Array {
             return Err(format!(

@@ -1,6 +1,6 @@
 //! What a comparison means, in plain sentences drawn from its figures.
 
-use destage_report::model::{AtResponse, CompareReport, Point, RunReport};
+use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport};
 use destage_report::thousands;
 
 /// The sentences. The first names the winner, the next ones say why.
@@ -42,28 +42,68 @@ fn less(value: f64, other: f64, name: &str) -> String {
     }
 }
 
-fn list(parts: &[String]) -> String {
-    match parts {
+fn list<T: AsRef<str>>(parts: &[T]) -> String {
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    match parts.as_slice() {
         [] => String::new(),
-        [one] => one.clone(),
+        [one] => (*one).to_string(),
         [rest @ .., last] => format!("{} and {last}", rest.join(", ")),
     }
+}
+
+fn hundredths(ms: f64) -> String {
+    format!("{ms:.2}")
 }
 
 fn whole(value: f64) -> String {
     thousands(&format!("{value:.0}"))
 }
 
-/// The winner and the others, compared with it by `by`.
-fn ranked(
-    mut values: Vec<(&str, f64)>,
-    highest_first: bool,
-    by: fn(f64, f64, &str) -> String,
-) -> Option<(&str, f64, String)> {
-    values.sort_by(|a, b| if highest_first { b.1.total_cmp(&a.1) } else { a.1.total_cmp(&b.1) });
-    let ((best, value), others) = values.split_first().map(|(b, o)| (*b, o))?;
-    let others: Vec<String> = others.iter().map(|(name, other)| by(value, *other, name)).collect();
-    (!others.is_empty()).then(|| (best, value, list(&others)))
+/// Values of variants: those that are best, which differ by no more than a report shows, and the
+/// others, best first.
+struct Ranking<'a> {
+    best: Vec<&'a str>,
+    value: f64,
+    others: Vec<(&'a str, f64)>,
+}
+
+impl<'a> Ranking<'a> {
+    /// Nothing where there are not several values to compare.
+    fn of(
+        mut values: Vec<(&'a str, f64)>,
+        highest_first: bool,
+        shown: fn(f64) -> String,
+    ) -> Option<Ranking<'a>> {
+        values
+            .sort_by(|a, b| if highest_first { b.1.total_cmp(&a.1) } else { a.1.total_cmp(&b.1) });
+        let value = values.first().filter(|_| values.len() > 1)?.1;
+        let (best, others): (Vec<_>, Vec<_>) =
+            values.into_iter().partition(|(_, other)| equal(value, *other, shown));
+        Some(Ranking { best: best.into_iter().map(|(name, _)| name).collect(), value, others })
+    }
+
+    /// The best, with the verb for one or for several of them.
+    fn best(&self, one: &str, several: &str) -> String {
+        let verb = if self.best.len() == 1 { one } else { several };
+        format!("{} {verb}", list(&self.best))
+    }
+
+    /// The value, of each if several are the best.
+    fn each(&self) -> &'static str {
+        if self.best.len() == 1 { "" } else { " each" }
+    }
+
+    /// How the best compare with the others, by `by`.
+    fn lead(&self, by: fn(f64, f64, &str) -> String) -> String {
+        let others = self.others.iter().map(|(name, other)| by(self.value, *other, name));
+        list(&others.collect::<Vec<_>>())
+    }
+}
+
+/// Whether two values are shown the same, or differ by less than a finding shows.
+fn equal(one: f64, other: f64, shown: fn(f64) -> String) -> bool {
+    let largest = one.abs().max(other.abs());
+    shown(one) == shown(other) || (one - other).abs() < 0.005 * largest
 }
 
 /// Variants with their throughput, as far as the sweep shows it.
@@ -95,31 +135,53 @@ impl Level<'_> {
         }
     }
 
-    /// How much more than the others a variant serves that serves `iops`, or at least that.
-    fn lead(&self, best: &str, iops: f64, at_least: bool) -> String {
+    /// How much more than the others those serve that serve `iops`, or at least that.
+    fn lead(&self, best: &[&str], iops: f64, at_least: bool) -> String {
         let bound = |least: bool| if least { "at least " } else { "" };
         let crossed = self.crossed.iter().map(|other| (other, at_least));
         let all = crossed.chain(self.above.iter().map(|other| (other, true)));
         let parts: Vec<String> = all
-            .filter(|((name, _), _)| *name != best)
+            .filter(|((name, _), _)| !best.contains(name))
             .map(|((name, other), least)| bound(least).to_string() + &more(iops, *other, name))
             .collect();
         list(&parts)
     }
+
+    /// Those that cross it: the best, or the equally good, and by how much they lead.
+    fn ranked(&self, at: &str) -> String {
+        let most = self.crossed.first().map_or(0.0, |best| best.1);
+        let is_best = |(_, iops): &&(&str, f64)| equal(most, *iops, whole);
+        let best: Vec<&str> = self.crossed.iter().filter(is_best).map(|best| best.0).collect();
+        let (names, iops, lead) = (list(&best), whole(most), self.lead(&best, most, false));
+        match (best.len(), lead.as_str()) {
+            (1, _) => format!("{at} {names} serves {iops} I/O/s: {lead}."),
+            (_, "") => format!("{at} {names} serve the same: {iops} I/O/s."),
+            _ => format!("{at} {names} serve {iops} I/O/s each: {lead}."),
+        }
+    }
 }
 
 fn names(served: &Served<'_>) -> String {
-    list(&served.iter().map(|(name, _)| (*name).to_string()).collect::<Vec<_>>())
+    list(&served.iter().map(|(name, _)| *name).collect::<Vec<_>>())
+}
+
+/// Values of an axis, numbers rising: others as they are listed.
+fn rising(axis: &Axis) -> Vec<&str> {
+    let mut values: Vec<&str> = axis.values.iter().map(String::as_str).collect();
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| value.parse().ok()).collect();
+    if numbers.is_some() {
+        let number = |value: &str| value.parse::<f64>().unwrap_or(f64::NAN);
+        values.sort_by(|a, b| number(a).total_cmp(&number(b)));
+    }
+    values
 }
 
 /// Where the sweep begins or ends, e.g. `iops=1200`.
 fn end_of(report: &CompareReport, last: bool) -> String {
     let Some(axis) = &report.axis else { return "one load".into() };
-    let number = |value: &&String| value.parse::<f64>().unwrap_or(f64::NAN);
-    let by_number = |a: &&String, b: &&String| number(a).total_cmp(&number(b));
-    let values = axis.values.iter();
-    let value = if last { values.max_by(by_number) } else { values.min_by(by_number) };
-    format!("{}={}", axis.name, value.map_or("", |value| value))
+    let values = rising(axis);
+    let value = if last { values.last() } else { values.first() };
+    format!("{}={}", axis.name, value.unwrap_or(&""))
 }
 
 /// The winner at a response time, by how much, and what the sweep does not show of it.
@@ -139,17 +201,14 @@ fn at_response(report: &CompareReport, ms: f64) -> Vec<String> {
                  --at-ms."
             ));
         }
-        ([], [(best, iops), ..]) => {
-            let lead = level.lead(best, *iops, false);
-            said.push(format!("{at} {best} serves {} I/O/s: {lead}.", whole(*iops)));
-        }
+        ([], [_, ..]) => said.push(level.ranked(&at)),
         ([(best, iops)], _) => {
-            let lead = level.lead(best, *iops, true);
+            let lead = level.lead(&[*best], *iops, true);
             let iops = whole(*iops);
             said.push(format!("{at} {best} serves most: at least {iops} I/O/s, {lead}."));
         }
         ([.., (_, least)], _) => {
-            let (names, lead) = (names(open), level.lead("", *least, true));
+            let (names, lead) = (names(open), level.lead(&[], *least, true));
             let rest = if lead.is_empty() { String::new() } else { format!(", {lead}") };
             let least = whole(*least);
             said.push(format!("{at} {names} serve at least {least} I/O/s each{rest}."));
@@ -184,40 +243,51 @@ fn open_everywhere(report: &CompareReport) -> bool {
     })
 }
 
-/// The points at the last axis value: the heaviest load, or the only one.
-fn last_points(report: &CompareReport) -> Vec<&Point> {
-    let value = report.axis.as_ref().and_then(|axis| axis.values.last());
-    let at_value = |p: &&Point| value.is_none_or(|value| p.value == *value);
-    report.points.iter().filter(at_value).collect()
+fn at_load(report: &CompareReport) -> Option<String> {
+    // The largest value is the heaviest load; without an axis there is only one.
+    let value = report.axis.as_ref().map(|axis| rising(axis).pop().unwrap_or_default());
+    let at_value = |p: &&Point| value.is_none_or(|value| p.value == value);
+    let points: Vec<&Point> = report.points.iter().filter(at_value).collect();
+    let at = at_value_of(report, value);
+    let of = |get: fn(&Point) -> f64| points.iter().map(|p| (p.variant.as_str(), get(p))).collect();
+    let served = Ranking::of(of(|p| p.iops.mean), true, whole)?;
+    let least = points.iter().map(|p| p.iops.mean).fold(served.value, f64::min);
+    if !served.others.is_empty() && served.value > 1.03 * least.max(1e-9) {
+        let (best, each, lead) = (served.best("serves", "serve"), served.each(), served.lead(more));
+        return Some(format!("{at} {best} most: {} I/O/s{each}, {lead}.", whole(served.value)));
+    }
+    let fastest = Ranking::of(of(|p| p.response_ms.mean), false, hundredths)?;
+    let (mean, each) = (hundredths(fastest.value), fastest.each());
+    let same = "Throughput is the same.";
+    Some(match fastest.lead(less).as_str() {
+        "" => {
+            let names = list(&fastest.best);
+            format!("{at} {names} answer equally fast: {mean} ms on average. {same}")
+        }
+        lead => {
+            let best = fastest.best("answers", "answer");
+            format!("{at} {best} fastest: {mean} ms on average{each}, {lead}. {same}")
+        }
+    })
 }
 
-fn at_load(report: &CompareReport) -> Option<String> {
-    let points = last_points(report);
-    let at = report.axis.as_ref().map_or("Over the run".to_string(), |axis| {
-        format!("At {} {}", axis.name, axis.values.last().map_or("", |v| v))
-    });
-    let of = |get: fn(&Point) -> f64| points.iter().map(|p| (p.variant.as_str(), get(p))).collect();
-    let (best, most, others) = ranked(of(|p| p.iops.mean), true, more)?;
-    let least = points.iter().map(|p| p.iops.mean).fold(most, f64::min);
-    if most > 1.03 * least.max(1e-9) {
-        let most = whole(most);
-        return Some(format!("{at} {best} serves most: {most} I/O/s, {others}."));
+/// Where a sentence holds, e.g. `At iops 900`.
+fn at_value_of(report: &CompareReport, value: Option<&str>) -> String {
+    match (&report.axis, value) {
+        (Some(axis), Some(value)) => format!("At {} {value}", axis.name),
+        _ => "Over the run".to_string(),
     }
-    let (best, mean, others) = ranked(of(|p| p.response_ms.mean), false, less)?;
-    Some(format!(
-        "{at} {best} answers fastest: {mean:.2} ms on average, {others}. Throughput is the same."
-    ))
 }
 
 /// Where policies differ most tellingly: the heaviest load at which some variant still answers
-/// within the response time asked for; else the last value.
+/// within the response time asked for; else the heaviest.
 fn telling_value(report: &CompareReport) -> Option<&str> {
-    let axis = report.axis.as_ref()?;
+    let values = rising(report.axis.as_ref()?);
     let level = report.at_response.first().map_or(f64::INFINITY, |a| a.response_ms);
-    let carried = axis.values.iter().rev().find(|value| {
+    let carried = values.iter().rev().find(|value| {
         report.points.iter().any(|p| p.value == **value && p.response_ms.mean <= level)
     });
-    carried.or(axis.values.last()).map(String::as_str)
+    carried.or(values.last()).copied()
 }
 
 /// A figure that explains the result: what is best, whether low is good, how it is read and shown.
@@ -241,17 +311,18 @@ fn because(report: &CompareReport) -> Vec<String> {
     let value = telling_value(report);
     let points: Vec<&Point> =
         report.points.iter().filter(|p| value.is_none_or(|value| p.value == value)).collect();
-    let at = match (&report.axis, value) {
-        (Some(axis), Some(value)) => format!("At {} {value}", axis.name),
-        _ => "Over the run".to_string(),
-    };
+    let at = at_value_of(report, value);
     let sentence = |(what, low, get, show): &Reason| {
         let mean = |p: &Point| p.runs.iter().map(get).sum::<f64>() / p.runs.len().max(1) as f64;
         let mut values: Vec<(&str, f64)> =
             points.iter().map(|p| (p.variant.as_str(), mean(p))).collect();
         values.sort_by(|a, b| if *low { a.1.total_cmp(&b.1) } else { b.1.total_cmp(&a.1) });
-        let ((best, first), (worst, last)) = (*values.first()?, *values.last()?);
-        let (first, last) = (show(first), show(last));
+        let (first, last) = (show(values.first()?.1), show(values.last()?.1));
+        let with = |shown: &str| {
+            let same = values.iter().filter(|(_, value)| show(*value) == shown);
+            list(&same.map(|(name, _)| *name).collect::<Vec<_>>())
+        };
+        let (best, worst) = (with(&first), with(&last));
         (first != last)
             .then(|| format!("{at} {what} with {best}: {first}, against {last} with {worst}."))
     };
@@ -277,7 +348,6 @@ fn warnings(report: &CompareReport) -> Option<String> {
 mod tests {
     use super::*;
     use crate::estimate::{Reach, estimate};
-    use destage_report::model::Axis;
 
     /// A sweep from 300 to 1,200 that shows this of each variant.
     fn findings(levels: &[(&str, Reach)]) -> Vec<String> {
@@ -336,6 +406,84 @@ mod tests {
         assert!(found[0].contains("wow and stow serve at least 1,198 I/O/s each"), "{found:?}");
         assert!(found[1].contains("wow and stow stay below"), "{found:?}");
         assert!(found[2].contains("At iops 1200 wow answers fastest"), "{found:?}");
+    }
+
+    /// Points of variants: their axis value, throughput and mean response time.
+    fn of_points(values: &[&str], points: &[(&str, &str, f64, f64)]) -> Vec<String> {
+        let values = values.iter().map(ToString::to_string).collect();
+        let axis = Axis { name: "iops".into(), unit: "I/O/s".into(), values };
+        let point = |(variant, value, iops, ms): &(&str, &str, f64, f64)| Point {
+            variant: (*variant).to_string(),
+            value: (*value).to_string(),
+            iops: estimate(&[*iops]),
+            response_ms: estimate(&[*ms]),
+            runs: Vec::new(),
+        };
+        let points = points.iter().map(point).collect();
+        of(&CompareReport { axis: Some(axis), points, ..CompareReport::default() })
+    }
+
+    #[test]
+    fn the_heaviest_load_ranks_wherever_it_is_listed() {
+        let points = [
+            ("lrw", "1000", 990.0, 9.0),
+            ("lrw", "900", 900.0, 5.0),
+            ("stow", "1000", 990.0, 6.0),
+            ("stow", "900", 900.0, 5.5),
+        ];
+        let found = of_points(&["1000", "900"], &points);
+        assert_eq!(
+            found[0],
+            "At iops 1000 stow answers fastest: 6.00 ms on average, 33 % less than lrw. Throughput \
+             is the same."
+        );
+    }
+
+    #[test]
+    fn equal_results_have_no_winner() {
+        let found = |points: &[(&str, &str, f64, f64)]| of_points(&["300"], points)[0].clone();
+        let (lrw, wow) = (("lrw", "300", 300.0, 0.001), ("wow", "300", 300.0, 0.004));
+        assert_eq!(
+            found(&[lrw, wow]),
+            "At iops 300 lrw and wow answer equally fast: 0.00 ms on average. Throughput is the \
+             same."
+        );
+        assert_eq!(
+            found(&[lrw, ("cscan", "300", 300.0, 2.0), wow]),
+            "At iops 300 lrw and wow answer fastest: 0.00 ms on average each, 100 % less than \
+             cscan. Throughput is the same."
+        );
+        let full = [("lrw", "300", 200.0, 40.0), ("wow", "300", 250.0, 60.0)];
+        assert_eq!(
+            found(&[full[0], full[1], ("stow", "300", 250.2, 50.0)]),
+            "At iops 300 stow and wow serve most: 250 I/O/s each, 25 % more than lrw."
+        );
+        let found = findings(&[("lrw", Reach::At(800.0)), ("wow", Reach::At(800.2))]);
+        let same = "At a mean response time of 20 ms wow and lrw serve the same: 800 I/O/s.";
+        assert_eq!(found, [same]);
+        let (stow, cscan) = (("stow", Reach::At(800.0)), ("cscan", Reach::At(500.0)));
+        let found = findings(&[stow, ("wow", Reach::At(801.0)), cscan]);
+        let both = "At a mean response time of 20 ms wow and stow serve 801 I/O/s each: 60 % more \
+                    than cscan.";
+        assert_eq!(found, [both]);
+    }
+
+    #[test]
+    fn a_reason_names_all_that_are_equal() {
+        let axis = Axis { name: "iops".into(), unit: "I/O/s".into(), values: vec!["9".into()] };
+        let mut report = CompareReport { axis: Some(axis), ..CompareReport::default() };
+        for (variant, time_full) in [("lrw", 0.5), ("stow", 0.0), ("wow", 0.0001)] {
+            let mut run = RunReport { time_full, ..RunReport::default() };
+            run.response.writes.count = 1;
+            let (iops, response_ms) = (estimate(&[9.0]), estimate(&[1.0]));
+            let (variant, value, runs) = (variant.into(), "9".into(), vec![run]);
+            report.points.push(Point { variant, value, iops, response_ms, runs });
+        }
+        assert_eq!(
+            of(&report)[1],
+            "At iops 9 the NVS was full for the least time with stow and wow: 0.0 %, against 50.0 \
+             % with lrw."
+        );
     }
 
     #[test]

@@ -47,9 +47,11 @@ impl Times {
 
     fn latency(&self) -> Latency {
         let count = self.histogram.len();
+        let max_ms = self.max_ns as f64 / 1e6;
         let quantile = |q| match count {
             0 => 0.0,
-            _ => self.histogram.value_at_quantile(q) as f64 / 1e3,
+            // A value stands for the bucket that it ends.
+            _ => (self.histogram.value_at_quantile(q) as f64 / 1e3).min(max_ms),
         };
         Latency {
             count,
@@ -58,7 +60,7 @@ impl Times {
             p95_ms: quantile(0.95),
             p99_ms: quantile(0.99),
             p999_ms: quantile(0.999),
-            max_ms: self.max_ns as f64 / 1e6,
+            max_ms,
         }
     }
 }
@@ -471,8 +473,9 @@ impl Measure {
             warnings.push("nothing was measured: the workload ended during warm-up".into());
             return warnings;
         }
+        let window_s = self.now.since(self.start.unwrap_or(self.now)).0 as f64 / 1e9;
         if let Some(target) = outcome.target_iops
-            && iops < 0.97 * target
+            && !settling::reaches(settling::SERVED, target, iops, window_s)
         {
             let after = self.first_full.map_or_else(String::new, |at| {
                 format!(". The NVS was full after {}", settling::spoken(at.0 as f64 / 1e9))
@@ -488,7 +491,6 @@ impl Measure {
             format!("bounded at the host: {waited}; response times count from submission")
         }));
         let behind_s = outcome.behind.0 as f64 / 1e9;
-        let window_s = self.now.since(self.start.unwrap_or(self.now)).0 as f64 / 1e9;
         if outcome.target_iops.is_none() && behind_s > 1.0 && behind_s > 0.03 * window_s {
             warnings.push(format!(
                 "does not keep up: at the end of the load the array was {behind_s:.1} s behind"

@@ -284,7 +284,13 @@ pub const OPTIONS: &[Param] = &[
     option("skip-bad", "-", "off", "on, off", "skip malformed lines of the trace, and count them"),
     option("wrap", "-", "off", "on, off", "wrap pages beyond the volume back into it"),
     option("workload", "-", "spc1", "see `destage trace workloads`", "generated load"),
-    option("iops", "I/O/s", "", "above 0", "target rate, overriding the load's own"),
+    option(
+        "iops",
+        "I/O/s",
+        "",
+        "above 0",
+        "rate of an open loop, in place of the load's default rate or threads",
+    ),
     option(
         "prefill",
         "-",
@@ -343,6 +349,17 @@ static SERVED: LazyLock<[(&str, String); 7]> = LazyLock::new(|| {
         ("seq-threshold", served::SEQUENTIAL_THRESHOLD.to_string()),
     ]
 });
+
+/// A text with each of its numbers without needless digits, e.g. `90.0/80.0` as `90/80`.
+fn plain_numbers(text: &str) -> String {
+    let number = |part: &str| part.parse::<f64>().map_or(part.to_string(), |n| n.to_string());
+    let parts = text.split_inclusive(['/', ',', '=', ':']);
+    let plain = |part: &str| match part.strip_suffix(['/', ',', '=', ':']) {
+        Some(value) => number(value) + &part[value.len()..],
+        None => number(part),
+    };
+    parts.map(plain).collect()
+}
 
 fn disk_error(error: &destage_disk::SpecError) -> OptionError {
     let is_input = !matches!(error, destage_disk::SpecError::Unknown { .. });
@@ -419,24 +436,36 @@ impl RunOptions {
         self.given.iter().map(|name| (*name, self.get(name)))
     }
 
-    /// The value in one spelling: sizes in pages, numbers without needless digits, policies with
-    /// their parameters.
+    /// The value in one spelling, for keys of sweeps: sizes in pages, numbers without needless
+    /// digits.
     pub(crate) fn plain(&self, name: &str) -> String {
         let text = self.get(name).to_string();
-        let described = |choice: Result<String, ()>| choice.unwrap_or_else(|()| text.clone());
         match name {
-            "policy" => described(
-                destage_engine::policy::choose(&text).map(|p| p.choice.describe()).map_err(drop),
-            ),
-            "rate" => described(
-                destage_engine::rate::choose(&text).map(|r| r.choice.describe()).map_err(drop),
-            ),
-            "nvs" | "strip" | "read-cache-size" => {
-                described(self.pages(name).map(|pages| pages.to_string()).map_err(drop))
-            }
+            "nvs" | "strip" | "read-cache-size" => self.in_pages(name),
             "seed" => text,
+            "thresholds" => plain_numbers(&text),
             _ => text.parse::<f64>().map_or(text, |number| number.to_string()),
         }
+    }
+
+    /// The value in one spelling, to be compared with others: as [`RunOptions::plain`], and with
+    /// all parameters of policies, rates and loads.
+    pub(crate) fn spelling(&self, name: &str) -> String {
+        let text = self.get(name);
+        let choice = match name {
+            "policy" => destage_engine::policy::choose(text).map(|policy| policy.choice),
+            "rate" => destage_engine::rate::choose(text).map(|rate| rate.choice),
+            "workload" => destage_workload::generator::parse(text),
+            "stripe-memory" => return self.in_pages(name),
+            "disk-fraction" if text.ends_with(['M', 'G', 'T']) => return self.in_pages(name),
+            _ => return self.plain(name),
+        };
+        choice.map_or(text.to_string(), |choice| plain_numbers(&choice.describe()))
+    }
+
+    /// A size in pages, or the text if it is not a size.
+    fn in_pages(&self, name: &str) -> String {
+        self.pages(name).map_or(self.get(name).to_string(), |pages| pages.to_string())
     }
 
     /// All options and values.

@@ -30,6 +30,17 @@ const WARM_UP_REQUESTS: u64 = 20_000_000;
 const SHARE: f64 = 0.02;
 const SOON: f64 = 20.0;
 
+/// Standard deviations of the number of random arrivals by which a load may miss its target.
+const DEVIATIONS: f64 = 3.0;
+
+/// Share of its target that a load is served at least, if it is not overloaded.
+pub(crate) const SERVED: f64 = 0.97;
+
+/// Whether requests per second reach this share of a target, but for the chance of random arrivals.
+pub(crate) fn reaches(share: f64, target: f64, iops: f64, seconds: f64) -> bool {
+    iops >= share * target - DEVIATIONS * (target / seconds).sqrt()
+}
+
 /// The mean number of dirty pages in each of equal parts of a stretch of time.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirty {
@@ -163,6 +174,12 @@ pub(crate) fn warning(balance: &Balance) -> Option<String> {
     let Balance { dirty_pages_first: first, dirty_pages_last: last, .. } = balance;
     let (dirtied, destaged) = (balance.dirtied_pages_per_s, balance.destaged_pages_per_s);
     match (balance.state, balance.full_in_s) {
+        (BalanceState::Rising, _) if balance.full_speed_in_s.is_some() => Some(format!(
+            "not settled: dirty pages rise from {first} to {last}. The array does not destage at \
+             full speed before the high threshold, which they may reach in {}: only then it shows \
+             whether the NVS becomes full. Warm up for longer",
+            spoken(balance.full_speed_in_s.unwrap_or_default())
+        )),
         (BalanceState::Rising, Some(full_in)) => Some(format!(
             "not settled: dirty pages rise. This array destages {destaged:.0} pages/s of \
              {dirtied:.0} dirtied: the NVS is full {}",
@@ -194,15 +211,17 @@ pub(crate) fn balance(dirty: Option<&Dirty>, ends: Ends, seconds: f64, room: Roo
         None => (BalanceState::Settled, 0.0),
     };
     let per_s = |pages: u64| if seconds > 0.0 { pages as f64 / seconds } else { 0.0 };
-    let left = room.pages.saturating_sub(last) as f64;
-    let fills = state == BalanceState::Rising && pages_per_s > 0.0;
+    let rises = state == BalanceState::Rising && pages_per_s > 0.0;
+    let is_full_speed = last > room.full_speed;
+    let until = |pages: u64| pages.saturating_sub(last) as f64 / pages_per_s;
     Balance {
         state,
         dirty_pages_first: first,
         dirty_pages_last: last,
         dirtied_pages_per_s: per_s(ends.dirtied()),
         destaged_pages_per_s: per_s(ends.destaged),
-        full_in_s: fills.then(|| left / pages_per_s),
+        full_speed_in_s: (rises && !is_full_speed).then(|| until(room.full_speed)),
+        full_in_s: (rises && is_full_speed).then(|| until(room.pages)),
     }
 }
 

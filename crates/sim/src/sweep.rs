@@ -109,6 +109,7 @@ impl Sweep {
             if !seeds_swept {
                 options.set("seed", &seed.to_string())?;
             }
+            options.check_given()?;
             let key = keys.key(&options)?;
             points.push(SweepPoint { options, key });
         }

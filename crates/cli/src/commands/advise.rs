@@ -41,9 +41,10 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
 
 fn question(matches: &ArgMatches) -> Result<Question, Failure> {
     let mut base = run_options(matches)?;
+    let given = |name: &str| matches.value_source(name) == Some(ValueSource::CommandLine);
     if let Some(trace) = text(matches, "file") {
         base.set("trace", trace)?;
-        if matches.value_source("seeds") == Some(ValueSource::CommandLine) {
+        if given("seeds") {
             return Err(Failure::usage("--seeds is for generated loads: leave it out for a trace"));
         }
     }
@@ -61,21 +62,32 @@ fn question(matches: &ArgMatches) -> Result<Question, Failure> {
         let separator = if text.contains(';') { ';' } else { ',' };
         text.split(separator).map(|part| part.trim().to_string()).collect()
     };
-    for name in ["policies", "try-thresholds"] {
-        let all = list(name);
+    let (policies, mut thresholds) = (list("policies"), list("try-thresholds"));
+    for (name, all) in [("policies", &policies), ("try-thresholds", &thresholds)] {
         let twice = all.iter().enumerate().find(|(i, value)| all[..*i].contains(value));
         if let Some((_, value)) = twice {
             let message = format!("--{name} has `{value}` twice: leave out one of them");
             return Err(Failure::usage(message));
         }
     }
+    base.check_distinct("policy", &policies)?;
+    base.check_distinct("thresholds", &thresholds)?;
+    for listed in &mut thresholds {
+        match base.check_thresholds("try-thresholds", listed) {
+            Err(error) if given("try-thresholds") => return Err(error.into()),
+            // The rate's own.
+            Err(_) => listed.clear(),
+            Ok(()) => {}
+        }
+    }
+    thresholds.dedup();
     let prices = text(matches, "prices").map(Prices::parse).transpose().map_err(Failure::usage)?;
     Ok(Question {
         load_factor: *matches.get_one::<f64>("load-factor").expect("default"),
         prices,
         goal: Goal::parse(text(matches, "goal").expect("required"))?,
-        policies: list("policies"),
-        thresholds: list("try-thresholds"),
+        policies,
+        thresholds,
         sizes_pages: sizes(text(matches, "sizes").expect("default"))?,
         seeds: *matches.get_one::<u32>("seeds").expect("default"),
         sample_groups: *matches.get_one::<u64>("sample-groups").expect("default"),

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
+use destage_report::model::simulated_as;
 use destage_report::{Cell, Format, Table};
 use destage_sim::axis::parse_sweep;
 use destage_sim::compare::run_one;
@@ -35,8 +36,18 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     Ok(match format(matches) {
         Format::Json => serde_json::to_string_pretty(&rows).expect("no keys but text") + "\n",
         Format::Csv => whole_table(&rows).render(Format::Csv),
-        Format::Table => short_table(&names, &points, &rows).render(Format::Table),
+        Format::Table => {
+            let table = short_table(&names, &points, &rows).render(Format::Table);
+            settings(&names, &points) + &table
+        }
     })
+}
+
+/// Whose settings all points have; where that is swept, the table has it.
+fn settings(axes: &[String], points: &[SweepPoint]) -> String {
+    let options = points.first().filter(|_| axes.iter().all(|name| name != "as"));
+    let said = options.and_then(|point| simulated_as(&point.options.describe()));
+    said.map_or_else(String::new, |said| format!("{said}\n\n"))
 }
 
 /// The row of a point as named values.
@@ -69,9 +80,10 @@ fn whole_table(rows: &[Map<String, Value>]) -> Table {
 }
 
 /// Figures of the short table: column, heading, unit, decimals.
-const FIGURES: [(&str, &str, &str, usize); 6] = [
+const FIGURES: [(&str, &str, &str, usize); 7] = [
     ("iops", "throughput", "I/O/s", 1),
     ("response_mean_ms", "mean", "ms", 2),
+    ("response_p95_ms", "p95", "ms", 1),
     ("response_p99_ms", "p99", "ms", 1),
     ("hit_write_page_share", "page hits", "share", 3),
     ("stalled_write_share", "stalled", "share", 4),

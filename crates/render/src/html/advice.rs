@@ -1,7 +1,7 @@
 //! One HTML file that shows advice: the answer, why the size below misses, the goal's figure and
 //! the stalls by size. The page's own script is `advice.js` next to this file.
 
-use super::{ChartBox, html_table, list, options, page, section};
+use super::{ChartBox, html_table, list, options, page, section, settings};
 use destage_report::advice::{Advice, verdicts};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -10,8 +10,9 @@ const SCRIPT: &str = include_str!("advice.js");
 
 /// The page; it needs nothing but itself.
 pub fn advice_html(advice: &Advice) -> String {
-    let header =
-        list("findings", "Answer", &answer(advice)) + &list("sure", "How sure", &advice.sure);
+    let header = settings(&advice.options)
+        + &list("findings", "Answer", &answer(advice))
+        + &list("sure", "How sure", &advice.sure);
     let mut main = figures();
     for (name, note, table) in [
         ("By size", "The best variant of each size simulated.", advice.size_table()),

@@ -12,12 +12,12 @@ pub use reproduction::reproduction_html;
 pub use tournament::tournament_html;
 pub use trace::trace_html;
 
-use crate::charts::response_scale;
+use crate::charts::{KINDS, Kind, response_scale};
 use crate::escape::escape;
 use crate::metric::{Metric, shown};
 use crate::text::{BOUNDS, at_response_table, warnings};
 use crate::view::{View, axis_label};
-use destage_report::model::CompareReport;
+use destage_report::model::{CompareReport, simulated_as};
 use destage_report::plot::Scale;
 use destage_report::table::{Cell, Table};
 use std::collections::BTreeMap;
@@ -55,7 +55,14 @@ pub fn html(report: &CompareReport) -> String {
         false => toolbar(&view) + &figures(&view) + &tables(&view),
     };
     main += &provenance(&view);
-    page(title, &findings(report), &main, &data::json(&view), SCRIPT)
+    let header = settings(&report.options) + &findings(report);
+    page(title, &header, &main, &data::json(&view), SCRIPT)
+}
+
+/// Whose settings the simulations have, below the title.
+fn settings(options: &BTreeMap<String, String>) -> String {
+    let said = simulated_as(options).map(|said| format!("<p>Settings: {}.</p>\n", escape(said)));
+    said.unwrap_or_default()
 }
 
 /// A page that needs nothing but itself: `header` is what is below its title, `data` what its
@@ -212,10 +219,7 @@ fn figures(view: &View<'_>) -> String {
         let response = ChartBox { id: "response", heading: "Response time", note, ..plain };
         out += &ChartBox { controls: &controls, ..response }.html();
     }
-    let note = "Share of all requests that took less than a time; all seeds together.";
-    let heading = "Distribution of response times";
-    let spread = ChartBox { at_value: true, ..plain };
-    out += &ChartBox { id: "distribution", heading, note, wide: true, ..spread }.html();
+    out += &distributions(view);
     let heading = "NVS occupancy over time";
     let note = "Dashed lines are the destage thresholds; the shaded part is warm-up.";
     let at = ChartBox { at_value: true, ..plain };
@@ -231,6 +235,19 @@ fn figures(view: &View<'_>) -> String {
     let wide = !view.sweeps_load();
     out += &ChartBox { id: "disks", heading: "Disk time", note, wide, ..at }.html();
     out + "</div>\n"
+}
+
+/// The response times of reads and those of writes next to each other.
+fn distributions(view: &View<'_>) -> String {
+    let occurring: Vec<&Kind> = KINDS.iter().filter(|kind| kind.occurs(view.report)).collect();
+    let wide = occurring.len() == 1;
+    let figure = |kind: &&Kind| {
+        let name = kind.name;
+        let heading = &format!("Distribution of response times of {name}");
+        let note = &format!("Share of {name} that took less than a time; all seeds together.");
+        ChartBox { id: kind.plot, heading, note, controls: "", wide, at_value: true }.html()
+    };
+    occurring.iter().map(figure).collect()
 }
 
 /// The figure along a swept parameter, with a menu of what to show.

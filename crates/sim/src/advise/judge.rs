@@ -148,7 +148,8 @@ fn lengthen(options: &mut RunOptions, times: u64) -> Result<(), OptionError> {
 }
 
 /// Why a run says nothing of a load that lasts: more was written than was destaged. A trace may end
-/// with more dirty pages than it began with as long as the array could still destage faster.
+/// with more dirty pages than it began with as long as the array could destage faster, or the disks
+/// had the time for the rest, so that the trace could come again.
 fn unsustained(run: &RunReport, options: &RunOptions) -> Result<Option<String>, OptionError> {
     let balance = &run.balance;
     if is_random(options) {
@@ -164,13 +165,17 @@ fn unsustained(run: &RunReport, options: &RunOptions) -> Result<Option<String>, 
     let nvs = config.controller.nvs_pages.0;
     let high = config.controller.rate.build(nvs).map_or(9000, |rate| rate.thresholds().high);
     let at_full_speed = balance.dirty_pages_last * 10_000 > nvs * high;
-    let fuller = balance.dirty_pages_last > balance.dirty_pages_first;
-    Ok((at_full_speed && fuller).then(|| {
+    let rest = balance.dirty_pages_last.saturating_sub(balance.dirty_pages_first) as f64;
+    let busy = run.disks.iter().map(|disk| disk.utilisation).fold(0.0, f64::max);
+    let destaged = balance.destaged_pages_per_s * run.measured_s;
+    let lasts = rest * busy < destaged * (1.0 - busy);
+    Ok((at_full_speed && rest > 0.0 && !lasts).then(|| {
         format!(
             "the NVS ends {:.0} % full, and {:.0} % when the trace begins: more was written than \
-             was destaged at full speed",
+             was destaged, and the busiest disk, {:.0} % busy, had no time for the rest",
             100.0 * balance.dirty_pages_last as f64 / nvs as f64,
-            100.0 * balance.dirty_pages_first as f64 / nvs as f64
+            100.0 * balance.dirty_pages_first as f64 / nvs as f64,
+            100.0 * busy
         )
     }))
 }

@@ -83,6 +83,9 @@ pub(super) const SPAN: Param = Param {
 /// Names of the parameters that say when requests come, not where they go.
 pub(super) const LOAD_PARAMS: &[&str] = &["iops", "threads", "think", "requests"];
 
+/// Of these, the names of those that set the pace.
+pub(super) const PACE_PARAMS: &[&str] = &["iops", "threads", "think"];
+
 /// Pages of the volume that the choice uses: `span`, or all.
 pub(super) fn span_pages(choice: &Choice, volume_pages: u64) -> Result<u64, WorkloadError> {
     match choice.number("span", 0, u64::MAX)? {

@@ -106,6 +106,15 @@ pub fn parse(text: &str) -> Result<Choice, ChoiceError> {
     Choice::parse("workload", &entries(), &mix::shield(text))
 }
 
+/// The parameters by which a workload's text says itself when its requests come: its rate, or the
+/// threads of a closed loop and their think time. Empty if it leaves that to the defaults.
+pub fn own_pace(text: &str) -> Vec<&'static str> {
+    let Ok(choice) = parse(text) else { return Vec::new() };
+    let mut given = choice.entry.given(&mix::shield(text));
+    given.retain(|param| common::PACE_PARAMS.contains(param));
+    given
+}
+
 /// Builds the chosen workload over a volume of `volume_pages` pages.
 ///
 /// # Errors

@@ -270,3 +270,20 @@ fn mistakes_name_the_way_out() {
         assert!(!message.contains('\n'));
     }
 }
+
+#[test]
+fn a_load_says_whether_it_sets_its_own_pace() {
+    for (text, own) in [
+        ("spc1", &[][..]),
+        ("spc1:style=v2,bound=4", &[]),
+        ("spc1:900", &["iops"]),
+        ("random:writes=0.5,requests=9", &[]),
+        ("random:4", &["threads"]),
+        ("uniform:iops=0,threads=4,think=1", &["iops", "threads", "think"]),
+        ("mix:0.7*zipf(theta=0.9,writes=1)+0.3*sequential", &[]),
+        ("mix:0.7*zipf(theta=0.9,writes=1)+0.3*sequential,600", &["iops"]),
+        ("no such load", &[]),
+    ] {
+        assert_eq!(own_pace(text), own, "{text}");
+    }
+}
