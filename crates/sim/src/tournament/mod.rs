@@ -8,6 +8,7 @@ mod score;
 use crate::compare::{CompareError, RunBy};
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
+use crate::settling::reaches;
 use crate::sources::make_source;
 use crate::sweep::{self, Dataset, Sweep};
 use destage_report::Format;
@@ -25,16 +26,18 @@ const LEVEL_MS: f64 = 20.0;
 /// Longest mean wait at the host, in ms: a policy must not hide delay there.
 const HOST_WAIT_MS: f64 = 1.0;
 
-/// Share of its target that a run must serve, but for the chance of random arrivals: this many
-/// standard deviations of their number.
+/// Share of its target that a run must serve, but for the chance of random arrivals.
 const SERVED: f64 = 0.99;
-const DEVIATIONS: f64 = 3.0;
 
 /// The balance of a run whose dirty pages rise.
 const RISING: &str = "rising";
 
 /// A run whose dirty pages rise is measured again, this many times as long.
 const LONGER: f64 = 5.0;
+
+/// Settings whose figure with the first seed is further from the best one's than this share of it
+/// do not play the other seeds.
+const BEHIND: f64 = 0.1;
 
 /// Percentages of the references' throughput at which response times are compared.
 const SHARES: [u32; 5] = [60, 70, 80, 90, 95];
@@ -92,6 +95,8 @@ struct Job<'a> {
     seed: u64,
     /// At these rates, with their percentages; none: the cell's own figure.
     rates: Vec<(u32, u64)>,
+    /// What another seed showed: where a search begins.
+    near: Option<f64>,
 }
 
 /// What a run showed.
@@ -110,9 +115,12 @@ impl Row {
     /// Whether the load was served, and no delay hidden at the host. A trace may leave the NVS
     /// fuller than it was.
     fn is_served(&self) -> bool {
-        let chance = |target: f64| DEVIATIONS * (target / self.measured_s).sqrt();
-        let all = |target: f64| self.iops >= SERVED * target - chance(target);
-        let is_met = |target| all(target) && !self.rises;
+        self.keeps_up() && !(self.target.is_some() && self.rises)
+    }
+
+    /// Whether it would be served if its dirty pages did not rise.
+    fn keeps_up(&self) -> bool {
+        let is_met = |target: f64| reaches(SERVED, target, self.iops, self.measured_s);
         self.target.is_none_or(is_met) && self.host_wait_ms <= HOST_WAIT_MS
     }
 }
@@ -143,16 +151,20 @@ impl Tournament<'_> {
         let (cells, skipped) = self.playable(cells);
         let keys = Keys { tournament: self, cells: &cells, digests: self.digests(&cells) };
         let jobs = self.jobs(&cells);
-        let shared: usize = self.shared_jobs(&cells, &[]).len();
-        let total = jobs.len() + shared;
         for job in &jobs {
             let cell = &cells[job.cell];
             keys.check(job, cell.rates.first().copied())
                 .map_err(|why| CompareError::from(why).at(&cell.name))?;
         }
-        let mut played = self.play(&jobs, &keys, play, (0, total))?;
-        let shared = self.shared_jobs(&cells, &played);
-        played.extend(self.play(&shared, &keys, play, (jobs.len(), jobs.len() + shared.len()))?);
+        // At most: settings that are far behind, and cells that nobody serves, play less.
+        let most = |jobs: &[Job<'_>]| jobs.iter().map(|job| self.seeds(&cells[job.cell])).sum();
+        let shared: usize = most(&self.shared_jobs(&cells, &[]));
+        let done = AtomicUsize::new(0);
+        let before: usize = most(&jobs);
+        let mut played = self.play_seeds(jobs, &keys, play, (&done, before + shared))?;
+        done.store(before, Ordering::Relaxed);
+        let jobs = self.shared_jobs(&cells, &played);
+        played.extend(self.play_seeds(jobs, &keys, play, (&done, before + shared))?);
         let names = self.all();
         let protocols = self.grid.protocols.iter().map(|protocol| {
             let rows = score(&cells, &self.against, &names, &self.grid.settings, protocol, &played);
@@ -199,37 +211,71 @@ impl Tournament<'_> {
         Some(folder.join(&cell.trace))
     }
 
-    /// Each policy in each cell with each setting and seed.
+    /// How many seeds play a cell.
+    fn seeds(&self, cell: &Cell) -> usize {
+        if cell.trace.is_empty() { self.grid.seeds as usize } else { 1 }
+    }
+
+    /// Each policy in each cell with each setting and the first seed.
     fn jobs(&self, cells: &[Cell]) -> Vec<Job<'_>> {
+        (0..cells.len()).flat_map(|cell| self.jobs_of(cell, &[])).collect()
+    }
+
+    fn jobs_of(&self, cell: usize, rates: &[(u32, u64)]) -> Vec<Job<'_>> {
         let mut jobs = Vec::new();
-        for (index, cell) in cells.iter().enumerate() {
-            self.add_jobs(&mut jobs, index, cell, &Vec::new());
+        for protocol in &self.grid.protocols {
+            for policy in 0..self.all().len() {
+                jobs.extend((0..self.grid.settings.len()).map(|setting| Job {
+                    cell,
+                    protocol,
+                    policy,
+                    setting,
+                    seed: self.seed,
+                    rates: rates.to_vec(),
+                    near: None,
+                }));
+            }
         }
         jobs
     }
 
-    fn add_jobs<'a>(
-        &'a self,
-        jobs: &mut Vec<Job<'a>>,
-        index: usize,
-        cell: &Cell,
-        rates: &[(u32, u64)],
-    ) {
-        let seeds = if cell.trace.is_empty() { u64::from(self.grid.seeds) } else { 1 };
-        for protocol in &self.grid.protocols {
-            for policy in 0..self.all().len() {
-                for setting in 0..self.grid.settings.len() {
-                    jobs.extend((0..seeds).map(|seed| Job {
-                        cell: index,
-                        protocol,
-                        policy,
-                        setting,
-                        seed: self.seed.wrapping_add(seed),
-                        rates: rates.to_vec(),
-                    }));
-                }
-            }
+    /// What is left to play with the other seeds: settings that the first seed has not shown to be
+    /// far behind. What it has shown of those is struck.
+    fn others<'a>(
+        &self,
+        jobs: Vec<Job<'a>>,
+        played: &mut Vec<Played>,
+        cells: &[Cell],
+    ) -> Vec<Job<'a>> {
+        if self.grid.seeds < 2 {
+            return Vec::new();
         }
+        let near_best = near_best(played);
+        let mut near = near_best.iter();
+        played.retain(|_| *near.next().expect("one of each"));
+        let mut left = Vec::new();
+        for job in jobs {
+            let of_job = |one: &&Played| {
+                (one.cell, one.policy, one.setting) == (job.cell, job.policy, job.setting)
+                    && one.protocol == job.protocol
+            };
+            let figures: Vec<&Played> = played.iter().filter(of_job).collect();
+            let is_left = |(percent, _): &(u32, u64)| {
+                figures.iter().any(|one| one.figure == Figure::ResponseAt(*percent))
+            };
+            let rates: Vec<(u32, u64)> = job.rates.iter().copied().filter(is_left).collect();
+            if figures.is_empty() {
+                continue;
+            }
+            let near = figures[0].value.filter(|_| rates.is_empty());
+            left.extend((1..self.seeds(&cells[job.cell]) as u64).map(|seed| Job {
+                seed: self.seed.wrapping_add(seed),
+                rates: rates.clone(),
+                near,
+                ..job
+            }));
+        }
+        left
     }
 
     /// Open loads at shares of the best reference's throughput at 20 ms. Without any played yet,
@@ -247,10 +293,24 @@ impl Tournament<'_> {
                 |percent: u32| limit.map_or(0, |x| (x * f64::from(percent) / 100.0) as u64).max(1);
             if limit.is_some() || played.is_empty() {
                 let rates = SHARES.map(|percent| (percent, rate(percent)));
-                self.add_jobs(&mut jobs, index, cell, &rates);
+                jobs.extend(self.jobs_of(index, &rates));
             }
         }
         jobs
+    }
+
+    /// Plays jobs with the first seed, and then what is left with the others.
+    fn play_seeds(
+        &self,
+        jobs: Vec<Job<'_>>,
+        keys: &Keys<'_>,
+        play: &Play<'_>,
+        count: (&AtomicUsize, usize),
+    ) -> Result<Vec<Played>, CompareError> {
+        let mut played = self.play(&jobs, keys, play, count)?;
+        let others = self.others(jobs, &mut played, keys.cells);
+        played.extend(self.play(&others, keys, play, count)?);
+        Ok(played)
     }
 
     fn play(
@@ -258,11 +318,10 @@ impl Tournament<'_> {
         jobs: &[Job<'_>],
         keys: &Keys<'_>,
         play: &Play<'_>,
-        (before, total): (usize, usize),
+        (done, total): (&AtomicUsize, usize),
     ) -> Result<Vec<Played>, CompareError> {
         let names = self.all();
-        let done = AtomicUsize::new(before);
-        (play.progress)(before, total);
+        (play.progress)(done.load(Ordering::Relaxed), total);
         let work = |job: &Job<'_>| -> Result<Vec<Played>, CompareError> {
             let setting = &self.grid.settings[job.setting].name;
             let place = format!(
@@ -270,7 +329,7 @@ impl Tournament<'_> {
                 keys.cells[job.cell].name, names[job.policy], job.protocol, job.seed
             );
             let measure = |rate| keys.measure(job, rate, play).map_err(|error| error.at(&place));
-            let figures = figures(&keys.cells[job.cell], &job.rates, &measure)?;
+            let figures = figures(&keys.cells[job.cell], job, &measure)?;
             (play.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, total);
             let played = |(figure, value)| Played {
                 cell: job.cell,
@@ -337,8 +396,9 @@ impl Keys<'_> {
     ) -> Result<Row, CompareError> {
         let mut options = self.options(job, rate)?;
         let row = self.row(&options, play)?;
+        let is_closed = self.cells[job.cell].kind == Kind::Closed;
         match options.get("measure").parse::<f64>() {
-            Ok(seconds) if row.rises => {
+            Ok(seconds) if row.rises && (is_closed || row.keeps_up()) => {
                 options.set("measure", &(seconds * LONGER).to_string())?;
                 self.row(&options, play)
             }
@@ -380,23 +440,41 @@ fn read(path: &Path) -> Result<Row, OptionError> {
     })
 }
 
+/// Of each figure: whether no other setting has shown a much better one.
+fn near_best(played: &[Played]) -> Vec<bool> {
+    let rivals = |one: &Played, other: &Played| {
+        (one.cell, one.policy, one.figure) == (other.cell, other.policy, other.figure)
+            && one.protocol == other.protocol
+    };
+    let is_far = |one: &Played, best: f64| match one.value {
+        None => true,
+        Some(own) if one.figure.more_is_better() => own < best * (1.0 - BEHIND),
+        Some(own) => own > best * (1.0 + BEHIND),
+    };
+    let is_near = |one: &Played| {
+        let mut others = played.iter().filter(|other| rivals(one, other));
+        !others.any(|other| other.value.is_some_and(|value| is_far(one, value)))
+    };
+    played.iter().map(is_near).collect()
+}
+
 /// What a policy shows in a cell, with one setting and seed.
 fn figures(
     cell: &Cell,
-    rates: &[(u32, u64)],
+    job: &Job<'_>,
     measure: &dyn Fn(Option<u64>) -> Result<Row, CompareError>,
 ) -> Result<Vec<(Figure, Option<f64>)>, CompareError> {
-    if !rates.is_empty() {
+    if !job.rates.is_empty() {
         let at = |(percent, rate): &(u32, u64)| {
             let row = measure(Some(*rate))?;
             Ok((Figure::ResponseAt(*percent), row.is_served().then_some(row.mean_ms)))
         };
-        return rates.iter().map(at).collect();
+        return job.rates.iter().map(at).collect();
     }
     Ok(vec![match cell.kind {
         Kind::Open => {
             let at = |rate| measure(Some(rate));
-            (Figure::ThroughputAt20Ms, throughput_at(&cell.rates, &at)?)
+            (Figure::ThroughputAt20Ms, throughput_at(&cell.rates, job.near, &at)?)
         }
         Kind::Closed => (Figure::Throughput, Some(measure(None)?.iops)),
         Kind::Fixed => {
@@ -408,21 +486,29 @@ fn figures(
 
 /// The throughput at which the mean response time is [`LEVEL_MS`], by bisection of the rates: the
 /// load's behaviour worsens with its rate. Interpolated if the next rate is served, and only
-/// slower. `None` if the first rate is too much.
+/// slower. `None` if the first rate is too much. It begins `near` a throughput, if there is one,
+/// and widens its steps from there.
 fn throughput_at<E>(
     rates: &[u64],
+    near: Option<f64>,
     measure: &dyn Fn(u64) -> Result<Row, E>,
 ) -> Result<Option<f64>, E> {
     let (mut good, mut bad) = (None, None);
     let (mut low, mut high) = (0, rates.len());
+    let mut next = near.map(|near| rates.partition_point(|rate| *rate as f64 <= near));
+    let mut step = 1;
     while low < high {
-        let middle = usize::midpoint(low, high);
+        let middle =
+            next.filter(|at| (low..high).contains(at)).unwrap_or(usize::midpoint(low, high));
         let row = measure(rates[middle])?;
         if row.is_served() && row.mean_ms <= LEVEL_MS {
             (good, low) = (Some(row), middle + 1);
+            next = next.map(|_| middle + step);
         } else {
             (bad, high) = (Some(row), middle);
+            next = next.map(|_| middle.saturating_sub(step));
         }
+        step *= 2;
     }
     let Some(good) = good else { return Ok(None) };
     let slower = bad.filter(|row| row.is_served() && row.iops > good.iops);
@@ -446,14 +532,14 @@ mod tests {
         Row { iops, target, measured_s: 1e9, mean_ms, host_wait_ms, rises }
     }
 
-    fn found(limit: f64, runs: &Counter<u32>) -> Option<f64> {
+    fn found(limit: f64, near: Option<f64>, runs: &Counter<u32>) -> Option<f64> {
         let rates: Vec<u64> = (100..=2000).step_by(100).collect();
         let measure = |rate: u64| -> Result<Row, Infallible> {
             runs.set(runs.get() + 1);
             // 20 ms at the limit.
             Ok(row(rate, 20.0 * rate as f64 / limit))
         };
-        throughput_at(&rates, &measure).unwrap()
+        throughput_at(&rates, near, &measure).unwrap()
     }
 
     #[test]
@@ -461,12 +547,55 @@ mod tests {
         let runs = Counter::new(0);
         for limit in [150.0, 1_000.0, 1_234.0, 1_999.0] {
             runs.set(0);
-            let got = found(limit, &runs).unwrap();
+            let got = found(limit, None, &runs).unwrap();
             assert!((got - limit).abs() < 1e-6, "{got} for {limit}");
             assert!(runs.get() <= 5, "{} runs of 20 rates", runs.get());
         }
-        assert_eq!(found(50.0, &runs), None);
-        assert_eq!(found(5_000.0, &runs), Some(2000.0), "as far as the rates go");
+        assert_eq!(found(50.0, None, &runs), None);
+        assert_eq!(found(5_000.0, None, &runs), Some(2000.0), "as far as the rates go");
+    }
+
+    #[test]
+    fn a_search_that_begins_near_finds_the_same_sooner() {
+        let runs = Counter::new(0);
+        for limit in [150.0, 1_000.0, 1_234.0, 1_999.0] {
+            for near in [50.0, 100.0, limit, 1_310.0, 9_999.0] {
+                runs.set(0);
+                assert_eq!(found(limit, Some(near), &runs), found(limit, None, &Counter::new(0)));
+                let most = if limit == near { 2 } else { 8 };
+                assert!(runs.get() <= most, "{} runs for {limit} near {near}", runs.get());
+            }
+        }
+        assert_eq!(found(50.0, Some(1_000.0), &runs), None);
+        assert_eq!(found(5_000.0, Some(100.0), &runs), Some(2000.0));
+    }
+
+    #[test]
+    fn settings_that_are_far_behind_play_no_other_seed() {
+        let played = |policy, setting, figure, value| Played {
+            cell: 0,
+            protocol: "safe".into(),
+            policy,
+            setting,
+            seed: 1,
+            figure,
+            value,
+        };
+        let rate = |policy, setting, value| played(policy, setting, Figure::Throughput, value);
+        let time = |setting, value| played(0, setting, Figure::ResponseAt(60), Some(value));
+        let all = [
+            rate(0, 0, Some(100.0)),
+            rate(0, 1, Some(91.0)),
+            rate(0, 2, Some(89.0)),
+            rate(0, 3, None),
+            rate(1, 0, Some(50.0)),
+            rate(2, 0, None),
+            time(0, 10.0),
+            time(1, 10.9),
+            time(2, 11.1),
+        ];
+        let near = near_best(&all);
+        assert_eq!(near, [true, true, false, false, true, true, true, true, false]);
     }
 
     #[test]
@@ -475,7 +604,7 @@ mod tests {
         let measure = |rate: u64| -> Result<Row, Infallible> {
             Ok(Row { host_wait_ms: if rate > 200 { 1.5 } else { 0.0 }, ..row(rate, 5.0) })
         };
-        assert_eq!(throughput_at(&rates, &measure).unwrap(), Some(200.0));
+        assert_eq!(throughput_at(&rates, None, &measure).unwrap(), Some(200.0));
         assert!(!Row { iops: 98.0, ..row(100, 1.0) }.is_served());
         assert!(Row { iops: 99.0, ..row(100, 1.0) }.is_served());
         assert!(Row { target: None, rises: true, ..row(100, 1.0) }.is_served());
