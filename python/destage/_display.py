@@ -21,6 +21,7 @@ _SHOWN: dict[str, tuple[str, int | None]] = {
     "seed": ("seed", 0),
     "iops": ("I/O/s", 1),
     "response_mean_ms": ("mean ms", 2),
+    "response_p95_ms": ("p95 ms", 1),
     "response_p99_ms": ("p99 ms", 1),
     "hit_write_page_share": ("page hits", 3),
     "stalled_write_share": ("stalled", 4),

@@ -185,8 +185,8 @@ def advise(
     """The cheapest NVS, policy and thresholds that reach a goal: ``destage advise``.
 
     ``goal`` is ``"p99<30ms"`` or several of these joined by commas: ``[reads.|writes.]mean``,
-    ``p50``, ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are the least
-    and the largest NVS in pages of 4 KiB, with four steps per doubling between them.
+    ``p50``, ``p95``, ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are
+    the least and the largest NVS in pages of 4 KiB, with four steps per doubling between them.
     ``check_curve`` replays every write group too, and reports how far the sampled curve is from
     that; ``sample_groups`` is the least number of write groups in a sample. ``load_factor`` is
     headroom: the answer must also hold at this multiple of the load.

@@ -84,7 +84,11 @@ def test_results_print_as_tables(comparison: destage.Comparison, tmp_path: Path)
         for nvs in grid["nvs"]
         for seed in (1, 2)
     }
+    place = lines[1].replace(" ms", "_ms").split().index("p95_ms")
+    for row, line in zip(swept.rows(), lines[2:], strict=True):
+        assert line.split()[place] == f"{row['response_p95_ms']:,.1f}"
     page = swept._repr_html_()
+    assert "<th>p95 ms</th>" in page and "<th>p95 ms</th>" in comparison._repr_html_()
     assert page.count("<tr>") == 13 and page.count("<svg") == 1
     (series,) = (spec["marks"]["Lines"]["series"] for spec in swept.plot_specs().values())
     assert [line["name"] for line in series] == grid["policy"]

@@ -111,7 +111,7 @@ fn results_have_everything() {
     for name in ["read", "write"] {
         let row = kind(&report, name);
         let at = |column: &str| row[column].as_f64().unwrap_or_else(|| panic!("{column}: {row}"));
-        let columns = ["p50_us", "p90_us", "p99_us", "p99_9_us", "p99_99_us", "max_us"];
+        let columns = ["p50_us", "p90_us", "p95_us", "p99_us", "p99_9_us", "p99_99_us", "max_us"];
         assert!(columns.windows(2).all(|two| at(two[0]) <= at(two[1])), "{row}");
         assert!(at("mean_us") > 0.0);
         sum += row["requests"].as_u64().expect("a number");
@@ -119,6 +119,14 @@ fn results_have_everything() {
         let file = file.expect("written");
         let total = format!("= {:12}]", row["requests"].as_u64().expect("a number"));
         assert!(file.contains("1/(1-Percentile)") && file.contains(&total), "{file}");
+        // The lines of the file around 95 % of the requests.
+        let values = file.lines().filter_map(|line| {
+            let mut cells = line.split_whitespace().map(str::parse::<f64>);
+            Some((cells.next()?.ok()?, cells.next()?.ok()?))
+        });
+        let (below, above): (Vec<_>, Vec<_>) = values.partition(|(_, share)| *share < 0.95);
+        let (least, most) = (below.last().expect("a line").0, above.first().expect("a line").0);
+        assert!((0.99 * least..=1.01 * most).contains(&at("p95_us")), "{least} {most} {row}");
     }
     assert!(!Path::new(&disk.path("latency.flush.hgrm")).exists());
     assert_eq!(report["requests"], sum);
@@ -126,10 +134,12 @@ fn results_have_everything() {
     let intervals = report["intervals"].as_array().expect("intervals");
     let of = |row: &serde_json::Value| row["requests"].as_u64().expect("a number");
     assert!(intervals.len() >= 6 && intervals.iter().map(of).sum::<u64>() == sum, "{report}");
-    assert!(report["begun_late_us"]["p99"].as_f64() > Some(0.0));
+    let late = |name: &str| report["begun_late_us"][name].as_f64().expect("a number");
+    assert!(late("p90") <= late("p95") && late("p95") <= late("p99") && late("p99") > 0.0);
     assert_eq!((&report["errors"], &report["first_errno"]), (&0.into(), &().into()));
     let table = succeeds(&[&words[..], &["--time", "300ms"]].concat());
-    assert!(table.contains("p99.99") && table.contains("not begun"), "{table}");
+    assert!(table.contains("p95") && table.contains("p99.99"), "{table}");
+    assert!(table.contains("not begun"), "{table}");
 }
 
 #[test]

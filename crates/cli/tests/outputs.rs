@@ -26,6 +26,7 @@ fn a_comparison_writes_every_form() {
     }
     let html = std::fs::read_to_string(&outs[0]).expect("read");
     assert!(html.contains("Response time by throughput"));
+    assert!(html.contains("Settings: simulated as the papers") && html.contains("(--as papers)."));
     let drawn = std::fs::read_dir(&plots).expect("listed").count();
     assert!(drawn >= 5, "{drawn} plots");
     let left = std::fs::read_dir(folder.path()).expect("listed").count();

@@ -47,7 +47,16 @@ fn a_sweep_goes_on_where_it_stopped() {
     let of = |kind: &str| buckets.iter().map(|b| b[kind].as_u64().expect("a count")).sum::<u64>();
     assert_eq!(Some(of("reads") + of("writes")), json[0]["requests"].as_u64());
     let table = sweep(&rows, &["--grid", "policy=lrw,wow"]);
-    assert!(String::from_utf8_lossy(&table.stdout).contains("page hits"));
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("page hits"));
+    // Its columns of response times have the values of the rows.
+    let head = table.lines().find(|line| line.contains("p95")).expect("a heading");
+    let heads: Vec<&str> = head.split_whitespace().collect();
+    let at = heads.iter().position(|name| *name == "p95").expect("a column");
+    assert_eq!(heads[at - 1..=at + 1], ["mean", "p95", "p99"]);
+    let row = table.lines().find(|line| line.starts_with("wow")).expect("a row");
+    let value = json[1]["response_p95_ms"].as_f64().expect("a number");
+    assert_eq!(row.split_whitespace().nth(at), Some(&*format!("{value:.1}")), "{table}");
 }
 
 #[test]
@@ -59,6 +68,7 @@ fn advice_has_an_answer_and_a_picture() {
     let few = ["p99<60ms", "--sizes", "1024..65536", "--policies", "stow", "--seeds", "1"];
     let text = succeeds(&[&flags[..], &few, &["--out", plot]].concat());
     for said in [
+        "simulated as an array that `destage serve` serves (--as served)",
         "Answer:",
         "served: an NVS device of",
         "One step below misses it:",
@@ -93,6 +103,15 @@ fn advice_is_a_page_with_limits_and_costs() {
     for said in ["How much NVS for p99&lt;60ms", "Why it misses", "id=\"stalls\"", "They cost "] {
         assert!(page.contains(said), "{said}");
     }
+    assert!(page.contains("Settings: simulated as an array that"));
+    let help = |command: &str| -> String {
+        let text = succeeds(&[command, "--help"]);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    for said in ["[default: served]", "papers, safe [default: safe]", "[default: on for a trace"] {
+        assert!(help("advise").contains(said) && !help("sim").contains(said), "{said}");
+    }
+    assert!(help("sim").contains("[default: papers]"));
 }
 
 #[test]
@@ -131,6 +150,15 @@ fn simulations_say_whose_settings_they_have() {
     for setting in ["protocol           safe", "order              reads-first:8"] {
         assert!(served.contains(setting), "{setting} not in {served}");
     }
+    let folder = tempfile::tempdir().expect("a folder");
+    let rows = folder.path().to_str().expect("a path");
+    let sweep = |grid: &str| said(&["sweep", "--out", rows, "--grid", grid]);
+    let papers = "simulated as the papers' systems (--as papers)";
+    assert!(sweep("policy=lrw,wow").starts_with(papers));
+    // Where that is compared, the table has it.
+    assert!(!sweep("as=papers,served").contains("simulated as"));
+    let both = ["compare", "--policies", "lrw", "--sweep", "as=papers,served"];
+    assert!(!said(&both).contains("simulated as"));
     let words = ["sim", "--as", "closed"];
     assert!(common::fails(2, &words).contains("--as takes papers, served"));
 }

@@ -30,10 +30,33 @@ pub(crate) const DISK_TIME: [RunFigure; 5] = [
     ("Idle", |r| (1.0 - crate::columns::over_disks(r, |d| d.utilisation)).max(0.0)),
 ];
 
+/// Requests whose response times are drawn in a plot of their own. A write cache answers nearly all
+/// writes at once: a curve of reads and writes would begin at the share of the writes.
+pub(crate) struct Kind {
+    /// Name of the plot.
+    pub(crate) plot: &'static str,
+    /// What the requests are called.
+    pub(crate) name: &'static str,
+    count: fn(&TimeBucket) -> u64,
+}
+
+pub(crate) static KINDS: [Kind; 2] = [
+    Kind { plot: "distribution-reads", name: "reads", count: |bucket| bucket.reads },
+    Kind { plot: "distribution-writes", name: "writes", count: |bucket| bucket.writes },
+];
+
+impl Kind {
+    /// Whether any run has such requests.
+    pub(crate) fn occurs(&self, report: &CompareReport) -> bool {
+        let mut runs = report.points.iter().flat_map(|point| &point.runs);
+        runs.any(|run| run.histogram.iter().any(|bucket| (self.count)(bucket) > 0))
+    }
+}
+
 /// All plots of a comparison, each with a name fit for a file: `response`, `throughput`,
-/// `distribution`, `occupancy`, `hits`, `distance`, `disk-time`. What cannot be drawn along the
-/// axis is drawn at the axis value at which the variants' response times differ most; its title
-/// says which.
+/// `distribution-reads`, `distribution-writes`, `occupancy`, `hits`, `distance`, `disk-time`. What
+/// cannot be drawn along the axis is drawn at the axis value at which the variants' response times
+/// differ most; its title says which.
 pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
     let view = View::new(report);
     let value = view.values.get(view.telling()).copied().unwrap_or_default();
@@ -47,7 +70,9 @@ pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
         plots.push(("throughput", throughput_bars(&view)));
         plots.push(("response", response_bars(&view)));
     }
-    plots.push(("distribution", distribution_plot(&view, value)));
+    for kind in KINDS.iter().filter(|kind| kind.occurs(report)) {
+        plots.push((kind.plot, distribution_plot(&view, kind, value)));
+    }
     plots.push(("occupancy", occupancy_plot(&view, value)));
     plots.push(("hits", hits_plot(&view, value)));
     plots.push(("distance", distance_plot(&view)));
@@ -162,9 +187,9 @@ fn response_bars(view: &View<'_>) -> PlotSpec {
     plot.y_scale(response_scale(all.into_iter()))
 }
 
-/// Shares in per cent of the requests whose response time is below each bound, over all runs of a
-/// point.
-pub(crate) fn distribution(point: &Point) -> Vec<(f64, f64)> {
+/// Shares in per cent of the requests of a kind whose response time is below each bound, over all
+/// runs of a point; empty without such requests.
+pub(crate) fn distribution(point: &Point, kind: &Kind) -> Vec<(f64, f64)> {
     let mut sums: Vec<TimeBucket> = Vec::new();
     for bucket in point.runs.iter().flat_map(|run| &run.histogram) {
         match sums.binary_search_by(|sum| sum.below_ms.total_cmp(&bucket.below_ms)) {
@@ -175,17 +200,19 @@ pub(crate) fn distribution(point: &Point) -> Vec<(f64, f64)> {
             Err(at) => sums.insert(at, *bucket),
         }
     }
-    let shares = cumulative(&sums, |bucket| bucket.reads + bucket.writes);
+    let shares = cumulative(&sums, kind.count);
     shares.into_iter().map(|(below, share)| (below, 100.0 * share)).collect()
 }
 
-fn distribution_plot(view: &View<'_>, value: &str) -> PlotSpec {
-    let title = heading(view, "Distribution of response times", value);
-    let mut plot = PlotSpec::lines(&title, "Response time (ms)", "Requests below it (%)")
+fn distribution_plot(view: &View<'_>, kind: &Kind, value: &str) -> PlotSpec {
+    let title = heading(view, &format!("Distribution of response times of {}", kind.name), value);
+    let label = format!("Share of {} below it (%)", kind.name);
+    let mut plot = PlotSpec::lines(&title, "Response time (ms)", &label)
         .x_scale(Scale::Log10)
         .y_covers(0.0, 100.0);
     for variant in &view.variants {
-        let points = view.point(variant, value).map(distribution).unwrap_or_default();
+        let point = view.point(variant, value);
+        let points = point.map(|point| distribution(point, kind)).unwrap_or_default();
         plot = plot.series(variant, points);
     }
     plot

@@ -6,6 +6,7 @@ use destage_render::{
 };
 use destage_report::model::{
     AtResponse, Axis, Destage, DiskUse, Estimate, Hits, Latency, Point, Responses, Series,
+    TimeBucket,
 };
 use destage_report::plot::Marks;
 use destage_report::trace::{DeviceHeat, Heat, OverTime, Place, TraceAnalyses, TraceAnalysis};
@@ -35,6 +36,11 @@ fn run(label: &str, seed: u64, mean_ms: f64) -> RunReport {
         measured_s: 4.0,
         iops: 900.0 / mean_ms,
         response: Responses { all: latency.clone(), reads: latency.clone(), writes: latency },
+        histogram: vec![
+            TimeBucket { below_ms: 0.1, reads: 0, writes: 60 },
+            TimeBucket { below_ms: mean_ms + 1.0, reads: 30, writes: 0 },
+            TimeBucket { below_ms: mean_ms + 9.0, reads: 10, writes: 0 },
+        ],
         hits: Hits { write_page: 0.5, ..Hits::default() },
         stalled_share: Some(0.1534),
         destage: Destage { mean_distance_pages: 1234.5, groups: 7, ..Destage::default() },
@@ -332,7 +338,8 @@ fn plots_are_those_the_axis_calls_for() {
     let names = |report: &CompareReport| -> Vec<&str> {
         plots(report).into_iter().map(|(name, _)| name).collect()
     };
-    let rest = ["distribution", "occupancy", "hits", "distance", "disk-time"];
+    let both = ["distribution-reads", "distribution-writes"];
+    let rest = [&both[..], &["occupancy", "hits", "distance", "disk-time"]].concat();
     let load = names(&compare("iops", &["100", "200"], &["a"]));
     assert_eq!(load, [&["response"], &rest[..]].concat());
     let sizes = compare("nvs", &["16", "64", "256"], &["a"]);
@@ -340,9 +347,50 @@ fn plots_are_those_the_axis_calls_for() {
     assert_eq!(plots(&sizes)[0].1.x_scale, Scale::Log2);
     let thresholds = compare("thresholds", &["90/80", "70/40"], &["a"]);
     assert_eq!(plots(&thresholds)[0].1.categories, ["90/80", "70/40"]);
-    let occupancy = &plots(&sizes)[3].1;
+    let occupancy = &plots(&sizes)[4].1;
     let levels: Vec<f64> = occupancy.h_lines.iter().map(|line| line.value).collect();
     assert_eq!(levels, [90.0, 80.0]);
+}
+
+/// A write cache answers writes at once: one curve for all would begin at their share.
+#[test]
+fn response_times_of_reads_and_of_writes_are_drawn_apart() {
+    let mut report = compare("iops", &["100", "200"], &["lrw", "stow"]);
+    let drawn = |report: &CompareReport, name: &str| {
+        let plot = plots(report).into_iter().find(|(own, _)| *own == name)?.1;
+        check_svg(&plot);
+        let Marks::Lines { series } = plot.marks else { panic!("{name} has no lines") };
+        let one: Vec<f64> = series[1].points.iter().map(|at| at.1).collect();
+        Some((series.len(), series[1].name.clone(), one))
+    };
+    let shares = |list: &[f64]| Some((2, "stow".to_owned(), list.to_vec()));
+    // Two seeds, whose bounds differ.
+    let reads = drawn(&report, "distribution-reads");
+    assert_eq!(reads, shares(&[0.0, 37.5, 75.0, 87.5, 100.0]));
+    assert_eq!(drawn(&report, "distribution-writes"), shares(&[100.0; 5]));
+    let ids = |report: &CompareReport| {
+        let page = html(report).replace(plotly_js(), "");
+        let data = page.split_once("id=\"data\">").unwrap().1.split_once("</script>").unwrap().0;
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        let point = data["points"][3].clone();
+        let has = |id: &str| page.contains(&format!("<div class=\"chart\" id=\"{id}\""));
+        (has("distribution-reads"), has("distribution-writes"), point)
+    };
+    let (has_reads, has_writes, point) = ids(&report);
+    assert!(has_reads && has_writes);
+    assert_eq!(point["reads"], serde_json::json!([0.0, 37.5, 75.0, 87.5, 100.0]));
+    assert_eq!(point["writes"], serde_json::json!([100.0, 100.0, 100.0, 100.0, 100.0]));
+    assert_eq!(point["below"].as_array().map(Vec::len), Some(5));
+    // A load of writes has no curve of reads.
+    for run in report.points.iter_mut().flat_map(|point| &mut point.runs) {
+        run.histogram.truncate(1);
+    }
+    assert_eq!(drawn(&report, "distribution-reads"), None);
+    assert_eq!(drawn(&report, "distribution-writes"), shares(&[100.0]));
+    let (has_reads, has_writes, point) = ids(&report);
+    assert!(!has_reads && has_writes);
+    assert_eq!(point["reads"], serde_json::json!([]));
+    assert_eq!(point["below"], serde_json::json!([0.1]));
 }
 
 #[test]

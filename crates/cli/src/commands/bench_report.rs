@@ -8,8 +8,14 @@ use std::path::{Path, PathBuf};
 /// Names of the kinds, in their order.
 const KINDS: [&str; 3] = ["read", "write", "flush"];
 /// Latencies that are reported: name and share.
-const SHARES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+const SHARES: [(&str, f64); 6] = [
+    ("p50", 0.5),
+    ("p90", 0.9),
+    ("p95", 0.95),
+    ("p99", 0.99),
+    ("p99.9", 0.999),
+    ("p99.99", 0.9999),
+];
 
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
@@ -150,8 +156,8 @@ fn json(about: &[(&str, String)], measured: &Measured, rows: &Table, all: &Inter
         "first_errno": measured.first_errno,
         "kinds": parsed(rows),
         "begun_late_us": {
-            "p50": share(0.5), "p90": share(0.9), "p99": share(0.99), "p99_9": share(0.999),
-            "max": share(1.0),
+            "p50": share(0.5), "p90": share(0.9), "p95": share(0.95), "p99": share(0.99),
+            "p99_9": share(0.999), "max": share(1.0),
         },
         "not_begun": measured.not_begun,
         "verified": measured.verified,

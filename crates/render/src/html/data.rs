@@ -1,6 +1,6 @@
 //! What the page's script draws, as JSON that is safe inside a script element.
 
-use crate::charts::{DISK_TIME, HITS, distribution};
+use crate::charts::{DISK_TIME, HITS, KINDS, distribution};
 use crate::metric::{METRICS, mean};
 use crate::view::{View, axis_label, occupancy, thresholds};
 use destage_report::model::Point;
@@ -62,7 +62,10 @@ fn point(view: &View<'_>, point: &Point) -> Value {
         METRICS.iter().map(|m| m.value(point).map_or(Value::Null, rounded)).collect();
     let run = point.runs.first();
     let samples = run.map(|run| occupancy(run, SAMPLES)).unwrap_or_default();
-    let shares = distribution(point);
+    // One list of bounds is enough: both kinds have the same.
+    let shares = KINDS.each_ref().map(|kind| distribution(point, kind));
+    let below = shares.iter().find(|shares| !shares.is_empty()).map_or(&[][..], Vec::as_slice);
+    let per_cent = |kind: usize| shares[kind].iter().map(|at| rounded(at.1)).collect::<Vec<_>>();
     let lines: Vec<Value> = run
         .map(thresholds)
         .unwrap_or_default()
@@ -77,8 +80,9 @@ fn point(view: &View<'_>, point: &Point) -> Value {
         "disk_time": DISK_TIME.map(|(_, get)| rounded(100.0 * mean(point, get))),
         "times": samples.iter().map(|(time, _)| rounded(*time)).collect::<Vec<_>>(),
         "occupancy": samples.iter().map(|(_, level)| rounded(*level)).collect::<Vec<_>>(),
-        "below": shares.iter().map(|(below, _)| rounded(*below)).collect::<Vec<_>>(),
-        "share": shares.iter().map(|(_, share)| rounded(*share)).collect::<Vec<_>>(),
+        "below": below.iter().map(|(below, _)| rounded(*below)).collect::<Vec<_>>(),
+        "reads": per_cent(0),
+        "writes": per_cent(1),
         "warmup": run.map_or(Value::Null, |run| rounded(run.warmup_s)),
         "thresholds": lines,
     })

@@ -191,20 +191,21 @@
   const hits = (box) =>
     grouped(box, data.hits, (p) => p.hits, "Hit ratio (%)", { rangemode: "tozero" });
 
-  function distribution() {
-    const variants = shown().filter((v) => point(v) && point(v).below.length);
+  // The shares of `kind`, reads or writes, that took less than each time.
+  function distribution(kind) {
+    const variants = shown().filter((v) => point(v) && point(v)[kind].length);
     const traces = variants.map((v) => {
       const rest = { mode: "lines", hovertemplate: "%{y:.2f} % below %{x:,.3~r} ms" };
       const p = point(v);
-      return line(lookOf(v), data.variants[v], p.below, p.share, rest);
+      return line(lookOf(v), data.variants[v], p.below, p[kind], rest);
     });
     const scale = logarithmic(variants.flatMap((v) => point(v).below));
     return {
       traces,
-      key: "distribution" + chosen(),
+      key: kind + chosen(),
       layout: {
         xaxis: axis("Response time (ms)", scale),
-        yaxis: axis("Requests below it (%)", { range: [0, 101] }),
+        yaxis: axis("Share of " + kind + " below it (%)", { range: [0, 101] }),
         hovermode: "closest",
       },
     };
@@ -290,7 +291,8 @@
     throughput,
     response,
     along: alongAxis,
-    distribution,
+    "distribution-reads": () => distribution("reads"),
+    "distribution-writes": () => distribution("writes"),
     occupancy,
     hits,
     distance,
