@@ -75,7 +75,12 @@ impl Output {
 
     /// Bytes that this connection holds on to: requests in flight and what is not sent.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.requests_bytes + self.plain_bytes + self.sending_bytes
+        self.requests_bytes + self.unsent_bytes()
+    }
+
+    /// Those of them that are to be sent.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.plain_bytes + self.sending_bytes
     }
 
     /// Nothing in flight and nothing to send.

@@ -206,8 +206,8 @@ impl Port {
     /// Updates the total with what a connection holds now.
     pub(crate) fn count(&mut self, slot: u32) {
         let output = &mut self.outputs[slot as usize];
-        let held = output.held_bytes();
-        self.total.change(slot, &mut output.share, held);
+        let (held, unsent) = (output.held_bytes(), output.unsent_bytes());
+        self.total.change(slot, &mut output.share, held, unsent);
     }
 
     /// Has the connection looked at when the turn ends.

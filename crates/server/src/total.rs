@@ -15,7 +15,7 @@ pub(crate) struct Share {
     counted: usize,
     /// Bytes that it has written, or taken of replies.
     moved: u64,
-    /// It has moved enough, and had nothing outstanding since.
+    /// It has moved enough, and all replies to it were sent since.
     reads: bool,
 }
 
@@ -46,19 +46,22 @@ impl Total {
         Total { held: 0, unread: 0, max, over: None, waiting: Vec::new(), freed: false }
     }
 
-    /// Records how many bytes a connection holds now.
-    pub(crate) fn change(&mut self, slot: u32, share: &mut Share, now: usize) {
+    /// Records how many bytes a connection holds now, and how many of them are replies not sent
+    /// yet. Requests in flight say nothing against it: one that always has some would never count
+    /// as one that reads.
+    pub(crate) fn change(&mut self, slot: u32, share: &mut Share, now: usize, unsent: usize) {
         let before = std::mem::replace(&mut share.counted, now);
         self.held = self.held + now - before;
         if !share.reads {
             self.unread = self.unread + now - before;
+            if unsent == 0 && share.moved >= PROOF {
+                share.reads = true;
+                self.unread -= now;
+            }
         }
         self.freed |= now < before;
-        if now == 0 {
-            share.reads |= share.moved >= PROOF;
-            if self.over == Some(slot) {
-                self.over = None;
-            }
+        if now == 0 && self.over == Some(slot) {
+            self.over = None;
         }
     }
 
@@ -140,21 +143,21 @@ mod tests {
         let mut total = Total::new(MIB);
         let mut shares = [reader(), reader(), reader()];
         assert!(total.admit(0, shares[0], MIB));
-        total.change(0, &mut shares[0], MIB);
+        total.change(0, &mut shares[0], MIB, 0);
         assert!(total.full());
         // Small requests are always served; large ones of idle clients, one at a time.
         assert!(total.admit(1, shares[1], 4096) && !total.admit(0, shares[0], 4096));
         assert!(total.admit(1, shares[1], 64 * MIB));
-        total.change(1, &mut shares[1], 64 * MIB);
+        total.change(1, &mut shares[1], 64 * MIB, 0);
         assert!(!total.admit(2, shares[2], MIB) && total.admit(2, shares[2], 4096));
         total.wait(2, MIB);
         total.wait(2, MIB);
         assert!(total.exhausted() && !total.due());
-        total.change(1, &mut shares[1], 0);
+        total.change(1, &mut shares[1], 0, 0);
         assert!(total.due());
         assert_eq!(total.take_waiting(), [(MIB, 2)]);
         assert!(total.admit(2, shares[2], MIB), "the one place over the total is free again");
-        total.change(0, &mut shares[0], 0);
+        total.change(0, &mut shares[0], 0, 0);
         assert!(!total.exhausted());
     }
 
@@ -163,15 +166,33 @@ mod tests {
         let mut total = Total::new(2 * MIB);
         let mut shares = [Share::default(); 3];
         assert!(total.admit(0, shares[0], MIB));
-        total.change(0, &mut shares[0], MIB);
+        total.change(0, &mut shares[0], MIB, 0);
         assert!(!total.admit(0, shares[0], MIB / 4) && !total.admit(1, shares[1], MIB / 4));
         assert!(total.admit(2, reader(), MIB), "the other half is for clients that read");
         // It takes all of it, and counts as one that reads from then on.
         shares[0].moved(MIB);
-        total.change(0, &mut shares[0], 0);
+        total.change(0, &mut shares[0], 0, 0);
         assert!(total.admit(0, shares[0], 2 * MIB));
         total.wait(1, MIB);
         total.resume(2);
         assert_eq!(total.take_waiting(), [(0, 2), (MIB, 1)]);
+    }
+
+    /// Where writes take long a busy client never has nothing outstanding.
+    #[test]
+    fn a_client_that_always_has_requests_in_flight_counts_as_one_that_reads() {
+        let mut total = Total::new(2 * MIB);
+        let mut share = Share::default();
+        let held = SMALL + 4096;
+        total.change(0, &mut share, held, 0);
+        assert!(!total.admit(0, share, 4096), "it has not moved enough");
+        share.moved(MIB);
+        total.change(0, &mut share, held, 16);
+        assert!(!total.admit(0, share, 4096), "a reply is not sent");
+        total.change(0, &mut share, held, 0);
+        assert!(total.admit(0, share, MIB));
+        assert!(total.admit(1, Share::default(), MIB), "half is for those that have not read");
+        total.change(0, &mut share, 0, 0);
+        assert_eq!((total.held, total.unread), (0, 0));
     }
 }

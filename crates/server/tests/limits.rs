@@ -220,3 +220,44 @@ fn a_backend_learns_that_requests_waited_for_the_limit_of_their_client() {
         assert_eq!(counted.load(Ordering::Relaxed) > 0, waits, "{connection_bytes}");
     }
 }
+
+/// Always owes an answer, as disks do that a busy client writes through to; in the end 64 at once.
+#[derive(Default)]
+struct Owing {
+    owed: Vec<Token>,
+    answered: usize,
+    owed_many: bool,
+}
+
+impl Backend<Port> for Owing {
+    fn request(&mut self, _: &mut Port, token: Token, _: Request, _: Payload<'_>) {
+        self.owed.push(token);
+    }
+
+    fn turn(&mut self, port: &mut Port) {
+        self.owed_many |= self.answered > 300 && self.owed.len() >= 64;
+        let kept = match self.answered {
+            _ if self.owed_many => 0,
+            0..=300 => 1,
+            _ => self.owed.len(),
+        };
+        for token in self.owed.drain(..self.owed.len().saturating_sub(kept)) {
+            port.reply(token, Answer::Done);
+            self.answered += 1;
+        }
+    }
+}
+
+#[test]
+fn a_client_that_always_waits_for_some_answer_may_have_many_requests_in_flight() {
+    let server = serve(SIZE, |_| {}, Owing::default);
+    let mut stream = opened(&server.socket());
+    for timeout in [UnixStream::set_read_timeout, UnixStream::set_write_timeout] {
+        timeout(&stream, Some(Duration::from_secs(20))).expect("set");
+    }
+    for cookie in 0..600 {
+        stream.write_all(&request(1, cookie, 0, 4096)).expect("sent");
+        stream.write_all(&[1; 4096]).expect("sent");
+    }
+    stream.read_exact(&mut [0; 600 * 16]).expect("600 answers");
+}
