@@ -38,9 +38,9 @@ def test_adaptive_replays_prints_what_the_replays_say(tmp_path: Path, command_li
         table = list(csv.DictReader(run(*replay, "--failed", failed)))
         rgr = {(row["policy"], row["blocks"], row["disks"]): float(row["rgr"]) for row in table}
         assert len(rgr) == 18
-        for (policy, *case), value in rgr.items():
+        for (policy, size, disks), value in rgr.items():
             if policy in worse:
-                worse[policy].append(100 * (value / rgr[("lru", *case)] - 1))
+                worse[policy].append(100 * (value / rgr["lru", size, disks] - 1))
     figures = [figure(cases) for cases in worse.values() for figure in (fmean, max)]
     assert rows[0][2:6] == [f"{figure:+.1f}" for figure in figures]
     assert min(worse["vdf-lru"]) < -1

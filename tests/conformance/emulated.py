@@ -26,6 +26,12 @@ DISKS = 5
 SPEC = "stow-ref"
 NO_CACHE = "no cache"
 LOADS = ("uniform", "spc1")
+# Further ones, with what `destage bench` plays.
+MORE = {
+    "deep": ("uniform writes, depth 128", ["--rw", "randwrite", "--depth", "128"]),
+    "large": ("32 KiB writes, 32 threads",
+              ["--workload", "random:threads=32,pages=8", "--depth", "32"]),
+}
 # Bytes of an NVS device of 64 MiB or more, as a multiple of the dirty pages that it holds.
 LOG_SHARE = 70 / 64
 
@@ -163,6 +169,8 @@ class Bed:
                  "--warmup", f"{warm / speed}s", "--time", f"{options.measured / speed}s"]
         if load == "uniform":
             words += ["--rw", "randwrite", "--depth", "32"]
+        elif load in MORE:
+            words += MORE[load][1]
         else:
             words += ["--workload", f"spc1:iops={options.iops * speed}", "--depth", "1024"]
         seconds = (warm + options.measured) / speed + 180
@@ -182,6 +190,8 @@ def figures_of(said, speed):
 def title(options, load):
     if load == "uniform":
         return "uniform writes, depth 32"
+    if load in MORE:
+        return MORE[load][0]
     return f"SPC-1-like, {options.iops:,.0f}/s offered"
 
 
@@ -225,7 +235,7 @@ def arguments():
     parser = argparse.ArgumentParser(description="Arrays of emulated disks, cached and not.")
     options_of_all(parser, disk_speed=1, warm=60)
     parser.add_argument("--policies", default="lrw,wow,stow")
-    parser.add_argument("--loads", default=",".join(LOADS))
+    parser.add_argument("--loads", default=",".join(LOADS), help="of: " + ", ".join([*LOADS, *MORE]))
     parser.add_argument("--nvs", type=int, metavar="MIB",
                         help="size of the NVS device [default: it holds a sixteenth of the load]")
     parser.add_argument("--iops", type=float, default=1300, help="offered by the SPC-1-like load")
@@ -235,6 +245,10 @@ def arguments():
 def main():
     given = arguments()
     end_on_sigterm()
+    unknown = set(given.loads.split(",")) - {*LOADS, *MORE}
+    if unknown:
+        say(f"emulated: no load {', '.join(sorted(unknown))}: there are {', '.join([*LOADS, *MORE])}")
+        return 2
     options = Options(given.destage.resolve(), speed=given.disk_speed, iops=given.iops,
                       policies=given.policies.split(","), loads=given.loads.split(","),
                       warm=given.warm, measured=given.measured, nvs=given.nvs)
