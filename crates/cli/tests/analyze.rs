@@ -162,21 +162,33 @@ fn the_script_finds_a_wrong_figure() {
     }
 }
 
+/// Real traces, of each format that there is one of.
+const TRACES: [&str; 10] = [
+    "ajw.1week.srt.gz",
+    "cloudPhysicsIO.vscsi.gz",
+    "msr_hm_0_first899.csv",
+    "ssdsim_example_fin1_first10k.ascii",
+    "DTRS100M.trace.gz",
+    "wsrch-small.trace.gz",
+    "disksim_ascii.trace.gz",
+    "OLTP.lis.zst",
+    "P3.lis.zst",
+    "P6.lis.zst",
+];
+/// Those that DiskSim's drives were measured with, which have service times.
+const MEASURED: [&str; 6] = [
+    "disksim/atlas10k.trace.gz",
+    "disksim/cheetah9LP.trace.gz",
+    "disksim/dec_rz26.trace.gz",
+    "disksim/hp_c2247a.trace.gz",
+    "disksim/hp_c2490a.trace.gz",
+    "disksim/ibm18es.trace.gz",
+];
+
 #[test]
 fn python_computes_the_same_of_real_traces() {
     let folder = TempDir::new().expect("a folder");
-    for name in [
-        "ajw.1week.srt.gz",
-        "cloudPhysicsIO.vscsi.gz",
-        "msr_hm_0_first899.csv",
-        "ssdsim_example_fin1_first10k.ascii",
-        "DTRS100M.trace.gz",
-        "wsrch-small.trace.gz",
-        "disksim_ascii.trace.gz",
-        "OLTP.lis.zst",
-        "P3.lis.zst",
-        "P6.lis.zst",
-    ] {
+    for name in TRACES {
         let Some(file) = trace(name) else { continue };
         check(&folder, file.to_str().expect("text"), &[]);
     }
@@ -247,25 +259,8 @@ fn what_cannot_be_is_refused_and_nothing_is_written() {
 
 #[test]
 fn python_reads_the_same_records_of_real_traces() {
-    let names = [
-        "ajw.1week.srt.gz",
-        "cloudPhysicsIO.vscsi.gz",
-        "msr_hm_0_first899.csv",
-        "ssdsim_example_fin1_first10k.ascii",
-        "DTRS100M.trace.gz",
-        "wsrch-small.trace.gz",
-        "disksim_ascii.trace.gz",
-        "OLTP.lis.zst",
-        "P3.lis.zst",
-        "P6.lis.zst",
-        "disksim/atlas10k.trace.gz",
-        "disksim/cheetah9LP.trace.gz",
-        "disksim/dec_rz26.trace.gz",
-        "disksim/hp_c2247a.trace.gz",
-        "disksim/hp_c2490a.trace.gz",
-        "disksim/ibm18es.trace.gz",
-    ];
-    let files: Vec<PathBuf> = names.iter().filter_map(|name| trace(name)).collect();
+    let files: Vec<PathBuf> =
+        TRACES.iter().chain(&MEASURED).filter_map(|name| trace(name)).collect();
     if files.is_empty() {
         return;
     }

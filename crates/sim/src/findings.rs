@@ -260,11 +260,10 @@ fn at_load(report: &CompareReport) -> Option<String> {
         let times = times.map(|p| (p.variant.as_str(), p.response_ms.mean)).collect();
         // Those that serve the same may be far apart in how fast they answer.
         let fastest = Ranking::of(times, false, hundredths).filter(|f| !f.others.is_empty());
-        return Some(fastest.map_or(most.clone(), |fastest| {
-            let (mean, lead) = (hundredths(fastest.value), fastest.lead(less));
-            let best = fastest.best("answers", "answer");
-            format!("{most} Of these {best} fastest: {mean} ms on average, {lead}.")
-        }));
+        let Some(fastest) = fastest else { return Some(most) };
+        let (mean, lead) = (hundredths(fastest.value), fastest.lead(less));
+        let best = fastest.best("answers", "answer");
+        return Some(format!("{most} Of these {best} fastest: {mean} ms on average, {lead}."));
     }
     let fastest = Ranking::of(of(|p| p.response_ms.mean), false, hundredths)?;
     let (mean, each) = (hundredths(fastest.value), fastest.each());

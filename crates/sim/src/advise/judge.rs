@@ -166,7 +166,7 @@ fn unsustained(run: &RunReport, options: &RunOptions) -> Result<Option<String>, 
     let high = config.controller.rate.build(nvs).map_or(9000, |rate| rate.thresholds().high);
     let at_full_speed = balance.dirty_pages_last * 10_000 > nvs * high;
     let rest = balance.dirty_pages_last.saturating_sub(balance.dirty_pages_first) as f64;
-    let busy = run.disks.iter().map(|disk| disk.utilisation).fold(0.0, f64::max);
+    let busy = limit::busiest(run);
     let destaged = balance.destaged_pages_per_s * run.measured_s;
     let lasts = rest * busy < destaged * (1.0 - busy);
     Ok((at_full_speed && rest > 0.0 && !lasts).then(|| {

@@ -9,12 +9,17 @@ const BUSY: f64 = 0.95;
 /// Fewer stalled writes than this do not decide a figure.
 const STALLED: f64 = 0.001;
 
+/// The share of time that the busiest disk is busy.
+pub(super) fn busiest(report: &RunReport) -> f64 {
+    report.disks.iter().map(|disk| disk.utilisation).fold(0.0, f64::max)
+}
+
 /// Fills in what limits the run, and by which of its figures; `low` is the occupancy, in hundredths
 /// of a per cent of the NVS, below which its rate destages nothing.
 pub(super) fn limit(report: &RunReport, low: u64, run: &mut AdvisedRun) {
     run.stalled_share = report.stalled_share.unwrap_or(0.0);
     run.full_share = report.time_full;
-    run.disk_busy = report.disks.iter().map(|disk| disk.utilisation).fold(0.0, f64::max);
+    run.disk_busy = busiest(report);
     let (busy, stalled) = (100.0 * run.disk_busy, 100.0 * run.stalled_share);
     let occupied = 100.0 * report.occupancy.mean;
     let (limit, because) = if run.disk_busy >= BUSY {
