@@ -664,6 +664,21 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_rise_to_the_maximum_and_no_further() {
+        for longest_us in [7, 2049, 25_818, 1_234_567] {
+            let mut times = Times::new();
+            (1..=longest_us).step_by(1 + longest_us as usize / 50).for_each(|us| {
+                times.record(Duration(us * 1000));
+            });
+            times.record(Duration(longest_us * 1000));
+            let Latency { p50_ms, p95_ms, p99_ms, p999_ms, max_ms, .. } = times.latency();
+            let rising = [p50_ms, p95_ms, p99_ms, p999_ms, max_ms];
+            assert!(rising.is_sorted(), "{rising:?}");
+            assert_eq!(max_ms, longest_us as f64 / 1000.0);
+        }
+    }
+
+    #[test]
     fn a_coarser_series_says_the_same() {
         let mut series = Series {
             interval_s: 1.0,
