@@ -20,13 +20,10 @@ import os
 import re
 import shutil
 import struct
+import subprocess
 import sys
-
-# Here select.py would be taken for Python's own module, which subprocess needs.
-sys.path = [path for path in sys.path if path != os.path.dirname(os.path.abspath(__file__))]
-import subprocess  # noqa: E402
-import tempfile  # noqa: E402
-from decimal import Decimal  # noqa: E402
+import tempfile
+from decimal import Decimal
 
 HEADER = "time_ns,device,offset_bytes,length_bytes,op\n"
 SECTOR = 512

@@ -22,7 +22,7 @@ fn check(folder: &TempDir, name: &str, options: &[&str], script: &[&str]) -> Str
         copies.push(copy);
     }
     let mut command = Command::new("python3");
-    command.arg("-B").arg(top().join("tests/analysis/select.py")).arg(&found).args(&copies);
+    command.arg("-B").arg(top().join("tests/analysis/selections.py")).arg(&found).args(&copies);
     let output = command.args(script).output().expect("python3 runs: install Python 3");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let error = String::from_utf8_lossy(&output.stderr);

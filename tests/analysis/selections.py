@@ -3,7 +3,7 @@
 
     destage trace convert A copy_a.csv; destage trace convert B copy_b.csv
     destage trace convert A+B found.csv --trace-merge start --trace-sample 0.5
-    python3 tests/analysis/select.py found.csv copy_a.csv copy_b.csv --merge start --sample 0.5
+    python3 tests/analysis/selections.py found.csv copy_a.csv copy_b.csv --merge start --sample 0.5
 
 The inputs are CSV copies, whose times begin at 0; --base gives the time at which each trace began
 on its clock. Takes the definitions of docs/traces.md literally: whether a byte is kept is decided
