@@ -142,10 +142,26 @@ pub(super) fn with_loop(
     let think_ms = choice.number("think", 0.0, 1e6)?;
     let limit = request_limit(choice)?;
     if iops > 0.0 {
+        without_threads(choice)?;
         return Ok(Box::new(Open::new(pattern, iops, seed, limit)));
     }
     let think = Duration((think_ms * 1e6 + 0.5) as u64);
     Ok(Box::new(Closed::new(pattern, threads, think, limit)))
+}
+
+/// Refuses parameters of a closed loop in an open one, unless they have their defaults.
+fn without_threads(choice: &Choice) -> Result<(), WorkloadError> {
+    for Param { name, default, .. } in [THREADS, THINK] {
+        if choice.text(name) != default {
+            return Err(WorkloadError::TwoLoops {
+                workload: choice.entry.name,
+                name,
+                value: choice.text(name).into(),
+                iops: choice.text("iops").into(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The `requests` parameter: how many before the load ends.

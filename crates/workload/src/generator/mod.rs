@@ -88,6 +88,21 @@ pub enum WorkloadError {
         /// Pages of the volume.
         volume_pages: u64,
     },
+    /// A parameter of the closed loop, in an open loop.
+    #[error(
+        "`{workload}`: {name}={value} is for a closed loop, but iops={iops} makes an open one: \
+         give iops=0, or leave {name} out"
+    )]
+    TwoLoops {
+        /// The workload.
+        workload: &'static str,
+        /// The parameter.
+        name: &'static str,
+        /// Its value as written.
+        value: String,
+        /// The rate of the open loop as written, which may be the default.
+        iops: String,
+    },
     /// The parts of a mix could not be understood.
     #[error("mix: {0}; write it like mix:0.7*zipf(theta=0.99)+0.3*sequential,iops=1000")]
     BadMix(String),
