@@ -78,3 +78,74 @@ fn interpolate(table: &SeekTable, cylinders: u32, times: &mut Vec<u32>) {
         times.push(ns(ms));
     }
 }
+
+/// Where a curve falls most: a distance and its time in ms, then a longer one that takes less.
+pub(crate) type Fall = [(u32, f64); 2];
+
+/// The fall of a curve of measured points that is more than noise; nothing if the curve rises.
+///
+/// Noise makes single points too low or too high, but the points stay close to the best curve that
+/// rises: those of the measured tables in `specs/disks` are apart from it by at most 1.5 % of the
+/// mean time. In one mean every point counts the same, in another by its share of the stroke:
+/// tables have most points at short distances, and most seeks are long.
+pub(crate) fn fall(points: &[(u32, f64)]) -> Option<Fall> {
+    let last = points.len().checked_sub(1)?;
+    let share = |at: usize| {
+        let (before, after) = (at.saturating_sub(1), (at + 1).min(last));
+        f64::from(points[after].0.saturating_sub(points[before].0))
+    };
+    let alike = vec![1.0; points.len()];
+    let by_stroke: Vec<f64> = (0..points.len()).map(share).collect();
+    if !falls(points, &alike) && !falls(points, &by_stroke) {
+        return None;
+    }
+    let (mut most, mut highest) = ([points[0]; 2], points[0]);
+    for point in points {
+        if point.1 > highest.1 {
+            highest = *point;
+        }
+        if highest.1 - point.1 > most[0].1 - most[1].1 {
+            most = [highest, *point];
+        }
+    }
+    Some(most)
+}
+
+/// Share of the mean time, and time in ms, by which points may be apart from a curve that rises.
+const NOISE_SHARE: f64 = 0.05;
+const NOISE_MS: f64 = 0.1;
+
+/// Whether points with these weights are further from every curve that rises than by noise.
+fn falls(points: &[(u32, f64)], weights: &[f64]) -> bool {
+    // Levels of the nearest curve: mean time, weight, points. A lower one joins those before it.
+    let mut levels: Vec<(f64, f64, usize)> = Vec::new();
+    for ((_, ms), weight) in points.iter().zip(weights) {
+        let mut level = (*ms, *weight, 1);
+        while let Some(before) = levels.pop_if(|before| before.0 > level.0) {
+            let weight = before.1 + level.1;
+            let mean = (before.0 * before.1 + level.0 * level.1) / weight;
+            level = (mean, weight, before.2 + level.2);
+        }
+        levels.push(level);
+    }
+    let curve = levels.iter().flat_map(|(ms, _, count)| std::iter::repeat_n(*ms, *count));
+    let (mut apart, mut sum, mut all) = (0.0, 0.0, 0.0);
+    for ((point, level), weight) in points.iter().zip(curve).zip(weights) {
+        apart += (point.1 - level).abs() * weight;
+        sum += point.1 * weight;
+        all += weight;
+    }
+    apart > (NOISE_SHARE * sum).max(NOISE_MS * all)
+}
+
+/// Points of a formula between which it only rises, or only falls.
+pub(crate) fn formula_points(formula: &SeekFormula, cylinders: u32) -> Vec<(u32, f64)> {
+    let last = cylinders.saturating_sub(1);
+    let given = formula.first_ms.len().min(last as usize) as u32;
+    let ends = [given + 1, formula.short_until, formula.short_until.saturating_add(1), last];
+    let mut distances: Vec<u32> = (1..=given).chain(ends).collect();
+    distances.retain(|distance| (1..=last).contains(distance));
+    distances.sort_unstable();
+    distances.dedup();
+    distances.into_iter().map(|distance| (distance, formula_ms(formula, distance))).collect()
+}

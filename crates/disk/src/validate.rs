@@ -1,7 +1,7 @@
 //! Whether a spec's values can be a disk.
 
 use crate::model::{listed_zones, split_outer, unit_of, zone_addresses};
-use crate::seek::{fit_coefficients, table_ns};
+use crate::seek::{fall, fit_coefficients, formula_points, table_ns};
 use crate::spec::{DiskSpec, Seek, SparesPer, SpecError, ZoneSpec, Zones};
 
 /// Longest overhead, settle or switch time taken, in ms.
@@ -21,6 +21,17 @@ fn check(fine: bool, key: &'static str, expected: &str) -> Result<(), SpecError>
 
 fn check_ms(ms: f64, most: f64, key: &'static str) -> Result<(), SpecError> {
     check((0.0..=most).contains(&ms), key, &format!("from 0 to {most} ms"))
+}
+
+/// Refuses a seek curve that falls by more than noise.
+fn check_rises(points: &[(u32, f64)], key: &'static str) -> Result<(), SpecError> {
+    let Some([(near, near_ms), (far, far_ms)]) = fall(points) else { return Ok(()) };
+    let [near_ms, far_ms] = [near_ms, far_ms].map(|ms| (ms * 1e3).round() / 1e3);
+    let expected = format!(
+        "a curve that rises, but for noise: it falls from {near_ms} ms at distance {near} to \
+         {far_ms} ms at {far}. Give the time in ms that each distance in cylinders takes"
+    );
+    Err(SpecError::Value { key, expected })
 }
 
 impl DiskSpec {
@@ -214,6 +225,7 @@ impl DiskSpec {
                 let at_end = formula.long_ms + formula.long_cylinder_ms * f64::from(cylinders);
                 check_ms(at_end, LONGEST_SEEK_MS, "seek.formula")?;
                 check_ms(formula.short_ms, LONGEST_SEEK_MS, "seek.formula.short_ms")?;
+                check_rises(&formula_points(formula, cylinders), "seek.formula")?;
             }
             Seek::Table(table) => {
                 let ascending = table.points.windows(2).all(|p| p[0].0 < p[1].0);
@@ -222,10 +234,11 @@ impl DiskSpec {
                 for point in &table.points {
                     check_ms(point.1, LONGEST_SEEK_MS, "seek.table.points")?;
                 }
+                check_rises(&table.points, "seek.table.points")?;
             }
         }
         let times = table_ns(&self.seek, cylinders);
-        // Measured curves are not smooth; one through three points of a data sheet must be.
+        // Measured curves have noise; one through three points of a data sheet has none.
         let falls = times.windows(2).position(|pair| pair[1] < pair[0]);
         if let (Seek::Fit(_), Some(distance)) = (&self.seek, falls) {
             return Err(SpecError::Value {

@@ -165,14 +165,14 @@ fn sparing_schemes_and_seek_formulas_are_understood() {
     assert_eq!(scheme(10, 3), 480 - 5 - 3 - 1);
     let hpl = MODEL.replace(
         "Seek type = extracted,",
-        "Seek type = hplplus10, HPL seek equation values = [ 20, 3.0, 0.5, 4.0, 0.01, -1.0 ],
-         First ten seek times = [ 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 ],",
+        "Seek type = hplplus10, HPL seek equation values = [ 20, 3.0, 0.5, 6.0, 0.01, -1.0 ],
+         First ten seek times = [ 0.4, 0.8, 1.2, 1.6, 2.0, 2.4, 2.8, 3.2, 3.6, 4.0 ],",
     );
     let spec = made_up(&hpl, "", "").unwrap();
     assert!(matches!(&spec.seek, Seek::Formula(f) if f.short_until == 19));
     let curve = seek_curve(&spec);
-    assert_eq!((curve[0].1, curve[9].1, curve[15].1), (1.0, 10.0, 5.0));
-    assert_eq!(curve[19].1, 4.2);
+    assert_eq!((curve[0].1, curve[9].1, curve[15].1), (0.4, 4.0, 5.0));
+    assert_eq!(curve[19].1, 6.2);
 }
 
 #[test]

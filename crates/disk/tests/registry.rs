@@ -3,7 +3,10 @@
 mod common;
 
 use common::{Random, small};
-use destage_disk::{Disk, DiskOp, DiskSpec, Figures, SpecError, find, registry, seek_curve, zones};
+use destage_disk::{
+    Disk, DiskOp, DiskSpec, Figures, Seek, SeekFormula, SeekTable, SpecError, find, registry,
+    seek_curve, zones,
+};
 use destage_engine::units::Instant;
 
 #[test]
@@ -134,5 +137,44 @@ fn what_is_no_disk_is_refused_in_one_line_that_names_the_key() {
         let text = error.to_string();
         assert!(text.contains(named) && !text.contains('\n'), "{to}: {text}");
         assert!(matches!(error, SpecError::Parse { .. } | SpecError::Value { .. }));
+    }
+}
+
+#[test]
+fn a_seek_curve_rises_but_for_noise() {
+    let with = |seek: Seek| DiskSpec { seek, ..small("", "") }.validate();
+    let table = |points: &[(u32, f64)]| with(Seek::Table(SeekTable { points: points.to_vec() }));
+    let error = table(&[(1, 9.0), (1000, 5.0), (6000, 2.0)]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "`seek.table.points` must be a curve that rises, but for noise: it falls from 9 ms at \
+         distance 1 to 2 ms at 6000. Give the time in ms that each distance in cylinders takes"
+    );
+    // A fall of few points, and one of few cylinders.
+    let rising: Vec<_> = (0..100).map(|i| (1 + 10 * i, 1.0 + f64::from(i) / 20.0)).collect();
+    assert!(table(&[&rising[..], &[(5000, 3.0), (6000, 3.5)]].concat()).is_err());
+    assert!(table(&[(1, 9.0), (10, 3.0), (6000, 10.0)]).is_err());
+    // Noise: one point far too low, and a drive that hardly seeks.
+    assert_eq!(table(&rising), Ok(()));
+    let mut noisy = rising.clone();
+    noisy[50].1 = 0.5;
+    assert_eq!(table(&noisy), Ok(()));
+    let flat: Vec<_> = (1..50).map(|i| (i, if i % 2 == 0 { 0.05 } else { 0.12 })).collect();
+    assert_eq!(table(&flat), Ok(()));
+    let formula = |first_ms: &[f64], long_cylinder_ms: f64| {
+        with(Seek::Formula(SeekFormula {
+            first_ms: first_ms.to_vec(),
+            short_until: 10,
+            short_ms: 3.0,
+            short_sqrt_ms: 0.3,
+            long_ms: 4.0,
+            long_cylinder_ms,
+        }))
+    };
+    assert_eq!(formula(&[], 0.01), Ok(()));
+    assert_eq!(formula(&[3.5], 0.01), Ok(()));
+    for falling in [formula(&[], -0.1), formula(&[9.0], 0.01)] {
+        let error = falling.unwrap_err().to_string();
+        assert!(error.starts_with("`seek.formula` must be a curve that rises"), "{error}");
     }
 }
