@@ -229,6 +229,28 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
+fn a_format_that_the_first_bytes_contradict_is_refused() {
+    let native = support::native(&[record(0, 0, 0, 4096, Op::Write)]);
+    let parquet = parquet(mixed(), Compression::SNAPPY);
+    for (content, is, not) in [
+        (&parquet, "parquet", "csv"),
+        (&parquet, "parquet", "arrow"),
+        (&arrow(mixed(), None), "arrow", "csv"),
+        (&arrow(mixed(), None), "arrow", "parquet"),
+        (&native, "destage", "csv"),
+        (&native, "destage", "parquet"),
+    ] {
+        let why = format!("t: the file is {is}, not {not}: leave the format out");
+        assert_eq!(error(content, &of_format(not)), why);
+    }
+    assert_eq!(
+        error(&native, &of_columns("offset=1:pages")),
+        "t: the file is destage, which has no columns: leave them out"
+    );
+    assert_eq!(read(&native, "t", &of_format("destage")).expect("read").len(), 1);
+}
+
+#[test]
 fn what_is_converted_is_parquet_or_arrow() {
     let folder = tempfile::tempdir().expect("a folder");
     let records: Vec<_> = (0..200_000u64)

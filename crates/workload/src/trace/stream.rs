@@ -9,7 +9,9 @@ use std::path::Path;
 use super::error::{TraceError, TracePosition, printable};
 use super::input::{Compression, Head, Input};
 use super::options::{ReadOptions, TimeOrder};
-use super::{Bad, Format, Parsed, Parser, TraceRecord, columns, detect, format_of, input, parse};
+use super::{
+    Bad, Format, Parsed, Parser, TraceRecord, columns, detect, format_of, input, native, parse,
+};
 use destage_engine::registry::{Choice, ChoiceError};
 
 /// Longest line taken for text.
@@ -104,6 +106,7 @@ impl Stream {
         if head.bytes.is_empty() && head.complete {
             return Err(TraceError::Empty { file });
         }
+        check_native(&file, &head, options)?;
         let table = table(&file, &head, &mut input, compression, path, options)?;
         let (format, parser) = match (table, &options.columns, &options.format) {
             (Some(table), ..) => table,
@@ -469,6 +472,22 @@ impl Stream {
 
 fn no_addresses(file: String) -> TraceError {
     TraceError::NoAddresses { file, format: columns::presets::CACHELIB_KV.entry.name }
+}
+
+/// Refuses to read our binary format as another one.
+fn check_native(file: &str, head: &Head, options: &ReadOptions) -> Result<(), TraceError> {
+    if !native::FORMAT.sniff.is_some_and(|sniff| sniff(&head.bytes)) {
+        return Ok(());
+    }
+    let name = native::FORMAT.entry.name;
+    let why = match (&options.columns, &options.format) {
+        (Some(_), _) => format!("the file is {name}, which has no columns: leave them out"),
+        (None, Some(text)) if parse(text)?.entry.name != name => {
+            format!("the file is {name}, not {text}: leave the format out")
+        }
+        _ => return Ok(()),
+    };
+    Err(TraceError::Io { file: file.to_string(), why })
 }
 
 /// The reader of a Parquet or Arrow file, if it is one: these are read from several places, so a

@@ -99,9 +99,12 @@ pub(in crate::trace) fn open(
         (None, None) => Some(presets::all()),
         (None, Some(text)) => {
             let choice = parse(text).map_err(Refused::Choice)?;
-            match [&PARQUET, &ARROW].iter().any(|format| format.entry.name == choice.entry.name) {
-                true => Some(presets::all()),
-                false => presets::of_table(&choice).map_err(Refused::Choice)?,
+            // These say what the file is, the other formats of columns only which ones it has.
+            let kinds = [&PARQUET, &ARROW, &presets::CSV].map(|kind| kind.entry.name);
+            match choice.entry.name {
+                name if name == format.entry.name => Some(presets::all()),
+                name if kinds.contains(&name) => None,
+                _ => presets::of_table(&choice).map_err(Refused::Choice)?,
             }
         }
     };
