@@ -9,6 +9,8 @@ mod array_args;
 mod commands;
 mod failure;
 #[cfg(feature = "plan")]
+mod our_reports;
+#[cfg(feature = "plan")]
 mod output;
 mod paths;
 #[cfg(feature = "plan")]

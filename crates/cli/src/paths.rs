@@ -3,6 +3,8 @@
 
 use crate::failure::Failure;
 #[cfg(feature = "plan")]
+use crate::our_reports;
+#[cfg(feature = "plan")]
 use destage_sim::options::RunOptions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -51,17 +53,11 @@ impl Paths {
         Ok(())
     }
 
-    /// A report: it may replace a report, but not a trace.
+    /// A report: it may replace a report of ours, and nothing else.
     #[cfg(feature = "plan")]
     pub fn report(&mut self, path: &Path) -> Result<(), Failure> {
         self.apart(path)?;
-        if let Some(format) = trace_format(path) {
-            return Err(Failure::failed(format!(
-                "{}: is a trace ({format}), which a report does not replace. Name another output, \
-                 or remove the trace first.",
-                path.display()
-            )));
-        }
+        refuse_foreign(path)?;
         check_writable(path)
     }
 
@@ -113,6 +109,26 @@ fn refuse_to_replace(path: &Path, force: bool) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// Refuses what holds data, unless that is a report of ours.
+#[cfg(feature = "plan")]
+fn refuse_foreign(path: &Path) -> Result<(), Failure> {
+    let holds_data = std::fs::metadata(path)
+        .is_ok_and(|m| m.is_file() && m.len() > 0 || m.file_type().is_block_device());
+    if !holds_data {
+        return Ok(());
+    }
+    let why = match our_reports::is_ours(path) {
+        Ok(true) => return Ok(()),
+        Ok(false) => match trace_format(path) {
+            Some(format) => format!("is a trace ({format}), which a report does not replace"),
+            None => String::from("is not a report or plot of destage, and would be lost"),
+        },
+        Err(error) => format!("cannot be read, so a report does not replace it: {error}"),
+    };
+    let message = format!("{}: {why}. Name another output, or remove it first.", path.display());
+    Err(Failure::failed(message))
 }
 
 /// Endings that promise something else than a trace.

@@ -93,6 +93,24 @@ fn every_generator_loads_a_server_and_is_verified() {
 }
 
 #[test]
+fn percentiles_and_the_log_replace_only_their_like() {
+    let disk = Disk::ram();
+    let (hdr, log) = (disk.path("h.hgrm"), disk.path("acknowledged"));
+    let words = ["bench", &disk.uri(), "--rw", "randwrite", "--time", "200ms"];
+    let words = [&words[..], &["--hdr", &hdr, "--log", &log]].concat();
+    succeeds(&words);
+    succeeds(&words);
+    for path in [disk.path("h.write.hgrm"), log.clone()] {
+        let kept = std::fs::read(&path).expect("written");
+        std::fs::write(&path, "a list of mine\n").expect("written");
+        let error = fails(1, &words);
+        assert!(error.contains(&format!("{path}: is not a report")), "{error}");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "a list of mine\n");
+        std::fs::write(&path, kept).expect("written");
+    }
+}
+
+#[test]
 fn results_have_everything() {
     let disk = Disk::ram();
     let hdr = disk.path("latency.hgrm");
