@@ -94,7 +94,7 @@ measure-disks: tools
 measure-served: tools
 	$(CARGO) test --locked -p destage --test measure -- --ignored --nocapture
 
-## Assert the bands around published values on the full runs.
+## Run every item again and compare each verdict with docs/reproduction.md; more than an hour.
 reproduce-bands: tools
 	$(CARGO) test --locked -p destage --test reproduce --test results -- --ignored --nocapture
 

@@ -1,12 +1,14 @@
 //! `destage reproduce`: what it lists, refuses and writes, and the bands around published values.
 //!
-//! The quick runs of a few items take part in every test run; `make reproduce-bands` asserts the
-//! bands of the full runs, which takes about an hour.
+//! One item takes part in every test run; `make reproduce-bands` runs all, and compares each
+//! verdict with docs/reproduction.md, which takes more than an hour.
 
 mod common;
 
-use common::{fails, succeeds};
+use common::{fails, succeeds, top};
+use destage_report::reproduction::Reproduction;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use tempfile::TempDir;
 
 #[test]
@@ -69,46 +71,70 @@ fn a_quick_item_end_to_end() {
     assert_eq!(plain(&json), plain(&written), "the same runs, the same values");
 }
 
-/// Rows of the items with a band, as name, value and whether it is inside.
-fn banded(words: &[&str]) -> Vec<(String, f64, bool)> {
-    let json = succeeds(&[&["reproduce", "--format", "json"][..], words].concat());
-    let report: Value = serde_json::from_str(&json).expect("JSON");
-    let items = report["items"].as_array().expect("items").iter();
-    let rows = items.flat_map(|item| item["rows"].as_array().expect("rows"));
-    let row = |row: &Value| {
-        let (low, high) = (row["low"].as_f64(), row["high"].as_f64());
-        let ours = row["ours"].as_f64().unwrap_or(f64::NAN);
-        let inside = low.is_none_or(|low| ours >= low) && high.is_none_or(|high| ours <= high);
-        let banded = low.is_some() || high.is_some();
-        banded.then(|| (row["what"].as_str().expect("a name").to_string(), ours, inside))
-    };
-    rows.filter_map(row).collect()
-}
+/// A value of an item, and whether it is inside its band.
+type Judged = (String, bool);
 
-/// Values known to be outside their band; `docs/reproduction.md` says by how much, and why.
-const OUTSIDE: &[&str] = &[
-    "SeqQ/RanQ 90/80: time full",
-    "RAID-10, 65,536 pages: WOW over LRW",
-    "Distance, largest over sizes: LRW over CSCAN",
-];
-
-fn check(words: &[&str]) {
-    for (what, ours, inside) in banded(words) {
-        println!("{what}: {ours:.3}");
-        let known = OUTSIDE.contains(&what.as_str());
-        assert!(inside || known, "{what}: {ours:.3} is outside its band");
+/// What docs/reproduction.md says of the values of each item.
+fn documented() -> BTreeMap<String, Vec<Judged>> {
+    let page = std::fs::read_to_string(top().join("docs/reproduction.md")).expect("read");
+    let mut items: BTreeMap<String, Vec<Judged>> = BTreeMap::new();
+    let mut item = String::new();
+    for line in page.lines() {
+        if let Some(rest) = line.strip_prefix("`destage reproduce ") {
+            item = rest.split(['`', ' ']).next().unwrap_or_default().to_string();
+        }
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let verdict = cells.last().copied().unwrap_or_default().trim_matches('*');
+        if line.starts_with('|') && ["inside", "OUTSIDE"].contains(&verdict) {
+            let judged = (cells[0].to_string(), verdict == "inside");
+            items.entry(item.clone()).or_default().push(judged);
+        }
     }
+    items
+}
+
+/// Runs items, and compares each verdict with the documented one. The tables leave out values that
+/// have no published figure and are inside.
+fn as_documented(words: &[&str]) -> usize {
+    let json = succeeds(&[&["reproduce", "--format", "json"][..], words].concat());
+    let report: Reproduction = serde_json::from_str(&json).expect("JSON");
+    let documented = documented();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for (item, row) in report.items.iter().flat_map(|i| i.rows.iter().map(|row| (&i.id, row))) {
+        let (what, ours, verdict) = (row.what.as_str(), row.ours, row.verdict().word());
+        println!("{item}: {what}: {ours:?} {verdict}");
+        let is_it = |cell: &str| {
+            let rest = cell.strip_prefix(what);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([',', ' ']))
+        };
+        let found = documented.get(item).and_then(|rows| rows.iter().find(|row| is_it(&row.0)));
+        let expected = found.is_none_or(|row| row.1);
+        compared += usize::from(found.is_some());
+        if !verdict.is_empty() && expected != (verdict == "inside") {
+            wrong.push(format!("{item}: {what}: {ours:?} is {verdict}"));
+        }
+    }
+    assert!(wrong.is_empty(), "not as in docs/reproduction.md:\n{}", wrong.join("\n"));
+    compared
 }
 
 #[test]
-fn quick_bands() {
-    check(&["stow:fig3", "stow:fig7", "stow:table1", "stow:table2", "--quick"]);
+fn verdicts_are_as_documented() {
+    assert_eq!(as_documented(&["stow:fig3"]), 5);
+    let all = documented().values().map(Vec::len).sum::<usize>();
+    assert!(all > 150, "{all} values are documented");
 }
 
 #[test]
-#[ignore = "takes about an hour on two cores: make reproduce-bands"]
-fn bands_of_the_full_runs() {
-    check(&["wow", "stow"]);
+#[ignore = "takes more than an hour on two cores: make reproduce-bands"]
+fn all_verdicts_are_as_documented() {
+    let traces = std::env::var_os("DESTAGE_TRACES")
+        .map_or_else(|| top().join("../shared/traces"), std::path::PathBuf::from);
+    if !traces.is_dir() {
+        println!("SKIPPED items over real traces: {} is not there", traces.display());
+    }
+    let compared = as_documented(&["--all", "--traces", traces.to_str().expect("text")]);
+    println!("{compared} values compared");
 }
 
 #[test]
