@@ -10,7 +10,7 @@ from 0 to 1. The command line ``destage`` gives the same results bit for bit.
 """
 
 from destage._native import __version__
-from destage.advice import Advice, AdvisedRun, CurvePoint, Needs, advise
+from destage.advice import Advice, AdvisedRun, CurvePoint, Needs, Prices, SizeResult, advise
 from destage.errors import (
     DestageError,
     InputError,
@@ -32,7 +32,7 @@ from destage.plot import (
     plot_throughput,
 )
 from destage.policy import DestagePolicy, Nvs, PageWrite, PolicyContext, PolicyLike, ReadPolicy
-from destage.results import Comparison, Point, RunResult, Series
+from destage.results import Comparison, Point, RunResult, Series, TimeBucket
 from destage.runs import ReadCacheResult, compare, read_cache, simulate
 from destage.sweeps import SweepPoint, SweepResult, sweep
 from destage.tables import (
@@ -73,6 +73,7 @@ __all__ = [
     "PolicyContext",
     "PolicyError",
     "PolicyLike",
+    "Prices",
     "ReadCacheResult",
     "ReadPolicy",
     "RefusedError",
@@ -80,8 +81,10 @@ __all__ = [
     "RunResult",
     "ScoreCard",
     "Series",
+    "SizeResult",
     "SweepPoint",
     "SweepResult",
+    "TimeBucket",
     "Trace",
     "TraceInfo",
     "Workload",

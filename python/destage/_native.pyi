@@ -206,7 +206,7 @@ def advise(
     options: _Given,
     goal: str,
     policies: list[str],
-    thresholds: list[str],
+    thresholds: list[str] | None,
     sizes: tuple[int, int],
     seeds: int,
     threads: int,
@@ -215,7 +215,9 @@ def advise(
     trace: TraceData | None = None,
     progress: Callable[[str], object] | None = None,
     load_factor: float = 1.0,
+    prices: str | None = None,
 ) -> tuple[str, str]: ...
+def advice_html(advice: str) -> str: ...
 def draw(spec: str) -> str: ...
 def looks(names: list[str]) -> list[tuple[int, str]]: ...
 def tables() -> str: ...

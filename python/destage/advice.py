@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -43,7 +43,10 @@ class AdvisedRun:
     ratio: float | None
     reached: bool
     why: str
-    #: What keeps the run from better figures: ``disk time``, ``NVS`` or ``rate``.
+    #: Reads and writes in the measured window.
+    reads: int
+    writes: int
+    #: What keeps the run from better figures: ``disk time``, ``access time``, ``NVS`` or ``rate``.
     limit: str
     #: The figures by which that was judged, as a sentence.
     because: str
@@ -86,6 +89,26 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class Prices:
+    """What a GiB costs."""
+
+    nvs_per_gib: float
+    memory_per_gib: float
+
+
+@dataclass(frozen=True)
+class SizeResult:
+    """The variant that comes nearest to the goal at a size."""
+
+    #: The run that decides: the worst of the long ones where there are any.
+    run: AdvisedRun
+    #: What the size takes of a served array.
+    needs: Needs
+    #: What that costs, with ``prices``.
+    cost: float | None
+
+
+@dataclass(frozen=True)
 class Advice(_Plotted, _Rows):
     """The result of a search."""
 
@@ -105,16 +128,25 @@ class Advice(_Plotted, _Rows):
     margin: float | None
     #: The greatest multiple of the load at which the answer still held.
     holds_to_load: float | None
-    #: The best run one size below, which misses the goal.
+    #: The best run one size below, which misses the goal, or of the largest size tried if none
+    #: reaches it.
     below: AdvisedRun | None
+    #: Prices that were given.
+    prices: Prices | None
+    #: The best variant of each size that was simulated.
+    by_size: list[SizeResult]
     curve: list[CurvePoint]
     #: Every full simulation.
     runs: list[AdvisedRun]
     #: Simulations that the complete grid would have taken.
     grid_runs: int
+    #: Warnings of the trace, of the disks, and of figures that rest on too few requests: read them
+    #: before you trust the answer.
+    warnings: list[str]
     #: How sure the answer is, in sentences.
     sure: list[str]
     plotted: dict[str, Any] = field(repr=False)
+    text: str = field(repr=False, compare=False)
 
     @classmethod
     def of(cls, text: str, plotted: str) -> Advice:
@@ -125,9 +157,31 @@ class Advice(_Plotted, _Rows):
         values["needs"] = Needs(**values["needs"]) if values["needs"] else None
         values["curve"] = [CurvePoint(**point) for point in values["curve"]]
         values["runs"] = [AdvisedRun(**run) for run in values["runs"]]
+        values["prices"] = Prices(**values["prices"]) if values["prices"] else None
+        values["by_size"] = [
+            SizeResult(AdvisedRun(**size["run"]), Needs(**size["needs"]), size["cost"])
+            for size in values["by_size"]
+        ]
+        values.setdefault("warnings", [])
         names = {f.name for f in fields(cls)}
         values = {name: value for name, value in values.items() if name in names}
-        return cls(**values, plotted=json.loads(plotted))
+        return cls(**values, plotted=json.loads(plotted), text=text)
+
+    @property
+    def cost(self) -> float | None:
+        """What the answer costs, with ``prices``."""
+        answer = self.answer
+        sizes = [size for size in self.by_size if answer and size.run.nvs_pages == answer.nvs_pages]
+        return sizes[0].cost if sizes else None
+
+    def to_json(self) -> str:
+        """All of it, as ``destage advise --format json``."""
+        return self.text
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """Writes the one-file HTML page of ``destage advise --out``, which works offline."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(_native.advice_html(self.text))
 
     def rows(self) -> list[dict[str, Any]]:
         """One dictionary per simulation."""
@@ -150,13 +204,18 @@ class Advice(_Plotted, _Rows):
             return [name, str(run.nvs_pages), run.policy, run.thresholds, value]
 
         head = ["", "NVS pages", "policy", "thresholds", "figure"]
-        return head, [row("answer", self.answer), row("one size below", self.below)]
+        below = "one size below" if self.answer else "largest size tried"
+        return head, [row("answer", self.answer), row(below, self.below)]
+
+    def _notes(self) -> list[str]:
+        cost = [] if self.cost is None else [f"the answer costs {self.cost:.2f}"]
+        return [*cost, *(f"warning: {warning}" for warning in self.warnings), *self.sure]
 
     def __repr__(self) -> str:
-        return "\n".join([f"Goal {self.goal}", text_table(self._cells()), *self.sure])
+        return "\n".join([f"Goal {self.goal}", text_table(self._cells()), *self._notes()])
 
     def _repr_html_(self) -> str:
-        return page(f"Goal {self.goal}", html_table(self._cells()), self.sure, [self.svg()])
+        return page(f"Goal {self.goal}", html_table(self._cells()), self._notes(), [self.svg()])
 
 
 def _names(policies: str | Sequence[str]) -> list[str]:
@@ -167,29 +226,44 @@ def _names(policies: str | Sequence[str]) -> list[str]:
     return names
 
 
+def _prices(prices: Mapping[str, float] | None) -> str | None:
+    """Prices as the command line has them."""
+    if prices is None:
+        return None
+    if not isinstance(prices, Mapping):
+        raise OptionError(
+            f"prices takes a mapping, e.g. {{'nvs': 12, 'memory': 4}}, not {prices!r}"
+        )
+    return ",".join(f"{name}={price}" for name, price in prices.items())
+
+
 def advise(
     load: Workload | Trace | str | os.PathLike[str] | None = None,
     *,
     goal: str,
     policies: str | Sequence[str] = ("lrw", "cscan", "wow", "stow"),
-    thresholds: str | Sequence[str] = ("90/80", "70/40", "50/20"),
+    thresholds: str | Sequence[str] | None = None,
     sizes: tuple[int, int] = (256, 1_048_576),
     seeds: int = 3,
     threads: int | None = None,
     check_curve: bool = False,
     sample_groups: int = 2048,
     load_factor: float = 1.0,
+    prices: Mapping[str, float] | None = None,
     progress: bool = False,
     **options: OptionValue,
 ) -> Advice:
     """The cheapest NVS, policy and thresholds that reach a goal: ``destage advise``.
 
     ``goal`` is ``"p99<30ms"`` or several of these joined by commas: ``[reads.|writes.]mean``,
-    ``p50``, ``p95``, ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. ``sizes`` are
+    ``p50``, ``p95``, ``p99``, ``p99.9`` or ``max`` in us, ms or s, or ``full`` in %. Without
+    ``thresholds`` 90/80, 70/40 and 50/20 are considered, or those of ``rate``. ``sizes`` are
     the least and the largest NVS in pages of 4 KiB, with four steps per doubling between them.
     ``check_curve`` replays every write group too, and reports how far the sampled curve is from
     that; ``sample_groups`` is the least number of write groups in a sample. ``load_factor`` is
-    headroom: the answer must also hold at this multiple of the load.
+    headroom: the answer must also hold at this multiple of the load. ``prices`` are those of a GiB
+    of NVS device and of memory, e.g. ``{"nvs": 12, "memory": 4}``: the answer and every size then
+    have a cost.
     """
     trace = load_of(load, options)
     with _progress.steps(progress) as report:
@@ -197,7 +271,7 @@ def advise(
             given(options),
             goal,
             _names(policies),
-            [thresholds] if isinstance(thresholds, str) else list(thresholds),
+            [thresholds] if isinstance(thresholds, str) else thresholds and list(thresholds),
             sizes,
             seeds,
             threads_of(threads),
@@ -206,5 +280,6 @@ def advise(
             trace,
             report,
             load_factor,
+            _prices(prices),
         )
     return Advice.of(text, plotted)

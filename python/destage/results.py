@@ -52,6 +52,15 @@ class Responses:
 
 
 @dataclass(frozen=True)
+class TimeBucket:
+    """Requests with response times below a bound, and not below that of the bucket before."""
+
+    below_ms: float
+    reads: int
+    writes: int
+
+
+@dataclass(frozen=True)
 class HostWait:
     """Waits at the host, from a request's scheduled arrival to its submission to the array."""
 
@@ -90,7 +99,8 @@ class Occupancy:
 class Balance:
     """What came into the NVS in the measured window, and what left it."""
 
-    #: ``settled``, ``rising`` or ``falling``: which way the number of dirty pages goes.
+    #: ``settled``, ``rising`` or ``falling``: which way the number of dirty pages goes;
+    #: ``overloaded`` if it goes neither way because the array does not serve all of the load.
     state: str
     #: Dirty pages at the beginning of the window, and at its end.
     dirty_pages_first: int
@@ -256,6 +266,8 @@ class RunResult(_Plotted, _Rows):
     iops: float
     #: From each request's submission to the array.
     response: Responses
+    #: How many requests had which response time, from the shortest on; four buckets per doubling.
+    histogram: list[TimeBucket]
     #: Before that.
     host_wait: HostWait
     hits: Hits
@@ -284,6 +296,7 @@ class RunResult(_Plotted, _Rows):
         values = json.loads(native.json(False))
         response = values["response"]
         values["response"] = Responses(**{k: Latency(**v) for k, v in response.items()})
+        values["histogram"] = [TimeBucket(**bucket) for bucket in values.get("histogram", [])]
         values["host_wait"] = HostWait(**values["host_wait"])
         values["hits"] = Hits(**values["hits"])
         values["occupancy"] = Occupancy(**values["occupancy"])
@@ -353,7 +366,9 @@ class AtResponse:
 
     variant: str
     response_ms: float
+    #: Interpolated between the points on both sides, whose values are next.
     iops: float | None
+    between_iops: list[float] | None = None
     #: The most of the sweep, if it stays below the level to its end.
     at_least_iops: float | None = None
     #: The least of the sweep, if it is above the level at every point.

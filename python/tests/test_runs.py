@@ -32,6 +32,16 @@ def test_a_run_reports_what_it_did() -> None:
     assert other.digest != run.digest
 
 
+def test_a_run_has_the_histogram_of_its_response_times() -> None:
+    run = destage.simulate(destage.Workload.spc1(iops=600), policy="wow", nvs=4096, **SHORT)
+    assert sum(bucket.reads for bucket in run.histogram) == run.response.reads.count > 0
+    assert sum(bucket.writes for bucket in run.histogram) == run.response.writes.count > 0
+    bounds = [bucket.below_ms for bucket in run.histogram]
+    assert bounds == sorted(set(bounds)) and bounds[-1] > run.response.all.p999_ms
+    assert isinstance(run.histogram[0], destage.TimeBucket)
+    assert pickle.loads(pickle.dumps(run)).histogram == run.histogram
+
+
 def test_results_travel() -> None:
     run = destage.simulate(**SHORT)
     assert pickle.loads(pickle.dumps(run)) == run

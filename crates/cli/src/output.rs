@@ -14,26 +14,16 @@ pub struct Outputs {
     paths: Vec<PathBuf>,
 }
 
-/// Extensions understood for a comparison.
-const COMPARE: &[&str] = &["html", "json", "csv", "txt", "parquet"];
+/// Extensions understood for a run, and for a comparison.
+const RUN: &[&str] = &["html", "json", "csv", "txt", "parquet"];
 /// Extensions understood for a table.
 const TABLE: &[&str] = &["json", "csv", "txt"];
 /// Extensions understood for an analysis of traces.
 const ANALYSIS: &[&str] = &["html", "json", "csv", "txt"];
-/// Extensions understood for a run.
-const RUN: &[&str] = &["json", "csv", "txt", "parquet"];
 
 impl Outputs {
     /// Checks the extensions of `--out` paths, and that each can be written and may be.
-    pub fn for_compare<'a>(
-        names: impl Iterator<Item = &'a String>,
-        paths: &mut Paths,
-    ) -> Result<Outputs, Failure> {
-        Outputs::checked(names, COMPARE, paths)
-    }
-
-    /// The same for one run.
-    pub fn for_run<'a>(
+    pub fn for_runs<'a>(
         names: impl Iterator<Item = &'a String>,
         paths: &mut Paths,
     ) -> Result<Outputs, Failure> {
@@ -117,14 +107,15 @@ impl Outputs {
         Ok(())
     }
 
-    /// Writes a run to every path.
-    pub fn write_run(&self, report: &RunReport) -> Result<(), Failure> {
+    /// Writes a run to every path; `page` is the comparison that its page shows.
+    pub fn write_run(&self, run: &RunReport, page: &CompareReport) -> Result<(), Failure> {
         for path in &self.paths {
             let bytes = match extension(path) {
-                "json" => destage_render::render_run(report, Format::Json).into_bytes(),
-                "csv" => destage_render::render_run(report, Format::Csv).into_bytes(),
-                "parquet" => destage_render::parquet_runs(&[report]).map_err(Failure::failed)?,
-                _ => destage_render::render_run(report, Format::Table).into_bytes(),
+                "html" => destage_render::html(page).into_bytes(),
+                "json" => destage_render::render_run(run, Format::Json).into_bytes(),
+                "csv" => destage_render::render_run(run, Format::Csv).into_bytes(),
+                "parquet" => destage_render::parquet_runs(&[run]).map_err(Failure::failed)?,
+                _ => destage_render::render_run(run, Format::Table).into_bytes(),
             };
             destage_report::write_file(path, &bytes)?;
         }

@@ -3,6 +3,7 @@
 use crate::run_args::{option_args, option_args_over, with_default};
 use crate::shared_args::{flag, format_arg, option, out_arg, threads_arg};
 use clap::{Arg, ArgAction, Command, value_parser};
+use destage_sim::advise::TRY_THRESHOLDS;
 use destage_sim::options::RunOptions;
 
 /// The planner's commands.
@@ -18,7 +19,7 @@ fn sim() -> Command {
              destage sim --trace vm.vscsi.gz --policy stow --nvs 4096 --format json",
         )
         .arg(format_arg())
-        .arg(out_arg("Also write to FILE: .json, .csv, .txt or .parquet; repeatable"))
+        .arg(out_arg("Also write to FILE: .html, .json, .csv, .txt or .parquet; repeatable"))
         .arg(option("plot", "FILE", "Draw occupancy over time to FILE (.svg or .png)"))
         .arg(option("series", "FILE", "Write the time series to FILE (.parquet)"))
         .args(option_args(|_| true))
@@ -29,7 +30,7 @@ fn compare() -> Command {
         .about("Run several policies on identical input and compare them")
         .after_help(
             "Examples:\n  \
-             destage compare --sweep iops=300..1100..200 --out r.html\n  \
+             destage compare --sweep iops=300..1200..100 --out r.html\n  \
              destage compare --policies wow,stow --sweep nvs=8192,32768,131072 --iops 800\n  \
              destage compare --policies lrw,stow --trace vm.vscsi.gz --nvs 16M --disks 3\n  \
              destage compare --experiment specs/experiments/stow-fig8a-90-80.toml --out r.html\n\
@@ -202,9 +203,13 @@ fn candidates() -> [Arg; 8] {
             "LIST",
             "Thresholds to consider, high/low in % of the NVS; those of --rate if it names its own",
         )
-        .default_value("90/80,70/40,50/20"),
-        option("sizes", "FROM..TO", "NVS sizes to consider in pages, four steps per doubling")
-            .default_value("256..1048576"),
+        .default_value(TRY_THRESHOLDS),
+        option(
+            "sizes",
+            "FROM..TO",
+            "NVS sizes to consider in pages, or bytes with K, M, G; four steps per doubling",
+        )
+        .default_value("256..1048576"),
         option("seeds", "N", "Seeds with which the answer must hold, for generated loads")
             .default_value("3")
             .value_parser(value_parser!(u32).range(1..=1000)),

@@ -40,7 +40,10 @@ fn unknown_names_list_the_known_ones_nearest_first() {
 fn sizes_and_thresholds_are_checked_before_anything_runs() {
     assert!(sim_fails(2, &["--nvs", "0"]).contains("at least 1 page"));
     assert!(sim_fails(2, &["--nvs", "4T"]).contains("larger than the array"));
-    assert!(sim_fails(2, &["--nvs", "many"]).contains("--nvs takes"));
+    let says = "--nvs takes pages, or bytes with K, M, G, not `many`";
+    assert!(sim_fails(2, &["--nvs", "many"]).contains(says));
+    let says = "--window takes 1 to 1024 commands, auto, not `0`";
+    assert!(sim_fails(2, &["--window", "0"]).contains(says));
     assert!(sim_fails(2, &["--thresholds", "80/90"]).contains("above the low threshold"));
     assert!(sim_fails(2, &["--thresholds", "90/90"]).contains("above the low threshold"));
     assert!(sim_fails(2, &["--queue-depth", "0"]).contains("1 to 100000"));

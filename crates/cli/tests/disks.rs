@@ -160,7 +160,8 @@ fn what_makes_no_spec_is_refused_and_nothing_is_destroyed() {
     };
     refused(&["--track-seek", "9"], "a seek curve rises");
     refused(&["--inner", "300"], "above that at the outer edge");
-    refused(&["--write-seek", "0"], "--write-seek takes a number above 0");
+    refused(&["--write-seek", "0"], "--write-seek takes a number of ms above 0");
+    refused(&["--inner", "2550000"], "--inner takes a number of MB/s above 0 and below 1000000");
     refused(&["--write-seek", "80"], "a mean seek of 80.0 ms is above 50 ms");
     refused(&["--heads", "0"], "at least one head");
     let other = folder.path().join("mine.txt");

@@ -110,6 +110,23 @@ fn a_replay_that_falls_behind_is_flagged() {
 }
 
 #[test]
+fn a_sweep_says_what_its_runs_warn_of() {
+    let folder = TempDir::new().expect("a folder");
+    let out = folder.path().join("rows").to_str().expect("text").to_string();
+    let load = ["--workload", "uniform:iops=1000", "--warmup", "60", "--measure", "10"];
+    let words = ["sweep", "--grid", "nvs=1024,64", "--out", &out];
+    let table = succeeds(&[&words[..], &load].concat());
+    let rows: Vec<&str> = table.lines().filter(|line| line.ends_with(" overloaded")).collect();
+    assert_eq!(rows.len(), 2, "{table}");
+    let (_, warnings) = table.split_once("\nWarnings\n").expect("there are some");
+    assert!(warnings.starts_with("  - nvs=1024: overloaded: "), "{warnings}");
+    assert!(warnings.contains("\n  - nvs=64: overloaded: "), "{warnings}");
+    let compared = succeeds(&[&["compare", "--policies", "wow"], &load[..]].concat());
+    assert!(compared.contains("1 of 1 points are overloaded"), "{compared}");
+    assert!(!compared.contains("had not settled. Use"), "{compared}");
+}
+
+#[test]
 fn what_a_trace_lacks_is_said() {
     let folder = TempDir::new().expect("a folder");
     let requests = |op: char| (0..50).map(move |i| (i * 50_000, i % 3, i * 16, op));

@@ -100,30 +100,117 @@ fn a_trace_is_replaced_only_with_force() {
 }
 
 #[test]
-fn a_report_replaces_a_report_but_not_a_trace() {
+fn a_report_does_not_replace_a_trace() {
     let folder = TempDir::new().expect("a folder");
     let recorded = trace(&folder, "recorded.csv");
     let error = fails(1, &["sim", "--out", &recorded]);
     assert!(error.contains("recorded.csv: is a trace (csv)"), "{error}");
-    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
-    let quick = ["--warmup", "1", "--measure", "2", "--nvs", "1024"];
-    let names = ["r.json", "r.csv", "r.txt", "r.parquet"].map(path);
-    let outs: Vec<&str> = names.iter().flat_map(|name| ["--out", name.as_str()]).collect();
-    let sweep = ["--sweep", "iops=100,200", "--policies", "lrw,stow"];
-    let array = ["--policies", "lrw", "--sizes", "256..512", "--goal", "p99<300ms"];
-    let tables: Vec<&str> = outs[..6].to_vec();
-    for _ in 0..2 {
-        succeeds(&[&["sim"], &quick[..], &outs].concat());
-    }
-    for _ in 0..2 {
-        succeeds(&[&["compare"], &quick[..], &sweep, &outs].concat());
-    }
-    for _ in 0..2 {
-        succeeds(&[&["advise", &recorded], &array[..], &tables].concat());
-    }
     // Two outputs of one name are one too few.
-    let error = fails(2, &[&["sim"], &outs[..2], &outs[..2]].concat());
+    let out = folder.path().join("r.json").display().to_string();
+    let error = fails(2, &["sim", "--out", &out, "--out", &out]);
     assert!(error.contains("r.json: two outputs"), "{error}");
+}
+
+/// Files of other programs, by name.
+fn foreign() -> Vec<(&'static str, Vec<u8>)> {
+    let png = |kind: &[u8], next: &[u8]| {
+        let begin = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x07\x08\0\0\x04\0";
+        [&begin[..], kind, b"\0\0\0\xf5\x28\x0d\x76\0\0\x04\0", next, &[0; 1024]].concat()
+    };
+    let footer = b"\x15\x02\x19\x2c\x48\x06schema\x15\x02\0\x15\x04\x25\0\x18\x02ts\0\0\0";
+    let bytes = (footer.len() as u32).to_le_bytes();
+    let notes = "Notes of Monday\n---------------\n\nvariant  mean\n-------  ----\nold        12\n";
+    vec![
+        ("io.csv", b"ts,kind,lba,len\n0,GET,0,4096\n5,PUT,8,4096\n".to_vec()),
+        ("notes.txt", notes.as_bytes().to_vec()),
+        ("fio.json", b"{\n  \"fio version\" : \"fio-3.33\",\n  \"jobs\" : [ ]\n}\n".to_vec()),
+        ("list.json", b"[{\"policy\": \"open\", \"port\": 80}]\n".to_vec()),
+        ("schema.json", b"{\"schema\": 1, \"rows\": []}\n".to_vec()),
+        ("page.html", b"<!doctype html>\n<html lang=\"en\">\n<head>\n</head>\n</html>\n".to_vec()),
+        ("t.parquet", [&b"PAR1\0\0\0\0"[..], footer, &bytes, b"PAR1"].concat()),
+        ("cut.parquet", b"PAR1PAR1".to_vec()),
+        ("drawing.svg", b"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"></svg>\n".to_vec()),
+        ("photo.png", png(&[8, 2], b"IDAT")),
+        ("named.png", png(&[8, 6], b"tEXt")),
+    ]
+}
+
+#[test]
+fn a_report_replaces_no_file_of_another_program() {
+    let folder = TempDir::new().expect("a folder");
+    let input = trace(&folder, "x.csv");
+    for (name, content) in foreign() {
+        let path = folder.path().join(name);
+        std::fs::write(&path, &content).expect("written");
+        let out = path.to_str().expect("text");
+        let ending = name.rsplit('.').next().expect("an ending");
+        let mut commands = match ending {
+            "svg" | "png" => vec![
+                vec!["sim", "--plot", out],
+                vec!["disks", "show", "cheetah9lp", "--plot", out],
+                vec!["advise", &input, "--goal", "p99<30ms", "--out", out],
+            ],
+            _ => vec![vec!["sim", "--out", out], vec!["compare", "--out", out]],
+        };
+        if ending == "parquet" {
+            commands.push(vec!["sim", "--series", out]);
+        }
+        if ["csv", "json", "txt"].contains(&ending) {
+            commands.push(vec!["trace", "analyze", &input, "--out", out]);
+            commands.push(vec!["readcache-trace", &input, "--policy", "lru", "--out", out]);
+            commands.push(vec!["advise", &input, "--goal", "p99<30ms", "--out", out]);
+        }
+        for words in commands {
+            let error = fails(1, &words);
+            let why = "is not a report or plot of destage, and would be lost. Name another output";
+            assert!(error.contains(&format!("{name}: {why}")), "{words:?}: {error}");
+        }
+        assert_eq!(std::fs::read(&path).expect("read"), content, "{name}");
+    }
+}
+
+#[test]
+fn every_report_replaces_every_report() {
+    let folder = TempDir::new().expect("a folder");
+    let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+    for i in 0..300u64 {
+        let op = if i % 3 == 0 { "W" } else { "R" };
+        text.push_str(&format!("{},0,{},4096,{op}\n", i * 1_000_000, i * 7919 % 100 * 4096));
+    }
+    let input = folder.path().join("reads.csv");
+    std::fs::write(&input, text).expect("written");
+    let input = input.to_str().expect("text");
+    let path = |ending: &str| folder.path().join(format!("r.{ending}")).display().to_string();
+    let [html, json, csv, txt] = ["html", "json", "csv", "txt"].map(path);
+    let [parquet, svg, png] = ["parquet", "svg", "png"].map(path);
+    let tables = ["--out", &json, "--out", &csv, "--out", &txt];
+    let page = [&tables[..], &["--out", &html]].concat();
+    let all = [&page[..], &["--out", &parquet]].concat();
+    let quick = ["--warmup", "1", "--measure", "2", "--nvs", "1024"];
+    let replay = ["readcache-trace", input, "--policy"];
+    let advise = ["advise", input, "--policies", "lrw", "--sizes", "256..512", "--goal"];
+    let commands: [Vec<&str>; 12] = [
+        [&["sim", "--plot", &svg], &quick[..], &all].concat(),
+        [&["sim", "--policy", "lrw", "--plot", &png], &quick[..], &all].concat(),
+        [&["sim", "--series", &parquet], &quick[..]].concat(),
+        [&["compare", "--policies", "lrw"], &quick[..], &all].concat(),
+        [&["compare", "--sweep", "iops=100,200", "--title", "A b"], &quick[..], &all].concat(),
+        [&advise[..], &["p99<300ms", "--prices", "nvs=1", "--out", &svg], &page].concat(),
+        [&advise[..], &["p99<1ms", "--out", &png], &page].concat(),
+        [&["trace", "analyze", input], &page[..]].concat(),
+        [&replay[..], &["lru", "--disks", "5", "--failed", "0"], &tables].concat(),
+        [&replay[..], &["lru,vdf-lru", "--disks", "5,6"], &tables].concat(),
+        [&["writecache-trace", input, "--policy", "lrw,bound", "--nvs", "64"], &tables[..]]
+            .concat(),
+        vec!["disks", "show", "cheetah9lp", "--plot", &svg],
+    ];
+    for words in &commands {
+        succeeds(words);
+        succeeds(words);
+    }
+    // What is empty has nothing to lose.
+    std::fs::write(&csv, b"").expect("written");
+    succeeds(&commands[0]);
 }
 
 #[test]
@@ -148,16 +235,25 @@ fn contradictions_are_one_clear_error() {
     let error = compare(&["--policies", "lrw,cscan", "--sweep", "policy=wow,stow"]);
     assert!(error.contains("sweep of policy contradicts policy=lrw"), "{error}");
     assert!(compare(&["--policies", "lrw,lrw"]).contains("compared with itself"));
+    assert!(compare(&["--policies", ""]).contains("name one or more policies"));
     assert!(compare(&["--policies", "stow,stow:128"]).contains("are the same"));
     assert!(compare(&["--nvs", "64", "--sweep", "nvs=1,2"]).contains("contradicts the sweep"));
     assert!(compare(&["--sweep", "nvs=32768,128M"]).contains("are the same"));
     assert!(compare(&["--at-ms", "20"]).contains("--sweep iops="));
+    assert!(compare(&["--policies", ""]).contains("name one or more policies"));
+    for several in [["--seeds", "3"], ["--ci", "5"]] {
+        let words = [&["--sweep", "seed=1,2"], &several[..]].concat();
+        assert!(compare(&words).contains("a sweep of seed and several seeds"), "{words:?}");
+    }
+    let again = folder.path().join(".").join("x.csv").to_str().expect("text").to_string();
+    assert!(compare(&["--sweep", &format!("trace={trace},{again}")]).contains("are the same"));
     assert!(compare(&["--seeds-max", "9"]).contains("--ci"));
     assert!(compare(&["--plot-format", "png"]).contains("--plots"));
     let sweep = |words: &[&str]| fails(2, &[&["sweep", "--out", &rows], words].concat());
     let twice = ["--grid", "policy=wow", "--grid", "policy=stow"];
     assert!(sweep(&twice).contains("`policy` is swept twice"));
     assert!(sweep(&["--grid", "nvs=1,2", "--nvs", "64"]).contains("contradicts the sweep"));
+    assert!(sweep(&["--grid", ""]).contains("--grid takes OPTION=V1"));
     assert!(sweep(&["--grid", "nvs=32768,128M"]).contains("are the same"));
     let replays = ["--trace", &trace, "--grid", "nvs=64,128"];
     assert!(sweep(&[&replays[..], &["--seeds", "2"]].concat()).contains("nothing is random"));

@@ -34,6 +34,25 @@ fn a_comparison_writes_every_form() {
 }
 
 #[test]
+fn a_run_writes_every_form() {
+    let folder = TempDir::new().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_string();
+    let outs = ["html", "json", "csv", "txt", "parquet"].map(|e| path(&format!("r.{e}")));
+    let mut words = vec!["sim", "--policy", "wow", "--iops", "200", "--nvs", "1024"];
+    words.extend(["--warmup", "5", "--measure", "10"]);
+    outs.iter().for_each(|out| words.extend(["--out", out]));
+    let table = succeeds(&words);
+    assert_eq!(std::fs::read_to_string(&outs[3]).expect("read"), table);
+    let html = std::fs::read_to_string(&outs[0]).expect("read");
+    assert!(html.contains("<h1>Simulation of wow</h1>"));
+    assert!(html.contains("Distribution of response times of reads"));
+    assert!(
+        html.contains("destage sim --policy wow --nvs 1024 --iops 200 --warmup 5 --measure 10")
+    );
+    assert!(outs.iter().all(|out| std::fs::metadata(out).expect("written").len() > 100));
+}
+
+#[test]
 fn seeds_are_repeated_until_the_interval_asked_for() {
     let text = succeeds(&[SMALL, &["--iops", "200", "--ci", "5", "--format", "json"]].concat());
     let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -114,6 +114,64 @@ fn advice_is_a_page_with_limits_and_costs() {
     assert!(help("sim").contains("[default: papers]"));
 }
 
+/// Three devices, and every second operation unknown.
+#[test]
+fn advice_warns_of_what_a_trace_lacks_and_of_few_requests() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_string();
+    let (trace, page) = (path("half.csv"), path("advice.html"));
+    let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+    for i in 0..50_u64 {
+        let op = if i % 2 == 0 { 'W' } else { '?' };
+        let row = format!("{},{},{},4096,{op}\n", i * 50_000_000, i % 3, i * 16 * 4096);
+        text.push_str(&row);
+    }
+    std::fs::write(&trace, text).expect("written");
+    let few = ["--sizes", "64..128", "--policies", "wow", "--try-thresholds", "70/40"];
+    let advise = |goal: &str, more: &[&str]| {
+        succeeds(&[&["advise", &trace, "--goal", goal][..], &few, more].concat())
+    };
+    let text = advise("p99<300ms", &["--out", &page]);
+    let page = std::fs::read_to_string(&page).expect("a page");
+    let json: Value =
+        serde_json::from_str(&advise("p99<300ms", &["--format", "json"])).expect("JSON");
+    let warnings = json["warnings"].as_array().expect("a list");
+    assert_eq!(warnings.len(), 3, "each once: {warnings:?}");
+    for said in [
+        "3 devices of the trace follow each other on one volume",
+        "25 of 50 requests are replayed as reads",
+        "p99 is of 50 requests only, and needs at least 1000: give a longer trace",
+    ] {
+        assert!(warnings.iter().any(|w| w.as_str().is_some_and(|w| w.contains(said))), "{said}");
+        assert!(text.contains(said) && page.contains(said), "{said}: {text}");
+    }
+    assert!(text.contains("\nWarnings:\n") && page.contains("<h2>Warnings</h2>"), "{text}");
+    let short = advise("p50<300ms,writes.p95<1s", &["--measure", "1", "--trace-device", "0"]);
+    for said in [
+        "p50 is of 7 requests only, and needs at least 20: give a longer --measure",
+        "writes.p95 is of 4 writes only, and needs at least 200: give a longer --measure",
+    ] {
+        assert!(short.contains(said), "{said}: {short}");
+    }
+    assert!(!short.contains("devices of the trace"), "{short}");
+}
+
+/// Disks that are mostly idle have the time, but each request takes as long as an access.
+#[test]
+fn the_limit_of_an_idle_array_is_a_single_access() {
+    let load = ["advise", "--workload", "spc1", "--iops", "50", "--measure", "20"];
+    let few = ["--sizes", "1024..1024", "--seeds", "1", "--policies", "stow"];
+    let few = [&load[..], &few, &["--try-thresholds", "70/40"]].concat();
+    for goal in ["p99<5ms", "mean<1us"] {
+        let text = succeeds(&[&few[..], &["--goal", goal]].concat());
+        assert!(text.contains("Answer: none of the sizes reaches it"), "{text}");
+        assert!(text.contains("The largest size tried misses it: 1024 pages"), "{text}");
+        assert!(!text.contains("One step below"), "{text}");
+        assert!(text.contains("Why: at 1024 pages the limit is access time: "), "{text}");
+        assert!(text.contains("Neither more NVS nor lower thresholds help"), "{text}");
+    }
+}
+
 #[test]
 fn bad_plans_are_one_line() {
     for (args, code, said) in [
@@ -124,7 +182,15 @@ fn bad_plans_are_one_line() {
         (&["advise", "--goal", "p99<1ms", "--out", "a.xyz"], 2, "--out takes"),
         (&["advise", "--goal", "p99<1ms", "--prices", "disk=1"], 2, "--prices takes"),
         (&["advise", "--goal", "p99<1ms", "--load-factor", "0.5"], 2, "--load-factor is headroom"),
-        (&["advise", "--goal", "p99<1ms", "--policies", "wow,wow"], 2, "has `wow` twice"),
+        (&["advise", "--goal", "p99<1ms", "--sizes", "1M..5X"], 2, "bytes with K, M, G"),
+        (&["advise", "--goal", "p99<1ms", "--policies", "wow,wow"], 2, "policy=wow is given twice"),
+        (&["advise", "--goal", "full<200%"], 2, "above 0 and at most 100 %"),
+        (&["advise", "--goal", "p99<1s,full<0%"], 2, "--goal full<0%: full is a share"),
+        (
+            &["advise", "--goal", "p99<1ms", "--write-cache", "off"],
+            2,
+            "--write-cache off is an array without NVS, but advise asks how much",
+        ),
         (&["advise", "/no/such", "--goal", "p99<1ms"], 1, "/no/such"),
         (&["sweep", "--out", "/dev/null/x", "--grid", "seed=1"], 1, "cannot create"),
         (&["sweep", "--out", "/tmp", "--grid", "nsv=1"], 2, "unknown option"),

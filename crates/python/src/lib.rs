@@ -28,6 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<destage_policy::Nvs>()?;
     module.add_function(wrap_pyfunction!(results::draw, module)?)?;
     module.add_function(wrap_pyfunction!(results::looks, module)?)?;
+    module.add_function(wrap_pyfunction!(results::advice_html, module)?)?;
     module.add_function(wrap_pyfunction!(run::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(run::compare, module)?)?;
     module.add_function(wrap_pyfunction!(run::replay_policy, module)?)?;

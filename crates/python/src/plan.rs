@@ -8,9 +8,10 @@ use crate::run::{outcome, source};
 use crate::trace::TraceData;
 use destage_engine::policy::PolicyChoice;
 use destage_sim::advise::goal::Goal;
-use destage_sim::advise::{Question, advise as find, ladder};
+use destage_sim::advise::{Question, advise as find, ladder, thresholds_of};
 
 use destage_report::Format;
+use destage_report::advice::Prices;
 use destage_report::model::RunReport;
 use destage_report::tournament::ScoreCard;
 use destage_sim::compare::{CompareError, run_built};
@@ -190,14 +191,14 @@ pub fn tournament(
 /// The cheapest NVS that reaches a goal, and how to draw how near each size comes, as JSON.
 #[pyfunction]
 #[pyo3(signature = (options, goal, policies, thresholds, sizes, seeds, threads, check_curve,
-    sample_groups, trace = None, progress = None, load_factor = 1.0))]
+    sample_groups, trace = None, progress = None, load_factor = 1.0, prices = None))]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub fn advise(
     py: Python<'_>,
     options: Vec<(String, String)>,
     goal: &str,
     policies: Vec<String>,
-    thresholds: Vec<String>,
+    thresholds: Option<Vec<String>>,
     sizes: (u64, u64),
     seeds: u32,
     threads: usize,
@@ -206,6 +207,7 @@ pub fn advise(
     trace: Option<&Bound<'_, TraceData>>,
     progress: Option<Py<PyAny>>,
     load_factor: f64,
+    prices: Option<&str>,
 ) -> PyResult<(String, String)> {
     let trace = trace.map(Bound::get);
     let mut base = run_options(py, options)?;
@@ -213,6 +215,9 @@ pub fn advise(
         base.set("trace", trace.name()).map_err(|why| errors::option(py, &why))?;
     }
     let goal = Goal::parse(goal).map_err(|why| errors::option(py, &why))?;
+    let thresholds = thresholds_of(&base, thresholds).map_err(|why| errors::option(py, &why))?;
+    let prices = prices.map(Prices::parse).transpose();
+    let prices = prices.map_err(|why| errors::error(py, "OptionError", &why))?;
     let sizes_pages = ladder(sizes.0, sizes.1);
     let question = Question {
         base,
@@ -224,7 +229,7 @@ pub fn advise(
         check_curve,
         sample_groups,
         load_factor,
-        prices: None,
+        prices,
     };
     let control = RunControl::new(None);
     let make = |options: &RunOptions, config: &SimConfig| source(options, config, trace, &control);

@@ -41,6 +41,12 @@ pub fn draw(py: Python<'_>, spec: &str) -> PyResult<String> {
     drawn(py, &from_json(py, spec)?)
 }
 
+/// The page of advice that is given as JSON.
+#[pyfunction]
+pub fn advice_html(py: Python<'_>, advice: &str) -> PyResult<String> {
+    Ok(destage_render::advice_html(&from_json(py, advice)?))
+}
+
 /// For each name of a line or bar its place in the palette and its colour, as every plot has them.
 #[pyfunction]
 pub fn looks(names: Vec<String>) -> Vec<(usize, String)> {
@@ -136,6 +142,7 @@ fn without_series(run: &RunReport) -> RunReport {
         target_iops: run.target_iops,
         iops: run.iops,
         response: run.response.clone(),
+        histogram: run.histogram.clone(),
         host_wait: run.host_wait,
         hits: run.hits.clone(),
         stalled_writes: run.stalled_writes,

@@ -321,7 +321,7 @@ fn compare_text(report: &CompareReport) -> String {
         }
     }
     if !report.at_response.is_empty() {
-        out += &format!("\nThroughput at a mean response time ({BOUNDS})\n\n");
+        out += &format!("\nThroughput at a mean response time\n({BOUNDS})\n\n");
         out += &at_response_table(&report.at_response).render(Format::Table);
     }
     out += &options_text("Options", &report.options);
@@ -360,8 +360,8 @@ fn point_row(point: &Point, swept: bool, metrics: &[&Metric]) -> Vec<Cell> {
 }
 
 /// How bounds are shown where a sweep does not cross a response time.
-pub(crate) const BOUNDS: &str = "> if it stays below that to the end of the sweep, < if it is \
-                                 above that at every point";
+pub(crate) const BOUNDS: &str = "> if it is below that to the end of the sweep, < if it is above \
+                                 it at every point, A to B if points are far apart";
 
 /// The throughput at a response time, or the bound that the sweep gives.
 fn served(at: &AtResponse) -> Cell {
@@ -370,7 +370,10 @@ fn served(at: &AtResponse) -> Cell {
     match (at.at_least_iops, at.below_iops) {
         (Some(iops), _) => bound(">", iops),
         (_, Some(iops)) => bound("<", iops),
-        _ => Cell::maybe(at.iops, 1),
+        _ => at.coarse().map_or_else(
+            || Cell::maybe(at.iops, 1),
+            |bounds| Cell::text(bounds.map(|iops| Cell::num(iops, 1).shown()).join(" to ")),
+        ),
     }
 }
 

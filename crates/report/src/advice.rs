@@ -39,7 +39,8 @@ pub struct Advice {
     /// The greatest load at which the answer was seen to hold, as a multiple of the load asked
     /// about; 1 if it held at no greater one, absent for loads that cannot be made greater.
     pub holds_to_load: Option<f64>,
-    /// The best of one size less, which misses the goal; absent at the smallest size.
+    /// The best of one size less, which misses the goal, or of the largest size tried if there is
+    /// no answer; absent at the smallest size.
     pub below: Option<AdvisedRun>,
     /// Sampled replays, by size and policy.
     pub curve: Vec<CurvePoint>,
@@ -47,6 +48,10 @@ pub struct Advice {
     pub runs: Vec<AdvisedRun>,
     /// Simulations that the full grid would have taken.
     pub grid_runs: u64,
+    /// Warnings to read before trusting the answer: of the trace, of the disks, and of figures that
+    /// rest on too few requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// How sure the answer is, in plain sentences.
     pub sure: Vec<String>,
 }
@@ -148,8 +153,14 @@ pub struct AdvisedRun {
     pub reached: bool,
     /// Why not, where it is not the figure.
     pub why: String,
-    /// What keeps the run from better figures: `disk time`, `NVS` or `rate`; empty if the run could
-    /// not be made.
+    /// Reads in the measured window.
+    #[serde(default)]
+    pub reads: u64,
+    /// Writes in the measured window.
+    #[serde(default)]
+    pub writes: u64,
+    /// What keeps the run from better figures: `disk time`, `access time`, `NVS` or `rate`; empty
+    /// if the run could not be made.
     #[serde(default)]
     pub limit: String,
     /// The figures by which that was judged, as a sentence.
@@ -270,15 +281,21 @@ impl Advice {
             _ => text += "Answer: none of the sizes reaches it\n",
         }
         if let Some(below) = &self.below {
-            text += &format!("One step below misses it: {}\n", below.describe());
+            let size = match self.answer {
+                Some(_) => "One step below misses it",
+                None => "The largest size tried misses it",
+            };
+            text += &format!("{size}: {}\n", below.describe());
             text += &format!("        {}\n", below.figure_text());
         }
         if let Some(missed) = &self.missed {
             text += &format!("Why: {missed}\n");
         }
-        text += "\nHow sure:\n";
-        for sentence in &self.sure {
-            text += &format!("  - {sentence}\n");
+        for (title, sentences) in [("Warnings", &self.warnings), ("How sure", &self.sure)] {
+            if !sentences.is_empty() {
+                text += &format!("\n{title}:\n");
+            }
+            text.extend(sentences.iter().map(|sentence| format!("  - {sentence}\n")));
         }
         text += "\nBy size: the best variant of each size simulated\n";
         text += &self.size_table().render(Format::Table);
@@ -373,6 +390,7 @@ impl Advice {
             ("seed", ""),
             ("load", "x"),
             ("window", "x"),
+            ("requests", ""),
             ("figure", ""),
             ("value", ""),
             ("stalled", "% writes"),
@@ -395,6 +413,7 @@ impl Advice {
                 Cell::int(run.seed),
                 Cell::num(run.load, 2),
                 Cell::int(run.length),
+                Cell::int(run.reads + run.writes),
                 Cell::text(&run.figure),
                 value,
                 Cell::num(100.0 * run.stalled_share, 2),
@@ -444,6 +463,20 @@ mod tests {
         for bad in ["", "nvs", "nvs=x", "nvs=-1", "nvs=1,nvs=2", "disk=3", "nvs=inf"] {
             assert!(Prices::parse(bad).unwrap_err().contains("--prices takes"), "{bad}");
         }
+    }
+
+    #[test]
+    fn text_names_the_size_that_misses_and_has_the_warnings() {
+        let below = Some(AdvisedRun { nvs_pages: 64, ..AdvisedRun::default() });
+        let mut advice = Advice { below, ..Advice::default() };
+        let text = advice.render(Format::Table);
+        assert!(text.contains("The largest size tried misses it: 64 pages"), "{text}");
+        assert!(!text.contains("Warnings"), "{text}");
+        advice.answer = Some(AdvisedRun::default());
+        advice.warnings = vec!["2 devices share a volume".into()];
+        let text = advice.render(Format::Table);
+        assert!(text.contains("One step below misses it: 64 pages"), "{text}");
+        assert!(text.contains("\nWarnings:\n  - 2 devices share a volume\n"), "{text}");
     }
 
     #[test]

@@ -105,6 +105,8 @@ pub enum BalanceState {
     Rising,
     /// Less is written than is destaged.
     Falling,
+    /// Neither, because the array does not serve all that is asked of it.
+    Overloaded,
 }
 
 impl std::fmt::Display for BalanceState {
@@ -113,6 +115,7 @@ impl std::fmt::Display for BalanceState {
             BalanceState::Settled => "settled",
             BalanceState::Rising => "rising",
             BalanceState::Falling => "falling",
+            BalanceState::Overloaded => "overloaded",
         })
     }
 }
@@ -441,14 +444,29 @@ pub struct AtResponse {
     pub variant: String,
     /// Response time in ms.
     pub response_ms: f64,
-    /// Requests per second where it is crossed; absent if the sweep never crosses it.
+    /// Requests per second where it is crossed, interpolated; absent if the sweep never crosses it.
     pub iops: Option<f64>,
+    /// Requests per second of the two points of the sweep that it is crossed between.
+    #[serde(default)]
+    pub between_iops: Option<[f64; 2]>,
     /// Most requests per second in the sweep, if it stays below the level to its end.
     #[serde(default)]
     pub at_least_iops: Option<f64>,
     /// Fewest requests per second in the sweep, if it is above the level at every point.
     #[serde(default)]
     pub below_iops: Option<f64>,
+}
+
+impl AtResponse {
+    /// How far apart the points on both sides of a crossing may be, as a ratio. Response times turn
+    /// up steeply near the limit: between points that are further apart, a straight line says
+    /// little of where.
+    pub const STEP_MAX: f64 = 1.1;
+
+    /// The points that it is crossed between, if they are too far apart for the value between them.
+    pub fn coarse(&self) -> Option<[f64; 2]> {
+        self.between_iops.filter(|[low, high]| *high > Self::STEP_MAX * low)
+    }
 }
 
 /// Whose settings simulations with these options have, in words; nothing if the options do not say.

@@ -7,9 +7,17 @@ use crate::options::OptionError;
 /// # Errors
 /// No `=`, no values, or an invalid range.
 pub fn parse_sweep(text: &str) -> Result<(String, Vec<String>), OptionError> {
+    parse_axis("sweep", text)
+}
+
+/// [`parse_sweep`], for a flag of another name.
+///
+/// # Errors
+/// As [`parse_sweep`], with this name.
+pub fn parse_axis(flag: &str, text: &str) -> Result<(String, Vec<String>), OptionError> {
     let bad = |what: &str| {
         OptionError::usage(format!(
-            "--sweep takes OPTION=V1,V2,... or OPTION=FIRST..LAST..STEP: {what} in `{text}`"
+            "--{flag} takes OPTION=V1,V2,... or OPTION=FIRST..LAST..STEP: {what} in `{text}`"
         ))
     };
     let (name, values) = text.split_once('=').ok_or_else(|| bad("no `=`"))?;
@@ -50,5 +58,7 @@ mod tests {
         assert!(
             values("iops").is_err() && values("iops=").is_err() && values("x=1..9..0").is_err()
         );
+        let error = parse_axis("grid", "").unwrap_err().message;
+        assert!(error.starts_with("--grid takes") && error.ends_with("no `=` in ``"), "{error}");
     }
 }

@@ -188,7 +188,12 @@ impl Comparison {
     fn contradictions(&self) -> Result<(), OptionError> {
         contradictions::of_axes(&self.base, &self.sweep)?;
         self.distinct_variants()?;
+        if self.variants.is_empty() {
+            return Err(OptionError::usage("nothing to compare: name one or more policies".into()));
+        }
         let swept = self.sweep.as_ref().map(|(name, _)| name);
+        let several = self.seeds > 1 || self.confidence.is_some();
+        contradictions::of_swept_seeds(swept.is_some_and(|name| name == "seed"), several)?;
         for (_, changes) in &self.variants {
             if let Some((name, value)) = changes.iter().find(|(name, _)| Some(name) == swept) {
                 return Err(OptionError::usage(format!(
@@ -301,7 +306,8 @@ impl Comparison {
             let bound = run.options.get("outstanding-bound").cloned().unwrap_or_default();
             report.options.insert("outstanding-bound (first run)".into(), bound);
         }
-        report.options.retain(|name, _| !self.varies(name));
+        let replays = self.varies("trace");
+        report.options.retain(|name, _| !(self.varies(name) || replays && name == "workload"));
         if self.sweep.as_ref().is_some_and(|(name, _)| name == "iops") {
             report.at_response = self.at_response(&report.points);
         }
@@ -338,11 +344,13 @@ impl Comparison {
                 let target = |p: &Point| p.value.parse::<f64>().unwrap_or(f64::MAX);
                 of_variant.sort_by(|a, b| target(a).total_cmp(&target(b)));
                 let curve: Vec<(f64, f64)> =
-                    of_variant.iter().map(|p| (p.iops.mean, p.response_ms.mean)).collect();
+                    of_variant.iter().map(|p| (p.iops.mean, time(p, response_ms))).collect();
                 let mut at =
                     AtResponse { variant: variant.clone(), response_ms, ..AtResponse::default() };
                 match reach(&curve, response_ms) {
-                    Some(Reach::At(iops)) => at.iops = Some(iops),
+                    Some(Reach::At(iops, between)) => {
+                        (at.iops, at.between_iops) = (Some(iops), Some(between));
+                    }
                     Some(Reach::AtLeast(iops)) => at.at_least_iops = Some(iops),
                     Some(Reach::Below(iops)) => at.below_iops = Some(iops),
                     None => {}
@@ -354,6 +362,17 @@ impl Comparison {
     }
 }
 
+/// The mean response time of a point, for a curve that is to cross `level_ms`. It does not contain
+/// what requests waited at the host: a wait there that is longer than the level is above it too.
+fn time(point: &Point, level_ms: f64) -> f64 {
+    let waits = point.runs.iter().map(|run| run.host_wait.mean_ms);
+    let wait_ms = waits.sum::<f64>() / point.runs.len().max(1) as f64;
+    match point.response_ms.mean {
+        response_ms if response_ms <= level_ms && wait_ms > level_ms => wait_ms,
+        response_ms => response_ms,
+    }
+}
+
 fn settled(runs: &[RunReport], share: f64) -> bool {
     let within = |values: Vec<f64>| {
         let estimate = estimate(&values);
@@ -361,6 +380,23 @@ fn settled(runs: &[RunReport], share: f64) -> bool {
     };
     within(runs.iter().map(|r| r.iops).collect())
         && within(runs.iter().map(|r| r.response.all.mean_ms).collect())
+}
+
+/// A run as the comparison of one variant, for what shows comparisons.
+pub fn of_run(run: RunReport, title: String, command: String) -> CompareReport {
+    let (variant, options) = (run.label.clone(), run.options.clone());
+    let point = Point {
+        iops: estimate(&[run.iops]),
+        response_ms: estimate(&[run.response.all.mean_ms]),
+        variant,
+        runs: vec![run],
+        ..Point::default()
+    };
+    let points = vec![point];
+    let mut report =
+        CompareReport { schema: SCHEMA, title, command, options, points, ..Default::default() };
+    report.findings = findings::of(&report);
+    report
 }
 
 fn point(cell: Cell) -> Point {
@@ -391,4 +427,24 @@ fn run_all(
 ) -> Result<Vec<RunReport>, CompareError> {
     let work = |job: &SeedRun| run(&job.label, &job.options).map_err(|error| error.at(&job.place));
     in_parallel(jobs, threads, &work, Result::is_err, progress).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_at_the_host_beyond_the_level_is_above_it() {
+        let of = |response_ms: f64, wait_ms: f64| {
+            let mut run = RunReport::default();
+            run.host_wait.mean_ms = wait_ms;
+            let point =
+                Point { response_ms: estimate(&[response_ms]), runs: vec![run], ..<_>::default() };
+            time(&point, 20.0)
+        };
+        assert_eq!(of(12.0, 0.0), 12.0);
+        assert_eq!(of(12.0, 19.0), 12.0, "shorter than the level");
+        assert_eq!(of(12.0, 4500.0), 4500.0);
+        assert_eq!(of(25.0, 4500.0), 25.0, "it is above the level already");
+    }
 }

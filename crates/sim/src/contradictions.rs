@@ -252,6 +252,16 @@ pub(crate) fn distinct(
     Ok(())
 }
 
+/// Refuses several seeds at each value of a sweep of seeds.
+pub(crate) fn of_swept_seeds(is_swept: bool, several: bool) -> Result<(), OptionError> {
+    match is_swept && several {
+        true => Err(OptionError::usage(
+            "a sweep of seed and several seeds contradict each other: leave out one of them".into(),
+        )),
+        false => Ok(()),
+    }
+}
+
 /// Refuses several seeds of a run that no seed changes.
 pub(crate) fn of_seeds(options: &RunOptions, wanted: &str) -> Result<(), OptionError> {
     if options.get("trace").is_empty() || options.get("trace-mode").starts_with("rate:") {

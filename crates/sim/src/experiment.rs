@@ -126,11 +126,14 @@ impl Experiment {
         let named = |variant: &Variant| (variant.label.clone(), settings(&variant.options));
         let policies = self.policies.iter().map(of_policy);
         let seeds = self.seeds.unwrap_or(if self.confidence_percent.is_some() { 3 } else { 1 });
+        let load = match self.sweep.as_ref().map(|(name, _)| name.as_str()) {
+            Some("trace") => "traces".into(),
+            Some("workload") => "workloads".into(),
+            _ => load_of(&base),
+        };
+        let title = format!("{} on {load}", self.policies.join(", "));
         Comparison {
-            title: self
-                .title
-                .clone()
-                .unwrap_or_else(|| format!("{} on {}", self.policies.join(", "), load_of(&base))),
+            title: self.title.clone().unwrap_or(title),
             command,
             base,
             variants: policies.chain(self.variants.iter().map(named)).collect(),

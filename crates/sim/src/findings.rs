@@ -109,11 +109,29 @@ fn equal(one: f64, other: f64, shown: fn(f64) -> String) -> bool {
 /// Variants with their throughput, as far as the sweep shows it.
 type Served<'a> = Vec<(&'a str, f64)>;
 
+/// A variant that crosses a level.
+struct Crossing<'a> {
+    name: &'a str,
+    /// Where, in I/O/s: one value twice, or two points of the sweep that are far apart.
+    between: [f64; 2],
+}
+
+impl Crossing<'_> {
+    fn is_coarse(&self) -> bool {
+        self.between[0] < self.between[1]
+    }
+
+    fn shown(&self) -> String {
+        let [low, high] = self.between.map(whole);
+        if self.is_coarse() { format!("{low} to {high}") } else { low }
+    }
+}
+
 /// What the sweep shows of a level: variants that cross it, that stay below it to the end, and
 /// that are above it from the beginning.
 struct Level<'a> {
     ms: f64,
-    crossed: Served<'a>,
+    crossed: Vec<Crossing<'a>>,
     open: Served<'a>,
     above: Served<'a>,
 }
@@ -127,32 +145,68 @@ impl Level<'_> {
             served.sort_by(|a, b| b.1.total_cmp(&a.1));
             served
         };
-        Level {
-            ms,
-            crossed: of(|at| at.iops),
-            open: of(|at| at.at_least_iops),
-            above: of(|at| at.below_iops),
-        }
+        let at_level = report.at_response.iter().filter(|at| at.response_ms == ms);
+        let mut crossed: Vec<Crossing<'_>> = at_level
+            .filter_map(|at| {
+                let between = at.coarse().or(at.iops.map(|iops| [iops, iops]))?;
+                Some(Crossing { name: &at.variant, between })
+            })
+            .collect();
+        crossed.sort_by(|a, b| b.between[0].total_cmp(&a.between[0]));
+        Level { ms, crossed, open: of(|at| at.at_least_iops), above: of(|at| at.below_iops) }
     }
 
     /// How much more than the others those serve that serve `iops`, or at least that.
     fn lead(&self, best: &[&str], iops: f64, at_least: bool) -> String {
         let bound = |least: bool| if least { "at least " } else { "" };
-        let crossed = self.crossed.iter().map(|other| (other, at_least));
-        let all = crossed.chain(self.above.iter().map(|other| (other, true)));
+        let most = |other: &Crossing<'_>| other.between[1];
+        let crossed = self.crossed.iter().map(|c| (c.name, most(c), at_least || c.is_coarse()));
+        let all = crossed.chain(self.above.iter().map(|(name, iops)| (*name, *iops, true)));
         let parts: Vec<String> = all
-            .filter(|((name, _), _)| !best.contains(name))
-            .map(|((name, other), least)| bound(least).to_string() + &more(iops, *other, name))
+            .filter(|(name, ..)| !best.contains(name))
+            .map(|(name, other, least)| bound(least).to_string() + &more(iops, other, name))
             .collect();
         list(&parts)
     }
 
+    /// What to say where the points of the sweep are too far apart to name the best.
+    fn undecided(&self, at: &str, first: &Crossing<'_>) -> Option<String> {
+        let rivals = |c: &Crossing<'_>| c.between[1] > first.between[0] || c.name == first.name;
+        let (rivals, others): (Vec<&Crossing<'_>>, Vec<_>) =
+            self.crossed.iter().partition(|c| rivals(c));
+        if rivals.len() < 2 || !rivals.iter().any(|c| c.is_coarse()) {
+            return None;
+        }
+        let shown = |c: &&Crossing<'_>| format!("{} ({} I/O/s)", c.name, c.shown());
+        let rivals = list(&rivals.iter().map(shown).collect::<Vec<_>>());
+        let less = match others.len() {
+            0 => String::new(),
+            1 => format!(" {} serves less.", others[0].name),
+            _ => {
+                let names: Vec<&str> = others.iter().map(|c| c.name).collect();
+                format!(" {} serve less.", list(&names))
+            }
+        };
+        Some(format!(
+            "{at} the steps of the sweep are too large to say which of {rivals} serves most: use \
+             steps of at most a tenth of the load there.{less}"
+        ))
+    }
+
     /// Those that cross it: the best, or the equally good, and by how much they lead.
     fn ranked(&self, at: &str) -> String {
-        let most = self.crossed.first().map_or(0.0, |best| best.1);
-        let is_best = |(_, iops): &&(&str, f64)| equal(most, *iops, whole);
-        let best: Vec<&str> = self.crossed.iter().filter(is_best).map(|best| best.0).collect();
-        let (names, iops, lead) = (list(&best), whole(most), self.lead(&best, most, false));
+        let Some(first) = self.crossed.first() else { return String::new() };
+        let most = first.between[0];
+        if let Some(undecided) = self.undecided(at, first) {
+            return undecided;
+        }
+        let is_best = |c: &&Crossing<'_>| !c.is_coarse() && equal(most, c.between[0], whole);
+        let mut best: Vec<&str> = self.crossed.iter().filter(is_best).map(|c| c.name).collect();
+        if first.is_coarse() {
+            best = vec![first.name];
+        }
+        let lead = self.lead(&best, most, first.is_coarse());
+        let (names, iops) = (list(&best), first.shown());
         match (best.len(), lead.as_str()) {
             (1, _) => format!("{at} {names} serves {iops} I/O/s: {lead}."),
             (_, "") => format!("{at} {names} serve the same: {iops} I/O/s."),
@@ -338,19 +392,35 @@ fn because(report: &CompareReport) -> Vec<String> {
     REASONS.iter().filter_map(sentence).collect()
 }
 
-fn warnings(report: &CompareReport) -> Option<String> {
-    let unsettled = report
-        .points
-        .iter()
-        .filter(|p| p.runs.iter().any(|r| r.warnings.iter().any(|w| w.starts_with("not settled"))))
-        .count();
-    (unsettled > 0).then(|| {
-        format!(
-            "Warning: {unsettled} of {} points had not settled. Use a longer --warmup and \
-             --measure.",
-            report.points.len()
-        )
-    })
+/// What limits what the figures say: points that serve too little, and others that had not settled.
+fn warnings(report: &CompareReport) -> Vec<String> {
+    let is_overloaded = |run: &RunReport| {
+        let says = |warning: &String| {
+            warning.starts_with("overloaded") || warning.starts_with("does not keep up")
+        };
+        run.warnings.iter().any(says)
+    };
+    let is_unsettled =
+        |run: &RunReport| run.warnings.iter().any(|warning| warning.starts_with("not settled"));
+    let (overloaded, others): (Vec<&Point>, Vec<&Point>) =
+        report.points.iter().partition(|p| p.runs.iter().any(is_overloaded));
+    let unsettled = others.iter().filter(|p| p.runs.iter().any(is_unsettled)).count();
+    let all = report.points.len();
+    let mut found = Vec::new();
+    if !overloaded.is_empty() {
+        found.push(format!(
+            "Warning: {} of {all} points are overloaded: their response times depend on how \
+             long is measured.",
+            overloaded.len()
+        ));
+    }
+    if unsettled > 0 {
+        found.push(format!(
+            "Warning: {unsettled} of {all} points had not settled. Use a longer --warmup and \
+             --measure."
+        ));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -367,7 +437,8 @@ mod tests {
             report.at_response.push(AtResponse {
                 variant: (*name).to_string(),
                 response_ms: 20.0,
-                iops: if let Reach::At(iops) = reach { Some(*iops) } else { None },
+                iops: if let Reach::At(iops, _) = reach { Some(*iops) } else { None },
+                between_iops: if let Reach::At(_, pair) = reach { Some(*pair) } else { None },
                 at_least_iops: if let Reach::AtLeast(iops) = reach { Some(*iops) } else { None },
                 below_iops: if let Reach::Below(iops) = reach { Some(*iops) } else { None },
             });
@@ -385,7 +456,7 @@ mod tests {
     #[test]
     fn one_that_stays_below_the_level_wins() {
         let found = findings(&[
-            ("lrw", Reach::At(800.0)),
+            ("lrw", Reach::At(800.0, [780.0, 820.0])),
             ("stow", Reach::AtLeast(1199.0)),
             ("cscan", Reach::Below(299.0)),
         ]);
@@ -400,9 +471,41 @@ mod tests {
 
     #[test]
     fn those_that_all_cross_are_ranked() {
-        let found = findings(&[("lrw", Reach::At(800.0)), ("wow", Reach::At(600.0))]);
+        let found = findings(&[
+            ("lrw", Reach::At(800.0, [780.0, 820.0])),
+            ("wow", Reach::At(600.0, [580.0, 620.0])),
+        ]);
         let wins = "At a mean response time of 20 ms lrw serves 800 I/O/s: 33 % more than wow.";
         assert_eq!(found, [wins]);
+    }
+
+    #[test]
+    fn points_far_apart_rank_only_what_they_show() {
+        let found = findings(&[
+            ("lrw", Reach::At(531.0, [500.0, 826.0])),
+            ("wow", Reach::At(558.0, [500.0, 580.0])),
+            ("cscan", Reach::At(450.0, [440.0, 470.0])),
+        ]);
+        assert_eq!(
+            found,
+            ["At a mean response time of 20 ms the steps of the sweep are too large to say which \
+              of lrw (500 to 826 I/O/s) and wow (500 to 580 I/O/s) serves most: use steps of at \
+              most a tenth of the load there. cscan serves less."]
+        );
+        let found = findings(&[
+            ("lrw", Reach::At(710.0, [700.0, 826.0])),
+            ("wow", Reach::At(558.0, [550.0, 600.0])),
+        ]);
+        assert_eq!(
+            found,
+            ["At a mean response time of 20 ms lrw serves 700 to 826 I/O/s: at least 25 % more \
+              than wow."]
+        );
+        let found = findings(&[
+            ("lrw", Reach::At(710.0, [700.0, 826.0])),
+            ("stow", Reach::AtLeast(1100.0)),
+        ]);
+        assert!(found[0].ends_with("at least 1,100 I/O/s, at least 33 % more than lrw."));
     }
 
     #[test]
@@ -410,7 +513,7 @@ mod tests {
         let found = findings(&[
             ("wow", Reach::AtLeast(1199.0)),
             ("stow", Reach::AtLeast(1198.0)),
-            ("lrw", Reach::At(800.0)),
+            ("lrw", Reach::At(800.0, [780.0, 820.0])),
         ]);
         assert!(found[0].contains("wow and stow serve at least 1,198 I/O/s each"), "{found:?}");
         assert!(found[1].contains("wow and stow stay below"), "{found:?}");
@@ -468,11 +571,17 @@ mod tests {
             "At iops 300 stow and wow serve most: 250 I/O/s each, 25 % more than lrw. Of these \
              stow answers fastest: 50.00 ms on average, 17 % less than wow."
         );
-        let found = findings(&[("lrw", Reach::At(800.0)), ("wow", Reach::At(800.2))]);
+        let found = findings(&[
+            ("lrw", Reach::At(800.0, [780.0, 820.0])),
+            ("wow", Reach::At(800.2, [780.0, 820.0])),
+        ]);
         let same = "At a mean response time of 20 ms wow and lrw serve the same: 800 I/O/s.";
         assert_eq!(found, [same]);
-        let (stow, cscan) = (("stow", Reach::At(800.0)), ("cscan", Reach::At(500.0)));
-        let found = findings(&[stow, ("wow", Reach::At(801.0)), cscan]);
+        let (stow, cscan) = (
+            ("stow", Reach::At(800.0, [780.0, 820.0])),
+            ("cscan", Reach::At(500.0, [480.0, 520.0])),
+        );
+        let found = findings(&[stow, ("wow", Reach::At(801.0, [781.0, 821.0])), cscan]);
         let both = "At a mean response time of 20 ms wow and stow serve 801 I/O/s each: 60 % more \
                     than cscan.";
         assert_eq!(found, [both]);

@@ -10,8 +10,8 @@ use destage_engine::request::Direction;
 use destage_engine::track::controller::FORCED;
 use destage_engine::units::{Duration, Instant};
 use destage_report::model::{
-    Balance, Destage, DiskUse, FaultUse, Hits, HostWait, Latency, MediaUse, Occupancy,
-    ReadCacheUse, Responses, RunReport, SCHEMA, Series, ServiceTimes, TimeBucket,
+    Balance, BalanceState, Destage, DiskUse, FaultUse, Hits, HostWait, Latency, MediaUse,
+    Occupancy, ReadCacheUse, Responses, RunReport, SCHEMA, Series, ServiceTimes, TimeBucket,
 };
 use hdrhistogram::Histogram;
 
@@ -366,7 +366,11 @@ impl Measure {
         let all = self.all();
         let iops = all.count as f64 / seconds;
         let share = |pages: f64| pages / self.capacity as f64;
-        let balance = self.balance(outcome);
+        let overload = self.overload(outcome, iops);
+        let mut balance = self.balance(outcome);
+        if overload.is_some() && balance.state == BalanceState::Settled {
+            balance.state = BalanceState::Overloaded;
+        }
         let (stalled_writes, stalled_share) = self.stalled(outcome);
         let mean = match window.0 {
             0 => self.occupancy as f64,
@@ -378,7 +382,7 @@ impl Measure {
             measured_s: window.as_secs_f64(),
             target_iops: outcome.target_iops,
             iops,
-            warnings: self.warnings(outcome, &all, iops, &balance),
+            warnings: self.warnings(outcome, &all, overload, &balance),
             balance,
             response: Responses { all, reads, writes },
             histogram: histogram(&self.reads.histogram, &self.writes.histogram),
@@ -461,11 +465,38 @@ impl Measure {
         Times { histogram, sum_ns, max_ns }.latency()
     }
 
+    fn window_s(&self) -> f64 {
+        self.now.since(self.start.unwrap_or(self.now)).0 as f64 / 1e9
+    }
+
+    /// How far the array is behind what the load asks of it.
+    fn overload(&self, outcome: &Outcome, iops: f64) -> Option<String> {
+        let window_s = self.window_s();
+        let Some(target) = outcome.target_iops else {
+            let behind_s = outcome.behind.0 as f64 / 1e9;
+            return (behind_s > 1.0 && behind_s > 0.03 * window_s).then(|| {
+                format!(
+                    "does not keep up: at the end of the load the array was {behind_s:.1} s behind"
+                )
+            });
+        };
+        let after = self.first_full.map_or_else(String::new, |at| {
+            format!(". The NVS was full after {}", settling::spoken(at.0 as f64 / 1e9))
+        });
+        (!settling::reaches(settling::SERVED, target, iops, window_s)).then(|| {
+            format!(
+                "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left\
+                 {after}",
+                outcome.in_system
+            )
+        })
+    }
+
     fn warnings(
         &self,
         outcome: &Outcome,
         all: &Latency,
-        iops: f64,
+        overload: Option<String>,
         balance: &Balance,
     ) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -473,29 +504,12 @@ impl Measure {
             warnings.push("nothing was measured: the workload ended during warm-up".into());
             return warnings;
         }
-        let window_s = self.now.since(self.start.unwrap_or(self.now)).0 as f64 / 1e9;
-        if let Some(target) = outcome.target_iops
-            && !settling::reaches(settling::SERVED, target, iops, window_s)
-        {
-            let after = self.first_full.map_or_else(String::new, |at| {
-                format!(". The NVS was full after {}", settling::spoken(at.0 as f64 / 1e9))
-            });
-            warnings.push(format!(
-                "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left\
-                 {after}",
-                outcome.in_system
-            ));
-        }
+        warnings.extend(overload);
         let waited = self.host_wait().too_much(all.count);
         warnings.extend(waited.map(|waited| {
             format!("bounded at the host: {waited}; response times count from submission")
         }));
-        let behind_s = outcome.behind.0 as f64 / 1e9;
-        if outcome.target_iops.is_none() && behind_s > 1.0 && behind_s > 0.03 * window_s {
-            warnings.push(format!(
-                "does not keep up: at the end of the load the array was {behind_s:.1} s behind"
-            ));
-        }
+        let window_s = self.window_s();
         let waited = self.stalled(outcome).1.unwrap_or(0.0);
         let full = self.full.0 as f64 / 1e9 / window_s.max(1e-9);
         if waited >= 0.01 && waited > 5.0 * full {

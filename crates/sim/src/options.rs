@@ -37,6 +37,30 @@ impl OptionError {
     }
 }
 
+/// Pages as they are written: a number of pages, or bytes with K, M, G or T.
+pub fn pages_of(text: &str) -> Option<u64> {
+    let shift = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => 10,
+        'M' => 20,
+        'G' => 30,
+        'T' => 40,
+        _ => return text.parse().ok(),
+    };
+    let bytes = text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(1 << shift)?;
+    bytes.is_multiple_of(PAGE_BYTES).then_some(bytes / PAGE_BYTES)
+}
+
+/// What an option takes, its unit after the numbers that the range begins with.
+fn with_unit(option: &Param) -> String {
+    let (numbers, others) =
+        option.range.split_at(option.range.find(',').unwrap_or(option.range.len()));
+    let has_unit = !["-", "fraction", "x"].contains(&option.unit);
+    match has_unit && numbers.ends_with(|c: char| c.is_ascii_digit()) {
+        true => format!("{numbers} {}{others}", option.unit),
+        false => option.range.to_string(),
+    }
+}
+
 const fn option(
     name: &'static str,
     unit: &'static str,
@@ -457,6 +481,10 @@ impl RunOptions {
             "rate" => destage_engine::rate::choose(text).map(|rate| rate.choice),
             "workload" => destage_workload::generator::parse(text),
             "stripe-memory" => return self.in_pages(name),
+            "trace" => {
+                let path = std::fs::canonicalize(text).map(|path| path.display().to_string());
+                return path.unwrap_or_else(|_| text.to_string());
+            }
             "disk-fraction" if text.ends_with(['M', 'G', 'T']) => return self.in_pages(name),
             _ => return self.plain(name),
         };
@@ -471,17 +499,18 @@ impl RunOptions {
     /// All options and values.
     pub fn describe(&self) -> BTreeMap<String, String> {
         let values = self.values.keys().map(|name| (*name, self.get(name)));
-        let values = values.filter(|(_, value)| !value.is_empty());
+        // Of a replay no generator is part.
+        let replayed = !self.get("trace").is_empty();
+        let shown =
+            |name: &str, value: &str| !value.is_empty() && (name != "workload" || !replayed);
+        let values = values.filter(|(name, value)| shown(name, value));
         values.map(|(name, value)| (name.to_string(), value.to_string())).collect()
     }
 
     pub(crate) fn bad(&self, name: &str) -> OptionError {
         let option = OPTIONS.iter().find(|o| o.name == name).expect("an option");
-        let unit = if option.unit == "-" { "" } else { option.unit };
-        let value = self.get(name);
-        OptionError::usage(
-            format!("--{name} takes {} {unit}, not `{value}`", option.range).replace(" ,", ","),
-        )
+        let (takes, value) = (with_unit(option), self.get(name));
+        OptionError::usage(format!("--{name} takes {takes}, not `{value}`"))
     }
 
     pub(crate) fn number<T: std::str::FromStr + PartialOrd>(
@@ -500,20 +529,7 @@ impl RunOptions {
 
     /// A size in pages: a number of pages, or bytes with a suffix.
     pub(crate) fn pages(&self, name: &str) -> Result<u64, OptionError> {
-        let text = self.get(name);
-        let shift = match text.chars().last().map(|c| c.to_ascii_uppercase()) {
-            Some('K') => 10,
-            Some('M') => 20,
-            Some('G') => 30,
-            Some('T') => 40,
-            _ => return self.number(name, 0..=u64::MAX),
-        };
-        let bytes =
-            text[..text.len() - 1].parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-        match bytes {
-            Some(bytes) if bytes % PAGE_BYTES == 0 => Ok(bytes / PAGE_BYTES),
-            _ => Err(self.bad(name)),
-        }
+        pages_of(self.get(name)).ok_or_else(|| self.bad(name))
     }
 
     pub(crate) fn one_of<T: Copy>(

@@ -195,7 +195,7 @@ pub(crate) fn warning(balance: &Balance) -> Option<String> {
             "not settled: dirty pages fall. This array destages {destaged:.0} pages/s, and \
              {dirtied:.0} are dirtied"
         )),
-        (BalanceState::Settled, _) => None,
+        (BalanceState::Settled | BalanceState::Overloaded, _) => None,
     }
 }
 

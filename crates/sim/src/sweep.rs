@@ -99,10 +99,7 @@ impl Sweep {
                 options.set(name, value)?;
             }
             let seeds_swept = self.axes.iter().any(|(name, _)| name == "seed");
-            if self.seeds > 1 && seeds_swept {
-                let message = "a sweep of seed and several seeds contradict each other";
-                return Err(OptionError::usage(message.into()));
-            }
+            contradictions::of_swept_seeds(seeds_swept, self.seeds > 1)?;
             if self.seeds > 1 || seeds_swept {
                 contradictions::of_seeds(&options, "more than one seed")?;
             }

@@ -255,6 +255,17 @@ fn what_cannot_be_answered_says_so() {
     assert!(advise(&bad, 1, &make_source, &|_| {}).unwrap_err().to_string().contains("known: wow"));
 }
 
+#[test]
+fn advice_warns_of_the_kind_of_the_disks_once() {
+    let mut asked = question("p99<1us", (4096, 4096));
+    asked.base.set("disk", "exos-2x18-unit").expect("an option");
+    (asked.policies, asked.thresholds) = (vec!["stow".into()], vec!["70/40".into()]);
+    let advice = advise(&asked, 2, &make_source, &|_| {}).expect("advice");
+    let unit = |said: &&String| said.contains("one of 2 logical units");
+    assert_eq!(advice.warnings.iter().filter(unit).count(), 1, "{:?}", advice.warnings);
+    assert_eq!(advice.sure.iter().filter(unit).count(), 0, "{:?}", advice.sure);
+}
+
 /// An answer with headroom holds at the greater load and at the load itself, and a load without a
 /// rate has none.
 #[test]

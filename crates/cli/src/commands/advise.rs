@@ -11,8 +11,8 @@ use clap::parser::ValueSource;
 use destage_report::Format;
 use destage_report::advice::{Advice, Prices};
 use destage_sim::advise::goal::Goal;
-use destage_sim::advise::{Question, advise, ladder};
-use destage_sim::options::{OptionError, RunOptions};
+use destage_sim::advise::{Question, advise, ladder, thresholds_of};
+use destage_sim::options::{OptionError, RunOptions, pages_of};
 use destage_sim::sources::make_source;
 use std::path::Path;
 
@@ -62,25 +62,9 @@ fn question(matches: &ArgMatches) -> Result<Question, Failure> {
         let separator = if text.contains(';') { ';' } else { ',' };
         text.split(separator).map(|part| part.trim().to_string()).collect()
     };
-    let (policies, mut thresholds) = (list("policies"), list("try-thresholds"));
-    for (name, all) in [("policies", &policies), ("try-thresholds", &thresholds)] {
-        let twice = all.iter().enumerate().find(|(i, value)| all[..*i].contains(value));
-        if let Some((_, value)) = twice {
-            let message = format!("--{name} has `{value}` twice: leave out one of them");
-            return Err(Failure::usage(message));
-        }
-    }
+    let (policies, thresholds) = (list("policies"), list("try-thresholds"));
     base.check_distinct("policy", &policies)?;
-    base.check_distinct("thresholds", &thresholds)?;
-    for listed in &mut thresholds {
-        match base.check_thresholds("try-thresholds", listed) {
-            Err(error) if given("try-thresholds") => return Err(error.into()),
-            // The rate's own.
-            Err(_) => listed.clear(),
-            Ok(()) => {}
-        }
-    }
-    thresholds.dedup();
+    let thresholds = thresholds_of(&base, given("try-thresholds").then_some(thresholds))?;
     let prices = text(matches, "prices").map(Prices::parse).transpose().map_err(Failure::usage)?;
     Ok(Question {
         load_factor: *matches.get_one::<f64>("load-factor").expect("default"),
@@ -109,11 +93,13 @@ fn set_array(options: &mut RunOptions, text: &str) -> Result<(), OptionError> {
 }
 
 fn sizes(text: &str) -> Result<Vec<u64>, Failure> {
-    let number = |text: &str| text.trim().parse::<u64>().ok().filter(|n| *n < 1 << 32);
+    let number = |text: &str| pages_of(text.trim()).filter(|n| *n < 1 << 32);
     let bounds = text.split_once("..").and_then(|(a, b)| Some((number(a)?, number(b)?)));
     let sizes = bounds.map(|(from, to)| ladder(from, to)).unwrap_or_default();
     match sizes.is_empty() {
-        true => Err(Failure::usage(format!("--sizes takes pages as 256..1048576, not `{text}`"))),
+        true => Err(Failure::usage(format!(
+            "--sizes takes pages, or bytes with K, M, G, as 256..1048576 or 1M..4G, not `{text}`"
+        ))),
         false => Ok(sizes),
     }
 }

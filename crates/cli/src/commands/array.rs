@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::progress;
 use clap::ArgMatches;
 use destage_engine::array::geometry::Level;
+use destage_engine::served;
 use destage_engine::units::Instant;
 use destage_report::{Cell, Table};
 use destage_served::{
@@ -108,8 +109,8 @@ fn new_config(
         accept_same_drive: matches.get_flag("accept-same-drive"),
         flush_bound_ms: *matches.get_one("flush-bound").expect("default"),
         on_nvs_loss: text(matches, "on-nvs-loss").expect("default").to_string(),
-        queue_depth: 128,
-        window: 32,
+        queue_depth: served::QUEUE_DEPTH,
+        window: served::WINDOW,
         stall_seconds: 30,
         save_seconds: 300,
         max_dirty: text(matches, "max-dirty").map(bytes).transpose()?,

@@ -22,7 +22,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let comparison = comparison(matches)?;
     let inputs = comparison.files().into_iter();
     let mut paths = Paths::reading(inputs.chain(text(matches, "experiment")));
-    let outputs = Outputs::for_compare(matches.get_many("out").unwrap_or_default(), &mut paths)?;
+    let outputs = Outputs::for_runs(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plots = text(matches, "plots").map(Path::new);
     if let Some(directory) = plots {
         std::fs::create_dir_all(directory).map_err(|error| {
@@ -88,7 +88,7 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
     }
     let mut base = experiment.options()?;
     set_given(matches, &mut base)?;
-    let comparison = experiment.comparison(base, command_line(matches));
+    let comparison = experiment.comparison(base, command_line("compare", matches));
     without_effect(&comparison, &given)?;
     comparison.check()?;
     Ok(comparison)
@@ -136,8 +136,8 @@ pub(super) fn split_policies(text: &str) -> Vec<String> {
 }
 
 /// The command that makes the report again: the flags given, in order of their names.
-fn command_line(matches: &ArgMatches) -> String {
-    let mut line = String::from("destage compare");
+pub fn command_line(command: &str, matches: &ArgMatches) -> String {
+    let mut line = format!("destage {command}");
     let own =
         ["experiment", "panel", "policies", "sweep", "seeds", "ci", "seeds-max", "at-ms", "title"];
     for name in own.into_iter().chain(OPTIONS.iter().map(|o| o.name)) {

@@ -26,9 +26,19 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
 
 fn known(matches: &ArgMatches, out: &str) -> Result<Known, Failure> {
     let number = |name: &str| matches.get_one::<f64>(name).copied();
-    for name in ["rpm", "seek", "write-seek", "track-seek", "full-seek", "outer", "inner"] {
-        if number(name).is_some_and(|value| !(value > 0.0 && value < 1e6)) {
-            return Err(Failure::usage(format!("--{name} takes a number above 0")));
+    for (name, unit) in [
+        ("rpm", "revolutions per minute"),
+        ("seek", "ms"),
+        ("write-seek", "ms"),
+        ("track-seek", "ms"),
+        ("full-seek", "ms"),
+        ("outer", "MB/s"),
+        ("inner", "MB/s"),
+    ] {
+        if let Some(value) = number(name).filter(|value| !(*value > 0.0 && *value < 1e6)) {
+            return Err(Failure::usage(format!(
+                "--{name} takes a number of {unit} above 0 and below 1000000, not {value}"
+            )));
         }
     }
     let stem = Path::new(out).file_stem().and_then(|stem| stem.to_str()).unwrap_or("disk");

@@ -1,5 +1,6 @@
 //! `destage sim`: one run.
 
+use super::compare::command_line;
 use super::{format, text};
 use crate::failure::Failure;
 use crate::output::{Outputs, plot_format};
@@ -7,8 +8,7 @@ use crate::paths::Paths;
 use crate::progress;
 use crate::run_args::run_options;
 use clap::ArgMatches;
-use destage_report::model::{CompareReport, Point};
-use destage_sim::compare::run_one;
+use destage_sim::compare::{of_run, run_one};
 use destage_sim::sources::make_source;
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use std::path::Path;
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let options = run_options(matches)?;
     let mut paths = Paths::of_run(&options);
-    let outputs = Outputs::for_run(matches.get_many("out").unwrap_or_default(), &mut paths)?;
+    let outputs = Outputs::for_runs(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plot = text(matches, "plot").map(Path::new);
     let series = text(matches, "series").map(Path::new);
     if let Some(path) = series.filter(|path| path.extension().is_none_or(|e| e != "parquet")) {
@@ -33,16 +33,16 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let spinner = progress::spinner("simulating");
     let report = run_one(&label, &options, &make_source)?;
     spinner.finish_and_clear();
-    outputs.write_run(&report)?;
+    let title = format!("Simulation of {label}");
+    let page = of_run(report.clone(), title, command_line("sim", matches));
+    outputs.write_run(&report, &page)?;
     if let Some(path) = series {
         let bytes = destage_render::parquet_series(&[&report]).map_err(Failure::failed)?;
         destage_report::write_file(path, &bytes)?;
     }
     let rendered = destage_render::render_run(&report, format(matches));
     if let Some((path, format)) = plot {
-        let points = vec![Point { variant: label, runs: vec![report], ..Point::default() }];
-        let compare = CompareReport { points, ..CompareReport::default() };
-        let plots = destage_render::plots(&compare);
+        let plots = destage_render::plots(&page);
         let (_, spec) = plots
             .iter()
             .find(|(name, _)| name.starts_with("occupancy"))

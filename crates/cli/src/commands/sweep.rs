@@ -7,7 +7,7 @@ use crate::run_args::run_options;
 use clap::ArgMatches;
 use destage_report::model::simulated_as;
 use destage_report::{Cell, Format, Table};
-use destage_sim::axis::parse_sweep;
+use destage_sim::axis::parse_axis;
 use destage_sim::compare::run_one;
 use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;
@@ -19,7 +19,7 @@ use std::path::Path;
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let base = run_options(matches)?;
     let grid = matches.get_many::<String>("grid").expect("required");
-    let axes = grid.map(|axis| parse_sweep(axis)).collect::<Result<Vec<_>, _>>()?;
+    let axes = grid.map(|axis| parse_axis("grid", axis)).collect::<Result<Vec<_>, _>>()?;
     let seeds = *matches.get_one::<u32>("seeds").expect("default");
     let names: Vec<String> = axes.iter().map(|(name, _)| name.clone()).collect();
     let points = Sweep { base, axes, seeds }.points(&Default::default(), &Default::default())?;
@@ -38,7 +38,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Format::Csv => whole_table(&rows).render(Format::Csv),
         Format::Table => {
             let table = short_table(&names, &points, &rows).render(Format::Table);
-            settings(&names, &points) + &table
+            settings(&names, &points) + &table + &warnings(&names, &points, &rows)
         }
     })
 }
@@ -48,6 +48,27 @@ fn settings(axes: &[String], points: &[SweepPoint]) -> String {
     let options = points.first().filter(|_| axes.iter().all(|name| name != "as"));
     let said = options.and_then(|point| simulated_as(&point.options.describe()));
     said.map_or_else(String::new, |said| format!("{said}\n\n"))
+}
+
+/// Points whose warnings are printed; the rest are counted.
+const WARNED_MAX: usize = 10;
+
+/// What the runs warn of, point by point.
+fn warnings(axes: &[String], points: &[SweepPoint], rows: &[Map<String, Value>]) -> String {
+    let mut lines = Vec::new();
+    for (point, row) in points.iter().zip(rows) {
+        let said = row.get("warnings").and_then(Value::as_str).unwrap_or_default();
+        if !said.is_empty() {
+            let values = axes.iter().map(|name| format!("{name}={}", point.options.get(name)));
+            lines.push(format!("  - {}: {said}", values.collect::<Vec<_>>().join(" ")));
+        }
+    }
+    let more = lines.len().saturating_sub(WARNED_MAX);
+    lines.truncate(WARNED_MAX);
+    if more > 0 {
+        lines.push(format!("  - {more} more points have some: see `warnings` in --format csv"));
+    }
+    if lines.is_empty() { String::new() } else { format!("\nWarnings\n{}\n", lines.join("\n")) }
 }
 
 /// The row of a point as named values.

@@ -12,6 +12,7 @@ const SCRIPT: &str = include_str!("advice.js");
 pub fn advice_html(advice: &Advice) -> String {
     let header = settings(&advice.options)
         + &list("findings", "Answer", &answer(advice))
+        + &list("warnings", "Warnings", &advice.warnings)
         + &list("sure", "How sure", &advice.sure);
     let mut main = figures();
     for (name, note, table) in [
@@ -73,7 +74,10 @@ fn answer(advice: &Advice) -> Vec<String> {
     }
     if let Some(below) = &advice.below {
         let (size, figure) = (below.describe(), below.figure_text());
-        said.push(format!("One step below, {size} misses the goal: {figure}."));
+        said.push(match advice.answer {
+            Some(_) => format!("One step below, {size} misses the goal: {figure}."),
+            None => format!("The largest size tried, {size}, misses the goal: {figure}."),
+        });
     }
     said.extend(advice.missed.iter().map(|missed| format!("Why it misses: {missed}.")));
     said
@@ -111,6 +115,20 @@ fn figures() -> String {
 mod tests {
     use super::*;
     use destage_report::advice::{AdvisedRun, CurvePoint};
+
+    #[test]
+    fn the_page_warns_and_names_the_size_that_misses() {
+        let below = Some(AdvisedRun { nvs_pages: 64, ..AdvisedRun::default() });
+        let mut advice = Advice { below, ..Advice::default() };
+        assert!(!advice_html(&advice).contains("<h2>Warnings</h2>"));
+        assert!(answer(&advice)[1].starts_with("The largest size tried, 64 pages"));
+        advice.answer = Some(AdvisedRun::default());
+        advice.warnings = vec!["2 devices <share> a volume".into()];
+        assert!(answer(&advice)[1].starts_with("One step below, 64 pages"));
+        let page = advice_html(&advice);
+        let listed = "<h2>Warnings</h2>\n<ul>\n<li>2 devices &lt;share&gt; a volume</li>";
+        assert!(page.contains(listed));
+    }
 
     #[test]
     fn a_policy_has_one_look_in_runs_and_curve() {

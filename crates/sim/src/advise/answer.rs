@@ -22,6 +22,8 @@ impl Search<'_> {
             let ratio = |run: &AdvisedRun| run.ratio.unwrap_or(0.0);
             runs.iter().max_by(|a, b| ratio(a).total_cmp(&ratio(b))).cloned()
         });
+        let decides = worst.as_ref().or(by_size.last().map(|largest| &largest.run));
+        let warnings = self.warnings(decides);
         let place = |run: &AdvisedRun| {
             let variant = (run.nvs_pages, run.policy.clone(), run.thresholds.clone());
             (variant, run.seed, run.length)
@@ -48,6 +50,7 @@ impl Search<'_> {
             curve: self.curve,
             runs: self.runs,
             grid_runs: (question.sizes_pages.len() * variants) as u64,
+            warnings,
             sure,
         }
     }
@@ -70,6 +73,22 @@ impl Search<'_> {
             SizeResult { run, needs, cost }
         };
         best.into_iter().map(result).collect()
+    }
+
+    /// Warnings of the load, of the disks, and of the figures of the run that decides.
+    fn warnings(&self, decides: Option<&AdvisedRun>) -> Vec<String> {
+        let base = &self.question.base;
+        let more = match (base.is_given("requests"), is_random(base), base.is_given("measure")) {
+            (true, _, _) => "give more --requests",
+            (false, false, false) => "give a longer trace",
+            _ => "give a longer --measure",
+        };
+        let mut warnings = self.warnings.clone();
+        warnings.extend(base.build().iter().flat_map(crate::drives::notes));
+        // A run that could not be made has no figures.
+        let judged = decides.filter(|run| run.value.is_some());
+        warnings.extend(judged.iter().flat_map(|run| self.question.goal.of_too_few(run, more)));
+        warnings
     }
 
     /// Why the size below misses, or the one that comes nearest if none reaches the goal.
@@ -120,7 +139,6 @@ impl Search<'_> {
             ));
         }
         sure.push(self.curve_sentence());
-        sure.extend(self.question.base.build().iter().flat_map(crate::drives::notes));
         sure
     }
 

@@ -2,6 +2,7 @@
 
 use crate::options::OptionError;
 use crate::settling::{SERVED, reaches};
+use destage_report::advice::AdvisedRun;
 use destage_report::model::{Latency, RunReport};
 
 /// Which requests a figure is of.
@@ -15,8 +16,8 @@ enum Class {
 /// One figure.
 #[derive(Clone, Copy, Debug)]
 enum GoalFigure {
-    /// A response time in ms.
-    Response(Class, OfLatency),
+    /// A response time in ms, and the number of requests that it needs at least.
+    Response(Class, OfLatency, u64),
     /// Time in which a write waited for space, in per cent.
     Full,
 }
@@ -60,29 +61,33 @@ impl Judgement {
 /// A figure of a response time, in ms.
 type OfLatency = fn(&Latency) -> f64;
 
-const RESPONSES: [(&str, OfLatency); 6] = [
-    ("mean", |l| l.mean_ms),
-    ("p50", |l| l.p50_ms),
-    ("p95", |l| l.p95_ms),
-    ("p99", |l| l.p99_ms),
-    ("p99.9", |l| l.p999_ms),
-    ("max", |l| l.max_ms),
+/// Figures by name, and the number of requests that each needs at least: with it, ten requests are
+/// beyond a percentile. The mean and the maximum need as many as the median.
+const RESPONSES: [(&str, OfLatency, u64); 6] = [
+    ("mean", |l| l.mean_ms, 20),
+    ("p50", |l| l.p50_ms, 20),
+    ("p95", |l| l.p95_ms, 200),
+    ("p99", |l| l.p99_ms, 1000),
+    ("p99.9", |l| l.p999_ms, 10_000),
+    ("max", |l| l.max_ms, 20),
 ];
 
 impl Goal {
     /// Reads it.
     ///
     /// # Errors
-    /// An unknown figure, or a limit without a unit.
+    /// An unknown figure, a limit without a unit, or one that no run or every run reaches.
     pub fn parse(text: &str) -> Result<Goal, OptionError> {
-        let parts = text.split(',').map(|part| {
-            parse_part(part.trim()).ok_or_else(|| {
+        let parts = text.split(',').map(|text| -> Result<Part, OptionError> {
+            let part = parse_part(text.trim()).ok_or_else(|| {
                 OptionError::usage(format!(
                     "--goal takes FIGURE<LIMIT, more of them joined by commas, where FIGURE is \
                      [reads.|writes.]mean, p50, p95, p99, p99.9 or max with a LIMIT in us, ms or \
-                     s, or full with one in %: not `{part}`"
+                     s, or full with one in %: not `{text}`"
                 ))
-            })
+            })?;
+            part.check(text.trim())?;
+            Ok(part)
         });
         Ok(Goal { text: text.to_string(), parts: parts.collect::<Result<_, _>>()? })
     }
@@ -116,9 +121,43 @@ impl Goal {
         }
         Ok(worst)
     }
+
+    /// A warning for each figure that a run has of too few requests; `more` is the way out.
+    pub fn of_too_few(&self, run: &AdvisedRun, more: &str) -> Vec<String> {
+        let warning = |part: &Part| {
+            let GoalFigure::Response(class, _, least) = part.figure else { return None };
+            let (count, what) = match class {
+                Class::All => (run.reads + run.writes, "requests"),
+                Class::Reads => (run.reads, "reads"),
+                Class::Writes => (run.writes, "writes"),
+            };
+            let name = &part.name;
+            let said = format!("{count} {what} only, and needs at least {least}: {more}");
+            (count < least).then(|| format!("the goal's {name} is of {said}"))
+        };
+        self.parts.iter().filter_map(warning).collect()
+    }
 }
 
 impl Part {
+    /// Refuses a limit that every run reaches, or none.
+    fn check(&self, text: &str) -> Result<(), OptionError> {
+        let limit = self.limit;
+        let message = match self.figure {
+            GoalFigure::Full if limit > 0.0 && limit <= 100.0 => return Ok(()),
+            GoalFigure::Full => format!(
+                "--goal {text}: full is a share of the time. Give a limit above 0 and at most \
+                 100 %, e.g. full<1%"
+            ),
+            GoalFigure::Response(..) if limit > 0.0 && limit.is_finite() => return Ok(()),
+            GoalFigure::Response(..) => format!(
+                "--goal {text}: a response time is above 0. Give a limit above 0, e.g. {}<30ms",
+                self.name
+            ),
+        };
+        Err(OptionError::usage(message))
+    }
+
     fn value(&self, run: &RunReport) -> Option<f64> {
         let latency = |class: Class| match class {
             Class::All => &run.response.all,
@@ -126,7 +165,7 @@ impl Part {
             Class::Writes => &run.response.writes,
         };
         match self.figure {
-            GoalFigure::Response(class, get) => {
+            GoalFigure::Response(class, get, _) => {
                 let latency = latency(class);
                 (latency.count > 0).then(|| get(latency))
             }
@@ -146,14 +185,13 @@ fn parse_part(text: &str) -> Option<Part> {
     let (figure, limit) = if name == "full" {
         (GoalFigure::Full, limit.strip_suffix('%')?.trim().parse::<f64>().ok()?)
     } else {
-        let (_, get) = RESPONSES.iter().find(|(known, _)| *known == short)?;
+        let (_, get, least) = RESPONSES.iter().find(|(known, ..)| *known == short)?;
         let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3)];
         let (number, unit) =
             units.iter().find_map(|(unit, ms)| Some((limit.strip_suffix(unit)?, ms)))?;
-        (GoalFigure::Response(class, *get), number.trim().parse::<f64>().ok()? * unit)
+        (GoalFigure::Response(class, *get, *least), number.trim().parse::<f64>().ok()? * unit)
     };
-    let name = name.to_string();
-    (limit > 0.0 && limit.is_finite()).then_some(Part { name, figure, limit })
+    Some(Part { name: name.to_string(), figure, limit })
 }
 
 #[cfg(test)]
@@ -178,6 +216,32 @@ mod tests {
             assert!(Goal::parse(bad).is_err(), "{bad}");
         }
         assert!(Goal::parse("writes.mean<1ms").unwrap().judge(&RunReport::default()).is_err());
+    }
+
+    #[test]
+    fn a_limit_that_no_run_or_every_run_reaches_is_refused() {
+        for bad in ["full<200%", "full<100.1%", "full<0%", "full<-1%", "full<nan%"] {
+            let why = Goal::parse(bad).unwrap_err().to_string();
+            assert!(why.contains(&format!("--goal {bad}: full is a share of the time")), "{why}");
+        }
+        for bad in ["p99<0ms", "p99<-1ms", "p99<infs", "p99<nanms"] {
+            let why = Goal::parse(&format!("full<1%, {bad}")).unwrap_err().to_string();
+            assert!(why.contains(&format!("--goal {bad}: a response time is above 0")), "{why}");
+        }
+        assert!(Goal::parse("full<100%").is_ok());
+    }
+
+    #[test]
+    fn figures_of_too_few_requests_are_named() {
+        let run = AdvisedRun { reads: 15, writes: 985, ..AdvisedRun::default() };
+        let warned = |goal: &str| Goal::parse(goal).unwrap().of_too_few(&run, "record more");
+        assert_eq!(
+            warned("p99<1s,p99.9<2s,reads.mean<1s,full<1%,writes.p95<1s"),
+            [
+                "the goal's p99.9 is of 1000 requests only, and needs at least 10000: record more",
+                "the goal's reads.mean is of 15 reads only, and needs at least 20: record more",
+            ]
+        );
     }
 
     #[test]

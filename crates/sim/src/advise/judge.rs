@@ -90,13 +90,14 @@ impl Search<'_> {
             Some(why) if judged.why.is_empty() => Judgement { why, ..judged },
             _ => judged,
         };
+        run.reached = judged.reached();
+        (run.figure, run.value) = (judged.figure, Some(judged.value));
+        (run.ratio, run.why) = (Some(judged.ratio), judged.why);
+        (run.reads, run.writes) = (report.response.reads.count, report.response.writes.count);
         let config = options.build()?;
         let rate = config.controller.rate.build(config.controller.nvs_pages.0);
         limit::limit(&report, rate.map_or(8000, |rate| rate.thresholds().low), &mut run);
-        run.reached = judged.reached();
         (run.digest, run.target_iops) = (report.digest, report.target_iops);
-        (run.figure, run.value) = (judged.figure, Some(judged.value));
-        (run.ratio, run.why) = (Some(judged.ratio), judged.why);
         Ok(run)
     }
 

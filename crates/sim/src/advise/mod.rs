@@ -40,6 +40,9 @@ const LONGEST: u64 = 100;
 /// Greater loads at which the answer is tried, as multiples.
 const LOADS: [f64; 4] = [1.05, 1.1, 1.2, 1.5];
 
+/// Thresholds that are considered unless others are given.
+pub const TRY_THRESHOLDS: &str = "90/80,70/40,50/20";
+
 /// What is asked.
 #[derive(Clone, Debug)]
 pub struct Question {
@@ -76,6 +79,24 @@ pub fn ladder(from_pages: u64, to_pages: u64) -> Vec<u64> {
     sizes
 }
 
+/// The thresholds to consider: those given, or else [`TRY_THRESHOLDS`], or the rate's own.
+///
+/// # Errors
+/// Thresholds that are given twice, or that do not fit the rate.
+pub fn thresholds_of(
+    base: &RunOptions,
+    given: Option<Vec<String>>,
+) -> Result<Vec<String>, OptionError> {
+    let fits = |listed: &String| base.check_thresholds("try-thresholds", listed);
+    if let Some(given) = given {
+        base.check_distinct("thresholds", &given)?;
+        given.iter().try_for_each(fits)?;
+        return Ok(given);
+    }
+    let all: Vec<String> = TRY_THRESHOLDS.split(',').map(str::to_owned).collect();
+    Ok(if all.iter().all(|listed| fits(listed).is_ok()) { all } else { vec![String::new()] })
+}
+
 /// A policy and thresholds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Variant {
@@ -93,6 +114,8 @@ struct Search<'a> {
     step: String,
     /// What the load asked about aims at, if it has a rate.
     target_iops: Option<f64>,
+    /// What the load says of itself, e.g. that devices of a trace share the volume.
+    warnings: Vec<String>,
     curve: Vec<CurvePoint>,
     runs: Vec<AdvisedRun>,
 }
@@ -107,8 +130,14 @@ pub fn advise(
     make_source: &MakeSource<'_>,
     progress: &(dyn Fn(&str) + Sync),
 ) -> Result<Advice, CompareError> {
-    if question.sizes_pages.is_empty() || question.policies.is_empty() {
-        let message = "nothing to choose from: give sizes and policies";
+    let nothing = question.policies.is_empty() || question.thresholds.is_empty();
+    if nothing || question.sizes_pages.is_empty() {
+        let message = "nothing to choose from: give sizes, policies and thresholds";
+        return Err(OptionError::usage(message.into()).into());
+    }
+    if question.base.get("write-cache") == "off" {
+        let message = "--write-cache off is an array without NVS, but advise asks how much NVS it \
+                       needs: leave it out";
         return Err(OptionError::usage(message.into()).into());
     }
     let mut base = question.base.clone();
@@ -120,10 +149,17 @@ pub fn advise(
         base.set("prefill", "on")?;
     }
     let question = &Question { base, ..question.clone() };
-    let (curve, runs, target_iops) = (Vec::new(), Vec::new(), None);
-    let step = String::new();
-    let mut search =
-        Search { question, make_source, threads, progress, step, target_iops, curve, runs };
+    let mut search = Search {
+        question,
+        make_source,
+        threads,
+        progress,
+        step: String::new(),
+        target_iops: None,
+        warnings: Vec::new(),
+        curve: Vec::new(),
+        runs: Vec::new(),
+    };
     search.sample()?;
     let knee = search.knee();
     search.search(knee)
@@ -228,6 +264,7 @@ impl Search<'_> {
                 writes.push(request.range);
             }
         }
+        self.warnings = source.notes();
         if writes.is_empty() {
             let message = "the load has no writes, so an NVS would hold nothing";
             return Err(OptionError::input(message.into()).into());
