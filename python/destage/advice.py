@@ -266,12 +266,14 @@ def advise(
     have a cost.
     """
     trace = load_of(load, options)
+    if thresholds is not None:
+        thresholds = [thresholds] if isinstance(thresholds, str) else list(thresholds)
     with _progress.steps(progress) as report:
         text, plotted = _native.advise(
             given(options),
             goal,
             _names(policies),
-            [thresholds] if isinstance(thresholds, str) else thresholds and list(thresholds),
+            thresholds,
             sizes,
             seeds,
             threads_of(threads),
