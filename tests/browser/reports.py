@@ -1,4 +1,4 @@
-"""The pages of `destage compare`, `advise` and `reproduce` in a real headless browser."""
+"""The pages of `destage compare`, `sim`, `advise` and `reproduce` in a real headless browser."""
 
 import subprocess
 import tempfile
@@ -14,6 +14,7 @@ PAGES = {
     "compare": (
         "compare", *LOAD, "--policies", "lrw,stow", "--sweep", "iops=300,600", "--nvs", "512",
     ),
+    "sim": ("sim", *LOAD, "--iops", "300", "--nvs", "512"),
     "advise": (
         "advise", *LOAD, "--iops", "300", "--goal", "p99<60ms", "--sizes", "4096..16384",
         "--policies", "stow", "--try-thresholds", "70/40", "--seeds", "1",
