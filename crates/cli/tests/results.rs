@@ -86,9 +86,10 @@ fn stow_leads_with_many_seeds() {
 
 #[test]
 fn occupancy_at_900_iops_is_as_the_stow_paper_draws_it() {
-    let report = json(&["compare", "--iops", "900", "--warmup", "300"]);
-    for point in report["points"].as_array().expect("points") {
-        let run = &point["runs"][0];
+    let report = json(&["compare", "--iops", "900", "--warmup", "300", "--seeds", "2"]);
+    let points = report["points"].as_array().expect("points").iter();
+    let runs = points.flat_map(|p| p["runs"].as_array().expect("runs").iter().map(move |r| (p, r)));
+    for (point, run) in runs {
         let figure = |path: &str| run.pointer(path).and_then(Value::as_f64).expect("a figure");
         let (min, max) = (figure("/occupancy/min"), figure("/occupancy/max"));
         let full = figure("/time_full");
@@ -165,12 +166,12 @@ fn random_writes_on_raid10(seeds: u32) {
 
 #[test]
 fn random_writes_on_raid5_gain_with_the_nvs() {
-    random_writes_on_raid5(1);
+    random_writes_on_raid5(2);
 }
 
 #[test]
 fn random_writes_on_raid10_gain_with_the_nvs() {
-    random_writes_on_raid10(1);
+    random_writes_on_raid10(2);
 }
 
 #[test]
