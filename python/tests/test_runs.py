@@ -236,5 +236,5 @@ def test_what_is_not_a_list_is_refused_by_name() -> None:
 def test_an_array_is_simulated_as_it_will_be_served() -> None:
     run = destage.simulate(destage.Workload.uniform(iops=100), as_="served", **SHORT)
     assert (run.options["as"], run.options["protocol"]) == ("served", "safe")
-    assert run.balance.state in ("settled", "rising", "falling")
+    assert run.balance.state in ("settled", "rising", "falling", "overloaded")
     assert run.balance.dirty_pages_last > run.balance.dirty_pages_first

@@ -15,7 +15,7 @@ pub fn command() -> Command {
     let command = command.subcommands(crate::plan_args::commands());
     #[cfg(feature = "plan")]
     let command = command.subcommands(crate::trace_args::commands()).after_help(
-        "Start with: destage compare --policies lrw,cscan,wow,stow --sweep iops=300..1200..100",
+        "Start with: destage compare --policies lrw,cscan,wow,stow --sweep iops=500..1200..50",
     );
     #[cfg(feature = "serve")]
     let command = command

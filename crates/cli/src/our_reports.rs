@@ -11,6 +11,11 @@ const HEAD_BYTES: u64 = 64 * 1024;
 /// The same of the footer of a Parquet file.
 const FOOTER_BYTES: u64 = 32;
 
+/// Where the contents of the second chunk of a PNG file begin.
+const PNG_TEXT: usize = 41;
+/// Lines from the beginning of a report as text in which its first table has its headings.
+const FIRST_LINES: usize = 10;
+
 /// The first columns of a table that is written as CSV or as a list of JSON.
 const COLUMNS: [&[&str]; 6] = [
     // A run, a comparison and the simulations of advice.
@@ -23,8 +28,14 @@ const COLUMNS: [&[&str]; 6] = [
     &["policy", "nvs_pages", "written_pages", "destages"],
 ];
 
-/// The key after `schema` in a JSON report: of a run, a comparison, advice, an analysis.
-const SECOND_KEYS: [&str; 4] = ["label", "title", "goal", "traces"];
+/// The key after `schema` in a JSON report, and others of it: of a run, a comparison, advice, an
+/// analysis.
+const KEYS: [(&str, [&str; 2]); 4] = [
+    ("label", ["options", "bridge"]),
+    ("title", ["command", "options"]),
+    ("goal", ["load_factor", "options"]),
+    ("traces", ["page_bytes", "total"]),
+];
 
 /// How the line of headings begins in a table as text, by words, and a word of the line above it.
 const HEADINGS: [(&[&str], &str); 4] = [
@@ -75,11 +86,10 @@ fn is_parquet(file: &mut File) -> io::Result<bool> {
     Ok(footer.windows(8).any(|window| window == b"\x07destage"))
 }
 
-/// Whether a PNG file is as the plots: 8 bits of red, green, blue and opacity, and nothing said of
-/// the picture before its data. Other programs name themselves there, or have no opacity.
+/// Whether a PNG file names destage as the program that made it, after its header.
 fn is_png(head: &[u8]) -> bool {
-    let begins = head.starts_with(b"\x89PNG\r\n\x1a\n") && head.len() > 41;
-    begins && head[24..26] == [8, 6] && head[37..41] == *b"IDAT"
+    let text = head.get(PNG_TEXT..).unwrap_or_default();
+    head.starts_with(b"\x89PNG\r\n\x1a\n") && text.starts_with(destage_render::MADE_BY)
 }
 
 /// Whether this is a page or an SVG plot.
@@ -92,13 +102,16 @@ fn is_drawn(text: &str) -> bool {
     begins("<!doctype html>\n<html lang=\"en\">", 8, policy) || begins("<svg xmlns=", 1, font)
 }
 
-/// Whether this is a report as JSON: the schema's number first and one of our keys after it, or a
-/// list of rows with our columns.
+/// Whether this is a report as JSON: the schema's number first and our keys after it, or a list of
+/// rows with our columns.
 fn is_json(text: &str) -> bool {
     let start: String = text.chars().take(200).filter(|c| !c.is_whitespace()).collect();
     if let Some(rest) = start.strip_prefix("{\"schema\":") {
         let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-        return SECOND_KEYS.iter().any(|key| rest.starts_with(&format!(",\"{key}\":")));
+        let has = |key: &&str| text.contains(&format!("\"{key}\":"));
+        return KEYS.iter().any(|(second, others)| {
+            rest.starts_with(&format!(",\"{second}\":")) && others.iter().all(has)
+        });
     }
     let Some(rows) = text.trim_start().strip_prefix('[') else { return false };
     // The values of a row have no braces.
@@ -118,11 +131,11 @@ fn is_text(text: &str) -> bool {
     let begins = |at: usize, mark: &str| lines.get(at).is_some_and(|line| line.starts_with(mark));
     let percentiles = ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"];
     // Advice, a run, and one replay through one read cache; then what has percentiles or a table.
-    begins(0, "Goal: ") && (1..=2).any(|at| begins(at, "Answer: "))
+    begins(0, "Goal: ") && lines.contains(&"How sure:")
         || begins(1, "measured ") && lines[1].contains(" s of virtual time after ")
         || begins(0, "policy ") && begins(1, "block requests ") && begins(2, "RGR all ")
         || lines.first().is_some_and(|line| words(line) == percentiles)
-        || (0..lines.len()).any(|at| is_heading(&lines, at))
+        || (0..lines.len().min(FIRST_LINES)).any(|at| is_heading(&lines, at))
 }
 
 /// Whether one of our tables begins here: its headings, perhaps their units, and a rule.

@@ -131,6 +131,16 @@ fn refuse_foreign(path: &Path) -> Result<(), Failure> {
     Err(Failure::failed(message))
 }
 
+/// Makes a folder for results, in which files of these names are reports or plots, or not there.
+#[cfg(feature = "plan")]
+pub fn check_folder(folder: &Path, names: &[String]) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|error| {
+        Failure::failed(format!("{}: cannot create: {error}", folder.display()))
+    })?;
+    check_writable(&folder.join("index.html"))?;
+    names.iter().try_for_each(|name| refuse_foreign(&folder.join(name)))
+}
+
 /// Endings that promise something else than a trace.
 #[cfg(feature = "plan")]
 const NOT_TRACES: [&str; 8] = ["htm", "html", "json", "npy", "png", "svg", "toml", "txt"];
@@ -170,7 +180,7 @@ fn trace_format(path: &Path) -> Option<&'static str> {
 
 /// Whether a file could be made here: a temporary one is, and taken away again.
 #[cfg(feature = "plan")]
-pub fn check_writable(path: &Path) -> Result<(), Failure> {
+fn check_writable(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::failed(format!("{}: is a directory", path.display())));
     }

@@ -30,7 +30,7 @@ fn compare() -> Command {
         .about("Run several policies on identical input and compare them")
         .after_help(
             "Examples:\n  \
-             destage compare --sweep iops=300..1200..100 --out r.html\n  \
+             destage compare --sweep iops=500..1200..50 --out r.html\n  \
              destage compare --policies wow,stow --sweep nvs=8192,32768,131072 --iops 800\n  \
              destage compare --policies lrw,stow --trace vm.vscsi.gz --nvs 16M --disks 3\n  \
              destage compare --experiment specs/experiments/stow-fig8a-90-80.toml --out r.html\n\

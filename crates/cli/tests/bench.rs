@@ -93,7 +93,7 @@ fn every_generator_loads_a_server_and_is_verified() {
 }
 
 #[test]
-fn percentiles_and_the_log_replace_only_their_like() {
+fn percentiles_and_the_log_replace_no_file_of_another_program() {
     let disk = Disk::ram();
     let (hdr, log) = (disk.path("h.hgrm"), disk.path("acknowledged"));
     let words = ["bench", &disk.uri(), "--rw", "randwrite", "--time", "200ms"];

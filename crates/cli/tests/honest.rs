@@ -119,8 +119,8 @@ fn a_sweep_says_what_its_runs_warn_of() {
     let rows: Vec<&str> = table.lines().filter(|line| line.ends_with(" overloaded")).collect();
     assert_eq!(rows.len(), 2, "{table}");
     let (_, warnings) = table.split_once("\nWarnings\n").expect("there are some");
-    assert!(warnings.starts_with("  - nvs=1024: overloaded: "), "{warnings}");
-    assert!(warnings.contains("\n  - nvs=64: overloaded: "), "{warnings}");
+    assert!(warnings.starts_with("  - nvs=1024 seed=1: overloaded: "), "{warnings}");
+    assert!(warnings.contains("\n  - nvs=64 seed=1: overloaded: "), "{warnings}");
     let compared = succeeds(&[&["compare", "--policies", "wow"], &load[..]].concat());
     assert!(compared.contains("1 of 1 points are overloaded"), "{compared}");
     assert!(!compared.contains("had not settled. Use"), "{compared}");

@@ -132,6 +132,9 @@ fn foreign() -> Vec<(&'static str, Vec<u8>)> {
         ("drawing.svg", b"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\"></svg>\n".to_vec()),
         ("photo.png", png(&[8, 2], b"IDAT")),
         ("named.png", png(&[8, 6], b"tEXt")),
+        ("plain.png", png(&[8, 6], b"IDAT")),
+        ("my.json", b"{\"schema\": 1, \"title\": \"my dashboard\", \"rows\": []}\n".to_vec()),
+        ("goal.txt", b"Goal: learn cooking\nAnswer: maybe\n".to_vec()),
     ]
 }
 
@@ -166,6 +169,23 @@ fn a_report_replaces_no_file_of_another_program() {
             assert!(error.contains(&format!("{name}: {why}")), "{words:?}: {error}");
         }
         assert_eq!(std::fs::read(&path).expect("read"), content, "{name}");
+    }
+}
+
+#[test]
+fn a_folder_of_results_keeps_files_of_other_programs() {
+    let folder = TempDir::new().expect("a folder");
+    let out = folder.path().to_str().expect("text");
+    for (name, words) in [
+        ("hits.svg", vec!["compare", "--plots", out]),
+        ("index.html", vec!["reproduce", "stow:fig3", "--quick", "--out", out]),
+        ("index.html", vec!["tournament", "--quick", "--out", out]),
+    ] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, b"<svg></svg>").expect("written");
+        let error = fails(1, &words);
+        assert!(error.contains(&format!("{name}: is not a report or plot")), "{words:?}: {error}");
+        assert_eq!(std::fs::read(&path).expect("read"), b"<svg></svg>");
     }
 }
 
@@ -240,7 +260,6 @@ fn contradictions_are_one_clear_error() {
     assert!(compare(&["--nvs", "64", "--sweep", "nvs=1,2"]).contains("contradicts the sweep"));
     assert!(compare(&["--sweep", "nvs=32768,128M"]).contains("are the same"));
     assert!(compare(&["--at-ms", "20"]).contains("--sweep iops="));
-    assert!(compare(&["--policies", ""]).contains("name one or more policies"));
     for several in [["--seeds", "3"], ["--ci", "5"]] {
         let words = [&["--sweep", "seed=1,2"], &several[..]].concat();
         assert!(compare(&words).contains("a sweep of seed and several seeds"), "{words:?}");

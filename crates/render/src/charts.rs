@@ -53,10 +53,21 @@ impl Kind {
     }
 }
 
-/// All plots of a comparison, each with a name fit for a file: `response`, `throughput`,
-/// `distribution-reads`, `distribution-writes`, `occupancy`, `hits`, `distance`, `disk-time`. What
-/// cannot be drawn along the axis is drawn at the axis value at which the variants' response times
-/// differ most; its title says which.
+/// Names that plots of a comparison may have.
+pub const PLOT_NAMES: [&str; 8] = [
+    "response",
+    "throughput",
+    "distribution-reads",
+    "distribution-writes",
+    "occupancy",
+    "hits",
+    "distance",
+    "disk-time",
+];
+
+/// All plots of a comparison, each with a name of [`PLOT_NAMES`], fit for a file. What cannot be
+/// drawn along the axis is drawn at the axis value at which the variants' response times differ
+/// most; its title says which.
 pub fn plots(report: &CompareReport) -> Vec<(&'static str, PlotSpec)> {
     let view = View::new(report);
     let value = view.values.get(view.telling()).copied().unwrap_or_default();

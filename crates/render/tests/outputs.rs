@@ -1,8 +1,8 @@
 //! Every output format on plausible, hostile and degenerate reports.
 
 use destage_render::{
-    PlotFormat, draw, html, parquet_compare, parquet_runs, parquet_series, plotly_js, plots,
-    render_compare, render_run, render_trace, trace_html,
+    PLOT_NAMES, PlotFormat, draw, html, parquet_compare, parquet_runs, parquet_series, plotly_js,
+    plots, render_compare, render_run, render_trace, trace_html,
 };
 use destage_report::model::{
     AtResponse, Axis, Destage, DiskUse, Estimate, Hits, Latency, Point, Responses, Series,
@@ -281,7 +281,8 @@ fn degenerate_reports_render_everywhere() {
         }
         parquet_compare(&report).unwrap();
         assert!(html(&report).ends_with("</html>\n"));
-        for (_, plot) in plots(&report) {
+        for (name, plot) in plots(&report) {
+            assert!(PLOT_NAMES.contains(&name), "{name}");
             check_svg(&plot);
             assert!(!draw(&plot, PlotFormat::Png).unwrap().is_empty());
         }

@@ -444,9 +444,10 @@ pub struct AtResponse {
     pub variant: String,
     /// Response time in ms.
     pub response_ms: f64,
-    /// Requests per second where it is crossed, interpolated; absent if the sweep never crosses it.
+    /// Requests per second where it is crossed, interpolated; absent if the sweep never crosses it,
+    /// or between points that are too far apart.
     pub iops: Option<f64>,
-    /// Requests per second of the two points of the sweep that it is crossed between.
+    /// Targets of the two points of the sweep that it is crossed between, in requests per second.
     #[serde(default)]
     pub between_iops: Option<[f64; 2]>,
     /// Most requests per second in the sweep, if it stays below the level to its end.

@@ -348,8 +348,10 @@ impl Comparison {
                 let mut at =
                     AtResponse { variant: variant.clone(), response_ms, ..AtResponse::default() };
                 match reach(&curve, response_ms) {
-                    Some(Reach::At(iops, between)) => {
-                        (at.iops, at.between_iops) = (Some(iops), Some(between));
+                    Some(Reach::At(iops, place)) => {
+                        let between = [place, place + 1].map(|at| target(of_variant[at]));
+                        at.between_iops = Some(between);
+                        at.iops = at.coarse().is_none().then_some(iops);
                     }
                     Some(Reach::AtLeast(iops)) => at.at_least_iops = Some(iops),
                     Some(Reach::Below(iops)) => at.below_iops = Some(iops),

@@ -29,35 +29,34 @@ pub fn estimate(values: &[f64]) -> Estimate {
 /// Throughput where mean response time crosses `response_ms`, interpolated linearly between the
 /// points `(iops, response_ms)` of a rising load; `None` if it never does.
 pub fn crossing(points: &[(f64, f64)], response_ms: f64) -> Option<f64> {
-    crossing_between(points, response_ms).map(|(iops, _)| iops)
+    crossing_after(points, response_ms).map(|(iops, _)| iops)
 }
 
-/// The same, and the throughputs of the points on both sides.
-fn crossing_between(points: &[(f64, f64)], response_ms: f64) -> Option<(f64, [f64; 2])> {
-    points.windows(2).find_map(|pair| {
+/// The same, and the place of the point before it.
+fn crossing_after(points: &[(f64, f64)], response_ms: f64) -> Option<(f64, usize)> {
+    points.windows(2).enumerate().find_map(|(place, pair)| {
         let [(x0, y0), (x1, y1)] = [pair[0], pair[1]];
         let crosses = y0 <= response_ms && response_ms < y1;
-        let at = || x0 + (x1 - x0) * (response_ms - y0) / (y1 - y0);
-        crosses.then(|| (at(), [x0.min(x1), x0.max(x1)]))
+        crosses.then(|| (x0 + (x1 - x0) * (response_ms - y0) / (y1 - y0), place))
     })
 }
 
 /// What a sweep of the load shows of the throughput at a response time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reach {
-    /// The response time is crossed at this throughput, between those of two points.
-    At(f64, [f64; 2]),
+    /// The response time is crossed at this throughput, after the point of this place.
+    At(f64, usize),
     /// It is not reached: the throughput is at least the largest of the sweep.
     AtLeast(f64),
     /// It is exceeded from the first point on: the throughput is below the least of the sweep.
     Below(f64),
 }
 
-/// [`crossing`] and where it is between, or on which side of the response time the points
+/// [`crossing`] and the point before it, or on which side of the response time the points
 /// `(iops, response_ms)` are; `None` without points.
 pub fn reach(points: &[(f64, f64)], response_ms: f64) -> Option<Reach> {
-    if let Some((iops, between)) = crossing_between(points, response_ms) {
-        return Some(Reach::At(iops, between));
+    if let Some((iops, place)) = crossing_after(points, response_ms) {
+        return Some(Reach::At(iops, place));
     }
     // Without a crossing, those above come first.
     let within = |point: &&(f64, f64)| point.1 <= response_ms;
@@ -89,7 +88,7 @@ mod tests {
     #[test]
     fn a_level_that_is_not_crossed_is_below_or_above_the_sweep() {
         let points = [(100.0, 5.0), (200.0, 10.0), (210.0, 30.0)];
-        assert_eq!(reach(&points, 20.0), Some(Reach::At(205.0, [200.0, 210.0])));
+        assert_eq!(reach(&points, 20.0), Some(Reach::At(205.0, 1)));
         assert_eq!(reach(&points, 40.0), Some(Reach::AtLeast(210.0)));
         assert_eq!(reach(&points, 4.0), Some(Reach::Below(100.0)));
         assert_eq!(reach(&[(100.0, 50.0), (200.0, 10.0)], 20.0), Some(Reach::AtLeast(200.0)));

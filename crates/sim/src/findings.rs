@@ -164,7 +164,11 @@ impl Level<'_> {
         let all = crossed.chain(self.above.iter().map(|(name, iops)| (*name, *iops, true)));
         let parts: Vec<String> = all
             .filter(|(name, ..)| !best.contains(name))
-            .map(|(name, other, least)| bound(least).to_string() + &more(iops, other, name))
+            .map(|(name, other, least)| match iops / other {
+                // They share a point of the sweep, which is below the level with the best alone.
+                ratio if least && ratio < 1.005 => format!("more than {name}"),
+                _ => bound(least).to_string() + &more(iops, other, name),
+            })
             .collect();
         list(&parts)
     }
@@ -409,8 +413,8 @@ fn warnings(report: &CompareReport) -> Vec<String> {
     let mut found = Vec::new();
     if !overloaded.is_empty() {
         found.push(format!(
-            "Warning: {} of {all} points are overloaded: their response times depend on how \
-             long is measured.",
+            "Warning: {} of {all} points are overloaded: their response times grow with the \
+             measured window. Compare response times at lighter loads.",
             overloaded.len()
         ));
     }
@@ -426,10 +430,18 @@ fn warnings(report: &CompareReport) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::estimate::{Reach, estimate};
+    use crate::estimate::estimate;
+
+    /// What a sweep shows of a variant at a level.
+    enum Reached {
+        /// Crossed here, between the targets of two points.
+        At(f64, [f64; 2]),
+        AtLeast(f64),
+        Below(f64),
+    }
 
     /// A sweep from 300 to 1,200 that shows this of each variant.
-    fn findings(levels: &[(&str, Reach)]) -> Vec<String> {
+    fn findings(levels: &[(&str, Reached)]) -> Vec<String> {
         let values = ["300", "1200"].map(String::from).to_vec();
         let axis = Axis { name: "iops".into(), unit: "I/O/s".into(), values };
         let mut report = CompareReport { axis: Some(axis), ..CompareReport::default() };
@@ -437,10 +449,10 @@ mod tests {
             report.at_response.push(AtResponse {
                 variant: (*name).to_string(),
                 response_ms: 20.0,
-                iops: if let Reach::At(iops, _) = reach { Some(*iops) } else { None },
-                between_iops: if let Reach::At(_, pair) = reach { Some(*pair) } else { None },
-                at_least_iops: if let Reach::AtLeast(iops) = reach { Some(*iops) } else { None },
-                below_iops: if let Reach::Below(iops) = reach { Some(*iops) } else { None },
+                iops: if let Reached::At(iops, _) = reach { Some(*iops) } else { None },
+                between_iops: if let Reached::At(_, pair) = reach { Some(*pair) } else { None },
+                at_least_iops: if let Reached::AtLeast(iops) = reach { Some(*iops) } else { None },
+                below_iops: if let Reached::Below(iops) = reach { Some(*iops) } else { None },
             });
             report.points.push(Point {
                 variant: (*name).to_string(),
@@ -456,9 +468,9 @@ mod tests {
     #[test]
     fn one_that_stays_below_the_level_wins() {
         let found = findings(&[
-            ("lrw", Reach::At(800.0, [780.0, 820.0])),
-            ("stow", Reach::AtLeast(1199.0)),
-            ("cscan", Reach::Below(299.0)),
+            ("lrw", Reached::At(800.0, [780.0, 820.0])),
+            ("stow", Reached::AtLeast(1199.0)),
+            ("cscan", Reached::Below(299.0)),
         ]);
         assert_eq!(
             found[0],
@@ -472,8 +484,8 @@ mod tests {
     #[test]
     fn those_that_all_cross_are_ranked() {
         let found = findings(&[
-            ("lrw", Reach::At(800.0, [780.0, 820.0])),
-            ("wow", Reach::At(600.0, [580.0, 620.0])),
+            ("lrw", Reached::At(800.0, [780.0, 820.0])),
+            ("wow", Reached::At(600.0, [580.0, 620.0])),
         ]);
         let wins = "At a mean response time of 20 ms lrw serves 800 I/O/s: 33 % more than wow.";
         assert_eq!(found, [wins]);
@@ -482,9 +494,9 @@ mod tests {
     #[test]
     fn points_far_apart_rank_only_what_they_show() {
         let found = findings(&[
-            ("lrw", Reach::At(531.0, [500.0, 826.0])),
-            ("wow", Reach::At(558.0, [500.0, 580.0])),
-            ("cscan", Reach::At(450.0, [440.0, 470.0])),
+            ("lrw", Reached::At(531.0, [500.0, 826.0])),
+            ("wow", Reached::At(558.0, [500.0, 580.0])),
+            ("cscan", Reached::At(450.0, [440.0, 470.0])),
         ]);
         assert_eq!(
             found,
@@ -493,8 +505,8 @@ mod tests {
               most a tenth of the load there. cscan serves less."]
         );
         let found = findings(&[
-            ("lrw", Reach::At(710.0, [700.0, 826.0])),
-            ("wow", Reach::At(558.0, [550.0, 600.0])),
+            ("lrw", Reached::At(710.0, [700.0, 826.0])),
+            ("wow", Reached::At(558.0, [550.0, 600.0])),
         ]);
         assert_eq!(
             found,
@@ -502,8 +514,13 @@ mod tests {
               than wow."]
         );
         let found = findings(&[
-            ("lrw", Reach::At(710.0, [700.0, 826.0])),
-            ("stow", Reach::AtLeast(1100.0)),
+            ("cscan", Reached::At(650.0, [600.0, 800.0])),
+            ("stow", Reached::At(560.0, [400.0, 600.0])),
+        ]);
+        assert!(found[0].ends_with("cscan serves 600 to 800 I/O/s: more than stow."), "{found:?}");
+        let found = findings(&[
+            ("lrw", Reached::At(710.0, [700.0, 826.0])),
+            ("stow", Reached::AtLeast(1100.0)),
         ]);
         assert!(found[0].ends_with("at least 1,100 I/O/s, at least 33 % more than lrw."));
     }
@@ -511,9 +528,9 @@ mod tests {
     #[test]
     fn several_that_stay_below_are_ranked_at_the_last_load() {
         let found = findings(&[
-            ("wow", Reach::AtLeast(1199.0)),
-            ("stow", Reach::AtLeast(1198.0)),
-            ("lrw", Reach::At(800.0, [780.0, 820.0])),
+            ("wow", Reached::AtLeast(1199.0)),
+            ("stow", Reached::AtLeast(1198.0)),
+            ("lrw", Reached::At(800.0, [780.0, 820.0])),
         ]);
         assert!(found[0].contains("wow and stow serve at least 1,198 I/O/s each"), "{found:?}");
         assert!(found[1].contains("wow and stow stay below"), "{found:?}");
@@ -572,16 +589,16 @@ mod tests {
              stow answers fastest: 50.00 ms on average, 17 % less than wow."
         );
         let found = findings(&[
-            ("lrw", Reach::At(800.0, [780.0, 820.0])),
-            ("wow", Reach::At(800.2, [780.0, 820.0])),
+            ("lrw", Reached::At(800.0, [780.0, 820.0])),
+            ("wow", Reached::At(800.2, [780.0, 820.0])),
         ]);
         let same = "At a mean response time of 20 ms wow and lrw serve the same: 800 I/O/s.";
         assert_eq!(found, [same]);
         let (stow, cscan) = (
-            ("stow", Reach::At(800.0, [780.0, 820.0])),
-            ("cscan", Reach::At(500.0, [480.0, 520.0])),
+            ("stow", Reached::At(800.0, [780.0, 820.0])),
+            ("cscan", Reached::At(500.0, [480.0, 520.0])),
         );
-        let found = findings(&[stow, ("wow", Reach::At(801.0, [781.0, 821.0])), cscan]);
+        let found = findings(&[stow, ("wow", Reached::At(801.0, [781.0, 821.0])), cscan]);
         let both = "At a mean response time of 20 ms wow and stow serve 801 I/O/s each: 60 % more \
                     than cscan.";
         assert_eq!(found, [both]);
@@ -607,7 +624,7 @@ mod tests {
 
     #[test]
     fn a_sweep_that_is_all_above_says_so() {
-        let found = findings(&[("wow", Reach::Below(300.0)), ("lrw", Reach::Below(299.0))]);
+        let found = findings(&[("wow", Reached::Below(300.0)), ("lrw", Reached::Below(299.0))]);
         assert!(found[0].starts_with("All are above 20 ms at every load: begin the sweep below"));
         assert!(found[0].contains("iops=300"), "{found:?}");
     }

@@ -37,7 +37,8 @@ impl OptionError {
     }
 }
 
-/// Pages as they are written: a number of pages, or bytes with K, M, G or T.
+/// Pages as they are written: a number of pages, or bytes with K, M, G or T that make complete
+/// pages.
 pub fn pages_of(text: &str) -> Option<u64> {
     let shift = match text.chars().last()?.to_ascii_uppercase() {
         'K' => 10,
@@ -499,7 +500,7 @@ impl RunOptions {
     /// All options and values.
     pub fn describe(&self) -> BTreeMap<String, String> {
         let values = self.values.keys().map(|name| (*name, self.get(name)));
-        // Of a replay no generator is part.
+        // A replay has no generator.
         let replayed = !self.get("trace").is_empty();
         let shown =
             |name: &str, value: &str| !value.is_empty() && (name != "workload" || !replayed);

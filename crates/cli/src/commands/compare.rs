@@ -3,14 +3,13 @@
 use super::{format, text, threads};
 use crate::failure::Failure;
 use crate::output::Outputs;
-use crate::paths::{Paths, check_writable};
+use crate::paths::{Paths, check_folder};
 use crate::progress;
 use crate::run_args::set_given;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_engine::policy::POLICIES;
 use destage_render::PlotFormat;
-use destage_report::model::CompareReport;
 use destage_sim::compare::Comparison;
 use destage_sim::experiment::Experiment;
 use destage_sim::options::OPTIONS;
@@ -24,11 +23,13 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let mut paths = Paths::reading(inputs.chain(text(matches, "experiment")));
     let outputs = Outputs::for_runs(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plots = text(matches, "plots").map(Path::new);
+    let (kind, ending) = match text(matches, "plot-format") {
+        Some("png") => (PlotFormat::Png, "png"),
+        _ => (PlotFormat::Svg, "svg"),
+    };
     if let Some(directory) = plots {
-        std::fs::create_dir_all(directory).map_err(|error| {
-            Failure::failed(format!("{}: cannot create: {error}", directory.display()))
-        })?;
-        check_writable(&directory.join("plot"))?;
+        let names = destage_render::PLOT_NAMES.map(|name| format!("{name}.{ending}"));
+        check_folder(directory, &names)?;
     }
     let bar = progress::bar("runs");
     let report = comparison.run(threads(matches), &make_source, &|done, total| {
@@ -38,18 +39,12 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     bar.finish_and_clear();
     outputs.write_compare(&report)?;
     if let Some(directory) = plots {
-        write_plots(directory, &report, text(matches, "plot-format") == Some("png"))?;
+        for (name, spec) in destage_render::plots(&report) {
+            let bytes = destage_render::draw(&spec, kind).map_err(Failure::failed)?;
+            destage_report::write_file(&directory.join(format!("{name}.{ending}")), &bytes)?;
+        }
     }
     Ok(destage_render::render_compare(&report, format(matches)))
-}
-
-fn write_plots(directory: &Path, report: &CompareReport, png: bool) -> Result<(), Failure> {
-    let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
-    for (name, spec) in destage_render::plots(report) {
-        let bytes = destage_render::draw(&spec, format).map_err(Failure::failed)?;
-        destage_report::write_file(&directory.join(format!("{name}.{extension}")), &bytes)?;
-    }
-    Ok(())
 }
 
 /// The comparison from an experiment file, if any, and the flags, which win.

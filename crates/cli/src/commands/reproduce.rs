@@ -2,7 +2,7 @@
 
 use super::{format, text, threads};
 use crate::failure::Failure;
-use crate::paths::check_writable;
+use crate::paths::check_folder;
 use crate::progress;
 use clap::ArgMatches;
 use destage_render::PlotFormat;
@@ -24,10 +24,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     }
     let out = text(matches, "out").map(Path::new);
     if let Some(folder) = out {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::failed(format!("{}: cannot create: {error}", folder.display()))
-        })?;
-        check_writable(&folder.join("index.html"))?;
+        check_folder(folder, &["index.html".into()])?;
     }
     let png = text(matches, "plot-format") == Some("png");
     let keep = |report: &Reproduction| out.map_or(Ok(()), |folder| write(folder, report, png));

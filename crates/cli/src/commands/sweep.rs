@@ -50,23 +50,25 @@ fn settings(axes: &[String], points: &[SweepPoint]) -> String {
     said.map_or_else(String::new, |said| format!("{said}\n\n"))
 }
 
-/// Points whose warnings are printed; the rest are counted.
+/// Runs whose warnings are printed; the rest are counted.
 const WARNED_MAX: usize = 10;
 
-/// What the runs warn of, point by point.
+/// What the runs warn of, one by one.
 fn warnings(axes: &[String], points: &[SweepPoint], rows: &[Map<String, Value>]) -> String {
     let mut lines = Vec::new();
     for (point, row) in points.iter().zip(rows) {
         let said = row.get("warnings").and_then(Value::as_str).unwrap_or_default();
         if !said.is_empty() {
-            let values = axes.iter().map(|name| format!("{name}={}", point.options.get(name)));
+            let seed = (!axes.iter().any(|name| name == "seed")).then_some("seed");
+            let names = axes.iter().map(String::as_str).chain(seed);
+            let values = names.map(|name| format!("{name}={}", point.options.get(name)));
             lines.push(format!("  - {}: {said}", values.collect::<Vec<_>>().join(" ")));
         }
     }
     let more = lines.len().saturating_sub(WARNED_MAX);
     lines.truncate(WARNED_MAX);
     if more > 0 {
-        lines.push(format!("  - {more} more points have some: see `warnings` in --format csv"));
+        lines.push(format!("  - {more} more runs have some: see `warnings` in --format csv"));
     }
     if lines.is_empty() { String::new() } else { format!("\nWarnings\n{}\n", lines.join("\n")) }
 }

@@ -3,7 +3,7 @@
 use super::compare::split_policies;
 use super::{format, text, threads};
 use crate::failure::Failure;
-use crate::paths::check_writable;
+use crate::paths::check_folder;
 use crate::progress;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
@@ -25,7 +25,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let grid = if matches.get_flag("quick") { grid.quickly() } else { grid };
     let out = Path::new(text(matches, "out").expect("required"));
     let dataset = Dataset::open(&out.join("rows"))?;
-    check_writable(&out.join("index.html"))?;
+    check_folder(out, &["index.html".into()])?;
     let listed = |name| split_policies(text(matches, name).expect("default"));
     let tournament = Tournament {
         grid: &grid,

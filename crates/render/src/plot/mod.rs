@@ -10,6 +10,7 @@ mod frame;
 mod layout;
 mod marks;
 mod png;
+pub use png::MADE_BY;
 mod scene;
 mod style;
 mod svg;

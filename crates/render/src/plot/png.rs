@@ -7,6 +7,9 @@ use tiny_skia::{FillRule, LineJoin, Paint, Path, PathBuilder, Pixmap, StrokeDash
 
 const SCALE: f32 = 2.0;
 
+/// A text chunk's contents that say which program made a picture: keyword, zero, text.
+pub const MADE_BY: &[u8] = b"Software\0destage";
+
 pub(super) fn render(scene: &Scene, fonts: &Fonts) -> Result<Vec<u8>, DrawError> {
     let pixels = |length: f64| (length * f64::from(SCALE)).ceil() as u32;
     let size = (pixels(scene.width), pixels(scene.height));
@@ -28,7 +31,20 @@ pub(super) fn render(scene: &Scene, fonts: &Fonts) -> Result<Vec<u8>, DrawError>
             Shape::Text(text) => write_text(&mut map, text, fonts),
         }
     }
-    map.encode_png().map_err(|error| DrawError::Encode(error.to_string()))
+    let bytes = map.encode_png().map_err(|error| DrawError::Encode(error.to_string()))?;
+    Ok(named(&bytes))
+}
+
+/// What the first chunk and those before it take in every PNG file.
+const HEADER_BYTES: usize = 33;
+
+/// The file with the name of the program that made it, as PNG's own text chunk after the header.
+fn named(png: &[u8]) -> Vec<u8> {
+    let chunk = [b"tEXt", MADE_BY].concat();
+    let length = (MADE_BY.len() as u32).to_be_bytes();
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &chunk) as u32;
+    let (header, rest) = png.split_at(HEADER_BYTES.min(png.len()));
+    [header, &length, &chunk, &sum.to_be_bytes(), rest].concat()
 }
 
 fn outline(points: &[Spot], closed: bool) -> Option<Path> {

@@ -78,8 +78,10 @@ impl Search<'_> {
     /// Warnings of the load, of the disks, and of the figures of the run that decides.
     fn warnings(&self, decides: Option<&AdvisedRun>) -> Vec<String> {
         let base = &self.question.base;
+        let ends = is_random(base) && base.get("workload").contains("requests=");
         let more = match (base.is_given("requests"), is_random(base), base.is_given("measure")) {
             (true, _, _) => "give more --requests",
+            _ if ends => "raise requests= of --workload, or leave it out",
             (false, false, false) => "give a longer trace",
             _ => "give a longer --measure",
         };

@@ -51,7 +51,7 @@ pub(super) fn limit(report: &RunReport, low: u64, run: &mut AdvisedRun) {
         ("disk time", text)
     } else if run.stalled_share <= STALLED
         && run.disk_busy < IDLE
-        && response_ms.is_some_and(|ms| ms <= ACCESSES * access_ms)
+        && response_ms.is_some_and(|ms| (0.5 * access_ms..=ACCESSES * access_ms).contains(&ms))
     {
         let text = format!(
             "the busiest disk is busy {busy:.0} % of the time, so requests hardly wait for each \

@@ -152,7 +152,8 @@ pub(super) fn with_loop(
 /// Refuses parameters of a closed loop in an open one, unless they have their defaults.
 fn without_threads(choice: &Choice) -> Result<(), WorkloadError> {
     for Param { name, default, .. } in [THREADS, THINK] {
-        if choice.text(name) != default {
+        let is_default = choice.text(name).parse::<f64>().ok() == default.parse().ok();
+        if !is_default {
             return Err(WorkloadError::TwoLoops {
                 workload: choice.entry.name,
                 name,

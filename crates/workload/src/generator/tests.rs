@@ -275,6 +275,13 @@ fn mistakes_name_the_way_out() {
 }
 
 #[test]
+fn defaults_of_the_other_loop_are_no_contradiction() {
+    for text in ["uniform:iops=500,threads=32,think=0.0", "hotcold:think=0"] {
+        assert!(source(text, 100_000, 1).target_iops().is_some(), "{text}");
+    }
+}
+
+#[test]
 fn a_load_says_whether_it_sets_its_own_pace() {
     for (text, own) in [
         ("spc1", &[][..]),
