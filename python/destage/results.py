@@ -366,8 +366,9 @@ class AtResponse:
 
     variant: str
     response_ms: float
-    #: Interpolated between the points on both sides, whose values are next.
+    #: Interpolated; ``None`` also where the points on both sides are more than a tenth apart.
     iops: float | None
+    #: The targets of these points.
     between_iops: list[float] | None = None
     #: The most of the sweep, if it stays below the level to its end.
     at_least_iops: float | None = None

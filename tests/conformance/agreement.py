@@ -67,7 +67,7 @@ class Beds(Bed):
 def limit(given, nvs_pages):
     """At which rate the SPC-1-like load has a mean response time of 20 ms, simulated."""
     said = run(given.destage, "compare", "--as", "served", "--policies", given.policy, "--nvs",
-               nvs_pages, "--disk", SPEC, "--sweep", "iops=600..1600..100", "--at-ms", "20",
+               nvs_pages, "--disk", SPEC, "--sweep", "iops=600..1600..50", "--at-ms", "20",
                "--format", "json", timeout=600)
     found = json.loads(said)["at_response"][0]["iops"]
     if not found:
