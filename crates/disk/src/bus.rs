@@ -96,7 +96,7 @@ impl Bus {
         };
         let follows_ns = tail_begin_ns + first_ns + tail_bus_ns;
         let last_ns = media_ns + share(self.read_fraction, 1);
-        (held_ns + detail.reselect_ns).max(follows_ns).max(last_ns)
+        (held_ns + detail.reselect_ns).max(follows_ns).max(last_ns).max(all_ns)
     }
 
     /// Time from a sector's coming into the buffer until it is with the host.

@@ -108,7 +108,15 @@ impl Disk {
         Disk::with_model(DiskModel::new(spec), spec)
     }
 
-    /// The same on a model made before, so that several disks share its tables. Only the
+    /// The same, with its platters at this angle at time 0, in 2^-32 revolutions.
+    pub fn with_phase(spec: &DiskSpec, phase: u32) -> Disk {
+        let mut model = DiskModel::new(spec);
+        let own = Arc::get_mut(&mut model).expect("nobody else has it yet");
+        own.revolution = own.revolution.begun_at(phase);
+        Disk::with_model(model, spec)
+    }
+
+    /// A disk on a model made before, so that several disks share its tables. Only the
     /// spec's caches are looked at.
     pub fn with_model(model: Arc<DiskModel>, spec: &DiskSpec) -> Disk {
         let place = model.zones[0].place(0);
@@ -271,6 +279,7 @@ impl Disk {
         let media_ns = self.media_ns(&rest, approach);
         let media_done = begin + Duration(u64::from(approach.total_ns()) + media_ns);
         let done = self.serve_further(done, &further);
+        let done = self.cross_bus(&queued.op, begin.since(now), done);
         let before = match from == queued.op.lbn {
             true => self.model.passed_before(from, approach.rotation_ns),
             false => 0,
@@ -291,6 +300,18 @@ impl Disk {
             in_service.done = end;
         }
         end
+    }
+
+    /// Prolongs a read in service whose sectors need longer on the bus than it takes. Those from
+    /// the buffer cross from the end of its overhead on, also while it waits for the medium.
+    fn cross_bus(&mut self, op: &DiskOp, waited: Duration, done: Instant) -> Instant {
+        let Some(in_service) = self.in_service.as_mut().filter(|_| !op.write) else { return done };
+        let service = &mut in_service.completed.service;
+        let needed_ns = service.overhead.0 - waited.0 + self.model.bus.ns(op.sectors, false);
+        let longer = Duration(needed_ns.saturating_sub(service.total().0));
+        service.transfer += longer;
+        in_service.done += longer;
+        done + longer
     }
 
     /// Looks up where the commands in the window are, of which the media cache may have moved some.

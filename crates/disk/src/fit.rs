@@ -20,6 +20,8 @@ const PAIRS: u64 = 4096;
 const ZONES: u32 = 16;
 /// No drive's mean seek is longer, in ms.
 const MEAN_SEEK_MAX_MS: f64 = 50.0;
+/// No drive's buffer is smaller.
+const BUFFER_MIN_BYTES: u64 = 64 << 10;
 /// Windows that are tried where reads at depths above 1 were measured.
 const WINDOWS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
@@ -118,27 +120,27 @@ const WINDOW: usize = 7;
 const BUFFER: usize = 8;
 
 impl Known {
-    /// What has to be assumed; a range of no width is known or measured.
+    /// What has to be assumed; a range of no width is known or measured. The seek to the next
+    /// cylinder is a share of the mean seek here. Of what [`Known::build`] derives from other
+    /// numbers that were given, the values do not count.
     fn assumed(&self) -> [Assumed; 9] {
         let one = |what, unit, range: [f64; 3], known: Option<f64>| {
             let [low, typical, high] = known.map_or(range, |known| [known; 3]);
             Assumed { what, unit, low, typical, high }
         };
         let terabytes = (self.capacity_bytes as f64 / 1e12).ceil().max(2.0);
-        let seek = self.seek_ms.unwrap_or(8.0);
-        let settle = self.write_seek_ms.zip(self.seek_ms).map(|(write, read)| write - read);
+        let derived = |given: Option<f64>| given.map(|_| 0.0);
         let heads = [(terabytes / 2.0).ceil(), terabytes, 2.0 * terabytes];
-        let full = self.full_seek_ms.map(|full| full / seek);
         let inner = self.inner_mb_per_s.zip(self.outer_mb_per_s).map(|(i, o)| i / o);
-        let track = [0.06 * seek, 0.1 * seek, 0.2 * seek];
+        let track = [0.06, 0.1, 0.2];
         let buffer = self.cache_bytes.is_none().then_some(0.0);
         [
             one("heads", "-", heads, self.heads.map(f64::from)),
-            one("seek.fit.one_cylinder_ms", "ms", track, self.track_seek_ms),
-            one("full stroke / mean seek", "-", [1.7, 1.9, 2.3], full),
+            one("seek.fit.one_cylinder_ms", "ms", track, derived(self.track_seek_ms)),
+            one("full stroke / mean seek", "-", [1.7, 1.9, 2.3], derived(self.full_seek_ms)),
             one("inner / outer rate", "-", [0.42, 0.5, 0.7], inner),
             one("head_switch_ms", "ms", [0.4, 0.8, 1.2], None),
-            one("write_settle_ms", "ms", [0.0, 0.3, 0.8], settle),
+            one("write_settle_ms", "ms", [0.0, 0.3, 0.8], derived(self.write_seek_ms)),
             one("overhead.per_command_ms", "ms", [0.02, 0.2, 0.6], None),
             one("window", "commands", [2.0, 16.0, 32.0], None),
             one("share of the buffer for writes", "-", [0.1, 0.25, 0.5], buffer),
@@ -173,6 +175,12 @@ impl Known {
                  that below the full stroke"
                     .to_string(),
             ));
+        }
+        if let Some(bytes) = self.cache_bytes.filter(|bytes| *bytes < BUFFER_MIN_BYTES) {
+            return Err(FitError::Contradiction(format!(
+                "a buffer of {bytes} bytes is below 64 KiB, which no drive has: give its size, \
+                 e.g. 256M"
+            )));
         }
         if self.inner_mb_per_s > self.outer_mb_per_s {
             let message = "the rate at the inner edge is above that at the outer edge";
@@ -213,10 +221,9 @@ impl Known {
     fn build(&self, values: &[f64; 9]) -> Result<DiskSpec, FitError> {
         let (seek_ms, per_command_ms) = self.seek_and_overhead(values)?;
         let (heads, switch) = (values[HEADS].round().max(1.0), values[HEAD_SWITCH]);
-        let track_seek = match self.track_seek_ms {
-            Some(known) => known,
-            None => values[TRACK_SEEK] * seek_ms / self.seek_ms.unwrap_or(8.0),
-        };
+        let track_seek =
+            self.track_seek_ms.unwrap_or_else(|| readable(values[TRACK_SEEK] * seek_ms));
+        let settle = self.write_seek_ms.map_or(values[SETTLE], |write| readable(write - seek_ms));
         // Skews cover the switches, so a track takes a revolution and a switch.
         let switches = ((heads - 1.0) * switch + switch.max(track_seek)) / heads;
         let track_ms = self.revolution_ms() + switches;
@@ -227,9 +234,8 @@ impl Known {
             outer_sectors: sectors(outer) as u32,
             inner_sectors: sectors(outer * values[INNER_RATIO]) as u32,
         };
-        let buffer = self.cache_bytes.unwrap_or(0) as f64 * values[BUFFER];
-        let write_back = (buffer >= 1e6).then(|| WriteBack {
-            capacity_sectors: (buffer / f64::from(self.sector_bytes)) as u32,
+        let write_back = self.cache_bytes.map(|bytes| WriteBack {
+            capacity_sectors: (bytes as f64 * values[BUFFER] / f64::from(self.sector_bytes)) as u32,
             window: values[WINDOW] as u32,
             ..WriteBack::default()
         });
@@ -245,7 +251,7 @@ impl Known {
             heads: heads as u32,
             rpm: self.rpm,
             head_switch_ms: switch,
-            write_settle_ms: values[SETTLE],
+            write_settle_ms: settle,
             jog_ms: 0.0,
             order: TrackOrder::Forward,
             spares_per: SparesPer::Zone,
@@ -321,7 +327,8 @@ impl Known {
             let all = || ends.into_iter().chain(single.clone());
             *read = (all().fold(f64::MAX, f64::min), middle[depth], all().fold(0.0, f64::max));
         }
-        let rows = self.rows(&spec, &assumed, &open);
+        let (seek_ms, _) = self.seek_and_overhead(&typical)?;
+        let rows = self.rows(&spec, seek_ms, &assumed, &open);
         Ok(Fit { spec, rows, reads })
     }
 
@@ -346,9 +353,30 @@ impl Known {
         Ok(best.map(|(_, window)| window))
     }
 
+    /// What a spec with this mean seek has in place of each assumption.
+    fn built(&self, spec: &DiskSpec, seek_ms: f64) -> Option<[f64; 9]> {
+        let (Seek::Fit(fit), Zones::Linear(zones)) = (&spec.seek, &spec.zones) else {
+            return None;
+        };
+        let cached_sectors = spec.write_back.map_or(0, |write| write.capacity_sectors);
+        let cached_bytes = f64::from(cached_sectors) * f64::from(spec.sector_bytes);
+        Some([
+            f64::from(spec.heads),
+            fit.one_cylinder_ms,
+            fit.full_ms / seek_ms,
+            f64::from(zones.inner_sectors) / f64::from(zones.outer_sectors),
+            spec.head_switch_ms,
+            spec.write_settle_ms,
+            spec.overhead.per_command_ms,
+            spec.window as f64,
+            self.cache_bytes.map_or(0.0, |bytes| cached_bytes / bytes as f64),
+        ])
+    }
+
     fn rows(
         &self,
         spec: &DiskSpec,
+        seek_ms: f64,
         assumed: &[Assumed; 9],
         open: &[(usize, [(f64, f64); 2])],
     ) -> Vec<FitRow> {
@@ -357,6 +385,7 @@ impl Known {
         let (Seek::Fit(fit), Zones::Linear(zones)) = (&spec.seek, &spec.zones) else {
             return Vec::new();
         };
+        let built = self.built(spec, seek_ms).unwrap_or_default();
         let measured = self.at_depth_one().is_some() && self.seek_ms.is_none();
         let seek_from = if measured { "reads at depth 1" } else { "mean seek" };
         let mut rows = vec![
@@ -372,16 +401,18 @@ impl Known {
                 continue;
             }
             let open = open.iter().find(|(open, _)| *open == at);
+            let scale = if at == TRACK_SEEK { seek_ms } else { 1.0 };
             let from = match (open.is_some(), at) {
                 (true, _) => "assumed",
                 (false, OVERHEAD) => "reads at depth 1",
                 (false, WINDOW) => "reads at other depths",
+                (false, FULL_RATIO | SETTLE) if measured => "derived",
                 _ => "given",
             };
             rows.push(FitRow {
-                range: open.map(|_| (what.low, what.high)),
+                range: open.map(|_| (what.low * scale, what.high * scale)),
                 reads: open.map(|(_, reads)| *reads),
-                ..row(what.what, what.unit, what.typical, from)
+                ..row(what.what, what.unit, built[at], from)
             });
         }
         rows
@@ -432,6 +463,10 @@ fn third(spec: &DiskSpec, fit: SeekFit, mean_ms: f64) -> Result<f64, FitError> {
         let middle = f64::midpoint(low, high);
         if mean(middle) < mean_ms { low = middle } else { high = middle }
     }
-    // A spec is read by people.
-    Ok((low * 1e4).round() / 1e4)
+    Ok(readable(low))
+}
+
+/// A time in ms as a spec has it, which people read.
+fn readable(ms: f64) -> f64 {
+    (ms * 1e4).round() / 1e4
 }

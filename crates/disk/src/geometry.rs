@@ -33,6 +33,8 @@ impl Divisor {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Revolution {
     pub(crate) ns: u32,
+    /// The angle at time 0.
+    begins_ns: u32,
     reciprocal_32: u32,
     reciprocal_64: u64,
 }
@@ -41,7 +43,13 @@ impl Revolution {
     pub(crate) fn new(ns: u32) -> Revolution {
         let reciprocal_32 = ((1_u64 << 32) / u64::from(ns)) as u32;
         let reciprocal_64 = ((1_u128 << 64) / u128::from(ns)) as u64;
-        Revolution { ns, reciprocal_32, reciprocal_64 }
+        Revolution { ns, begins_ns: 0, reciprocal_32, reciprocal_64 }
+    }
+
+    /// The same, with the platter at this angle, in 2^-32 revolutions, at time 0.
+    pub(crate) fn begun_at(self, phase: u32) -> Revolution {
+        let begins_ns = ((u64::from(self.ns) * u64::from(phase)) >> 32) as u32;
+        Revolution { begins_ns, ..self }
     }
 
     /// The angle, in ns since the index, of the platter after `time_ns`.
@@ -49,7 +57,8 @@ impl Revolution {
     pub(crate) fn angle(self, time_ns: u64) -> u32 {
         let turns = ((u128::from(time_ns) * u128::from(self.reciprocal_64)) >> 64) as u64;
         let rest = (time_ns - turns * u64::from(self.ns)) as u32;
-        rest.min(rest.wrapping_sub(self.ns))
+        let turned = rest.min(rest.wrapping_sub(self.ns)) + self.begins_ns;
+        turned.min(turned.wrapping_sub(self.ns))
     }
 
     /// The same for a sum of an angle and a few times.
@@ -214,6 +223,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_phase_is_added_to_every_angle() {
+        let revolution = Revolution::new(6_000_000);
+        let later = revolution.begun_at(3 << 30);
+        for time in [0, 1, 1_499_999, 1_500_000, 5_999_999, 1 << 40] {
+            assert_eq!(later.angle(time), revolution.angle(time + 4_500_000));
+        }
+        assert_eq!(revolution.begun_at(u32::MAX).angle(0), 5_999_999);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{read, serve, small, write};
-use destage_disk::{Completed, Disk, DiskOp, DiskSpec, SpecError};
+use destage_disk::{Completed, Disk, DiskOp, DiskSpec, SpecError, find, registry};
 use destage_engine::units::Instant;
 
 const MS: u64 = 1_000_000;
@@ -157,6 +157,50 @@ fn the_medium_reads_only_what_the_buffer_lacks() {
     near(done.service.transfer.0, 4 * SECTOR);
     // The whole is in the buffer now.
     assert!(serve(&mut disk, &mut now, read(20, 8)).cache_hit);
+}
+
+#[test]
+fn what_the_buffer_holds_crosses_the_bus_while_the_medium_reads_the_rest() {
+    let spec = |sector_ms: f64| {
+        let bus = format!("[bus]\nread_sector_ms = {sector_ms}\nwrite_sector_ms = {sector_ms}");
+        ahead(&format!("until = 'track'\n{bus}"))
+    };
+    let took = |spec: &DiskSpec| {
+        let (mut disk, mut now) = (Disk::new(spec), Instant::ZERO);
+        serve(&mut disk, &mut now, read(10, 4));
+        now.0 = 100 * MS;
+        // Four of its sectors are on the track that was read to its end.
+        serve(&mut disk, &mut now, read(20, 8)).service
+    };
+    // The bus is the slower: all sectors cross it, from the start on.
+    near(took(&spec(4.0)).total().0, 32 * MS);
+    // The medium is: the front has crossed when the rest comes.
+    near(took(&spec(0.1)).transfer.0, 4 * SECTOR + MS / 10);
+}
+
+/// Sequential reads, whatever the read-ahead has of them, take the time of the bus at least.
+#[test]
+fn no_read_of_a_shipped_drive_is_faster_than_its_bus() {
+    let mut drives = 0;
+    for entry in registry() {
+        let spec = find(entry.name).unwrap();
+        let at_rate = spec.bus_mb_per_s.map(|rate| f64::from(spec.sector_bytes) / rate / 1e3);
+        let Some(sector_ms) = spec.bus.map(|bus| bus.read_sector_ms).or(at_rate) else { continue };
+        drives += 1;
+        for (sectors, pause) in
+            [8, 24, 64, 128, 512].into_iter().flat_map(|n| [0, 2 * MS, 20 * MS].map(|ns| (n, ns)))
+        {
+            let (mut disk, mut now) = (Disk::new(&spec), Instant::ZERO);
+            for at in 0..60 {
+                let done = serve(&mut disk, &mut now, read(at * u64::from(sectors), sectors));
+                let (took, least) =
+                    (done.service.total().as_millis_f64(), f64::from(sectors) * sector_ms);
+                assert!(took > least - 1e-5, "{}: {sectors} sectors in {took} ms", entry.name);
+                now.0 += pause;
+            }
+        }
+    }
+    assert_eq!(drives, 12);
 }
 
 #[test]

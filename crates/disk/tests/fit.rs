@@ -1,7 +1,7 @@
 //! Specs fitted to the figures of drives whose spec is known: how near the fit comes.
 
 use destage_disk::fit::{Fit, FitError, Known};
-use destage_disk::{DiskSpec, Figures, find, random_read_iops};
+use destage_disk::{DiskSpec, Figures, Seek, Zones, find, random_read_iops};
 
 /// Specs with a curve through three points: two references and two modern drives.
 const DRIVES: [&str; 4] = ["stow-ref", "wow-ref", "st2000dm006", "ultrastar-hc320"];
@@ -165,4 +165,113 @@ fn what_is_given_is_not_assumed() {
     assert!(!has_share(&fit) && fit.spec.write_back.is_none());
     let buffered = Known { cache_bytes: Some(256_000_000), ..sheet("exos-x20") }.fit().unwrap();
     assert!(has_share(&buffered) && buffered.spec.write_back.is_some());
+}
+
+/// The value of a row in the spec; the mean seek is the one behind the curve.
+fn in_spec(known: &Known, fit: &Fit, key: &str, seek_ms: f64) -> f64 {
+    let spec = &fit.spec;
+    let (Seek::Fit(seek), Zones::Linear(zones)) = (&spec.seek, &spec.zones) else {
+        panic!("a fit has a curve through three points and linear zones");
+    };
+    let (outer, inner) = (f64::from(zones.outer_sectors), f64::from(zones.inner_sectors));
+    match key {
+        "sectors" => spec.sectors.expect("sectors") as f64,
+        "rpm" => spec.rpm,
+        "seek.fit.third_ms" => seek.third_ms,
+        "seek.fit.full_ms" => seek.full_ms,
+        "seek.fit.one_cylinder_ms" => seek.one_cylinder_ms,
+        "zones.linear.outer_sectors" => outer,
+        "zones.linear.inner_sectors" => inner,
+        "full stroke / mean seek" => seek.full_ms / seek_ms,
+        "inner / outer rate" => inner / outer,
+        "heads" => f64::from(spec.heads),
+        "head_switch_ms" => spec.head_switch_ms,
+        "write_settle_ms" => spec.write_settle_ms,
+        "overhead.per_command_ms" => spec.overhead.per_command_ms,
+        "window" => spec.window as f64,
+        "share of the buffer for writes" => {
+            let write = spec.write_back.expect("a write cache");
+            let bytes = f64::from(write.capacity_sectors) * f64::from(spec.sector_bytes);
+            bytes / known.cache_bytes.expect("a buffer") as f64
+        }
+        other => panic!("a row of {other}"),
+    }
+}
+
+/// A drive of 15,000 rpm of which 180 random reads per second were measured.
+fn fast() -> Known {
+    Known {
+        name: "fast".into(),
+        capacity_bytes: 600_000_000_000,
+        rpm: 15_000.0,
+        sector_bytes: 512,
+        outer_mb_per_s: Some(200.0),
+        reads: vec![(1, 180.0)],
+        ..Known::default()
+    }
+}
+
+/// Mean seek that leaves 180 reads per second at the assumed overhead: half a revolution, 4 KiB at
+/// the mean rate, and 0.2 ms.
+const FAST_SEEK_MS: f64 = 1e3 / 180.0 - 2.0 - 4.096 / 150.0 - 0.2;
+
+#[test]
+fn every_row_is_what_the_spec_has() {
+    let sheet = Known { seek_ms: Some(3.3), reads: Vec::new(), ..fast() };
+    let more = |known: Known| Known {
+        write_seek_ms: Some(4.5),
+        full_seek_ms: Some(6.5),
+        cache_bytes: Some(2_000_000),
+        ..known
+    };
+    let track = |known: Known| Known { track_seek_ms: Some(0.4), heads: Some(3), ..known };
+    let both = Known { seek_ms: Some(3.3), ..fast() };
+    for known in [
+        fast(),
+        more(fast()),
+        track(more(fast())),
+        sheet.clone(),
+        more(sheet.clone()),
+        track(sheet),
+        more(both),
+    ] {
+        let fit = known.fit().unwrap_or_else(|error| panic!("{known:?}: {error}"));
+        let seek_ms = known.seek_ms.unwrap_or(FAST_SEEK_MS);
+        for row in &fit.rows {
+            let value = in_spec(&known, &fit, row.key, seek_ms);
+            assert!((row.value - value).abs() < 1e-9, "{known:?}: {row:?}, the spec has {value}");
+            if let Some((low, high)) = row.range {
+                let rounded = 0.01 * high;
+                assert!((low - rounded..=high + rounded).contains(&value), "{row:?}: {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn figures_next_to_measured_reads_are_compared_with_the_seek_that_these_give() {
+    let known = Known { write_seek_ms: Some(4.5), full_seek_ms: Some(6.5), ..fast() };
+    let fit = known.fit().unwrap();
+    let row = |key: &str| fit.rows.iter().find(|row| row.key == key).expect(key);
+    let near = |key: &str, value: f64, from: &str| {
+        assert!((row(key).value - value).abs() < 0.001, "{key}: {:?}, not {value}", row(key));
+        assert_eq!(row(key).from, from, "{key}");
+    };
+    near("full stroke / mean seek", 6.5 / FAST_SEEK_MS, "derived");
+    near("write_settle_ms", 4.5 - FAST_SEEK_MS, "derived");
+    near("seek.fit.one_cylinder_ms", 0.1 * FAST_SEEK_MS, "assumed");
+    let (low, high) = row("seek.fit.one_cylinder_ms").range.expect("a range");
+    assert!((low / FAST_SEEK_MS - 0.06).abs() < 1e-9 && (high / FAST_SEEK_MS - 0.2).abs() < 1e-9);
+}
+
+#[test]
+fn a_quarter_of_every_buffer_is_a_write_cache() {
+    for bytes in [64 << 10, 2_000_000, 256_000_000] {
+        let fit = Known { cache_bytes: Some(bytes), ..sheet("exos-x20") }.fit().unwrap();
+        let write = fit.spec.write_back.expect("a write cache");
+        let sectors = bytes / 4 / u64::from(fit.spec.sector_bytes);
+        assert_eq!(u64::from(write.capacity_sectors), sectors, "{bytes}");
+    }
+    let small = Known { cache_bytes: Some(65_535), ..sheet("exos-x20") }.fit().unwrap_err();
+    assert!(small.to_string().contains("below 64 KiB"), "{small}");
 }

@@ -159,6 +159,10 @@ fn a_seek_curve_rises_but_for_noise() {
     let mut noisy = rising.clone();
     noisy[50].1 = 0.5;
     assert_eq!(table(&noisy), Ok(()));
+    // A few wrong points next to each other; with most of the stroke they are no few.
+    noisy[50..55].iter_mut().for_each(|point| point.1 = 0.2);
+    assert_eq!(table(&noisy), Ok(()));
+    assert!(table(&[&rising[..20], &[(5000, 0.3)]].concat()).is_err());
     let flat: Vec<_> = (1..50).map(|i| (i, if i % 2 == 0 { 0.05 } else { 0.12 })).collect();
     assert_eq!(table(&flat), Ok(()));
     let formula = |first_ms: &[f64], long_cylinder_ms: f64| {
