@@ -179,6 +179,36 @@ fn a_quick_tournament_has_the_same_cells_and_a_missing_trace_is_skipped() {
     assert!(skipped.starts_with("trace: no file"), "{skipped}");
 }
 
+/// What is found at the last rate is a lower bound: nothing is compared with it.
+#[test]
+fn a_cell_whose_rates_end_within_20_ms_compares_nothing_and_is_named() {
+    let folder = Folder::new();
+    let first_cell = GRID.split("[[cells]]\nname = \"closed\"").next().expect("a cell");
+    let short = first_cell.replace("100..900..100", "100..200..50");
+    std::fs::write(folder.path("grid.toml"), short).expect("written");
+    let card = folder.play(&[]);
+    let rows = card["protocols"][0]["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1, "no shares of a throughput that is not known");
+    assert!(rows[0]["reference"].is_null() && rows[0]["entries"][0]["ratio"].is_null());
+    assert_eq!(rows[0]["entries"][0]["is_bound"], true);
+    assert_eq!(card["protocols"][0]["totals"][0]["figures"], 0);
+    let warning = card["warnings"][0].as_str().expect("a warning");
+    assert!(warning.starts_with("open, protocol safe: the rates end at 200, "), "{warning}");
+    assert!(warning.ends_with("Extend the cell's rates in the grid"), "{warning}");
+    let text = std::fs::read_to_string(folder.path("out/card.txt")).expect("a card");
+    assert!(text.contains("WARNING: open, protocol safe") && !text.contains("NaN"), "{text}");
+    let page = std::fs::read_to_string(folder.path("out/index.html")).expect("a page");
+    assert!(page.contains("the rates end at 200") && page.contains("&gt;1"), "{page}");
+    // What was run counts for longer rates.
+    let before = folder.rows();
+    let long = first_cell.replace("100..900..100", "100..900..50");
+    std::fs::write(folder.path("grid.toml"), long).expect("written");
+    let card = folder.play(&[]);
+    assert_eq!(card["warnings"], Value::Array(Vec::new()));
+    assert!(card["protocols"][0]["rows"][0]["reference"].as_f64() > Some(200.0));
+    assert!(before.iter().all(|row| folder.rows().contains(row)), "rows are kept");
+}
+
 #[test]
 fn what_does_not_fit_is_refused_before_anything_runs() {
     let folder = Folder::new();

@@ -26,6 +26,9 @@ pub struct ScoreCard {
     pub protocols: Vec<ProtocolCard>,
     /// Cells that were not run, and why.
     pub skipped: Vec<String>,
+    /// Cells that do not show what they should, and why.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// The results under one protocol.
@@ -80,7 +83,8 @@ pub struct ScoreRow {
     pub cell: String,
     /// What it is.
     pub figure: Figure,
-    /// The better of the references, median over seeds; absent if none has it.
+    /// The better of the references, median over seeds; absent if none has it, or if the rates of
+    /// the cell end before it is found.
     pub reference: Option<f64>,
     /// One for each policy, in the order of the totals.
     pub entries: Vec<Entry>,
@@ -97,6 +101,9 @@ pub struct Entry {
     pub ratio: Option<f64>,
     /// Largest less smallest ratio over seeds.
     pub spread: f64,
+    /// The rates of the cell end at this value: it may be more, and so may the ratio.
+    #[serde(default)]
+    pub is_bound: bool,
 }
 
 impl Entry {
@@ -107,11 +114,18 @@ impl Entry {
         row.reference.is_some() && self.ratio.is_none_or(worse)
     }
 
+    /// The mark of a lower bound.
+    #[must_use]
+    pub fn more(&self) -> &'static str {
+        if self.is_bound { ">" } else { "" }
+    }
+
     fn shown(&self, row: &ScoreRow) -> String {
         let flag = if self.misses(row) { " !" } else { "" };
+        let more = self.more();
         match (self.ratio, self.value) {
-            (Some(ratio), _) => format!("{ratio:.3}{flag}"),
-            (None, Some(value)) => format!("{value:.1}"),
+            (Some(ratio), _) => format!("{more}{ratio:.3}{flag}"),
+            (None, Some(value)) => format!("{more}{value:.1}"),
             (None, None) => format!("not served{flag}"),
         }
     }
@@ -254,6 +268,7 @@ impl ScoreCard {
             ("ratio", ""),
             ("spread", ""),
             ("missed", ""),
+            ("lower bound", ""),
         ]);
         for card in &self.protocols {
             for row in &card.rows {
@@ -269,6 +284,7 @@ impl ScoreCard {
                         Cell::maybe(entry.ratio, 4),
                         Cell::num(entry.spread, 4),
                         Cell::text(if entry.misses(row) { "yes" } else { "no" }),
+                        Cell::text(if entry.is_bound { "yes" } else { "no" }),
                     ]);
                 }
             }
@@ -282,18 +298,29 @@ impl ScoreCard {
         let Some(card) = self.protocols.first() else { return Vec::new() };
         let others = card.totals.iter().filter(|total| !self.references.contains(&total.policy));
         let said = others.map(|total| {
+            let against = self.references.join(" and ");
+            if total.figures == 0 {
+                return format!(
+                    "{} against the better of {against}, under {}: there is nothing to compare.",
+                    total.policy, card.protocol
+                );
+            }
             let mean = |what: Option<f64>, name: &str| {
                 what.map_or_else(String::new, |ratio| format!(" {name} {ratio:.3} times,"))
             };
+            let all = match total.all {
+                Some(ratio) => {
+                    format!(" all figures {ratio:.3} times as good (geometric means).")
+                }
+                None => " no figure is served.".into(),
+            };
             format!(
-                "{} against the better of {}, under {}:{}{} all figures {:.3} times as good \
-                 (geometric means). Missed: {} of {} figures. Worst: {}, {}.",
+                "{} against the better of {against}, under {}:{}{}{all} Missed: {} of {} figures. \
+                 Worst: {}, {}.",
                 total.policy,
-                self.references.join(" and "),
                 card.protocol,
                 mean(total.at_20_ms, "throughput at 20 ms"),
                 mean(total.response_at, "response times"),
-                total.all.unwrap_or(f64::NAN),
                 total.missed,
                 total.figures,
                 total.worst_at,
@@ -323,9 +350,13 @@ impl ScoreCard {
             out += &self.figures(card).render(Format::Table);
         }
         out += "\nRatios above 1 are better than the better reference. A figure with ! is missed: \
-                worse by more than 2 %, and by more than the spread over seeds.\n";
+                worse by more than 2 %, and by more than the spread over seeds. One with > is a \
+                lower bound.\n";
         for skipped in &self.skipped {
             let _ = writeln!(out, "SKIPPED: {skipped}");
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "WARNING: {warning}");
         }
         for finding in self.findings() {
             let _ = writeln!(out, "{finding}");
@@ -339,7 +370,7 @@ mod tests {
     use super::*;
 
     fn entry(value: Option<f64>, ratio: Option<f64>, spread: f64) -> Entry {
-        Entry { setting: String::new(), value, ratio, spread }
+        Entry { value, ratio, spread, ..Entry::default() }
     }
 
     fn row(cell: &str, figure: Figure, entries: Vec<Entry>) -> ScoreRow {
@@ -365,6 +396,29 @@ mod tests {
         assert_eq!(total.worst, Some(0.8));
         assert_eq!(total.worst_at, "b: I/O/s at 20 ms");
         assert_eq!(total.response_at, None);
+    }
+
+    #[test]
+    fn a_lower_bound_is_marked_and_a_cell_without_reference_compares_nothing() {
+        let bound = Entry { is_bound: true, ..entry(Some(200.0), None, 0.0) };
+        let rows = vec![ScoreRow {
+            reference: None,
+            ..row("a", Figure::ThroughputAt20Ms, vec![bound.clone()])
+        }];
+        let card = ProtocolCard::of("safe", &["ebb".to_string()], rows);
+        let card = ScoreCard {
+            references: vec!["stow".into()],
+            protocols: vec![card],
+            warnings: vec!["a ends too early".into()],
+            ..ScoreCard::default()
+        };
+        let text = card.render(Format::Table);
+        assert!(text.contains(">200.0") && text.contains("WARNING: a ends too early"), "{text}");
+        let said = "ebb against the better of stow, under safe: there is nothing to compare.";
+        assert_eq!(card.findings(), [said]);
+        assert!(card.render(Format::Csv).contains("lower_bound"));
+        let open = row("a", Figure::ThroughputAt20Ms, Vec::new());
+        assert_eq!(Entry { ratio: Some(1.5), ..bound }.shown(&open), ">1.500");
     }
 
     #[test]

@@ -24,16 +24,19 @@ pub fn tournament_html(card: &ScoreCard) -> String {
     let about = format!(
         "<ul>\n{findings}</ul>\n<p>Ratios above 1 are better than the better of {}. A figure \
          marked ! is worse by more than 2&nbsp;%, and by more than the spread over seeds. \
-         Seeds per cell: {}. Made by <code>{}</code>.</p>\n",
+         One with &gt; is a lower bound. Seeds per cell: {}. Made by <code>{}</code>.</p>\n",
         escape(&card.references.join(", ")),
         card.seeds,
         escape(&card.command)
     );
     out += &section("findings", "Findings", &about);
-    if !card.skipped.is_empty() {
+    for (heading, listed) in [("Skipped", &card.skipped), ("Warnings", &card.warnings)] {
+        if listed.is_empty() {
+            continue;
+        }
         let items: String =
-            card.skipped.iter().map(|why| format!("<li>{}</li>\n", escape(why))).collect();
-        out += &section("warnings", "Skipped", &format!("<ul>\n{items}</ul>\n"));
+            listed.iter().map(|why| format!("<li>{}</li>\n", escape(why))).collect();
+        out += &section("warnings", heading, &format!("<ul>\n{items}</ul>\n"));
     }
     out += "</header>\n<main>\n";
     for (index, protocol) in card.protocols.iter().enumerate() {
@@ -136,12 +139,14 @@ fn figures(card: &ScoreCard, protocol: &ProtocolCard) -> String {
                 Some(ratio) if ratio > 1.0 => "ahead",
                 _ => "",
             };
-            let ratio = entry.ratio.map_or("not served".into(), |ratio| format!("{ratio:.3}"));
+            let more = escape(entry.more());
+            let shown = |ratio: f64| format!("{more}{ratio:.3}");
+            let ratio = entry.ratio.map_or("not served".into(), shown);
             let ratio = if row.reference.is_some() { ratio } else { "-".into() };
             let flag = if entry.misses(row) { " !" } else { "" };
             let _ = write!(
                 out,
-                "<td title=\"{}\">{}</td><td class=\"{class}\">{ratio}{flag}</td>",
+                "<td title=\"{}\">{more}{}</td><td class=\"{class}\">{ratio}{flag}</td>",
                 escape(&entry.setting),
                 number(entry.value)
             );

@@ -170,14 +170,17 @@ impl Tournament<'_> {
             let rows = score(&cells, &self.against, &names, &self.grid.settings, protocol, &played);
             ProtocolCard::of(protocol, &names, rows)
         });
+        let protocols: Vec<ProtocolCard> = protocols.collect();
+        let warnings = protocols.iter().flat_map(|card| ends_of_rates(&cells, card)).collect();
         Ok(ScoreCard {
             schema: SCHEMA,
             title: self.grid.title.clone(),
             command: self.command.clone(),
             references: self.against.clone(),
             seeds: self.grid.seeds,
-            protocols: protocols.collect(),
+            protocols,
             skipped,
+            warnings,
         })
     }
 
@@ -331,7 +334,7 @@ impl Tournament<'_> {
             let measure = |rate| keys.measure(job, rate, play).map_err(|error| error.at(&place));
             let figures = figures(&keys.cells[job.cell], job, &measure)?;
             (play.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, total);
-            let played = |(figure, value)| Played {
+            let played = |Shown { figure, value, is_bound }| Played {
                 cell: job.cell,
                 protocol: job.protocol.to_string(),
                 policy: job.policy,
@@ -339,6 +342,7 @@ impl Tournament<'_> {
                 seed: job.seed,
                 figure,
                 value,
+                is_bound,
             };
             Ok(figures.into_iter().map(played).collect())
         };
@@ -458,30 +462,75 @@ fn near_best(played: &[Played]) -> Vec<bool> {
     played.iter().map(is_near).collect()
 }
 
+/// The cells of which the rates end before the response time is [`LEVEL_MS`], a sentence each.
+fn ends_of_rates(cells: &[Cell], card: &ProtocolCard) -> Vec<String> {
+    let mut said = Vec::new();
+    for row in &card.rows {
+        let of_row = card.totals.iter().zip(&row.entries).filter(|(_, entry)| entry.is_bound);
+        let names: Vec<&str> = of_row.map(|(total, _)| total.policy.as_str()).collect();
+        let cell = cells.iter().find(|cell| cell.name == row.cell);
+        let Some(last) = cell.and_then(|cell| cell.rates.last()) else { continue };
+        if names.is_empty() {
+            continue;
+        }
+        let then = match row.reference {
+            None => "A reference is one of them, so the cell compares nothing.",
+            Some(_) => "Their ratios are lower bounds.",
+        };
+        said.push(format!(
+            "{}, protocol {}: the rates end at {last}, where the mean is still within 20 ms with \
+             {}. {then} Extend the cell's rates in the grid",
+            row.cell,
+            card.protocol,
+            names.join(", ")
+        ));
+    }
+    said
+}
+
+/// A figure that a policy shows in a cell.
+struct Shown {
+    figure: Figure,
+    value: Option<f64>,
+    /// The rates end there: it may be more.
+    is_bound: bool,
+}
+
 /// What a policy shows in a cell, with one setting and seed.
 fn figures(
     cell: &Cell,
     job: &Job<'_>,
     measure: &dyn Fn(Option<u64>) -> Result<Row, CompareError>,
-) -> Result<Vec<(Figure, Option<f64>)>, CompareError> {
+) -> Result<Vec<Shown>, CompareError> {
+    let shown = |figure, value| Shown { figure, value, is_bound: false };
     if !job.rates.is_empty() {
         let at = |(percent, rate): &(u32, u64)| {
             let row = measure(Some(*rate))?;
-            Ok((Figure::ResponseAt(*percent), row.is_served().then_some(row.mean_ms)))
+            Ok(shown(Figure::ResponseAt(*percent), row.is_served().then_some(row.mean_ms)))
         };
         return job.rates.iter().map(at).collect();
     }
     Ok(vec![match cell.kind {
         Kind::Open => {
-            let at = |rate| measure(Some(rate));
-            (Figure::ThroughputAt20Ms, throughput_at(&cell.rates, job.near, &at)?)
+            let found = throughput_at(&cell.rates, job.near, &|rate| measure(Some(rate)))?;
+            let is_bound = found.is_some_and(|found| found.is_bound);
+            let value = found.map(|found| found.iops);
+            Shown { figure: Figure::ThroughputAt20Ms, value, is_bound }
         }
-        Kind::Closed => (Figure::Throughput, Some(measure(None)?.iops)),
+        Kind::Closed => shown(Figure::Throughput, Some(measure(None)?.iops)),
         Kind::Fixed => {
             let row = measure(None)?;
-            (Figure::Response, row.is_served().then_some(row.mean_ms))
+            shown(Figure::Response, row.is_served().then_some(row.mean_ms))
         }
     }])
+}
+
+/// A throughput that a search found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Found {
+    iops: f64,
+    /// No rate was too much: it may be more.
+    is_bound: bool,
 }
 
 /// The throughput at which the mean response time is [`LEVEL_MS`], by bisection of the rates: the
@@ -492,7 +541,7 @@ fn throughput_at<E>(
     rates: &[u64],
     near: Option<f64>,
     measure: &dyn Fn(u64) -> Result<Row, E>,
-) -> Result<Option<f64>, E> {
+) -> Result<Option<Found>, E> {
     let (mut good, mut bad) = (None, None);
     let (mut low, mut high) = (0, rates.len());
     let mut next = near.map(|near| rates.partition_point(|rate| *rate as f64 <= near));
@@ -511,18 +560,20 @@ fn throughput_at<E>(
         step *= 2;
     }
     let Some(good) = good else { return Ok(None) };
+    let is_bound = bad.is_none();
     let slower = bad.filter(|row| row.is_served() && row.iops > good.iops);
     let between = |row: Row| {
         let share = (LEVEL_MS - good.mean_ms) / (row.mean_ms - good.mean_ms);
         good.iops + (row.iops - good.iops) * share
     };
-    Ok(Some(slower.map_or(good.iops, between)))
+    Ok(Some(Found { iops: slower.map_or(good.iops, between), is_bound }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use destage_report::model::BalanceState;
+    use destage_report::tournament::{Entry, ScoreRow};
     use std::cell::Cell as Counter;
     use std::convert::Infallible;
 
@@ -539,7 +590,9 @@ mod tests {
             // 20 ms at the limit.
             Ok(row(rate, 20.0 * rate as f64 / limit))
         };
-        throughput_at(&rates, near, &measure).unwrap()
+        let found = throughput_at(&rates, near, &measure).unwrap();
+        assert!(found.is_none_or(|found| found.is_bound == (limit >= 2000.0)), "{limit}");
+        found.map(|found| found.iops)
     }
 
     #[test]
@@ -571,6 +624,31 @@ mod tests {
     }
 
     #[test]
+    fn a_cell_whose_rates_end_too_early_is_named() {
+        let cell = Cell {
+            name: "open".into(),
+            kind: Kind::Open,
+            rates: vec![100, 200],
+            trace: String::new(),
+            options: Vec::new(),
+        };
+        let entry = |is_bound| Entry { is_bound, ..Entry::default() };
+        let said = |bounds: [bool; 2], reference: Option<f64>| {
+            let entries = bounds.map(entry).to_vec();
+            let row = ScoreRow { cell: "open".into(), reference, entries, ..ScoreRow::default() };
+            let names = ["ebb", "stow"].map(String::from);
+            ends_of_rates(std::slice::from_ref(&cell), &ProtocolCard::of("safe", &names, vec![row]))
+        };
+        assert!(said([false, false], Some(150.0)).is_empty());
+        let both = "open, protocol safe: the rates end at 200, where the mean is still within 20 \
+                    ms with ebb, stow. A reference is one of them, so the cell compares nothing. \
+                    Extend the cell's rates in the grid";
+        assert_eq!(said([true, true], None), [both]);
+        let of_ebb = said([true, false], Some(150.0));
+        assert!(of_ebb[0].contains(" with ebb. Their ratios are lower bounds."), "{of_ebb:?}");
+    }
+
+    #[test]
     fn settings_that_are_far_behind_play_no_other_seed() {
         let played = |policy, setting, figure, value| Played {
             cell: 0,
@@ -580,6 +658,7 @@ mod tests {
             seed: 1,
             figure,
             value,
+            is_bound: false,
         };
         let rate = |policy, setting, value| played(policy, setting, Figure::Throughput, value);
         let time = |setting, value| played(0, setting, Figure::ResponseAt(60), Some(value));
@@ -604,7 +683,8 @@ mod tests {
         let measure = |rate: u64| -> Result<Row, Infallible> {
             Ok(Row { host_wait_ms: if rate > 200 { 1.5 } else { 0.0 }, ..row(rate, 5.0) })
         };
-        assert_eq!(throughput_at(&rates, None, &measure).unwrap(), Some(200.0));
+        let found = Found { iops: 200.0, is_bound: false };
+        assert_eq!(throughput_at(&rates, None, &measure).unwrap(), Some(found));
         assert!(!Row { iops: 98.0, ..row(100, 1.0) }.is_served());
         assert!(Row { iops: 99.0, ..row(100, 1.0) }.is_served());
         assert!(Row { target: None, rises: true, ..row(100, 1.0) }.is_served());

@@ -15,13 +15,22 @@ pub(super) struct Played {
     pub(super) figure: Figure,
     /// `None`: the load was not served.
     pub(super) value: Option<f64>,
+    /// The rates of the cell end there: it may be more.
+    pub(super) is_bound: bool,
 }
 
+/// Means below this count as this, in ms: times are recorded in microseconds. A load that only
+/// meets a cache may have a mean of 0, which has no ratio.
+const LEAST: f64 = 0.001;
+
 /// A policy's values by seed, with its best setting.
+#[derive(Default)]
 struct Best {
     setting: usize,
     median: Option<f64>,
     by_seed: BTreeMap<u64, Option<f64>>,
+    /// The value of a seed may be more.
+    is_bound: bool,
 }
 
 /// The rows under a protocol: each figure of each cell, in the order of the cells.
@@ -57,12 +66,14 @@ pub(super) fn score(
             let entries = best.iter().map(|own| Entry {
                 setting: settings[own.setting].name.clone(),
                 value: own.median,
+                is_bound: own.is_bound,
                 ..ratio(figure, own, &references)
             });
+            let reference = better(figure, references.iter().filter_map(|r| r.median));
             rows.push(ScoreRow {
                 cell: cell.name.clone(),
                 figure,
-                reference: better(figure, references.iter().filter_map(|r| r.median)),
+                reference: reference.filter(|_| is_known(&references)),
                 entries: entries.collect(),
             });
         }
@@ -72,12 +83,14 @@ pub(super) fn score(
 
 /// The setting with the best median. One that does not serve every seed is behind those that do.
 fn best<'a>(figure: Figure, played: impl Iterator<Item = &'a &'a Played>) -> Best {
-    let mut settings: BTreeMap<usize, BTreeMap<u64, Option<f64>>> = BTreeMap::new();
+    let mut settings: BTreeMap<usize, Best> = BTreeMap::new();
     for played in played {
-        settings.entry(played.setting).or_default().insert(played.seed, played.value);
+        let own = settings.entry(played.setting).or_default();
+        own.by_seed.insert(played.seed, played.value);
+        own.is_bound |= played.is_bound;
     }
-    let mut best = Best { setting: 0, median: None, by_seed: BTreeMap::new() };
-    for (setting, by_seed) in settings {
+    let mut best = Best::default();
+    for (setting, Best { by_seed, is_bound, .. }) in settings {
         let values: Option<Vec<f64>> = by_seed.values().copied().collect();
         let median = values.and_then(median);
         let wins = match (median, best.median) {
@@ -92,7 +105,8 @@ fn best<'a>(figure: Figure, played: impl Iterator<Item = &'a &'a Played>) -> Bes
             (None, Some(_)) => false,
         };
         if wins {
-            best = Best { setting, median, by_seed };
+            let is_bound = is_bound && median.is_some();
+            best = Best { setting, median, by_seed, is_bound };
         }
     }
     best
@@ -102,14 +116,23 @@ fn better(figure: Figure, values: impl Iterator<Item = f64>) -> Option<f64> {
     values.reduce(if figure.more_is_better() { f64::max } else { f64::min })
 }
 
+/// Whether the rates of the cell have found what the better of the references reaches.
+fn is_known(references: &[&Best]) -> bool {
+    !references.iter().any(|reference| reference.is_bound)
+}
+
 /// Of each seed to the better of the references with that seed.
 fn ratio(figure: Figure, own: &Best, references: &[&Best]) -> Entry {
+    if !is_known(references) {
+        return Entry::default();
+    }
     let mut ratios = Vec::new();
     for (seed, value) in &own.by_seed {
         let others = references.iter().filter_map(|other| *other.by_seed.get(seed)?);
         let (Some(value), Some(other)) = (value, better(figure, others)) else {
             return Entry::default();
         };
+        let (value, other) = (value.max(LEAST), other.max(LEAST));
         ratios.push(if figure.more_is_better() { value / other } else { other / value });
     }
     let most = ratios.iter().copied().fold(f64::MIN, f64::max);
@@ -135,7 +158,7 @@ mod tests {
 
     fn played(policy: usize, setting: usize, seed: u64, value: Option<f64>) -> Played {
         let (protocol, figure) = ("safe".to_string(), Figure::Throughput);
-        Played { cell: 0, protocol, policy, setting, seed, figure, value }
+        Played { cell: 0, protocol, policy, setting, seed, figure, value, is_bound: false }
     }
 
     fn row(played: &[Played]) -> ScoreRow {
@@ -169,6 +192,44 @@ mod tests {
         assert!((ebb.ratio.unwrap() - 123.0 / 105.0).abs() < 1e-12);
         assert!((ebb.spread - (1.21 - 122.0 / 110.0)).abs() < 1e-12);
         assert!((row.entries[2].ratio.unwrap() - 0.9).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_reference_at_the_end_of_the_rates_gives_no_ratio() {
+        let shown = |policy, value, is_bound| Played {
+            figure: Figure::ThroughputAt20Ms,
+            is_bound,
+            ..played(policy, 0, 1, Some(value))
+        };
+        let ended = row(&[shown(0, 200.0, true), shown(1, 200.0, true), shown(2, 150.0, false)]);
+        assert_eq!(ended.reference, None);
+        assert!(ended.entries.iter().all(|entry| entry.ratio.is_none() && !entry.misses(&ended)));
+        assert_eq!(ended.entries[0].value, Some(200.0));
+        let bounds: Vec<bool> = ended.entries.iter().map(|entry| entry.is_bound).collect();
+        assert_eq!(bounds, [true, true, false]);
+        // Only the policy is at the end: at least that.
+        let open = row(&[shown(0, 200.0, true), shown(1, 100.0, false), shown(2, 80.0, false)]);
+        assert_eq!((open.reference, open.entries[0].ratio), (Some(100.0), Some(2.0)));
+        assert!(open.entries[0].is_bound);
+    }
+
+    #[test]
+    fn a_mean_of_zero_counts_as_a_microsecond() {
+        let shown = |policy, value| Played {
+            figure: Figure::Response,
+            ..played(policy, 0, 1, Some(value))
+        };
+        let ratios = |values: [f64; 3]| {
+            let all = [shown(0, values[0]), shown(1, values[1]), shown(2, values[2])];
+            row(&all).entries.iter().map(|entry| entry.ratio.unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(ratios([0.0, 0.0, 0.0]), [1.0, 1.0, 1.0]);
+        let near = |got: Vec<f64>, wanted: [f64; 3]| {
+            let all = got.iter().zip(wanted).all(|(a, b)| (a / b - 1.0).abs() < 1e-12);
+            assert!(all, "{got:?}");
+        };
+        near(ratios([0.0, 0.004, 0.002]), [2.0, 0.5, 1.0]);
+        near(ratios([5.0, 0.0, 1.0]), [0.0002, 1.0, 0.001]);
     }
 
     #[test]
