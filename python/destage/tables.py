@@ -74,7 +74,7 @@ def disks() -> list[Entry]:
 
 def disk_bytes(name: str) -> int:
     """Capacity of a disk model, or of a ``.toml`` spec, in bytes."""
-    return _native.disk(name) * 512
+    return _native.disk(name)
 
 
 def workloads() -> list[Entry]:

@@ -354,7 +354,7 @@ fn track_trace() -> Command {
         .arg(option("rate", "NAME", "write-behind", "Rate: write-behind, single or dual"))
         .arg(option("nvs", "BYTES", "256K", "NVS size, e.g. 256K or 1M"))
         .arg(option("disk", "NAME", "hp-c2200a", "Disk model with a single zone"))
-        .arg(option("device", "N", "all", "Device of the trace, or all"))
+        .arg(option("device", "N", "all", "Device of the trace; all: its only one"))
         .arg(option("trace-format", "NAME", "auto", "Trace format"))
         .arg(option("trace-columns", "LIST", "", "Its columns, see `destage trace info --help`"))
         .arg(flag("events", "Print every event"))

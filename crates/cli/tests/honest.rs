@@ -133,12 +133,78 @@ fn what_a_trace_lacks_is_said() {
     let unknown = csv(&folder, "unknown.csv", requests('?'));
     let said = warnings(&["sim", "--trace", &unknown]);
     assert!(said.contains("3 devices of the trace follow each other"), "{said}");
-    assert!(said.contains("50 of 50 requests are replayed as reads"), "{said}");
+    assert!(said.contains("50 of 50 requests of the trace do not say whether"), "{said}");
     let one = ["--trace-device", "0", "--trace-ops", "reads"];
     assert_eq!(warnings(&[&["sim", "--trace", &unknown], &one[..]].concat()), "[]");
     let compared = succeeds(&["compare", "--policies", "lrw,wow", "--trace", &unknown]);
     assert!(compared.contains("No request writes"), "{compared}");
     assert!(!compared.contains("answers fastest"), "{compared}");
+}
+
+/// Counts of a trace are called so where only a part of it is replayed.
+#[test]
+fn counts_are_of_the_trace_and_requests_of_0_bytes_are_counted() {
+    let folder = TempDir::new().expect("a folder");
+    let mut text = String::from("time_ns,device,offset_bytes,length_bytes,op\n");
+    for i in 0..100_u64 {
+        let (bytes, op) = if i % 10 == 3 { (0, 'R') } else { (4096, '?') };
+        text.push_str(&format!("{},0,{},{bytes},{op}\n", i * 50_000_000, i * 65_536));
+    }
+    let trace = file(&folder, "empty.csv", &text);
+    let some = ["sim", "--trace", &trace, "--trace-mode", "closed:8", "--requests", "20"];
+    let said = warnings(&some);
+    assert!(said.contains("90 of 90 requests of the trace do not say whether"), "{said}");
+    assert!(said.contains("10 requests of 0 bytes of the trace are left out"), "{said}");
+    assert!(succeeds(&some).contains("requests of 0 bytes"));
+}
+
+/// A number of a disk is its name.
+#[test]
+fn failed_disks_are_named_and_failures_after_the_end_are_reported() {
+    let short = ["--warmup", "0", "--measure", "20", "--iops", "50"];
+    let sim = |words: &[&str]| succeeds(&[&["sim"], words, &short[..]].concat());
+    let names = |text: &str| -> Vec<String> {
+        let line = text.lines().find(|line| line.trim_start().starts_with("failed disk"));
+        line.expect("a line").split_whitespace().map(str::to_string).collect()
+    };
+    assert_eq!(names(&sim(&["--fail", "disk=3,at=5"])), ["failed", "disk", "3"]);
+    let two = ["--level", "6", "--fail", "disk=0,at=5;disk=3,at=6"];
+    assert_eq!(names(&sim(&two)), ["failed", "disks", "0,", "3"]);
+    let said = |words: &[&str]| warnings(&[&["sim"], words, &short[..]].concat());
+    let late = said(&["--fail", "disk=3,at=5000", "--rebuild", "on"]);
+    assert!(late.contains("disk 3 did not fail: the run ended before 5000 s (--fail)"), "{late}");
+    assert!(!late.contains("the rebuild did not begin"), "{late}");
+    let late = said(&["--fail", "disk=3,at=5", "--rebuild", "on:at=900"]);
+    assert!(late.contains("the rebuild did not begin: the run ended before 900 s"), "{late}");
+    assert!(!late.contains("did not fail"), "{late}");
+    // A replay ends with its trace, whenever a disk was to fail.
+    let folder = TempDir::new().expect("a folder");
+    let trace = csv(&folder, "reads.csv", (0..50).map(|i| (i * 50_000, 0, i * 16, 'R')));
+    let replay = ["sim", "--trace", &trace, "--fail", "disk=3,at=5000", "--format", "json"];
+    let report: serde_json::Value = serde_json::from_str(&succeeds(&replay)).expect("JSON");
+    assert!(report["measured_s"].as_f64().expect("a time") < 10.0, "{report}");
+    assert!(report["warnings"].to_string().contains("disk 3 did not fail"), "{report}");
+}
+
+/// A cache by track is in front of one disk, which has the addresses of one device.
+#[test]
+fn a_cache_by_track_takes_one_device() {
+    let folder = TempDir::new().expect("a folder");
+    let writes = (0..2000).map(|i| (i * 1000, i % 4, 3 * (i / 4), 'W'));
+    let trace = csv(&folder, "four.csv", writes);
+    let error = fails(1, &["track-trace", &trace]);
+    assert!(error.contains("the trace has 4 devices (0, 1, 2, 3)"), "{error}");
+    assert!(error.contains("--device N"), "{error}");
+    assert!(fails(1, &["track-trace", &trace, "--device", "all"]).contains("4 devices"));
+    let alone = succeeds(&["track-trace", &trace, "--device", "2"]);
+    let count = |name: &str| -> u64 {
+        let line = alone.lines().find(|line| line.starts_with(name)).expect("a line");
+        line[name.len()..].trim().parse().expect("a number")
+    };
+    assert_eq!((count("writes "), count("sector hits")), (500, 0), "{alone}");
+    let wide = csv(&folder, "wide.csv", (0..20).map(|i| (i * 1000, i, 0, 'W')));
+    let error = fails(1, &["track-trace", &wide]);
+    assert!(error.contains("20 devices (0, 1,") && error.contains("15 and 4 more"), "{error}");
 }
 
 /// Five columns of which those of places and lengths are in bytes, where the format has sectors.

@@ -139,7 +139,7 @@ fn advice_warns_of_what_a_trace_lacks_and_of_few_requests() {
     assert_eq!(warnings.len(), 3, "each once: {warnings:?}");
     for said in [
         "3 devices of the trace follow each other on one volume",
-        "25 of 50 requests are replayed as reads",
+        "25 of 50 requests of the trace do not say whether they read or write",
         "p99 is of 50 requests only, and needs at least 1000: give a longer trace",
     ] {
         assert!(warnings.iter().any(|w| w.as_str().is_some_and(|w| w.contains(said))), "{said}");

@@ -48,10 +48,10 @@ pub fn tables() -> String {
     .to_string()
 }
 
-/// Size of a disk model in sectors of 512 bytes.
+/// Size of a disk model in bytes.
 #[pyfunction]
 pub fn disk(py: Python<'_>, name: &str) -> PyResult<u64> {
     let spec = destage_disk::find(name);
     let spec = spec.map_err(|why| errors::error(py, "OptionError", &why.to_string()))?;
-    Ok(destage_disk::Disk::new(&spec).sectors())
+    Ok(destage_disk::Disk::new(&spec).sectors() * u64::from(spec.sector_bytes))
 }

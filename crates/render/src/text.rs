@@ -204,10 +204,12 @@ fn read_cache_table(cache: &ReadCacheUse) -> Table {
 
 fn fault_table(fault: &FaultUse) -> Table {
     let disks: Vec<String> = fault.failed.iter().map(u16::to_string).collect();
+    // These are the disks' names, not how many there are.
+    let name = if disks.len() == 1 { "failed disk" } else { "failed disks" };
     let penalty =
         |get: fn(&WritePenalty) -> f64| Cell::maybe(fault.write_penalty.as_ref().map(get), 3);
     figures(vec![
-        ("failed", Cell::text(disks.join(", ")), "disks"),
+        (name, Cell::text(disks.join(", ")), ""),
         ("rebuilt in", Cell::maybe(fault.rebuild_s, 1), "s"),
         ("rebuilt", percent(fault.rebuilt_share), "% of the disk"),
         ("could not be computed", Cell::int(fault.lost_pages), "pages"),

@@ -1,6 +1,6 @@
 //! From the options of a run to its configuration.
 
-use crate::config::{FaultPlan, SimConfig, Warmup};
+use crate::config::{FaultPlan, SimConfig, Spindles, Warmup};
 use crate::faults;
 use crate::options::{OptionError, RunOptions};
 use crate::prefill::PREFILL;
@@ -16,28 +16,29 @@ use destage_engine::rate;
 use destage_engine::sequential::DetectorKind;
 use destage_engine::served;
 use destage_engine::track::{CleanWrites, TrackCache, TrackConfig};
-use destage_engine::units::{Duration, PAGE_BYTES, PageCount, SECTORS_PER_PAGE};
+use destage_engine::units::{Duration, PAGE_BYTES, PageCount};
 
 /// Least warm-up of a generated load.
 const WARM_UP: Duration = Duration::from_secs(300);
 
 impl RunOptions {
-    /// The array.
+    /// The array over disks of this model.
     ///
     /// # Errors
     /// Invalid sizes.
-    pub fn geometry(&self, disk_sectors: u64) -> Result<Geometry, OptionError> {
+    pub fn geometry(&self, spec: &DiskSpec) -> Result<Geometry, OptionError> {
         if self.get("group") == "track" && self.get("level") != "single" {
             let message = "--group track is for one disk: --level single --disks 1";
             return Err(OptionError::usage(message.into()));
         }
         let levels: Vec<(&str, _)> = LEVELS.iter().map(|l| (l.entry.name, l.level)).collect();
+        let sectors_per_page = u64::from(spec.sectors_per_page());
         let mut geometry = Geometry {
             level: self.one_of("level", &levels)?,
             disks: self.number("disks", 1..=1024)?,
             strip_pages: self.pages("strip")?,
             group_stripes: self.number("group-stripes", 1..=64)?,
-            disk_pages: disk_sectors / SECTORS_PER_PAGE,
+            disk_pages: destage_disk::Disk::new(spec).sectors() / sectors_per_page,
         };
         let is_size = self.get("disk-fraction").ends_with(|c: char| c.is_ascii_alphabetic());
         if is_size && geometry.checked().is_ok() {
@@ -63,6 +64,11 @@ impl RunOptions {
         let clean = self.one_of("track-writes", &clean)?;
         if !by_track {
             return Ok(None);
+        }
+        if !self.on("write-cache")? {
+            let message = "--write-cache off is for an array, not for --group track, which is a \
+                           write cache: leave out one of them";
+            return Err(OptionError::usage(message.into()));
         }
         let zones = destage_disk::zones(spec);
         let [zone] = zones.as_slice() else {
@@ -184,6 +190,12 @@ impl RunOptions {
         Ok(given)
     }
 
+    fn spindles(&self) -> Result<Spindles, OptionError> {
+        let seed = self.seed()?;
+        let choices = [("aligned", Spindles::Aligned), ("free", Spindles::Free { seed })];
+        self.one_of("spindles", &choices)
+    }
+
     fn flush_limits(&self) -> Result<FlushLimits, OptionError> {
         let bound = self.number("flush-bound", 1..=60_000)?;
         Ok(FlushLimits { bound: Duration::from_millis(bound), ..FlushLimits::default() })
@@ -221,7 +233,7 @@ impl RunOptions {
         let mut disk = self.disk()?;
         crate::contradictions::of_disk(self, &disk)?;
         let durability = self.durability(&mut disk)?;
-        let geometry = self.geometry(destage_disk::Disk::new(&disk).sectors())?;
+        let geometry = self.geometry(&disk)?;
         let mut controller = self.controller(&disk, geometry)?;
         let track = self.track(&disk, &controller)?;
         let is_trace = !self.get("trace").is_empty();
@@ -265,6 +277,7 @@ impl RunOptions {
             controller,
             track,
             disk,
+            spindles: self.spindles()?,
             durability,
             flush_limits: self.flush_limits()?,
             uncached: !self.on("write-cache")?,
@@ -354,6 +367,8 @@ mod tests {
         assert!(refused(&endless).contains("never ends"));
         assert!(refused(&[("trace", "t"), ("trace-repeat", "on")]).contains("--trace-mode"));
         assert!(refused(&[("bridge", "4")]).contains("--protocol safe"));
+        let off = [("group", "track"), ("level", "single"), ("disks", "1"), ("write-cache", "off")];
+        assert!(refused(&off).contains("leave out one of them"));
         assert!(refused(&[("measure", "rebuild")]).contains("--measure"));
         let bad = ["requests:0", "requests:1.5", "requests", "rebuild:x", "rebuild:9", "x:1", "0"];
         for bad in bad {

@@ -4,6 +4,7 @@ use destage_disk::DiskSpec;
 use destage_engine::controller::Config;
 use destage_engine::flushes::{Durability, FlushLimits};
 use destage_engine::limits::Limits;
+use destage_engine::mix::mix;
 use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::track::TrackConfig;
 use destage_engine::units::{DiskId, Duration, Instant};
@@ -19,6 +20,29 @@ pub enum Warmup {
     Settled(Duration),
 }
 
+/// How the platters of the member disks are turned towards each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spindles {
+    /// All disks are at the same angle at all times.
+    Aligned,
+    /// Each disk begins at an angle of its own.
+    Free {
+        /// What the angles are drawn from.
+        seed: u64,
+    },
+}
+
+impl Spindles {
+    /// The angle at which a drive begins, in 2^-32 revolutions. Drives are numbered in the order
+    /// in which a run takes them: the members first, then one for each that fails.
+    pub(crate) fn phase(self, drive: usize) -> u32 {
+        match self {
+            Spindles::Aligned => 0,
+            Spindles::Free { seed } => (mix(mix(seed) ^ drive as u64) >> 32) as u32,
+        }
+    }
+}
+
 /// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
@@ -28,6 +52,8 @@ pub struct SimConfig {
     pub track: Option<TrackConfig>,
     /// Model of every member disk.
     pub disk: DiskSpec,
+    /// How the disks are turned towards each other.
+    pub spindles: Spindles,
     /// How destages become durable on the disks, under the safe protocol.
     pub durability: Durability,
     /// When disks are flushed.

@@ -264,7 +264,8 @@ pub(crate) fn of_swept_seeds(is_swept: bool, several: bool) -> Result<(), Option
 
 /// Refuses several seeds of a run that no seed changes.
 pub(crate) fn of_seeds(options: &RunOptions, wanted: &str) -> Result<(), OptionError> {
-    if options.get("trace").is_empty() || options.get("trace-mode").starts_with("rate:") {
+    let at_random = options.get("trace-mode").starts_with("rate:");
+    if options.get("trace").is_empty() || at_random || options.get("spindles") == "free" {
         return Ok(());
     }
     Err(OptionError::usage(format!(
@@ -284,6 +285,13 @@ mod tests {
             options.set(name, value).expect("an option");
         }
         options
+    }
+
+    #[test]
+    fn seeds_of_a_replay_count_where_they_turn_the_disks() {
+        let replay = [("trace", "t.csv"), ("trace-mode", "closed"), ("spindles", "free")];
+        assert!(of_seeds(&with(&replay), "more than one seed").is_ok());
+        assert!(of_seeds(&with(&replay[..2]), "more than one seed").is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a run sees of its faults.
 
+use crate::config::FaultPlan;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::readcache::penalty::Penalties;
 use destage_engine::request::PageRange;
@@ -50,6 +51,29 @@ impl FaultLog {
             self.writes[1] += paper;
             self.writes[2] += exact;
         }
+    }
+
+    /// What the plan has after the end of the run, in sentences; `failed` counts the disks that
+    /// did fail.
+    pub(crate) fn not_reached(&self, plan: &FaultPlan, failed: usize) -> Vec<String> {
+        let late = |what: String, option: &str, at: Instant| {
+            let seconds = at.since(Instant::ZERO).as_secs_f64();
+            format!(
+                "{what}: the run ended before {seconds} s (--{option}). Give an earlier time or a \
+                 longer run"
+            )
+        };
+        let mut sentences = Vec::new();
+        for (at, disk) in plan.fails.iter().skip(failed) {
+            sentences.push(late(format!("disk {disk} did not fail"), "fail", *at));
+        }
+        if let Some(rebuild) = &plan.rebuild
+            && failed > 0
+            && self.began.is_none()
+        {
+            sentences.push(late("the rebuild did not begin".into(), "rebuild", rebuild.at));
+        }
+        sentences
     }
 
     /// For the report; none where nothing failed.

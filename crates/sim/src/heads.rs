@@ -3,7 +3,7 @@
 use destage_disk::Disk;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::conditions::Heads;
-use destage_engine::units::{GroupId, Instant, Page, SECTORS_PER_PAGE};
+use destage_engine::units::{GroupId, Instant, PAGE_BYTES, Page};
 
 /// How groups are laid out on the disks.
 #[derive(Clone, Copy)]
@@ -34,6 +34,10 @@ impl DiskHeads<'_> {
         }
     }
 
+    fn sectors_per_page(&self) -> u64 {
+        PAGE_BYTES / u64::from(self.disks[0].sector_bytes())
+    }
+
     /// First and last sector of a group on each disk that it touches.
     fn span(&self, group: GroupId) -> (u64, u64) {
         match self.places {
@@ -45,7 +49,8 @@ impl DiskHeads<'_> {
                     0 => per_group,
                     _ => per_group / geometry.data_strips(),
                 };
-                (first * SECTORS_PER_PAGE, (first + pages) * SECTORS_PER_PAGE - 1)
+                let sectors = self.sectors_per_page();
+                (first * sectors, (first + pages) * sectors - 1)
             }
             DiskLayout::Tracks(sectors) => {
                 let last = (group.0 + 1) * sectors - 1;
@@ -86,7 +91,7 @@ impl Heads for DiskHeads<'_> {
             DiskLayout::Array(geometry) => {
                 let page = group.0 * geometry.pages_per_group() + first_page;
                 let place = geometry.place(Page(page));
-                (usize::from(place.disk.0), place.page * SECTORS_PER_PAGE)
+                (usize::from(place.disk.0), place.page * self.sectors_per_page())
             }
             DiskLayout::Tracks(sectors) => (0, group.0 * sectors + first_page),
         };

@@ -138,6 +138,15 @@ pub const OPTIONS: &[Param] = &[
          --as served",
     ),
     option("scheduler", "-", "auto", "fcfs, cscan, sptf, auto", "order inside the drive"),
+    option(
+        "spindles",
+        "-",
+        "aligned",
+        "aligned, free",
+        "aligned: the disks turn in phase, so commands at the same place of several disks take the \
+         same time; free: each disk begins at an angle of its own, drawn from --seed, as real \
+         drives do",
+    ),
     option("order", "-", "arrival", "arrival, reads-first[:n]", "order into the drive's window"),
     option(
         "protocol",

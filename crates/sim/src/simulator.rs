@@ -1,6 +1,6 @@
 //! One run: virtual clock, next-event loop, digest.
 
-use crate::config::{FaultPlan, SimConfig};
+use crate::config::{FaultPlan, SimConfig, Spindles};
 use crate::drives;
 use crate::fault_log::FaultLog;
 use crate::flushes::DiskFlushes;
@@ -15,7 +15,7 @@ use destage_engine::event::{DiskCommand, Owner};
 use destage_engine::flushes::Flushed;
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use destage_engine::track::controller::TrackController;
-use destage_engine::units::{DiskId, Duration, Instant, SECTORS_PER_PAGE};
+use destage_engine::units::{DiskId, Duration, Instant};
 use destage_report::model::{FaultUse, RunReport};
 use destage_workload::source::{Source, SourceError, SourceRequest};
 use std::collections::VecDeque;
@@ -104,6 +104,7 @@ struct Simulator<'a> {
     fails_done: usize,
     log: FaultLog,
     spec: DiskSpec,
+    spindles: Spindles,
     /// Of disks that are gone and have no spare.
     gone: Vec<bool>,
     /// Commands that each disk has, where one may fail.
@@ -125,7 +126,8 @@ impl Engine {
             None => {
                 let mut controller = Controller::new(&config.controller)?;
                 let drive = destage_disk::Disk::new(&config.disk);
-                controller.set_drive_pages(drive.sectors() / SECTORS_PER_PAGE);
+                let per_page = u64::from(config.disk.sectors_per_page());
+                controller.set_drive_pages(drive.sectors() / per_page);
                 let faults = &config.faults;
                 controller
                     .set_read_cache(faults.read_cache.as_ref())
@@ -211,6 +213,7 @@ pub fn simulate(config: &SimConfig, source: &mut dyn Source) -> Result<RunReport
     let mut report = simulator.measure.report(&outcome);
     report.warnings.extend(simulator.source.notes());
     report.warnings.extend(drives::notes(config));
+    report.warnings.extend(simulator.not_reached());
     report.options.insert("outstanding-bound".into(), bound);
     Ok(report)
 }
@@ -220,8 +223,13 @@ impl<'a> Simulator<'a> {
         let disks = usize::from(config.controller.geometry.disks);
         Ok(Simulator {
             engine: Engine::new(config)?,
-            unit_sectors: if config.track.is_some() { 1 } else { SECTORS_PER_PAGE },
-            disks: (0..disks).map(|_| Disk::new(&config.disk)).collect(),
+            unit_sectors: match config.track {
+                Some(_) => 1,
+                None => u64::from(config.disk.sectors_per_page()),
+            },
+            disks: (0..disks)
+                .map(|disk| Disk::with_phase(&config.disk, config.spindles.phase(disk)))
+                .collect(),
             completes: vec![Instant::NEVER; disks],
             source,
             outstanding: Vec::new(),
@@ -241,6 +249,7 @@ impl<'a> Simulator<'a> {
             fails_done: 0,
             log: FaultLog::default(),
             spec: config.disk.clone(),
+            spindles: config.spindles,
             gone: vec![false; disks],
             with_disks: vec![Vec::new(); if config.faults.fails.is_empty() { 0 } else { disks }],
             flushes: DiskFlushes::new(config, disks),
@@ -318,12 +327,17 @@ impl<'a> Simulator<'a> {
         {
             (at, next) = (*time, Some(Next::Append));
         }
-        if self.issued < self.requests_max
-            && let Some(time) = self.source.next_at()
+        let more = self.issued < self.requests_max;
+        let arrival = if more { self.source.next_at() } else { None };
+        if let Some(time) = arrival
             && time < at
         {
             (at, next) = (time, Some(Next::Arrival));
         }
+        let rebuilding = self.log.began.is_some() && self.log.rebuilt.is_none();
+        // No run waits for a failure after its load, unless it measures a rebuild.
+        let over = arrival.is_none() && self.in_system == 0 && self.issued > 0;
+        let waits = !over || rebuilding || self.faults.until_rebuilt;
         let mut earlier = |time: Option<Instant>, what: Next| {
             if let Some(time) = time.filter(|time| *time < at) {
                 (at, next) = (time, Some(what));
@@ -333,11 +347,13 @@ impl<'a> Simulator<'a> {
             earlier(Some(time), Next::Flushed(disk));
         }
         earlier(self.flushes.due(&self.disks), Next::FlushDue);
-        earlier(self.faults.fails.get(self.fails_done).map(|fail| fail.0), Next::Fail);
-        if self.fails_done > 0 && self.log.began.is_none() {
+        if waits {
+            earlier(self.faults.fails.get(self.fails_done).map(|fail| fail.0), Next::Fail);
+        }
+        if waits && self.fails_done > 0 && self.log.began.is_none() {
             earlier(self.faults.rebuild.map(|rebuild| rebuild.at), Next::Rebuild);
         }
-        if self.log.began.is_some() && self.log.rebuilt.is_none() {
+        if rebuilding {
             earlier(self.engine.array().and_then(Controller::deadline), Next::Tick);
         }
         next.map(|next| (at, next))
@@ -399,7 +415,8 @@ impl<'a> Simulator<'a> {
                 Action::Intend { index } => self.append(now, Event::Intended(index)),
                 Action::FlushDisks { index } => self.flush(now, index),
                 Action::Reply { id, .. } => self.answer(now, id),
-                Action::Released { .. } => self.written_through(now),
+                // Under protocol safe, and under the papers'.
+                Action::Released { .. } | Action::NvsRelease { .. } => self.written_through(now),
                 Action::Disk(command) if self.gone[usize::from(command.disk.0)] => {
                     self.step(now, Event::DiskError(command));
                 }
@@ -412,8 +429,7 @@ impl<'a> Simulator<'a> {
                 | Action::Drop { .. }
                 | Action::Checkpoint { .. }
                 | Action::RebuildStopped { .. } => {}
-                Action::NvsRelease { .. }
-                | Action::Begin { .. }
+                Action::Begin { .. }
                 | Action::Recall { .. }
                 | Action::Remember { .. }
                 | Action::Forget { .. }
@@ -464,7 +480,7 @@ impl<'a> Simulator<'a> {
         self.touched.push(disk);
     }
 
-    /// The engine has answered a request. Without a cache a write is durable only on the disks.
+    /// The engine has answered a request. Without a cache a write waits for the disks.
     fn answer(&mut self, now: Instant, id: RequestId) {
         let Outstanding { direction, range, .. } = self.outstanding[id.0 as usize];
         match &mut self.uncached {
@@ -476,7 +492,8 @@ impl<'a> Simulator<'a> {
         }
     }
 
-    /// Pages have left memory: they are durable on the disks.
+    /// Pages have left memory: their data and parity are on the disks, and durable there under
+    /// the safe protocol.
     fn written_through(&mut self, now: Instant) {
         let (Some(uncached), Engine::Array(controller)) = (&mut self.uncached, &self.engine) else {
             return;
@@ -512,7 +529,8 @@ impl<'a> Simulator<'a> {
         self.digest.add(now.0 ^ u64::from(disk.0));
         (self.gone[index], self.completes[index]) = (true, Instant::NEVER);
         // In its place, if ever, a new one.
-        self.disks[index] = Disk::new(&self.spec);
+        let phase = self.spindles.phase(self.disks.len() + self.fails_done);
+        self.disks[index] = Disk::with_phase(&self.spec, phase);
         if let Some(controller) = self.engine.array() {
             self.log.fail(controller.geometry(), disk);
         }
@@ -547,6 +565,11 @@ impl<'a> Simulator<'a> {
             |c: &DiskCommand| (c.owner, c.first, c.write) == (owner, first, completed.op.write);
         let at = list.iter().position(is_it).expect("a command that the disk had");
         list.swap_remove(at);
+    }
+
+    /// What was to happen to disks, and came after the end of the run.
+    fn not_reached(&self) -> Vec<String> {
+        self.log.not_reached(&self.faults, self.fails_done)
     }
 
     fn fault_use(&mut self) -> Option<FaultUse> {

@@ -63,21 +63,25 @@ pub fn trace_source(
     input: TraceInput,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
     let (read, replay, volume_pages) = ways(options, config)?;
-    let open = || TraceSource::open(input.clone(), &read, &replay, volume_pages).map_err(wrong);
-    prefilled(options, config, open)
+    let open = |replay: &ReplayOptions| {
+        TraceSource::open(input.clone(), &read, replay, volume_pages).map_err(wrong)
+    };
+    prefilled(options, config, &replay, open)
 }
 
 /// The source, into an NVS that is filled before if the options say so.
 fn prefilled(
     options: &RunOptions,
     config: &SimConfig,
-    open: impl Fn() -> Result<TraceSource, OptionError>,
+    replay: &ReplayOptions,
+    open: impl Fn(&ReplayOptions) -> Result<TraceSource, OptionError>,
 ) -> Result<Box<dyn Source + Send>, OptionError> {
-    let source = open()?;
-    Ok(match options.on("prefill")? {
-        true => Box::new(Prefilled::new(Box::new(open()?), Box::new(source), config)?),
-        false => Box::new(source),
-    })
+    let source = Box::new(open(replay)?);
+    if !options.on("prefill")? {
+        return Ok(source);
+    }
+    let once = open(&ReplayOptions { repeat: false, ..*replay })?;
+    Ok(Box::new(Prefilled::new(Box::new(once), source, config, options.get("trace"))?))
 }
 
 fn wrong(error: TraceError) -> OptionError {
@@ -130,10 +134,10 @@ impl Sources {
                 layout
             }
         };
-        let open = || {
-            TraceSource::with_layout(path, &read, &replay, volume_pages, layout.clone())
+        let open = |replay: &ReplayOptions| {
+            TraceSource::with_layout(path, &read, replay, volume_pages, layout.clone())
                 .map_err(wrong)
         };
-        prefilled(options, config, open)
+        prefilled(options, config, &replay, open)
     }
 }

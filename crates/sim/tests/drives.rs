@@ -1,5 +1,7 @@
-//! What a run says of its disks: media caches and bands, and units of drives with two actuators.
+//! What a run says of its disks: media caches and bands, units of drives with two actuators, and
+//! the size of a sector.
 
+use destage_disk::Zones;
 use destage_report::model::RunReport;
 use destage_sim::compare::run_one;
 use destage_sim::options::RunOptions;
@@ -57,4 +59,48 @@ fn units_of_drives_with_two_actuators_are_taken_to_be_of_different_drives() {
     assert!(warns(&run("exos-2x18-unit", 1, &[]), "one of 2 logical units"));
     assert!(!warns(&run("exos-2x18-unit", 1, &[("level", "0")]), "logical units"));
     assert!(!warns(&run("exos-x20", 1, &[]), "logical units"));
+}
+
+/// The same drive with sectors of another size.
+fn with_sectors(dir: &std::path::Path, bytes: u32) -> String {
+    let mut spec = destage_disk::find("hp97560").expect("a drive");
+    let Zones::List(zones) = &mut spec.zones else { panic!("the drive lists its zone") };
+    let of = |sectors_of_512: u32| sectors_of_512 * 512 / bytes;
+    zones[0].sectors_per_track = of(72);
+    (zones[0].track_skew, zones[0].cylinder_skew) = (Some(of(8)), Some(of(16)));
+    // A bus moves complete sectors, and would cost large ones more.
+    (spec.sector_bytes, spec.bus_mb_per_s) = (bytes, None);
+    let path = dir.join(format!("sectors-{bytes}.toml"));
+    std::fs::write(&path, spec.to_toml()).expect("a file");
+    path.to_str().expect("a path").to_string()
+}
+
+#[test]
+fn the_size_of_a_sector_changes_neither_the_volume_nor_the_rate() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let of = |bytes: u32| {
+        let mut options = RunOptions::default();
+        let disk = with_sectors(dir.path(), bytes);
+        for (name, value) in [
+            ("disk", &*disk),
+            ("level", "single"),
+            ("disks", "1"),
+            ("workload", "sequential:writes=0,iops=0,threads=1,pages=512"),
+            ("warmup", "0"),
+            ("measure", "60"),
+        ] {
+            options.set(name, value).expect("an option");
+        }
+        let pages = options.build().expect("a run").controller.geometry.volume_pages().0;
+        let report = run_one("run", &options, &make_source).expect("a run");
+        (pages, report.response.reads.mean_ms)
+    };
+    let (pages, mean_ms) = of(512);
+    assert_eq!(pages, 1962 * 19 * 72 * 512 / 4096, "all of the drive");
+    for bytes in [256, 1024, 4096] {
+        let (other_pages, other_ms) = of(bytes);
+        assert_eq!(other_pages, pages, "sectors of {bytes} bytes");
+        let ratio = other_ms / mean_ms;
+        assert!((0.99..1.01).contains(&ratio), "{bytes} bytes: {other_ms} ms, not {mean_ms}");
+    }
 }

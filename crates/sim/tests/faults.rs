@@ -2,10 +2,15 @@
 //! rebuilds end and keep their limits, and a read cache that takes the failed disk into account
 //! asks less of the others.
 
+use destage_engine::array::layout::DiskPage;
+use destage_engine::request::PageRange;
+use destage_engine::units::DiskId;
 use destage_report::model::RunReport;
 use destage_sim::compare::run_one;
-use destage_sim::options::RunOptions;
+use destage_sim::config::SimConfig;
+use destage_sim::options::{OptionError, RunOptions};
 use destage_sim::sources::make_source;
+use destage_workload::source::{Mapped, Source, SourceRequest};
 
 const BASE: [(&str, &str); 8] = [
     ("disk-fraction", "1G"),
@@ -154,4 +159,50 @@ fn a_window_ends_after_so_many_requests_or_when_a_rebuild_takes_too_long() {
     let fault = report.fault.expect("a disk failed");
     assert_eq!((fault.rebuild_s, report.measured_s), (None, 2.0));
     assert!(fault.rebuilt_share > 0.0 && fault.rebuilt_share < 1.0, "{}", fault.rebuilt_share);
+}
+
+/// The load, moved to the pages of disk 0.
+fn on_disk_0(
+    options: &RunOptions,
+    config: &SimConfig,
+) -> Result<Box<dyn Source + Send>, OptionError> {
+    let geometry = config.controller.geometry;
+    let source = make_source(options, config)?;
+    Ok(Box::new(Mapped::new(source, move |request, _| {
+        let page = request.range.first.0 % geometry.disk_pages;
+        let first = geometry.page_at(DiskPage { disk: DiskId(0), page }).expect("no parity there");
+        Ok(SourceRequest { range: PageRange::new(first, 1), ..request })
+    })))
+}
+
+/// Mean response time of reads of disk 0, one after the other, in ms.
+fn reads_of_disk_0(changes: &[(&str, &str)]) -> f64 {
+    let mut options = RunOptions::default();
+    let base = [
+        ("level", "4"),
+        ("disk-fraction", "1G"),
+        ("nvs", "2048"),
+        ("workload", "random:threads=1,writes=0"),
+        ("warmup", "2"),
+        ("measure", "20"),
+    ];
+    for (name, value) in base.iter().chain(changes) {
+        options.set(name, value).expect("an option");
+    }
+    run_one("run", &options, &on_disk_0).expect("a run").response.reads.mean_ms
+}
+
+/// docs/disk-models.md: a degraded read waits for the slowest of four disks.
+#[test]
+fn degraded_reads_take_longer_where_disks_do_not_turn_in_phase() {
+    let lost = ("fail", "disk=0,at=1");
+    let (healthy, degraded) = (reads_of_disk_0(&[]), reads_of_disk_0(&[lost]));
+    assert!((degraded / healthy - 1.0).abs() < 0.01, "in phase: {healthy}, degraded {degraded}");
+    let longer = |seed| {
+        let free = [("spindles", "free"), ("seed", seed)];
+        reads_of_disk_0(&[free[0], free[1], lost]) - reads_of_disk_0(&free)
+    };
+    // Four fifths of a revolution of 6 ms in place of a half.
+    let mean = ["1", "2", "3", "4"].map(longer).iter().sum::<f64>() / 4.0;
+    assert!((1.5..2.1).contains(&mean), "{mean} ms longer, expected about 1.8");
 }

@@ -56,6 +56,7 @@ fn every_option_is_part_of_the_key() {
         ("seq-threshold", "8"),
         ("window", "4"),
         ("scheduler", "fcfs"),
+        ("spindles", "free"),
         ("order", "reads-first"),
         ("protocol", "safe"),
         ("nvs-latency", "5"),
@@ -72,6 +73,7 @@ fn every_option_is_part_of_the_key() {
         assert!(keys.insert(key(&[*pair])), "{pair:?} makes no other key");
     }
     assert_eq!(key(&[("policy", "wow")]), key(&[("policy", "wow:initial-bit=0")]));
+    assert_eq!(key(&[("spindles", "aligned")]), key(&[]));
 }
 
 #[test]

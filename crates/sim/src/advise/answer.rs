@@ -1,8 +1,9 @@
 //! The answer of a search, and how sure it is.
 
 use super::needs::needs;
-use super::{LOADS, LONGER, Search, is_random, rounded};
+use super::{LOADS, LONGER, Search, Variant, is_random, rounded};
 use crate::estimate::estimate;
+use crate::options::OptionError;
 use destage_report::advice::{Advice, AdvisedRun, CurvePoint, SizeResult, verdicts};
 use destage_report::model::SCHEMA;
 use std::collections::BTreeMap;
@@ -89,8 +90,20 @@ impl Search<'_> {
         warnings.extend(base.build().iter().flat_map(crate::drives::notes));
         // A run that could not be made has no figures.
         let judged = decides.filter(|run| run.value.is_some());
+        let own = judged.and_then(|run| self.notes_of(run).ok()).unwrap_or_default();
+        warnings.extend(own.into_iter().filter(|note| !self.warnings.contains(note)));
         warnings.extend(judged.iter().flat_map(|run| self.question.goal.of_too_few(run, more)));
         warnings
+    }
+
+    /// What the load says of itself in a run: e.g. that it does not fill the NVS.
+    fn notes_of(&self, run: &AdvisedRun) -> Result<Vec<String>, OptionError> {
+        let (policy, thresholds) = (run.policy.clone(), run.thresholds.clone());
+        let options = self.options(&Variant { policy, thresholds }, run.nvs_pages)?;
+        if !options.on("prefill")? {
+            return Ok(Vec::new());
+        }
+        Ok((self.make_source)(&options, &options.build()?)?.notes())
     }
 
     /// Why the size below misses, or the one that comes nearest if none reaches the goal.

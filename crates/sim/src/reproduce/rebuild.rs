@@ -277,7 +277,7 @@ impl Runs {
 fn reliability(options: &RunOptions, rebuild: &Run) -> Result<(f64, f64), CompareError> {
     let config = options.build()?;
     let geometry = &config.controller.geometry;
-    let used_sectors = geometry.disk_pages * destage_engine::units::SECTORS_PER_PAGE;
+    let used_sectors = geometry.disk_pages * u64::from(config.disk.sectors_per_page());
     let whole = destage_disk::Disk::new(&config.disk).sectors() as f64 / used_sectors as f64;
     let (mttr_h, disks) = (rebuild.rebuild_s * whole / 3600.0, f64::from(geometry.disks));
     let mttdl_h = MTTF_HOURS * MTTF_HOURS / (disks * (disks - 1.0) * mttr_h);

@@ -3,7 +3,7 @@
 //! Devices are laid one after another, by number, at equal strides: the largest end rounded up to
 //! 16 pages, plus a chunk; packed, each takes only its own pages, rounded so. A single device, or
 //! the one selected, begins at page 0. A request covers every page it touches; requests of 0 bytes
-//! are passed over.
+//! are left out, and the notes say how many there are.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -138,6 +138,8 @@ pub struct Layout {
     pub requests: u64,
     /// Requests of which the trace does not say whether they read or write.
     pub without_operation: u64,
+    /// Requests of 0 bytes, which are not replayed.
+    pub empty: u64,
     /// The last arrival.
     pub last_ns: u64,
     seen: Doubts,
@@ -159,7 +161,7 @@ impl Layout {
             return Err(TraceError::NoTimes { file: reader.file().to_string(), format });
         }
         let mut ends: BTreeMap<u32, (u64, TracePosition)> = BTreeMap::new();
-        let (mut requests, mut without_operation, mut last_ns) = (0, 0, 0);
+        let (mut requests, mut without_operation, mut empty, mut last_ns) = (0, 0, 0, 0);
         let mut seen = Doubts::default();
         while let Some(record) = reader.next() {
             let record = record?;
@@ -171,6 +173,7 @@ impl Layout {
             }
             let wanted = replay.device.is_none_or(|device| device == record.device);
             requests += u64::from(wanted && end > first);
+            empty += u64::from(wanted && end == first);
             if wanted {
                 seen.add(&record);
             }
@@ -193,7 +196,7 @@ impl Layout {
             return Err(TraceError::OneTime { file, format, later: seen.later() });
         }
         let layout = Layout::of_ends(&ends, replay, requests);
-        Ok(Layout { without_operation, last_ns, seen, ..layout })
+        Ok(Layout { without_operation, empty, last_ns, seen, ..layout })
     }
 
     fn of_ends(
@@ -210,8 +213,9 @@ impl Layout {
             DeviceSpan { device, first_page, pages, last_at }
         });
         let devices = devices.collect();
-        let (without_operation, last_ns, seen) = (0, 0, Doubts::default());
-        Layout { devices, stride_pages, requests, without_operation, last_ns, seen }
+        let (without_operation, empty, last_ns) = (0, 0, 0);
+        let seen = Doubts::default();
+        Layout { devices, stride_pages, requests, without_operation, empty, last_ns, seen }
     }
 
     /// Pages that a volume must have to hold every device.
@@ -445,12 +449,17 @@ impl Source for TraceSource {
                  replays a single one"
             ));
         }
-        if self.layout.without_operation > 0 && !self.options.reads_only {
+        // Of the trace, because a replay may end before it does, or begin it again.
+        let Layout { requests, without_operation, empty, .. } = self.layout;
+        if without_operation > 0 && !self.options.reads_only {
             notes.push(format!(
-                "{} of {} requests are replayed as reads, because the trace does not say whether \
-                 they read or write",
-                self.layout.without_operation, self.layout.requests
+                "{without_operation} of {requests} requests of the trace do not say whether they \
+                 read or write: they are replayed as reads"
             ));
+        }
+        if empty > 0 {
+            let (requests, are) = if empty == 1 { ("request", "is") } else { ("requests", "are") };
+            notes.push(format!("{empty} {requests} of 0 bytes of the trace {are} left out"));
         }
         notes
     }
