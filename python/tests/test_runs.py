@@ -169,6 +169,7 @@ def test_tables_are_the_command_lines() -> None:
     assert any(p.name == "vdf-lru" for p in destage.read_policies())
     names = {d.name for d in destage.disks()}
     assert "stow-ref" in names and destage.disk_bytes("stow-ref") == 143_374_744 * 512
+    assert destage.disk_bytes("hp-c2200a") == 1_309_896 * 256
     option = next(o for o in destage.options() if o.name == "nvs")
     assert option.unit == "pages" and option.default == "32768"
     assert destage.rates() and destage.levels() and destage.workloads()

@@ -127,7 +127,7 @@ fn advice_warns_of_what_a_trace_lacks_and_of_few_requests() {
         text.push_str(&row);
     }
     std::fs::write(&trace, text).expect("written");
-    let few = ["--sizes", "64..128", "--policies", "wow", "--try-thresholds", "70/40"];
+    let few = ["--sizes", "256K..512K", "--policies", "wow", "--try-thresholds", "70/40"];
     let advise = |goal: &str, more: &[&str]| {
         succeeds(&[&["advise", &trace, "--goal", goal][..], &few, more].concat())
     };

@@ -98,7 +98,8 @@ fn sizes(text: &str) -> Result<Vec<u64>, Failure> {
     let sizes = bounds.map(|(from, to)| ladder(from, to)).unwrap_or_default();
     match sizes.is_empty() {
         true => Err(Failure::usage(format!(
-            "--sizes takes pages, or bytes with K, M, G, as 256..1048576 or 1M..4G, not `{text}`"
+            "--sizes takes the least and the largest size in pages, or in bytes with K, M, G that \
+             make complete pages, e.g. 256..1048576 or 1M..4G, not `{text}`"
         ))),
         false => Ok(sizes),
     }
