@@ -7,6 +7,7 @@ cargo=${CARGO:-cargo}
 seconds=${FUZZ_SECONDS:-60}
 out=target/fuzz
 fuzz=target/cargo-fuzz/bin/cargo-fuzz
+TIMEFORMAT=%U
 skip() { echo "SKIPPED: fuzzing: $1"; exit 0; }
 
 rustup run nightly rustc --version >/dev/null 2>&1 ||
@@ -25,14 +26,17 @@ failed=0
 for target in ${*:-$all}; do
   seed=${FUZZ_SEED:-$(($(date +%s%N) % 4294967295 + 1))}
   echo "== $target: $seconds s, FUZZ_SEED=$seed"
-  $out/build/"$host"/release/"$target" $out/corpus/"$target" -seed="$seed" -max_total_time="$seconds" \
-    -max_len=16384 -len_control=10 -timeout=20 -rss_limit_mb=2048 -artifact_prefix=$out/found/"$target"- -print_final_stats=1 \
-    > $out/"$target".log 2>&1
+  {
+    time $out/build/"$host"/release/"$target" $out/corpus/"$target" -seed="$seed" -max_total_time="$seconds" \
+      -max_len=16384 -len_control=10 -timeout=20 -rss_limit_mb=2048 -artifact_prefix=$out/found/"$target"- \
+      -print_final_stats=1 > $out/"$target".log 2>&1
+  } 2> $out/"$target".time
   status=$?
   grep -E '(INITED|pulse|DONE) ' $out/"$target".log | tail -n 3
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' $out/"$target".log)
   coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' $out/"$target".log | tail -n 1)
-  echo "$target: ${executions:-?} executions, ${coverage:-?} edges, $(ls $out/corpus/"$target" | wc -l) inputs kept"
+  echo "$target: $(cat $out/"$target".time) s of processor time, ${executions:-?} executions," \
+    "${coverage:-?} edges, $(ls $out/corpus/"$target" | wc -l) inputs kept"
   if [ $status != 0 ]; then
     failed=1
     grep -E 'panicked at|ERROR: libFuzzer|Test unit written' -A 1 $out/"$target".log | head -n 8
