@@ -37,6 +37,17 @@ fn unknown_names_list_the_known_ones_nearest_first() {
 }
 
 #[test]
+fn a_damaged_parquet_file_is_refused_in_one_line() {
+    const DAMAGED: &[u8] =
+        include_bytes!("../../fuzz/tests/found/traces/a-parquet-column-before-the-file");
+    // The first two bytes are options of the fuzzer.
+    let folder = TempDir::new().expect("a folder");
+    let path = file(&folder, "damaged.parquet", &DAMAGED[2..]);
+    let error = fails(1, &["trace", "info", &path]);
+    assert!(error.contains("damaged.parquet: row 0: the file is damaged"), "{error}");
+}
+
+#[test]
 fn sizes_and_thresholds_are_checked_before_anything_runs() {
     assert!(sim_fails(2, &["--nvs", "0"]).contains("at least 1 page"));
     assert!(sim_fails(2, &["--nvs", "4T"]).contains("larger than the array"));

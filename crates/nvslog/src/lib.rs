@@ -42,6 +42,8 @@ pub const RING_BLOCKS_MAX: u64 = 1 << 40;
 pub const NUMBER_MAX: u64 = 1 << 63;
 /// A number that is found and counted on from is below this, so that those behind it have room.
 pub(crate) const FOUND_MAX: u64 = NUMBER_MAX / 2;
+/// The epoch of a log that is opened is below this, likewise.
+pub const EPOCHS_MAX: u32 = u32::MAX / 2;
 
 /// Reads little-endian fields; the caller has checked the length.
 pub(crate) fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {

@@ -10,7 +10,7 @@ use crate::crc::crc32c;
 use crate::record::{Record, RecordError, VERSION_MAX};
 use crate::slots::Slots;
 use crate::space::LogSpace;
-use crate::{FOUND_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use crate::{EPOCHS_MAX, FOUND_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use destage_engine::units::Page;
@@ -222,7 +222,7 @@ impl Recovered {
         let mut held = contents.pages().chain(contents.frozen_pages()).map(|(page, _)| page);
         let room = self.space.next_sequence().max(self.space.anchor().number) < FOUND_MAX
             && contents.last_version() < VERSION_MAX / 2
-            && self.epoch < u32::MAX / 2;
+            && self.epoch < EPOCHS_MAX;
         let numbers = (!room).then_some(Damage::Numbers);
         let beyond = held.find(|page| page.0 >= array_pages).map(Damage::Pages);
         let group = |intent: &OpenIntent| {

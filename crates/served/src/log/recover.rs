@@ -10,8 +10,6 @@ use crate::pages::DirtyPages;
 use crate::settings::PageMemory;
 use crate::store::PAGE;
 use destage_engine::units::Page;
-use destage_nvslog::HEADER_BYTES;
-use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Claim, Header, Kind};
 use destage_nvslog::contents::{Contents, HeldPage, Stored};
@@ -19,6 +17,7 @@ use destage_nvslog::record::{Pages, RELEASE_BYTES, Record};
 use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered as Found, Recovery, Repair};
 use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::Superblock;
+use destage_nvslog::{EPOCHS_MAX, HEADER_BYTES, LogId};
 use std::collections::BTreeSet;
 
 /// The anchor of a log that was never used.
@@ -198,9 +197,9 @@ fn begin(
     found.to_overwrite().try_for_each(|block| ring.write(block, &zeros))?;
     if source.takes_what_is_left {
         // What is behind the end is given up: no later start may take it for part of the log.
-        let left = ring.what_is_left();
-        found.epoch = found.epoch.max(left.highest_epoch);
-        left.unreadable.iter().try_for_each(|block| ring.write(*block, &zeros))?;
+        let left = ring.what_is_left(found.epoch);
+        found.epoch = left.epoch;
+        left.to_clear.iter().try_for_each(|block| ring.write(*block, &zeros))?;
     }
     ring.flush()?;
     match source.takes_what_is_left {
@@ -279,13 +278,12 @@ fn release_lost(
 }
 
 /// What is in the ring besides the log.
-#[derive(Default)]
 struct Left {
-    /// Of any intact commit.
-    highest_epoch: u32,
+    /// The highest of any intact commit that leaves room for the next ones, the log's own included.
+    epoch: u32,
     /// Blocks that a device cannot read: they may be readable later, and say something then. What
-    /// the log has of them was repaired before.
-    unreadable: Vec<u64>,
+    /// the log has of them was repaired before. And commits whose epoch leaves no room.
+    to_clear: Vec<u64>,
 }
 
 /// Slots besides those of the most dirty pages.
@@ -449,14 +447,14 @@ impl<'a> Ring<'a> {
         self.ahead.iter_mut().for_each(|ahead| *ahead = None);
     }
 
-    /// What is in the ring, in the log or not.
-    fn what_is_left(&mut self) -> Left {
+    /// What is in the ring, in the log, whose last epoch this is, or not.
+    fn what_is_left(&mut self, epoch: u32) -> Left {
         let (log, block_bytes) = (self.log, self.block_bytes);
-        let mut left = Left::default();
+        let mut left = Left { epoch, to_clear: Vec::new() };
         for copy in 0..self.devices.len() {
             for block in 0..self.ring_blocks {
                 let Some(bytes) = self.look(copy, block, 1) else {
-                    left.unreadable.push(block);
+                    left.to_clear.push(block);
                     continue;
                 };
                 let Some(claim) = Claim::read(bytes) else { continue };
@@ -464,8 +462,14 @@ impl<'a> Ring<'a> {
                 let descriptor = (block + blocks <= self.ring_blocks)
                     .then(|| self.look(copy, block, blocks))
                     .flatten();
-                if descriptor.is_some_and(|bytes| claim.holds(bytes, log, block_bytes)) {
-                    left.highest_epoch = left.highest_epoch.max(claim.header.epoch);
+                if !descriptor.is_some_and(|bytes| claim.holds(bytes, log, block_bytes)) {
+                    continue;
+                }
+                match claim.header.epoch {
+                    found if found <= epoch || found < EPOCHS_MAX / 2 => {
+                        left.epoch = left.epoch.max(found);
+                    }
+                    _ => left.to_clear.push(block),
                 }
             }
         }

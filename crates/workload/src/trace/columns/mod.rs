@@ -4,6 +4,8 @@
 #[cfg(feature = "tables")]
 mod arrow_file;
 mod grammar;
+#[cfg(feature = "tables")]
+mod guarded;
 mod lines;
 pub(super) mod presets;
 mod rows;

@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -23,6 +22,7 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use super::super::{Format, Parser, ReadOptions, Row, RowParser, parse};
 use super::arrow_file::{ArrowFile, one_line};
 use super::grammar::{Column, Place, Spec};
+use super::guarded::guarded;
 use super::presets;
 use super::rows::{CELLS, Cell, Rows};
 use super::{of_columns, unknown_columns};
@@ -146,12 +146,6 @@ fn arrow(
     let bound = Bound::of(file.schema(), specs, described)?;
     let file = file.only(&bound.roots);
     Ok(bound.reader(Box::new(file)))
-}
-
-/// Runs what may panic on a damaged file, because a library trusts what it reads.
-fn guarded<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(String::from("the file is damaged: it contradicts itself")))
 }
 
 /// The columns that are read.
