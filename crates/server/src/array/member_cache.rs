@@ -6,7 +6,10 @@ use super::devices::{Devices, Opened};
 use super::sysfs;
 use destage_engine::flushes::Durability;
 use destage_nbd::wire;
+use std::ffi::OsStr;
 use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -167,12 +170,21 @@ impl Sysfs<'_> {
 
     /// The devices below a loop or device-mapper device; `None`: one that is not found.
     fn below(&self, disk: &Path) -> Vec<Option<PathBuf>> {
-        if let Ok(file) = std::fs::read_to_string(disk.join("loop/backing_file")) {
-            let device = (self.of_file)(Path::new(file.trim_end()));
-            return vec![device.and_then(|device| sysfs::folder(self.root, device))];
+        match std::fs::read(disk.join("loop/backing_file")) {
+            Ok(file) => {
+                let device = (self.of_file)(Path::new(OsStr::from_bytes(file.trim_ascii_end())));
+                return vec![device.and_then(|device| sysfs::folder(self.root, device))];
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => return vec![None],
+            Err(_) => {}
         }
-        let Ok(slaves) = std::fs::read_dir(disk.join("slaves")) else { return Vec::new() };
-        slaves.map(|slave| std::fs::canonicalize(slave.ok()?.path()).ok()).collect()
+        match std::fs::read_dir(disk.join("slaves")) {
+            Ok(slaves) => {
+                slaves.map(|slave| std::fs::canonicalize(slave.ok()?.path()).ok()).collect()
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(_) => vec![None],
+        }
     }
 }
 
@@ -247,6 +259,31 @@ mod tests {
             .add("7:0", "loop0", &of("/srv/a.img"))
             .add("7:1", "loop1", &of("/srv/gone.img (deleted)"));
         assert_eq!((cache(&tree, 7, 0), cache(&tree, 7, 1)), (VOLATILE, Cache::Unknown));
+    }
+
+    #[test]
+    fn what_cannot_be_read_of_the_devices_below_is_not_known() {
+        let tree = Tree::new();
+        let off = drive("write through", "0");
+        // What a folder should be is a file, and the other way round.
+        tree.add("253:0", "dm-0", &[off[0], off[1], ("slaves", "sda")])
+            .add("7:0", "loop0", &off)
+            .add("7:1", "loop1", &[off[0], off[1], ("loop/backing_file/a", "b")]);
+        assert_eq!(cache(&tree, 253, 0), Cache::Unknown, "nobody knows what is below");
+        assert_eq!((cache(&tree, 7, 0), cache(&tree, 7, 1)), (Cache::Off, Cache::Unknown));
+        // A name that is not UTF-8 is a name.
+        let name: &[u8] = b"/srv/\xff.img";
+        tree.add("8:0", "sda", &drive("write back", "0")).add(
+            "7:2",
+            "loop2",
+            &[off[0], off[1], ("loop/backing_file", "")],
+        );
+        let file = tree.root().join("devices/loop2/loop/backing_file");
+        std::fs::write(file, [name, b"\n"].concat()).expect("written");
+        let is_it = |path: &Path| path.as_os_str().as_bytes() == name;
+        let of_file = |path: &Path| is_it(path).then(|| libc::makedev(8, 0));
+        let sysfs = Sysfs { root: tree.root(), of_file: &of_file };
+        assert_eq!(sysfs.cache(libc::makedev(7, 2)), VOLATILE);
     }
 
     #[test]
