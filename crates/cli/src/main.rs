@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 failed, 2 bad arguments. Results go to standard output, everything else
 //! to standard error; an error is one line.
 
+#[cfg(feature = "plan")]
+mod again;
 mod args;
 #[cfg(feature = "serve")]
 mod array_args;

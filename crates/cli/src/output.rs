@@ -1,8 +1,10 @@
 //! Results into files, by extension. Paths are checked before the work begins; a file is written
 //! completely or not at all.
 
+use crate::commands::text;
 use crate::failure::Failure;
 use crate::paths::Paths;
+use clap::ArgMatches;
 use destage_render::PlotFormat;
 use destage_report::Format;
 use destage_report::model::{CompareReport, RunReport};
@@ -130,4 +132,10 @@ fn extension(path: &Path) -> &str {
 /// The plot format of a path's extension.
 pub fn plot_format(path: &Path) -> Result<PlotFormat, Failure> {
     PlotFormat::of_path(path).map_err(Failure::usage)
+}
+
+/// That of `--plot-format`.
+pub fn plots_format(matches: &ArgMatches) -> PlotFormat {
+    let png = text(matches, "plot-format") == Some(PlotFormat::Png.extension());
+    if png { PlotFormat::Png } else { PlotFormat::Svg }
 }

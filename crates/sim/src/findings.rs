@@ -1,5 +1,6 @@
 //! What a comparison means, in plain sentences drawn from its figures.
 
+use crate::settling::{is_overloaded, is_unsettled};
 use destage_report::model::{AtResponse, Axis, CompareReport, Point, RunReport};
 use destage_report::thousands;
 
@@ -398,14 +399,6 @@ fn because(report: &CompareReport) -> Vec<String> {
 
 /// What limits what the figures say: points that serve too little, and others that had not settled.
 fn warnings(report: &CompareReport) -> Vec<String> {
-    let is_overloaded = |run: &RunReport| {
-        let says = |warning: &String| {
-            warning.starts_with("overloaded") || warning.starts_with("does not keep up")
-        };
-        run.warnings.iter().any(says)
-    };
-    let is_unsettled =
-        |run: &RunReport| run.warnings.iter().any(|warning| warning.starts_with("not settled"));
     let (overloaded, others): (Vec<&Point>, Vec<&Point>) =
         report.points.iter().partition(|p| p.runs.iter().any(is_overloaded));
     let unsettled = others.iter().filter(|p| p.runs.iter().any(is_unsettled)).count();

@@ -1,7 +1,7 @@
 //! What is measured in a run, and how it becomes a report.
 
 use crate::config::{SimConfig, Warmup};
-use crate::settling::{self, Dirty, Ends, Room, WarmUp};
+use crate::settling::{self, BEHIND, Dirty, Ends, OVERLOADED, Room, UNSETTLED, WarmUp};
 use destage_disk::{Completed, Service};
 use destage_engine::counters::Counters;
 use destage_engine::event::Owner;
@@ -475,9 +475,7 @@ impl Measure {
         let Some(target) = outcome.target_iops else {
             let behind_s = outcome.behind.0 as f64 / 1e9;
             return (behind_s > 1.0 && behind_s > 0.03 * window_s).then(|| {
-                format!(
-                    "does not keep up: at the end of the load the array was {behind_s:.1} s behind"
-                )
+                format!("{BEHIND}: at the end of the load the array was {behind_s:.1} s behind")
             });
         };
         let after = self.first_full.map_or_else(String::new, |at| {
@@ -485,7 +483,7 @@ impl Measure {
         });
         (!settling::reaches(settling::SERVED, target, iops, window_s)).then(|| {
             format!(
-                "overloaded: {iops:.0} of {target:.0} I/O/s were served, {} requests were left\
+                "{OVERLOADED}: {iops:.0} of {target:.0} I/O/s were served, {} requests were left\
                  {after}",
                 outcome.in_system
             )
@@ -527,7 +525,7 @@ impl Measure {
         let both = self.halves.iter().all(|half| half.0 > 0);
         if both && difference > 1.0 && difference > 0.2 * first.min(second) {
             warnings.push(format!(
-                "not settled: mean response {first:.1} ms in the first half of the measured \
+                "{UNSETTLED}: mean response {first:.1} ms in the first half of the measured \
                  window, {second:.1} ms in the second"
             ));
         }

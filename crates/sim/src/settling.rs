@@ -3,7 +3,7 @@
 
 use destage_engine::counters::Counters;
 use destage_engine::units::{Duration, Instant};
-use destage_report::model::{Balance, BalanceState};
+use destage_report::model::{Balance, BalanceState, RunReport};
 use std::collections::VecDeque;
 
 /// Parts that a line is fitted to, at least, where there are as many.
@@ -35,6 +35,26 @@ const DEVIATIONS: f64 = 3.0;
 
 /// Share of its target that a load is served at least, if it is not overloaded.
 pub(crate) const SERVED: f64 = 0.97;
+
+/// How the warning begins of a run that serves less than its target, that ends behind its trace,
+/// and that measures a load or response times that rise or fall.
+pub(crate) const OVERLOADED: &str = "overloaded";
+pub(crate) const BEHIND: &str = "does not keep up";
+pub(crate) const UNSETTLED: &str = "not settled";
+
+/// Whether the array served less than was asked of it.
+pub(crate) fn is_overloaded(run: &RunReport) -> bool {
+    warns(run, OVERLOADED) || warns(run, BEHIND)
+}
+
+/// Whether another window would measure something else.
+pub(crate) fn is_unsettled(run: &RunReport) -> bool {
+    warns(run, UNSETTLED)
+}
+
+fn warns(run: &RunReport, beginning: &str) -> bool {
+    run.warnings.iter().any(|warning| warning.starts_with(beginning))
+}
 
 /// Whether requests per second reach this share of a target, but for the chance of random arrivals.
 pub(crate) fn reaches(share: f64, target: f64, iops: f64, seconds: f64) -> bool {
@@ -175,13 +195,13 @@ pub(crate) fn warning(balance: &Balance) -> Option<String> {
     let (dirtied, destaged) = (balance.dirtied_pages_per_s, balance.destaged_pages_per_s);
     match (balance.state, balance.full_in_s) {
         (BalanceState::Rising, _) if balance.full_speed_in_s.is_some() => Some(format!(
-            "not settled: dirty pages rise from {first} to {last}. The array does not destage at \
+            "{UNSETTLED}: dirty pages rise from {first} to {last}. The array does not destage at \
              full speed before the high threshold, which they may reach in {}: only then it shows \
              whether the NVS becomes full. Warm up for longer",
             spoken(balance.full_speed_in_s.unwrap_or_default())
         )),
         (BalanceState::Rising, Some(full_in)) => Some(format!(
-            "not settled: dirty pages rise. This array destages {destaged:.0} pages/s of \
+            "{UNSETTLED}: dirty pages rise. This array destages {destaged:.0} pages/s of \
              {dirtied:.0} dirtied: the NVS is full {}",
             if full_in > 0.0 { format!("in {}", spoken(full_in)) } else { "now".into() }
         )),
@@ -192,7 +212,7 @@ pub(crate) fn warning(balance: &Balance) -> Option<String> {
             100.0 * (1.0 - destaged / dirtied.max(f64::MIN_POSITIVE))
         )),
         (BalanceState::Falling, _) => Some(format!(
-            "not settled: dirty pages fall. This array destages {destaged:.0} pages/s, and \
+            "{UNSETTLED}: dirty pages fall. This array destages {destaged:.0} pages/s, and \
              {dirtied:.0} are dirtied"
         )),
         (BalanceState::Settled | BalanceState::Overloaded, _) => None,

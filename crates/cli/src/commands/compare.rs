@@ -1,18 +1,17 @@
 //! `destage compare`: several policies on identical input.
 
 use super::{format, text, threads};
+use crate::again::of_runs;
 use crate::failure::Failure;
-use crate::output::Outputs;
+use crate::output::{Outputs, plots_format};
 use crate::paths::{Paths, check_folder};
 use crate::progress;
 use crate::run_args::set_given;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use destage_engine::policy::POLICIES;
-use destage_render::PlotFormat;
 use destage_sim::compare::Comparison;
 use destage_sim::experiment::Experiment;
-use destage_sim::options::OPTIONS;
 use destage_sim::sources::make_source;
 use std::path::Path;
 
@@ -23,10 +22,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let mut paths = Paths::reading(inputs.chain(text(matches, "experiment")));
     let outputs = Outputs::for_runs(matches.get_many("out").unwrap_or_default(), &mut paths)?;
     let plots = text(matches, "plots").map(Path::new);
-    let (kind, ending) = match text(matches, "plot-format") {
-        Some("png") => (PlotFormat::Png, "png"),
-        _ => (PlotFormat::Svg, "svg"),
-    };
+    let kind = plots_format(matches);
+    let ending = kind.extension();
     if let Some(directory) = plots {
         let names = destage_render::PLOT_NAMES.map(|name| format!("{name}.{ending}"));
         check_folder(directory, &names)?;
@@ -83,7 +80,7 @@ fn comparison(matches: &ArgMatches) -> Result<Comparison, Failure> {
     }
     let mut base = experiment.options()?;
     set_given(matches, &mut base)?;
-    let comparison = experiment.comparison(base, command_line("compare", matches));
+    let comparison = experiment.comparison(base, of_runs("compare", matches));
     without_effect(&comparison, &given)?;
     comparison.check()?;
     Ok(comparison)
@@ -128,27 +125,4 @@ pub(super) fn split_policies(text: &str) -> Vec<String> {
         }
     }
     policies
-}
-
-/// The command that makes the report again: the flags given, in order of their names.
-pub fn command_line(command: &str, matches: &ArgMatches) -> String {
-    let mut line = format!("destage {command}");
-    let own =
-        ["experiment", "panel", "policies", "sweep", "seeds", "ci", "seeds-max", "at-ms", "title"];
-    for name in own.into_iter().chain(OPTIONS.iter().map(|o| o.name)) {
-        let known = matches.try_contains_id(name).is_ok();
-        if !known || matches.value_source(name) != Some(ValueSource::CommandLine) {
-            continue;
-        }
-        for value in matches.get_raw(name).into_iter().flatten() {
-            let value = value.to_string_lossy();
-            let plain = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.,:/=%+".contains(c));
-            line.push_str(&format!(" --{name} "));
-            match plain && !value.is_empty() {
-                true => line.push_str(&value),
-                false => line.push_str(&format!("'{}'", value.replace('\'', "'\\''"))),
-            }
-        }
-    }
-    line
 }

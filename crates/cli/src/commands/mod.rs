@@ -153,6 +153,6 @@ fn threads(matches: &ArgMatches) -> usize {
 }
 
 /// A string argument, if given.
-fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
+pub fn text<'a>(matches: &'a ArgMatches, name: &str) -> Option<&'a str> {
     matches.get_one::<String>(name).map(String::as_str)
 }

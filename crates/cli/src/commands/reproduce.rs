@@ -1,7 +1,9 @@
 //! `destage reproduce`: the papers' figures and tables, run again.
 
 use super::{format, text, threads};
+use crate::again::command_line;
 use crate::failure::Failure;
+use crate::output::plots_format;
 use crate::paths::check_folder;
 use crate::progress;
 use clap::ArgMatches;
@@ -26,8 +28,8 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     if let Some(folder) = out {
         check_folder(folder, &["index.html".into()])?;
     }
-    let png = text(matches, "plot-format") == Some("png");
-    let keep = |report: &Reproduction| out.map_or(Ok(()), |folder| write(folder, report, png));
+    let plots = plots_format(matches);
+    let keep = |report: &Reproduction| out.map_or(Ok(()), |folder| write(folder, report, plots));
     let report = reproduce(matches, &items, &keep)?;
     Ok(destage_report::render_reproduction(&report, format(matches)))
 }
@@ -71,8 +73,10 @@ fn reproduce(
     let runs = runs?;
     let bar = progress::bar("runs");
     bar.set_length(runs.iter().sum::<usize>() as u64);
-    let mut report =
-        Reproduction { schema: SCHEMA, command: command_line(matches), quick, items: Vec::new() };
+    let named = matches.get_many("item").unwrap_or_default().map(String::as_str);
+    let command = ["reproduce"].into_iter().chain(named).collect::<Vec<_>>().join(" ");
+    let command = command_line(&command, matches, ["all", "quick"]);
+    let mut report = Reproduction { schema: SCHEMA, command, quick, items: Vec::new() };
     let mut before = 0;
     for (item, runs) in items.iter().zip(runs) {
         let started = Instant::now();
@@ -97,12 +101,12 @@ fn reproduce(
     Ok(report)
 }
 
-fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure> {
-    let (format, extension) = if png { (PlotFormat::Png, "png") } else { (PlotFormat::Svg, "svg") };
+fn write(folder: &Path, report: &Reproduction, plots: PlotFormat) -> Result<(), Failure> {
     for item in &report.items {
         for figure in &item.figures {
-            let bytes = destage_render::draw(&figure.plot, format).map_err(Failure::failed)?;
-            let name = format!("{}-{}.{extension}", item.id.replace(':', "-"), figure.name);
+            let bytes = destage_render::draw(&figure.plot, plots).map_err(Failure::failed)?;
+            let item = item.id.replace(':', "-");
+            let name = format!("{item}-{}.{}", figure.name, plots.extension());
             destage_report::write_file(&folder.join(name), &bytes)?;
         }
     }
@@ -115,19 +119,4 @@ fn write(folder: &Path, report: &Reproduction, png: bool) -> Result<(), Failure>
     let page = destage_render::reproduction_html(report);
     destage_report::write_file(&folder.join("index.html"), page.as_bytes())?;
     Ok(())
-}
-
-/// The command that makes the report again.
-fn command_line(matches: &ArgMatches) -> String {
-    let mut line = String::from("destage reproduce");
-    for name in matches.get_many::<String>("item").unwrap_or_default() {
-        line.push(' ');
-        line.push_str(name);
-    }
-    for flag in ["all", "quick"] {
-        if matches.get_flag(flag) {
-            line.push_str(&format!(" --{flag}"));
-        }
-    }
-    line
 }

@@ -1,7 +1,7 @@
 //! `destage sim`: one run.
 
-use super::compare::command_line;
 use super::{format, text};
+use crate::again::of_runs;
 use crate::failure::Failure;
 use crate::output::{Outputs, plot_format};
 use crate::paths::Paths;
@@ -34,7 +34,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let report = run_one(&label, &options, &make_source)?;
     spinner.finish_and_clear();
     let title = format!("Simulation of {label}");
-    let page = of_run(report.clone(), title, command_line("sim", matches));
+    let page = of_run(report.clone(), title, of_runs("sim", matches));
     outputs.write_run(&report, &page)?;
     if let Some(path) = series {
         let bytes = destage_render::parquet_series(&[&report]).map_err(Failure::failed)?;

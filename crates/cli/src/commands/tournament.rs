@@ -2,11 +2,11 @@
 
 use super::compare::split_policies;
 use super::{format, text, threads};
+use crate::again::command_line;
 use crate::failure::Failure;
 use crate::paths::check_folder;
 use crate::progress;
 use clap::ArgMatches;
-use clap::parser::ValueSource;
 use destage_sim::compare::run_one;
 use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;
@@ -15,6 +15,9 @@ use destage_sim::tournament::grid::Grid;
 use destage_sim::tournament::{Play, Tournament};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// What a card depends on.
+const GIVEN: [&str; 6] = ["policies", "against", "grid", "traces", "seed", "quick"];
 
 /// Plays what is missing, writes the card and prints it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
@@ -34,7 +37,7 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         seed: *matches.get_one::<u64>("seed").expect("default"),
         traces: text(matches, "traces").map(PathBuf::from),
         own: BTreeMap::new(),
-        command: command_line(matches),
+        command: command_line("tournament", matches, GIVEN),
     };
     let bar = progress::bar("plays");
     let card = tournament.run(&Play {
@@ -49,16 +52,4 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     bar.finish_and_clear();
     destage_sim::tournament::write(out, &card)?;
     Ok(card.render(format(matches)))
-}
-
-/// The command that makes the card again, but for where it is kept.
-fn command_line(matches: &ArgMatches) -> String {
-    let mut line = String::from("destage tournament");
-    for name in ["policies", "against", "grid", "traces", "seed"] {
-        if matches.value_source(name) == Some(ValueSource::CommandLine) {
-            let value = matches.get_raw(name).and_then(|mut values| values.next());
-            line += &format!(" --{name} {}", value.unwrap_or_default().to_string_lossy());
-        }
-    }
-    if matches.get_flag("quick") { line + " --quick" } else { line }
 }

@@ -33,10 +33,15 @@ impl PlotFormat {
     /// The format that the extension of a path names.
     pub fn of_path(path: &Path) -> Result<Self, DrawError> {
         let extension = path.extension().map(|e| e.to_string_lossy().to_lowercase());
-        match extension.as_deref() {
-            Some("svg") => Ok(Self::Svg),
-            Some("png") => Ok(Self::Png),
-            _ => Err(DrawError::Extension(path.to_owned())),
+        let named = |format: &PlotFormat| extension.as_deref() == Some(format.extension());
+        [Self::Svg, Self::Png].into_iter().find(named).ok_or(DrawError::Extension(path.to_owned()))
+    }
+
+    /// The extension of its files, without the dot.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Svg => "svg",
+            Self::Png => "png",
         }
     }
 }

@@ -5,7 +5,7 @@ use super::{LONGER, LONGEST, Search, Variant, is_random, limit};
 use crate::compare::{CompareError, run_one};
 use crate::options::{OptionError, RunOptions};
 use crate::parallel::in_parallel;
-use crate::settling;
+use crate::settling::{self, UNSETTLED};
 use crate::simulator::SimError;
 use destage_engine::request::HostError;
 use destage_engine::units::Duration;
@@ -36,9 +36,6 @@ const SAFE: f64 = 0.98;
 
 /// Dirty pages that rise by more than this share of the pages dirtied have not settled.
 const RISE: f64 = 0.02;
-
-/// How the reason begins where they have not, also that of [`settling::warning`].
-const UNSETTLED: &str = "not settled";
 
 fn close() -> String {
     let margin = 100.0 * (1.0 - SAFE);

@@ -4,6 +4,7 @@ use super::runner::{Cell, Plan, RunFigures, Runner, TimeSeries};
 use crate::compare::{CompareError, Comparison};
 use crate::config::SimConfig;
 use crate::options::RunOptions;
+use crate::settling::is_unsettled;
 use crate::sources::Sources;
 use destage_report::model::{RunReport, WritePenalty};
 
@@ -81,7 +82,7 @@ fn sample(report: &RunReport) -> RunFigures {
             ("response-ms", over_time(report, series.response_ms.iter().copied())),
         ]
         .into(),
-        unsettled: report.warnings.iter().any(|w| w.starts_with("not settled")),
+        unsettled: is_unsettled(report),
         digest: report.digest.clone(),
     }
 }
