@@ -59,6 +59,12 @@ fn srt_keeps_service_times_and_flags() {
     assert_eq!([records[0].service, records[1].service], [Some(first), Some(second)]);
     let again = read(&support::native(&records), "a", &ReadOptions::default()).unwrap();
     assert_eq!(again, records);
+    for (start_ns, stop_ns) in [(10_000, 9_999), (0, (1 << 42) + 1), (u64::MAX, u64::MAX)] {
+        let mut records = records.clone();
+        records[1].service = Some(Service { start_ns, stop_ns, ..second });
+        let why = message(&support::native(&records), &ReadOptions::default());
+        assert!(why.contains("expected a service that stops after it starts, within 73"), "{why}");
+    }
 }
 
 #[test]

@@ -186,7 +186,8 @@ impl Count {
         *previous_end = Some(record.end_bytes());
         if let Some(service) = record.service {
             device.serviced += 1;
-            device.service_ns_sum += service.stop_ns - service.start_ns.min(service.stop_ns);
+            let service_ns = service.stop_ns - service.start_ns;
+            device.service_ns_sum = device.service_ns_sum.saturating_add(service_ns);
         }
     }
 

@@ -18,6 +18,8 @@ use destage_engine::registry::{Choice, ChoiceError};
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// No disk request is larger; what claims to be is garbage.
 const REQUEST_BYTES_MAX: u64 = 1 << 32;
+/// No disk takes longer for a request, and none is done before it begins.
+const SERVICE_NS_MAX: u64 = 1 << 42;
 /// Times further from the first are garbage.
 const SPAN_NS_MAX: u64 = 1 << 62;
 /// Records that [`TimeOrder::Sort`] holds back.
@@ -221,6 +223,13 @@ impl Stream {
                 Err(error) => return Err(error),
                 Ok(Step::Request(record, place)) if record.length_bytes > REQUEST_BYTES_MAX => {
                     let bad = self.malformed(place, Bad::new("a request of at most 4 GiB"));
+                    self.leave_out(bad)?;
+                }
+                Ok(Step::Request(TraceRecord { service: Some(service), .. }, place))
+                    if !(service.start_ns..=SERVICE_NS_MAX).contains(&service.stop_ns) =>
+                {
+                    let expected = "a service that stops after it starts, within 73 minutes";
+                    let bad = self.malformed(place, Bad::new(expected));
                     self.leave_out(bad)?;
                 }
                 Ok(Step::Request(record, place)) => {
