@@ -9,7 +9,7 @@ use destage_nvslog::crc::{crc32c, crc32c_of_both};
 use destage_nvslog::member::MemberRecord;
 use destage_nvslog::record::{Origin, Pages, Record, VERSION_MAX};
 use destage_nvslog::superblock::{DATA_START, Superblock};
-use destage_nvslog::{LogId, RANGE_PAGES_MAX};
+use destage_nvslog::{COMMIT_BYTES_MAX, HEADER_BYTES, LogId, RANGE_PAGES_MAX};
 use destage_served::{Device, Media};
 use std::sync::OnceLock;
 
@@ -256,9 +256,14 @@ impl Edits {
             255 => 2000,
             few => usize::from(few) % 12,
         };
-        let mut records = Vec::new();
+        let (mut records, mut bytes) = (Vec::new(), HEADER_BYTES);
         while records.len() < many && (!feed.is_empty() || records.is_empty()) {
-            records.push(self.record(feed, &mut version));
+            let record = self.record(feed, &mut version);
+            bytes += record.encoded_bytes();
+            if bytes > COMMIT_BYTES_MAX {
+                break;
+            }
+            records.push(record);
         }
         let kind = match off & 3 {
             0 | 1 => Kind::Plain,

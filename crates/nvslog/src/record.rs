@@ -210,6 +210,17 @@ impl Record {
         }
     }
 
+    /// The version of the data, zeros or trim that it records, for the first time or again.
+    #[must_use]
+    pub const fn version(&self) -> Option<u64> {
+        match self {
+            Record::Data { version, .. }
+            | Record::Zero { version, .. }
+            | Record::Trim { version, .. } => Some(*version),
+            _ => None,
+        }
+    }
+
     /// Appends the record's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let at = out.len();

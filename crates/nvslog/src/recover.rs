@@ -657,6 +657,9 @@ impl Recovery {
             if contents.pages_held() + contents.pages_frozen() + more > most {
                 return Err(error(index as u32, RecordError::Pages));
             }
+            if record.version().is_some_and(|version| version > header.last_version) {
+                return Err(error(index as u32, RecordError::Version));
+            }
             contents.apply(record, sequence, space).map_err(|e| error(index as u32, e))?;
         }
         if header.last_version < contents.last_version() {
