@@ -32,6 +32,9 @@ pub struct Grid {
     /// Each of this number of the rates is searched.
     #[serde(skip, default = "one")]
     every_rate: usize,
+    /// Response times are compared at each of this number of the shares.
+    #[serde(skip, default = "one")]
+    pub(super) every_share: usize,
 }
 
 fn one() -> usize {
@@ -46,6 +49,8 @@ pub struct Quick {
     pub settings: usize,
     /// Of the rates of open loads it searches each of this number; 0: every one.
     pub every_rate: usize,
+    /// Of the shares of the reference's throughput it takes each of this number; 0: every one.
+    pub every_share: usize,
     /// Options instead of those common to all cells.
     pub options: Options,
 }
@@ -134,6 +139,7 @@ impl Grid {
             self.quick.settings
         });
         self.every_rate = self.quick.every_rate.max(1);
+        self.every_share = self.quick.every_share.max(1);
         self.options.extend(self.quick.options.clone());
         self.title += ", quick";
         self
@@ -308,5 +314,6 @@ mod tests {
         let rates = |grid: &Grid| grid.cells().unwrap()[0].rates.clone();
         assert_eq!(rates(&quick)[1] - rates(&quick)[0], 2 * (rates(&grid)[1] - rates(&grid)[0]));
         assert!(quick.cells().unwrap()[0].options.contains(&("measure".into(), "60".into())));
+        assert_eq!((grid.every_share, quick.every_share), (1, 2));
     }
 }

@@ -295,7 +295,8 @@ impl Tournament<'_> {
             let rate =
                 |percent: u32| limit.map_or(0, |x| (x * f64::from(percent) / 100.0) as u64).max(1);
             if limit.is_some() || played.is_empty() {
-                let rates = SHARES.map(|percent| (percent, rate(percent)));
+                let shares = SHARES.into_iter().step_by(self.grid.every_share);
+                let rates: Vec<_> = shares.map(|percent| (percent, rate(percent))).collect();
                 jobs.extend(self.jobs_of(index, &rates));
             }
         }
