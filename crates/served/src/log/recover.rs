@@ -447,7 +447,7 @@ impl<'a> Ring<'a> {
         self.ahead.iter_mut().for_each(|ahead| *ahead = None);
     }
 
-    /// What is in the ring, in the log, whose last epoch this is, or not.
+    /// What is in the ring besides the log, whose last epoch this is.
     fn what_is_left(&mut self, epoch: u32) -> Left {
         let (log, block_bytes) = (self.log, self.block_bytes);
         let mut left = Left { epoch, to_clear: Vec::new() };
