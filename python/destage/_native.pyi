@@ -88,6 +88,9 @@ class PolicyContext:
     def groups(self) -> int:
         """Write groups in the volume."""
     @property
+    def group_pages(self) -> int:
+        """Pages of a write group."""
+    @property
     def disks(self) -> int:
         """Disks in the array."""
     @property

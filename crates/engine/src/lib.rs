@@ -18,6 +18,7 @@ pub mod dispatch;
 pub mod event;
 pub mod faults;
 pub mod flushes;
+mod hash;
 mod idle;
 pub mod limits;
 pub mod mix;

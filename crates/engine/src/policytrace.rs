@@ -133,6 +133,7 @@ pub fn replay(text: &str, config: &TraceConfig) -> Result<String, LineError> {
     let policy = config.policy.build(&PolicyContext {
         nvs_pages: config.pages,
         groups,
+        group_pages: config.group_pages,
         disks: config.disks,
         queue_depth: config.queue_depth,
         high: config.high,

@@ -15,6 +15,7 @@ fn cache(policy: &str) -> WriteCache {
     let context = PolicyContext {
         nvs_pages: NVS,
         groups: 1000,
+        group_pages: PER_GROUP,
         disks: 5,
         queue_depth: 20,
         high: 9000,

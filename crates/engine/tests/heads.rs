@@ -62,6 +62,7 @@ fn the_search_finds_the_cheapest() {
         let context = PolicyContext {
             nvs_pages: 2000,
             groups: GROUPS,
+            group_pages: PER_GROUP,
             disks: heads as u64,
             queue_depth: 1,
             high: 9000,

@@ -26,6 +26,7 @@ fn bytes_per_page(policy: &str, group_pages: u64, volume_pages: u64) -> f64 {
     let context = PolicyContext {
         nvs_pages: PAGES,
         groups: volume_pages / group_pages,
+        group_pages,
         disks: 5,
         queue_depth: 20,
         high: 9000,

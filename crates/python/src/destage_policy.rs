@@ -74,6 +74,11 @@ impl PolicyContext {
     }
 
     #[getter]
+    fn group_pages(&self) -> u64 {
+        self.0.group_pages
+    }
+
+    #[getter]
     fn disks(&self) -> u64 {
         self.0.disks
     }

@@ -182,6 +182,7 @@ impl WriteStudy {
         let context = PolicyContext {
             nvs_pages: job.nvs_pages,
             groups,
+            group_pages: self.group_pages,
             disks: self.disks,
             queue_depth: 20,
             high: 9000,

@@ -157,6 +157,7 @@ fn the_exact_curve_is_a_replay_and_the_sampled_one_is_near_it() {
     let context = policy::PolicyContext {
         nvs_pages: 1,
         groups: geometry.groups(),
+        group_pages: geometry.pages_per_group(),
         disks: 5,
         queue_depth: 20,
         high: 9000,

@@ -57,6 +57,7 @@ impl Setup {
         PolicyContext {
             nvs_pages: self.nvs_pages,
             groups: geometry.groups(),
+            group_pages: geometry.pages_per_group(),
             disks: u64::from(geometry.disks),
             queue_depth: u64::from(self.queue_depth),
             high: thresholds.high,

@@ -40,6 +40,20 @@ const NEAR_SLOTS: u32 = 2;
 const PART_OF_WINDOW: u32 = 8;
 /// From this urgency on a burst may begin while reads wait.
 const PRESSING: u32 = URGENT * 5 / 4;
+/// From this urgency on, if it is above the usual one, a burst may cost reads much more.
+const STEEP_FROM: u32 = URGENT * 7 / 4;
+/// By how much more, for each unit of urgency.
+const STEEPNESS: u32 = 15;
+/// Commands over which the usual urgency is the mean.
+const USUAL_MEMORY: u32 = 4096;
+
+/// How urgent destages are, in units of which [`URGENT`] are 1.
+#[derive(Clone, Copy)]
+struct Urgency {
+    now: u32,
+    /// As urgent as this makes what a burst may cost reads: `now`, and more where that is unusual.
+    price: u32,
+}
 
 struct Waiting {
     command: DiskCommand,
@@ -77,6 +91,8 @@ pub(super) struct Alternating {
     drive_pages: u64,
     turns: Vec<Turns>,
     urgency: u32,
+    /// Sum of the last [`USUAL_MEMORY`] urgencies.
+    usual: u32,
     /// Mean share of reads among commands, of [`ALL`].
     read_share: u64,
     /// Mean distance of reads from the last place.
@@ -92,8 +108,18 @@ impl Alternating {
         drive_pages: u64,
     ) -> Alternating {
         let turns = (0..disks).map(|_| Turns::default()).collect();
-        let (urgency, read_share, distance, numbers) = (0, 0, 0, 0);
-        Alternating { how, order, drive_pages, turns, urgency, read_share, distance, numbers }
+        let (urgency, usual, read_share, distance, numbers) = (0, 0, 0, 0, 0);
+        Alternating {
+            how,
+            order,
+            drive_pages,
+            turns,
+            urgency,
+            usual,
+            read_share,
+            distance,
+            numbers,
+        }
     }
 
     pub(super) fn set_drive_pages(&mut self, pages: u64) {
@@ -129,8 +155,15 @@ impl Alternating {
         self.how.keep
     }
 
+    fn urgency(&self) -> Urgency {
+        let usual = (self.usual / USUAL_MEMORY).max(STEEP_FROM);
+        let price = self.urgency + STEEPNESS * self.urgency.saturating_sub(usual);
+        Urgency { now: self.urgency, price }
+    }
+
     /// Counts a command in the means.
     pub(super) fn measure(&mut self, command: &DiskCommand, last_page: u64) {
+        self.usual = self.usual - self.usual / USUAL_MEMORY + self.urgency;
         self.read_share -= self.read_share / MEMORY;
         if matches!(command.owner, Owner::HostRead(_)) {
             self.read_share += ALL / MEMORY;
@@ -173,12 +206,9 @@ impl Alternating {
         window: u32,
         last_page: u64,
     ) -> Option<DiskCommand> {
-        let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency);
-        let (held, slots) = match self.near() {
-            true => (0, NEAR_SLOTS),
-            false => (self.how.held, IDLE_SLOTS),
-        };
-        let how = Alternation { held, ..self.how };
+        let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency());
+        let near = self.near();
+        let how = Alternation { held: if near { 0 } else { self.how.held }, ..self.how };
         let turns = &mut self.turns[disk];
         let in_order = Duration(PASSED_OVER_EACH.0 * u64::from(window)).max(PASSED_OVER);
         if turns.passes_over(now, if keeps_order { in_order } else { PASSED_OVER }) {
@@ -188,7 +218,7 @@ impl Alternating {
             turns.bursting = false;
             turns.in_order(order)
         } else {
-            turns.in_turns(&how, slots.min(window), urgency, now, window, last_page)
+            turns.in_turns(&how, near, urgency, now, window, last_page)
         }?;
         turns.in_drive.push(InDrive { owner: waiting.command.owner, since: now });
         Some(waiting.command)
@@ -239,8 +269,8 @@ impl Turns {
     fn in_turns(
         &mut self,
         how: &Alternation,
-        least: u32,
-        urgency: u32,
+        near: bool,
+        urgency: Urgency,
         now: Instant,
         window: u32,
         last_page: u64,
@@ -251,13 +281,18 @@ impl Turns {
             return self.others.pop_front();
         }
         if !self.bursting && !self.reads.is_empty() {
+            // Of a stream, the nearest may be the one just passed.
+            if near {
+                return self.reads.pop_front();
+            }
             let most = Duration(how.longest.0 * 3 / 2);
             return nearest(&mut self.reads, most, now, last_page);
         }
         if let Some(other) = self.others.pop_front() {
             return Some(other);
         }
-        let slots = least + (window - least) * (2 * urgency).min(URGENT) / URGENT;
+        let least = if near { NEAR_SLOTS } else { IDLE_SLOTS }.min(window);
+        let slots = least + (window - least) * (2 * urgency.now).min(URGENT) / URGENT;
         if !self.bursting || self.in_drive(is_destage) >= slots {
             return None;
         }
@@ -265,16 +300,16 @@ impl Turns {
     }
 
     /// Begins or ends a burst of destages.
-    fn begin_or_end(&mut self, how: &Alternation, urgency: u32, now: Instant, window: u32) {
+    fn begin_or_end(&mut self, how: &Alternation, urgency: Urgency, now: Instant, window: u32) {
         if !self.bursting {
-            let waiting = window * urgency.saturating_sub(PRESSING) / (2 * URGENT);
-            let few = window * urgency.min(URGENT) / (PART_OF_WINDOW * URGENT);
+            let waiting = window * urgency.now.saturating_sub(PRESSING) / (2 * URGENT);
+            let few = window * urgency.now.min(URGENT) / (PART_OF_WINDOW * URGENT);
             self.bursting = self.reads.len() as u32 <= waiting
                 && self.in_drive(is_read) <= few + waiting
                 && !self.destages.is_empty();
             return;
         }
-        let part = |most: u64| most * u64::from(urgency) / u64::from(URGENT);
+        let part = |most: u64| most * u64::from(urgency.price) / u64::from(URGENT);
         let held = u64::from(how.held) * u64::from(window);
         let too_many = self.reads.len() as u64 > part(held);
         let oldest = self.reads.front();
@@ -397,22 +432,32 @@ mod tests {
     }
 
     #[test]
-    fn as_many_reads_wait_as_the_window_has_places_and_twice_as_many_when_the_nvs_is_full() {
-        for (window, taken, held) in [(1, 0, 1), (1, 256, 2), (6, 0, 6), (6, 128, 9), (6, 256, 12)]
-        {
-            let mut queues = busy();
-            queues.set_urgency((1, 1), (taken, 256));
-            (0..99).for_each(|first| queues.add(0, command(first, false), Instant(0)));
-            let mut enters = |read: u64| {
-                let next = queues.next(0, Instant(1), window, read).map(|command| command.first);
-                queues.left(0, Owner::Destage(0));
-                queues.add(0, command(FAR + read, true), Instant(1));
-                next
-            };
-            let destages =
-                (0..50).take_while(|read| enters(*read).is_some_and(|at| at < FAR)).count();
-            assert_eq!(destages, held + 1, "window {window}, {taken} of 256 pages taken");
+    fn as_many_reads_wait_as_the_window_has_places_and_more_the_fuller_the_nvs_is() {
+        let rising = [(6, 0, 6), (6, 128, 9), (6, 192, 10), (6, 224, 22), (6, 256, 34)];
+        for (window, taken, held) in rising.into_iter().chain([(1, 0, 1), (1, 256, 5)]) {
+            assert_held(&mut busy(), taken, window, held);
         }
+        // Where the NVS is always as full, twice the window.
+        for (usual, taken, held) in [(256, 256, 12), (224, 256, 23), (128, 256, 34)] {
+            let mut queues = busy();
+            queues.set_urgency((1, 1), (usual, 256));
+            (0..40_000).for_each(|_| queues.measure(&command(FAR, true), 0));
+            assert_held(&mut queues, taken, 6, held);
+        }
+    }
+
+    /// Asserts how many reads wait for a burst while that part of the space is taken.
+    fn assert_held(queues: &mut Alternating, taken: u64, window: u32, held: u64) {
+        queues.set_urgency((1, 1), (taken, 256));
+        (0..99).for_each(|first| queues.add(0, command(first, false), Instant(0)));
+        let mut enters = |read: u64| {
+            let next = queues.next(0, Instant(1), window, read).map(|command| command.first);
+            queues.left(0, Owner::Destage(0));
+            queues.add(0, command(FAR + read, true), Instant(1));
+            next
+        };
+        let destages = (0..50).take_while(|read| enters(*read).is_some_and(|at| at < FAR)).count();
+        assert_eq!(destages as u64, held + 1, "window {window}, {taken} of 256 pages taken");
     }
 
     #[test]
@@ -454,7 +499,8 @@ mod tests {
         (0..9).for_each(|first| near.add(0, command(first, false), Instant(0)));
         assert_eq!(next(&mut near, 1, 0), Some(0));
         near.add(0, command(300, true), Instant(1));
-        assert_eq!(next(&mut near, 1, 1), Some(300), "one read ends the burst");
+        near.add(0, command(2, true), Instant(1));
+        assert_eq!(next(&mut near, 1, 1), Some(300), "one read ends the burst, and none is passed");
         // In a large drive there are few destages while they are not urgent.
         for (urgency, enter) in [(0, 2), (64, 17)] {
             let mut near = busy();

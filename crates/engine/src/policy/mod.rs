@@ -29,6 +29,8 @@ pub struct PolicyContext {
     pub nvs_pages: u64,
     /// Groups in the volume.
     pub groups: u64,
+    /// Pages of a group.
+    pub group_pages: u64,
     /// Disks in the array.
     pub disks: u64,
     /// Greatest number of destage writes in flight.
@@ -248,6 +250,7 @@ pub fn choose(text: &str) -> Result<PolicyChoice, ChoiceError> {
     let context = PolicyContext {
         nvs_pages: 1024,
         groups: 1024,
+        group_pages: 64,
         disks: 1,
         queue_depth: 20,
         high: 9000,

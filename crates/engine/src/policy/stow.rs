@@ -139,8 +139,13 @@ impl Stow {
         alternation: Alternation,
         spares_sparse: bool,
     ) -> Stow {
-        let stow = Stow::new(context, Switching::Hysteresis, 128);
-        let (streams, alternation) = (Some(Streams::new()), Some(alternation));
+        let mut stow = Stow::new(context, Switching::Hysteresis, 128);
+        // Two complete groups: each change of the queue is a seek of every disk.
+        let half_gap = context.nvs_pages * (context.high - context.low) / (2 * 10_000);
+        stow.hysteresis = stow.hysteresis.max((2 * context.group_pages).min(half_gap));
+        stow.hysteresis_gap = stow.hysteresis as f64;
+        let groups = context.nvs_pages / context.group_pages;
+        let (streams, alternation) = (Some(Streams::new(groups)), Some(alternation));
         let sparing = (spares_sparse && !context.mirrored).then(Sparing::default);
         Stow { sparing, streams, alternation, ..stow }
     }

@@ -2,6 +2,7 @@
 //! open-addressed index from block to node. Nothing is allocated for an access once both have
 //! grown to their size.
 
+use crate::hash;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -40,8 +41,8 @@ struct Index {
     used: usize,
 }
 
-fn hash(block: u64) -> u32 {
-    (block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as u32
+fn hash_of(block: u64) -> u32 {
+    (hash::of(block) >> 32) as u32
 }
 
 impl Index {
@@ -51,7 +52,7 @@ impl Index {
 
     #[inline]
     fn locate(&self, block: u64, nodes: &[Node]) -> Option<(usize, u32)> {
-        let (tag, mask) = (hash(block), self.table.len() - 1);
+        let (tag, mask) = (hash_of(block), self.table.len() - 1);
         let mut at = (tag >> self.shift) as usize;
         loop {
             let entry = self.table[at & mask];
@@ -75,7 +76,7 @@ impl Index {
         if self.used * 2 > self.table.len() {
             self.grow();
         }
-        self.place(u64::from(hash(block)) << 32 | u64::from(slot));
+        self.place(u64::from(hash_of(block)) << 32 | u64::from(slot));
     }
 
     #[inline]
@@ -103,7 +104,7 @@ impl Index {
     #[inline]
     fn remove(&mut self, block: u64, slot: u32) {
         let mask = self.table.len() - 1;
-        let mut hole = (hash(block) >> self.shift) as usize & mask;
+        let mut hole = (hash_of(block) >> self.shift) as usize & mask;
         while self.table[hole] as u32 != slot {
             assert!(self.table[hole] as u32 != NONE, "the block is known");
             hole = (hole + 1) & mask;
@@ -162,7 +163,7 @@ impl Store {
     /// processor's cache. What it returns means nothing, but must be used.
     #[inline]
     pub fn foresee(&self, block: u64) -> u64 {
-        self.index.table[(hash(block) >> self.index.shift) as usize]
+        self.index.table[(hash_of(block) >> self.index.shift) as usize]
     }
 
     /// [`Store::foresee`], and the node that is most likely the block's.

@@ -12,6 +12,7 @@
 //! it forgets overdue entries first.
 
 use super::{Classified, MOST_STREAMS};
+use crate::hash;
 use crate::request::PageRange;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -70,7 +71,7 @@ pub struct PageStreams {
 /// Bucket of a page, and its tag in all lanes.
 #[inline]
 fn home(page: u64) -> (usize, u64) {
-    let hash = page.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let hash = hash::of(page);
     ((hash >> 51) as usize % BUCKETS, ((hash >> 36) & LANE_MASK | 1) * LOW)
 }
 

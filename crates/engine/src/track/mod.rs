@@ -116,6 +116,7 @@ impl TrackCache {
         let context = PolicyContext {
             nvs_pages: config.sectors,
             groups: tracks,
+            group_pages: config.sectors_per_track,
             disks: 1,
             queue_depth: 1,
             high: thresholds.high,

@@ -87,6 +87,13 @@ pub struct Config {
     pub seq_threshold: u64,
 }
 
+impl Config {
+    /// Places for the groups that came into SeqQ: three for each that the NVS holds.
+    fn places(&self) -> u64 {
+        (3 * (self.pages / self.group_pages)).clamp(256, 65_536)
+    }
+}
+
 /// How often the rarer rules applied, to show that the traces reach them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Coverage {
@@ -126,7 +133,7 @@ struct Group {
 /// What ebb keeps besides what STOW does.
 #[derive(Default)]
 struct Ebb {
-    /// The last groups that came into SeqQ, by their numbers modulo 256.
+    /// The last groups that came into SeqQ, each at a hash of its number.
     came: BTreeMap<u64, u64>,
     /// The last of them, and the group of the page written last.
     newest: Option<u64>,
@@ -145,9 +152,15 @@ struct Ebb {
 }
 
 impl Ebb {
-    fn came(&mut self, group: u64) {
-        let follows = group > 0 && self.came.get(&((group - 1) % 256)) == Some(&(group - 1));
-        self.came.insert(group % 256, group);
+    fn came(&mut self, group: u64, places: u64) {
+        let place = |group: u64| {
+            let multiplied = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let hash = multiplied(group);
+            let hash = multiplied(hash ^ hash >> 32);
+            (hash ^ hash >> 32) % places
+        };
+        let follows = group > 0 && self.came.get(&place(group - 1)) == Some(&(group - 1));
+        self.came.insert(place(group), group);
         let same_write = group > 0 && self.newest == Some(group - 1) && self.written == self.newest;
         self.newest = Some(group);
         if same_write {
@@ -341,7 +354,7 @@ impl Model {
         let old_bit = self.groups.get(&number).map(|g| g.bit);
         let ebb = matches!(self.policy, Policy::Ebb { .. });
         if ebb && old_bit.is_none() && sequential {
-            self.ebb.came(number);
+            self.ebb.came(number, self.config.places());
         }
         self.ebb.written = Some(number);
         let in_seq = self.groups.get(&number).map_or(sequential, |g| g.in_seq);
@@ -405,13 +418,14 @@ impl Model {
 
     /// H.
     fn hysteresis(&self) -> u64 {
-        let hysteresis = match self.policy {
-            Policy::Stow { hysteresis } => hysteresis,
-            Policy::Ebb { .. } => 128,
+        let (per_disk, two_groups) = match self.policy {
+            Policy::Stow { hysteresis } => (hysteresis, 0),
+            Policy::Ebb { .. } => (128, 2 * self.config.group_pages),
             _ => return 1,
         };
         let band = self.config.pages * (self.config.high - self.config.low);
-        (hysteresis * self.config.disks).min(band / (8 * 10_000)).max(1)
+        let hysteresis = (per_disk * self.config.disks).min(band / (8 * 10_000)).max(1);
+        hysteresis.max(two_groups.min(band / (2 * 10_000)))
     }
 
     fn destage_line(&mut self) {
@@ -525,7 +539,7 @@ impl Model {
             (group.in_seq, group.bit, group.spared) = (true, 0, false);
             self.sizes[0] -= group.pages.len() as u64;
             self.sizes[1] += group.pages.len() as u64;
-            self.ebb.came(number);
+            self.ebb.came(number, self.config.places());
             self.coverage.joined += 1;
         }
     }

@@ -17,6 +17,7 @@ fn shape() -> Shape {
     let context = PolicyContext {
         nvs_pages: NVS,
         groups: geometry.groups(),
+        group_pages: geometry.pages_per_group(),
         disks: 5,
         queue_depth: 20,
         high: 9000,

@@ -327,6 +327,7 @@ fn shape_of(config: &SimConfig) -> CurveSetup {
         context: PolicyContext {
             nvs_pages: controller.nvs_pages.0,
             groups: controller.geometry.groups(),
+            group_pages: controller.geometry.pages_per_group(),
             disks: u64::from(controller.geometry.disks),
             queue_depth: u64::from(controller.destage.queue_depth),
             high,
