@@ -154,6 +154,7 @@ fn cache(name: &str, nvs_pages: u64, group_pages: u64, groups: u64) -> WriteCach
     let context = PolicyContext {
         nvs_pages,
         groups,
+        group_pages,
         disks: 5,
         queue_depth: 20,
         high: 9000,

@@ -71,6 +71,12 @@ impl MemberRecord {
         })
     }
 
+    /// Whether the bytes begin as a record's do, intact or not.
+    #[must_use]
+    pub fn begins(bytes: &[u8]) -> bool {
+        bytes.starts_with(MAGIC)
+    }
+
     /// The one of a device's two copies that counts.
     #[must_use]
     pub fn choose(copies: [&[u8]; 2], device: Uuid) -> Option<MemberRecord> {

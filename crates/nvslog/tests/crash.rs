@@ -30,22 +30,22 @@ struct Tally {
     types: BTreeSet<u8>,
 }
 
-fn history(seed: u64, copies: usize, defect: Defect, steps: u32) -> Result<Tally, String> {
-    let mut driver = Driver::new(seed, RING_BLOCKS, copies, defect);
-    for step in 0..steps {
+fn history(seed: u64, ring_blocks: u64, copies: usize, defect: Defect) -> Result<Tally, String> {
+    let mut driver = Driver::new(seed, ring_blocks, copies, defect);
+    for step in 0..STEPS {
         driver.step().map_err(|error| format!("seed {seed}, step {step}: {error}"))?;
     }
     let Driver { crashes, laps, moved, reopened, taken_back, slots_reused, types, .. } = driver;
     Ok(Tally { crashes, laps, moved, reopened, taken_back, slots_reused, types })
 }
 
-fn histories(seeds: std::ops::Range<u64>, copies: usize) -> Tally {
+fn histories(seeds: std::ops::Range<u64>, ring_blocks: u64, copies: usize) -> Tally {
     let types = BTreeSet::new();
     let mut all =
         Tally { crashes: 0, laps: 0, moved: 0, reopened: 0, taken_back: 0, slots_reused: 0, types };
     for seed in seeds {
         let one =
-            history(seed, copies, Defect::None, STEPS).unwrap_or_else(|error| panic!("{error}"));
+            history(seed, ring_blocks, copies, Defect::None).unwrap_or_else(|why| panic!("{why}"));
         all.crashes += one.crashes;
         all.laps += one.laps;
         all.moved += one.moved;
@@ -73,7 +73,7 @@ fn known_types() -> BTreeSet<u8> {
 
 #[test]
 fn random_histories_on_one_device() {
-    let all = histories(0..110, 1);
+    let all = histories(0..110, RING_BLOCKS, 1);
     assert!(all.crashes >= 20_000, "{}", all.crashes);
     assert!(all.laps > 100 && all.moved > 50 && all.reopened > 300 && all.slots_reused > 5_000);
     assert!(all.taken_back > 100, "{}", all.taken_back);
@@ -82,15 +82,24 @@ fn random_histories_on_one_device() {
 
 #[test]
 fn random_histories_on_two_devices() {
-    let all = histories(1000..1020, 2);
+    let all = histories(1000..1020, RING_BLOCKS, 2);
     assert!(all.crashes >= 5_000 && all.reopened > 30);
+}
+
+/// Several commits share a segment: what is live is counted for all of them.
+#[test]
+fn random_histories_in_segments_of_several_commits() {
+    let all = histories(2000..2030, 4 * RING_BLOCKS, 1);
+    assert!(all.crashes >= 5_000 && all.reopened > 80, "{} {}", all.crashes, all.reopened);
+    assert!(all.taken_back > 30 && all.laps > 5, "{} {}", all.taken_back, all.laps);
 }
 
 #[test]
 #[ignore = "a longer search: minutes"]
 fn many_random_histories() {
-    histories(20_000..20_600, 2);
-    histories(10_000..13_000, 1);
+    histories(20_000..20_600, RING_BLOCKS, 2);
+    histories(10_000..13_000, RING_BLOCKS, 1);
+    histories(30_000..31_000, 4 * RING_BLOCKS, 1);
 }
 
 #[test]
@@ -105,7 +114,7 @@ fn a_wrong_driver_is_caught() {
         Defect::ReusesSlotsUnconfirmed,
         Defect::ShiftsSectors,
     ] {
-        let caught = (0..300).find_map(|seed| history(seed, 1, defect, STEPS).err());
+        let caught = (0..300).find_map(|seed| history(seed, RING_BLOCKS, 1, defect).err());
         println!("{defect:?}: {caught:?}");
         assert!(caught.is_some(), "{defect:?} was not caught");
     }

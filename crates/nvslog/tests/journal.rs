@@ -271,6 +271,17 @@ fn superblock(role: Role) -> Superblock {
 }
 
 #[test]
+fn each_member_has_a_mark_of_its_own() {
+    for member in 0..1024 {
+        let mut block = superblock(Role::Member(5));
+        block.mark(member, true);
+        assert!((0..1024).all(|other| block.has_failed(other) == (other == member)), "{member}");
+        block.mark(member, false);
+        assert_eq!(block.failed, [0; 128]);
+    }
+}
+
+#[test]
 fn superblocks() {
     for role in [Role::Member(5), Role::Nvs(1), Role::Spare] {
         let mut block = superblock(role);

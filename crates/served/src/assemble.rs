@@ -20,6 +20,9 @@ pub enum NoSuperblock {
     Bytes(SuperblockError),
     /// It has one, but the device could not be written ([`crate::OpenError::Unwritable`]).
     Unwritable(IoError),
+    /// It has one, but which of its pages are lost cannot be read
+    /// ([`crate::OpenError::LostPagesUnknown`]).
+    LostPagesUnknown,
     /// The device is shorter than its superblock says.
     Short {
         /// Bytes that it has.
@@ -35,6 +38,9 @@ impl core::fmt::Display for NoSuperblock {
             NoSuperblock::Io(error) => error.fmt(f),
             NoSuperblock::Bytes(error) => error.fmt(f),
             NoSuperblock::Unwritable(error) => write!(f, "it cannot be written: {error}"),
+            NoSuperblock::LostPagesUnknown => {
+                f.write_str("its record of lost pages cannot be read")
+            }
             NoSuperblock::Short { bytes, needs } => write!(
                 f,
                 "the device has {bytes} bytes, and its superblock says {needs}: it was cut short, \
@@ -188,6 +194,8 @@ pub struct Assembly {
     unfinished: Vec<(Device, Superblock)>,
     /// Devices that are used though they are out of date.
     pub stale: Vec<Device>,
+    /// Devices that the operator insists on, out of date or not.
+    insisted: Vec<Device>,
     /// Members that were recorded as failed and are used again.
     revived: Vec<u16>,
     /// The highest generation that any device may have.
@@ -246,6 +254,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         damaged: Vec::new(),
         unfinished: Vec::new(),
         stale: Vec::new(),
+        insisted: allow.stale.clone(),
         revived: Vec::new(),
         highest: highest(found),
         built: is_built_on(found, &superblock),
@@ -592,6 +601,11 @@ impl Assembly {
     fn use_nvs(&mut self, number: u16, device: Uuid) {
         self.nvs[usize::from(number)] = device;
         self.copies.push(number);
+    }
+
+    /// Whether a member is used though nobody may know which of its pages are lost.
+    pub(crate) fn insists_on(&self, member: u16) -> bool {
+        self.insisted.contains(&Device::Member(member))
     }
 
     /// Whether the log is used as far as it can be read, since its loss was accepted.

@@ -56,4 +56,6 @@ pub use requests::part_pages;
 pub use scrub::{ScrubRange, ScrubRefusal, ScrubStatus, Wrong};
 pub use settings::{Ack, Chunk, OnNvsLoss, PageMemory, Settings};
 pub use slab::Slab;
-pub use volume::{Creation, OpenError, Status, Volume, create, open, prepare_spare};
+pub use volume::{
+    Creation, OpenError, Status, Volume, create, knows_lost_pages, open, prepare_spare,
+};

@@ -32,6 +32,8 @@ struct Record {
     lost: BTreeSet<u64>,
     /// Lost pages that were written and are not flushed yet: they are lost only on the medium.
     written: BTreeSet<u64>,
+    /// The same, and a flush of them is on its way.
+    flushing: BTreeSet<u64>,
     step: Step,
     /// A checkpoint that has to be written.
     wanted: Option<u64>,
@@ -48,6 +50,7 @@ impl Record {
             below: 0,
             lost: BTreeSet::new(),
             written: BTreeSet::new(),
+            flushing: BTreeSet::new(),
             step: Step::Idle,
             wanted: None,
             changed: false,
@@ -59,6 +62,11 @@ impl Record {
         self.changed |= if lost { self.lost.insert(page) } else { self.lost.remove(&page) };
     }
 
+    /// The pages that are lost after a crash now.
+    fn lost_on_medium(&self) -> BTreeSet<u64> {
+        self.lost.iter().chain(&self.written).chain(&self.flushing).copied().collect()
+    }
+
     fn encode(&mut self) {
         self.number += 1;
         self.changed = false;
@@ -66,7 +74,7 @@ impl Record {
             number: self.number,
             device: self.device,
             below: self.below,
-            lost: self.lost.union(&self.written).copied().take(LOST_MAX).collect(),
+            lost: self.lost_on_medium().into_iter().take(LOST_MAX).collect(),
         };
         let mut buffer = Buffer::zeroed(PAGE);
         buffer.copy_from_slice(&record.encode());
@@ -98,11 +106,15 @@ impl MemberRecords {
         &mut self.records[usize::from(member)]
     }
 
-    /// Reads a member's record; without one, nothing is known of it.
-    pub(crate) fn read(&mut self, media: &mut dyn Media, member: u16) {
+    /// Reads a member's record. Whether it has one, or none was ever written: the second copy is
+    /// written when the first one is there.
+    pub(crate) fn read(&mut self, media: &mut dyn Media, member: u16) -> bool {
         let mut copies = [Buffer::zeroed(PAGE), Buffer::zeroed(PAGE)];
+        let mut begun = 0;
         for (copy, at) in copies.iter_mut().zip(RECORDS) {
-            if media.read(Device::Member(member), at, copy).is_err() {
+            let read = media.read(Device::Member(member), at, copy);
+            begun += u32::from(read.is_err() || MemberRecord::begins(copy));
+            if read.is_err() {
                 copy.fill(0);
             }
         }
@@ -110,7 +122,10 @@ impl MemberRecords {
         if let Some(read) = MemberRecord::choose([&copies[0], &copies[1]], record.device) {
             (record.number, record.below) = (read.number, read.below);
             record.lost = read.lost.into_iter().collect();
+            return true;
         }
+        let of_another = copies.iter().any(|copy| MemberRecord::decode(copy).is_some());
+        of_another || begun < 2
     }
 
     /// Another device is this member: nothing is known of it.
@@ -135,11 +150,12 @@ impl MemberRecords {
 
     /// Whether a member has more lost pages than its record has room for.
     pub(crate) fn is_full(&self, member: u16) -> bool {
-        self.lost_of(member) > LOST_MAX
+        self.records[usize::from(member)].lost_on_medium().len() > LOST_MAX
     }
 
+    /// Whether a crash now would leave any page lost.
     pub(crate) fn any_lost(&self) -> bool {
-        self.records.iter().any(|record| !record.lost.is_empty())
+        self.records.iter().any(|record| !record.lost_on_medium().is_empty())
     }
 
     /// The lost pages: member, page.
@@ -187,7 +203,7 @@ impl MemberRecords {
         let written = !record.written.is_empty();
         let below = record.wanted.take().or(written.then_some(record.below));
         if let Some(below) = below {
-            record.written.clear();
+            record.flushing = core::mem::take(&mut record.written);
             record.step = Step::Flush(below);
             if defect.is(Defect::ChecksBeforeFlush) {
                 self.step_done(member, ops);
@@ -206,6 +222,7 @@ impl MemberRecords {
         match record.step {
             Step::Idle => {}
             Step::Flush(below) => {
+                record.flushing.clear();
                 record.below = below;
                 record.write(member, 0, ops);
             }
@@ -229,6 +246,7 @@ mod tests {
         ops.take(&mut out);
         let name = |kind| match kind {
             OpKind::Flush => "flush",
+            OpKind::Write { durable: false, .. } => "a write that a crash may lose",
             OpKind::Write { offset, .. } if offset == RECORDS[0] => "first",
             OpKind::Write { .. } => "second",
             OpKind::Read { .. } => "read",
@@ -261,6 +279,23 @@ mod tests {
         assert!(records.touches_lost(&write) && records.any_lost());
         records.pages_written(&write, &mut ops, Defect::None);
         assert_eq!((records.lost(), taken(&mut ops)), (vec![], vec!["flush"]));
+    }
+
+    /// A page that was written is lost after a crash until it is flushed.
+    #[test]
+    fn pages_that_are_written_and_not_flushed_count_as_lost() {
+        let (mut records, mut ops) = (MemberRecords::new(&[[1; 16]]), Ops::default());
+        (0..LOST_MAX as u64).for_each(|page| records.note(0, page, true));
+        let owner = Owner::HostRead(0);
+        let write = DiskCommand { disk: DiskId(0), first: 7, pages: 1, write: true, owner };
+        records.pages_written(&write, &mut ops, Defect::None);
+        assert_eq!(taken(&mut ops), ["flush"]);
+        records.note(0, 1000, true);
+        assert!(records.is_full(0) && records.lost_of(0) == LOST_MAX, "page 7 besides these");
+        (0..=1000).for_each(|page| records.note(0, page, false));
+        assert!(records.any_lost() && records.lost().is_empty(), "page 7 is not flushed yet");
+        assert!(!records.step_done(0, &mut ops));
+        assert!(!records.any_lost() && !records.is_full(0));
     }
 
     /// A record has room for 504 lost pages.

@@ -104,6 +104,13 @@ fn copies_that_may_differ_are_read_from_one_side_until_a_repair() {
     served.stop();
     let stopped = Served::open(served.devices);
     assert!(!stopped.volume.status().rows_doubted);
+    // So does one after a failure that was recorded after the repair.
+    repair(&mut killed);
+    assert!(!killed.volume.status().rows_doubted);
+    killed.volume.give_up_member(1, Cause::Asked);
+    killed.run();
+    let degraded = Served::open_as(killed.devices, &Allow::degraded());
+    assert!(degraded.volume.status().rows_doubted);
 }
 
 #[test]

@@ -151,6 +151,7 @@ fn an_array_whose_nvs_is_lost_for_good_starts_without_it_only_if_that_is_accepte
     let assembly = assembled(&mut devices, &without).expect("an array");
     let volume = opened(&mut devices, &assembly, &settings()).expect("it opens");
     assert_eq!((volume.status().nvs_devices, volume.status().dirty_pages), (vec![], 0));
+    assert!(volume.status().rows_doubted, "a destage may have been interrupted");
     // If it comes back, it is out of date for good.
     devices.0.insert(Device::Nvs(0), lost);
     let assembly = devices.assembled(&Allow::default());

@@ -9,7 +9,8 @@ use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{
-    Alarm, Allow, Cause, Command, Device, Media, Refusal, ScrubRefusal, Wrong, member_bytes,
+    Alarm, Allow, AssembleError, Cause, Command, Device, Media, NoSuperblock, OpenError, Refusal,
+    ScrubRefusal, Wrong, member_bytes,
 };
 use std::collections::BTreeMap;
 
@@ -296,6 +297,131 @@ fn after_a_loss_of_log_a_repair_takes_no_strip_for_a_wrong_one() {
     served.run();
     let said = destage_served::read_superblock(&mut served.devices, Device::Member(0));
     assert!(said.expect("a superblock").superblock.doubted_rows);
+}
+
+/// Another member fails at any operation of a rebuild: as soon as all is written the rebuilt one
+/// may be all that is left, and is in sync before the failure is recorded.
+#[test]
+fn a_rebuilt_member_is_in_sync_before_another_failure_is_recorded() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    served.write(0, 256, 3);
+    served.flush_cache();
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    let needs = member_bytes(served.volume.controller().geometry());
+    served.devices.0.insert(Device::Member(1), (needs, BTreeMap::new()));
+    let before = served.devices;
+    let (mut survived, mut stopped) = (0, 0);
+    for operations in 0..1000 {
+        let mut served = Served::open_as(before.clone(), &Allow::degraded());
+        let now = served.now();
+        served.volume.replace(now, 1, [0x55; 16], needs).expect("begun");
+        served.slow_flush = Some(Device::Member(1));
+        served.steps(operations);
+        let joined = served.volume.rebuild_status().is_empty();
+        served.volume.give_up_member(2, Cause::Asked);
+        for _ in 0..60 {
+            served.steps(1);
+            let assembled = served.devices.try_assembled(&Allow::degraded());
+            assert!(assembled.is_ok(), "after {operations} operations: {:?}", assembled.err());
+        }
+        match served.volume.status().failed[..] {
+            [2] => survived += 1,
+            _ => stopped += 1,
+        }
+        if joined {
+            break;
+        }
+    }
+    assert!(survived > 5 && stopped > 5, "{survived} survived, {stopped} stopped");
+}
+
+/// An array of which a rebuild left a page of member 1 lost, stopped.
+fn with_a_lost_page() -> (Devices, Vec<(u16, u64)>) {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    served.write(0, 256, 3);
+    served.flush_cache();
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    served.unreadable = vec![(Device::Member(0), DATA_START + 5 * PAGE_BYTES)];
+    let needs = member_bytes(served.volume.controller().geometry());
+    served.devices.0.insert(Device::Member(1), (needs, BTreeMap::new()));
+    let now = served.now();
+    served.volume.replace(now, 1, [0x55; 16], needs).expect("begun");
+    served.run_until(now.0 + 100 * SECOND, |volume| volume.rebuild_status().is_empty());
+    served.run_until(now.0 + 200 * SECOND, |_| false);
+    let lost = served.volume.lost_pages();
+    assert!(lost.contains(&(1, 5)), "{lost:?}");
+    served.unreadable.clear();
+    served.stop();
+    (served.devices, lost)
+}
+
+/// Which pages are lost is in two copies on the member. Without both they would read as zeros: the
+/// member is not used, unless the operator insists.
+#[test]
+fn a_member_whose_lost_pages_are_not_known_is_not_used() {
+    const COPIES: [u64; 2] = [16_384, 20_480];
+    let (device, first) = (Device::Member(1), |copy: usize| COPIES[copy] + 2 * SECTOR as u64);
+    let (mut devices, lost) = with_a_lost_page();
+    let opened_as = |devices: &mut Devices, allow: &Allow| {
+        let assembly = devices.assembled(allow);
+        let known = destage_served::knows_lost_pages(devices, &assembly, 1);
+        (known, opened(devices, &assembly, &settings()).map(|volume| volume.lost_pages()))
+    };
+    for copy in [0, 1] {
+        let mut devices = devices.clone();
+        devices.write(device, first(copy), &[9; SECTOR]).expect("written");
+        let (known, said) = opened_as(&mut devices, &Allow::default());
+        assert_eq!((known, said), (true, Ok(lost.clone())), "without copy {copy}");
+    }
+    for copy in [0, 1] {
+        devices.write(device, first(copy), &[9; SECTOR]).expect("written");
+    }
+    let before = devices.to_text();
+    let (known, said) = opened_as(&mut devices, &Allow::default());
+    assert_eq!((known, said), (false, Err(OpenError::LostPagesUnknown(device))));
+    assert!(devices.to_text() == before, "nothing was changed");
+    // Without the member, the others have all that is not lost.
+    let why = OpenError::LostPagesUnknown(device).unusable().expect("unusable");
+    assert_eq!(why, (device, NoSuperblock::LostPagesUnknown));
+    let of = |devices: &mut Devices, member| match member {
+        1 => Err(why.1),
+        _ => destage_served::read_superblock(devices, Device::Member(member)),
+    };
+    let mut found: Vec<_> = (0..3).map(|at| (Device::Member(at), of(&mut devices, at))).collect();
+    let nvs = destage_served::read_superblock(&mut devices, Device::Nvs(0));
+    found.push((Device::Nvs(0), nvs));
+    let refused = destage_served::assemble(&found, &Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Degraded(device, why.1)));
+    let assembly = destage_served::assemble(&found, &Allow::degraded()).expect("an array");
+    let mut degraded = devices.clone();
+    opened(&mut degraded, &assembly, &settings()).expect("it opens");
+    let insists = Allow { stale: vec![device], ..Allow::default() };
+    let (_, said) = opened_as(&mut devices, &insists);
+    assert_eq!(said, Ok(lost.into_iter().filter(|(member, _)| *member != 1).collect()));
+}
+
+/// A lost NVS no longer keeps what it acknowledged: a flush waits until the disks have it.
+#[test]
+fn after_the_loss_of_the_nvs_a_flush_waits_for_what_it_had_acknowledged() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    served.write(0, 64, 7);
+    assert!(served.volume.status().dirty_pages > 0);
+    let now = served.now();
+    served.volume.give_up_nvs(now, 0, Cause::Asked);
+    served.volume.submit(now, 8, Command::Flush, &[]);
+    while served.volume.status().dirty_pages > 0 {
+        assert_eq!(served.answer(), None, "{} pages", served.volume.status().dirty_pages);
+        served.steps(1);
+    }
+    served.run();
+    assert!(served.answer().is_some_and(|answer| answer.is_ok()));
+    // What is written from now on is on the disks when it is answered.
+    served.write(0, 64, 8);
+    let now = served.now();
+    served.volume.submit(now, 9, Command::Flush, &[]);
+    assert!(served.answer().is_some());
 }
 
 fn read(served: &mut Served, device: Device, offset: u64) -> [u8; SECTOR] {

@@ -84,6 +84,8 @@ pub struct Device {
     pub was_full: bool,
     /// The next flush fails with this error, and what was not flushed before it is lost.
     pub flush_fails: Option<IoError>,
+    /// Number of flushes that succeed before that.
+    pub flushes_before: u64,
     /// The next write fails, and nothing of it is written.
     pub write_fails: bool,
     /// The next write through the cache is answered and not made, or made at this byte instead.
@@ -258,6 +260,15 @@ impl Device {
     }
 
     /// Makes durable what was done by `asked`.
+    /// The error of a flush, if it fails.
+    pub fn flush_error(&mut self) -> Option<IoError> {
+        if self.flush_fails.is_some() && self.flushes_before > 0 {
+            self.flushes_before -= 1;
+            return None;
+        }
+        self.flush_fails.take()
+    }
+
     pub fn flush(&mut self, asked: u64) {
         self.waiting = 0;
         let cache = core::mem::take(&mut self.cache);

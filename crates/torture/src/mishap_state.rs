@@ -41,6 +41,8 @@ pub(super) struct Mishaps {
     pub(super) unreadable_log: bool,
     /// Bits of a mirrored log have rotted: it has no other copy of them.
     pub(super) rotten_log: bool,
+    /// A member's record of lost pages cannot be read.
+    pub(super) lost_record: bool,
     /// A superblock of this device has a rotten bit: its sector, the bit, and the bytes with it.
     pub(super) rotten: Vec<(Device, u64, u64, [u8; 512])>,
     pub(super) snapshot: Option<Box<Snapshot>>,

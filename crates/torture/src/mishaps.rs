@@ -6,8 +6,10 @@
 use super::device::{Device as Disk, RECENT};
 use super::mishap_state::{Mishaps, Snapshot};
 use super::run::{End, Run};
+use super::starve::RECORDS;
+use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::superblock::{DATA_START, Superblock};
-use destage_served::{Device, Volume, member_bytes};
+use destage_served::{Device, IoError, Volume, member_bytes};
 
 /// Sectors of the two anchors.
 pub(super) const ANCHORS: [u64; 2] = [8, 16];
@@ -24,7 +26,11 @@ impl Run {
             // might leave nobody who knows of them.
             return;
         }
-        if self.maybe_lose_anchor() || self.maybe_away() || self.maybe_damage_log() {
+        if self.maybe_lose_record()
+            || self.maybe_lose_anchor()
+            || self.maybe_away()
+            || self.maybe_damage_log()
+        {
             return;
         }
         // Earlier mishaps must be over: they cannot be undone in a copy.
@@ -58,6 +64,9 @@ impl Run {
             snapshot.starts += 1;
         }
         self.mishaps.undo.clear();
+        if core::mem::take(&mut self.mishaps.lost_record) {
+            self.world.members.iter_mut().for_each(Disk::heal);
+        }
         self.relogging = false;
         (self.change_cut, self.change_doubted) = (false, false);
         (self.mishaps.changed, self.mishaps.must_start) = (false, false);
@@ -141,11 +150,33 @@ impl Run {
                 Device::Nvs(_) if self.draws.unwritable.below(2) == 0 => {
                     self.world.device(device).write_fails = true;
                 }
+                Device::Nvs(_) if self.draws.records.below(2) == 0 => {
+                    let disk = self.world.device(device);
+                    disk.flush_fails = Some(IoError::MEDIUM);
+                    disk.flushes_before = self.draws.records.below(8);
+                }
                 _ => self.world.device(device).unwritable = true,
             }
             self.mishaps.away.push(device);
             self.counts.mishaps += 1;
         }
+    }
+
+    /// Where pages are lost, sometimes neither copy of a member's record of them can be read. No
+    /// start may take them for zeros. Whether it is so.
+    fn maybe_lose_record(&mut self) -> bool {
+        let member = self.draws.records.below(u64::from(self.case.geometry.disks)) as usize;
+        let drawn = !self.reported_lost.is_empty() && self.draws.records.below(4) == 0;
+        let right = !self.nvs_lost && self.rows_are_right() && !self.mishaps.any();
+        if !drawn || !right || self.world.members[member].gone {
+            return false;
+        }
+        self.keep_for_undo(Device::Member(member as u16));
+        let sectors = RECORDS[0] / 512..(RECORDS[1] + PAGE_BYTES) / 512;
+        sectors.for_each(|sector| self.world.members[member].spoil(sector));
+        self.mishaps.lost_record = true;
+        self.counts.mishaps += 1;
+        true
     }
 
     /// Where a crash left two different anchors, one of them often cannot be read, at once or after

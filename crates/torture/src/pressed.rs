@@ -69,7 +69,25 @@ impl Run {
         if !self.case.pressed {
             return None;
         }
-        self.trim_again().or_else(|| self.read_what_is_missing())
+        self.flush_what_is_at_risk()
+            .or_else(|| self.trim_again())
+            .or_else(|| self.read_what_is_missing())
+    }
+
+    /// The NVS is lost. Often members are flushed slowly then, and the power fails soon.
+    pub(super) fn press_what_is_at_risk(&mut self) {
+        if self.world.crash_at.is_some() && self.draws.records.below(2) == 0 {
+            self.world.starved = Some(self.starved(Slow::Flushes));
+            let soon = self.world.operations + 20 + self.draws.records.below(120);
+            self.world.crash_at = Some(soon);
+            self.counts.slow += 1;
+        }
+    }
+
+    /// After the loss of the NVS, the host asks at once whether all is on the disks.
+    fn flush_what_is_at_risk(&mut self) -> Option<Request> {
+        let asks = !self.at_risk.is_empty();
+        asks.then_some(Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false })
     }
 
     /// Often, while a member has failed, the host reads a page of that member whose row was written

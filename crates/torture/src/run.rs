@@ -51,6 +51,7 @@ pub(super) struct Draws {
     pub(super) pressed: Seeded,
     pub(super) accepts: Seeded,
     pub(super) supposed: Seeded,
+    pub(super) records: Seeded,
 }
 
 impl Draws {
@@ -74,6 +75,7 @@ impl Draws {
             pressed: Seeded::new(seed, "torture-pressed"),
             accepts: Seeded::new(seed, "torture-accepts"),
             supposed: Seeded::new(seed, "torture-supposed"),
+            records: Seeded::new(seed, "torture-records"),
         }
     }
 }
@@ -151,6 +153,8 @@ pub struct Run {
     pub said_at_risk: Option<u64>,
     /// Pages that were dirty when the last NVS device failed.
     pub(super) at_risk: Vec<(u64, u64)>,
+    /// The first request after that.
+    lost_before: u64,
     pub(super) nvs_lost: bool,
     pub(super) bad_media: bool,
     /// Two NVS devices are in sync.
@@ -238,6 +242,7 @@ impl Run {
             next_ticket: 0,
             now: Instant::ZERO,
             at_risk: Vec::new(),
+            lost_before: 0,
             bad_media: false,
             mirrored: false,
             stopping: false,
@@ -361,6 +366,8 @@ impl Run {
                 self.counts.nvs_failed += 1;
                 self.nvs_lost = true;
                 self.at_risk = self.volume().dirty_in(0, u64::MAX);
+                self.lost_before = self.next_ticket;
+                self.press_what_is_at_risk();
             }
             Alarm::NvsMirrored(copy) => {
                 self.newly_mirrored = Some(*copy);
@@ -481,6 +488,10 @@ impl Run {
             self.model.written(*id, range, good, request.fua);
         }
         if request.kind == load::Kind::Flush && good {
+            if self.nvs_lost && reply.ticket >= self.lost_before {
+                // What only the lost NVS had is on the disks now.
+                self.at_risk.clear();
+            }
             self.model.flushed(asked);
         }
         if request.kind == load::Kind::Read {

@@ -137,15 +137,15 @@ impl Run {
     /// A try; the device that cannot be written, if there is one.
     fn try_open_without(
         &mut self,
-        unwritable: &[(Device, IoError)],
+        without: &[(Device, NoSuperblock)],
         plain: bool,
-    ) -> Result<Result<End, (Device, IoError)>, String> {
+    ) -> Result<Result<End, (Device, NoSuperblock)>, String> {
         let mut found: Vec<Found> = Vec::new();
         let members = (0..self.case.geometry.disks).map(Device::Member);
         for device in members.chain((0..self.world.nvs.len() as u16).map(Device::Nvs)) {
-            let known = unwritable.iter().find(|(other, _)| *other == device);
+            let known = without.iter().find(|(other, _)| *other == device);
             let said = match (known, self.world.device(device).gone) {
-                (Some((_, error)), _) => Err(NoSuperblock::Unwritable(*error)),
+                (Some((_, why)), _) => Err(*why),
                 (None, true) => Err(NoSuperblock::Io(IoError::GONE)),
                 (None, false) => destage_served::read_superblock(&mut self.world, device),
             };
@@ -193,12 +193,14 @@ impl Run {
                 }
                 return Ok(Ok(End::Crash));
             }
-            Err(OpenError::Unwritable(device, error)) => {
-                // The others may be marked.
-                self.mishaps.accepted();
-                return Ok(Err((device, error)));
+            Err(error) => {
+                let unusable = error.unusable().ok_or_else(|| format!("open: {error}"))?;
+                if matches!(error, OpenError::Unwritable(..)) {
+                    // The others may be marked.
+                    self.mishaps.accepted();
+                }
+                return Ok(Err(unusable));
             }
-            Err(error) => return Err(format!("open: {error}")),
         }
         self.mishaps.accepted();
         self.nvs_lost = assembly.copies.is_empty();

@@ -449,7 +449,7 @@ impl World {
                 Ok(None)
             }
             OpKind::Flush => {
-                if let Some(error) = disk.flush_fails.take() {
+                if let Some(error) = disk.flush_error() {
                     disk.forget_unflushed();
                     return Err(error);
                 }
@@ -658,7 +658,7 @@ impl Media for World {
         }
         let clock = self.clock;
         let disk = self.device(device);
-        if let Some(error) = disk.flush_fails.take() {
+        if let Some(error) = disk.flush_error() {
             disk.forget_unflushed();
             return Err(error);
         }

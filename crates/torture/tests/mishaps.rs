@@ -133,6 +133,35 @@ fn a_member_whose_flush_fails_at_a_start_is_left_out() {
     }
 }
 
+/// An NVS device whose flush fails at a start, whichever it is, may have dropped what the start
+/// wrote: the start does without it, or is refused.
+#[test]
+fn an_nvs_device_whose_flush_fails_at_a_start_is_not_used() {
+    for (nvs, flushes) in [1, 2].into_iter().flat_map(|nvs| (0..7).map(move |n| (nvs, n))) {
+        let mut run = quiet(Level::Raid5, nvs);
+        (0..8).for_each(|page| write(&mut run, page));
+        run.killed();
+        let disk = &mut run.world.nvs[0];
+        (disk.flush_fails, disk.flushes_before) = (Some(IoError::MEDIUM), flushes);
+        let opened = run.open();
+        let failed = run.world.nvs[0].flush_fails.is_none();
+        println!("{nvs} NVS devices, after {flushes} flushes: failed {failed}, {opened:?}");
+        assert!(failed || flushes > 3, "a start flushes more often than {flushes} times");
+        if nvs == 1 && failed {
+            assert!(opened.is_err(), "after {flushes} flushes: {opened:?}");
+            run.world.nvs[0].flush_fails = None;
+            assert_eq!(run.open(), Ok(End::Done));
+        } else {
+            assert_eq!(opened, Ok(End::Done));
+            assert_eq!(run.status().nvs_devices.contains(&0), !failed, "after {flushes} flushes");
+        }
+        assert_eq!(run.read_all(), Ok(End::Done));
+        run.crash(Survivors::None);
+        assert_eq!(run.open(), Ok(End::Done));
+        assert_eq!(run.read_all(), Ok(End::Done));
+    }
+}
+
 /// The disk of a row's P stops answering while another member of the row is missing, and the power
 /// fails before that is recorded: then it is used again. What the log says of its parity, which the
 /// second plan could not compute, must not be taken for what it holds.

@@ -12,8 +12,8 @@ use destage_engine::served;
 use destage_engine::units::Instant;
 use destage_report::{Cell, Table};
 use destage_served::{
-    Assembly, Device, Found, Inspection, IoError, NoSuperblock, OpenError,
-    Settings as VolumeSettings, Volume, assemble, inspect, open, read_superblock,
+    Assembly, Device, Found, Inspection, NoSuperblock, Settings as VolumeSettings, Volume,
+    assemble, inspect, open, read_superblock,
 };
 use destage_server::array::control::listen;
 use destage_server::array::{
@@ -174,17 +174,17 @@ impl<'a> Assembled<'a> {
         Assembled::without(matches, config, (devices, missing), &[])
     }
 
-    /// Assembles the devices without those that an earlier try could not write.
+    /// Assembles the devices without those that an earlier try could not use.
     fn without(
         matches: &'a ArgMatches,
         config: &'a ArrayConfig,
         (mut devices, missing): (Devices, Vec<(Device, DeviceError)>),
-        unwritable: &[(Device, IoError)],
+        without: &[(Device, NoSuperblock)],
     ) -> Result<Assembled<'a>, Failure> {
         let allow = super::loss::allowed(matches, config)?;
         let places: Vec<Device> = devices.places().collect();
-        let mut said = |device| match unwritable.iter().find(|(other, _)| *other == device) {
-            Some((_, error)) => Err(NoSuperblock::Unwritable(*error)),
+        let mut said = |device| match without.iter().find(|(other, _)| *other == device) {
+            Some((_, why)) => Err(*why),
             None => read_superblock(&mut devices, device),
         };
         let found: Vec<Found> = places.into_iter().map(|device| (device, said(device))).collect();
@@ -202,17 +202,19 @@ impl<'a> Assembled<'a> {
         }
     }
 
-    /// Opens the array. A device that cannot be written counts as one that cannot be used.
+    /// Opens the array. A device that cannot be written, or whose lost pages are not known, counts
+    /// as one that cannot be used.
     fn open(mut self, settings: &VolumeSettings) -> Result<(Volume, Assembled<'a>), Failure> {
-        let mut unwritable = Vec::new();
+        let mut without = Vec::new();
         loop {
             match open(&mut self.devices, &self.assembly, settings.clone()) {
                 Ok(volume) => return Ok((volume, self)),
-                Err(OpenError::Unwritable(device, error)) => unwritable.push((device, error)),
-                Err(error) => return Err(Failure::failed(error)),
+                Err(error) => {
+                    without.push(error.unusable().ok_or_else(|| Failure::failed(error))?);
+                }
             }
             let opened = (self.devices, self.missing);
-            self = Assembled::without(self.matches, self.config, opened, &unwritable)?;
+            self = Assembled::without(self.matches, self.config, opened, &without)?;
         }
     }
 }

@@ -69,7 +69,10 @@ impl Words<'_> {
         };
         // A device that is there cannot be brought back.
         let there = match error {
-            AssembleError::Degraded(_, NoSuperblock::Unwritable(_)) => self.unusable.len() == 1,
+            AssembleError::Degraded(
+                _,
+                NoSuperblock::Unwritable(_) | NoSuperblock::LostPagesUnknown,
+            ) => self.unusable.len() == 1,
             error => matches!(error, AssembleError::Stale { .. }),
         };
         let back = if there { "" } else { "bring it back, or " };
@@ -150,9 +153,19 @@ impl Words<'_> {
             list if list.is_empty() => "members failed earlier and are out of date".to_string(),
             list => list,
         };
+        let unknown = |(device, said): &Found| {
+            (said.err() == Some(NoSuperblock::LostPagesUnknown)).then_some(*device)
+        };
+        let as_it_is = self.found.iter().find_map(unknown).map_or(String::new(), |device| {
+            format!(
+                ". To use the last one as it is, with zeros for its lost pages: destage serve ... \
+                 --use-disk {} --accept-loss",
+                path(self.config, device)
+            )
+        });
         format!(
             "too many members are missing for level {level}: {list}: bring back at least one of \
-             them; the array cannot be served without"
+             them; the array cannot be served without{as_it_is}"
         )
     }
 

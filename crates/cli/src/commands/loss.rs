@@ -3,7 +3,7 @@
 use super::text;
 use crate::failure::Failure;
 use clap::ArgMatches;
-use destage_served::{Allow, Assembly, Device, inspect};
+use destage_served::{Allow, Assembly, Device, inspect, knows_lost_pages};
 use destage_server::array::{ArrayConfig, Devices};
 use std::fmt::Write;
 
@@ -53,11 +53,21 @@ pub fn accepted(
     devices: &mut Devices,
     assembly: &Assembly,
 ) -> Result<(), Failure> {
+    let mut lost = String::new();
     for (argument, names, of) in named(config) {
         let Some(place) = text(matches, argument).and_then(|given| place_of(given, names)) else {
             continue;
         };
-        if !assembly.stale.contains(&of(place)) {
+        if let Device::Member(number) = of(place)
+            && !knows_lost_pages(devices, assembly, number)
+        {
+            let _ = write!(
+                lost,
+                "{} (member {number}) is used though its record of lost pages cannot be read. \
+                 Lost: which pages these are: they read as zeros. ",
+                names[usize::from(place)]
+            );
+        } else if !assembly.stale.contains(&of(place)) {
             return Err(Failure::failed(format!(
                 "{}: --{argument} is for a device that is out of date, and this one is in sync or \
                  being rebuilt: start without --{argument}",
@@ -68,12 +78,11 @@ pub fn accepted(
     // If no superblock names an NVS device, nothing is lost without.
     let named = assembly.superblock.nvs_devices() > 0;
     let without_nvs = named && matches.get_flag("without-nvs");
-    if assembly.stale.is_empty() && !without_nvs {
+    if assembly.stale.is_empty() && !without_nvs && lost.is_empty() {
         return Ok(());
     }
-    let mut lost = String::new();
     if without_nvs {
-        lost = without_nvs_words(config, assembly);
+        lost += &without_nvs_words(config, assembly);
     }
     for device in &assembly.stale {
         match device {

@@ -49,8 +49,10 @@ impl core::fmt::Display for LogError {
             LogError::Unwritable(device, error) => write!(f, "{device} cannot be written: {error}"),
             LogError::NoAnchor => write!(
                 f,
-                "no anchor of the NVS log is intact: run `destage recover --inspect` before \
-                 anything else"
+                "no anchor of the NVS log is intact: its dirty pages cannot be found without one. \
+                 Nothing was changed. If no copy of the device has one: detach it, then destage \
+                 serve ... --without-nvs --accept-loss (without --accept-loss it only says what is \
+                 lost)"
             ),
             LogError::Damaged(error) => write!(
                 f,

@@ -178,7 +178,8 @@ impl Volume {
 
     fn nvs_lost(&mut self, copy: u16, cause: Cause) {
         // What is newer than the last commit was not acknowledged.
-        let pages = self.pages.pages_through(self.log.durable_version()) as u64;
+        self.lost_through = self.log.durable_version();
+        let pages = self.pages.pages_through(self.lost_through) as u64;
         self.ops.alarm(Alarm::NvsLost { copy, pages, cause });
         self.log.give_up();
         if self.settings.on_nvs_loss == OnNvsLoss::Stop {

@@ -43,7 +43,10 @@ impl Volume {
             self.requests.refuse(ticket, Refusal::Stopped);
             return;
         }
-        let host = self.requests.begin(ticket, fua && self.settings.ack == Ack::Flush);
+        // A lost NVS no longer keeps what it had acknowledged.
+        let flush = matches!(command, Command::Flush) && self.has_pages_at_risk();
+        let durable = fua && self.settings.ack == Ack::Flush || flush;
+        let host = self.requests.begin(ticket, durable);
         match command {
             Command::Read { offset, bytes } => self.read(host, offset, bytes),
             Command::Write { offset, .. } => self.write(host, offset, payload),
@@ -52,6 +55,14 @@ impl Volume {
             Command::Flush => {}
         }
         self.part_done(host, None);
+    }
+
+    /// Whether pages that only a lost NVS had made durable are not on the disks yet.
+    fn has_pages_at_risk(&mut self) -> bool {
+        if self.lost_through > 0 && self.pages.pages_through(self.lost_through) == 0 {
+            self.lost_through = 0;
+        }
+        self.lost_through > 0
     }
 
     /// A part of a request is done.

@@ -36,7 +36,7 @@ use destage_engine::registry::ChoiceError;
 use destage_engine::request::RequestId;
 use destage_engine::units::{Instant, PAGE_BYTES, Page};
 
-pub use open::{Creation, OpenError, create, open, prepare_spare};
+pub use open::{Creation, OpenError, create, knows_lost_pages, open, prepare_spare};
 pub use status::Status;
 
 /// The bytes of a write that the engine is given, as the caller has them.
@@ -63,6 +63,8 @@ pub struct Volume {
     stripes: Stripes,
     /// Rows may not fit since a run without a log was interrupted, and are not repaired yet.
     rows_doubted: bool,
+    /// Version of the last write that only a lost NVS made durable; 0: there is none.
+    lost_through: u64,
 }
 
 impl Volume {

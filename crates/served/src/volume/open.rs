@@ -2,7 +2,7 @@
 //! (docs/durability.md, "Recovery").
 
 use super::Volume;
-use crate::assemble::Assembly;
+use crate::assemble::{Assembly, NoSuperblock};
 use crate::defect::Defect;
 use crate::destages::{Destages, pages_of_group};
 use crate::devices::{Devices, SUPERBLOCKS};
@@ -11,6 +11,7 @@ use crate::io::{Device, IoError, Media, write_padded};
 use crate::log::{self, LogError, Recovered};
 use crate::ops::Ops;
 use crate::rebuilds::Rebuilds;
+use crate::records::MemberRecords;
 use crate::request::Alarm;
 use crate::requests::Requests;
 use crate::scrub::Scrub;
@@ -96,6 +97,10 @@ pub enum OpenError {
     /// A device cannot be written. Nothing was served: assemble again with this device unusable
     /// ([`crate::NoSuperblock::Unwritable`]), from superblocks that are read again.
     Unwritable(Device, IoError),
+    /// Some pages of the array are lost, and which of this member cannot be read: they would read
+    /// as zeros. Assemble again with this device unusable
+    /// ([`crate::NoSuperblock::LostPagesUnknown`]).
+    LostPagesUnknown(Device),
     /// A device is shorter than the array's superblock says; its own may have said less.
     Short {
         /// The device.
@@ -130,6 +135,9 @@ impl core::fmt::Display for OpenError {
             OpenError::Unwritable(device, error) => {
                 write!(f, "{device} cannot be written: {error}")
             }
+            OpenError::LostPagesUnknown(device) => {
+                write!(f, "{device}: {}", NoSuperblock::LostPagesUnknown)
+            }
             OpenError::Short { device, bytes, needs } => write!(
                 f,
                 "{device} has {bytes} bytes, and the superblocks of the other devices say {needs}: \
@@ -148,6 +156,20 @@ impl core::fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+impl OpenError {
+    /// The device without which the array may be opened, and why it cannot be used.
+    #[must_use]
+    pub fn unusable(&self) -> Option<(Device, NoSuperblock)> {
+        match self {
+            OpenError::Unwritable(device, error) => {
+                Some((*device, NoSuperblock::Unwritable(*error)))
+            }
+            OpenError::LostPagesUnknown(device) => Some((*device, NoSuperblock::LostPagesUnknown)),
+            _ => None,
+        }
+    }
+}
 
 /// Recovers the log and makes the volume that continues it. Its first operations redo the
 /// destages that were interrupted: serve it when [`Volume::ready`].
@@ -176,6 +198,7 @@ pub fn open(
     };
     let devices = Devices::new(superblock, assembly.members.clone(), assembly.nvs.clone());
     let mut devices = devices.joined(assembly.since.clone());
+    read_records(media, assembly, &mut devices)?;
     assembly.failed.iter().for_each(|member| devices.mark(*member, true));
     let mut mark = |media: &mut dyn Media| mark(media, assembly, &mut devices, settings.defect);
     let Recovered { log, pages, dirty } = log::recover(media, &source, &mut mark)?;
@@ -195,8 +218,11 @@ pub fn open(
         scrub: Scrub::default(),
         stripes: Stripes::default(),
         rows_doubted: false,
+        lost_through: 0,
     };
-    volume.doubt_rows(superblock.doubted_rows || assembly.takes_what_is_left());
+    let without_log = assembly.copies.is_empty() && superblock.nvs_devices() > 0;
+    let doubted = assembly.takes_what_is_left() || without_log;
+    volume.doubt_rows(superblock.doubted_rows || doubted);
     volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
         let failed = Event::DiskFailed(DiskId(*member));
@@ -207,7 +233,6 @@ pub fn open(
             volume.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
         }
     }
-    volume.read_records(media, assembly);
     // Interrupted destages are redone with what is in sync of each member, and only then do
     // windows of rebuilds read rows.
     volume.pause(true);
@@ -217,6 +242,37 @@ pub fn open(
     volume.set_read_cache(read_cache).map_err(OpenError::ReadCache)?;
     volume.pause(false);
     Ok(volume)
+}
+
+/// Reads the records of members that may have something to say. A rebuild without a record begins
+/// at its first page.
+fn read_records(
+    media: &mut dyn Media,
+    assembly: &Assembly,
+    devices: &mut Devices,
+) -> Result<(), OpenError> {
+    for member in 0..devices.members() {
+        if assembly.rebuilds.contains(&member) {
+            devices.records.read(media, member);
+        } else if may_have_lost(assembly, member)
+            && !devices.records.read(media, member)
+            && !assembly.insists_on(member)
+        {
+            return Err(OpenError::LostPagesUnknown(Device::Member(member)));
+        }
+    }
+    Ok(())
+}
+
+fn may_have_lost(assembly: &Assembly, member: u16) -> bool {
+    assembly.superblock.lost_pages && !assembly.failed.contains(&member)
+}
+
+/// Whether it can be read which pages of a member are lost. If not, [`open`] refuses, or takes them
+/// for zeros if the operator insists on the device.
+pub fn knows_lost_pages(media: &mut dyn Media, assembly: &Assembly, member: u16) -> bool {
+    let mut records = MemberRecords::new(&assembly.members);
+    !may_have_lost(assembly, member) || records.read(media, member)
 }
 
 /// Compares the devices in use with the superblock that counts. Each was compared with its own.
@@ -338,17 +394,6 @@ fn flushes_of(settings: &Settings, geometry: &Geometry, failed: &[u16]) -> Flush
 }
 
 impl Volume {
-    /// Reads the records of members that may have something to say.
-    fn read_records(&mut self, media: &mut dyn Media, assembly: &Assembly) {
-        for member in 0..self.devices.members() {
-            let rebuilt = assembly.rebuilds.contains(&member);
-            let lost = assembly.superblock.lost_pages && !assembly.failed.contains(&member);
-            if rebuilt || lost {
-                self.devices.records.read(media, member);
-            }
-        }
-    }
-
     /// Continues the rebuilds of the last run from their checkpoints.
     fn resume_rebuilds(&mut self, assembly: &Assembly) {
         for member in assembly.rebuilds.iter().copied() {

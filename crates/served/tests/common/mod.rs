@@ -174,6 +174,8 @@ pub struct Served {
     pub left: u64,
     done: u64,
     queue: VecDeque<Op>,
+    /// Flushes of this device are carried out when nothing else is to be done.
+    pub slow_flush: Option<Device>,
     /// Bytes that cannot be read.
     pub unreadable: Vec<(Device, u64)>,
     /// The operations carried out, and whether a change of the set of devices was in progress.
@@ -208,7 +210,8 @@ impl Served {
 
     pub fn of(devices: Devices, volume: Volume) -> Served {
         let (queue, unreadable) = (VecDeque::new(), Vec::new());
-        Served { devices, volume, clock: 1, left: u64::MAX, done: 0, queue, unreadable, seen: None }
+        let (left, done, slow_flush, seen) = (u64::MAX, 0, None, None);
+        Served { devices, volume, clock: 1, left, done, queue, slow_flush, unreadable, seen }
     }
 
     pub fn now(&mut self) -> Instant {
@@ -229,7 +232,7 @@ impl Served {
             self.volume.turn(now);
             self.volume.take_ops(&mut ops);
             self.queue.extend(ops.drain(..));
-            if let Some(op) = self.queue.pop_front() {
+            if let Some(op) = self.next_op() {
                 self.carry_out(now, op);
                 continue;
             }
@@ -248,9 +251,16 @@ impl Served {
             let mut ops = Vec::new();
             self.volume.take_ops(&mut ops);
             self.queue.extend(ops);
-            let Some(op) = self.queue.pop_front() else { return };
+            let Some(op) = self.next_op() else { return };
             self.carry_out(now, op);
         }
+    }
+
+    fn next_op(&mut self) -> Option<Op> {
+        let waits =
+            |op: &Op| self.slow_flush == Some(op.device) && matches!(op.kind, OpKind::Flush);
+        let first = self.queue.iter().position(|op| !waits(op)).unwrap_or(0);
+        self.queue.remove(first)
     }
 
     fn carry_out(&mut self, now: Instant, Op { id, device, kind }: Op) {

@@ -82,7 +82,9 @@ fn once(identity: &Identity) -> Tried {
             return Tried::Another(text);
         }
         Ok(_) => {}
-        Err(error @ NoSuperblock::Short { .. }) => return Tried::Another(error.to_string()),
+        Err(error @ (NoSuperblock::Short { .. } | NoSuperblock::LostPagesUnknown)) => {
+            return Tried::Another(error.to_string());
+        }
         Err(NoSuperblock::Io(error) | NoSuperblock::Unwritable(error)) => {
             return Tried::Failed(error);
         }

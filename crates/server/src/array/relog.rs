@@ -13,8 +13,7 @@ use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{NVS_MAX, Uuid};
 use destage_served::{
     Allow, AssembleError, Assembly, Buffer, Defect, Device, Found, IoError, Media, NewLog,
-    NoSuperblock, OpKind, OpenError, RelogError, Settings, Volume, assemble, open, read_superblock,
-    relog,
+    NoSuperblock, OpKind, RelogError, Settings, Volume, assemble, open, read_superblock, relog,
 };
 use std::collections::BTreeSet;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -104,11 +103,11 @@ fn not_as_left(why: &AssembleError) -> String {
 fn superblocks(
     media: &mut ArrayMedia<'_>,
     places: &[Device],
-    unwritable: &[(Device, IoError)],
+    unusable: &[(Device, NoSuperblock)],
 ) -> Vec<Found> {
-    let known = |device| unwritable.iter().find(|(other, _)| *other == device);
+    let known = |device| unusable.iter().find(|(other, _)| *other == device);
     let mut said = |device| match known(device) {
-        Some((_, error)) => Err(NoSuperblock::Unwritable(*error)),
+        Some((_, why)) => Err(*why),
         None => read_superblock(media, device),
     };
     places.iter().map(|device| (*device, said(*device))).collect()
@@ -129,9 +128,9 @@ fn reopen(
     places: &[Device],
     settings: &Settings,
 ) -> Result<Reopened, String> {
-    let mut unwritable = Vec::new();
+    let mut without = Vec::new();
     loop {
-        let found = superblocks(media, places, &unwritable);
+        let found = superblocks(media, places, &without);
         let assembly = assemble(&found, &Allow::degraded()).map_err(|why| not_as_left(&why))?;
         match open(media, &assembly, settings.clone()) {
             Ok(volume) => {
@@ -139,10 +138,10 @@ fn reopen(
                 let unusable = found.iter().filter_map(why).collect();
                 return Ok(Reopened { volume, assembly, unusable });
             }
-            Err(OpenError::Unwritable(device, error)) if unwritable.len() < places.len() => {
-                unwritable.push((device, error));
-            }
-            Err(why) => return Err(why.to_string()),
+            Err(why) => match why.unusable().filter(|_| without.len() < places.len()) {
+                Some(device) => without.push(device),
+                None => return Err(why.to_string()),
+            },
         }
     }
 }
