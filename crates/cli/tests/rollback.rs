@@ -5,6 +5,7 @@ mod common;
 
 use common::array::{Array, becomes_clean, flip, status};
 use common::{destage, fails};
+use destage_nvslog::superblock::Superblock;
 
 /// Random writes for half a second.
 fn write(array: &Array) {
@@ -233,4 +234,48 @@ fn halves_that_were_used_apart_are_refused() {
     rename(&away, &first);
     let text = array.refuses_to_serve();
     assert!(text.contains("used apart"), "{text}");
+}
+
+/// All superblocks say that pages are lost, and neither copy of a member's record says which.
+fn forget_lost_pages(array: &Array, member: &str) {
+    for name in ["d0", "d1", "d2", "nvs"] {
+        let mut bytes = std::fs::read(array.path(name)).expect("read");
+        for copy in [0, 12_288] {
+            let mut said = Superblock::decode(&bytes[copy..copy + 512]).expect("a superblock");
+            said.lost_pages = true;
+            bytes[copy..copy + 512].copy_from_slice(&said.encode());
+        }
+        if name == member {
+            [16_384, 20_480].map(|at| bytes[at..at + 8].copy_from_slice(b"DSTGMEMB"));
+        }
+        std::fs::write(array.path(name), bytes).expect("written");
+    }
+}
+
+#[test]
+fn a_member_whose_lost_pages_are_not_known_is_left_out_or_used_without() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    array.stop();
+    forget_lost_pages(&array, "d1");
+    let disk = array.path("d1");
+    let text = array.refuses_to_serve();
+    let says = "its record of lost pages cannot be read: start without it (--degraded)";
+    assert!(text.contains(&disk) && text.contains(says), "{text}");
+    // Without redundancy it can only be used as it is.
+    std::fs::rename(array.path("d0"), array.path("d0.dead")).expect("moved");
+    let text = refusal(&array, &["--degraded"]);
+    assert!(text.contains(&format!("--use-disk {disk} --accept-loss")), "{text}");
+    std::fs::rename(array.path("d0.dead"), array.path("d0")).expect("moved");
+    let text = refusal(&array, &["--use-disk", &disk]);
+    assert!(text.contains("Lost: which pages these are: they read as zeros"), "{text}");
+    array.serve(&["--use-disk", &disk, "--accept-loss"]);
+    array.stop();
+    array.serve(&[]);
+    array.stop();
+    forget_lost_pages(&array, "d1");
+    array.serve(&["--degraded"]);
+    let devices = status(&array)["devices"].to_string();
+    assert!(devices.matches("in use").count() == 3, "two members and the NVS: {devices}");
+    array.stop();
 }
