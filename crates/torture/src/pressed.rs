@@ -76,7 +76,7 @@ impl Run {
 
     /// The NVS is lost. Often members are flushed slowly then, and the power fails soon.
     pub(super) fn press_what_is_at_risk(&mut self) {
-        if self.world.crash_at.is_some() && self.draws.records.below(2) == 0 {
+        if self.world.crash_at.is_some() && self.draws.records.below(3) == 0 {
             self.world.starved = Some(self.starved(Slow::Flushes));
             let soon = self.world.operations + 20 + self.draws.records.below(120);
             self.world.crash_at = Some(soon);
@@ -84,9 +84,9 @@ impl Run {
         }
     }
 
-    /// After the loss of the NVS, the host asks at once whether all is on the disks.
+    /// After the loss of the NVS, the host often asks whether all is on the disks.
     fn flush_what_is_at_risk(&mut self) -> Option<Request> {
-        let asks = !self.at_risk.is_empty();
+        let asks = !self.at_risk.is_empty() && self.draws.records.below(3) == 0;
         asks.then_some(Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false })
     }
 
