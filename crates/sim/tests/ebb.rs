@@ -236,3 +236,53 @@ fn sparse_groups_wait_only_where_it_pays() {
     let [ebb, off] = ["ebb", "ebb:sparse=off"].map(|policy| served(policy, &mirrored));
     assert_eq!(ebb, off, "a mirror writes each page for itself");
 }
+
+/// Cells in which ebb was worse than stow, or than wow, when they were first played.
+#[test]
+fn what_was_missed_off_the_grid_is_not_any_more() {
+    let served = |policy: &str, changes: &[(&str, &str)]| run(policy, changes).iops;
+    // Streams at equal distances are not taken for large writes at random places.
+    for streams in ["8", "16"] {
+        let load = format!("sequential:streams={streams},threads=110,iops=0,writes=1,pages=1");
+        let array = [("level", "6"), ("disks", "8"), ("disk", "exos-x20"), ("nvs", "42931")];
+        let more = [("disk-fraction", "0.3"), ("window", "3"), ("warmup", "10"), ("measure", "4")];
+        let changes = [&array[..], &more, &[("workload", &load)]].concat();
+        let [ebb, stow] = ["ebb", "stow"].map(|policy| served(policy, &changes));
+        assert!(ebb > 0.96 * stow, "{streams} streams: {ebb} against {stow} a second");
+    }
+    // Of one stream that is read, none is passed over for the one behind it.
+    let reads = "sequential:streams=1,threads=6,iops=0,writes=0.01,pages=5";
+    let array = [("disks", "9"), ("disk", "st8000as0002"), ("fail", "disk=8,at=1")];
+    let more = [("nvs", "1172"), ("thresholds", "95/90"), ("window", "2"), ("workload", reads)];
+    let short = [("warmup", "100"), ("measure", "60"), ("order", "reads-first")];
+    let changes = [&array[..], &more, &short].concat();
+    let [ebb, stow] = ["ebb", "stow"].map(|policy| served(policy, &changes));
+    assert!(ebb > 0.98 * stow, "one stream: {ebb} against {stow} a second");
+    // Each change of the queue destages two groups, however near the thresholds are.
+    let mix = "mix:parts=0.7*random(writes=1,pages=1)+0.1*sequential(streams=3,writes=1)\
+               +0.8*zipf(writes=1),iops=0,threads=80";
+    let array = [("level", "4"), ("disk", "ultrastar-7k4000"), ("fail", "disk=1,at=1")];
+    let more = [("nvs", "4776"), ("thresholds", "95/90"), ("window", "2"), ("workload", mix)];
+    let short = [("warmup", "300"), ("measure", "60"), ("queue-depth", "20")];
+    let changes = [&array[..], &more, &short].concat();
+    let [ebb, stow] = ["ebb", "stow"].map(|policy| served(policy, &changes));
+    assert!(ebb > 1.1 * stow, "near thresholds: {ebb} against {stow} a second");
+}
+
+/// Where the NVS is fuller than usual a burst may delay reads for longer: hosts wait less.
+#[test]
+fn a_degraded_array_takes_bursts_of_writes_without_a_wait() {
+    let changes = [
+        ("iops", "925"),
+        ("window", "8"),
+        ("order", "reads-first"),
+        ("fail", "disk=0,at=1"),
+        ("warmup", "300"),
+        ("measure", "300"),
+    ];
+    for seed in ["1", "2"] {
+        let report = run("ebb", &[&changes[..], &[("seed", seed)]].concat());
+        let wait = report.host_wait.mean_ms;
+        assert!(wait < 0.5, "seed {seed}: writes wait for {wait} ms at the host");
+    }
+}
