@@ -246,7 +246,9 @@ fn forget_lost_pages(array: &Array, member: &str) {
             bytes[copy..copy + 512].copy_from_slice(&said.encode());
         }
         if name == member {
-            [16_384, 20_480].map(|at| bytes[at..at + 8].copy_from_slice(b"DSTGMEMB"));
+            for at in [16_384, 20_480] {
+                bytes[at..at + 8].copy_from_slice(b"DSTGMEMB");
+            }
         }
         std::fs::write(array.path(name), bytes).expect("written");
     }
