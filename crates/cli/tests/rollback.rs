@@ -267,12 +267,13 @@ fn a_member_whose_lost_pages_are_not_known_is_left_out_or_used_without() {
     // Without redundancy it can only be used as it is.
     std::fs::rename(array.path("d0"), array.path("d0.dead")).expect("moved");
     let text = refusal(&array, &["--degraded"]);
-    assert!(text.contains(&format!("--use-disk {disk} --accept-loss")), "{text}");
-    std::fs::rename(array.path("d0.dead"), array.path("d0")).expect("moved");
-    let text = refusal(&array, &["--use-disk", &disk]);
+    assert!(text.contains(&format!("--degraded --use-disk {disk} --accept-loss")), "{text}");
+    let text = refusal(&array, &["--degraded", "--use-disk", &disk]);
     assert!(text.contains("Lost: which pages these are: they read as zeros"), "{text}");
-    array.serve(&["--use-disk", &disk, "--accept-loss"]);
+    array.serve(&["--degraded", "--use-disk", &disk, "--accept-loss"]);
     array.stop();
+    // Where redundancy is left, it is left out.
+    let mut array = Array::create(&["nvs"]);
     array.serve(&[]);
     array.stop();
     forget_lost_pages(&array, "d1");

@@ -157,10 +157,10 @@ impl Words<'_> {
             (said.err() == Some(NoSuperblock::LostPagesUnknown)).then_some(*device)
         };
         let as_it_is = self.found.iter().find_map(unknown).map_or(String::new(), |device| {
+            let path = path(self.config, device);
             format!(
-                ". To use the last one as it is, with zeros for its lost pages: destage serve ... \
-                 --use-disk {} --accept-loss",
-                path(self.config, device)
+                ". Or use {path} as it is, with zeros for its lost pages: destage serve ... \
+                 --degraded --use-disk {path} --accept-loss"
             )
         });
         format!(
