@@ -17,6 +17,8 @@ pub(crate) struct Held {
     pub(crate) sectors: u8,
     /// Version of the write.
     pub(crate) version: u64,
+    /// Version of the first write of the page since it was clean, or since a destage began.
+    oldest: u64,
 }
 
 impl Held {
@@ -112,9 +114,10 @@ impl DirtyPages {
         self.current.len() + self.in_flight.len()
     }
 
-    /// Pages with a copy of this version or an older one.
+    /// Pages that the disks do not have as a write of this version or an older one left them: it
+    /// may have been written over since.
     pub(crate) fn pages_through(&self, version: u64) -> usize {
-        let old = |held: &Held| held.version <= version;
+        let old = |held: &Held| held.oldest <= version;
         let in_flight = self.in_flight.iter().filter(|(_, held)| old(held));
         let current = self
             .current
@@ -156,6 +159,7 @@ impl DirtyPages {
 
     /// Puts the bytes of a page, of which some sectors count: they are its current copy.
     pub(crate) fn put(&mut self, page: u64, version: u64, bytes: &[u8], sectors: u8) {
+        let oldest = self.oldest(page, version);
         let slot = match self.current.get(&page) {
             Some(held) if held.slot != ZEROS => {
                 self.settle(held.version);
@@ -163,7 +167,7 @@ impl DirtyPages {
             }
             _ => self.store.take(),
         };
-        self.current.insert(page, Held { slot, version, sectors });
+        self.current.insert(page, Held { slot, version, oldest, sectors });
         let grows = version > self.put;
         self.put = self.put.max(version);
         self.store.copy(slot, bytes);
@@ -175,8 +179,14 @@ impl DirtyPages {
 
     /// Puts a page of zeros, which takes no pages.
     pub(crate) fn put_zeros(&mut self, page: u64, version: u64) {
+        let oldest = self.oldest(page, version);
         self.drop_current(page);
-        self.current.insert(page, Held { slot: ZEROS, version, sectors: ALL_SECTORS });
+        self.current.insert(page, Held { slot: ZEROS, version, oldest, sectors: ALL_SECTORS });
+    }
+
+    /// Version of the first of the writes that the current copy has, with this one.
+    fn oldest(&self, page: u64, version: u64) -> u64 {
+        self.current.get(&page).map_or(version, |held| held.oldest.min(version))
     }
 
     /// Forgets the current copy.
@@ -268,6 +278,27 @@ mod tests {
         newest(&pages, 11);
         pages.put(12, 11, &[12; PAGE], ALL_SECTORS);
         assert_eq!(OPEN.get(), 0, "an older version: at once");
+    }
+
+    /// What was acknowledged is below a newer write until a destage has both.
+    #[test]
+    fn a_page_that_was_written_over_counts_as_its_oldest_write() {
+        let mut pages = DirtyPages::new(PageMemory::default());
+        pages.put(5, 1, &[1; PAGE], ALL_SECTORS);
+        pages.put(6, 2, &[2; PAGE], ALL_SECTORS);
+        assert_eq!(pages.pages_through(2), 2);
+        pages.put(5, 3, &[3; PAGE], ALL_SECTORS);
+        pages.put_zeros(6, 4);
+        assert_eq!(pages.pages_through(2), 2, "both were written over");
+        pages.freeze(5);
+        pages.put(5, 5, &[5; PAGE], ALL_SECTORS);
+        assert_eq!(pages.pages_through(2), 2, "a destage has page 5");
+        pages.release(5);
+        assert_eq!(pages.pages_through(2), 1, "a destage had it");
+        pages.drop_current(6);
+        pages.put(6, 6, &[6; PAGE], ALL_SECTORS);
+        assert_eq!(pages.pages_through(2), 0, "trimmed");
+        assert_eq!(pages.pages_through(6), 2);
     }
 
     #[test]

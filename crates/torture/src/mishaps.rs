@@ -165,10 +165,14 @@ impl Run {
     /// Where pages are lost, sometimes neither copy of a member's record of them can be read. No
     /// start may take them for zeros. Whether it is so.
     fn maybe_lose_record(&mut self) -> bool {
-        let member = self.draws.records.below(u64::from(self.case.geometry.disks)) as usize;
-        let drawn = !self.reported_lost.is_empty() && self.draws.records.below(4) == 0;
+        let members = self.with_lost_pages.len() as u64;
+        let which = self.draws.records.below(members.max(1)) as usize;
+        let Some(member) = self.with_lost_pages.get(which).map(|member| usize::from(*member))
+        else {
+            return false;
+        };
         let right = !self.nvs_lost && self.rows_are_right() && !self.mishaps.any();
-        if !drawn || !right || self.world.members[member].gone {
+        if self.draws.records.below(2) > 0 || !right || self.world.members[member].gone {
             return false;
         }
         self.keep_for_undo(Device::Member(member as u16));

@@ -7,9 +7,16 @@ use super::run::Run;
 use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use std::collections::VecDeque;
 
 /// Writes that are kept in mind.
 const LATELY: usize = 12;
+
+/// Ranges of dirty pages that are little, and pages of one that are written once more.
+const FEW: usize = 3;
+const MOST_AGAIN: u64 = 32;
+
+const FLUSH: Request = Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
 
 impl Run {
     /// Operations that a life has more than others: in some the log comes round several times.
@@ -69,14 +76,38 @@ impl Run {
         if !self.case.pressed {
             return None;
         }
-        self.flush_what_is_at_risk()
+        self.writes_again
+            .pop_front()
+            .or_else(|| self.flush_what_is_at_risk())
             .or_else(|| self.trim_again())
             .or_else(|| self.read_what_is_missing())
     }
 
+    /// Sometimes all NVS devices fail while little is dirty, and the host writes that once more:
+    /// what it writes is not acknowledged, what is below it was.
+    pub(super) fn maybe_lose_little(&mut self) {
+        let may = self.case.pressed && self.case.faults && !self.nvs_lost();
+        if !may || self.world.crash_at.is_none() || self.draws.records.below(400) > 0 {
+            return;
+        }
+        let dirty = self.volume().dirty_in(0, u64::MAX);
+        if (1..=FEW).contains(&dirty.len()) {
+            self.world.nvs.iter_mut().for_each(|disk| disk.gone = true);
+            let again = |(first, pages): (u64, u64)| {
+                Request::write(first * PAGE_BYTES, pages.min(MOST_AGAIN) * PAGE_BYTES)
+            };
+            self.writes_again = dirty.into_iter().map(again).collect();
+            self.loses_little = true;
+        }
+    }
+
     /// The NVS is lost. Often members are flushed slowly then, and the power fails soon.
     pub(super) fn press_what_is_at_risk(&mut self) {
-        if self.world.crash_at.is_some() && self.draws.records.below(3) == 0 {
+        let little = core::mem::take(&mut self.loses_little);
+        if little {
+            self.writes_again = VecDeque::from([FLUSH]);
+        }
+        if self.world.crash_at.is_some() && (little || self.draws.records.below(3) == 0) {
             self.world.starved = Some(self.starved(Slow::Flushes));
             let soon = self.world.operations + 20 + self.draws.records.below(120);
             self.world.crash_at = Some(soon);
@@ -87,7 +118,7 @@ impl Run {
     /// After the loss of the NVS, the host often asks whether all is on the disks.
     fn flush_what_is_at_risk(&mut self) -> Option<Request> {
         let asks = !self.at_risk.is_empty() && self.draws.records.below(3) == 0;
-        asks.then_some(Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false })
+        asks.then_some(FLUSH)
     }
 
     /// Often, while a member has failed, the host reads a page of that member whose row was written

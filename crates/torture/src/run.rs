@@ -100,6 +100,8 @@ pub struct Run {
     pub retired: Vec<(u16, Disk)>,
     /// Pages that could not be reconstructed, when the run was settled.
     pub(super) lost_pages: Vec<(u16, u64)>,
+    /// Members that had lost pages when the last life ended.
+    pub(super) with_lost_pages: Vec<u16>,
     /// A rebuild has reported that it could not reconstruct a page.
     pub(super) rows_lost: bool,
     /// In this life some destage could not be computed.
@@ -145,6 +147,10 @@ pub struct Run {
     pending: BTreeMap<u64, Pending>,
     /// The last writes of the host, oldest first.
     pub(super) lately: VecDeque<Request>,
+    /// The next requests of the host, which writes once more what is dirty as the NVS fails.
+    pub(super) writes_again: VecDeque<Request>,
+    /// The array does not know yet that it has lost the NVS while little was dirty.
+    pub(super) loses_little: bool,
     /// Writes that the last crash interrupted, each of one commit.
     pub(super) cut_writes: Vec<(WriteId, Range<u64>)>,
     next_ticket: u64,
@@ -215,6 +221,7 @@ impl Run {
             volume: None,
             retired: Vec::new(),
             lost_pages: Vec::new(),
+            with_lost_pages: Vec::new(),
             reported_lost: Vec::new(),
             rows_lost: false,
             rows_kept: false,
@@ -238,6 +245,8 @@ impl Run {
             expected: Vec::new(),
             pending: BTreeMap::new(),
             lately: VecDeque::new(),
+            writes_again: VecDeque::new(),
+            loses_little: false,
             cut_writes: Vec::new(),
             next_ticket: 0,
             now: Instant::ZERO,
@@ -539,7 +548,7 @@ impl Run {
             rests = rests.saturating_sub(1).max(self.pause_of_host());
             while left > 0
                 && rests == 0
-                && (self.pending.len() as u64) < self.case.depth
+                && ((self.pending.len() as u64) < self.case.depth || !self.writes_again.is_empty())
                 && self.draws.run.below(3) > 0
             {
                 let drawn = load::draw(&self.case, self.bytes(), &mut self.draws.run);
@@ -558,6 +567,7 @@ impl Run {
             self.maybe_spoil_degraded();
             self.maybe_error();
             self.maybe_lose_write();
+            self.maybe_lose_little();
             if self.draws.run.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -589,7 +599,10 @@ impl Run {
         self.cut_change = cut.map(|volume| volume.status().nvs_devices);
         self.change_cut |= self.cut_change.is_some();
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
-        self.volume = None;
+        if let Some(volume) = self.volume.take() {
+            self.with_lost_pages = volume.lost_pages().into_iter().map(|lost| lost.0).collect();
+            self.with_lost_pages.dedup();
+        }
         self.note_cut_writes();
         how(&mut self.world, &mut self.draws.kills);
         self.note_wronged();
@@ -607,6 +620,8 @@ impl Run {
         // NVS devices are back; the superblocks decide whether they count.
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
+        self.writes_again.clear();
+        self.loses_little = false;
         (self.rows_kept, self.many_bad) = (false, false);
         self.members_return();
         if self.bad_media {

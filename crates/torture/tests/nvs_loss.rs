@@ -51,3 +51,22 @@ fn writes_that_were_acknowledged_are_counted_once() {
     let said = run.said_at_risk.expect("an alarm");
     assert!((1..=dirty).contains(&said), "{said} of {dirty}");
 }
+
+/// What was acknowledged is below the new writes, and the disks have neither.
+#[test]
+fn pages_that_are_being_written_over_are_counted_and_waited_for() {
+    let mut run = drained();
+    (0..3).for_each(|n| write(&mut run, n));
+    run.answered().expect("answered");
+    assert_eq!(run.status().dirty_pages, 3, "the cache holds them");
+    run.world.nvs[0].gone = true;
+    (0..3).for_each(|n| write(&mut run, n));
+    let lost = |run: &Run| run.said_at_risk.is_some();
+    run.drive_until(&lost).expect("no check failed");
+    assert_eq!(run.said_at_risk, Some(3));
+    let flush = Request { kind: Kind::Flush, offset: 0, bytes: 0, fua: false };
+    let answers = run.counts.requests;
+    run.submit(flush).expect("submitted");
+    assert_eq!(run.counts.requests, answers, "the disks do not have them yet");
+    run.answered().expect("answered");
+}
