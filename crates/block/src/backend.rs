@@ -27,6 +27,12 @@ pub trait Backend<D: Driver> {
     /// of what may be in flight.
     fn held_back(&mut self) {}
 
+    /// The clients of these requests are gone: nobody gets the answers. What has not begun of them
+    /// must not be carried out once this returns: others may have written the same bytes by then.
+    fn withdraw(&mut self, driver: &mut D, gone: &dyn Fn(&D::Token) -> bool) {
+        let _ = (driver, gone);
+    }
+
     /// The operation that [`Driver::submit`] got with this key has ended.
     fn done(&mut self, driver: &mut D, key: u64, outcome: Outcome) {
         let _ = (driver, key, outcome);

@@ -26,6 +26,9 @@ pub enum Event {
         /// The last page is; of a write of one page either will do.
         last: bool,
     },
+    /// [`crate::controller::Controller::withdraw`] took out writes that waited: those behind them
+    /// may begin.
+    Withdrawn,
     /// A disk command completed.
     DiskDone(DiskId, Owner),
     /// A disk command failed. If the disk has failed with it, [`Event::DiskFailed`] comes first.

@@ -16,10 +16,6 @@ pub(crate) struct DiskWaits {
 }
 
 impl DiskWaits {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waits.is_empty()
-    }
-
     /// Has a request wait until these pages are on the disks, as the write of this version left
     /// them or a later one.
     pub(crate) fn add(&mut self, host: HostId, pages: Vec<(u64, u64)>) {
@@ -66,6 +62,6 @@ mod tests {
         waits.page_written(5, 12);
         assert_eq!(waits.take_done(), [hosts[0]]);
         assert_eq!(waits.take_waiting_for(|page| page == 6), [hosts[1]]);
-        assert!(waits.is_empty());
+        assert!(waits.waits.is_empty());
     }
 }

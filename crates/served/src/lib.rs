@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod at_risk;
 mod crc;
 mod defect;
 mod destages;

@@ -116,14 +116,20 @@ impl DirtyPages {
 
     /// Pages that the disks do not have as a write of this version or an older one left them: it
     /// may have been written over since.
-    pub(crate) fn pages_through(&self, version: u64) -> usize {
-        let old = |held: &Held| held.oldest <= version;
-        let in_flight = self.in_flight.iter().filter(|(_, held)| old(held));
+    pub(crate) fn pages_through(&self, version: u64) -> impl Iterator<Item = u64> {
+        let old = move |held: &Held| held.oldest <= version;
+        let in_flight = self.in_flight.iter().filter(move |(_, held)| old(held));
         let current = self
             .current
             .iter()
-            .filter(|(page, held)| old(held) && !self.in_flight.get(page).is_some_and(old));
-        in_flight.count() + current.count()
+            .filter(move |(page, held)| old(held) && !self.in_flight.get(*page).is_some_and(old));
+        in_flight.chain(current).map(|(page, _)| *page)
+    }
+
+    /// Whether this page is one of them.
+    pub(crate) fn is_through(&self, page: u64, version: u64) -> bool {
+        let copies = [self.current.get(&page), self.in_flight.get(&page)];
+        copies.into_iter().flatten().any(|held| held.oldest <= version)
     }
 
     /// Pages of a range with a current copy, in order.
@@ -286,19 +292,19 @@ mod tests {
         let mut pages = DirtyPages::new(PageMemory::default());
         pages.put(5, 1, &[1; PAGE], ALL_SECTORS);
         pages.put(6, 2, &[2; PAGE], ALL_SECTORS);
-        assert_eq!(pages.pages_through(2), 2);
+        assert_eq!(pages.pages_through(2).count(), 2);
         pages.put(5, 3, &[3; PAGE], ALL_SECTORS);
         pages.put_zeros(6, 4);
-        assert_eq!(pages.pages_through(2), 2, "both were written over");
+        assert_eq!(pages.pages_through(2).count(), 2, "both were written over");
         pages.freeze(5);
         pages.put(5, 5, &[5; PAGE], ALL_SECTORS);
-        assert_eq!(pages.pages_through(2), 2, "a destage has page 5");
+        assert_eq!(pages.pages_through(2).count(), 2, "a destage has page 5");
         pages.release(5);
-        assert_eq!(pages.pages_through(2), 1, "a destage had it");
+        assert_eq!(pages.pages_through(2).count(), 1, "a destage had it");
         pages.drop_current(6);
         pages.put(6, 6, &[6; PAGE], ALL_SECTORS);
-        assert_eq!(pages.pages_through(2), 0, "trimmed");
-        assert_eq!(pages.pages_through(6), 2);
+        assert_eq!(pages.pages_through(2).count(), 0, "trimmed");
+        assert_eq!(pages.pages_through(6).count(), 2);
     }
 
     #[test]

@@ -64,6 +64,8 @@ pub enum Refusal {
     Unreadable,
     /// The array has stopped: too many disks failed, or the NVS did. `EIO`.
     Stopped,
+    /// Its client is gone, and not all of it was carried out. `EIO`, which nobody hears.
+    Withdrawn,
 }
 
 impl Refusal {
@@ -73,7 +75,7 @@ impl Refusal {
         match self {
             Refusal::BeyondEnd { writes: true } => RequestError::NoSpace,
             Refusal::BeyondEnd { writes: false } => RequestError::Invalid,
-            Refusal::Unreadable | Refusal::Stopped => RequestError::Io,
+            Refusal::Unreadable | Refusal::Stopped | Refusal::Withdrawn => RequestError::Io,
         }
     }
 }
@@ -86,6 +88,7 @@ impl core::fmt::Display for Refusal {
                 "unreadable, and not enough redundancy is left to reconstruct it"
             }
             Refusal::Stopped => "the array has stopped; see destage status",
+            Refusal::Withdrawn => "its client is gone",
         })
     }
 }

@@ -7,7 +7,8 @@ use crate::reads::ReadOp;
 use crate::request::{Answer, HostId, Refusal, Reply, Ticket};
 use crate::slab::Slab;
 use destage_engine::request::{PageRange, RequestId};
-use std::collections::VecDeque;
+use destage_engine::units::Page;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Most pages of one part of a write: what a commit takes.
 const PART_PAGES: u64 = 256;
@@ -28,7 +29,35 @@ struct HostOp {
     durable: bool,
     answer: Option<Answer>,
     /// Parts that are started one after another.
-    later: VecDeque<Range>,
+    later: Later,
+}
+
+/// What is left of a request that is carried out in parts, one after another.
+#[derive(Default)]
+pub(crate) enum Later {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// These pages become zeros, at most this many at a time.
+    Zeros(core::ops::Range<u64>, u64),
+    /// These are trimmed.
+    Trims(VecDeque<PageRange>),
+}
+
+impl Later {
+    /// Takes the next part.
+    fn next(&mut self) -> Option<Range> {
+        match self {
+            Later::Nothing => None,
+            Later::Zeros(pages, most) => {
+                let range =
+                    PageRange::new(Page(pages.start), (*most).min(pages.end - pages.start) as u32);
+                pages.start = range.end().0;
+                (range.pages > 0).then_some(Range::Zero(range))
+            }
+            Later::Trims(ranges) => ranges.pop_front().map(Range::Trim),
+        }
+    }
 }
 
 /// A part of a host request that zeros or trims pages.
@@ -102,7 +131,7 @@ pub(crate) struct Requests {
 impl Requests {
     /// A new request, held open by one part until that is reported as done.
     pub(crate) fn begin(&mut self, ticket: Ticket, durable: bool) -> HostId {
-        let (error, answer, later) = (None, None, VecDeque::new());
+        let (error, answer, later) = (None, None, Later::Nothing);
         HostId(self.hosts.insert(HostOp { ticket, pending: 1, error, durable, answer, later }))
     }
 
@@ -125,7 +154,7 @@ impl Requests {
         if op.pending > 0 {
             return Next::Nothing;
         }
-        if let Some(range) = op.later.pop_front() {
+        if let Some(range) = op.later.next() {
             op.pending += 1;
             return Next::Start(range);
         }
@@ -140,10 +169,10 @@ impl Requests {
     }
 
     /// Gives a request parts that are started one after another; returns the first.
-    pub(crate) fn start_ranges(&mut self, host: HostId, ranges: VecDeque<Range>) -> Option<Range> {
+    pub(crate) fn start_ranges(&mut self, host: HostId, ranges: Later) -> Option<Range> {
         let op = self.hosts.get_mut(host.0);
         op.later = ranges;
-        let first = op.later.pop_front()?;
+        let first = op.later.next()?;
         op.pending += 1;
         Some(first)
     }
@@ -159,13 +188,32 @@ impl Requests {
         self.hosts.get_mut(host.0).durable = true;
     }
 
-    /// Whether it is unanswered and has no answer yet.
-    pub(crate) fn lacks_answer(&self, host: HostId) -> bool {
-        self.hosts.get(host.0).is_some_and(|op| op.answer.is_none())
+    /// Whether it is not answered yet.
+    pub(crate) fn is_unanswered(&self, host: HostId) -> bool {
+        self.hosts.get(host.0).is_some()
     }
 
     pub(crate) fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
         self.replies.push(Reply { ticket, result: Err(refusal) });
+    }
+
+    /// Nobody waits for the answers to these requests any more: no further part of them begins by
+    /// itself. The writes and trims of them that are not answered.
+    pub(crate) fn withdraw(&mut self, tickets: &BTreeSet<Ticket>) -> Vec<RequestId> {
+        let of_them = |(host, op): (u64, &HostOp)| tickets.contains(&op.ticket).then_some(host);
+        let hosts: BTreeSet<u64> = self.hosts.iter().filter_map(of_them).collect();
+        for host in &hosts {
+            let op = self.hosts.get_mut(*host);
+            op.later = Later::Nothing;
+            op.durable = false;
+        }
+        let parts = self.ops.iter().filter(|(_, op)| match op {
+            EngineOp::Write(WriteOp { host, .. }) | EngineOp::Discard { host, .. } => {
+                hosts.contains(&host.0)
+            }
+            EngineOp::Read(_) => false,
+        });
+        parts.map(|(id, _)| RequestId(id)).collect()
     }
 
     /// Refuses all requests: the array has stopped.
@@ -222,6 +270,11 @@ impl Requests {
         }
     }
 
+    /// Whether this is a write of which pages have to be completed before.
+    pub(crate) fn is_incomplete(&self, id: RequestId) -> bool {
+        matches!(self.ops.get(id.0), Some(EngineOp::Write(write)) if write.incomplete > 0)
+    }
+
     /// One page less to be completed; the write's range if it was the last.
     pub(crate) fn one_completed(&mut self, id: RequestId) -> Option<PageRange> {
         let write = self.write(id).filter(|write| write.incomplete > 0)?;
@@ -233,7 +286,6 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_engine::units::Page;
 
     fn replies(requests: &mut Requests) -> Vec<(Ticket, bool)> {
         let mut replies = Vec::new();
@@ -266,13 +318,33 @@ mod tests {
     fn ranges_start_one_after_another() {
         let mut requests = Requests::default();
         let host = requests.begin(9, false);
-        let range = |page| Range::Zero(PageRange::new(Page(page), 4));
-        let started = requests.start_ranges(host, [range(0), range(4)].into());
-        assert_eq!(started, Some(range(0)));
+        let range = |page, pages| Range::Zero(PageRange::new(Page(page), pages));
+        let started = requests.start_ranges(host, Later::Zeros(10..17, 4));
+        assert_eq!(started, Some(range(10, 4)));
         assert_eq!(requests.part_done(host, None), Next::Nothing, "submitted");
-        assert_eq!(requests.part_done(host, None), Next::Start(range(4)));
+        assert_eq!(requests.part_done(host, None), Next::Start(range(14, 3)));
         assert_eq!(requests.part_done(host, None), Next::Nothing);
         assert_eq!(replies(&mut requests), [(9, true)]);
+    }
+
+    #[test]
+    fn what_was_withdrawn_begins_no_further_part() {
+        let mut requests = Requests::default();
+        let hosts = [1, 2].map(|ticket| requests.begin(ticket, true));
+        for host in hosts {
+            requests.start_ranges(host, Later::Zeros(0..8, 4));
+        }
+        let part = |host| EngineOp::Discard { host, range: PageRange::new(Page(0), 4) };
+        let [first, _] = hosts.map(|host| requests.insert(part(host)));
+        assert_eq!(requests.withdraw(&[1].into()), [first]);
+        for (host, next) in hosts
+            .into_iter()
+            .zip([Next::Nothing, Next::Start(Range::Zero(PageRange::new(Page(4), 4)))])
+        {
+            assert_eq!(requests.part_done(host, None), Next::Nothing, "submitted");
+            assert_eq!(requests.part_done(host, None), next);
+        }
+        assert_eq!(replies(&mut requests), [(1, true)]);
     }
 
     #[test]

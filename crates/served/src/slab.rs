@@ -57,6 +57,11 @@ impl<T> Slab<T> {
         items
     }
 
+    /// The items with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
+        (0..).zip(&self.items).filter_map(|(index, item)| Some((index, item.as_ref()?)))
+    }
+
     /// Number of items.
     pub fn len(&self) -> usize {
         self.items.len() - self.free.len()

@@ -4,7 +4,7 @@ use crate::front::{Encode, Tag};
 use crate::output::Output;
 use crate::ring::{Completion, Ring, Work};
 use crate::spare::Spare;
-use crate::total::Total;
+use crate::total::{Share, Total};
 use destage_block::{
     Answer, Buffer, Driver, Handle, Io, IoError, Outcome, Piece, Request, RequestError, SharedBytes,
 };
@@ -41,6 +41,13 @@ pub struct Token {
     kind: Kind,
     /// Bytes that it counts for among those in flight.
     charge: u32,
+}
+
+impl Token {
+    /// Whether it is of this connection, or of an earlier one in its place.
+    pub(crate) fn is_of(&self, slot: u32) -> bool {
+        self.slot == slot
+    }
 }
 
 /// What kind of answer a request takes.
@@ -164,6 +171,7 @@ impl Port {
     pub(crate) fn forget(&mut self, token: &Token) -> bool {
         let output = &mut self.outputs[token.slot as usize];
         if output.generation != token.generation {
+            self.total.orphan_ended(token.charge as usize);
             return false;
         }
         output.requests -= 1;
@@ -210,6 +218,16 @@ impl Port {
         self.total.change(slot, &mut output.share, held, unsent);
     }
 
+    /// A connection is gone. Its requests in flight hold what they hold until they end.
+    pub(crate) fn abandon(&mut self, slot: u32) {
+        let output = &mut self.outputs[slot as usize];
+        let orphans = output.requests_bytes;
+        output.abandon();
+        self.count(slot);
+        self.outputs[slot as usize].share = Share::default();
+        self.total.orphaned(orphans);
+    }
+
     /// Has the connection looked at when the turn ends.
     pub(crate) fn touch(&mut self, slot: u32) {
         self.count(slot);
@@ -218,6 +236,11 @@ impl Port {
             output.dirty = true;
             self.dirty.push(slot);
         }
+    }
+
+    /// Whether there are connections to look at.
+    pub(crate) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
     }
 
     /// The connections to look at.

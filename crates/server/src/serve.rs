@@ -5,9 +5,8 @@ mod room;
 use crate::conn::Input;
 use crate::front::{FrontEnd, Offer, Tls};
 use crate::listen::{Listen, ListenError, Listener};
-use crate::port::{Owner, Port};
+use crate::port::{Owner, Port, Token};
 use crate::ring::{Completion, Work};
-use crate::total::Share;
 use destage_block::{Backend, Driver, Export, Piece};
 use destage_engine::units::{Duration, Instant};
 use rustix::event::{EventfdFlags, eventfd};
@@ -288,7 +287,8 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
     fn wake_at(&self) -> Option<Instant> {
         let opening = self.opening.front().map(|(at, ..)| *at);
         let linger = self.stopping.filter(|at| self.port.now() < *at);
-        let waiting = self.port.total.due().then_some(Instant(0));
+        let at_once = self.port.total.due() || self.port.has_dirty();
+        let waiting = at_once.then_some(Instant(0));
         let times = [self.backend.deadline(), opening, self.accept_again, linger];
         times.into_iter().chain([self.look_at, waiting]).flatten().min()
     }
@@ -549,9 +549,8 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
             input.broken = true;
             input.closed = true;
             let _ = rustix::net::shutdown(&*input.socket, rustix::net::Shutdown::Both);
-            self.port.outputs[slot as usize].abandon();
-            self.port.count(slot);
-            self.port.outputs[slot as usize].share = Share::default();
+            self.port.abandon(slot);
+            self.backend.withdraw(&mut self.port, &|token: &Token| token.is_of(slot));
             self.server.remote.connections.fetch_sub(1, Ordering::Relaxed);
         }
         if !input.receiving && !self.port.outputs[slot as usize].sending {

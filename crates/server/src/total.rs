@@ -32,6 +32,8 @@ pub(crate) struct Total {
     held: usize,
     /// The part held by clients that have not shown that they read.
     unread: usize,
+    /// The part held by requests of connections that are gone.
+    orphans: usize,
     max: usize,
     /// The connection whose one large request exceeded it.
     over: Option<u32>,
@@ -43,7 +45,21 @@ pub(crate) struct Total {
 
 impl Total {
     pub(crate) fn new(max: usize) -> Total {
-        Total { held: 0, unread: 0, max, over: None, waiting: Vec::new(), freed: false }
+        let (held, unread, orphans) = (0, 0, 0);
+        Total { held, unread, orphans, max, over: None, waiting: Vec::new(), freed: false }
+    }
+
+    /// A connection is gone, and requests of it that hold this many bytes are not.
+    pub(crate) fn orphaned(&mut self, bytes: usize) {
+        self.held += bytes;
+        self.orphans += bytes;
+    }
+
+    /// One of them has ended.
+    pub(crate) fn orphan_ended(&mut self, bytes: usize) {
+        self.held -= bytes;
+        self.orphans -= bytes;
+        self.freed |= bytes > 0;
     }
 
     /// Records how many bytes a connection holds now, and how many of them are replies not sent
@@ -65,12 +81,18 @@ impl Total {
         }
     }
 
-    /// Whether a request that counts for `charge` bytes may begin. A client that reads and has
+    /// Whether a request that counts for `charge` bytes may begin. Where requests of connections
+    /// that are gone reach the total, only small ones of clients that read may: who connects again
+    /// and again must not hold more each time. Otherwise a client that reads and has
     /// nothing outstanding may exceed the total, one client at a time. So it is served whatever
     /// the others hold and however large its request is. The others share half of the total, with
     /// one large request each.
     pub(crate) fn admit(&mut self, slot: u32, share: Share, charge: usize) -> bool {
         let held = share.counted;
+        let lost = self.orphans >= self.max;
+        if lost && !share.reads {
+            return false;
+        }
         if held + charge <= SMALL {
             return true;
         }
@@ -81,7 +103,7 @@ impl Total {
         if self.held + charge <= self.max {
             return true;
         }
-        let may = held == 0 && self.over.is_none();
+        let may = held == 0 && self.over.is_none() && !lost;
         if may {
             self.over = Some(slot);
         }
@@ -176,6 +198,20 @@ mod tests {
         total.wait(1, MIB);
         total.resume(2);
         assert_eq!(total.take_waiting(), [(0, 2), (MIB, 1)]);
+    }
+
+    #[test]
+    fn requests_of_connections_that_are_gone_count_until_they_end() {
+        let mut total = Total::new(MIB);
+        total.orphaned(MIB / 2);
+        assert!(!total.full() && total.admit(0, reader(), MIB / 2));
+        total.orphaned(MIB / 2);
+        assert!(total.full() && !total.admit(0, Share::default(), 4096));
+        total.wait(0, 4096);
+        total.orphan_ended(MIB / 2);
+        assert!(total.due() && total.admit(0, Share::default(), 4096));
+        total.orphan_ended(MIB / 2);
+        assert_eq!(total.held, 0);
     }
 
     /// Where writes take long a busy client never has nothing outstanding.

@@ -77,6 +77,8 @@ pub struct Counts {
     pub other_settings: u64,
     /// Starts without `--degraded`.
     pub plain_starts: u64,
+    /// Requests whose clients went away.
+    pub withdrawn: u64,
     /// Copies of the array on which one thing more failed.
     pub supposed: u64,
     /// Those that were reported to accept writes again.
@@ -123,6 +125,7 @@ impl Counts {
         self.losses_accepted += other.losses_accepted;
         self.other_settings += other.other_settings;
         self.plain_starts += other.plain_starts;
+        self.withdrawn += other.withdrawn;
         self.supposed += other.supposed;
         self.waits_ended += other.waits_ended;
     }

@@ -6,6 +6,7 @@ mod accepts;
 mod audit;
 pub mod case;
 mod changes;
+mod clients;
 mod counts;
 mod deceits;
 mod device;

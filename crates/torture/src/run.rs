@@ -16,19 +16,19 @@ use destage_served::{
     Ack, Alarm, Answer, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
 };
 use destage_workload::random::Seeded;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 /// Steps without an answer after which the volume is stuck.
 const STEPS_MAX: u64 = 200_000;
 
 /// A request that is not answered yet.
-struct Pending {
-    request: Request,
+pub(super) struct Pending {
+    pub(super) request: Request,
     /// The write in the model, and its range there.
-    writes: Vec<(WriteId, Range<u64>)>,
+    pub(super) writes: Vec<(WriteId, Range<u64>)>,
     one_commit: bool,
-    asked: u64,
+    pub(super) asked: u64,
 }
 
 /// Generators, one for each subject: a run without mishaps is as it was before there were any.
@@ -52,6 +52,7 @@ pub(super) struct Draws {
     pub(super) accepts: Seeded,
     pub(super) supposed: Seeded,
     pub(super) records: Seeded,
+    pub(super) clients: Seeded,
 }
 
 impl Draws {
@@ -76,6 +77,7 @@ impl Draws {
             accepts: Seeded::new(seed, "torture-accepts"),
             supposed: Seeded::new(seed, "torture-supposed"),
             records: Seeded::new(seed, "torture-records"),
+            clients: Seeded::new(seed, "torture-clients"),
         }
     }
 }
@@ -144,10 +146,13 @@ pub struct Run {
     pub(super) scrub_seen: bool,
     /// Rows that were made wrong: first member and page.
     pub(super) expected: Vec<(u16, u64)>,
-    pending: BTreeMap<u64, Pending>,
+    pub(super) pending: BTreeMap<u64, Pending>,
+    /// Requests of clients that are gone, and not answered.
+    pub(super) withdrawn: BTreeSet<u64>,
     /// The last writes of the host, oldest first.
     pub(super) lately: VecDeque<Request>,
-    /// The next requests of the host, which writes once more what is dirty as the NVS fails.
+    /// The next requests of the host, which writes something once more: what is dirty as the NVS
+    /// fails, or what a client wrote that is gone.
     pub(super) writes_again: VecDeque<Request>,
     /// The array does not know yet that it has lost the NVS while little was dirty.
     pub(super) loses_little: bool,
@@ -244,6 +249,7 @@ impl Run {
             scrub_seen: true,
             expected: Vec::new(),
             pending: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
             lately: VecDeque::new(),
             writes_again: VecDeque::new(),
             loses_little: false,
@@ -479,6 +485,9 @@ impl Run {
     }
 
     fn answer(&mut self, reply: Reply) -> Result<(), String> {
+        if self.withdrawn.remove(&reply.ticket) {
+            return Ok(());
+        }
         let Some(Pending { request, writes, asked, .. }) = self.pending.remove(&reply.ticket)
         else {
             return Err(format!("request {} was answered twice", reply.ticket));
@@ -568,6 +577,7 @@ impl Run {
             self.maybe_error();
             self.maybe_lose_write();
             self.maybe_lose_little();
+            self.maybe_withdraw()?;
             if self.draws.run.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -621,6 +631,7 @@ impl Run {
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
         self.writes_again.clear();
+        self.withdrawn.clear();
         self.loses_little = false;
         (self.rows_kept, self.many_bad) = (false, false);
         self.members_return();

@@ -107,6 +107,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("of these, kills with the power on", counts.kills),
         ("recoveries", counts.recoveries),
         ("requests checked", counts.requests),
+        ("requests withdrawn", counts.withdrawn),
         ("pages destaged", counts.destaged),
         ("destages begun in idle time", counts.idle_destages),
         ("destages redone", counts.redone),

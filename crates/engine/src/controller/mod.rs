@@ -123,6 +123,7 @@ impl Controller {
         match event {
             Event::Host(request) => self.arrive(request, actions),
             Event::Discard(id, range) => self.arrive_discard(id, range, actions),
+            Event::Withdrawn => self.space_freed(actions),
             Event::NvsDone(id) => self.durable(id, (false, false), actions),
             Event::NvsDoneInPart { id, first, last } => self.durable(id, (first, last), actions),
             Event::DiskDone(disk, owner) => {
@@ -274,6 +275,12 @@ impl Controller {
             let discard = Write { request, classified: None };
             self.writes.arrive(discard, &mut self.cache, &mut self.destager, actions);
         }
+    }
+
+    /// Takes out the writes and discards that wait for space and that nobody waits for any more:
+    /// they are not carried out, and get no reply. [`Event::Withdrawn`] has to follow.
+    pub fn withdraw(&mut self, gone: &mut dyn FnMut(RequestId) -> bool) -> Vec<RequestId> {
+        self.writes.withdraw(gone)
     }
 
     /// An append is durable: what it wrote is dirty, and acknowledged. `in_part`: whether the NVS

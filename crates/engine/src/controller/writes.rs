@@ -78,6 +78,20 @@ impl Writes {
         }
     }
 
+    /// Takes out those that wait and that nobody waits for any more.
+    pub(super) fn withdraw(&mut self, gone: &mut dyn FnMut(RequestId) -> bool) -> Vec<RequestId> {
+        let mut taken = Vec::new();
+        self.waiting.retain(|write| {
+            let id = write.request.id;
+            let is_gone = gone(id);
+            if is_gone {
+                taken.push(id);
+            }
+            !is_gone
+        });
+        taken
+    }
+
     fn append(
         &mut self,
         write: Write,

@@ -94,7 +94,10 @@ impl Volume {
     fn answer_waiting_for(&mut self, groups: &[GroupId]) {
         let per_group = self.controller().geometry().pages_per_group();
         let among = |page: u64| groups.contains(&GroupId(page / per_group));
-        let waiting = self.requests.disk_waits.take_waiting_for(among);
+        let mut waiting = self.requests.disk_waits.take_waiting_for(among);
+        if self.at_risk.any(among) {
+            waiting.extend(self.at_risk.take_waits());
+        }
         let refusal = self.log.lost().then_some(Refusal::Unreadable);
         waiting.into_iter().for_each(|host| self.part_done(host, refusal));
     }
@@ -109,6 +112,16 @@ impl Volume {
         groups.dedup();
         groups.retain(|group| self.controller().is_kept(*group));
         self.answer_waiting_for(&groups);
+    }
+
+    /// The same for requests that wait for all that a lost NVS had.
+    pub(super) fn answer_uncomputable_risks(&mut self) {
+        let per_group = self.controller().geometry().pages_per_group();
+        let kept = |page: u64| self.controller().is_kept(GroupId(page / per_group));
+        if self.destages.retry_at().is_some() && self.at_risk.any(kept) {
+            let waiting = self.at_risk.take_waits();
+            waiting.into_iter().for_each(|host| self.part_done(host, Some(Refusal::Unreadable)));
+        }
     }
 
     /// Tries again what could not be computed, when it is time.
@@ -221,6 +234,7 @@ impl Volume {
         for bit in bits.filter(|bit| is_set(&released.mask, *bit)) {
             if let Some(version) = self.pages.release(first_page + bit) {
                 self.requests.disk_waits.page_written(first_page + bit, version);
+                self.at_risk.look_at(first_page + bit, &self.pages);
             }
         }
         self.answer_written();

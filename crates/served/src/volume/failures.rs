@@ -178,8 +178,8 @@ impl Volume {
 
     fn nvs_lost(&mut self, copy: u16, cause: Cause) {
         // What is newer than the last commit was not acknowledged.
-        self.lost_through = self.log.durable_version();
-        let pages = self.pages.pages_through(self.lost_through) as u64;
+        let pages = self.pages.pages_through(self.log.durable_version()).count() as u64;
+        self.at_risk.begin(self.log.last_version(), &self.pages);
         self.ops.alarm(Alarm::NvsLost { copy, pages, cause });
         self.log.give_up();
         if self.settings.on_nvs_loss == OnNvsLoss::Stop {

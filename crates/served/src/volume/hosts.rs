@@ -10,7 +10,7 @@ use crate::pages::{SECTOR, copy_sectors};
 use crate::partial::{Completed, Completion};
 use crate::reads::{InMemory, ReadFor, ReadOp, WholePage};
 use crate::request::{Alarm, Command, HostId, Refusal, Ticket};
-use crate::requests::{EngineOp, Next, Range, WriteBytes, WriteOp, part_pages};
+use crate::requests::{EngineOp, Later, Next, Range, WriteBytes, WriteOp, part_pages};
 use crate::settings::Ack;
 use crate::store::PAGE;
 use destage_engine::event::{Bytes, DiskCommand, Event};
@@ -44,7 +44,7 @@ impl Volume {
             return;
         }
         // A lost NVS no longer keeps what it had acknowledged.
-        let flush = matches!(command, Command::Flush) && self.has_pages_at_risk();
+        let flush = matches!(command, Command::Flush) && !self.at_risk.is_empty();
         let durable = fua && self.settings.ack == Ack::Flush || flush;
         let host = self.requests.begin(ticket, durable);
         match command {
@@ -55,14 +55,6 @@ impl Volume {
             Command::Flush => {}
         }
         self.part_done(host, None);
-    }
-
-    /// Whether pages that only a lost NVS had made durable are not on the disks yet.
-    fn has_pages_at_risk(&mut self) -> bool {
-        if self.lost_through > 0 && self.pages.pages_through(self.lost_through) == 0 {
-            self.lost_through = 0;
-        }
-        self.lost_through > 0
     }
 
     /// A part of a request is done.
@@ -210,6 +202,7 @@ impl Volume {
             if self.pages.current(page).is_some_and(|held| held.version < version) {
                 self.pages.drop_current(page);
                 self.requests.disk_waits.page_written(page, version);
+                self.at_risk.look_at(page, &self.pages);
             }
         }
     }
@@ -313,18 +306,21 @@ impl Volume {
         self.answer_uncomputable_pages(&pages);
     }
 
-    /// A part of a request is done when all that was written before is durable.
+    /// A part of a request is done when all that was answered before is durable. A lost log has
+    /// left that to the disks.
     fn answer_when_durable(&mut self, host: HostId) {
-        if self.log.lost() {
-            self.answer_when_on_disk(host, 0..u64::MAX);
-        } else {
-            self.log.wait(Waiter::Answer(host));
+        if !self.log.lost() {
+            return self.log.wait(Waiter::Answer(host));
         }
+        self.at_risk.wait(host);
+        self.step(Event::Flush);
+        self.answer_written();
+        self.answer_uncomputable_risks();
     }
 
     /// What was written before a request is durable.
     pub(super) fn host_durable(&mut self, host: HostId) {
-        if self.log.lost() && self.requests.lacks_answer(host) {
+        if self.log.lost() && self.requests.is_unanswered(host) {
             // The log was lost before it had everything: the disks must have it.
             self.answer_when_durable(host);
         } else {
@@ -334,11 +330,12 @@ impl Volume {
 
     /// Answers the requests whose pages are on the disks now.
     pub(super) fn answer_written(&mut self) {
-        if self.requests.disk_waits.is_empty() || self.devices.changing() {
+        if self.devices.changing() {
             return;
         }
         let done = self.requests.disk_waits.take_done();
-        done.into_iter().for_each(|host| self.part_done(host, None));
+        let done = done.into_iter().chain(self.at_risk.take_done());
+        done.for_each(|host| self.part_done(host, None));
     }
 
     fn zero(&mut self, host: HostId, offset: u64, bytes: u64) {
@@ -360,28 +357,25 @@ impl Volume {
             self.write(host, last * PAGE_BYTES, &vec![0; tail]);
         }
         let chunk = CLEAR_PAGES.min(nvs_pages / 4).max(1);
-        let ranges = (first..last)
-            .step_by(chunk as usize)
-            .map(|page| PageRange::new(Page(page), chunk.min(last - page) as u32));
-        self.one_by_one(host, ranges.map(Range::Zero).collect());
+        self.one_by_one(host, Later::Zeros(first..last, chunk));
     }
 
     /// The whole pages of a range are no longer needed: what is dirty of them is dropped.
     fn trim(&mut self, host: HostId, offset: u64, bytes: u64) {
         let pages = offset.div_ceil(PAGE_BYTES)..(offset + bytes) / PAGE_BYTES;
-        let mut ranges: Vec<PageRange> = Vec::new();
+        let mut ranges: VecDeque<PageRange> = VecDeque::new();
         for page in self.pages.current_in(&pages) {
-            match ranges.last_mut() {
+            match ranges.back_mut() {
                 Some(range) if page - range.first.0 < CLEAR_PAGES => {
                     range.pages = (page - range.first.0) as u32 + 1;
                 }
-                _ => ranges.push(PageRange::new(Page(page), 1)),
+                _ => ranges.push_back(PageRange::new(Page(page), 1)),
             }
         }
-        self.one_by_one(host, ranges.into_iter().map(Range::Trim).collect());
+        self.one_by_one(host, Later::Trims(ranges));
     }
 
-    fn one_by_one(&mut self, host: HostId, ranges: VecDeque<Range>) {
+    fn one_by_one(&mut self, host: HostId, ranges: Later) {
         if let Some(first) = self.requests.start_ranges(host, ranges) {
             self.start_range(host, first);
         }

@@ -11,8 +11,10 @@ mod hosts;
 mod open;
 mod repairs;
 mod status;
+mod withdraw;
 
 use crate::Buffer;
+use crate::at_risk::AtRisk;
 use crate::destages::Destages;
 use crate::devices::Devices;
 use crate::engine::Engine;
@@ -63,8 +65,8 @@ pub struct Volume {
     stripes: Stripes,
     /// Rows may not fit since a run without a log was interrupted, and are not repaired yet.
     rows_doubted: bool,
-    /// Version of the last write that only a lost NVS made durable; 0: there is none.
-    lost_through: u64,
+    /// What the disks do not have yet of what a lost NVS had.
+    at_risk: AtRisk,
 }
 
 impl Volume {

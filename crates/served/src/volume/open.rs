@@ -3,6 +3,7 @@
 
 use super::Volume;
 use crate::assemble::{Assembly, NoSuperblock};
+use crate::at_risk::AtRisk;
 use crate::defect::Defect;
 use crate::destages::{Destages, pages_of_group};
 use crate::devices::{Devices, SUPERBLOCKS};
@@ -218,7 +219,7 @@ pub fn open(
         scrub: Scrub::default(),
         stripes: Stripes::default(),
         rows_doubted: false,
-        lost_through: 0,
+        at_risk: AtRisk::default(),
     };
     let without_log = assembly.copies.is_empty() && superblock.nvs_devices() > 0;
     let doubted = assembly.takes_what_is_left() || without_log;

@@ -157,6 +157,13 @@ impl Volume {
         runs(&self.pages.held_in(&(first..end)))
     }
 
+    /// Over how many pages [`Volume::dirty_in`] is quick: any number, while few are dirty.
+    #[must_use]
+    pub fn looks_at(&self) -> u64 {
+        const FEW: u64 = 1 << 16;
+        if self.pages.copies() as u64 <= FEW { 1 << 48 } else { FEW }
+    }
+
     /// Whether all rows are consistent, and everything that was written is on the disks. Ask it
     /// when nothing is in flight.
     #[must_use]

@@ -7,6 +7,7 @@ use destage_engine::units::Instant;
 use destage_report::live::LatencyStatus;
 use destage_served::{Command, Slab, Ticket, Volume};
 use hdrhistogram::Histogram;
+use std::collections::BTreeSet;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -78,6 +79,12 @@ impl Requests {
             _ => Kind::Write,
         };
         self.waiting.insert(Waiting { token, since: now, kind })
+    }
+
+    /// The requests whose tokens are so.
+    pub(super) fn those(&self, so: &dyn Fn(&Token) -> bool) -> BTreeSet<Ticket> {
+        let waiting = self.waiting.iter();
+        waiting.filter(|(_, waiting)| so(&waiting.token)).map(|(ticket, _)| ticket).collect()
     }
 
     /// The request with this ticket is answered; returns what names it to the port.

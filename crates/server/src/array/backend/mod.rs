@@ -276,7 +276,8 @@ impl ArrayBackend {
     }
 
     fn dirty_extents(&self, offset: u64, length: u64, most: usize) -> Vec<Extent> {
-        let end = offset + length;
+        let most_bytes = self.volume.looks_at() * PAGE_BYTES - offset % PAGE_BYTES;
+        let end = offset + length.min(most_bytes);
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = offset;
         let runs = self.volume.dirty_in(offset / PAGE_BYTES, end.div_ceil(PAGE_BYTES));
@@ -380,6 +381,22 @@ impl Backend<Port> for ArrayBackend {
             return relog.hold(ticket, command, bytes);
         }
         self.volume.submit(since, ticket, command, bytes);
+    }
+
+    fn withdraw(&mut self, port: &mut Port, gone: &dyn Fn(&Token) -> bool) {
+        let tickets = self.requests.those(gone);
+        if tickets.is_empty() {
+            return;
+        }
+        let held = self.relog.as_mut().map(|relog| relog.withdraw(&tickets));
+        for ticket in held.into_iter().flatten() {
+            let token = self.requests.end(port.lately(), ticket);
+            refuse(port, token, IoRefusal::Withdrawn);
+        }
+        if !self.is_offline() {
+            self.volume.withdraw(port.lately(), &tickets);
+        }
+        self.carry_out(port);
     }
 
     fn held_back(&mut self) {

@@ -15,7 +15,7 @@ use destage_block::{Backend, Driver};
 use destage_engine::units::{Duration, Instant};
 use destage_report::live::LogChange;
 use destage_served::{Command, Device, MirrorRefusal, Op, OpId, OpKind, Settings, Ticket, Volume};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Sender;
 
 /// Requests are held when only this many pages are dirty.
@@ -112,6 +112,12 @@ impl Relog {
 
     pub(super) fn hold(&mut self, ticket: Ticket, command: Command, bytes: &[u8]) {
         self.requests.push(Waiting { ticket, command, bytes: bytes.to_vec() });
+    }
+
+    /// Takes out the requests of these that wait.
+    pub(super) fn withdraw(&mut self, tickets: &BTreeSet<Ticket>) -> Vec<Ticket> {
+        let gone = self.requests.extract_if(.., |waiting| tickets.contains(&waiting.ticket));
+        gone.map(|waiting| waiting.ticket).collect()
     }
 
     /// What another thread asks for is done later.

@@ -1,0 +1,46 @@
+//! Clients that go away: nobody waits for what they asked for, and others write the same pages.
+
+use super::load::{Kind, Request};
+use super::run::{Pending, Run};
+use std::collections::BTreeSet;
+
+/// Most bytes of a request that another client repeats.
+const AGAIN_MAX: u64 = 64 << 12;
+
+impl Run {
+    /// Sometimes the clients of some requests go away, and others write the same. From then on the
+    /// requests may have been carried out or not, in part too; but nothing of them may replace what
+    /// is written later.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn maybe_withdraw(&mut self) -> Result<(), String> {
+        if !self.case.pressed || self.draws.clients.below(120) > 0 {
+            return Ok(());
+        }
+        let tickets: Vec<u64> = self.pending.keys().copied().collect();
+        let gone: BTreeSet<u64> =
+            tickets.into_iter().filter(|_| self.draws.clients.below(2) == 0).collect();
+        for ticket in &gone {
+            let Some(Pending { request, writes, asked, .. }) = self.pending.remove(ticket) else {
+                continue;
+            };
+            if request.kind == Kind::Read {
+                self.model.end_read(asked);
+            }
+            for (id, range) in &writes {
+                self.model.written(*id, range, false, false);
+            }
+            if !writes.is_empty() && self.writes_again.is_empty() {
+                let bytes = request.bytes.min(AGAIN_MAX);
+                let at = self.draws.clients.below(request.bytes - bytes + 1);
+                self.writes_again.push_back(Request::write(request.offset + at, bytes));
+            }
+        }
+        self.counts.withdrawn += gone.len() as u64;
+        self.withdrawn.extend(&gone);
+        let now = self.now();
+        self.volume_mut().withdraw(now, &gone);
+        self.collect()
+    }
+}
