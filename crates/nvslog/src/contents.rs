@@ -4,7 +4,7 @@
 
 use super::held::HeldPages;
 use super::record::ALL_SECTORS;
-use super::record::{Origin, Pages, Record, RecordError, SectorSums};
+use super::record::{Origin, Pages, Record, RecordError, SectorSums, ZERO_PAGES_MAX};
 use super::space::LogSpace;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -306,10 +306,23 @@ impl Contents {
         for (of, origin) in [(&self.frozen, Origin::Frozen), (&self.pages, Origin::Moved)] {
             let old = of.by_commit().take_while(|(_, held)| held.sequence < commits.end);
             for (page, held) in old.filter(|(_, held)| held.sequence >= commits.start) {
-                moves.push(held.record(Page(page), origin));
+                if !moves.last_mut().is_some_and(|last| last.takes_zeros(page, &held, origin)) {
+                    moves.push(held.record(Page(page), origin));
+                }
             }
         }
         moves
+    }
+}
+
+impl Record {
+    /// Whether this record of zeros has been made one of this page, too: both were one before.
+    fn takes_zeros(&mut self, page: u64, held: &HeldPage, of: Origin) -> bool {
+        let Record::Zero { pages, version, origin } = self else { return false };
+        let next = held.stored.is_none() && held.version == *version && *origin == of;
+        let takes = next && pages.end() == page && pages.count < ZERO_PAGES_MAX;
+        pages.count += u32::from(takes);
+        takes
     }
 }
 

@@ -29,7 +29,7 @@ use destage_engine::request::{PageRange, RequestId};
 use destage_engine::units::{Duration, Instant, Page};
 use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::contents::Contents;
-use destage_nvslog::record::{DATA_BYTES, Origin, Pages, Record};
+use destage_nvslog::record::{DATA_BYTES, Origin, Pages, Record, ZERO_PAGES_MAX};
 use destage_nvslog::space::{Allocation, LogSpace, Purpose as Room};
 use destage_nvslog::{COMMIT_BYTES_MAX, COMMIT_PAGES_MAX, HEADER_BYTES, LogId};
 use mirror::Mirror;
@@ -51,6 +51,8 @@ use destage_nvslog::superblock::DATA_START as RING;
 /// Commits in flight at once. With more, each would carry less and cost the processor and the
 /// device the same.
 const IN_FLIGHT_MAX: usize = 2;
+/// Batches that wait while more writes are answered at once.
+const QUEUE_MAX: usize = 16;
 /// A batch with this many pages is written though another commit is in flight, and takes no
 /// further write.
 const SHARE: usize = 16;
@@ -266,17 +268,29 @@ impl Log {
 
     /// Logs zeros or a trim of pages; returns the version.
     pub(crate) fn clear(&mut self, range: PageRange, zeros: bool) -> u64 {
-        self.last_version += 1;
-        let version = self.last_version;
-        if !self.lost() {
-            let pages = pages_of(range);
-            let record = match zeros {
+        let most = if zeros { ZERO_PAGES_MAX } else { range.pages };
+        self.begin_records(range.pages.div_ceil(most) as usize);
+        for first in (range.first.0..range.end().0).step_by(most as usize) {
+            self.last_version += 1;
+            let count = most.min((range.end().0 - first) as u32);
+            let (pages, version) = (Pages::new(Page(first), count), self.last_version);
+            self.house(match zeros {
                 true => Record::Zero { pages, version, origin: Origin::New },
                 false => Record::Trim { pages, version },
-            };
-            self.add(record, &[]);
+            });
         }
-        version
+        self.last_version
+    }
+
+    /// This many records of zeros come. All of them go into one commit, if one can have them.
+    fn begin_records(&mut self, records: usize) {
+        let bytes = records * DATA_BYTES;
+        let has_room = |batch: &Batch| self.fits(batch.bytes + bytes);
+        let fits = !self.lost() && self.fits(HEADER_BYTES + bytes);
+        if fits && !self.queue.back().is_none_or(has_room) {
+            let batch = self.new_batch();
+            self.queue.push_back(batch);
+        }
     }
 
     /// Logs that the disks are about to be written with the group's pages as they are now.
@@ -359,6 +373,11 @@ impl Log {
     /// The next one whose commit has become durable.
     pub(crate) fn next_durable(&mut self) -> Option<Waiter> {
         self.durable.pop_front()
+    }
+
+    /// Whether much waits to be written: what comes should wait, too.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.queue.len() > QUEUE_MAX
     }
 
     /// Whether everything logged is durable.

@@ -316,3 +316,32 @@ fn a_write_for_whose_records_a_commit_has_no_room_goes_into_the_next() {
         assert!(pages.len() > 2 && pages.iter().all(|pages| *pages < 250), "{pages:?}");
     }
 }
+
+/// Page by page, what is left of them would need more blocks than were written.
+#[test]
+fn zeros_of_many_pages_can_be_moved_when_the_ring_comes_round() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.clear(PageRange::new(Page(0), 16_384), true);
+    // Every third page is written since: what is left is in many pieces.
+    (0..16_384).step_by(3).take(900).for_each(|page| {
+        log.write_page(page, &[7; PAGE], ALL_SECTORS);
+    });
+    for write in 0..20_000 {
+        log.write_page(20_000 + write % 64, &[7; PAGE], ALL_SECTORS);
+        for _ in 0..20 {
+            log.turn(&mut ops);
+            carried_out(&mut log, &mut ops);
+        }
+        assert!(log.settled(), "after {write} writes: {} free", log.space.free_blocks());
+    }
+    assert!(log.records_moved > 0);
+}
+
+#[test]
+fn zeros_of_a_small_write_are_one_commit() {
+    let mut log = empty();
+    (0..2650).for_each(|index| log.release(PageRange::new(Page(index * 4), 4), index));
+    log.clear(PageRange::new(Page(1), 256), true);
+    let records: Vec<usize> = log.queue.iter().map(|batch| batch.records.len()).collect();
+    assert_eq!(records, [2650, 128]);
+}
