@@ -29,9 +29,9 @@ impl DiskWaits {
         }
     }
 
-    /// Takes the requests that wait for nothing any more.
-    pub(crate) fn take_done(&mut self) -> Vec<HostId> {
-        self.take(|wait| wait.pages.is_empty())
+    /// Takes the requests that wait for nothing any more, or all.
+    pub(crate) fn take_done(&mut self, all: bool) -> Vec<HostId> {
+        self.take(|wait| all || wait.pages.is_empty())
     }
 
     /// Takes the requests that wait for any of these pages.
@@ -58,9 +58,9 @@ mod tests {
         waits.add(hosts[1], vec![(6, 12)]);
         waits.page_written(6, 11);
         waits.page_written(5, 9);
-        assert!(waits.take_done().is_empty(), "page 5 is on the disks as it was before");
+        assert!(waits.take_done(false).is_empty(), "page 5 is on the disks as it was before");
         waits.page_written(5, 12);
-        assert_eq!(waits.take_done(), [hosts[0]]);
+        assert_eq!(waits.take_done(false), [hosts[0]]);
         assert_eq!(waits.take_waiting_for(|page| page == 6), [hosts[1]]);
         assert!(waits.waits.is_empty());
     }

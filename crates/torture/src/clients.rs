@@ -8,6 +8,21 @@ use std::collections::BTreeSet;
 const AGAIN_MAX: u64 = 64 << 12;
 
 impl Run {
+    /// Sometimes writes are answered only when they are on the disks, for a while.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn maybe_write_through(&mut self) -> Result<(), String> {
+        let may = self.case.pressed && !self.case.settings.cache_off;
+        if !may || self.draws.clients.below(if self.through { 30 } else { 300 }) > 0 {
+            return Ok(());
+        }
+        self.through = !self.through;
+        let (now, through) = (self.now(), self.through);
+        self.volume_mut().write_through(now, through);
+        self.collect()
+    }
+
     /// Sometimes the clients of some requests go away, and others write the same. From then on the
     /// requests may have been carried out or not, in part too; but nothing of them may replace what
     /// is written later.

@@ -149,6 +149,8 @@ pub struct Run {
     pub(super) pending: BTreeMap<u64, Pending>,
     /// Requests of clients that are gone, and not answered.
     pub(super) withdrawn: BTreeSet<u64>,
+    /// Writes are answered only when they are on the disks, though there is an NVS.
+    pub(super) through: bool,
     /// The last writes of the host, oldest first.
     pub(super) lately: VecDeque<Request>,
     /// The next requests of the host, which writes something once more: what is dirty as the NVS
@@ -250,6 +252,7 @@ impl Run {
             expected: Vec::new(),
             pending: BTreeMap::new(),
             withdrawn: BTreeSet::new(),
+            through: false,
             lately: VecDeque::new(),
             writes_again: VecDeque::new(),
             loses_little: false,
@@ -578,6 +581,7 @@ impl Run {
             self.maybe_lose_write();
             self.maybe_lose_little();
             self.maybe_withdraw()?;
+            self.maybe_write_through()?;
             if self.draws.run.below(100) == 0 {
                 let now = self.now;
                 self.volume_mut().flush_cache(now);
@@ -630,6 +634,7 @@ impl Run {
         // NVS devices are back; the superblocks decide whether they count.
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
+        self.through = false;
         self.writes_again.clear();
         self.withdrawn.clear();
         self.loses_little = false;

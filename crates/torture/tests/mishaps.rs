@@ -7,7 +7,7 @@ mod common;
 use common::{opened, quiet_case, quiet_with};
 use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Defect, Device, IoError};
+use destage_served::{Ack, Defect, Device, IoError, OnNvsLoss};
 use destage_torture::case::Wanted;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
@@ -637,4 +637,45 @@ fn an_nvs_device_that_fails_behind_the_marks_is_left_out() {
 fn a_start_writes_the_second_copies_that_a_crash_prevented() {
     let outcome = torture(9_025_847, 8, &Wanted { relogs: true, ..wanted() });
     assert_eq!(outcome.failure, None, "{}", outcome.case);
+}
+
+/// The host gets no answers any more, but the disks get what only memory has.
+#[test]
+fn an_array_that_stops_with_its_nvs_goes_without_a_member_that_hangs() {
+    let mut case = quiet_case(Level::Raid5, 4, 1, 32);
+    case.settings.on_nvs_loss = OnNvsLoss::Stop;
+    let limit = case.settings.stall_limit;
+    let mut run = opened(case);
+    run.fill_open().expect("filled");
+    (0..8).for_each(|page| write(&mut run, page));
+    assert!(run.status().dirty_pages > 0);
+    let member = run.disk_of(0);
+    run.world.members[usize::from(member)].hangs = true;
+    run.world.nvs[0].gone = true;
+    run.submit(Request::write(0, PAGE_BYTES)).expect("submitted");
+    for _ in 0..1000 {
+        run.step().expect("no check failed");
+    }
+    run.pause(limit + limit).expect("no check failed");
+    for _ in 0..1000 {
+        run.step().expect("no check failed");
+    }
+    assert_eq!(run.status().failed, [member]);
+    assert_eq!(run.status().dirty_pages, 0, "the others have all of it");
+}
+
+/// Overwriting takes no space in the NVS, but what is not logged yet takes memory.
+#[test]
+fn writes_wait_for_a_log_that_is_far_behind() {
+    let mut case = quiet_case(Level::Raid5, 4, 1, 32);
+    case.settings.ack = Ack::Flush;
+    let mut run = opened(case);
+    let answers = run.counts.requests;
+    for _ in 0..4000 {
+        run.submit(Request::write(0, PAGE_BYTES)).expect("submitted");
+    }
+    let answered = run.counts.requests - answers;
+    assert!((16..3900).contains(&answered), "{answered} without one commit");
+    assert_eq!(run.answered(), Ok(End::Done));
+    assert_eq!(run.counts.requests - answers, 4000);
 }

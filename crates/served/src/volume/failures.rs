@@ -62,7 +62,7 @@ impl Volume {
     pub(super) fn fail_stalled(&mut self) {
         let limit = self.settings.stall_limit;
         self.ops.look_for_stalls(limit);
-        while !self.devices.stopped()
+        while self.flushes_members()
             && let Some(device) = self.ops.stalled(limit)
         {
             match device {

@@ -180,12 +180,19 @@ impl Volume {
             EngineOp::Read(_) => unreachable!("a read appends nothing"),
         }
         self.answer_written();
-        if self.settings.ack == Ack::Flush && !self.log.lost() {
+        if self.settings.ack == Ack::Flush && !self.appends_wait() {
             let done = self.appended(id);
             self.step(done);
         } else {
+            self.appends_waiting += 1;
             self.log.wait(Waiter::Append(id));
         }
+    }
+
+    /// Whether writes wait for the log though they need not be durable: a log that is lost, or that
+    /// memory would fill with what it has not written. They are answered in order.
+    fn appends_wait(&self) -> bool {
+        self.log.lost() || self.log.is_behind() || self.appends_waiting > 0
     }
 
     /// The event that reports a durable write or trim to the engine.
@@ -333,7 +340,9 @@ impl Volume {
         if self.devices.changing() {
             return;
         }
-        let done = self.requests.disk_waits.take_done();
+        // With the cache on again, the log has what they wrote.
+        let all = !self.log.lost() && !self.settings.cache_off;
+        let done = self.requests.disk_waits.take_done(all);
         let done = done.into_iter().chain(self.at_risk.take_done());
         done.for_each(|host| self.part_done(host, None));
     }

@@ -65,6 +65,8 @@ pub struct Volume {
     stripes: Stripes,
     /// Rows may not fit since a run without a log was interrupted, and are not repaired yet.
     rows_doubted: bool,
+    /// Writes that wait for a commit.
+    appends_waiting: usize,
     /// What the disks do not have yet of what a lost NVS had.
     at_risk: AtRisk,
 }
@@ -148,6 +150,7 @@ impl Volume {
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let stall = self.ops.stall_deadline(self.settings.stall_limit);
+        let stall = stall.filter(|_| self.flushes_members());
         let rebuild = self.rebuild_deadline();
         let retry = self.ops.retry_deadline();
         let uncomputable = self.destages.retry_at().filter(|_| !self.controller().is_paused());
@@ -165,6 +168,7 @@ impl Volume {
         while let Some(waiter) = self.log.next_durable() {
             match waiter {
                 Waiter::Append(id) => {
+                    self.appends_waiting -= 1;
                     let done = self.appended(id);
                     self.step(done);
                 }
@@ -348,8 +352,11 @@ impl Volume {
 
     /// From now on writes are answered when they are on the disks, or no longer: then less and less
     /// is dirty, however much is written.
-    pub fn write_through(&mut self, on: bool) {
+    pub fn write_through(&mut self, now: Instant, on: bool) {
+        self.ops.set_now(now);
         self.settings.cache_off = on;
+        self.answer_written();
+        self.after();
     }
 
     /// Confirms the log: the last step before a clean stop, when nothing else is in flight.

@@ -219,6 +219,7 @@ pub fn open(
         scrub: Scrub::default(),
         stripes: Stripes::default(),
         rows_doubted: false,
+        appends_waiting: 0,
         at_risk: AtRisk::default(),
     };
     let without_log = assembly.copies.is_empty() && superblock.nvs_devices() > 0;

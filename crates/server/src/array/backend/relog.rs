@@ -161,7 +161,7 @@ impl ArrayBackend {
     ) -> Result<(), Refusal> {
         self.may_relog()?;
         let pages = self.volume.status().dirty_pages;
-        self.volume.write_through(true);
+        self.volume.write_through(now, true);
         self.relog = Some(Box::new(Relog {
             phase: Phase::Drains,
             pages,
@@ -262,7 +262,7 @@ impl ArrayBackend {
             // The thread may have ended.
             let _ = ready.send(Err(why));
         }
-        self.volume.write_through(false);
+        self.volume.write_through(port.now(), false);
         self.volume.pause(false);
         for Waiting { ticket, command, bytes } in requests {
             self.volume.submit(port.now(), ticket, command, &bytes);
