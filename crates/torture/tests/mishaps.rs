@@ -7,7 +7,7 @@ mod common;
 use common::{opened, quiet_case, quiet_with};
 use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_served::{Ack, Defect, Device, IoError, OnNvsLoss};
+use destage_served::{Ack, Defect, Device, IoError, OnNvsLoss, Status};
 use destage_torture::case::Wanted;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{Counts, End, Run};
@@ -298,23 +298,68 @@ fn a_row_that_cannot_be_computed_keeps_its_pages() {
     assert_eq!(run.settle(), Ok(()));
 }
 
+/// Two pages of a group in different rows, the page of member 0 in the row of the second, and the
+/// first row. The first page is on member 1.
+fn in_two_rows(run: &Run) -> (u64, u64, u64, u64) {
+    let page_at = |member: u16, row: u64| {
+        (0..12).find(|page| run.place_of(*page) == (member, row)).expect("a page of the group")
+    };
+    let first = (0..2).find(|row| (0..12).any(|page| run.place_of(page) == (1, *row)));
+    let row = first.expect("a data page of member 1 in the first rows");
+    (page_at(1, row), page_at(1, row + 1), page_at(0, row + 1), row)
+}
+
 /// A degraded array with two dirty rows in a group, of which one cannot be computed, and the page
 /// of the failed member in the row of the other.
 fn with_a_kept_group() -> (Run, u64, u64) {
     let mut run = quiet(Level::Raid5, 1);
     run.fill_open().expect("filled");
     run.give_up(0).expect("given up");
-    let page_at = |run: &Run, member: u16, row: u64| {
-        (0..12).find(|page| run.place_of(*page) == (member, row)).expect("a page of the group")
-    };
-    let first = (0..2).find(|row| (0..12).any(|page| run.place_of(page) == (1, *row)));
-    let row = first.expect("a data page of member 1 in the first rows");
-    let (lost, fine) = (page_at(&run, 1, row), page_at(&run, 1, row + 1));
-    let clean = page_at(&run, 0, row + 1);
+    let (lost, fine, clean, row) = in_two_rows(&run);
     write(&mut run, lost);
     write(&mut run, fine);
     run.spoil(1, row);
     (run, clean, row)
+}
+
+fn reads(run: &mut Run, page: u64) -> bool {
+    let before = run.counts.unreadable;
+    let offset = page * PAGE_BYTES;
+    let read = Request { kind: Kind::Read, offset, bytes: PAGE_BYTES, fua: false };
+    run.submit(read).expect("submitted");
+    assert_eq!(run.answered(), Ok(End::Done));
+    run.counts.unreadable == before
+}
+
+/// A member fails after a destage was computed and before it writes: nothing of it is in doubt.
+#[test]
+fn a_failure_before_the_intent_is_durable_makes_no_row_doubtful() {
+    let mut tried = 0;
+    for steps in 1..12 {
+        let mut run = quiet(Level::Raid5, 1);
+        run.fill_open().expect("filled");
+        let (lost, fine, clean, row) = in_two_rows(&run);
+        write(&mut run, lost);
+        write(&mut run, fine);
+        let writes = run.status().counters.disk_writes;
+        run.world.nvs[0].hangs = true;
+        run.flush_cache().expect("begun");
+        (0..steps).for_each(|_| run.step().expect("no check failed"));
+        let Status { counters, nvs_devices, .. } = run.status();
+        if counters.disk_writes > writes || nvs_devices.is_empty() {
+            break;
+        }
+        run.world.members[0].gone = true;
+        run.spoil(1, row);
+        run.give_up(0).expect("given up");
+        run.world.nvs[0].hangs = false;
+        run.world.let_go();
+        let kept = |run: &Run| run.status().kept_pages == 2;
+        assert_eq!(run.drive_until(&kept), Ok(End::Done), "both rows, after {steps} steps");
+        assert!(reads(&mut run, clean), "its row was not written, after {steps} steps");
+        tried += 1;
+    }
+    assert!(tried > 2, "{tried}");
 }
 
 #[test]
@@ -329,12 +374,7 @@ fn a_restart_makes_no_row_doubtful_that_was_not_written() {
     run.spoil(1, row);
     assert_eq!(run.open(), Ok(End::Done));
     assert_eq!(run.drive_until(&kept), Ok(End::Done), "redone, and kept again");
-    let before = run.counts.unreadable;
-    let read =
-        Request { kind: Kind::Read, offset: clean * PAGE_BYTES, bytes: PAGE_BYTES, fua: false };
-    run.submit(read).expect("submitted");
-    assert_eq!(run.answered(), Ok(End::Done));
-    assert_eq!(run.counts.unreadable, before, "a row that was not written reads right");
+    assert!(reads(&mut run, clean), "a row that was not written reads right");
     run.replace_member(0).expect("a spare");
     for _ in 0..20_000 {
         run.step().expect("no check failed");

@@ -8,6 +8,7 @@ use crate::array::plan::{DiskRun, runs};
 use crate::array::safe::{DestagePages, SafePlan, is_set};
 use crate::event::{Action, Owner};
 use crate::units::GroupId;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Which failures the order of disk writes must survive.
@@ -178,6 +179,10 @@ impl Destager {
         let safe = &mut destage.safe;
         if safe.invalid {
             let redo = safe.unsettled() || safe.phase != DestagePhase::Reading;
+            if redo && !safe.unsettled() {
+                // What it would have written is logged, and nothing is written yet.
+                safe.doubt = Some(vec![0; destage.mask.len()]);
+            }
             self.plan_safely(index, redo, around);
             return false;
         }
