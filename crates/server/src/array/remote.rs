@@ -283,7 +283,8 @@ impl Remote {
         let Some(mut pending) = self.pending.remove(&id) else { return };
         if let Some(errno) = errno {
             let mut error = IoError::from_errno(errno as i32);
-            if pending.flush.is_some() {
+            let durable = matches!(pending.kind, OpKind::Write { durable: true, .. });
+            if pending.flush.is_some() || durable && self.fua {
                 // The server may have dropped writes: another flush that succeeds proves nothing.
                 error.class = IoClass::Gone;
             }

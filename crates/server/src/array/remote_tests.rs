@@ -452,3 +452,34 @@ fn a_remote_member_keeps_its_promises_under_drawn_faults() {
     println!("{breaks} connections broken, {power_failures} with the power, {again} writes again");
     assert!(breaks > 500 && power_failures > 200 && again > 500);
 }
+
+/// What a server says of no space.
+fn no_space(kind: OpKind) -> IoError {
+    let has_fua = |run: &Run| run.server.session.flags & wire::NBD_FLAG_SEND_FUA != 0;
+    let mut run = (1..).map(Run::new).find(has_fua).expect("half of them have it");
+    let mut ended = Vec::new();
+    run.remote.submit(run.now, OpId(1), kind, &mut ended);
+    run.remote.turn(&mut run.wire, &KEYS);
+    run.server.receives(&run.wire.sends.remove(0));
+    let (request, _) = run.server.asked.remove(0);
+    let encoder = Encoder::new(run.server.session.mode);
+    let tag = Tag { cookie: request.cookie, offset: 0 };
+    encoder.error(&mut run.server.answers, tag, wire::NBD_ENOSPC, "");
+    let answer = padded(Buffer::copy_of(&run.server.answers));
+    run.remote.received(Ok(()), Some(answer), run.now, &mut ended);
+    let (_, result) = ended.remove(0);
+    result.map(drop).expect_err("no space")
+}
+
+/// A server that found no space for what it had answered says so once, with a flush or with a write
+/// that includes one: a second one proves nothing.
+#[test]
+fn no_space_for_a_durable_write_does_not_pass() {
+    let write = |durable| {
+        let buffer = Buffer::zeroed(BLOCK).into();
+        OpKind::Write { offset: 0, buffer, durable }
+    };
+    assert!(no_space(write(false)).passes());
+    assert!(!no_space(write(true)).passes());
+    assert!(!no_space(OpKind::Flush).passes());
+}
