@@ -94,7 +94,7 @@ pub(crate) struct Destages {
     /// When destages that could not be computed are tried again.
     retry_at: Option<Instant>,
     /// What became durable while the set of devices was being changed: intents, and flushes of
-    /// destages, each with its success.
+    /// destages, each with its success. Flushes also wait for members' records.
     held_intents: Vec<u32>,
     held_flushes: Vec<Flushed>,
     recent: Recent,
@@ -295,8 +295,7 @@ impl Destages {
         self.held_intents.push(index);
     }
 
-    /// A destage is flushed, but the set of devices is being changed: a release now could become
-    /// known, and that a disk is out of date not.
+    /// A destage is flushed: it continues when everything is recorded that it builds on.
     pub(crate) fn hold_flushed(&mut self, flushed: Flushed) {
         self.held_flushes.push(flushed);
     }
@@ -306,7 +305,7 @@ impl Destages {
         core::mem::take(&mut self.held_intents)
     }
 
-    /// The change is durable: the flushes that were held.
+    /// The flushes that were held.
     pub(crate) fn take_held_flushes(&mut self) -> Vec<Flushed> {
         core::mem::take(&mut self.held_flushes)
     }

@@ -34,6 +34,8 @@ struct Record {
     written: BTreeSet<u64>,
     /// The same, and a flush of them is on its way.
     flushing: BTreeSet<u64>,
+    /// The first copy on the medium lists pages that were written since.
+    unrecorded: bool,
     step: Step,
     /// A checkpoint that has to be written.
     wanted: Option<u64>,
@@ -51,6 +53,7 @@ impl Record {
             lost: BTreeSet::new(),
             written: BTreeSet::new(),
             flushing: BTreeSet::new(),
+            unrecorded: false,
             step: Step::Idle,
             wanted: None,
             changed: false,
@@ -155,7 +158,13 @@ impl MemberRecords {
 
     /// Whether a crash now would leave any page lost.
     pub(crate) fn any_lost(&self) -> bool {
-        self.records.iter().any(|record| !record.lost_on_medium().is_empty())
+        self.unrecorded() || self.records.iter().any(|record| !record.lost.is_empty())
+    }
+
+    /// Whether any page would be lost after a crash though it was written since: the NVS may not
+    /// forget what was written yet.
+    pub(crate) fn unrecorded(&self) -> bool {
+        self.records.iter().any(|record| record.unrecorded)
     }
 
     /// The lost pages: member, page.
@@ -184,6 +193,7 @@ impl MemberRecords {
         let found: Vec<u64> = record.lost.range(pages).copied().collect();
         found.iter().for_each(|page| record.note(*page, false));
         record.written.extend(found);
+        record.unrecorded = true;
         self.turn(command.disk.0, ops, defect);
     }
 
@@ -226,7 +236,10 @@ impl MemberRecords {
                 record.below = below;
                 record.write(member, 0, ops);
             }
-            Step::Copy(0) => record.write(member, 1, ops),
+            Step::Copy(0) => {
+                record.unrecorded = !record.written.is_empty();
+                record.write(member, 1, ops);
+            }
             Step::Copy(_) => {
                 record.step = Step::Idle;
                 return true;
@@ -240,6 +253,16 @@ impl MemberRecords {
 mod tests {
     use super::*;
     use destage_engine::units::DiskId;
+
+    /// The lost pages of the record that is being written.
+    fn listed(ops: &mut Ops) -> Vec<u64> {
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        let Some(OpKind::Write { buffer, .. }) = out.pop().map(|op| op.kind) else {
+            panic!("no record is being written")
+        };
+        MemberRecord::decode(&buffer).expect("a record").lost
+    }
 
     fn taken(ops: &mut Ops) -> Vec<&'static str> {
         let mut out = Vec::new();
@@ -292,10 +315,41 @@ mod tests {
         assert_eq!(taken(&mut ops), ["flush"]);
         records.note(0, 1000, true);
         assert!(records.is_full(0) && records.lost_of(0) == LOST_MAX, "page 7 besides these");
-        (0..=1000).for_each(|page| records.note(0, page, false));
-        assert!(records.any_lost() && records.lost().is_empty(), "page 7 is not flushed yet");
+        (0..=1000).filter(|page| *page != 9).for_each(|page| records.note(0, page, false));
+        assert_eq!((records.any_lost(), records.lost()), (true, vec![(0, 9)]), "and page 7");
+        // A page that is written during the flush needs the next one.
+        let write = DiskCommand { first: 9, ..write };
+        records.pages_written(&write, &mut ops, Defect::None);
+        assert_eq!(records.lost(), []);
         assert!(!records.step_done(0, &mut ops));
-        assert!(!records.any_lost() && !records.is_full(0));
+        assert_eq!((listed(&mut ops), records.is_full(0)), (vec![9], false));
+    }
+
+    /// What was written is not released before a record says that it is no longer lost.
+    #[test]
+    fn pages_are_unrecorded_until_the_first_copy_no_longer_lists_them() {
+        let (mut records, mut ops) = (MemberRecords::new(&[[1; 16]; 2]), Ops::default());
+        let owner = Owner::Destage(0);
+        let write = |first| DiskCommand { disk: DiskId(1), first, pages: 1, write: true, owner };
+        [3, 4].into_iter().for_each(|page| records.note(1, page, true));
+        assert!(!records.unrecorded(), "lost, but not written");
+        records.pages_written(&write(3), &mut ops, Defect::None);
+        assert!(records.unrecorded() && !records.step_done(1, &mut ops));
+        assert_eq!(listed(&mut ops), [4]);
+        // Too late for this record.
+        records.pages_written(&write(4), &mut ops, Defect::None);
+        assert!(!records.step_done(1, &mut ops) && records.unrecorded());
+        assert!(records.step_done(1, &mut ops));
+        records.turn(1, &mut ops, Defect::None);
+        assert!(!records.step_done(1, &mut ops) && records.any_lost(), "listed on the medium");
+        assert_eq!(listed(&mut ops), []);
+        assert!(!records.step_done(1, &mut ops));
+        assert!(!records.unrecorded() && !records.any_lost());
+        // Of another device nothing is known.
+        records.note(1, 3, true);
+        records.pages_written(&write(3), &mut ops, Defect::None);
+        records.reset(1, [2; 16]);
+        assert!(!records.unrecorded());
     }
 
     /// A record has room for 504 lost pages.

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Devices, SECTOR, Served, opened, settings};
 use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::flushes::Durability;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
@@ -336,14 +337,23 @@ fn a_rebuilt_member_is_in_sync_before_another_failure_is_recorded() {
     assert!(survived > 5 && stopped > 5, "{survived} survived, {stopped} stopped");
 }
 
+/// The row of which a page is lost, and the two copies of a member's record of that.
+const LOST_ROW: u64 = 5;
+const RECORDS: [u64; 2] = [16_384, 20_480];
+
+fn in_lost_row(member: u16) -> (Device, u64) {
+    (Device::Member(member), DATA_START + LOST_ROW * PAGE_BYTES)
+}
+
 /// An array of which a rebuild left a page of member 1 lost, stopped.
-fn with_a_lost_page() -> (Devices, Vec<(u16, u64)>) {
-    let mut served = Served::open(array(Level::Raid5, 3, 1));
+fn with_a_lost_page(level: Level, disks: u16) -> (Devices, Vec<(u16, u64)>) {
+    let mut served = Served::open(array(level, disks, 1));
     served.write(0, 256, 3);
     served.flush_cache();
     served.volume.give_up_member(1, Cause::Asked);
     served.run();
-    served.unreadable = vec![(Device::Member(0), DATA_START + 5 * PAGE_BYTES)];
+    let unreadable = if level == Level::Raid6 { vec![0, 2] } else { vec![0] };
+    served.unreadable = unreadable.into_iter().map(in_lost_row).collect();
     let needs = member_bytes(served.volume.controller().geometry());
     served.devices.0.insert(Device::Member(1), (needs, BTreeMap::new()));
     let now = served.now();
@@ -351,7 +361,7 @@ fn with_a_lost_page() -> (Devices, Vec<(u16, u64)>) {
     served.run_until(now.0 + 100 * SECOND, |volume| volume.rebuild_status().is_empty());
     served.run_until(now.0 + 200 * SECOND, |_| false);
     let lost = served.volume.lost_pages();
-    assert!(lost.contains(&(1, 5)), "{lost:?}");
+    assert!(lost.contains(&(1, LOST_ROW)), "{lost:?}");
     served.unreadable.clear();
     served.stop();
     (served.devices, lost)
@@ -361,9 +371,8 @@ fn with_a_lost_page() -> (Devices, Vec<(u16, u64)>) {
 /// member is not used, unless the operator insists.
 #[test]
 fn a_member_whose_lost_pages_are_not_known_is_not_used() {
-    const COPIES: [u64; 2] = [16_384, 20_480];
-    let (device, first) = (Device::Member(1), |copy: usize| COPIES[copy] + 2 * SECTOR as u64);
-    let (mut devices, lost) = with_a_lost_page();
+    let (device, first) = (Device::Member(1), |copy: usize| RECORDS[copy] + 2 * SECTOR as u64);
+    let (mut devices, lost) = with_a_lost_page(Level::Raid5, 3);
     let opened_as = |devices: &mut Devices, allow: &Allow| {
         let assembly = devices.assembled(allow);
         let known = destage_served::knows_lost_pages(devices, &assembly, 1);
@@ -400,6 +409,56 @@ fn a_member_whose_lost_pages_are_not_known_is_not_used() {
     let insists = Allow { stale: vec![device], ..Allow::default() };
     let (_, said) = opened_as(&mut devices, &insists);
     assert_eq!(said, Ok(lost.into_iter().filter(|(member, _)| *member != 1).collect()));
+}
+
+/// A page of member 1 is lost, and all of its row is written and on the disks; but the record that
+/// no longer names it waits for a flush.
+fn with_an_unrecorded_page(level: Level, disks: u16) -> Served {
+    let (devices, _) = with_a_lost_page(level, disks);
+    let mut served = Served::open(devices);
+    if level == Level::Raid5 {
+        served.volume.give_up_member(0, Cause::Asked);
+        served.run();
+    }
+    (0..disks).for_each(|member| served.volume.set_durability(member, Durability::Off));
+    served.no_flush = Some(Device::Member(1));
+    let command = Command::Write { offset: 2 * LOST_ROW * PAGE_BYTES, fua: false };
+    served.ask(command, &[9; 2 * PAGE_BYTES as usize]);
+    let now = served.now();
+    served.volume.flush_cache(now);
+    served.run_until(now.0 + SECOND, |_| false);
+    assert!(!served.volume.lost_pages().contains(&(1, LOST_ROW)), "it is written");
+    served
+}
+
+fn check_lost_row(served: &mut Served) {
+    let offset = 2 * LOST_ROW * PAGE_BYTES;
+    let read = Command::Read { offset, bytes: 2 * PAGE_BYTES as usize };
+    assert_eq!(served.ask(read, &[]), [9; 2 * PAGE_BYTES as usize]);
+}
+
+/// After a crash the page would be lost again: until the record is written, the NVS keeps what
+/// replaces it.
+#[test]
+fn what_replaces_a_lost_page_is_kept_until_the_record_no_longer_names_the_page() {
+    let mut served = with_an_unrecorded_page(Level::Raid5, 3);
+    let mut later = Served::open_as(served.devices.clone(), &Allow::degraded());
+    check_lost_row(&mut later);
+    served.no_flush = None;
+    served.run();
+    assert!(served.volume.drained() && served.volume.idle(), "released");
+    let mut later = Served::open_as(served.devices, &Allow::degraded());
+    check_lost_row(&mut later);
+}
+
+#[test]
+fn what_waits_for_the_record_of_a_member_is_released_when_the_member_fails() {
+    let mut served = with_an_unrecorded_page(Level::Raid6, 4);
+    assert!(!served.volume.drained(), "the record waits");
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    assert!(served.volume.drained() && served.volume.idle());
+    check_lost_row(&mut served);
 }
 
 /// A lost NVS no longer keeps what it acknowledged: a flush waits until the disks have it.

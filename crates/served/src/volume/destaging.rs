@@ -190,12 +190,19 @@ impl Volume {
     }
 
     pub(super) fn destages_flushed(&mut self, destages: impl IntoIterator<Item = Flushed>) {
-        for flushed in destages {
-            if self.devices.changing() {
-                self.destages.hold_flushed(flushed);
-            } else {
-                self.step(Event::Flushed(flushed.index, flushed.ok));
-            }
+        destages.into_iter().for_each(|flushed| self.destages.hold_flushed(flushed));
+        self.continue_flushed();
+    }
+
+    /// Continues destages that are flushed, if all is recorded that they build on: which members
+    /// are out of date, and which pages are no longer lost. After a release, a crash before that
+    /// would leave older pages, or errors, and the NVS would have nothing.
+    pub(super) fn continue_flushed(&mut self) {
+        if self.devices.changing() || self.devices.records.unrecorded() {
+            return;
+        }
+        for flushed in self.destages.take_held_flushes() {
+            self.step(Event::Flushed(flushed.index, flushed.ok));
         }
     }
 

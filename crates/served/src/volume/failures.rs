@@ -231,9 +231,7 @@ impl Volume {
         for index in self.destages.take_held_intents() {
             self.step(Event::Intended(index));
         }
-        for flushed in self.destages.take_held_flushes() {
-            self.step(Event::Flushed(flushed.index, flushed.ok));
-        }
+        self.continue_flushed();
         self.answer_written();
     }
 

@@ -167,7 +167,9 @@ impl Volume {
 
     /// A step of a member's record is done.
     pub(super) fn record_step_done(&mut self, member: u16) {
-        if !self.devices.records.step_done(member, &mut self.ops) {
+        let done = self.devices.records.step_done(member, &mut self.ops);
+        self.continue_flushed();
+        if !done {
             return;
         }
         let complete =

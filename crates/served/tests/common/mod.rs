@@ -176,6 +176,8 @@ pub struct Served {
     queue: VecDeque<Op>,
     /// Flushes of this device are carried out when nothing else is to be done.
     pub slow_flush: Option<Device>,
+    /// Flushes of this device are not carried out.
+    pub no_flush: Option<Device>,
     /// Bytes that cannot be read.
     pub unreadable: Vec<(Device, u64)>,
     /// The operations carried out, and whether a change of the set of devices was in progress.
@@ -210,8 +212,18 @@ impl Served {
 
     pub fn of(devices: Devices, volume: Volume) -> Served {
         let (queue, unreadable) = (VecDeque::new(), Vec::new());
-        let (left, done, slow_flush, seen) = (u64::MAX, 0, None, None);
-        Served { devices, volume, clock: 1, left, done, queue, slow_flush, unreadable, seen }
+        Served {
+            devices,
+            volume,
+            clock: 1,
+            left: u64::MAX,
+            done: 0,
+            queue,
+            slow_flush: None,
+            no_flush: None,
+            unreadable,
+            seen: None,
+        }
     }
 
     pub fn now(&mut self) -> Instant {
@@ -257,10 +269,14 @@ impl Served {
     }
 
     fn next_op(&mut self) -> Option<Op> {
-        let waits =
-            |op: &Op| self.slow_flush == Some(op.device) && matches!(op.kind, OpKind::Flush);
-        let first = self.queue.iter().position(|op| !waits(op)).unwrap_or(0);
-        self.queue.remove(first)
+        let flush_of = |op: &Op| matches!(op.kind, OpKind::Flush).then_some(op.device);
+        let among = |op: &Op, device: Option<Device>| device.is_some() && flush_of(op) == device;
+        let first = |late: Option<Device>| {
+            let may = |op: &Op| !among(op, self.no_flush) && !among(op, late);
+            self.queue.iter().position(may)
+        };
+        let next = first(self.slow_flush).or_else(|| first(None))?;
+        self.queue.remove(next)
     }
 
     fn carry_out(&mut self, now: Instant, Op { id, device, kind }: Op) {
