@@ -220,6 +220,8 @@ impl Devices {
         if built {
             self.superblock.base = self.superblock.generation;
         }
+        // Of a stale member that is used again: the superblock that was found may not say so.
+        self.superblock.lost_pages |= self.records.any_lost();
         // A number that a crash left on some device is not used again.
         self.superblock.generation = highest + 1;
         self.note_joined();

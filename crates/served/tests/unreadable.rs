@@ -461,6 +461,27 @@ fn what_waits_for_the_record_of_a_member_is_released_when_the_member_fails() {
     check_lost_row(&mut served);
 }
 
+/// What the others say since a member failed says nothing of the member's own lost pages.
+#[test]
+fn the_lost_pages_of_a_member_that_is_used_again_are_known() {
+    let (devices, lost) = with_a_lost_page(Level::Raid5, 3);
+    let mut served = Served::open(devices);
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    served.stop();
+    let again = Allow { stale: vec![Device::Member(1)], ..Allow::default() };
+    let mut served = Served::open_as(served.devices, &again);
+    assert_eq!(served.volume.lost_pages(), lost);
+    // What it would be computed from cannot be read.
+    served.unreadable = vec![in_lost_row(0)];
+    let mut pages = 2 * LOST_ROW..2 * LOST_ROW + 2;
+    let page = pages.find(|page| place(&served, *page).0 == Device::Member(1)).expect("data");
+    let read = Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize };
+    assert_eq!(asked(&mut served, read, &[], SECOND), Some(false));
+    let later = Served::open(served.devices);
+    assert_eq!(later.volume.lost_pages(), lost, "the superblocks say so again");
+}
+
 /// A lost NVS no longer keeps what it acknowledged: a flush waits until the disks have it.
 #[test]
 fn after_the_loss_of_the_nvs_a_flush_waits_for_what_it_had_acknowledged() {

@@ -266,8 +266,10 @@ fn read_records(
     Ok(())
 }
 
+/// Of a stale member the superblock says nothing: it was written without it.
 fn may_have_lost(assembly: &Assembly, member: u16) -> bool {
-    assembly.superblock.lost_pages && !assembly.failed.contains(&member)
+    let said = assembly.superblock.lost_pages || assembly.stale.contains(&Device::Member(member));
+    said && !assembly.failed.contains(&member)
 }
 
 /// Whether it can be read which pages of a member are lost. If not, [`open`] refuses, or takes them
