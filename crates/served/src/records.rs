@@ -3,7 +3,7 @@
 
 use crate::Buffer;
 use crate::defect::Defect;
-use crate::io::{Device, Media, OpKind};
+use crate::io::{Device, IoError, Media, OpKind, write_padded};
 use crate::ops::{Ops, Purpose};
 use crate::store::PAGE;
 use destage_engine::event::{DiskCommand, Owner};
@@ -41,6 +41,8 @@ struct Record {
     wanted: Option<u64>,
     /// The medium has another list of lost pages.
     changed: bool,
+    /// The start found these copies damaged, or older than the other.
+    damaged: Vec<usize>,
     buffer: Arc<Buffer>,
 }
 
@@ -57,6 +59,7 @@ impl Record {
             step: Step::Idle,
             wanted: None,
             changed: false,
+            damaged: Vec::new(),
             buffer: Arc::new(Buffer::zeroed(0)),
         }
     }
@@ -70,17 +73,20 @@ impl Record {
         self.lost.iter().chain(&self.written).chain(&self.flushing).copied().collect()
     }
 
-    fn encode(&mut self) {
-        self.number += 1;
-        self.changed = false;
-        let record = MemberRecord {
+    fn says(&self) -> MemberRecord {
+        MemberRecord {
             number: self.number,
             device: self.device,
             below: self.below,
             lost: self.lost_on_medium().into_iter().take(LOST_MAX).collect(),
-        };
+        }
+    }
+
+    fn encode(&mut self) {
+        self.number += 1;
+        self.changed = false;
         let mut buffer = Buffer::zeroed(PAGE);
-        buffer.copy_from_slice(&record.encode());
+        buffer.copy_from_slice(&self.says().encode());
         self.buffer = Arc::new(buffer);
     }
 
@@ -124,11 +130,27 @@ impl MemberRecords {
         let record = self.of(member);
         if let Some(read) = MemberRecord::choose([&copies[0], &copies[1]], record.device) {
             (record.number, record.below) = (read.number, read.below);
-            record.lost = read.lost.into_iter().collect();
+            record.lost = read.lost.iter().copied().collect();
+            let bytes = read.encode();
+            record.damaged = (0..2).filter(|copy| copies[*copy][..] != bytes).collect();
             return true;
         }
         let of_another = copies.iter().any(|copy| MemberRecord::decode(copy).is_some());
         of_another || begun < 2
+    }
+
+    /// Repairs the copies that [`MemberRecords::read`] found damaged, with what the other says.
+    /// Only these are written: a crash that tears one leaves the other.
+    pub(crate) fn repair(&mut self, media: &mut dyn Media) -> Result<(), (Device, IoError)> {
+        for (member, record) in (0..).zip(&mut self.records) {
+            let device = Device::Member(member);
+            for copy in core::mem::take(&mut record.damaged) {
+                write_padded(media, device, RECORDS[copy], &record.says().encode())
+                    .and_then(|()| media.flush(device))
+                    .map_err(|error| (device, error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Another device is this member: nothing is known of it.

@@ -482,6 +482,27 @@ fn the_lost_pages_of_a_member_that_is_used_again_are_known() {
     assert_eq!(later.volume.lost_pages(), lost, "the superblocks say so again");
 }
 
+/// Otherwise the other copy, damaged years later, would be one too many.
+#[test]
+fn a_damaged_copy_of_a_record_of_lost_pages_is_repaired_at_a_start() {
+    let (devices, lost) = with_a_lost_page(Level::Raid5, 3);
+    let device = Device::Member(1);
+    for (damaged, other) in [(0, 1), (1, 0)] {
+        let mut devices = devices.clone();
+        devices.write(device, RECORDS[damaged] + SECTOR as u64, &[9; SECTOR]).expect("written");
+        let mut served = Served::open(devices);
+        let page = |served: &mut Served, copy: usize| {
+            let mut bytes = vec![0; PAGE_BYTES as usize];
+            served.devices.read(device, RECORDS[copy], &mut bytes).expect("read");
+            bytes
+        };
+        assert!(page(&mut served, damaged) == page(&mut served, other), "copy {damaged}");
+        let mut devices = served.devices;
+        devices.write(device, RECORDS[other] + SECTOR as u64, &[9; SECTOR]).expect("written");
+        assert_eq!(Served::open(devices).volume.lost_pages(), lost, "copy {damaged}");
+    }
+}
+
 /// A lost NVS no longer keeps what it acknowledged: a flush waits until the disks have it.
 #[test]
 fn after_the_loss_of_the_nvs_a_flush_waits_for_what_it_had_acknowledged() {

@@ -366,6 +366,7 @@ fn mark(
     if !keeps {
         assembly.repair_superblocks(media)?;
     }
+    devices.records.repair(media)?;
     devices.name_nvs(&assembly.copies);
     if assembly.copies.is_empty() || assembly.takes_what_is_left() {
         devices.doubt_rows(true);
