@@ -175,7 +175,7 @@ pub const DATA_BYTES: usize = 24;
 
 /// Most pages of a Zero record that a program writes. What is left of such a record is one record
 /// again when it is moved: the live records of a segment never take more blocks than the segment
-/// has, or the ring could not come round (D16). Longer ones are read.
+/// has, or the ring could not come round (D17). Longer ones are read.
 pub const ZERO_PAGES_MAX: u32 = 2;
 
 /// Bytes of a Release record.

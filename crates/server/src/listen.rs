@@ -5,11 +5,11 @@ use std::fmt;
 use std::io::{self, Read};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// An address to listen on.
@@ -78,14 +78,23 @@ pub(crate) struct Listener {
     pub(crate) tcp: bool,
     /// Where it can be reached: the port is known now.
     pub(crate) address: Listen,
+    /// Of a Unix socket's file.
+    inode: Option<u64>,
 }
 
 impl Drop for Listener {
+    /// Another server may have its socket there by now.
     fn drop(&mut self) {
-        if let Listen::Unix(path) = &self.address {
+        if let Listen::Unix(path) = &self.address
+            && inode(path) == self.inode
+        {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+fn inode(path: &Path) -> Option<u64> {
+    std::fs::symlink_metadata(path).ok().map(|about| about.ino())
 }
 
 impl Listener {
@@ -100,14 +109,16 @@ impl Listener {
         if tls == Tls::Required && !entry.tls {
             return Err(ListenError::NoTls(entry.name));
         }
-        let listener =
-            |socket, tcp, address| Listener { socket: Some(socket), front_end, tls, tcp, address };
+        let listener = |socket, tcp, address, inode| {
+            let socket = Some(socket);
+            Listener { socket, front_end, tls, tcp, address, inode }
+        };
         let system = |error| ListenError::System(listen.to_string(), error);
         match listen {
             Listen::Unix(path) => {
                 clear_stale(path)?;
                 let socket = UnixListener::bind(path).map_err(system)?;
-                Ok(listener(socket.into(), false, listen.clone()))
+                Ok(listener(socket.into(), false, listen.clone(), inode(path)))
             }
             Listen::Tcp(address) => {
                 let found: Vec<_> = address.to_socket_addrs().map_err(system)?.collect();
@@ -116,19 +127,37 @@ impl Listener {
                 }
                 let socket = TcpListener::bind(&found[..]).map_err(system)?;
                 let address = Listen::Tcp(socket.local_addr().map_err(system)?.to_string());
-                Ok(listener(socket.into(), true, address))
+                Ok(listener(socket.into(), true, address, None))
             }
         }
     }
 }
 
-/// Whether the other end hangs up without a greeting. The kernel removes a killed process's ring
-/// some time after the process. Until then its sockets accept clients that nobody serves.
-fn abandoned(mut stream: &UnixStream) -> bool {
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(3)));
+/// How long a killed process's ring may still accept clients that nobody serves: the kernel removes
+/// it some time after the process.
+const DEAD_FOR: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Whether the other end hangs up without a greeting.
+fn hangs_up(mut stream: &UnixStream) -> bool {
+    let _ = stream.set_read_timeout(Some(DEAD_FOR));
     match stream.read(&mut [0]) {
         Ok(count) => count == 0,
         Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+    }
+}
+
+/// Whether nobody listens there. A server that has no room for another client hangs up, too; but
+/// it does not cease to.
+fn is_dead(path: &Path) -> bool {
+    let until = Instant::now() + DEAD_FOR;
+    loop {
+        match UnixStream::connect(path) {
+            Err(error) => return error.kind() == io::ErrorKind::ConnectionRefused,
+            Ok(stream) if Instant::now() < until && hangs_up(&stream) => {}
+            Ok(_) => return false,
+        }
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -138,10 +167,8 @@ fn clear_stale(path: &Path) -> Result<(), ListenError> {
     if !about.file_type().is_socket() {
         return Err(ListenError::NoSocket(path.to_path_buf()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-        Ok(stream) if abandoned(&stream) => {}
-        _ => return Err(ListenError::Taken(path.to_path_buf())),
+    if !is_dead(path) {
+        return Err(ListenError::Taken(path.to_path_buf()));
     }
     std::fs::remove_file(path)
         .map_err(|error| ListenError::System(path.display().to_string(), error))

@@ -20,6 +20,8 @@ pub(crate) enum Owner {
     Listener(usize),
     Receive(u32),
     Send(u32),
+    /// Its slot and generation: others may have the slot since.
+    HangUp(u32, u32),
     Device(u64),
     Wake,
 }
@@ -44,7 +46,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Whether it is of this connection, or of an earlier one in its place.
+    /// Whether it is of this connection, or of an earlier one in its place, which is gone.
     pub(crate) fn is_of(&self, slot: u32) -> bool {
         self.slot == slot
     }

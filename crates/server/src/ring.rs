@@ -15,13 +15,42 @@ use std::time::{Duration, Instant};
 /// An operation for the kernel. `from`: how much of the buffer is done already.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Accept { socket: Arc<OwnedFd> },
-    Receive { socket: Arc<OwnedFd>, buffer: Buffer, from: usize },
-    Send { socket: Arc<OwnedFd>, pieces: Vec<Piece>, from: usize },
-    Read { device: Arc<OwnedFd>, offset: u64, buffer: Buffer, from: usize },
-    Write { device: Arc<OwnedFd>, offset: u64, buffer: SharedBytes, from: usize, durable: bool },
-    Sync { device: Arc<OwnedFd> },
-    Readable { event: Arc<OwnedFd> },
+    Accept {
+        socket: Arc<OwnedFd>,
+    },
+    Receive {
+        socket: Arc<OwnedFd>,
+        buffer: Buffer,
+        from: usize,
+    },
+    Send {
+        socket: Arc<OwnedFd>,
+        pieces: Vec<Piece>,
+        from: usize,
+    },
+    Read {
+        device: Arc<OwnedFd>,
+        offset: u64,
+        buffer: Buffer,
+        from: usize,
+    },
+    Write {
+        device: Arc<OwnedFd>,
+        offset: u64,
+        buffer: SharedBytes,
+        from: usize,
+        durable: bool,
+    },
+    Sync {
+        device: Arc<OwnedFd>,
+    },
+    Readable {
+        event: Arc<OwnedFd>,
+    },
+    /// Ends when the other end of a socket is closed, or sends no more.
+    HangUp {
+        socket: Arc<OwnedFd>,
+    },
 }
 
 impl Work {
@@ -295,6 +324,9 @@ fn entry(work: &mut Work) -> (squeue::Entry, Option<Box<Message>>) {
             .build(),
         Work::Readable { event } => {
             opcode::PollAdd::new(types::Fd(event.as_raw_fd()), libc::POLLIN as u32).build()
+        }
+        Work::HangUp { socket } => {
+            opcode::PollAdd::new(types::Fd(socket.as_raw_fd()), libc::POLLRDHUP as u32).build()
         }
     };
     (entry, None)

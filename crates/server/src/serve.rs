@@ -298,6 +298,7 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
             Owner::Listener(listener) => self.accepted(listener, completion),
             Owner::Receive(slot) => self.received(slot, completion),
             Owner::Send(slot) => self.sent(slot, completion),
+            Owner::HangUp(slot, generation) => self.hung_up(slot, generation),
             Owner::Device(_) => {
                 if let Some((key, outcome)) = self.port.device_done(completion) {
                     self.backend.done(&mut self.port, key, outcome);
@@ -354,6 +355,8 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
         self.opening.push_back((self.port.now() + time, slot, generation));
         let mut input = Input::new(Arc::new(socket), slot, decoder, tls, bytes);
         input.heard = self.port.now();
+        let socket = input.socket.clone();
+        self.port.push(Owner::HangUp(slot, generation), Work::HangUp { socket });
         self.inputs[slot as usize] = Some(input);
     }
 
@@ -479,6 +482,18 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
         }
         if self.backend.deadline().is_some_and(|at| at <= now) {
             self.backend.timer(&mut self.port);
+        }
+    }
+
+    /// The client of a connection is gone, or sends no more: nothing more of what it has sent is
+    /// taken, and what has not begun is not carried out. What has begun is answered.
+    fn hung_up(&mut self, slot: u32, generation: u32) {
+        let Some(input) = &mut self.inputs[slot as usize] else { return };
+        if self.port.outputs[slot as usize].generation == generation {
+            input.ended = true;
+            input.drop_incomplete(&mut self.port);
+            self.backend.withdraw(&mut self.port, &|token: &Token| token.is_of(slot));
+            self.port.touch(slot);
         }
     }
 

@@ -15,6 +15,7 @@ use destage_server::{FrontEnd, Listen, ListenError, Port, Server, Settings, Toke
 use std::any::Any;
 use std::collections::HashMap;
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -151,6 +152,85 @@ fn sockets_of_the_dead_are_replaced_and_those_of_the_living_are_not() {
     let open = bind("tcp:0.0.0.0:0".parse().expect("an address")).err();
     assert!(matches!(open, Some(ListenError::Open(_))), "{open:?}");
     assert!("disk.sock".parse::<Listen>().is_err());
+}
+
+/// One with no room for another client hangs up at once, as the kernel does for one that is dead.
+#[test]
+fn a_server_with_no_room_for_clients_keeps_its_socket() {
+    let server = serve(1 << 20, |settings| settings.connections_max = 1, Ram::default);
+    let mut client = server.client();
+    client.call(Command::Flush, &[]).expect("FLUSH");
+    let listen = Listen::Unix(server.socket());
+    let second = Settings::new(export("x", "", 512), vec![(FrontEnd::Nbd, listen)]);
+    let taken = Server::bind(second).err();
+    assert!(matches!(taken, Some(ListenError::Taken(_))), "{taken:?}");
+    client.call(Command::Flush, &[]).expect("it still serves");
+}
+
+#[test]
+fn a_server_that_ends_leaves_the_socket_of_its_successor() {
+    let mut first = ram(1 << 20);
+    let path = first.socket();
+    std::fs::remove_file(&path).expect("removed");
+    let listen = Listen::Unix(path.clone());
+    let settings = Settings::new(export("x", "", 512), vec![(FrontEnd::Nbd, listen)]);
+    let second = Server::bind(settings).expect("listens");
+    first.stop();
+    assert!(path.exists());
+    drop(second);
+    assert!(!path.exists());
+}
+
+/// Answers FLUSH, and keeps all else until its client is gone.
+#[derive(Default)]
+struct Keeps {
+    kept: Vec<Token>,
+    gone: Arc<AtomicU64>,
+}
+
+impl Backend<Port> for Keeps {
+    fn request(&mut self, port: &mut Port, token: Token, asked: Asked, _: Payload<'_>) {
+        match asked {
+            Asked::Flush => port.reply(token, Answer::Done),
+            _ => self.kept.push(token),
+        }
+    }
+
+    fn withdraw(&mut self, port: &mut Port, gone: &dyn Fn(&Token) -> bool) {
+        for token in self.kept.extract_if(.., |token| gone(token)) {
+            port.reply(token, Answer::Done);
+            self.gone.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn stopped(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_backend_hears_of_the_requests_of_a_client_that_is_gone() {
+    let gone = Arc::<AtomicU64>::default();
+    let counted = gone.clone();
+    let server = serve(1 << 20, |_| {}, || Keeps { gone: counted, ..Keeps::default() });
+    let mut clients = [server.client(), server.client()];
+    for (client, count) in clients.iter_mut().zip([2, 3]) {
+        for cookie in 0..count {
+            let command = write(cookie * 512, 512);
+            client.put(&Request { cookie, command }, &[7; 512]).expect("put");
+        }
+        // What came before has been taken when this is answered.
+        let flush = Request { cookie: 9, command: Command::Flush };
+        client.put(&flush, &[]).expect("put");
+        while client.in_flight() > count as usize {
+            client.pump(None, |_| {}).expect("the reply");
+        }
+    }
+    let [first, second] = clients;
+    drop(first);
+    eventually("the first is gone", || gone.load(Ordering::Relaxed) == 2);
+    drop(second);
+    eventually("the second is gone", || gone.load(Ordering::Relaxed) == 5);
 }
 
 #[test]

@@ -209,7 +209,7 @@ impl Prepared {
     pub fn commit(mut self) -> Result<PathBuf, ConfigFileError> {
         let fail = |error| ConfigFileError::Io(self.path.clone(), error);
         if let Some(new) = &self.new {
-            std::fs::rename(new, &self.path).map_err(fail)?;
+            rename_durably(new, &self.path).map_err(fail)?;
         }
         self.new = None;
         Ok(self.path.clone())
@@ -222,6 +222,13 @@ impl Drop for Prepared {
             let _ = std::fs::remove_file(new);
         }
     }
+}
+
+/// A power failure afterwards leaves the new name.
+fn rename_durably(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::rename(from, to)?;
+    let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn check_name(name: &str) -> Result<(), ConfigFileError> {
@@ -252,9 +259,7 @@ pub(super) fn edit(
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::metadata(path)?.permissions())?;
         file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        rename_durably(&new, path)
     };
     work().map_err(|error| ConfigFileError::Io(path.to_path_buf(), error))
 }
