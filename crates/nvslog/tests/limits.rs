@@ -119,6 +119,32 @@ fn a_block_that_cannot_be_read_hides_no_other() {
     }
 }
 
+/// So does one of several blocks of which the search reads only the first at once: at the end of
+/// 256 blocks, or where a block near it cannot be read.
+#[test]
+fn a_commit_that_is_not_read_at_once_says_what_was_durable() {
+    let trims = (1..=50).map(|version| Record::Trim { pages: Pages::new(Page(4), 2), version });
+    for block in [100, 254, 255, 256] {
+        let (sequence, durable_through, kind) = (60, 2, Kind::Plain);
+        let header = Header { sequence, durable_through, block, kind, ..opens() };
+        let mut image = ring(&[(opens(), vec![])]);
+        let mut witness = Vec::new();
+        commit::encode(&header, &trims.clone().collect::<Vec<_>>(), LOG, 512, &mut witness);
+        assert_eq!(witness.len(), 3 * BLOCK);
+        let at = block as usize * BLOCK;
+        image[at..at + witness.len()].copy_from_slice(&witness);
+        let by = Witness::Commit { block, sequence };
+        for bad in [&[][..], &[block - 1], &[block + 3]] {
+            let error = recovered(&image, 64, bad).err();
+            assert_eq!(error.map(|error| error.damage), Some(Damage::Missing(by)), "{bad:?}");
+        }
+        // It says nothing if it is not complete.
+        image[at + 2 * BLOCK + 100] ^= 1;
+        let found = recovered(&image, 64, &[]).expect("a log");
+        assert_eq!((found.commits, found.dropped), (1, vec![block]));
+    }
+}
+
 /// A header at the end of the ring that claims blocks behind it is not a commit.
 #[test]
 fn nothing_is_read_behind_the_ring() {

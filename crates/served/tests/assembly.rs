@@ -184,6 +184,10 @@ fn a_device_that_is_out_of_date_is_used_if_its_loss_is_accepted() {
     assert!(array.assembled(&degraded()).is_err());
     let assembly = array.assembled(&stale(N[1])).expect("an array");
     assert_eq!((assembly.copies, assembly.stale), (vec![1], vec![N[1]]));
+    // A current one has another history, and is not used with it.
+    let array = Array::current().with(&N[1..], true, older);
+    let assembly = array.assembled(&stale(N[1])).expect("an array");
+    assert_eq!((assembly.copies, assembly.stale), (vec![1], vec![N[1]]));
 }
 
 /// Member 1 is recorded as failed.

@@ -362,6 +362,23 @@ fn an_array_gets_another_log_only_if_the_present_one_is_known_to_be_empty() {
     assert_eq!(fill_of(&mut served, 0), 6, "the new log has it");
 }
 
+/// Only then may it be overwritten.
+#[test]
+fn an_nvs_device_is_spent_only_if_it_is_known_to_be_empty_and_of_this_array() {
+    let spent = |devices: &mut Devices, array| destage_served::is_spent(devices, N[0], [array; 16]);
+    let mut served = Served::open(array(1));
+    served.write(0, 8, 5);
+    let mut dirty = served.devices.clone();
+    served.flush_cache();
+    served.stop();
+    let mut drained = served.devices;
+    assert!(spent(&mut drained, 1), "it is drained");
+    assert!(!spent(&mut drained, 2), "it is of another array");
+    assert!(!spent(&mut dirty, 1), "it has a page");
+    ANCHORS.iter().for_each(|at| rot(&mut dirty, N[0], *at));
+    assert!(!spent(&mut dirty, 1), "nobody knows what it has");
+}
+
 /// Devices that lose power after some writes. An NVS device of byte-addressable memory has half of
 /// the next one.
 struct Cut<'a> {

@@ -7,7 +7,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::Page;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Header, Kind};
-use destage_nvslog::record::{Origin, Pages, Record};
+use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{Allow, AssembleError, Command, Device, LogError, Media, OpenError, Settings};
@@ -16,6 +16,11 @@ use std::collections::BTreeMap;
 /// An array that was stopped with dirty pages.
 fn stopped() -> Devices {
     Devices::from_text(include_str!("golden/version-4-blocks-512-nvs-1-stop.txt"))
+}
+
+/// The loss of what the NVS device does not have is accepted.
+fn accepted() -> Allow {
+    Allow { stale: vec![Device::Nvs(0)], ..Allow::default() }
 }
 
 #[test]
@@ -75,10 +80,9 @@ fn a_damaged_slot_is_reported_and_given_up_only_if_that_is_accepted() {
     let named = OpenError::Log(LogError::LostPages(1, page));
     assert_eq!(format!("{refused:?}"), format!("{:?}", Some(named)));
     assert!(devices.to_text() == before, "nothing was changed");
-    let accepted = Allow { stale: vec![Device::Nvs(0)], ..Allow::default() };
     // A server that ends before it writes anything else, then a crash after the first commit: what
     // was given up is not looked for by the next start.
-    let assembly = devices.assembled(&accepted);
+    let assembly = devices.assembled(&accepted());
     drop(opened(&mut devices, &assembly, &settings()).expect("accepted"));
     let served = Served::open(devices);
     let mut served = Served::open(served.devices);
@@ -99,7 +103,6 @@ fn of_a_page_that_is_given_up_no_copy_is_left() {
     let geometry = Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages: PAGES / 2 };
     let mut before = Served::open(Devices::created(geometry, Sizes::for_pages(24, 512), 512, 1));
     before.write(0, 8, 5);
-    let accepted = Allow { stale: vec![Device::Nvs(0)], ..Allow::default() };
     let mut met = 0;
     for (operations, more) in (0..6).flat_map(|n| (2..10).map(move |more| (n, more))) {
         let mut served = Served::open(before.devices.clone());
@@ -118,7 +121,7 @@ fn of_a_page_that_is_given_up_no_copy_is_left() {
         let assembly = devices.assembled(&Allow::default());
         let found = destage_served::inspect(&mut devices, &assembly);
         met += usize::from(found.lost == [(0, 1)] && found.open_intents > 0);
-        let mut served = Served::open_as(devices, &accepted);
+        let mut served = Served::open_as(devices, &accepted());
         served.write(0, 8, 7);
         served.flush_cache();
         let read = Command::Read { offset: 0, bytes: SECTOR };
@@ -158,28 +161,29 @@ fn an_array_whose_nvs_is_lost_for_good_starts_without_it_only_if_that_is_accepte
     assert!(assembly.copies.is_empty());
 }
 
-/// An array whose ring of 64 blocks has this many commits of one block, each with a page of zeros
-/// that only the log has.
-fn with_commits(count: u64) -> Devices {
-    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 4, 1, 128);
+/// An array with room for this many dirty pages, whose ring of 64 blocks has these commits of one
+/// block. The slots hold zeros.
+fn with_log(dirty_pages: u64, commits: impl IntoIterator<Item = Vec<Record>>) -> Devices {
+    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 4, 1, 256);
     let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages };
-    let mut devices = Devices::created(geometry, Sizes::for_pages(100, 512), 512, 1);
+    let mut devices = Devices::created(geometry, Sizes::for_pages(dirty_pages, 512), 512, 1);
     let superblock = devices.assembled(&Allow::default()).superblock;
     assert_eq!(superblock.ring_blocks, 64);
-    for block in 1..=count {
-        let (sequence, version) = (block + 1, block);
+    let mut last_version = 0;
+    for (block, records) in (1..).zip(commits) {
+        let sequence = block + 1;
+        last_version = records.iter().filter_map(Record::version).fold(last_version, u64::max);
         let header = Header {
             epoch: 1,
             sequence,
             durable_through: sequence - 1,
             block,
-            last_version: version,
+            last_version,
             kind: Kind::Plain,
         };
-        let pages = Pages { first: Page(block), count: 1 };
-        let zeros = Record::Zero { pages, version, origin: Origin::New };
         let mut bytes = Vec::new();
-        commit::encode(&header, &[zeros], superblock.log, 512, &mut bytes);
+        commit::encode(&header, &records, superblock.log, 512, &mut bytes);
+        assert_eq!(bytes.len(), SECTOR);
         devices.write(Device::Nvs(0), DATA_START + block * 512, &bytes).expect("written");
     }
     // The log begins with the first of them.
@@ -188,6 +192,40 @@ fn with_commits(count: u64) -> Devices {
         devices.write(Device::Nvs(0), at, &anchor.encode(superblock.log)).expect("written");
     }
     devices
+}
+
+/// The same with this many commits, each with a page of zeros that only the log has.
+fn with_commits(count: u64) -> Devices {
+    let zeros = |version| Record::Zero {
+        pages: Pages { first: Page(version), count: 1 },
+        version,
+        origin: Origin::New,
+    };
+    with_log(100, (1..=count).map(|version| vec![zeros(version)]))
+}
+
+/// A page without neighbours, whose bytes are not there.
+fn lost_page(version: u64) -> Record {
+    let (page, slot) = (Page(2 * version), version as u32);
+    Record::Data { page, version, slot, sectors: ALL_SECTORS, crc: 1, origin: Origin::New }
+}
+
+/// More pages are given up than a commit releases, 168: no later start looks for any of them.
+#[test]
+fn a_start_that_gives_up_many_pages_gives_all_of_them_up() {
+    let commits = (0..11).map(|commit| (1 + commit * 18..=18 + commit * 18).map(lost_page));
+    // The last commit confirms the others.
+    let commits = commits.map(Iterator::collect).chain([vec![]]);
+    let mut devices = with_log(200, commits);
+    let assembly = devices.assembled(&Allow::default());
+    let refused = opened(&mut devices, &assembly, &settings()).err();
+    assert_eq!(refused, Some(OpenError::Log(LogError::LostPages(198, 2))));
+    let mut devices = Served::open_as(devices, &accepted()).devices;
+    for _ in 0..2 {
+        let served = Served::open(devices);
+        assert_eq!(served.volume.status().dirty_pages, 0);
+        devices = served.devices;
+    }
 }
 
 /// No array leaves such a log: moves leave blocks for the next start. It is refused, and what it
