@@ -1,0 +1,140 @@
+//! What a start writes goes into caches that lose it when the power fails: what must be flushed
+//! before something else is written (docs/durability.md, "Steps" and "Marks").
+
+mod common;
+
+use common::{Devices, PAGES, SECTOR, Served, settings};
+use destage_engine::array::geometry::{Geometry, Level};
+use destage_nvslog::sizes::Sizes;
+use destage_nvslog::superblock::DATA_START;
+use destage_served::{Allow, Device, IoError, Media};
+
+const N: Device = Device::Nvs(0);
+/// First bytes of the two copies of a superblock, and of the anchors.
+const SUPERBLOCKS: [u64; 2] = [0, 12_288];
+const ANCHORS: [u64; 2] = [4096, 8192];
+
+fn array() -> Devices {
+    let (level, strip_pages, group_stripes) = (Level::Raid5, 2, 2);
+    let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages: PAGES / 2 };
+    Devices::created(geometry, Sizes::for_pages(24, 512), 512, 1)
+}
+
+/// A write of these bytes from this one on, or a flush.
+type Step = (Device, Option<(u64, Vec<u8>)>);
+
+/// Devices whose writes and flushes are noted.
+struct Noted<'a> {
+    devices: &'a mut Devices,
+    steps: Vec<Step>,
+}
+
+impl Media for Noted<'_> {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        self.devices.bytes(device)
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        self.devices.read(device, offset, into)
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.steps.push((device, Some((offset, bytes.to_vec()))));
+        self.devices.write(device, offset, bytes)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.steps.push((device, None));
+        self.devices.flush(device)
+    }
+}
+
+/// The writes and flushes of a start.
+fn start(mut devices: Devices, allow: &Allow) -> Vec<Step> {
+    let assembly = devices.assembled(allow);
+    let mut media = Noted { devices: &mut devices, steps: Vec::new() };
+    destage_served::open(&mut media, &assembly, settings()).expect("it opens");
+    media.steps
+}
+
+/// The devices when these steps are done.
+fn after<'a>(devices: &Devices, steps: impl IntoIterator<Item = &'a Step>) -> Devices {
+    let mut devices = devices.clone();
+    for (device, written) in steps {
+        let Some((offset, bytes)) = written else { continue };
+        devices.write(*device, *offset, bytes).expect("written");
+    }
+    devices
+}
+
+/// The writes that are not flushed when some steps are done.
+fn unflushed(steps: &[Step]) -> Vec<&Step> {
+    let mut cached: Vec<&Step> = Vec::new();
+    for step in steps {
+        match step.1 {
+            Some(_) => cached.push(step),
+            None => cached.retain(|write| write.0 != step.0),
+        }
+    }
+    cached
+}
+
+/// How often a device is written here, and whether the other place is in a cache then: of this
+/// device, or of any.
+fn written_here(steps: &[Step], here: u64, other: u64, any_device: bool) -> (usize, bool) {
+    let is = |step: &Step, at: u64| step.1.as_ref().is_some_and(|(offset, _)| *offset == at);
+    let (mut times, mut cached) = (0, false);
+    for (index, step) in steps.iter().enumerate().filter(|(_, step)| is(step, here)) {
+        times += 1;
+        let in_cache = unflushed(&steps[..index]);
+        cached |= in_cache.iter().any(|w| is(w, other) && (any_device || w.0 == step.0));
+    }
+    (times, cached)
+}
+
+/// Byte-addressable memory may tear all that is not flushed.
+#[test]
+fn a_start_writes_the_second_anchor_when_the_first_is_flushed() {
+    // A start after one that wrote nothing else takes its place, and writes the anchors.
+    let devices = Served::open(array()).devices;
+    let steps = start(devices, &Allow::default());
+    assert_eq!(written_here(&steps, ANCHORS[1], ANCHORS[0], false), (1, false));
+}
+
+/// A copy of a superblock is damaged, or a crash left a device without its second one.
+#[test]
+fn a_start_writes_new_superblocks_when_what_it_repaired_is_flushed() {
+    let before = Served::open(array()).devices;
+    let steps = start(before.clone(), &Allow::default());
+    let crashed = (0..=steps.len()).map(|count| after(&before, &steps[..count]));
+    let mut rotten = before.clone();
+    rotten.write(Device::Member(1), SUPERBLOCKS[1], &[7; SECTOR]).expect("there");
+    let mut repaired = 0;
+    for devices in crashed.chain([rotten]) {
+        let steps = start(devices, &Allow::default());
+        let (times, cached) = written_here(&steps, SUPERBLOCKS[0], SUPERBLOCKS[1], true);
+        assert!(times == 4 && !cached, "{times}");
+        repaired += written_here(&steps, SUPERBLOCKS[1], 0, false).0 - 4;
+    }
+    assert!(repaired > 4, "{repaired}");
+}
+
+/// The power fails when a start has given up a page, before that is flushed. The release is there,
+/// and what is before it in the log must be there, too.
+#[test]
+fn what_is_given_up_is_logged_when_the_epoch_is_open() {
+    let mut served = Served::open(array());
+    served.write(0, 8, 5);
+    let mut devices = served.devices;
+    let (_, sectors) = devices.0.get_mut(&N).expect("an NVS device");
+    sectors.values_mut().find(|bytes| **bytes == [5; SECTOR]).expect("a slot")[7] ^= 1;
+    let accepted = Allow { stale: vec![N], ..Allow::default() };
+    let steps = start(devices.clone(), &accepted);
+    let flush = steps.iter().rposition(|step| *step == (N, None)).expect("a flush");
+    let mut cached = unflushed(&steps[..flush]);
+    let release = cached.pop().expect("the release");
+    assert!(release.1.as_ref().is_some_and(|(offset, _)| *offset > DATA_START));
+    let kept = steps[..flush].iter().filter(|step| !cached.contains(step));
+    let served = Served::open(after(&devices, kept));
+    assert_eq!(served.volume.status().dirty_pages, 0);
+}
