@@ -178,9 +178,6 @@ pub const DATA_BYTES: usize = 24;
 /// has, or the ring could not come round (D17). Longer ones are read.
 pub const ZERO_PAGES_MAX: u32 = 2;
 
-/// Bytes of a Release record.
-pub const RELEASE_BYTES: usize = DATA_BYTES;
-
 impl Record {
     /// Bytes of the record.
     #[must_use]

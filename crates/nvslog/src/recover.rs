@@ -7,11 +7,11 @@ use crate::anchor::Anchor;
 use crate::commit::{BadRecord, Claim, Header, Kind};
 use crate::contents::{Contents, HeldPage, OpenIntent, Stored};
 use crate::crc::crc32c;
-use crate::record::{Record, RecordError, VERSION_MAX};
+use crate::record::{Origin, Pages, Record, RecordError, VERSION_MAX};
 use crate::slots::Slots;
 use crate::space::LogSpace;
 use crate::{EPOCHS_MAX, FOUND_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use destage_engine::units::Page;
 
@@ -187,6 +187,8 @@ pub struct Recovered {
     pub unreadable: Vec<u64>,
     /// What is to be copied from one device to another.
     pub repairs: Vec<Repair>,
+    /// A loss was accepted: there may have been more.
+    pub cut: bool,
 }
 
 impl Recovered {
@@ -233,8 +235,10 @@ impl Recovered {
         };
         let mut intents = contents.intents();
         let no_group = intents.find(|intent| !group(intent)).map(|intent| intent.pages.first);
-        let froze = |(page, held): &(Page, HeldPage)| {
-            contents.intent_of(*page).is_some_and(|intent| held.version <= intent.through)
+        let froze = |(page, held): &(Page, HeldPage)| match contents.intent_of(*page) {
+            Some(intent) => held.version <= intent.through,
+            // It may have been moved to a place behind the end.
+            None => self.cut,
         };
         let stray = contents.frozen_pages().find(|frozen| !froze(frozen)).map(|(page, _)| page);
         match numbers.or(beyond).or(no_group.or(stray).map(Damage::Destage)) {
@@ -244,6 +248,29 @@ impl Recovered {
                 Err(RecoverError { block, sequence, damage })
             }
         }
+    }
+
+    /// The intents that a log which was cut lacks, to be appended behind the opening commit: those
+    /// of destages that froze pages or logged parity here. What they froze is destaged as they
+    /// would have done it.
+    #[must_use]
+    pub fn lacking_intents(&self, array_pages: u64, group_pages: u64) -> Vec<Record> {
+        let mut groups = BTreeMap::new();
+        for record in self.contents.live_in(&(0..u64::MAX)) {
+            let (page, version) = match record {
+                Record::Data { page, version, origin: Origin::Frozen, .. } => (page, version),
+                Record::Zero { pages, version, origin: Origin::Frozen } => (pages.first, version),
+                Record::Parity { first, .. } if first.0 < array_pages => (first, 0),
+                _ => continue,
+            };
+            if self.contents.intent_of(page).is_none() {
+                let through: &mut u64 = groups.entry(page.0 / group_pages).or_default();
+                *through = version.max(*through);
+            }
+        }
+        let pages = |group| Pages::new(Page(group * group_pages), group_pages as u32);
+        let intents = groups.into_iter().map(|(group, through)| (pages(group), through));
+        intents.map(|(pages, through)| Record::Intent { pages, through, moved: false }).collect()
     }
 }
 
@@ -346,6 +373,7 @@ impl Recovery {
             ends_with_opening: false,
             unreadable: Vec::new(),
             repairs: Vec::new(),
+            cut: false,
         };
         Ok(Recovery {
             layout,
@@ -687,6 +715,7 @@ impl Recovery {
             return Err(self.error(Damage::Record { index, error }));
         }
         if self.takes_what_is_left {
+            self.recovered.cut = true;
             self.state = State::Done;
             return Ok(());
         }

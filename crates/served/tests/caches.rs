@@ -130,11 +130,10 @@ fn what_is_given_up_is_logged_when_the_epoch_is_open() {
     sectors.values_mut().find(|bytes| **bytes == [5; SECTOR]).expect("a slot")[7] ^= 1;
     let accepted = Allow { stale: vec![N], ..Allow::default() };
     let steps = start(devices.clone(), &accepted);
-    let flush = steps.iter().rposition(|step| *step == (N, None)).expect("a flush");
-    let mut cached = unflushed(&steps[..flush]);
-    let release = cached.pop().expect("the release");
-    assert!(release.1.as_ref().is_some_and(|(offset, _)| *offset > DATA_START));
-    let kept = steps[..flush].iter().filter(|step| !cached.contains(step));
+    let in_ring = |step: &Step| step.1.as_ref().is_some_and(|(offset, _)| *offset >= DATA_START);
+    let release = steps.iter().rposition(in_ring).expect("the release");
+    let lost = unflushed(&steps[..release]);
+    let kept = steps[..=release].iter().filter(|step| !lost.contains(step));
     let served = Served::open(after(&devices, kept));
     assert_eq!(served.volume.status().dirty_pages, 0);
 }

@@ -7,6 +7,7 @@ use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::Page;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Header, Kind};
+use destage_nvslog::crc::crc32c;
 use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
@@ -164,11 +165,11 @@ fn an_array_whose_nvs_is_lost_for_good_starts_without_it_only_if_that_is_accepte
 /// An array with room for this many dirty pages, whose ring of 64 blocks has these commits of one
 /// block. The slots hold zeros.
 fn with_log(dirty_pages: u64, commits: impl IntoIterator<Item = Vec<Record>>) -> Devices {
-    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 4, 1, 256);
+    let (level, strip_pages, group_stripes, disk_pages) = (Level::Raid5, 4, 1, 512);
     let geometry = Geometry { level, disks: 3, strip_pages, group_stripes, disk_pages };
-    let mut devices = Devices::created(geometry, Sizes::for_pages(dirty_pages, 512), 512, 1);
+    let sizes = Sizes { ring_blocks: 64, ..Sizes::for_pages(dirty_pages, 512) };
+    let mut devices = Devices::created(geometry, sizes, 512, 1);
     let superblock = devices.assembled(&Allow::default()).superblock;
-    assert_eq!(superblock.ring_blocks, 64);
     let mut last_version = 0;
     for (block, records) in (1..).zip(commits) {
         let sequence = block + 1;
@@ -194,13 +195,12 @@ fn with_log(dirty_pages: u64, commits: impl IntoIterator<Item = Vec<Record>>) ->
     devices
 }
 
+fn zeros(version: u64) -> Record {
+    Record::Zero { pages: Pages::new(Page(version), 1), version, origin: Origin::New }
+}
+
 /// The same with this many commits, each with a page of zeros that only the log has.
 fn with_commits(count: u64) -> Devices {
-    let zeros = |version| Record::Zero {
-        pages: Pages { first: Page(version), count: 1 },
-        version,
-        origin: Origin::New,
-    };
     with_log(100, (1..=count).map(|version| vec![zeros(version)]))
 }
 
@@ -226,6 +226,63 @@ fn a_start_that_gives_up_many_pages_gives_all_of_them_up() {
         assert_eq!(served.volume.status().dirty_pages, 0);
         devices = served.devices;
     }
+}
+
+/// A start that gives up pages has room for what it logs, though the ring is as full as it gets
+/// while it is served, and the oldest page is not lost: it is moved, and the tail follows.
+#[test]
+fn a_start_that_gives_up_many_pages_does_not_fill_the_ring() {
+    let commits = (0..43).map(|commit| (2 + commit * 10..=11 + commit * 10).map(lost_page));
+    let commits = [vec![zeros(1)]].into_iter().chain(commits.map(Iterator::collect));
+    let served = Served::open_as(with_log(450, commits.chain([vec![]])), &accepted());
+    let mut served = Served::open(served.devices);
+    assert_eq!(served.volume.status().dirty_pages, 1);
+    served.write(16, 8, 7);
+    let mut served = Served::open(served.devices);
+    let read = Command::Read { offset: 2 * 4096, bytes: SECTOR };
+    assert_eq!(served.ask(read, &[]), [7; SECTOR]);
+}
+
+/// The log ends between copies of what a destage froze and the copy of its intent. What it froze is
+/// redone, and a newer write stays newer.
+#[test]
+fn what_a_destage_froze_is_not_lost_with_its_intent() {
+    let slots = DATA_START + 64 * SECTOR as u64;
+    let data = |page, version, origin| {
+        let (page, slot, crc) = (Page(page), version as u32, crc32c(&[version as u8; 4096]));
+        Record::Data { page, version, slot, sectors: ALL_SECTORS, crc, origin }
+    };
+    let froze = vec![data(9, 3, Origin::Frozen), data(10, 4, Origin::Frozen)];
+    let (first, row, p) = (Page(40), 1, [1; 8]);
+    let parity = Record::Parity { first, row, p, q: None, moved: true };
+    let newer = vec![data(10, 5, Origin::New), parity];
+    let intent = Record::Intent { pages: Pages::new(Page(8), 8), through: 4, moved: true };
+    let mut devices = with_log(100, [froze, newer, vec![intent], vec![]]);
+    for version in 3..=5 {
+        let at = slots + version * 4096;
+        devices.write(Device::Nvs(0), at, &[version as u8; 4096]).expect("written");
+    }
+    devices.write(Device::Nvs(0), DATA_START + 3 * 512, &[7; SECTOR]).expect("written");
+    let assembly = devices.assembled(&Allow::default());
+    let refused = opened(&mut devices, &assembly, &settings()).err();
+    assert!(matches!(refused, Some(OpenError::Log(LogError::Damaged(_)))), "{refused:?}");
+    let assembly = devices.assembled(&accepted());
+    drop(opened(&mut devices, &assembly, &settings()).expect("accepted"));
+    let assembly = devices.assembled(&Allow::default());
+    let found = destage_served::inspect(&mut devices, &assembly);
+    assert_eq!((found.damage, found.dirty_pages, found.open_intents), (None, 3, 2));
+    let mut served = Served::open(devices);
+    for _ in 0..2 {
+        for (page, fill) in [(9, 3), (10, 5)] {
+            let read = Command::Read { offset: page * 4096, bytes: 4096 };
+            assert_eq!(served.ask(read, &[]), [fill; 4096], "page {page}");
+        }
+        served.flush_cache();
+    }
+    let mut devices = served.devices;
+    let assembly = devices.assembled(&Allow::default());
+    let found = destage_served::inspect(&mut devices, &assembly);
+    assert_eq!((found.dirty_pages, found.open_intents), (0, 0));
 }
 
 /// No array leaves such a log: moves leave blocks for the next start. It is refused, and what it

@@ -13,11 +13,11 @@ use destage_engine::units::Page;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Claim, Header, Kind};
 use destage_nvslog::contents::{Contents, HeldPage, Stored};
-use destage_nvslog::record::{Pages, RELEASE_BYTES, Record};
+use destage_nvslog::record::{Pages, Record};
 use destage_nvslog::recover::{Layout, Part, RecoverError, Recovered as Found, Recovery, Repair};
 use destage_nvslog::space::{LogSpace, Purpose};
 use destage_nvslog::superblock::Superblock;
-use destage_nvslog::{EPOCHS_MAX, HEADER_BYTES, LogId};
+use destage_nvslog::{EPOCHS_MAX, HEADER_BYTES, LogId, RANGE_PAGES_MAX};
 use std::collections::BTreeSet;
 
 /// The anchor of a log that was never used.
@@ -191,24 +191,26 @@ fn begin(
     mut found: Found,
     loaded: Loaded,
 ) -> Result<Recovered, LogError> {
-    let Superblock { log, block_bytes, .. } = source.superblock;
+    let Superblock { log, block_bytes, geometry, .. } = source.superblock;
     let Loaded { mut pages, mut dirty, lost, lacking } = loaded;
     let mut ring = Ring::new(media, source.devices, &source.superblock);
     found.repairs.iter().chain(&lacking).try_for_each(|repair| ring.repair(repair))?;
     let zeros = vec![0; block_bytes as usize];
     found.to_overwrite().try_for_each(|block| ring.write(block, &zeros))?;
+    let mut records = Vec::new();
     if source.takes_what_is_left {
         // What is behind the end is given up: no later start may take it for part of the log.
         let left = ring.what_is_left(found.epoch);
         found.epoch = left.epoch;
         left.to_clear.iter().try_for_each(|block| ring.write(*block, &zeros))?;
+        records = found.lacking_intents(geometry.volume_pages().0, geometry.pages_per_group());
     }
     ring.flush()?;
     match source.takes_what_is_left {
         true => found.space.restated(),
         false => found.make_room(),
     }
-    let Found { mut contents, mut space, epoch, .. } = found;
+    let Found { contents, mut space, epoch, .. } = found;
     // A device may have an older anchor only, whose tail the next commits may overwrite.
     ring.anchor(space.anchor())?;
     let mut first = Vec::new();
@@ -229,54 +231,105 @@ fn begin(
     }
     let given_up: BTreeSet<u64> = lost.iter().map(|page| page.0).collect();
     dirty.retain(|page| !given_up.contains(page));
-    let through = contents.last_version();
-    let release =
-        |page: &Page| Record::Release { pages: Pages { first: *page, count: 1 }, through };
-    let mut lost = lost.iter().map(release).peekable();
-    while lost.peek().is_some() {
-        let (block, bytes) =
-            release_lost(&mut lost, &mut contents, &mut space, &source.superblock, epoch)?;
-        ring.write(block, &bytes)?;
-    }
-    ring.flush()?;
-    space.made_durable(space.next_sequence() - 1);
+    records.extend(releases(&given_up, last_version));
+    let superblock = &source.superblock;
+    let mut appending = Appending { ring, contents, space, superblock, epoch };
+    appending.append(&records)?;
+    let Appending { contents, space, .. } = appending;
     let (devices, defect) = (source.devices.to_vec(), source.defect);
-    let spare_slots = spare_slots(&source.superblock);
+    let spare_slots = spare_slots(superblock);
     let start =
         Start { id: log, block_bytes, devices, space, contents, epoch, defect, spare_slots };
     Ok(Recovered { log: Log::new(start), pages, dirty })
 }
 
-/// A commit of the new epoch with as many of these records as fit: its block and its bytes.
-fn release_lost(
-    lost: &mut dyn Iterator<Item = Record>,
-    contents: &mut Contents,
-    space: &mut LogSpace,
-    superblock: &Superblock,
-    epoch: u32,
-) -> Result<(u64, Vec<u8>), LogError> {
-    let Superblock { log, block_bytes, .. } = *superblock;
-    // Without padding: the end of the ring cuts it short.
-    let most = space.commit_blocks_max().min(space.contiguous_blocks()) * u64::from(block_bytes);
-    let count = (most as usize - HEADER_BYTES) / RELEASE_BYTES;
-    let records: Vec<Record> = lost.take(count).collect();
-    let bytes = HEADER_BYTES + records.len() * RELEASE_BYTES;
-    let blocks = (bytes as u64).div_ceil(u64::from(block_bytes));
-    let place = space.allocate(blocks, Purpose::Housekeeping).ok_or(LogError::Full)?;
-    for record in &records {
-        contents.apply(record, place.sequence, space).expect("a release of what is held");
+/// Releases of these pages, one for each run.
+fn releases(pages: &BTreeSet<u64>, through: u64) -> Vec<Record> {
+    let mut runs: Vec<Pages> = Vec::new();
+    for page in pages {
+        match runs.last_mut() {
+            Some(run) if run.end() == *page && run.count < RANGE_PAGES_MAX => run.count += 1,
+            _ => runs.push(Pages::new(Page(*page), 1)),
+        }
     }
-    let header = Header {
-        epoch,
-        sequence: place.sequence,
-        durable_through: space.durable(),
-        block: place.block,
-        last_version: contents.last_version(),
-        kind: Kind::Plain,
-    };
-    let mut out = Vec::new();
-    commit::encode(&header, &records, log, block_bytes, &mut out);
-    Ok((place.block, out))
+    runs.into_iter().map(|pages| Record::Release { pages, through }).collect()
+}
+
+/// A log to which a start appends, behind the opening commit.
+struct Appending<'a> {
+    ring: Ring<'a>,
+    contents: Contents,
+    space: LogSpace,
+    superblock: &'a Superblock,
+    epoch: u32,
+}
+
+impl Appending<'_> {
+    /// Appends records, and makes them durable.
+    fn append(&mut self, mut records: &[Record]) -> Result<(), LogError> {
+        while !records.is_empty() {
+            self.make_room()?;
+            let count = self.commit(records)?;
+            records = &records[count..];
+            self.make_durable()?;
+        }
+        Ok(())
+    }
+
+    /// Moves live records as the log does while it is used, so that the reserve stays free for
+    /// that; at most once round.
+    fn make_room(&mut self) -> Result<(), LogError> {
+        for _ in 0..self.space.ring_blocks() {
+            let Some(commits) = self.space.evacuate(0) else { return Ok(()) };
+            self.commit(&self.contents.live_in(&commits))?;
+            self.make_durable()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a commit with as many of these records as fit: how many.
+    fn commit(&mut self, records: &[Record]) -> Result<usize, LogError> {
+        let (space, block_bytes) = (&mut self.space, self.superblock.block_bytes);
+        // Without padding: the end of the ring cuts it short.
+        let most = space.commit_blocks_max().min(space.contiguous_blocks());
+        let most = (most * u64::from(block_bytes)) as usize;
+        let mut bytes = HEADER_BYTES;
+        let fits = |record: &&Record| {
+            bytes += record.encoded_bytes();
+            bytes <= most
+        };
+        let records = &records[..records.iter().take_while(fits).count()];
+        let bytes = HEADER_BYTES + records.iter().map(Record::encoded_bytes).sum::<usize>();
+        let blocks = (bytes as u64).div_ceil(u64::from(block_bytes));
+        let place = space.allocate(blocks, Purpose::Housekeeping).ok_or(LogError::Full)?;
+        for record in records {
+            let applied = self.contents.apply(record, place.sequence, space);
+            applied.expect("of what is held");
+        }
+        let header = Header {
+            epoch: self.epoch,
+            sequence: place.sequence,
+            durable_through: space.durable(),
+            block: place.block,
+            last_version: self.contents.last_version(),
+            kind: Kind::Plain,
+        };
+        let mut out = Vec::new();
+        commit::encode(&header, records, self.superblock.log, block_bytes, &mut out);
+        self.ring.write(place.block, &out)?;
+        Ok(records.len())
+    }
+
+    /// Makes what was appended durable, and frees what it killed.
+    fn make_durable(&mut self) -> Result<(), LogError> {
+        self.ring.flush()?;
+        self.space.made_durable(self.space.next_sequence() - 1);
+        if let Some(anchor) = self.space.anchor_due(true, None) {
+            self.ring.anchor(anchor)?;
+            self.space.anchored(anchor);
+        }
+        Ok(())
+    }
 }
 
 /// What is in the ring besides the log.
