@@ -171,3 +171,13 @@ impl Run {
 pub(super) fn is_complete(assembly: &Assembly) -> bool {
     assembly.failed.is_empty() && assembly.rebuilds.is_empty()
 }
+
+/// Why a test gives no loss up.
+pub(super) const MEMBER_MISSING: &str = "a member is missing: no loss is accepted";
+
+/// Whether nothing is wrong with this refusal of a start that accepts a loss: the NVS device named
+/// cannot be used, or nothing says where its log begins.
+pub(super) fn explains_refusal(why: &str) -> bool {
+    let explained = [MEMBER_MISSING, "assemble: NvsMissing", "open: no anchor of the NVS log"];
+    explained.iter().any(|explained| why.starts_with(explained))
+}

@@ -1,6 +1,6 @@
 //! Starts of the array: superblocks read, devices put together, the log recovered.
 
-use super::accepts::is_complete;
+use super::accepts::{MEMBER_MISSING, explains_refusal, is_complete};
 use super::device::Device as Disk;
 use super::run::{End, Run};
 use crate::Survivors;
@@ -68,11 +68,11 @@ impl Run {
             self.volume = None;
             end = self.try_open(false);
         }
-        let mut lost = self.maybe_accept_loss(&mut end);
+        let mut lost = self.maybe_accept_loss(&mut end)?;
         if end.is_err() && self.undo_mishaps() {
             self.volume = None;
             end = self.try_open(self.plain);
-            lost |= self.cut_acceptance && self.maybe_accept_loss(&mut end);
+            lost |= self.cut_acceptance && self.maybe_accept_loss(&mut end)?;
         }
         self.counts.plain_starts += u64::from(plain && end == Ok(End::Done));
         if end == Ok(End::Done) {
@@ -90,20 +90,27 @@ impl Run {
 
     /// Sometimes a start that was refused is tried again with what is left of the log; whether it
     /// was. Where that may not be, the mishap is to be undone instead.
-    fn maybe_accept_loss(&mut self, end: &mut Result<End, String>) -> bool {
+    ///
+    /// # Errors
+    /// That start is refused, too, for no reason.
+    fn maybe_accept_loss(&mut self, end: &mut Result<End, String>) -> Result<bool, String> {
         let refused = end.as_ref().is_err_and(|refusal| self.accepts_loss(refusal));
         if !refused {
-            return false;
+            return Ok(false);
         }
         self.volume = None;
         self.accepting = true;
         let accepted = self.try_open(false);
         self.accepting = false;
-        let Ok(how) = accepted else { return false };
+        let how = match accepted {
+            Ok(how) => how,
+            Err(why) if explains_refusal(&why) => return Ok(false),
+            Err(why) => return Err(format!("refused with an accepted loss: {why}")),
+        };
         self.cut_acceptance = how == End::Crash;
         self.counts.losses_accepted += 1;
         *end = Ok(how);
-        true
+        Ok(true)
     }
 
     /// Whether all devices are there and, as far as is known here, as the array left them.
@@ -162,7 +169,7 @@ impl Run {
         let assembly = destage_served::assemble(&found, &allow)
             .map_err(|error| format!("assemble: {error:?}"))?;
         if self.accepting && !is_complete(&assembly) {
-            return Err("a member is missing: no loss is accepted".to_string());
+            return Err(MEMBER_MISSING.to_string());
         }
         let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
