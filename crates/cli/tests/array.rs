@@ -4,6 +4,7 @@ mod common;
 
 use common::array::{Array, flip, status};
 use common::{destage, fails, succeeds};
+use std::os::unix::net::UnixListener;
 
 #[test]
 fn an_array_lives_through_a_kill_and_keeps_what_it_acknowledged() {
@@ -116,6 +117,20 @@ fn wrong_devices_are_refused_with_what_to_do() {
         fails(2, &["create", "a/b", "--disk", "x"])
             .contains("array names may contain only letters")
     );
+}
+
+/// Devices over NBD are locked by nobody.
+#[test]
+fn where_a_server_of_the_array_answers_nothing_is_written() {
+    let array = Array::create(&["nvs"]);
+    let names = ["d0", "d1", "d2", "nvs"];
+    let devices = || names.map(|name| std::fs::read(array.path(name)).expect("read"));
+    let before = devices();
+    let listener = UnixListener::bind(array.path("tank.control")).expect("a server's socket");
+    assert!(array.refuses_to_serve().contains("another server of this array answers there"));
+    assert!(array.refused(&["recover", "tank"]).contains("another server of this array"));
+    assert!(devices() == before);
+    drop(listener);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use destage_served::{
     Assembly, Device, Found, Inspection, NoSuperblock, Settings as VolumeSettings, Volume,
     assemble, inspect, open, read_superblock,
 };
-use destage_server::array::control::listen;
+use destage_server::array::control::{listen, wait_until_free};
 use destage_server::array::{
     Absent, ArrayBackend, ArrayConfig, ArrayHandle, CreateOptions, DeviceError, DeviceSpec,
     Devices, ReadCacheChange, ReadCacheConfig, check_caches, check_drives, create as create_array,
@@ -246,6 +246,9 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let assembled = Assembled::new(matches, &config)?;
     let level = assembled.assembly.superblock.geometry.level;
     check_drives(&config, level).map_err(Failure::failed)?;
+    let control = places.control_of(name).map_err(Failure::usage)?;
+    let taken = |error| Failure::failed(format!("{}: {error}", control.display()));
+    wait_until_free(&control).map_err(taken)?;
     let (mut volume, assembled) = assembled.open(&settings)?;
     let Assembled { devices, assembly, unusable, .. } = assembled;
     let (spares, missing_spares) = open_spares(&config.spares, &volume.superblock());
@@ -265,13 +268,11 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     );
     let export = export(name, &format!("destage array {name}"), &volume);
     let server = listener::bind(matches, export)?;
-    let control = places.control_of(name).map_err(Failure::usage)?;
     let remote = server.remote();
     let mut backend = ArrayBackend::new(name, config, volume, devices);
     let handle = ArrayHandle::new(remote.clone());
     let monitor = super::monitoring::start(matches, name, handle.clone(), &mut backend)?;
-    let socket = listen(&control, handle, std::sync::Arc::new(monitor.clone()))
-        .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
+    let socket = listen(&control, handle, std::sync::Arc::new(monitor.clone())).map_err(taken)?;
     super::monitoring::http(matches, &control, monitor)?;
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
@@ -316,6 +317,9 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
         };
     }
     super::monitoring::log(false)?;
+    let control = places(matches).control_of(name).map_err(Failure::usage)?;
+    wait_until_free(&control)
+        .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
     let mut settings = config.settings().map_err(Failure::failed)?;
     // Nothing reads from it, and it takes over what there is.
     (settings.read_cache, settings.dirty_pages_max) = (None, None);

@@ -21,7 +21,7 @@ pub use monitoring::{Record, WhatIf};
 pub use nvs::{NvsReplace, NvsResize};
 pub use scrub::Scrub;
 pub use set::Set;
-pub use socket::{Control, check_client, listen};
+pub use socket::{Control, check_client, listen, wait_until_free};
 pub use status::Status;
 
 use super::refusal::Refusal;

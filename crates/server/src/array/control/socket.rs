@@ -65,6 +65,24 @@ struct Shared {
     clients: Arc<()>,
 }
 
+/// Waits for a moment while a server that is ending still answers at this control socket. Call it
+/// before anything is written to the devices: those over NBD are locked by nobody.
+///
+/// # Errors
+/// Another server of the array answers.
+pub fn wait_until_free(socket: &Path) -> std::io::Result<()> {
+    let mut waits = 0;
+    while UnixStream::connect(socket).is_ok() {
+        if waits == ENDING_WAITS {
+            let text = "another server of this array answers there: stop it first (`destage stop`)";
+            return Err(std::io::Error::new(ErrorKind::AddrInUse, text));
+        }
+        std::thread::sleep(ENDING_WAIT);
+        waits += 1;
+    }
+    Ok(())
+}
+
 /// Listens on the control socket; the thread ends with the process. `monitor` answers what the data
 /// thread has no part in.
 ///
@@ -78,17 +96,7 @@ pub fn listen(
     if let Some(folder) = socket.parent() {
         std::fs::create_dir_all(folder)?;
     }
-    // A server that is ending still has it for a moment.
-    let answers = || UnixStream::connect(socket).is_ok();
-    let mut waits = 0;
-    while answers() {
-        if waits == ENDING_WAITS {
-            let text = "another server of this array answers there: stop it first (`destage stop`)";
-            return Err(std::io::Error::new(ErrorKind::AddrInUse, text));
-        }
-        std::thread::sleep(ENDING_WAIT);
-        waits += 1;
-    }
+    wait_until_free(socket)?;
     let _ = std::fs::remove_file(socket);
     let listener = UnixListener::bind(socket)?;
     std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o600))?;
