@@ -93,6 +93,7 @@ impl Run {
     fn wrong_page(&mut self, member: u16, page: u64) {
         let geometry = self.case.geometry;
         self.wronged_lately = true;
+        self.right_strips.retain(|strip| strip.at.page != page);
         if let Some(page) = geometry.page_at(DiskPage { disk: DiskId(member), page }) {
             self.wronged.push(page);
             self.model.wild(&(page.0 * PAGE_BYTES..(page.0 + 1) * PAGE_BYTES));
