@@ -14,7 +14,7 @@ impl Run {
     /// A check failed.
     pub(super) fn maybe_write_through(&mut self) -> Result<(), String> {
         let may = self.case.pressed && !self.case.settings.cache_off;
-        if !may || self.draws.clients.below(if self.through { 30 } else { 300 }) > 0 {
+        if !may || self.draws.clients.below(if self.through { 40 } else { 2000 }) > 0 {
             return Ok(());
         }
         self.through = !self.through;
@@ -30,7 +30,7 @@ impl Run {
     /// # Errors
     /// A check failed.
     pub(super) fn maybe_withdraw(&mut self) -> Result<(), String> {
-        if !self.case.pressed || self.draws.clients.below(120) > 0 {
+        if !self.case.pressed || self.draws.clients.below(500) > 0 {
             return Ok(());
         }
         let tickets: Vec<u64> = self.pending.keys().copied().collect();
