@@ -25,9 +25,9 @@ impl AtRisk {
         self.pages.is_empty()
     }
 
-    /// Whether any page is so.
-    pub(crate) fn any(&self, so: impl Fn(u64) -> bool) -> bool {
-        self.pages.iter().any(|page| so(*page))
+    /// Whether this holds for any of the pages.
+    pub(crate) fn any(&self, holds: impl Fn(u64) -> bool) -> bool {
+        self.pages.iter().any(|page| holds(*page))
     }
 
     /// A copy of this page is gone: it is on the disks, or was trimmed.

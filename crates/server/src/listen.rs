@@ -147,8 +147,8 @@ fn hangs_up(mut stream: &UnixStream) -> bool {
     }
 }
 
-/// Whether nobody listens there. A server that has no room for another client hangs up, too; but
-/// it does not cease to.
+/// Whether nobody listens there. A server that has no room for another client hangs up, too, but
+/// keeps accepting.
 fn is_dead(path: &Path) -> bool {
     let until = Instant::now() + DEAD_FOR;
     loop {

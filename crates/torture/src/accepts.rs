@@ -172,7 +172,7 @@ pub(super) fn is_complete(assembly: &Assembly) -> bool {
     assembly.failed.is_empty() && assembly.rebuilds.is_empty()
 }
 
-/// Why a test gives no loss up.
+/// Why torture accepts no loss.
 pub(super) const MEMBER_MISSING: &str = "a member is missing: no loss is accepted";
 
 /// Whether nothing is wrong with this refusal of a start that accepts a loss: the NVS device named

@@ -18,10 +18,11 @@ use destage_served::{
 use destage_server::array::control::{listen, wait_until_free};
 use destage_server::array::{
     Absent, ArrayBackend, ArrayConfig, ArrayHandle, CreateOptions, DeviceError, DeviceSpec,
-    Devices, ReadCacheChange, ReadCacheConfig, check_caches, check_drives, create as create_array,
-    export, open_spares, uuid_text,
+    Devices, Places, ReadCacheChange, ReadCacheConfig, check_caches, check_drives,
+    create as create_array, export, open_spares, uuid_text,
 };
 use destage_server::{Server, Settings};
+use std::path::{Path, PathBuf};
 
 /// `destage create`.
 pub fn create(matches: &ArgMatches) -> Result<String, Failure> {
@@ -246,9 +247,7 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let assembled = Assembled::new(matches, &config)?;
     let level = assembled.assembly.superblock.geometry.level;
     check_drives(&config, level).map_err(Failure::failed)?;
-    let control = places.control_of(name).map_err(Failure::usage)?;
-    let taken = |error| Failure::failed(format!("{}: {error}", control.display()));
-    wait_until_free(&control).map_err(taken)?;
+    let control = free_control(&places, name)?;
     let (mut volume, assembled) = assembled.open(&settings)?;
     let Assembled { devices, assembly, unusable, .. } = assembled;
     let (spares, missing_spares) = open_spares(&config.spares, &volume.superblock());
@@ -272,7 +271,8 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
     let mut backend = ArrayBackend::new(name, config, volume, devices);
     let handle = ArrayHandle::new(remote.clone());
     let monitor = super::monitoring::start(matches, name, handle.clone(), &mut backend)?;
-    let socket = listen(&control, handle, std::sync::Arc::new(monitor.clone())).map_err(taken)?;
+    let socket = listen(&control, handle, std::sync::Arc::new(monitor.clone()))
+        .map_err(|error| at(&control, &error))?;
     super::monitoring::http(matches, &control, monitor)?;
     backend.set_config_path(places.config_of(name).map_err(Failure::usage)?);
     backend.set_spares(spares, remote);
@@ -298,6 +298,17 @@ fn read_cache(matches: &ArgMatches) -> Result<ReadCacheChange, Failure> {
     })
 }
 
+fn at(socket: &Path, error: &std::io::Error) -> Failure {
+    Failure::failed(format!("{}: {error}", socket.display()))
+}
+
+/// The control socket of an array that no other server serves.
+fn free_control(places: &Places, name: &str) -> Result<PathBuf, Failure> {
+    let control = places.control_of(name).map_err(Failure::usage)?;
+    wait_until_free(&control).map_err(|error| at(&control, &error))?;
+    Ok(control)
+}
+
 /// `destage recover`.
 pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
     let name = name(matches);
@@ -317,9 +328,7 @@ pub fn recover(matches: &ArgMatches) -> Result<String, Failure> {
         };
     }
     super::monitoring::log(false)?;
-    let control = places(matches).control_of(name).map_err(Failure::usage)?;
-    wait_until_free(&control)
-        .map_err(|error| Failure::failed(format!("{}: {error}", control.display())))?;
+    free_control(&places(matches), name)?;
     let mut settings = config.settings().map_err(Failure::failed)?;
     // Nothing reads from it, and it takes over what there is.
     (settings.read_cache, settings.dirty_pages_max) = (None, None);

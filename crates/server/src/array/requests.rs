@@ -81,10 +81,10 @@ impl Requests {
         self.waiting.insert(Waiting { token, since: now, kind })
     }
 
-    /// The requests whose tokens are so.
-    pub(super) fn those(&self, so: &dyn Fn(&Token) -> bool) -> BTreeSet<Ticket> {
+    /// The requests for whose tokens this holds.
+    pub(super) fn tickets_where(&self, holds: &dyn Fn(&Token) -> bool) -> BTreeSet<Ticket> {
         let waiting = self.waiting.iter();
-        waiting.filter(|(_, waiting)| so(&waiting.token)).map(|(ticket, _)| ticket).collect()
+        waiting.filter(|(_, waiting)| holds(&waiting.token)).map(|(ticket, _)| ticket).collect()
     }
 
     /// The request with this ticket is answered; returns what names it to the port.

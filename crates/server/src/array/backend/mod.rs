@@ -384,7 +384,7 @@ impl Backend<Port> for ArrayBackend {
     }
 
     fn withdraw(&mut self, port: &mut Port, gone: &dyn Fn(&Token) -> bool) {
-        let tickets = self.requests.those(gone);
+        let tickets = self.requests.tickets_where(gone);
         if tickets.is_empty() {
             return;
         }
