@@ -322,3 +322,32 @@ impl ArrayBackend {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_a_closed_connection_are_not_submitted_to_the_new_volume() {
+        let (ready, _) = std::sync::mpsc::channel();
+        let mut relog = Relog {
+            phase: Phase::Holds,
+            pages: 0,
+            fewest: (0, Instant(0)),
+            progress: (Instant(0), [0; 4]),
+            looked: Instant(0),
+            ready,
+            requests: Vec::new(),
+            calls: Vec::new(),
+            offline: Offline::default(),
+            stops: false,
+        };
+        for ticket in 1..=4 {
+            relog.hold(ticket, Command::Flush, &[]);
+        }
+        let gone = BTreeSet::from([2, 4, 9]);
+        assert_eq!(relog.withdraw(&gone), [2, 4]);
+        let left: Vec<Ticket> = relog.requests.iter().map(|waiting| waiting.ticket).collect();
+        assert_eq!(left, [1, 3]);
+    }
+}
