@@ -286,3 +286,47 @@ fn a_degraded_array_takes_bursts_of_writes_without_a_wait() {
         assert!(wait < 0.5, "seed {seed}: writes wait for {wait} ms at the host");
     }
 }
+
+/// Where disks are seldom busy, a read does not wait for many destages of 64 KiB and more.
+#[test]
+fn large_requests_far_below_the_limit_wait_for_few_destages() {
+    let changes = [
+        ("workload", "uniform:pages=32,writes=0.8,iops=60"),
+        ("nvs", "8192"),
+        ("window", "8"),
+        ("warmup", "100"),
+        ("measure", "100"),
+    ];
+    let [ebb, stow] = ["ebb", "stow"].map(|policy| run(policy, &changes).response.all.mean_ms);
+    assert!(ebb < 0.85 * stow, "{ebb} against {stow} ms");
+}
+
+/// A tenth of a small NVS is less than a few writes: it stays free however much is used again.
+#[test]
+fn a_small_nvs_keeps_room_for_writes() {
+    let changes = [
+        ("workload", "zipf:theta=1.2,pages=16,writes=0.9,iops=150"),
+        ("nvs", "512"),
+        ("window", "8"),
+        ("queue-depth", "20"),
+        ("warmup", "60"),
+        ("measure", "60"),
+    ];
+    let [ebb, stow] = ["ebb", "stow"].map(|policy| run(policy, &changes).response.all.mean_ms);
+    assert!(ebb < 1.02 * stow, "{ebb} against {stow} ms");
+}
+
+/// With as many threads as its window has places, a drive is not drained for each burst.
+#[test]
+fn bursts_do_not_drain_a_large_window() {
+    let changes = [
+        ("workload", "random:threads=512,writes=0.3"),
+        ("nvs", "4096"),
+        ("window", "128"),
+        ("order", "reads-first"),
+        ("warmup", "60"),
+        ("measure", "20"),
+    ];
+    let [ebb, stow] = ["ebb", "stow"].map(|policy| run(policy, &changes).iops);
+    assert!(ebb > 0.98 * stow, "{ebb} against {stow} per second");
+}

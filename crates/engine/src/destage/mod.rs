@@ -282,7 +282,9 @@ impl Destager {
         let taken = (occupancy.saturating_sub(raised.high), capacity - raised.high);
         around.state.dispatch.set_urgency((allowed, depth), taken);
         if around.state.dispatch.wants_many() && allowed > 0 {
-            return self.full_depth(around, false);
+            let full = self.full_depth(around, false);
+            let (part, of) = around.state.dispatch.depth_share();
+            return full.min(allowed) + full.saturating_sub(allowed) * part / of;
         }
         allowed
     }

@@ -13,10 +13,20 @@ const STEEPNESS: u64 = 5;
 /// bursts of writes.
 const MOST_TENTHS: u64 = 9;
 
-/// The mean share of a request's pages that are in the NVS.
+/// At least this many pages, two complete groups of the papers' arrays, stay free of the rise.
+const ROOM_PAGES: u64 = 128;
+/// And this many times the largest write.
+const ROOM_WRITES: u64 = 4;
+/// Requests over which the size of the largest write fades.
+const LARGEST_MEMORY: u64 = 1 << 12;
+
+/// What hosts ask for, as far as it says how full the NVS should be.
 #[derive(Default)]
 pub(super) struct Reuse {
+    /// The mean share of a request's pages that are in the NVS.
     share: u64,
+    /// Pages of the largest request, in units of 1 / [`ALL`].
+    largest: u64,
 }
 
 /// The pages of an NVS, and the thresholds for them.
@@ -53,16 +63,20 @@ impl Reuse {
     pub(super) fn count(&mut self, hits: u64, pages: u64) {
         let found = hits * ALL / pages.max(1);
         self.share = self.share - self.share / MEMORY + found / MEMORY;
+        self.largest = (pages * ALL).max(self.largest - self.largest / LARGEST_MEMORY);
     }
 
     /// The levels raised for the present reuse: the high one towards the capacity, and the low one
-    /// up to half way to it besides.
+    /// up to half way to it besides. In a small NVS, or with large writes, both rise less.
     pub(super) fn raise(&self, levels: Levels) -> Levels {
-        let worth = (STEEPNESS * self.share * self.share / ALL).min(ALL);
         let Levels { low, high, capacity } = levels;
-        let raised = high + (capacity - high) * worth * MOST_TENTHS / (10 * ALL);
-        let below = (high - low) * (2 * ALL - worth) / (2 * ALL);
-        Levels { low: raised - below, high: raised, capacity }
+        let most = (capacity - high) * MOST_TENTHS / 10;
+        let room = ROOM_PAGES.max(ROOM_WRITES * self.largest / ALL);
+        let worth = (STEEPNESS * self.share * self.share / ALL).min(ALL);
+        let rise = (most * worth / ALL).min((capacity - high).saturating_sub(room));
+        let part = (rise * ALL).checked_div(most).unwrap_or(0);
+        let below = (high - low) * (2 * ALL - part) / (2 * ALL);
+        Levels { low: high + rise - below, high: high + rise, capacity }
     }
 }
 
@@ -70,32 +84,49 @@ impl Reuse {
 mod tests {
     use super::*;
 
-    const LEVELS: Levels = Levels { low: 800, high: 900, capacity: 1000 };
+    const LEVELS: Levels = Levels { low: 8000, high: 9000, capacity: 10_000 };
 
-    fn after(hits: u64, pages: u64) -> Levels {
+    fn raised(levels: Levels, hits: u64, pages: u64) -> Levels {
         let mut reuse = Reuse::default();
         (0..9 * MEMORY).for_each(|_| reuse.count(hits, pages));
-        reuse.raise(LEVELS)
+        reuse.raise(levels)
     }
 
     #[test]
     fn the_levels_rise_with_the_square_of_the_share_that_is_used_again() {
+        let after = |hits, pages| raised(LEVELS, hits, pages);
         assert_eq!(after(0, 8), LEVELS);
         assert_eq!(Reuse::default().raise(LEVELS), LEVELS);
-        assert_eq!(after(1, 32), Levels { low: 801, ..LEVELS }, "a share of 3 %");
-        assert_eq!(after(1, 4), Levels { low: 844, high: 928, capacity: 1000 });
-        assert_eq!(after(1, 2), Levels { low: 940, high: 990, capacity: 1000 });
-        assert_eq!(after(8, 8), after(1, 2), "a tenth stays for bursts");
+        assert_eq!(after(1, 32), Levels { low: 8007, high: 9004, capacity: 10_000 }, "of 3 %");
+        assert_eq!(after(1, 4), Levels { low: 8438, high: 9281, capacity: 10_000 });
+        assert_eq!(after(1, 2), Levels { low: 9357, high: 9872, capacity: 10_000 });
+        assert_eq!(after(8, 8), after(1, 2), "this much stays for bursts");
+    }
+
+    #[test]
+    fn the_levels_of_a_small_nvs_and_with_large_writes_rise_less() {
+        let small = Levels { low: 410, high: 461, capacity: 512 };
+        assert_eq!(raised(small, 8, 8), small);
+        let levels = Levels { low: 3277, high: 3686, capacity: 4096 };
+        assert_eq!(raised(levels, 8, 8).high, 4096 - ROOM_PAGES);
+        assert_eq!(raised(levels, 50, 50).high, 4096 - 4 * 50);
+        assert_eq!(raised(levels, 200, 200), levels);
+        // One large write is forgotten.
+        let mut reuse = Reuse::default();
+        reuse.count(200, 200);
+        (0..9 * LARGEST_MEMORY).for_each(|_| reuse.count(8, 8));
+        assert_eq!(reuse.raise(levels).high, 4096 - ROOM_PAGES);
     }
 
     #[test]
     fn an_occupancy_is_where_it_was_between_the_levels() {
+        let levels = Levels { low: 800, high: 900, capacity: 1000 };
         let raised = Levels { low: 940, high: 990, capacity: 1000 };
         for (occupancy, counted) in
             [(0, 0), (470, 400), (940, 800), (965, 850), (990, 900), (995, 950), (1000, 1000)]
         {
-            assert_eq!(raised.translate(occupancy, LEVELS), counted, "{occupancy}");
-            assert_eq!(LEVELS.translate(occupancy, LEVELS), occupancy);
+            assert_eq!(raised.translate(occupancy, levels), counted, "{occupancy}");
+            assert_eq!(levels.translate(occupancy, levels), occupancy);
         }
         // Levels at the ends of the range.
         let ends = Levels { low: 0, high: 1000, capacity: 1000 };

@@ -23,8 +23,7 @@ const NEARLY_URGENT: u32 = URGENT * 3 / 4;
 const RARE_PERCENT: u64 = 5;
 /// A drive that has had a command for this long passes it over for nearer ones: it gets no other.
 const PASSED_OVER: Duration = Duration::from_secs(1);
-/// In the array's order, the same for each command that may be in the drive: with many, each takes
-/// longer, and no read waits for them.
+/// The same for each command that may be in the drive: with many, each takes longer.
 const PASSED_OVER_EACH: Duration = Duration(PASSED_OVER.0 / 16);
 /// Commands over which means are taken.
 const MEMORY: u64 = 256;
@@ -32,10 +31,19 @@ const MEMORY: u64 = 256;
 const ALL: u64 = 1 << 16;
 /// Longest time a destage command waits for its place to be near.
 const DESTAGE_WAITS: Duration = Duration::from_secs(10);
-/// Destage commands in a drive when they are least urgent: what a drive orders well.
-const IDLE_SLOTS: u32 = 8;
-/// The same where reads are near: each command delays them by more than its order gains.
-const NEAR_SLOTS: u32 = 2;
+/// Destage commands in a busy drive when they are least urgent: what a drive orders well.
+const BUSY_SLOTS: u32 = 8;
+/// The same in a drive that is seldom busy, and where reads are near: each command delays the next
+/// read by more than its order gains.
+const IDLE_SLOTS: u32 = 2;
+/// A drive is busy from where this many reads of [`URGENT`] find a command in it, and seldom busy
+/// up to two thirds of that.
+const BUSY_FROM: u32 = URGENT * 3 / 4;
+/// The full depth, however busy the drives are, from this urgency on; none of it up to two thirds.
+const DEEP_FROM: u32 = URGENT * 3 / 4;
+/// Of a larger window than this most may hold reads when an urgent burst begins: the drive still
+/// has enough of them to choose from.
+const LARGE_WINDOW: u32 = 32;
 /// An urgent burst may begin when this part of the window, or less, holds reads.
 const PART_OF_WINDOW: u32 = 8;
 /// From this urgency on a burst may begin while reads wait.
@@ -95,6 +103,9 @@ pub(super) struct Alternating {
     usual: u32,
     /// Mean share of reads among commands, of [`ALL`].
     read_share: u64,
+    /// Mean share of reads that found a command in their drive, of [`ALL`]: of the time, the part
+    /// in which a drive is busy.
+    busy: u64,
     /// Mean distance of reads from the last place.
     distance: u64,
     numbers: u64,
@@ -108,7 +119,7 @@ impl Alternating {
         drive_pages: u64,
     ) -> Alternating {
         let turns = (0..disks).map(|_| Turns::default()).collect();
-        let (urgency, usual, read_share, distance, numbers) = (0, 0, 0, 0, 0);
+        let (urgency, usual, read_share, busy, distance, numbers) = (0, 0, 0, 0, 0, 0);
         Alternating {
             how,
             order,
@@ -117,6 +128,7 @@ impl Alternating {
             urgency,
             usual,
             read_share,
+            busy,
             distance,
             numbers,
         }
@@ -137,6 +149,17 @@ impl Alternating {
     /// nearest of many is much nearer than that of few.
     pub(super) fn wants_many(&self) -> bool {
         !self.keeps_order() && !self.near()
+    }
+
+    /// Which part of the full depth destages should have beyond what the rate allows: all where
+    /// drives are busy or destages urgent. As (part, of).
+    pub(super) fn depth_share(&self) -> (u32, u32) {
+        (rising(self.urgency, DEEP_FROM).max(self.business()), URGENT)
+    }
+
+    /// How busy drives are, from 0 to [`URGENT`].
+    fn business(&self) -> u32 {
+        rising((self.busy * u64::from(URGENT) / ALL) as u32, BUSY_FROM)
     }
 
     /// Whether all commands keep the array's order now.
@@ -177,7 +200,11 @@ impl Alternating {
         self.numbers += 1;
         let turns = &mut self.turns[disk];
         match command.owner {
-            Owner::HostRead(_) => turns.reads.push_back(waiting),
+            Owner::HostRead(_) => {
+                let found = u64::from(!turns.in_drive.is_empty());
+                self.busy = self.busy - self.busy / MEMORY + found * (ALL / MEMORY);
+                turns.reads.push_back(waiting);
+            }
             Owner::Destage(_) => turns.destages.push_back(waiting),
             Owner::Rebuild(_) | Owner::Scrub(_) => turns.others.push_back(waiting),
         }
@@ -209,19 +236,27 @@ impl Alternating {
         let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency());
         let near = self.near();
         let how = Alternation { held: if near { 0 } else { self.how.held }, ..self.how };
+        let slots = self.slots(near, window);
         let turns = &mut self.turns[disk];
-        let in_order = Duration(PASSED_OVER_EACH.0 * u64::from(window)).max(PASSED_OVER);
-        if turns.passes_over(now, if keeps_order { in_order } else { PASSED_OVER }) {
+        let passed_over = Duration(PASSED_OVER_EACH.0 * u64::from(window)).max(PASSED_OVER);
+        if turns.passes_over(now, passed_over) {
             return None;
         }
         let waiting = if keeps_order {
             turns.bursting = false;
             turns.in_order(order)
         } else {
-            turns.in_turns(&how, near, urgency, now, window, last_page)
+            turns.in_turns(&how, near, urgency, slots, now, window, last_page)
         }?;
         turns.in_drive.push(InDrive { owner: waiting.command.owner, since: now });
         Some(waiting.command)
+    }
+
+    /// How many destage commands may be in a drive.
+    fn slots(&self, near: bool, window: u32) -> u32 {
+        let busy = if near { 0 } else { self.business() };
+        let least = (IDLE_SLOTS + (BUSY_SLOTS - IDLE_SLOTS) * busy / URGENT).min(window);
+        least + (window - least) * (2 * self.urgency).min(URGENT) / URGENT
     }
 
     /// All that waits, in the order of its arrival.
@@ -271,6 +306,7 @@ impl Turns {
         how: &Alternation,
         near: bool,
         urgency: Urgency,
+        slots: u32,
         now: Instant,
         window: u32,
         last_page: u64,
@@ -291,8 +327,6 @@ impl Turns {
         if let Some(other) = self.others.pop_front() {
             return Some(other);
         }
-        let least = if near { NEAR_SLOTS } else { IDLE_SLOTS }.min(window);
-        let slots = least + (window - least) * (2 * urgency.now).min(URGENT) / URGENT;
         if !self.bursting || self.in_drive(is_destage) >= slots {
             return None;
         }
@@ -302,10 +336,13 @@ impl Turns {
     /// Begins or ends a burst of destages.
     fn begin_or_end(&mut self, how: &Alternation, urgency: Urgency, now: Instant, window: u32) {
         if !self.bursting {
-            let waiting = window * urgency.now.saturating_sub(PRESSING) / (2 * URGENT);
+            let pressing = urgency.now.saturating_sub(PRESSING);
+            let waiting = window * pressing / (2 * URGENT);
             let few = window * urgency.now.min(URGENT) / (PART_OF_WINDOW * URGENT);
+            let large =
+                window.saturating_sub(LARGE_WINDOW) * pressing / (2 * URGENT - PRESSING) / 2;
             self.bursting = self.reads.len() as u32 <= waiting
-                && self.in_drive(is_read) <= few + waiting
+                && self.in_drive(is_read) <= few + waiting + large
                 && !self.destages.is_empty();
             return;
         }
@@ -316,6 +353,12 @@ impl Turns {
         let too_old = oldest.is_some_and(|read| now.since(read.since).0 > part(how.longest.0));
         self.bursting = !(too_many || too_old || self.destages.is_empty());
     }
+}
+
+/// From 0 to [`URGENT`] as `of` rises from two thirds of `full` to `full`.
+fn rising(of: u32, full: u32) -> u32 {
+    let begin = full * 2 / 3;
+    of.saturating_sub(begin).min(full - begin) * URGENT / (full - begin)
 }
 
 fn is_read(owner: &Owner) -> bool {
@@ -362,6 +405,39 @@ mod tests {
         (0..200).for_each(|_| queues.measure(&command(FAR, true), 0));
         assert!(!queues.keeps_order());
         queues
+    }
+
+    /// Of the reads that have come, this many in a thousand have found a command in the drive.
+    fn busied(queues: &mut Alternating, permille: u64) {
+        for read in 0..20_000u64 {
+            queues.turns[0].in_drive.clear();
+            if read * permille / 1000 < (read + 1) * permille / 1000 {
+                let owner = Owner::Destage(0);
+                queues.turns[0].in_drive.push(InDrive { owner, since: Instant(0) });
+            }
+            queues.add(0, command(0, true), Instant(0));
+            queues.turns[0].reads.clear();
+        }
+        queues.turns[0].in_drive.clear();
+    }
+
+    #[test]
+    fn destages_have_the_full_depth_where_drives_are_busy_or_destages_urgent() {
+        for (permille, urgency, part) in [
+            (0, 0, 0),
+            (500, 128, 0),
+            (500, 160, 128),
+            (500, 192, 256),
+            (625, 0, 128),
+            (625, 64, 128),
+            (800, 0, 256),
+        ] {
+            let mut queues = busy();
+            busied(&mut queues, permille);
+            queues.set_urgency((urgency, 256), (0, 1));
+            let (is, of) = queues.depth_share();
+            assert!(of == 256 && is.abs_diff(part) <= 8, "{permille}, {urgency}: {is}");
+        }
     }
 
     fn next(queues: &mut Alternating, now: u64, last_page: u64) -> Option<u64> {
@@ -418,6 +494,22 @@ mod tests {
     }
 
     #[test]
+    fn of_a_large_window_more_may_hold_reads_when_the_nvs_is_nearly_full() {
+        for (window, taken, hold) in [(32, 256, 16), (64, 256, 48), (128, 256, 112), (128, 160, 64)]
+        {
+            let begins = |reads: u64| {
+                let mut queues = busy();
+                queues.set_urgency((1, 1), (taken, 256));
+                (0..reads).for_each(|read| queues.add(0, command(FAR + read, true), Instant(0)));
+                (0..reads).for_each(|_| drop(queues.next(0, Instant(0), window, 0)));
+                queues.add(0, command(5, false), Instant(0));
+                queues.next(0, Instant(1), window, 0).is_some_and(|command| command.first == 5)
+            };
+            assert!(begins(hold) && !begins(hold + 1), "window {window}, {taken} of 256 pages");
+        }
+    }
+
+    #[test]
     fn near_is_a_part_of_the_drive() {
         let mut queues = busy();
         (0..9000).for_each(|_| queues.measure(&command(400_000, true), 0));
@@ -461,14 +553,19 @@ mod tests {
     }
 
     #[test]
-    fn eight_destages_enter_a_drive_at_least_and_all_its_places_when_they_are_half_urgent() {
-        for (window, urgency, enter) in [(4, 0, 4), (32, 0, 8), (32, 64, 20), (32, 128, 32)] {
+    fn the_busier_drives_are_the_more_destages_enter_and_half_urgent_ones_take_all_places() {
+        let seldom = [(4, 0, 2), (32, 0, 2), (32, 64, 17), (32, 128, 32)].map(|of| (500, of));
+        let often = [(4, 0, 4), (32, 0, 8), (32, 64, 20), (32, 128, 32)].map(|of| (750, of));
+        for (permille, (window, urgency, enter)) in
+            seldom.into_iter().chain(often).chain([(625, (32, 0, 5))])
+        {
             let mut queues = busy();
+            busied(&mut queues, permille);
             queues.set_urgency((urgency, 256), (0, 1));
             (0..99).for_each(|first| queues.add(0, command(first, false), Instant(0)));
             let entered =
                 (0..99).take_while(|at| queues.next(0, Instant(1), window, *at).is_some()).count();
-            assert_eq!(entered, enter, "window {window}, {urgency} of 256");
+            assert_eq!(entered, enter, "{permille}, window {window}, {urgency} of 256");
         }
     }
 
@@ -528,9 +625,8 @@ mod tests {
         assert_eq!(next(&mut queues, late, 0), None);
         queues.left(0, Owner::HostRead(0));
         assert!(next(&mut queues, late, 0).is_some(), "the next one came later");
-        // With a large window and no reads each command may take longer.
+        // With a large window each command may take longer.
         let mut queues = busy();
-        (0..800).for_each(|_| queues.measure(&command(0, false), 0));
         (0..9).for_each(|read| queues.add(0, command(FAR * read, true), Instant(0)));
         let mut enters = |at| queues.next(0, Instant(at), 32, 0).is_some();
         assert!(enters(1) && enters(1 + 2 * PASSED_OVER.0) && !enters(2 + 2 * PASSED_OVER.0));

@@ -97,6 +97,12 @@ impl Dispatch {
         self.alternating.as_ref().is_some_and(Alternating::wants_many)
     }
 
+    /// Which part of the full depth destages should have beyond what the rate allows, where they
+    /// should have many to choose from. As (part, of).
+    pub fn depth_share(&self) -> (u32, u32) {
+        self.alternating.as_ref().map_or((0, 1), Alternating::depth_share)
+    }
+
     /// As many commands as fill half of the windows of all drives.
     pub fn half_full(&self) -> u32 {
         self.window.saturating_mul(self.queues.len() as u32) / 2
