@@ -257,14 +257,18 @@ impl Recovered {
     pub fn lacking_intents(&self, array_pages: u64, group_pages: u64) -> Vec<Record> {
         let mut groups = BTreeMap::new();
         for record in self.contents.live_in(&(0..u64::MAX)) {
-            let (page, version) = match record {
-                Record::Data { page, version, origin: Origin::Frozen, .. } => (page, version),
-                Record::Zero { pages, version, origin: Origin::Frozen } => (pages.first, version),
-                Record::Parity { first, .. } if first.0 < array_pages => (first, 0),
+            let (pages, version) = match record {
+                Record::Data { page, version, origin: Origin::Frozen, .. } => {
+                    (Pages::new(page, 1), version)
+                }
+                // Two pages may be of two groups.
+                Record::Zero { pages, version, origin: Origin::Frozen } => (pages, version),
+                Record::Parity { first, .. } if first.0 < array_pages => (Pages::new(first, 1), 0),
                 _ => continue,
             };
-            if self.contents.intent_of(page).is_none() {
-                let through: &mut u64 = groups.entry(page.0 / group_pages).or_default();
+            let lacks = |page: &u64| self.contents.intent_of(Page(*page)).is_none();
+            for page in (pages.first.0..pages.end()).filter(lacks) {
+                let through: &mut u64 = groups.entry(page / group_pages).or_default();
                 *through = version.max(*through);
             }
         }

@@ -285,6 +285,31 @@ fn what_a_destage_froze_is_not_lost_with_its_intent() {
     assert_eq!((found.dirty_pages, found.open_intents), (0, 0));
 }
 
+/// What two destages froze may be one record of zeros. Both are redone when the log ends before the
+/// copies of their intents, and the pages can be written again.
+#[test]
+fn what_two_destages_froze_is_not_lost_where_it_is_one_record() {
+    let froze = Record::Zero { pages: Pages::new(Page(15), 2), version: 3, origin: Origin::Frozen };
+    let intents = [8, 16].map(|first| {
+        let pages = Pages::new(Page(first), 8);
+        Record::Intent { pages, through: 3, moved: true }
+    });
+    let mut devices = with_log(100, [vec![froze], vec![], intents.to_vec(), vec![]]);
+    devices.write(Device::Nvs(0), DATA_START + 3 * 512, &[7; SECTOR]).expect("written");
+    let served = Served::open_as(devices, &accepted());
+    let mut served = Served::open(served.devices);
+    for page in [15, 16] {
+        served.write(page * 8, 8, page as u8);
+    }
+    served.flush_cache();
+    assert_eq!(served.volume.status().dirty_pages, 0);
+    let mut served = Served::open(served.devices);
+    for page in [15, 16] {
+        let read = Command::Read { offset: page * 4096, bytes: 4096 };
+        assert_eq!(served.ask(read, &[]), [page as u8; 4096]);
+    }
+}
+
 /// No array leaves such a log: moves leave blocks for the next start. It is refused, and what it
 /// has is still there.
 #[test]
