@@ -382,8 +382,15 @@ fn superblocks_of_other_formats_are_refused_with_a_reason() {
     assert!(SuperblockError::Older(2).to_string().contains("before the first release"));
     assert!(SuperblockError::Features(4).to_string().contains("mask 0x4"));
     let known = superblock(Role::Member(5)).encode();
-    let unknown = Superblock::choose(&known, &with(480, 1));
-    assert_eq!(unknown, Err(SuperblockError::Features(1)), "the newer program wrote last");
+    for (newer, error) in [
+        (with(480, 1), SuperblockError::Features(1)),
+        (with(12, this + 1), SuperblockError::Newer(FORMAT_VERSION + 1)),
+    ] {
+        for [first, second] in [[&known, &newer], [&newer, &known]] {
+            let chosen = Superblock::choose(first, second);
+            assert_eq!(chosen, Err(error), "the newer program wrote last");
+        }
+    }
 }
 
 #[test]
