@@ -7,7 +7,9 @@ use destage_nvslog::commit::{self, Claim, Header, Kind, commit_blocks};
 use destage_nvslog::contents::Contents;
 use destage_nvslog::member::{LOST_MAX, MemberRecord};
 use destage_nvslog::record::{ALL_SECTORS, Origin, Pages, Record, RecordError};
-use destage_nvslog::recover::{Damage, Layout, Part, RecoverError, Recovered, Recovery, Witness};
+use destage_nvslog::recover::{
+    Damage, Layout, Part, RecoverError, Recovered, Recovery, Repair, Witness,
+};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
@@ -546,15 +548,18 @@ fn different_commits_of_one_epoch_are_damage() {
             let from = block as usize * 512;
             recovery.give(Some(&images[want.copy][from..from + blocks as usize * 512]))?;
         }
-        Ok(recovery.finish().commits)
+        let found = recovery.finish();
+        Ok((found.commits, found.repairs))
     };
     let [one, other, later] = [ring(1, 1000), ring(1, 1001), ring(2, 1001)];
-    assert_eq!(recovered([&one, &one]), Ok(2));
+    assert_eq!(recovered([&one, &one]), Ok((2, vec![])));
     let diverged = RecoverError { block: 1, sequence: 2, damage: Damage::Diverged };
     assert_eq!(recovered([&one, &other]), Err(diverged));
     assert_eq!(recovered([&other, &one]), Err(diverged));
-    for images in [[&one, &later], [&later, &one]] {
-        assert_eq!(recovered(images.map(|image| &image[..])), Ok(2));
+    let part = Part::Ring { block: 1, blocks: 1 };
+    for (images, copy, from) in [([&one, &later], 0, 1), ([&later, &one], 1, 0)] {
+        let repair = Repair { copy, from, part };
+        assert_eq!(recovered(images.map(|image| &image[..])), Ok((2, vec![repair])));
     }
 }
 
