@@ -96,15 +96,14 @@ fn a_damaged_slot_is_reported_and_given_up_only_if_that_is_accepted() {
     served.stop();
 }
 
-/// A page was written again while it was being destaged, and the newer bytes are damaged. If that
-/// is accepted, neither copy is left: the page can be written and destaged as any other.
-#[test]
-fn of_a_page_that_is_given_up_no_copy_is_left() {
+/// A page was written again while it was being destaged, and the bytes with this fill are damaged,
+/// the older or the newer ones. The loss is accepted: for each such start, what is served then.
+fn with_a_damaged_copy(damaged: u8) -> Vec<Served> {
     let (level, strip_pages, group_stripes) = (Level::Raid10, 1, 1);
     let geometry = Geometry { level, disks: 4, strip_pages, group_stripes, disk_pages: PAGES / 2 };
     let mut before = Served::open(Devices::created(geometry, Sizes::for_pages(24, 512), 512, 1));
     before.write(0, 8, 5);
-    let mut met = 0;
+    let (mut all, mut met) = (Vec::new(), 0);
     for (operations, more) in (0..6).flat_map(|n| (2..10).map(move |more| (n, more))) {
         let mut served = Served::open(before.devices.clone());
         let now = served.now();
@@ -115,21 +114,36 @@ fn of_a_page_that_is_given_up_no_copy_is_left() {
         served.write_unanswered(64, 8, 8);
         let mut devices = served.devices;
         let (_, sectors) = devices.0.get_mut(&Device::Nvs(0)).expect("an NVS device");
-        let Some(newer) = sectors.values_mut().find(|bytes| **bytes == [6; SECTOR]) else {
+        let Some(bytes) = sectors.values_mut().find(|bytes| **bytes == [damaged; SECTOR]) else {
             continue;
         };
-        newer[7] ^= 1;
+        bytes[7] ^= 1;
         let assembly = devices.assembled(&Allow::default());
         let found = destage_served::inspect(&mut devices, &assembly);
         met += usize::from(found.lost == [(0, 1)] && found.open_intents > 0);
-        let mut served = Served::open_as(devices, &accepted());
-        served.write(0, 8, 7);
-        served.flush_cache();
-        let read = Command::Read { offset: 0, bytes: SECTOR };
-        assert_eq!(served.ask(read, &[]), [7; SECTOR], "{operations} {more}");
-        assert_eq!(served.volume.status().dirty_pages, 0, "{operations} {more}");
+        all.push(Served::open_as(devices, &accepted()));
     }
     assert!(met > 0, "a destage was open");
+    all
+}
+
+/// Neither copy is left: the page can be written and destaged as any other.
+#[test]
+fn of_a_page_that_is_given_up_no_copy_is_left() {
+    let read = Command::Read { offset: 0, bytes: SECTOR };
+    for mut served in with_a_damaged_copy(6) {
+        served.write(0, 8, 7);
+        served.flush_cache();
+        assert_eq!(served.ask(read.clone(), &[]), [7; SECTOR]);
+        assert_eq!(served.volume.status().dirty_pages, 0);
+    }
+    for mut served in with_a_damaged_copy(5) {
+        served.flush_cache();
+        assert_eq!(served.volume.status().dirty_pages, 0);
+        let bytes = served.ask(read.clone(), &[]);
+        // The next start has nothing else.
+        assert!(Served::open(served.devices).ask(read.clone(), &[]) == bytes);
+    }
 }
 
 /// The only NVS device is lost for good: the array starts without it only if that is accepted, and
