@@ -337,6 +337,58 @@ fn a_rebuilt_member_is_in_sync_before_another_failure_is_recorded() {
     assert!(survived > 5 && stopped > 5, "{survived} survived, {stopped} stopped");
 }
 
+/// Level 6 without NVS, of which member 1 has failed and is being rebuilt.
+fn rebuilding() -> Served {
+    let mut served = Served::open(array(Level::Raid6, 4, 0));
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    let needs = member_bytes(served.volume.controller().geometry());
+    served.devices.0.insert(Device::Member(1), (needs, BTreeMap::new()));
+    let now = served.now();
+    served.volume.replace(now, 1, [0x55; 16], needs).expect("begun");
+    served
+}
+
+/// The failure of another member is not recorded before the rebuilt one is flushed, and nothing
+/// that is written without it is answered.
+#[test]
+fn a_change_that_waits_for_a_rebuilt_member_holds_answers_back() {
+    let mut served = rebuilding();
+    served.no_flush = Some(Device::Member(1));
+    let now = served.now();
+    served.run_until(now.0 + 10 * SECOND, |_| false);
+    assert!(!served.volume.is_changing());
+    served.volume.give_up_member(2, Cause::Asked);
+    assert!(served.volume.is_changing());
+    assert_eq!(write(&mut served, 0, 7), None, "it waits for the change");
+    assert!(served.volume.is_changing());
+    served.no_flush = None;
+    served.run();
+    assert!(served.answer().is_some_and(|answer| answer.is_ok()) && !served.volume.is_changing());
+    assert_eq!(served.volume.status().failed, [2]);
+}
+
+/// Another member fails during a rebuild and comes back later. It was never used without the
+/// rebuilt one, which came into use only then.
+#[test]
+fn a_rebuilt_member_came_into_use_when_it_was_rebuilt() {
+    let mut served = rebuilding();
+    served.run_until(u64::MAX, |volume| !volume.rebuild_status().is_empty());
+    served.steps(8);
+    served.volume.give_up_member(2, Cause::Asked);
+    served.run();
+    assert_eq!(served.volume.status().failed, [2], "member 1 is rebuilt");
+    served.stop();
+    let [first, rebuilt, failed] = [0, 1, 2].map(|member| {
+        let said = destage_served::read_superblock(&mut served.devices, Device::Member(member));
+        said.expect("a superblock").superblock
+    });
+    assert!(failed.has_failed(1), "it failed before");
+    assert!(rebuilt.joined > first.joined && rebuilt.joined > failed.generation);
+    let assembly = served.devices.try_assembled(&Allow::default());
+    assert_eq!(assembly.map(|assembly| assembly.failed), Ok(vec![2]));
+}
+
 /// The row of which a page is lost, and the two copies of a member's record of that.
 const LOST_ROW: u64 = 5;
 const RECORDS: [u64; 2] = [16_384, 20_480];
