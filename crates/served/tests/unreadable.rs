@@ -496,10 +496,22 @@ fn what_replaces_a_lost_page_is_kept_until_the_record_no_longer_names_the_page()
     let mut served = with_an_unrecorded_page(Level::Raid5, 3);
     let mut later = Served::open_as(served.devices.clone(), &Allow::degraded());
     check_lost_row(&mut later);
+    let second = |devices: &mut Devices| {
+        let mut bytes = vec![0; PAGE_BYTES as usize];
+        devices.read(Device::Member(1), RECORDS[1], &mut bytes).expect("read");
+        bytes
+    };
+    let older = second(&mut served.devices);
     served.no_flush = None;
     served.run();
     assert!(served.volume.drained() && served.volume.idle(), "released");
-    let mut later = Served::open_as(served.devices, &Allow::degraded());
+    let mut later = Served::open_as(served.devices.clone(), &Allow::degraded());
+    check_lost_row(&mut later);
+    // Likewise where the crash left the older second copy.
+    let mut devices = served.devices;
+    assert!(second(&mut devices) != older);
+    devices.write(Device::Member(1), RECORDS[1], &older).expect("written");
+    let mut later = Served::open_as(devices, &Allow::degraded());
     check_lost_row(&mut later);
 }
 
