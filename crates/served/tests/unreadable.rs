@@ -536,6 +536,10 @@ fn the_lost_pages_of_a_member_that_is_used_again_are_known() {
     let again = Allow { stale: vec![Device::Member(1)], ..Allow::default() };
     let mut served = Served::open_as(served.devices, &again);
     assert_eq!(served.volume.lost_pages(), lost);
+    // It came into use with this start: what was written without it, it does not have.
+    let said = destage_served::read_superblock(&mut served.devices, Device::Member(1));
+    let said = said.expect("a superblock").superblock;
+    assert_eq!(said.joined, said.generation);
     // What it would be computed from cannot be read.
     served.unreadable = vec![in_lost_row(0)];
     let mut pages = 2 * LOST_ROW..2 * LOST_ROW + 2;
