@@ -42,10 +42,16 @@ fn ring(commits: &[(Header, Vec<Record>)]) -> Vec<u8> {
 
 /// Recovers from a ring of which some blocks cannot be read. The slots are zeros.
 fn recovered(image: &[u8], slots: u32, bad: &[u64]) -> Result<Recovered, RecoverError> {
+    recovered_of(&[(image, bad)], slots)
+}
+
+/// The same with a ring for each device.
+fn recovered_of(copies: &[(&[u8], &[u64])], slots: u32) -> Result<Recovered, RecoverError> {
     let block_bytes = BLOCK as u32;
-    let layout = Layout { log: LOG, block_bytes, ring_blocks: RING, slots, copies: 1 };
+    let layout = Layout { log: LOG, block_bytes, ring_blocks: RING, slots, copies: copies.len() };
     let mut recovery = Recovery::new(layout, ANCHOR)?;
-    while let Some(Want { part, .. }) = recovery.want() {
+    while let Some(Want { part, copy }) = recovery.want() {
+        let (image, bad) = copies[copy];
         let Part::Ring { block, blocks } = part else {
             recovery.give(Some(&[0; 4096]))?;
             continue;
@@ -95,15 +101,20 @@ fn a_log_holds_as_many_pages_as_its_slots_allow() {
     }
 }
 
+/// The last two say that the one before them was durable.
+fn three_commits() -> Vec<(Header, Vec<Record>)> {
+    let plain = |sequence: u64| {
+        let (durable_through, block, kind) = (sequence - 1, sequence - 1, Kind::Plain);
+        (Header { sequence, durable_through, block, kind, ..opens() }, vec![])
+    };
+    vec![(opens(), vec![]), plain(2), plain(3)]
+}
+
 /// The last commit says that the one before it was durable. A block near it that cannot be read
 /// must not hide it.
 #[test]
 fn a_block_that_cannot_be_read_hides_no_other() {
-    let mut commits = vec![(opens(), vec![])];
-    for sequence in 2..=3 {
-        let (durable_through, block, kind) = (sequence - 1, sequence - 1, Kind::Plain);
-        commits.push((Header { sequence, durable_through, block, kind, ..opens() }, vec![]));
-    }
+    let commits = three_commits();
     let mut image = ring(&commits);
     image[BLOCK + 100] ^= 1;
     let by = Witness::Commit { block: 2, sequence: 3 };
@@ -116,6 +127,25 @@ fn a_block_that_cannot_be_read_hides_no_other() {
     for bad in [&[][..], &[4], &[9, 10, 300], &[RING - 1]] {
         let found = recovered(&image, 64, bad).expect("a log");
         assert_eq!((found.commits, found.unreadable.len()), (3, bad.len()));
+    }
+}
+
+/// One device has the last commit, the other not; or one cannot read a block behind the end.
+#[test]
+fn each_device_is_searched_behind_the_end() {
+    let image = ring(&three_commits());
+    let mut damaged = image.clone();
+    damaged[BLOCK + 100] ^= 1;
+    let mut without = damaged.clone();
+    without[2 * BLOCK..3 * BLOCK].fill(0);
+    let by = Some(Damage::Missing(Witness::Commit { block: 2, sequence: 3 }));
+    for copies in [[&without, &damaged], [&damaged, &without]] {
+        let error = recovered_of(&copies.map(|image| (&image[..], &[][..])), 64).err();
+        assert_eq!(error.map(|error| error.damage), by);
+    }
+    for bad in [[&[][..], &[9]], [&[9], &[]]] {
+        let found = recovered_of(&bad.map(|bad| (&image[..], bad)), 64).expect("a log");
+        assert_eq!((found.commits, &found.unreadable[..]), (3, &[9][..]), "{bad:?}");
     }
 }
 
