@@ -245,6 +245,32 @@ fn logs_that_hold_the_same_are_equal() {
     assert_eq!((all.page(Page(9)), all.frozen(Page(9))), (held(None, 2), None));
 }
 
+/// Neighbouring pages of zeros are moved as one record only if all else is the same.
+#[test]
+fn zeros_of_other_versions_or_destages_are_moved_apart() {
+    let moved = |records: &[Record]| {
+        let mut space = LogSpace::new(RING, BLOCK as u32, ANCHOR);
+        space.allocate(1, Purpose::Host).expect("room");
+        let mut contents = Contents::default();
+        for record in records {
+            contents.apply(record, 1, &mut space).expect("applied");
+        }
+        contents.live_in(&(0..9))
+    };
+    let zero = |first, count, version, origin| {
+        let pages = Pages::new(Page(first), count);
+        Record::Zero { pages, version, origin }
+    };
+    let one = |origin| zero(7, 2, 1, origin);
+    assert_eq!(moved(&[one(Origin::New)]), [one(Origin::Moved)]);
+    let with = |origin| [zero(7, 1, 1, origin), zero(8, 1, 2, origin)];
+    assert_eq!(moved(&with(Origin::New)), with(Origin::Moved), "two versions");
+    let intent = |moved| Record::Intent { pages: Pages::new(Page(0), 8), through: 1, moved };
+    let [frozen, rest] = [zero(7, 1, 1, Origin::Frozen), zero(8, 1, 1, Origin::Moved)];
+    let half_frozen = moved(&[one(Origin::New), intent(false)]);
+    assert_eq!(half_frozen, [intent(true), frozen, rest]);
+}
+
 /// A ring in which one commit of one block was written after the other; the first few have records
 /// that count.
 fn used(blocks: u64, live: &[u64]) -> LogSpace {
