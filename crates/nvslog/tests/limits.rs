@@ -289,6 +289,7 @@ fn used(blocks: u64, live: &[u64]) -> LogSpace {
 #[test]
 fn records_are_moved_when_too_little_of_the_ring_is_free() {
     let reserve = used(1, &[]).reserve_blocks();
+    assert_eq!(reserve, 2 * (64 + 128), "two segments, each with a commit that began in it");
     for (waiting, wanted) in [(0, 128), (64, 128), (65, 130)] {
         let most = (1 << 12) - reserve - wanted;
         assert_eq!(used(most, &[3]).evacuate(waiting), None, "{waiting}");

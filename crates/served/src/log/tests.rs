@@ -8,7 +8,11 @@ use destage_nvslog::slots::Slots;
 const ANCHOR: Anchor = Anchor { number: 1, tail_sequence: 1, tail_block: 0, durable_through: 0 };
 
 fn empty() -> Log {
-    let mut space = LogSpace::new(1 << 12, 512, ANCHOR);
+    with_ring(1 << 12)
+}
+
+fn with_ring(blocks: u64) -> Log {
+    let mut space = LogSpace::new(blocks, 512, ANCHOR);
     space.slots = Slots::new(2048);
     Log::new(Start {
         id: LogId([1; 16]),
@@ -333,6 +337,30 @@ fn zeros_of_many_pages_can_be_moved_when_the_ring_comes_round() {
             carried_out(&mut log, &mut ops);
         }
         assert!(log.settled(), "after {write} writes: {} free", log.space.free_blocks());
+    }
+    assert!(log.records_moved > 0);
+}
+
+/// All records of the largest commit are live when the ring comes round, and its end may be in the
+/// way where they are moved to: the reserve has room for the padding, too.
+#[test]
+fn the_reserve_has_room_to_move_the_largest_commit_at_the_end_of_the_ring() {
+    let (mut ops, mut log) = (Ops::default(), with_ring(64));
+    let settle = |log: &mut Log, ops: &mut Ops| {
+        for _ in 0..20 {
+            log.turn(ops);
+            carried_out(log, ops);
+        }
+        assert!(log.settled(), "head {}: {} free", log.space.head(), log.space.free_blocks());
+    };
+    log.begin_write(160);
+    (0..160).for_each(|page| {
+        log.write_page(page, &[7; PAGE], ALL_SECTORS);
+    });
+    settle(&mut log, &mut ops);
+    for write in 0..500 {
+        log.write_page(1000 + write % 3, &[7; PAGE], ALL_SECTORS);
+        settle(&mut log, &mut ops);
     }
     assert!(log.records_moved > 0);
 }
