@@ -365,6 +365,26 @@ fn the_reserve_has_room_to_move_the_largest_commit_at_the_end_of_the_ring() {
     assert!(log.records_moved > 0);
 }
 
+/// P of a disk that is missing is not computed, and its record has no checksums.
+#[test]
+fn checksums_of_parity_that_was_not_computed_are_not_known() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.write_page(1, &[7; PAGE], ALL_SECTORS);
+    let all = [
+        RowSums { p: None, q: Some([1; 8]) },
+        RowSums { p: Some([2; 8]), q: None },
+        RowSums { p: Some([3; 8]), q: Some([4; 8]) },
+    ];
+    for (row, sums) in (0..).zip(all) {
+        log.parity(Page(0), row, sums);
+    }
+    log.turn(&mut ops);
+    carried_out(&mut log, &mut ops);
+    for (row, sums) in (0..).zip(all) {
+        assert_eq!(log.parity_of(Page(0), row), Some(sums));
+    }
+}
+
 #[test]
 fn zeros_of_a_small_write_are_one_commit() {
     let mut log = empty();
