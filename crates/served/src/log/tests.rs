@@ -385,6 +385,37 @@ fn checksums_of_parity_that_was_not_computed_are_not_known() {
     }
 }
 
+/// An operation of a resync that has ended is done while another one runs.
+#[test]
+fn a_resync_takes_no_step_of_an_earlier_one_for_its_own() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    log.write_page(1, &[7; PAGE], ALL_SECTORS);
+    log.turn(&mut ops);
+    carried_out(&mut log, &mut ops);
+    let new = NewMirror { device: 1, uuid: [9; 16], bytes: u64::MAX, block_bytes: 512 };
+    let mut read = || {
+        log.add_mirror(&new, &mut ops).expect("begun");
+        let mut out = Vec::new();
+        ops.take(&mut out);
+        let [copy] = &out[..] else { panic!("{out:?}") };
+        let OpKind::Read { bytes, .. } = copy.kind else { panic!("{copy:?}") };
+        let Purpose::Log(LogOp::Mirror { number }) = ops.finish(copy.id).expect("of it").purpose
+        else {
+            panic!("{copy:?}")
+        };
+        log.end_mirror(&mut ops);
+        (number, bytes)
+    };
+    let (earlier, bytes) = read();
+    assert_ne!(read().0, earlier);
+    log.add_mirror(&new, &mut ops).expect("begun");
+    let mut out = Vec::new();
+    ops.take(&mut out);
+    log.mirror_done(earlier, Some(Buffer::zeroed(bytes)), &mut ops);
+    ops.take(&mut out);
+    assert_eq!(out.len(), 1, "the read of the later one alone");
+}
+
 #[test]
 fn zeros_of_a_small_write_are_one_commit() {
     let mut log = empty();
