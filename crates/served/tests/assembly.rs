@@ -269,6 +269,22 @@ fn of_two_changes_that_were_interrupted_the_devices_of_either_are_as_good() {
     assert!(array.without(N[0]).assembled(&Allow::default()).is_err());
 }
 
+/// The first also recorded a failure. An NVS device that has it in its first copy alone was not
+/// used with it, so nothing was written without that member.
+#[test]
+fn a_device_with_a_try_in_its_first_copy_alone_was_not_used_apart() {
+    let second = |said: &mut Superblock| {
+        (said.generation, said.base) = (11, 9);
+        said.nvs[1] = None;
+    };
+    let rest = [N[0], M[0], M[1], M[2], M[3]];
+    let array = Array::current().with(&[N[1]], false, one_fails).with(&rest, false, second);
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![0])));
+    let array = array.with(&[N[1]], true, |_| ());
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Disagrees(N[1])), "it was used with it");
+}
+
 /// The try that a member has failed.
 fn one_fails(said: &mut Superblock) {
     (said.generation, said.base) = (10, 9);
