@@ -435,6 +435,24 @@ fn devices_that_were_used_apart_are_refused() {
     assert_eq!(used(&never.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));
 }
 
+/// Of two devices one is not many: damage in the second copy of the one that is newer does not make
+/// the older one count.
+#[test]
+fn a_damaged_copy_of_one_device_of_two_brings_no_older_one_back() {
+    let (one, log) = (Device::Member(0), Device::Nvs(0));
+    let mut array = Array::current();
+    array.0.retain(|device, _| [one, log].contains(device));
+    let mut array = array.with(&[one, log], true, |said| {
+        (said.geometry.level, said.geometry.disks) = (Level::Raid0, 1);
+        said.nvs[1] = None;
+    });
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![0])));
+    array = array.with(&[log], true, |said| (said.generation, said.base) = (10, 9));
+    array.damage(log);
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Stale { device: one, has: 9, newest: 10 }));
+}
+
 /// A try that one device has alone: damage in its second copy does not make it count, however many
 /// the others are.
 #[test]
