@@ -77,10 +77,8 @@ fn fill_of(served: &mut Served, page: u64) -> u8 {
     bytes[0]
 }
 
-/// A member failed, and the others were written without it. Then a copy of a superblock is damaged,
-/// and the power fails while a start repairs it. The failed member must not count as in sync.
-#[test]
-fn a_repair_of_a_superblock_that_is_interrupted_brings_no_failed_member_back() {
+/// A member failed, and the others were written without it.
+fn after_a_failure() -> Devices {
     let mut served = Served::open(array(1));
     (0..PAGES).for_each(|page| served.write(page * 8, 8, 1));
     served.flush_cache();
@@ -88,7 +86,14 @@ fn a_repair_of_a_superblock_that_is_interrupted_brings_no_failed_member_back() {
     served.run();
     (0..PAGES).for_each(|page| served.write(page * 8, 8, 2));
     served.flush_cache();
-    let after = served.devices;
+    served.devices
+}
+
+/// A member failed, and the others were written without it. Then a copy of a superblock is damaged,
+/// and the power fails while a start repairs it. The failed member must not count as in sync.
+#[test]
+fn a_repair_of_a_superblock_that_is_interrupted_brings_no_failed_member_back() {
+    let after = after_a_failure();
     for damaged in [Device::Member(0), Device::Member(1), N[0]] {
         for copy in [0, 1] {
             for writes in 0.. {
@@ -109,6 +114,49 @@ fn a_repair_of_a_superblock_that_is_interrupted_brings_no_failed_member_back() {
                 }
             }
         }
+    }
+}
+
+/// Devices of which a place cannot be read.
+struct Unreadable<'a> {
+    devices: &'a mut Devices,
+    place: (Device, u64),
+}
+
+impl Media for Unreadable<'_> {
+    fn bytes(&mut self, device: Device) -> Result<u64, IoError> {
+        self.devices.bytes(device)
+    }
+
+    fn read(&mut self, device: Device, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        match (device, offset) == self.place {
+            true => Err(IoError::MEDIUM),
+            false => self.devices.read(device, offset, into),
+        }
+    }
+
+    fn write(&mut self, device: Device, offset: u64, bytes: &[u8]) -> Result<(), IoError> {
+        self.devices.write(device, offset, bytes)
+    }
+
+    fn flush(&mut self, device: Device) -> Result<(), IoError> {
+        self.devices.flush(device)
+    }
+}
+
+/// One that cannot be read may say that something was built on the first: it does not look like one
+/// that was never written.
+#[test]
+fn a_second_copy_that_cannot_be_read_brings_no_failed_member_back() {
+    let mut devices = after_a_failure();
+    let all: Vec<Device> = devices.0.keys().copied().collect();
+    for device in [Device::Member(0), Device::Member(1), N[0]] {
+        let mut media = Unreadable { devices: &mut devices, place: (device, SUPERBLOCKS[1]) };
+        let said =
+            |device: &Device| (*device, destage_served::read_superblock(&mut media, *device));
+        let found: Vec<_> = all.iter().map(said).collect();
+        let assembly = destage_served::assemble(&found, &Allow::default()).expect("an array");
+        assert_eq!(assembly.failed, [2], "second copy of {device}");
     }
 }
 
