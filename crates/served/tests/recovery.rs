@@ -160,6 +160,44 @@ fn a_second_copy_that_cannot_be_read_brings_no_failed_member_back() {
     }
 }
 
+/// The power fails in a start; a second copy is damaged, and the power fails again in the start
+/// that repairs it. Nothing says that a device was absent, or is out of date.
+#[test]
+fn a_repair_after_an_interrupted_start_refuses_no_device() {
+    let mut served = Served::open(array(1));
+    (0..PAGES).for_each(|page| served.write(page * 8, 8, 3));
+    let before = served.devices;
+    let all: Vec<Device> = before.0.keys().copied().collect();
+    let mut met = 0;
+    let start = |devices: &mut Devices, writes| {
+        let assembly = devices.assembled(&Allow::default());
+        destage_served::open(&mut Failing::after(writes, devices), &assembly, settings()).is_ok()
+    };
+    // Each device has two copies to be written.
+    let marks = 2 * all.len() as u64;
+    for writes in 0..=marks {
+        let mut begun = before.clone();
+        start(&mut begun, writes);
+        for damaged in &all {
+            for writes_of_repair in 0..=marks + 1 {
+                let what = format!("{writes} writes, {damaged}, {writes_of_repair} writes");
+                let mut devices = begun.clone();
+                rot(&mut devices, *damaged, SUPERBLOCKS[1]);
+                start(&mut devices, writes_of_repair);
+                let assembly = devices.try_assembled(&Allow::default());
+                let assembly = assembly.unwrap_or_else(|why| panic!("{what}: {why:?}"));
+                assert_eq!((&assembly.failed[..], &assembly.copies[..]), (&[][..], &[0][..]));
+                let mut served = Served::open(devices);
+                for page in [0, PAGES - 1] {
+                    assert_eq!(fill_of(&mut served, page), 3, "{what}");
+                }
+                met += 1;
+            }
+        }
+    }
+    assert!(met > 300, "{met}");
+}
+
 #[test]
 fn a_damaged_copy_of_a_superblock_is_repaired_and_reported() {
     let before = Served::open(array(1)).devices;
