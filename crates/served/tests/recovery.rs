@@ -198,6 +198,36 @@ fn a_repair_after_an_interrupted_start_refuses_no_device() {
     assert!(met > 300, "{met}");
 }
 
+/// One device has lost its second copy of a complete start: what was built on that start counts,
+/// and a power failure in the next one, which tears an NVS device's copy, refuses nothing.
+#[test]
+fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
+    let mut served = Served::open(array(1));
+    let second = |devices: &mut Devices| {
+        let mut bytes = vec![0; PAGE_BYTES as usize];
+        devices.read(N[0], SUPERBLOCKS[1], &mut bytes).expect("there");
+        bytes
+    };
+    let older = second(&mut served.devices);
+    let mut devices = Served::open(served.devices).devices;
+    assert!(second(&mut devices) != older);
+    devices.write(N[0], SUPERBLOCKS[1], &older).expect("written");
+    for writes in 0.. {
+        let mut devices = devices.clone();
+        let assembly = devices.assembled(&Allow::default());
+        // The new checksum, and the old numbers.
+        let media = &mut Cut { torn_bytes: 16, ..Cut::after(writes, &mut devices) };
+        let started = destage_served::open(media, &assembly, settings()).is_ok();
+        let again = devices.try_assembled(&Allow::default());
+        let again = again.unwrap_or_else(|why| panic!("{writes} writes: {why:?}"));
+        opened(&mut devices, &again, &settings()).expect("it opens");
+        if started {
+            assert!(writes > 8, "only {writes}");
+            break;
+        }
+    }
+}
+
 #[test]
 fn a_damaged_copy_of_a_superblock_is_repaired_and_reported() {
     let before = Served::open(array(1)).devices;
@@ -465,17 +495,18 @@ fn an_nvs_device_is_spent_only_if_it_is_known_to_be_empty_and_of_this_array() {
     assert!(!spent(&mut dirty, 1), "nobody knows what it has");
 }
 
-/// Devices that lose power after some writes. An NVS device of byte-addressable memory has half of
-/// the next one.
+/// Devices that lose power after some writes. An NVS device of byte-addressable memory has the
+/// first bytes of the next one.
 struct Cut<'a> {
     devices: &'a mut Devices,
     writes_left: u64,
+    torn_bytes: usize,
     off: bool,
 }
 
 impl Cut<'_> {
     fn after(writes_left: u64, devices: &mut Devices) -> Cut<'_> {
-        Cut { devices, writes_left, off: false }
+        Cut { devices, writes_left, torn_bytes: SECTOR / 2, off: false }
     }
 }
 
@@ -496,8 +527,7 @@ impl Media for Cut<'_> {
         if !self.off && matches!(device, Device::Nvs(_)) {
             let mut torn = vec![0; bytes.len()];
             self.devices.read(device, offset, &mut torn)?;
-            let half = bytes.len().min(SECTOR) / 2;
-            torn[..half].copy_from_slice(&bytes[..half]);
+            torn[..self.torn_bytes].copy_from_slice(&bytes[..self.torn_bytes]);
             self.devices.write(device, offset, &torn)?;
         }
         self.off = true;
