@@ -10,8 +10,8 @@ use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{
-    Alarm, Allow, AssembleError, Cause, Command, Device, Media, NoSuperblock, OpenError, Refusal,
-    ScrubRefusal, Wrong, member_bytes,
+    Ack, Alarm, Allow, AssembleError, Cause, Command, Device, Media, NoSuperblock, OnNvsLoss,
+    OpenError, Refusal, ScrubRefusal, Settings, Wrong, member_bytes,
 };
 use std::collections::BTreeMap;
 
@@ -43,6 +43,15 @@ fn asked(served: &mut Served, command: Command, payload: &[u8], nanos: u64) -> O
 fn write(served: &mut Served, page: u64, fill: u8) -> Option<bool> {
     let command = Command::Write { offset: page * PAGE_BYTES, fua: false };
     asked(served, command, &[fill; PAGE_BYTES as usize], SECOND)
+}
+
+/// A start with other settings.
+fn open_with(mut devices: Devices, settings: &Settings) -> Served {
+    let assembly = devices.assembled(&Allow::default());
+    let volume = opened(&mut devices, &assembly, settings).expect("it opens");
+    let mut served = Served::of(devices, volume);
+    served.run();
+    served
 }
 
 /// Member 0 has failed, and of these rows the pages of another member cannot be read: a write of
@@ -591,6 +600,33 @@ fn after_the_loss_of_the_nvs_a_flush_waits_for_what_it_had_acknowledged() {
     let now = served.now();
     served.volume.submit(now, 9, Command::Flush, &[]);
     assert!(served.answer().is_some());
+}
+
+/// Neither the NVS nor the disks have what a write of such an array has put into memory.
+#[test]
+fn a_flush_in_flight_at_the_loss_of_the_nvs_waits_for_the_disks() {
+    let on_loss = OnNvsLoss::WriteThrough;
+    let flush = Settings { ack: Ack::Flush, on_nvs_loss: on_loss, ..settings() };
+    let mut served = open_with(array(Level::Raid5, 3, 1), &flush);
+    let now = served.now();
+    let command = Command::Write { offset: 0, fua: false };
+    served.volume.submit(now, 7, command, &[7; 64 * SECTOR]);
+    assert!(served.answer().is_some(), "it is in memory");
+    served.volume.submit(now, 8, Command::Flush, &[]);
+    // The NVS does nothing of what it is given now.
+    served.left = 0;
+    served.steps(1);
+    assert_eq!(served.answer(), None);
+    assert!(served.volume.status().dirty_pages > 0);
+    served.left = u64::MAX;
+    let now = served.now();
+    served.volume.give_up_nvs(now, 0, Cause::Asked);
+    while served.volume.status().dirty_pages > 0 {
+        assert_eq!(served.answer(), None, "{} pages", served.volume.status().dirty_pages);
+        served.steps(1);
+    }
+    served.run();
+    assert!(served.answer().is_some_and(|answer| answer.is_ok()));
 }
 
 fn read(served: &mut Served, device: Device, offset: u64) -> [u8; SECTOR] {
