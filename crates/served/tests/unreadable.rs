@@ -40,6 +40,10 @@ fn asked(served: &mut Served, command: Command, payload: &[u8], nanos: u64) -> O
     Some(answer.is_ok())
 }
 
+fn read_of(page: u64) -> Command {
+    Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize }
+}
+
 fn write(served: &mut Served, page: u64, fill: u8) -> Option<bool> {
     let command = Command::Write { offset: page * PAGE_BYTES, fua: false };
     asked(served, command, &[fill; PAGE_BYTES as usize], SECOND)
@@ -83,6 +87,34 @@ fn without_nvs_a_write_that_cannot_reach_the_disks_is_answered_with_an_error() {
     let now = served.now();
     served.run_until(now.0 + 11 * SECOND, |volume| volume.status().kept_pages == 0);
     assert_eq!(served.volume.status().kept_pages, 0);
+}
+
+/// The others have what it cannot read, unless one of them is missing.
+#[test]
+fn a_member_with_many_unreadable_pages_is_given_up_unless_the_array_would_stop() {
+    for degraded in [false, true] {
+        let few = Settings { read_errors_max: 3, ..settings() };
+        let mut served = open_with(array(Level::Raid5, 3, 1), &few);
+        served.write(0, 512, 1);
+        served.flush_cache();
+        if degraded {
+            served.volume.give_up_member(0, Cause::Asked);
+            served.run();
+        }
+        let of_member = |page: &u64| place(&served, *page).0 == Device::Member(1);
+        let pages: Vec<u64> = (0..64).filter(of_member).collect();
+        served.unreadable = pages.iter().map(|page| place(&served, *page)).collect();
+        for (count, page) in (1..).zip(pages) {
+            assert_eq!(asked(&mut served, read_of(page), &[], SECOND), Some(!degraded));
+            let expected: &[u16] = match (degraded, count) {
+                (true, _) => &[0],
+                (false, 1..=3) => &[],
+                (false, _) => &[1],
+            };
+            assert_eq!(served.volume.status().failed, expected, "after {count} errors");
+            assert!(!served.volume.status().stopped, "after {count} errors");
+        }
+    }
 }
 
 /// A destage of rows 0 and 2 reads over row 1, and writes its parity back. If it cannot read a page
