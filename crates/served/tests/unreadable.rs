@@ -117,6 +117,24 @@ fn a_member_with_many_unreadable_pages_is_given_up_unless_the_array_would_stop()
     }
 }
 
+/// What a host's read reconstructs is written to the member again.
+#[test]
+fn a_read_reports_the_page_that_it_repairs() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    served.write(0, 512, 1);
+    served.flush_cache();
+    let (device, at) = place(&served, 5);
+    let (Device::Member(member), page) = (device, (at - DATA_START) / PAGE_BYTES) else {
+        panic!("{device}")
+    };
+    served.unreadable = vec![(device, at)];
+    served.devices.write(device, at, &[9; PAGE_BYTES as usize]).expect("written");
+    served.volume.take_alarms();
+    assert_eq!(served.ask(read_of(5), &[]), [1; PAGE_BYTES as usize]);
+    assert_eq!(served.volume.take_alarms(), [Alarm::Repaired { member, page, pages: 1 }]);
+    assert_eq!(read(&mut served, device, at), [1; SECTOR]);
+}
+
 /// A destage of rows 0 and 2 reads over row 1, and writes its parity back. If it cannot read a page
 /// of that row, it does without.
 #[test]
