@@ -213,6 +213,27 @@ fn a_write_of_part_of_a_sector_that_cannot_be_read_is_answered_with_an_error() {
     assert_eq!(asked(&mut served, command, &[1; 2 * SECTOR], SECOND), Some(true));
 }
 
+/// The read of the last page fails after that of the first one has ended the write.
+#[test]
+fn a_write_neither_of_whose_ends_can_be_read_is_answered_once() {
+    let mut served = Served::open(array(Level::Raid5, 3, 1));
+    served.write(0, 512, 1);
+    served.flush_cache();
+    let pages = uncomputable(&mut served, 2);
+    let (offset, end) = (pages[0] * PAGE_BYTES + 700, pages[1] * PAGE_BYTES + 300);
+    let (command, payload) =
+        (Command::Write { offset, fua: false }, vec![2; (end - offset) as usize]);
+    assert_eq!(asked(&mut served, command, &payload, SECOND), Some(false));
+    assert_eq!((served.answer(), served.volume.status().requests), (None, 0));
+    // Nothing of it is left: the page is read again for the next write.
+    served.unreadable.clear();
+    let (device, at) = place(&served, pages[1]);
+    served.devices.write(device, at, &[3; PAGE_BYTES as usize]).expect("written");
+    assert_eq!(asked(&mut served, command, &payload, SECOND), Some(true));
+    let bytes = served.ask(read_of(pages[1]), &[]);
+    assert!(bytes[..300] == [2; 300] && bytes[300..] == [3; PAGE_BYTES as usize - 300]);
+}
+
 #[test]
 fn a_scrub_reports_rows_of_which_too_little_can_be_read() {
     for (level, disks, bad) in [(Level::Raid5, 3, 2), (Level::Raid6, 4, 3), (Level::Raid10, 4, 2)] {
