@@ -191,6 +191,18 @@ fn kept_pages_are_destaged_soon_after_they_can_be_read_again() {
     assert_eq!(served.volume.status().kept_pages, 0);
     served.run();
     assert!(served.volume.drained() && served.volume.idle());
+    // Every alarm is withdrawn.
+    let (mut kept, mut destaged) = (Vec::new(), Vec::new());
+    for alarm in served.volume.take_alarms() {
+        match alarm {
+            Alarm::PagesKept { first_page, .. } => kept.push(first_page),
+            Alarm::PagesDestaged { first_page } => destaged.push(first_page),
+            _ => {}
+        }
+    }
+    destaged.sort_unstable();
+    kept.sort_unstable();
+    assert_eq!((kept.len(), &kept), (20, &destaged));
     for page in pages {
         let read = Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize };
         assert_eq!(served.ask(read, &[]), [3; PAGE_BYTES as usize]);
