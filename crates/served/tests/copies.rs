@@ -113,6 +113,27 @@ fn copies_that_may_differ_are_read_from_one_side_until_a_repair() {
     assert!(degraded.volume.status().rows_doubted);
 }
 
+/// What it has read is repaired. It has not read all.
+#[test]
+fn a_repair_that_is_ended_early_leaves_the_rows_in_doubt() {
+    let mut served = Served::open(array(0));
+    served.write(0, SECTORS, 1);
+    tear(&mut served.devices);
+    let mut served = Served::open(served.devices);
+    alarms(&mut served);
+    let now = served.now();
+    served.volume.start_scrub(now, true).expect("begun");
+    served.volume.allow_scrub(now, PAGE_BYTES);
+    served.volume.stop_scrub(now);
+    served.run();
+    let scrub = served.volume.scrub_status().expect("a scrub");
+    assert!(!scrub.running && scrub.repaired_rows > 0 && scrub.rows_left() == 0, "{scrub:?}");
+    assert!(!scrub.whole && scrub.rows_done < scrub.rows, "{scrub:?}");
+    assert!(served.volume.status().rows_doubted);
+    assert_eq!(alarms(&mut served), [""; 0]);
+    assert!(Served::open(served.devices).volume.status().rows_doubted);
+}
+
 #[test]
 fn with_a_log_no_copies_differ_until_it_is_lost() {
     let mut served = Served::open(array(1));
