@@ -103,22 +103,34 @@ fn a_spare_that_fails_makes_room_for_another() {
     }
 }
 
+/// How long a rebuild takes with these limits, set as it starts or later.
+fn rebuild_time(limits: Limits, at_the_start: bool) -> u64 {
+    let mut devices = served(1).devices;
+    let rebuild = if at_the_start { limits } else { Limits::default() };
+    let assembly = devices.assembled(&Allow::default());
+    let volume = opened(&mut devices, &assembly, &Settings { rebuild, ..settings() });
+    let mut served = Served::of(devices, volume.expect("it opens"));
+    served.run();
+    if !at_the_start {
+        served.volume.set_rebuild_limits(limits);
+    }
+    let needs = member_bytes(served.volume.controller().geometry());
+    served.volume.give_up_member(2, Cause::Asked);
+    served.run();
+    served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+    let began = served.now();
+    assert_eq!(served.volume.replace(began, 2, NEW, needs), Ok(()));
+    served.run_until(u64::MAX, |volume| volume.rebuild_status().is_empty());
+    assert!(!served.volume.superblock().has_failed(2));
+    served.now().since(began).0
+}
+
 /// With a share of a fifth a rebuild waits four times as long as it works.
 #[test]
 fn a_rebuild_takes_no_more_than_its_share_of_the_time() {
     let time_with = |share_permille: u64| {
-        let mut served = served(1);
         let limits = Limits { share_permille, depth: 1, window_pages: 1, ..Limits::default() };
-        served.volume.set_rebuild_limits(limits);
-        let needs = member_bytes(served.volume.controller().geometry());
-        served.volume.give_up_member(2, Cause::Asked);
-        served.run();
-        served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
-        let began = served.now();
-        assert_eq!(served.volume.replace(began, 2, NEW, needs), Ok(()));
-        served.run_until(u64::MAX, |volume| volume.rebuild_status().is_empty());
-        assert!(!served.volume.superblock().has_failed(2));
-        served.now().since(began).0
+        rebuild_time(limits, false)
     };
     // The time in which it does not work.
     let pauses = |share| time_with(share) as f64 - time_with(1000) as f64;
@@ -127,6 +139,14 @@ fn a_rebuild_takes_no_more_than_its_share_of_the_time() {
         let ratio = pauses(share) / half;
         assert!(times.contains(&ratio), "{share} permille: {ratio} times as long as with half");
     }
+}
+
+#[test]
+fn the_limits_of_a_start_are_those_of_its_rebuilds() {
+    let limits = Limits { share_permille: 50, depth: 1, window_pages: 1, ..Limits::default() };
+    let limited = rebuild_time(limits, true);
+    assert_eq!(limited, rebuild_time(limits, false));
+    assert!(limited > 4 * rebuild_time(Limits::default(), true), "{limited}");
 }
 
 /// A crash takes back no more of a rebuild than the time between two checkpoints allows.
