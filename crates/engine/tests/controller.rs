@@ -456,6 +456,20 @@ fn an_unacknowledged_write_occupies_space_but_is_not_destaged() {
 }
 
 #[test]
+fn more_appends_to_a_group_than_are_counted_wait() {
+    let config = config(0, "lrw", "write-behind", 100, 1);
+    let mut driver = Driver::new(&config, 1);
+    driver.host(0, Direction::Write, 0, 1);
+    driver.complete_one();
+    (1..=300).for_each(|id| driver.host(id, Direction::Write, 0, 1));
+    assert_eq!((driver.appends.len(), driver.controller.waiting()), (255, 45));
+    driver.settle();
+    assert!(driver.unanswered.is_empty(), "{} unanswered", driver.unanswered.len());
+    assert_eq!(driver.controller.waiting(), 0);
+    check_held(&driver);
+}
+
+#[test]
 fn a_read_of_held_pages_is_answered_at_once_and_others_go_to_disk() {
     let config = config(4, "lrw", "write-behind", 100, 1);
     let mut driver = Driver::new(&config, 1);
