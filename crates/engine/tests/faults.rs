@@ -204,6 +204,25 @@ fn unreadable_pages_meet_the_second_parity_or_are_named() {
     }
 }
 
+/// The window of a rebuild has them all; no row has two.
+#[test]
+fn unreadable_pages_of_several_disks_in_different_rows_are_computed() {
+    let config = config(4, 0);
+    let volume = config.geometry.volume_pages().0;
+    let mut driver = Driver::new(&config, None, 5);
+    (0..60).for_each(|_| go_on(&mut driver, volume));
+    driver.step(Event::Flush);
+    driver.settle();
+    driver.fail(0);
+    driver.unreadable = (8..24).map(|row| (1 + row as u16 % 5, row)).collect();
+    driver.controller.set_rebuild_limits(Limits { window_pages: 48, ..Limits::default() });
+    driver.replace(0, 0);
+    driver.settle();
+    assert_eq!((driver.rebuilt, &driver.unrecoverable), (1, &Vec::new()));
+    driver.unreadable.clear();
+    driver.check_disks();
+}
+
 #[test]
 fn progress_counts_and_the_cache_hears_of_it() {
     let config = config(1, 1);
