@@ -208,3 +208,24 @@ fn a_row_whose_old_data_and_parity_are_in_memory_is_destaged_without_reads() {
     let (_, dirty, kept) = destaged_next_to_unreadable_pages(1000);
     assert_eq!((dirty, kept), (vec![], 0));
 }
+
+/// The row's parity in memory is that of before the repair.
+#[test]
+fn a_row_that_a_scrub_repaired_is_no_longer_in_the_stripe_memory() {
+    let mut run = filled_with(Level::Raid5, 1000);
+    let geometry = run.case.geometry;
+    let (member, page) = place(&run, "data");
+    run.flip(member, page, 77);
+    run.scrub(true).expect("found as flipped");
+    assert_eq!(run.last_scrub().expect("a scrub").repaired_rows, 1);
+    run.forget_flips();
+    let flipped = geometry.volume_pages().0 / 4 * 3;
+    let other = (flipped..).find(|page| run.disk_of(*page) != member).expect("another strip");
+    assert_eq!(run.place_of(other).1 / geometry.strip_pages, page / geometry.strip_pages);
+    let other = other + page % geometry.strip_pages;
+    run.submit(Request::write(other * PAGE_BYTES, PAGE_BYTES)).expect("written");
+    assert_eq!(run.answered(), Ok(End::Done));
+    assert_eq!(run.drained(), Ok(End::Done));
+    run.scrub(false).expect("the parity is that of the data");
+    assert_eq!(run.last_scrub().expect("a scrub").inconsistent_rows, 0);
+}
