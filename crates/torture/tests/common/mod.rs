@@ -1,5 +1,7 @@
 //! An array for scenarios: no faults but those that a test makes.
 
+#![allow(dead_code, reason = "each program of tests uses a part")]
+
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::flushes::Durability;
 use destage_served::Ack;

@@ -1,0 +1,100 @@
+//! Rows that a crash left half written, in a group that cannot be destaged for as long as some
+//! page of it cannot be read: what such a row implies is not used, and a scrub leaves it out
+//! (docs/durability.md, "Rows that cannot be computed").
+
+mod common;
+
+use common::{opened, quiet_case};
+use destage_engine::array::geometry::Level;
+use destage_engine::units::PAGE_BYTES;
+use destage_torture::load::{Kind, Request};
+use destage_torture::run::{End, Run};
+use destage_torture::{Survivors, case::Case};
+
+fn write(run: &mut Run, page: u64) {
+    run.submit(Request::write(page * PAGE_BYTES, PAGE_BYTES)).expect("submitted");
+    assert_eq!(run.answered(), Ok(End::Done));
+}
+
+/// Whether a page can be read. What is read is right.
+fn reads(run: &mut Run, page: u64) -> bool {
+    let before = run.counts.unreadable;
+    let read =
+        Request { kind: Kind::Read, offset: page * PAGE_BYTES, bytes: PAGE_BYTES, fua: false };
+    run.submit(read).expect("submitted");
+    assert_eq!(run.answered(), Ok(End::Done));
+    run.counts.unreadable == before
+}
+
+/// The page of the volume at this place.
+fn page_at(run: &Run, member: u16, row: u64) -> Option<u64> {
+    let place = |page: &u64| run.place_of(*page) == (member, row);
+    (0..run.bytes() / PAGE_BYTES).find(place)
+}
+
+/// A group of which two rows are half written, or none.
+struct HalfWritten {
+    run: Run,
+    /// The pages of the volume that the missing member had of these rows.
+    clean: [u64; 2],
+    row: u64,
+}
+
+/// Without member 0 a destage writes two rows, in which member 1 has a page: those of the first
+/// stripe from `row` on that fits. The power fails after this many operations, and then what member
+/// 1 had of the first row cannot be read. `None`: the destage was done, or is done when redone.
+fn half_written(mut case: Case, row: u64, draw: u64) -> Option<HalfWritten> {
+    let (seed, operations) = (draw / 32, draw % 32);
+    case.seed = seed;
+    let step = case.geometry.strip_pages as usize;
+    let mut run = opened(case);
+    run.fill_open().expect("filled");
+    run.give_up(0).expect("given up");
+    assert_eq!(run.quiet(), Ok(()));
+    let fits = |row: &u64| page_at(&run, 0, *row).is_some() && page_at(&run, 1, *row).is_some();
+    let row = (row..).step_by(step).find(fits).expect("a stripe that fits");
+    let [clean, dirty] = [0, 1].map(|member| {
+        [row, row + 2].map(|row| page_at(&run, member, row).expect("it has data of the stripe"))
+    });
+    dirty.into_iter().for_each(|page| write(&mut run, page));
+    run.world.crash_at = Some(run.world.operations + operations);
+    if run.drained() == Ok(End::Done) {
+        return None;
+    }
+    run.crash(Survivors::Random);
+    run.spoil(1, row);
+    assert_eq!(run.open(), Ok(End::Done), "{draw}");
+    run.flush_cache().expect("begun");
+    let tried = |run: &Run| run.status().kept_pages == 2 || run.dirty_pages().is_empty();
+    assert_eq!(run.drive_until(&tried), Ok(End::Done), "{draw}");
+    (run.status().kept_pages == 2).then_some(HalfWritten { run, clean, row })
+}
+
+/// Rebuilds member 0. Returns whether the second row was in doubt.
+fn rebuild(half: &mut HalfWritten) -> bool {
+    half.run.replace_member(0).expect("a spare");
+    assert_eq!(half.run.drive_until(&|run| run.is_in_sync()), Ok(End::Done));
+    half.run.lost_pages_now().contains(&(0, half.row + 2))
+}
+
+fn small() -> Case {
+    quiet_case(Level::Raid5, 4, 1, 32)
+}
+
+#[test]
+fn a_rebuild_computes_nothing_from_half_written_rows() {
+    for readable in [false, true] {
+        let mut doubted = 0;
+        for mut half in (0..256).filter_map(|draw| half_written(small(), 0, draw)) {
+            // That the page can be read again is not noticed before the next try.
+            if readable {
+                half.run.world.members[1].heal();
+            }
+            doubted += u64::from(rebuild(&mut half));
+            for page in half.clean {
+                reads(&mut half.run, page);
+            }
+        }
+        assert!(doubted > 2, "{doubted}");
+    }
+}
