@@ -5,7 +5,7 @@
 mod common;
 
 use common::{opened, quiet_case};
-use destage_engine::array::geometry::Level;
+use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::units::PAGE_BYTES;
 use destage_torture::load::{Kind, Request};
 use destage_torture::run::{End, Run};
@@ -97,4 +97,28 @@ fn a_rebuild_computes_nothing_from_half_written_rows() {
         }
         assert!(doubted > 2, "{doubted}");
     }
+}
+
+/// Which rows are in doubt is known of each page of a group, also of more than 64.
+#[test]
+fn of_a_large_group_only_half_written_rows_are_in_doubt() {
+    let (strip_pages, group_stripes, disk_pages) = (16, 2, 64);
+    let geometry =
+        Geometry { level: Level::Raid5, disks: 5, strip_pages, group_stripes, disk_pages };
+    let mut case = quiet_case(Level::Raid5, 5, 1, 32);
+    case.geometry = geometry.checked().expect("an array");
+    let mut doubted = 0;
+    for draw in 0..128 {
+        // The second stripe of its group.
+        let Some(HalfWritten { mut run, clean, row }) = half_written(case.clone(), 16, draw) else {
+            continue;
+        };
+        assert_eq!(row / strip_pages % 2, 1, "the upper half of the group");
+        let first = clean[0] / 128 * 128;
+        let unread: Vec<u64> =
+            (first..first + 128).filter(|page| !reads(&mut run, *page)).collect();
+        assert!(unread == clean || unread == clean[..1], "{draw}: {unread:?}");
+        doubted += u64::from(unread.len() == 2);
+    }
+    assert!(doubted > 2, "{doubted}");
 }
