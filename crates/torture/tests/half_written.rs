@@ -99,6 +99,17 @@ fn a_rebuild_computes_nothing_from_half_written_rows() {
     }
 }
 
+#[test]
+fn a_scrub_that_leaves_out_half_written_rows_is_not_complete() {
+    let mut halves = (0..256).filter_map(|draw| half_written(small(), 0, draw));
+    let mut half = halves.find_map(|mut half| rebuild(&mut half).then_some(half));
+    let run = &mut half.as_mut().expect("one was in doubt").run;
+    assert_eq!(run.status().kept_pages, 2);
+    assert_eq!(run.scrub_quietly(true), Ok(End::Done));
+    let scrub = run.last_scrub().expect("a scrub");
+    assert!(!scrub.whole && scrub.rows_done < scrub.rows, "{scrub:?}");
+}
+
 /// Which rows are in doubt is known of each page of a group, also of more than 64.
 #[test]
 fn of_a_large_group_only_half_written_rows_are_in_doubt() {
