@@ -12,7 +12,7 @@ use destage_engine::policy::{self, POLICIES};
 use destage_engine::rate::{self, RATES};
 use destage_engine::request::{Direction, HostError, HostRequest, PageRange, RequestId};
 use destage_engine::sequential::DetectorKind;
-use destage_engine::units::{Instant, Page, PageCount};
+use destage_engine::units::{GroupId, Instant, Page, PageCount};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -467,6 +467,43 @@ fn more_appends_to_a_group_than_are_counted_wait() {
     assert!(driver.unanswered.is_empty(), "{} unanswered", driver.unanswered.len());
     assert_eq!(driver.controller.waiting(), 0);
     check_held(&driver);
+}
+
+/// Whether a scrub says that it has read all rows, after a start that may have found a destage to
+/// redo, which cannot be computed.
+fn scrub_is_complete(redo: bool) -> bool {
+    let config = config(4, "lrw", "write-behind", 100, 2);
+    let mut controller = Controller::new(&config).expect("a valid configuration");
+    let (mut actions, mut events, mut complete) = (Vec::new(), VecDeque::new(), None);
+    if redo {
+        let mut mask = vec![0; config.geometry.pages_per_group().div_ceil(64) as usize];
+        mask[0] = 1;
+        controller.redo(GroupId(1), (&mask, Vec::new()), mask.clone(), &mut actions);
+    }
+    let mut begins = VecDeque::from([Event::ScrubStart, Event::ScrubAllow(1 << 20)]);
+    for now in 1..10_000 {
+        for action in actions.drain(..) {
+            match action {
+                Action::Disk(command) => {
+                    events.push_back(Event::DiskDone(command.disk, command.owner));
+                }
+                Action::Intend { index } => events.push_back(Event::NotComputable(index)),
+                Action::ScrubCompare { index, .. } => events.push_back(Event::ScrubCompared(index)),
+                Action::ScrubEnded { whole } => complete = Some(whole),
+                _ => {}
+            }
+        }
+        let Some(event) = events.pop_front().or_else(|| begins.pop_front()) else { break };
+        controller.step(Instant(now), event, &mut actions);
+    }
+    assert_eq!(controller.kept_pages(), u64::from(redo));
+    complete.expect("it ends")
+}
+
+#[test]
+fn a_scrub_that_leaves_out_rows_that_may_be_half_written_is_not_complete() {
+    assert!(scrub_is_complete(false));
+    assert!(!scrub_is_complete(true));
 }
 
 #[test]
