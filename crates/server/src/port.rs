@@ -403,6 +403,22 @@ mod tests {
     }
 
     #[test]
+    fn writes_reach_the_ring_as_durable_as_they_are_asked_for() {
+        let mut port = Port::new(1 << 20).expect("a ring");
+        let device = port.open(tempfile::tempfile().expect("a file").into());
+        for asked in [true, false] {
+            let buffer = Buffer::zeroed(4096).into();
+            port.submit(7, Io::Write { device, offset: 0, buffer, durable: asked });
+            let mut done = Vec::new();
+            while done.is_empty() {
+                port.ring.wait(None, &mut done).expect("a completion");
+            }
+            let Work::Write { durable, .. } = done[0].work else { panic!("{done:?}") };
+            assert_eq!(durable, asked);
+        }
+    }
+
+    #[test]
     fn a_busy_device_is_reported_and_a_socket_asked_again() {
         let mut port = Port::new(1 << 20).expect("a ring");
         let file = || Arc::new(OwnedFd::from(tempfile::tempfile().expect("a file")));
