@@ -364,3 +364,25 @@ fn send(
     let entry = opcode::SendMsg::new(fd, &raw const message.header).flags(flags as u32).build();
     (entry, Some(message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where the kernel's `struct io_uring_sqe` has `rw_flags`.
+    const RW_FLAGS: usize = 28;
+
+    fn flags_of(durable: bool) -> i32 {
+        let device = Arc::new(OwnedFd::from(tempfile::tempfile().expect("a file")));
+        let buffer = Buffer::zeroed(512).into();
+        let (entry, _) = entry(&mut Work::Write { device, offset: 0, buffer, from: 0, durable });
+        assert_eq!(size_of_val(&entry), 64);
+        // SAFETY: an entry is the kernel's struct, of numbers alone, and longer than this.
+        unsafe { std::ptr::from_ref(&entry).cast::<u8>().add(RW_FLAGS).cast::<i32>().read() }
+    }
+
+    #[test]
+    fn the_kernel_is_asked_to_make_durable_writes_durable() {
+        assert_eq!([true, false].map(flags_of), [libc::RWF_DSYNC, 0]);
+    }
+}
