@@ -436,3 +436,22 @@ impl Media for Devices {
         self.get(device).ok_or(IoError::GONE)?.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flush_reaches_the_file() {
+        let mut file = Opened::File(tempfile::tempfile().expect("a file"));
+        assert_eq!(file.flush(), Ok(()));
+        // The kernel refuses to make what is in a pipe durable.
+        let (_reader, writer) = std::io::pipe().expect("a pipe");
+        let writer = File::from(OwnedFd::from(writer));
+        for mut pipe in [Opened::Memory(writer.try_clone().expect("cloned")), Opened::File(writer)]
+        {
+            let error = pipe.flush().expect_err("refused");
+            assert_eq!(error.errno, libc::EINVAL);
+        }
+    }
+}
