@@ -453,6 +453,42 @@ fn a_remote_member_keeps_its_promises_under_drawn_faults() {
     assert!(breaks > 500 && power_failures > 200 && again > 500);
 }
 
+/// A write of zeros.
+fn zeros(offset: u64) -> OpKind {
+    OpKind::Write { offset, buffer: Buffer::zeroed(BLOCK).into(), durable: false }
+}
+
+impl Run {
+    /// Asks for this, and has the server carry it out and answer.
+    fn carry_out(&mut self, id: u64, kind: OpKind) {
+        let mut ended = Vec::new();
+        self.remote.submit(self.now, OpId(id), kind, &mut ended);
+        self.remote.turn(&mut self.wire, &KEYS);
+        self.server.receives(&self.wire.sends.remove(0));
+        self.remote.sent(Ok(()));
+        self.server.does(0, true);
+        let answer = padded(Buffer::copy_of(&core::mem::take(&mut self.server.answers)));
+        self.remote.received(Ok(()), Some(answer), self.now, &mut ended);
+        assert!(matches!(ended[..], [(OpId(own), Ok(_))] if own == id));
+    }
+}
+
+#[test]
+fn writes_are_flushed_when_many_are_kept() {
+    let mut run = Run::new(1);
+    run.remote.kept.flush_at = 2 * BLOCK;
+    for id in 1..=2 {
+        run.carry_out(id, zeros(0));
+        run.remote.turn(&mut run.wire, &KEYS);
+        assert!(run.wire.sends.is_empty(), "{id} writes are not many");
+    }
+    run.carry_out(3, zeros(0));
+    run.remote.turn(&mut run.wire, &KEYS);
+    run.server.receives(&run.wire.sends.remove(0));
+    let asked: Vec<Command> = run.server.asked.iter().map(|(request, _)| request.command).collect();
+    assert_eq!(asked, [Command::Flush]);
+}
+
 /// What a server says of no space.
 fn no_space(kind: OpKind) -> IoError {
     let has_fua = |run: &Run| run.server.session.flags & wire::NBD_FLAG_SEND_FUA != 0;
