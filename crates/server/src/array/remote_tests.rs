@@ -3,7 +3,7 @@
 //! NBD"). To the array it must look like a local disk whose operations sometimes take long.
 
 use super::*;
-use destage_block::Answer;
+use destage_block::{Answer, SharedBytes};
 use destage_nbd::reply::{Encoder, Tag};
 use destage_nbd::request::{Decoder, Step};
 use destage_nbd::{BlockSizes, Mode};
@@ -487,6 +487,20 @@ fn writes_are_flushed_when_many_are_kept() {
     run.server.receives(&run.wire.sends.remove(0));
     let asked: Vec<Command> = run.server.asked.iter().map(|(request, _)| request.command).collect();
     assert_eq!(asked, [Command::Flush]);
+}
+
+#[test]
+fn a_server_that_may_have_lost_writes_that_are_not_kept_is_not_used_again() {
+    let part: SharedBytes = Buffer::zeroed(4 << 20).into();
+    for (parts, used_again) in [(16, true), (17, false)] {
+        let mut run = Run::new(1);
+        (0..parts).for_each(|_| run.remote.kept.add(0, part.clone()));
+        run.remote.sent(Err(IoError::from_errno(libc::EPIPE)));
+        let waits = run.remote.begin_wait(run.now, 1 << 40).is_some();
+        assert_eq!(waits, used_again, "{parts} writes of 4 MiB");
+        let gave_up = |event: &Event| matches!(event, Event::GaveUp(_));
+        assert_eq!(run.remote.take_events().iter().any(gave_up), !used_again);
+    }
 }
 
 /// What a server says of no space.
