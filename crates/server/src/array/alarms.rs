@@ -156,7 +156,7 @@ impl Alarms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use destage_served::Cause;
+    use destage_served::{Cause, IoError};
 
     fn alarm(text: impl ToString) -> AlarmText {
         AlarmText::new("x", text.to_string())
@@ -193,6 +193,23 @@ mod tests {
         assert_eq!(names(&alarms), ["member-failed"]);
         (0..ACTIVE_MAX).for_each(|number| alarms.raise(alarm(number), ClearedBy::Nothing));
         assert!(alarms.texts().len() == ACTIVE_MAX && alarms.is_active(&alarm("99")));
+    }
+
+    #[test]
+    fn the_end_of_an_alarms_cause_clears_it() {
+        let (nvs, kept) = (Device::Nvs(1), Alarm::PagesKept { first_page: 8, ranges: Vec::new() });
+        let ends = [
+            (Alarm::MemberFailed(2, Cause::Asked), Alarm::MemberRebuilt(2)),
+            (Alarm::NvsMirrorLost(0, Cause::Asked), Alarm::NvsMirrored(1)),
+            (Alarm::DeviceWaits(nvs, IoError::GONE), Alarm::DeviceAnswers(nvs)),
+            (kept, Alarm::PagesDestaged { first_page: 8 }),
+            (Alarm::RowsDoubted, Alarm::RowsRepaired),
+        ];
+        for (alarm, end) in ends {
+            assert_eq!(clears(&end), Some(cleared_by(&alarm)), "{alarm}");
+            assert_eq!(clears(&alarm), None, "{alarm}");
+            assert_ne!(cleared_by(&alarm), ClearedBy::Nothing, "{alarm}");
+        }
     }
 
     #[test]
