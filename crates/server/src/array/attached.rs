@@ -5,7 +5,7 @@ use super::devices::{Async, Opened};
 use super::inline::Backlog;
 use super::mapped::Mapped;
 use super::reconnect::Tried;
-use super::remote::{Ended, Event, Identity, Keys, Remote};
+use super::remote::{Ended, Event, Identity, Keys, OWN, Remote};
 use crate::Port;
 use destage_block::{Driver, Handle, Io, Outcome};
 use destage_engine::units::Instant;
@@ -17,6 +17,9 @@ use std::sync::atomic::AtomicBool;
 const SOCKET_KEY: u64 = 1 << 63;
 /// From this bit on an operation's key has the turn of its owner.
 const TURN_BIT: u32 = 48;
+/// After this many turns the first one comes again. Keys are also cookies of remote members.
+const TURNS: u64 = OWN >> TURN_BIT;
+const _: () = assert!(TURNS > 1 && TURNS << TURN_BIT <= OWN && OWN < SOCKET_KEY);
 
 /// The owner of operations on the devices: one at a time.
 pub(super) trait Asks {
@@ -137,7 +140,7 @@ impl Attached {
 
     /// Operations have another owner from now on. The one before waits for none any more.
     pub(super) fn next_turn(&mut self) {
-        self.turn = (self.turn + 1) % (1 << (63 - TURN_BIT));
+        self.turn = (self.turn + 1) % TURNS;
     }
 
     /// Whether an NVS device is a mapped file.
@@ -352,5 +355,23 @@ fn mapped(map: &mut Mapped, kind: OpKind) -> Result<Option<Buffer>, IoError> {
             map.write(offset, &buffer, durable).map(|()| None)
         }
         OpKind::Flush => map.flush().map(|()| None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Keys are the cookies of a remote member's requests.
+    #[test]
+    fn no_turn_makes_a_key_one_of_a_socket_or_of_a_remote_members_own_requests() {
+        let mut devices = Attached::default();
+        for turn in 0..1 << 16 {
+            let key = devices.turn << TURN_BIT;
+            assert!(key < OWN && key < SOCKET_KEY, "{turn}: {key:x}");
+            let before = devices.turn;
+            devices.next_turn();
+            assert_ne!(devices.turn, before);
+        }
     }
 }

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const INPUT: usize = 256 << 10;
 /// Cookies of requests that are no operation of the volume's: a flush, or a write sent again.
-const OWN: u64 = 1 << 62;
+/// Cookies of operations are less.
+pub(super) const OWN: u64 = 1 << 62;
 const OWN_FLUSH: u64 = OWN | 1 << 61;
 
 /// An operation without a result.
