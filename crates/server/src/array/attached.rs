@@ -374,4 +374,33 @@ mod tests {
             assert_ne!(devices.turn, before);
         }
     }
+
+    /// What an owner was given.
+    #[derive(Default)]
+    struct Owner(Vec<u64>);
+
+    impl Asks for Owner {
+        fn take_ops(&mut self, _: &mut Vec<Op>) {}
+
+        fn done(&mut self, _: Instant, id: OpId, _: IoResult) {
+            self.0.push(id.0);
+        }
+    }
+
+    fn outcome(result: Result<(), IoError>) -> Outcome {
+        Outcome { result, errno: 0, buffer: None }
+    }
+
+    #[test]
+    fn an_owner_is_not_given_what_the_one_before_had_in_flight() {
+        let mut port = Port::new(1 << 20).expect("a ring");
+        let (mut devices, mut owner) = (Attached::default(), Owner::default());
+        let late = 5 | devices.turn << TURN_BIT;
+        devices.next_turn();
+        let own = 6 | devices.turn << TURN_BIT;
+        for key in [late, own] {
+            devices.done(&mut port, &mut owner, key, outcome(Ok(())));
+        }
+        assert_eq!(owner.0, [6]);
+    }
 }
