@@ -361,6 +361,8 @@ fn mapped(map: &mut Mapped, kind: OpKind) -> Result<Option<Buffer>, IoError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use destage_nbd::{BlockSizes, Mode, Session, wire};
+    use std::os::unix::net::UnixStream;
 
     /// Keys are the cookies of a remote member's requests.
     #[test]
@@ -402,5 +404,33 @@ mod tests {
             devices.done(&mut port, &mut owner, key, outcome(Ok(())));
         }
         assert_eq!(owner.0, [6]);
+    }
+    #[test]
+    fn what_ends_late_on_a_broken_connection_does_not_break_the_next_one() {
+        let session = Session {
+            export: String::new(),
+            size: 1 << 20,
+            flags: wire::NBD_FLAG_HAS_FLAGS | wire::NBD_FLAG_SEND_FLUSH,
+            block: BlockSizes::default(),
+            mode: Mode::Structured,
+            contexts: Vec::new(),
+        };
+        let mut port = Port::new(1 << 20).expect("a ring");
+        let (one, other) = UnixStream::pair().expect("sockets");
+        let mut remote = Remote::new(port.open(one.into()), &session);
+        let (array, device) = ([1; 16], [2; 16]);
+        let (uri, bytes) = (String::new(), session.size);
+        remote.identify(Identity { uri, array, device, bytes, generation: 0 });
+        let member = Member { disk: Disk::Remote(Box::new(remote)), attached: 0 };
+        let mut devices = Attached { members: vec![member], ..Attached::default() };
+        let broken = || outcome(Err(IoError::from_errno(libc::EPIPE)));
+        let old = keys_of(0, 0);
+        devices.done(&mut port, &mut Owner::default(), old.send, broken());
+        let lost = devices.lost_connections(&mut port, 1 << 40);
+        assert_eq!(lost.len(), 1);
+        assert!(devices.is_current(0, lost[0].attached));
+        devices.attempted(&mut port, 0, Tried::Back(other.into(), Box::new(session)));
+        devices.done(&mut port, &mut Owner::default(), old.receive, broken());
+        assert!(devices.lost_connections(&mut port, 1 << 40).is_empty());
     }
 }
