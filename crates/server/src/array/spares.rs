@@ -134,3 +134,27 @@ pub(super) fn known_spare(name: &str, array: &Superblock) -> Result<Spare, Unusa
     let opened = alone.members.remove(0).expect("just opened");
     Ok(Spare { name: name.to_string(), opened, bytes, uuid: found.device })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::tests::{config, created, file};
+
+    #[test]
+    fn only_a_spare_of_this_array_is_known() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = config(folder.path());
+        let mut devices = created(&config);
+        let found = read_superblock(&mut devices, Device::Member(0)).expect("read");
+        drop(devices);
+        let array = found.superblock;
+        let spare = file(folder.path(), "spare", 4 << 20);
+        let uuid = new_spare(&spare, &array).expect("a spare").uuid;
+        assert_eq!(known_spare(&spare, &array).ok().map(|spare| spare.uuid), Some(uuid));
+        let other = Superblock { array: [7; 16], ..array.clone() };
+        for (name, of) in [(&spare, &other), (&config.disks[0], &array)] {
+            let why = known_spare(name, of).err().map(|why| why.to_string());
+            assert_eq!(why.as_deref(), Some("it is not a spare of this array"), "{name}");
+        }
+    }
+}

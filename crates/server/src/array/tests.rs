@@ -19,7 +19,7 @@ fn spec(path: &str) -> DeviceSpec {
 }
 
 /// A file of zeros.
-fn file(folder: &Path, name: &str, bytes: u64) -> String {
+pub(super) fn file(folder: &Path, name: &str, bytes: u64) -> String {
     let path = folder.join(name);
     std::fs::File::create(&path).expect("made").set_len(bytes).expect("long");
     path.to_str().expect("text").to_string()
@@ -78,12 +78,12 @@ impl Monitoring for NoMonitor {
 
 /// The server's side as a client's thread sees it.
 pub(super) struct Client {
-    array: ArrayHandle,
-    folder: tempfile::TempDir,
+    pub(super) array: ArrayHandle,
+    pub(super) folder: tempfile::TempDir,
 }
 
 impl Client {
-    fn path(&self, name: &str) -> String {
+    pub(super) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).to_str().expect("text").to_string()
     }
 
@@ -119,10 +119,8 @@ impl Client {
     }
 }
 
-/// Serves an array while a client asks. Nothing looks at its files but the client.
-pub(super) fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = config(folder.path());
+/// The devices of a new array.
+pub(super) fn created(config: &ArrayConfig) -> Devices {
     let specs = |paths: &[String]| paths.iter().map(|path| spec(path)).collect::<Vec<_>>();
     let (disks, nvs) = (specs(&config.disks), specs(&config.nvs));
     let options = CreateOptions {
@@ -135,7 +133,14 @@ pub(super) fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
         assume_clean: false,
     };
     create(&options, &mut |_, _| {}).expect("created");
-    let (mut devices, _) = Devices::open(&disks, &nvs).expect("opened");
+    Devices::open(&disks, &nvs).expect("opened").0
+}
+
+/// Serves an array while a client asks. Nothing looks at its files but the client.
+pub(super) fn with_array(asks: impl FnOnce(&Client) + Send + 'static) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = config(folder.path());
+    let mut devices = created(&config);
     let places: Vec<_> = devices.places().collect();
     let read = |device| (device, read_superblock(&mut devices, device));
     let found: Vec<Found> = places.into_iter().map(read).collect();
