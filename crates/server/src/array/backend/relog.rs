@@ -326,11 +326,13 @@ impl ArrayBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::tests::with_array;
+    use destage_block::{Payload, Request};
+    use std::sync::mpsc::channel;
 
-    #[test]
-    fn requests_of_a_closed_connection_are_not_submitted_to_the_new_volume() {
-        let (ready, _) = std::sync::mpsc::channel();
-        let mut relog = Relog {
+    fn holding() -> Relog {
+        let (ready, _) = channel();
+        Relog {
             phase: Phase::Holds,
             pages: 0,
             fewest: (0, Instant(0)),
@@ -341,7 +343,31 @@ mod tests {
             calls: Vec::new(),
             offline: Offline::default(),
             stops: false,
-        };
+        }
+    }
+
+    #[test]
+    fn held_requests_of_a_closed_connection_are_answered_when_it_closes() {
+        with_array(|client| {
+            let (held, left) = client.asks(|array, port| {
+                array.relog = Some(Box::new(holding()));
+                port.add_output();
+                let request = Request::Flush;
+                let token = port.admit(0, 1, &request);
+                array.request(port, token, request, Payload::Bytes(&[]));
+                let held = array.relog.as_ref().map(|relog| relog.requests.len());
+                port.abandon(0);
+                array.withdraw(port, &|token| token.is_of(0));
+                let left = array.relog.take().map(|relog| relog.requests.len());
+                (held, (left, array.requests.tickets_where(&|_| true)))
+            });
+            assert_eq!((held, left), (Some(1), (Some(0), BTreeSet::new())));
+        });
+    }
+
+    #[test]
+    fn requests_of_a_closed_connection_are_not_submitted_to_the_new_volume() {
+        let mut relog = holding();
         for ticket in 1..=4 {
             relog.hold(ticket, Command::Flush, &[]);
         }
