@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 /// Keys of operations that are not the volume's: sockets of remote members.
 const SOCKET_KEY: u64 = 1 << 63;
 /// From this bit on an operation's key has the turn of its owner.
-const TURN_BIT: u32 = 48;
+pub(super) const TURN_BIT: u32 = 48;
 /// After this many turns the first one comes again. Keys are also cookies of remote members.
 const TURNS: u64 = OWN >> TURN_BIT;
 const _: () = assert!(TURNS > 1 && TURNS << TURN_BIT <= OWN && OWN < SOCKET_KEY);

@@ -326,8 +326,9 @@ impl ArrayBackend {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::attached::TURN_BIT;
     use crate::array::tests::with_array;
-    use destage_block::{Payload, Request};
+    use destage_block::{Outcome, Payload, Request};
     use std::sync::mpsc::channel;
 
     fn holding() -> Relog {
@@ -362,6 +363,25 @@ mod tests {
                 (held, (left, array.requests.tickets_where(&|_| true)))
             });
             assert_eq!((held, left), (Some(1), (Some(0), BTreeSet::new())));
+        });
+    }
+
+    /// What arrives late of the thread that had the devices is not the volume's.
+    #[test]
+    fn the_volume_is_given_nothing_of_the_thread_that_had_the_devices() {
+        with_array(|client| {
+            let (ready, held) = channel();
+            client.asks(move |array, port| array.begin_relog(port.now(), ready)).expect("begun");
+            held.recv().expect("an answer").expect("held");
+            let (sender, given) = channel();
+            client.array.run_now(move |array, port| {
+                array.end_relog(port, Ok(()));
+                let mut owner = Offline::default();
+                owner.waiting.insert(5, sender);
+                let outcome = Outcome { result: Ok(()), errno: 0, buffer: None };
+                array.devices.done(port, &mut owner, 1 << TURN_BIT | 5, outcome);
+            });
+            assert!(given.recv().is_err(), "it was the volume's");
         });
     }
 
