@@ -103,9 +103,17 @@ impl MemberCache {
     }
 
     /// Whether a choice contradicts what is known: the cache is on, and would never be flushed.
-    pub(crate) fn contradicts(self, choice: Choice) -> bool {
+    fn contradicts(self, choice: Choice) -> bool {
         let volatile = matches!(self.cache, Cache::Volatile { .. }) && self.kind == Kind::Block;
         choice == Choice::Given(Durability::Off) && volatile
+    }
+
+    /// Refuses the member of this name where a choice contradicts what is known.
+    pub(super) fn check(self, name: &str, choice: Choice) -> Result<(), CacheIsOn> {
+        if self.contradicts(choice) {
+            return Err(CacheIsOn(name.to_string()));
+        }
+        Ok(())
     }
 
     /// In a word, for `destage status`.
@@ -126,8 +134,8 @@ impl MemberCache {
 pub fn check_caches(config: &ArrayConfig, devices: &Devices) -> Result<(), CacheIsOn> {
     let Ok(choice) = config.durability() else { return Ok(()) };
     for (name, opened) in config.disks.iter().zip(&devices.members) {
-        if opened.as_ref().is_some_and(|opened| MemberCache::of(opened).contradicts(choice)) {
-            return Err(CacheIsOn(name.clone()));
+        if let Some(opened) = opened {
+            MemberCache::of(opened).check(name, choice)?;
         }
     }
     Ok(())
@@ -328,6 +336,9 @@ mod tests {
         assert_eq!(given(Off, file), Epochs, "its file system has to be flushed");
         let off = Choice::called("off").expect("a choice");
         assert!(disk.contradicts(off) && !file.contradicts(off) && !disk.contradicts(Choice::Auto));
+        let refused = disk.check("/dev/sdb", off).expect_err("refused").to_string();
+        assert!(refused.starts_with("/dev/sdb: durability is off"), "{refused}");
+        assert!(disk.check("/dev/sdb", Choice::Auto).is_ok());
         assert!(!of(Cache::Unknown, Kind::Block).contradicts(off), "the operator knows");
         assert_eq!(Choice::called("never"), None);
     }

@@ -3,6 +3,7 @@
 use super::config::ConfigFileError;
 use super::create::CreateError;
 use super::devices::DeviceError;
+use super::member_cache::CacheIsOn;
 use super::same_drive::SameDrive;
 use destage_served::{MirrorRefusal, ReplaceRefusal, ScrubRefusal};
 use thiserror::Error;
@@ -114,6 +115,9 @@ pub enum Refusal {
     /// The new member is in the drive of another.
     #[error(transparent)]
     SameDrive(#[from] SameDrive),
+    /// The cache of the new member is on, and would never be flushed.
+    #[error(transparent)]
+    CacheIsOn(#[from] CacheIsOn),
     /// A device of this name cannot be read or written.
     #[error("{0}: {1}")]
     Medium(String, String),

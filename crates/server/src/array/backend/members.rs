@@ -96,6 +96,13 @@ fn check_drive(array: &ArrayHandle, member: u16, name: &str) -> Result<(), Refus
     Ok(check_drives(&with, level)?)
 }
 
+/// Refuses a device whose write cache is on where nothing would flush it.
+fn check_cache(array: &ArrayHandle, device: &Spare) -> Result<(), Refusal> {
+    let choice = array.answer(|array, _| array.setup.config().durability().ok())?;
+    let Some(choice) = choice else { return Ok(()) };
+    Ok(MemberCache::of(&device.opened).check(&device.name, choice)?)
+}
+
 /// Names a device in the configuration, so that the next start finds it, and hands it over. If the
 /// file cannot be written, or the array refuses the device, the device comes back, and the file
 /// names what the array has. `known`: it is one of the array's spares.
@@ -107,6 +114,9 @@ fn install(
     known: bool,
 ) -> Result<(), NotTaken> {
     let name = device.name.clone();
+    if let Err(why) = check_cache(array, &device) {
+        return Err(NotTaken { device: Some(Box::new(device)), why });
+    }
     if let Some(path) = config
         && let Err(error) = edit(path, |config| config.put_member(member, &name))
     {
