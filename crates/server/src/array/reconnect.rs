@@ -110,3 +110,68 @@ pub(super) fn begin(
     let work = move || connect_again(&identity, &ended, report);
     std::thread::Builder::new().name("reconnect".to_string()).spawn(work).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::{CreateOptions, DeviceSpec, create};
+    use crate::backends::{Ram, export};
+    use crate::{FrontEnd, Listen, Server, Settings};
+    use destage_engine::array::geometry::Level;
+
+    const BYTES: u64 = 8 << 20;
+
+    /// The only member of an array, and what it is recognised by.
+    fn member(uri: &str) -> Identity {
+        let spec: DeviceSpec = uri.parse().expect("a URI");
+        let options = CreateOptions {
+            level: Level::Single,
+            disks: vec![spec.clone()],
+            nvs: Vec::new(),
+            strip_pages: 4,
+            group_stripes: 1,
+            spares: Vec::new(),
+            assume_clean: true,
+        };
+        create(&options, &mut |_, _| {}).expect("created");
+        let (mut devices, _) = Devices::open(&[spec], &[]).expect("opened");
+        let said = read_superblock(&mut devices, Device::Member(0)).expect("read").superblock;
+        let (array, device, generation) = (said.array, said.device, said.generation);
+        Identity { uri: uri.to_string(), array, device, bytes: BYTES, generation }
+    }
+
+    /// Why the disk there is refused.
+    fn refused(identity: &Identity) -> Option<String> {
+        match once(identity) {
+            Tried::Another(why) => Some(why),
+            Tried::Back(..) => None,
+            Tried::Failed(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn an_older_copy_or_another_device_is_not_used_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("nbd.sock");
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let listen = vec![(FrontEnd::Nbd, Listen::Unix(socket))];
+        let server = Server::bind(Settings::new(export("", "", BYTES), listen)).expect("bound");
+        let remote = server.remote();
+        let served = std::thread::spawn(move || server.run(&mut Ram::default()));
+        let known = member(&uri);
+        assert_eq!(refused(&known), None);
+        assert_eq!(refused(&Identity { generation: 0, ..known.clone() }), None);
+        let cases = [
+            (Identity { array: [7; 16], ..known.clone() }, "another device"),
+            (Identity { device: [7; 16], ..known.clone() }, "another device"),
+            (Identity { bytes: BYTES + 1, ..known.clone() }, "instead of"),
+            (Identity { generation: known.generation + 1, ..known.clone() }, "an older copy"),
+        ];
+        for (other, words) in cases {
+            let why = refused(&other).expect("refused");
+            assert!(why.contains(words), "{why}");
+        }
+        remote.stop();
+        served.join().expect("ended").expect("served");
+    }
+}
