@@ -161,6 +161,46 @@ fn a_spare_in_the_drive_of_a_member_is_passed_over() {
 }
 
 #[test]
+fn a_spare_whose_cache_would_not_be_flushed_is_passed_over() {
+    let mut loops = Loops(Vec::new());
+    let mut array = Array::empty();
+    if !loops.attach_all(&array, &["first", "spare", "new"]) {
+        return;
+    }
+    let [first, spare, new] = loops.0.clone().try_into().expect("three");
+    let files = array.files("d", 3, "32M");
+    array.create_over("tank", &[&[first], &files[..2]].concat(), &[]);
+    array.serve(&[]);
+    if !array.asks(&["status", "tank"]).contains("write cache volatile") {
+        return println!("SKIPPED: no loop device has a cache that is known to be on");
+    }
+    array.asks(&["fail", "tank", "0"]);
+    array.asks(&["replace", "tank", "0", &files[2]]);
+    array.stop();
+    array.edit("durability = \"auto\"", "durability = \"off\"");
+    array.serve(&[]);
+    array.asks(&["spare", "tank", "add", &spare]);
+    array.asks(&["fail", "tank", "1"]);
+    let now = until(&array, "an alarm", |now| now["alarms"].to_string().contains("not-taken"));
+    let alarms = now["alarms"].to_string();
+    let says =
+        format!("{spare}: durability is off, and the kernel says that this disk's write cache");
+    assert!(alarms.contains(&says) && alarms.contains("cannot replace member 1"), "{alarms}");
+    // Asked for by hand it is refused too, and it remains a spare.
+    let refused = array.refused(&["replace", "tank", "1", &spare]);
+    assert!(refused.contains(&says) && refused.contains("hdparm -W0"), "{refused}");
+    let now = until(&array, "a spare", |now| now["devices"].to_string().contains(&spare));
+    assert_eq!(now["state"], "degraded", "{now}");
+    // A new disk that is refused is as it was.
+    let refused = array.refused(&["replace", "tank", "1", &new]);
+    assert!(refused.contains("durability is off"), "{refused}");
+    let bytes = std::fs::read(array.path("new")).expect("read");
+    assert!(bytes[..1 << 20].iter().all(|byte| *byte == 0), "not empty");
+    array.stop();
+    drop(array);
+}
+
+#[test]
 fn a_deleted_member_is_let_go_once_it_is_replaced() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);

@@ -64,6 +64,20 @@ fn an_nvs_that_went_back_in_time_is_refused_until_its_loss_is_accepted() {
 }
 
 #[test]
+fn an_nvs_as_it_was_before_the_last_stop_is_out_of_date() {
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    write(&array);
+    array.asks(&["flush", "tank"]);
+    copy(&array, "nvs", "nvs.running");
+    write(&array);
+    array.stop();
+    copy(&array, "nvs.running", "nvs");
+    let text = array.refuses_to_serve();
+    assert!(text.contains(&array.path("nvs")) && text.contains("is out of date"), "{text}");
+}
+
+#[test]
 fn a_member_that_went_back_in_time_or_was_cut_short_is_left_out_or_refused() {
     let mut array = Array::create(&["nvs"]);
     array.serve(&[]);

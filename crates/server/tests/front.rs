@@ -233,6 +233,25 @@ fn a_backend_hears_of_the_requests_of_a_client_that_is_gone() {
     eventually("the second is gone", || gone.load(Ordering::Relaxed) == 5);
 }
 
+/// What a server does that disconnects a client itself, here for a request that has no magic.
+#[test]
+fn a_backend_hears_of_the_requests_of_a_client_that_is_disconnected() {
+    let gone = Arc::<AtomicU64>::default();
+    let counted = gone.clone();
+    let server = serve(1 << 20, |_| {}, || Keeps { gone: counted, ..Keeps::default() });
+    let mut client = opened(&server.socket());
+    for cookie in 0..2 {
+        client.write_all(&request(0, cookie, 0, 512)).expect("sent");
+    }
+    client.write_all(&request(3, 2, 0, 0)).expect("sent");
+    let mut answer = [0; 16];
+    client.read_exact(&mut answer).expect("the FLUSH is answered");
+    assert_eq!(gone.load(Ordering::Relaxed), 0);
+    client.write_all(&[7; 28]).expect("sent");
+    eventually("they are withdrawn", || gone.load(Ordering::Relaxed) == 2);
+    drop(client);
+}
+
 #[test]
 fn tcp_serves_too() {
     let listen = |settings: &mut Settings| {

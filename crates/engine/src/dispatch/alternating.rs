@@ -501,7 +501,8 @@ mod tests {
                 let mut queues = busy();
                 queues.set_urgency((1, 1), (taken, 256));
                 (0..reads).for_each(|read| queues.add(0, command(FAR + read, true), Instant(0)));
-                (0..reads).for_each(|_| drop(queues.next(0, Instant(0), window, 0)));
+                let enter = |_: &u64| queues.next(0, Instant(0), window, 0).is_some();
+                assert_eq!((0..reads).take_while(enter).count() as u64, reads.min(window.into()));
                 queues.add(0, command(5, false), Instant(0));
                 queues.next(0, Instant(1), window, 0).is_some_and(|command| command.first == 5)
             };

@@ -414,3 +414,49 @@ impl ArrayBackend {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::control::Fail;
+    use crate::array::device_watch::Trouble;
+    use crate::array::member_cache::{Cache, Kind};
+    use crate::array::tests::{Client, file, with_array};
+
+    /// Replaces member 1; the name of the file that is rebuilt.
+    fn replaced(client: &Client) -> String {
+        client.gives(&Fail { disk: "1".to_string() }).expect("given up");
+        let new = file(client.folder.path(), "new", 4 << 20);
+        replace(&client.array, "1", &new).expect("replaced");
+        let until = std::time::Instant::now() + Duration::from_secs(20);
+        while client.asks(|array, _| !array.volume.status().failed.is_empty()) {
+            assert!(std::time::Instant::now() < until, "not rebuilt");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        new
+    }
+
+    #[test]
+    fn what_was_known_of_a_cache_is_not_said_of_the_device_that_replaces_the_member() {
+        with_array(|client| {
+            let off = MemberCache { cache: Cache::Off, kind: Kind::Block, drive_bytes: 7 };
+            client.asks(move |array, _| array.caches[1] = off);
+            replaced(client);
+            let now = client.asks(|array, _| array.caches[1]);
+            assert!(now.kind == Kind::File && now.drive_bytes != 7, "{now:?}");
+        });
+    }
+
+    #[test]
+    fn a_device_that_replaced_a_member_and_shrinks_is_seen() {
+        with_array(|client| {
+            let new = std::fs::OpenOptions::new().write(true).open(replaced(client));
+            new.expect("opened").set_len(1 << 20).expect("cut short");
+            let found = client.asks(|array, _| array.device_watch()).look_now();
+            let [Found { whose: Watched::Member(1), trouble, .. }] = found[..] else {
+                panic!("{found:?}")
+            };
+            assert!(matches!(trouble, Trouble::Shrunk { bytes: 1_048_576, .. }), "{trouble:?}");
+        });
+    }
+}
