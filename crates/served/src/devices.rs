@@ -6,9 +6,11 @@ use crate::io::{Device, IoError, Media, OpKind, write_padded};
 use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
 use crate::store::PAGE;
+use destage_engine::event::DiskCommand;
 use destage_nvslog::LogId;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{NOT_JOINED, Role, Superblock, Uuid};
+use std::collections::BTreeSet;
 
 /// First bytes of the two copies of a superblock.
 pub(crate) const SUPERBLOCKS: [u64; 2] = [0, 12_288];
@@ -54,14 +56,23 @@ pub(crate) struct Situation<'a> {
     pub(crate) flushing: bool,
 }
 
+/// Pages of a member that could not be read. One that is read again and again counts once.
+#[derive(Clone, Default)]
+struct BadPages {
+    /// Those that were not written since.
+    now: BTreeSet<u64>,
+    /// How many there were.
+    found: u32,
+}
+
 /// The devices of the array.
 pub(crate) struct Devices {
     superblock: Superblock,
     members: Vec<Uuid>,
     nvs: Vec<Uuid>,
     since: Since,
-    /// Reads of each member that failed.
-    read_errors: Vec<u32>,
+    /// By member.
+    bad_pages: Vec<BadPages>,
     /// No request is served any more.
     stopped: bool,
     /// The member whose failure stopped the array.
@@ -82,7 +93,7 @@ impl Devices {
     pub(crate) fn new(superblock: Superblock, members: Vec<Uuid>, nvs: Vec<Uuid>) -> Devices {
         Devices {
             since: Since { members: vec![0; members.len()], nvs: vec![0; nvs.len()] },
-            read_errors: vec![0; members.len()],
+            bad_pages: vec![BadPages::default(); members.len()],
             records: MemberRecords::new(&members),
             members,
             nvs,
@@ -157,7 +168,7 @@ impl Devices {
     pub(crate) fn begin_rebuild(&mut self, member: u16, device: Uuid) {
         let place = usize::from(member);
         self.members[place] = device;
-        self.read_errors[place] = 0;
+        self.bad_pages[place] = BadPages::default();
         self.records.reset(member, device);
         self.superblock.set_rebuild(member, Some(device));
     }
@@ -207,11 +218,22 @@ impl Devices {
         self.new_nvs.take()
     }
 
-    /// A read of a member failed; how many of its reads did.
-    pub(crate) fn count_read_error(&mut self, member: u16) -> u32 {
-        let errors = &mut self.read_errors[usize::from(member)];
-        *errors += 1;
-        *errors
+    /// A page of a member could not be read. Whether these are more than `most`.
+    pub(crate) fn note_bad_page(&mut self, member: u16, page: u64, most: u32) -> bool {
+        let bad = &mut self.bad_pages[usize::from(member)];
+        if bad.found <= most && bad.now.insert(page) {
+            bad.found += 1;
+        }
+        bad.found > most
+    }
+
+    /// A command has written pages: if one of them cannot be read again, it is another bad one.
+    pub(crate) fn pages_written(&mut self, command: &DiskCommand) {
+        let bad = &mut self.bad_pages[usize::from(command.disk.0)].now;
+        let pages = command.first..command.first + u64::from(command.pages);
+        if !bad.is_empty() {
+            bad.retain(|page| !pages.contains(page));
+        }
     }
 
     /// At a start, the next generation is recorded on all devices before anything is served.

@@ -83,7 +83,7 @@ pub struct Settings {
     pub cache_off: bool,
     /// A device that does not answer for this long has failed.
     pub stall_limit: Duration,
-    /// A member fails after more unreadable reads than this.
+    /// A member fails when it could not read more pages than this.
     pub read_errors_max: u32,
     /// Limits of rebuilds.
     pub rebuild: Limits,

@@ -38,8 +38,11 @@ impl Volume {
             (Device::Member(member), Purpose::Command(command))
                 if !command.write && error.class == IoClass::Medium =>
             {
-                let errors = self.devices.count_read_error(member);
-                if errors > self.settings.read_errors_max && self.survives_without(member) {
+                let most = self.settings.read_errors_max;
+                // Of a run, the engine reads the pages one by one.
+                let too_many =
+                    command.pages == 1 && self.devices.note_bad_page(member, command.first, most);
+                if too_many && self.survives_without(member) {
                     self.fail_member(member, Some(purpose), cause);
                 } else {
                     self.step(Event::DiskError(command));

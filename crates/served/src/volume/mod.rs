@@ -307,6 +307,7 @@ impl Volume {
     fn command_done(&mut self, command: &DiskCommand, op: OpId, bytes: Option<Buffer>) {
         let DiskCommand { disk, first, write, .. } = *command;
         let Some(bytes) = bytes.filter(|_| !write) else {
+            self.devices.pages_written(command);
             self.devices.records.pages_written(command, &mut self.ops, self.settings.defect);
             return;
         };
