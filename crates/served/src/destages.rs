@@ -358,21 +358,23 @@ impl Destage {
             true => None,
             false => new.iter().zip(&disks).map(|(new, disk)| over(*new, *disk)).collect(),
         };
+        let in_place = || -> Option<NewRow> {
+            let written = written.as_ref().filter(|_| all_read)?;
+            let new_bytes: Vec<Option<&[u8]>> = written.iter().map(Option::as_deref).collect();
+            let [p, q] = modified(&disks, &new_bytes, parity)?;
+            let completed = self.completed(geometry, at, &new, |strip| new_bytes[strip]);
+            Some(NewRow { p, q, completed })
+        };
         // With pages of the stripe memory the plan may be the other of the two methods.
         let other = self.recalls && method == SafeMethod::ReconstructWrite;
         if (other || method == SafeMethod::ReadModifyWrite)
-            && all_read
-            && let Some(written) = &written
+            && let Some(new) = in_place()
         {
-            let new_bytes: Vec<Option<&[u8]>> = written.iter().map(Option::as_deref).collect();
-            if let Some([p, q]) = modified(&disks, &new_bytes, parity) {
-                let completed = self.completed(geometry, at, &new, |strip| new_bytes[strip]);
-                return Some(NewRow { p, q, completed });
-            }
+            return Some(new);
         }
         let of_disks = || -> Option<Vec<Cow<'_, [u8]>>> {
-            let strips = written?.into_iter().zip(&disks);
-            strips.map(|(new, disk)| new.or(disk.map(Cow::Borrowed))).collect()
+            let strips = written.as_ref()?.iter().zip(&disks);
+            strips.map(|(new, disk)| new.clone().or(disk.map(Cow::Borrowed))).collect()
         };
         let others = |row: Vec<Vec<u8>>| row.into_iter().map(Cow::Owned).collect();
         let row: Option<Vec<Cow<'_, [u8]>>> = match redo {
@@ -382,7 +384,8 @@ impl Destage {
             }
         };
         let zeros = || with_new(&new, new.iter().map(|_| vec![0; PAGE]).collect());
-        let row = row.or_else(|| array.careless.then(zeros))?;
+        // If what is not written cannot be read either, the old parity has it.
+        let Some(row) = row.or_else(|| array.careless.then(zeros)) else { return in_place() };
         let data: Vec<&[u8]> = row.iter().map(|page| &**page).collect();
         let (p, q) = parities(&data, geometry.level.parities() > 1);
         let completed = self.completed(geometry, at, &new, |strip| Some(data[strip]));
