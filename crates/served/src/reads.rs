@@ -142,7 +142,7 @@ impl ReadOp {
     }
 
     /// Puts dirty sectors over their pages; whether all that is wanted is there.
-    pub(crate) fn complete_from_memory(&mut self) -> bool {
+    fn complete_from_memory(&mut self) -> bool {
         for (page, sectors, bytes) in &self.dirty {
             let at = (page - self.first) as usize;
             copy_sectors(bytes, *sectors, &mut self.buffer[at * PAGE..(at + 1) * PAGE]);

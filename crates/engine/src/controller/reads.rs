@@ -186,8 +186,14 @@ impl HostReads {
     ) {
         let state = &mut around.state;
         let mut peers = state.geometry.peers(run, &state.faults.at(run.first));
-        let mut pages = run.first..run.first + u64::from(run.pages);
-        if pages.any(|page| destager.is_in_doubt(&state.geometry, page)) {
+        if (run.first..run.end()).any(|page| destager.is_in_doubt(&state.geometry, page)) {
+            if run.pages > 1 {
+                // Perhaps only some of them.
+                for page in run.single_pages() {
+                    self.read_around(index, page, destager, around);
+                }
+                return;
+            }
             // The row may be partly written: what it implies may be wrong.
             peers.clear();
         }
@@ -214,8 +220,8 @@ impl HostReads {
         let run = run_of(command);
         let read = &mut self.reads[index as usize];
         let mut groups = around.state.geometry.groups_of_run(run);
-        if command.write || read.failed {
-            // A repair that could not be written, or nothing more to try.
+        if command.write {
+            // A repair that could not be written.
         } else if groups.any(|group| is_unsettled(GroupId(group), destager, around)) {
             read.again = true;
         } else if around.state.faults.lost(run.disk, run.first) {

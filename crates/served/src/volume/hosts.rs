@@ -482,11 +482,9 @@ impl Volume {
 
     /// The engine has answered a read: its pages are put together.
     pub(super) fn read_answered(&mut self, mut read: ReadOp, error: Option<Refusal>) {
-        // Too little could be read of some page; perhaps what is wanted of it is in the NVS.
-        let complete = match error {
-            None => read.complete(self.engine.controller().geometry()),
-            Some(_) => read.complete_from_memory(),
-        };
+        // Too little could be read of some page; perhaps what is wanted of it is in the NVS, and
+        // the others could be read.
+        let complete = read.complete(self.engine.controller().geometry());
         let error = if complete { None } else { error.or(Some(Refusal::Unreadable)) };
         let host = match read.purpose() {
             ReadFor::Host(host) => host,
