@@ -11,7 +11,7 @@ use crate::ops::{Finished, LogOp, Purpose};
 use crate::rebuilds::Rebuilds;
 use crate::request::{Alarm, Cause, Refusal};
 use crate::settings::OnNvsLoss;
-use destage_engine::event::Event;
+use destage_engine::event::{DiskCommand, Event, Owner};
 use destage_engine::units::{DiskId, Instant};
 use destage_nvslog::superblock::{Superblock, Uuid};
 
@@ -47,6 +47,14 @@ impl Volume {
                 } else {
                     self.step(Event::DiskError(command));
                 }
+            }
+            // The page stays unreadable. Without the member, the array would stop.
+            (Device::Member(member), Purpose::Command(command))
+                if is_repair(&command)
+                    && error.class == IoClass::Medium
+                    && !self.survives_without(member) =>
+            {
+                self.step(Event::DiskError(command));
             }
             (Device::Member(member), _) => self.fail_member(member, Some(purpose), cause),
             // What cannot be copied to a new mirror may be of no use, and the device that it is
@@ -300,6 +308,11 @@ impl Volume {
             self.change_devices();
         }
     }
+}
+
+/// Whether a command writes what a member should have already.
+fn is_repair(command: &DiskCommand) -> bool {
+    command.write && matches!(command.owner, Owner::HostRead(_) | Owner::Scrub(_))
 }
 
 fn situation<'a>(nvs: &'a [u16], rebuilds: &Rebuilds) -> Situation<'a> {
