@@ -41,7 +41,7 @@ struct Record {
     wanted: Option<u64>,
     /// The medium has another list of lost pages.
     changed: bool,
-    /// The start found these copies damaged, or older than the other.
+    /// The start found these copies damaged, or older than the other. None counts if all are.
     damaged: Vec<usize>,
     buffer: Arc<Buffer>,
 }
@@ -135,12 +135,16 @@ impl MemberRecords {
             record.damaged = (0..2).filter(|copy| copies[*copy][..] != bytes).collect();
             return true;
         }
+        if begun > 0 {
+            // What cannot be read now can perhaps be at a later start, and is out of date then.
+            record.damaged = vec![0, 1];
+        }
         let of_another = copies.iter().any(|copy| MemberRecord::decode(copy).is_some());
         of_another || begun < 2
     }
 
-    /// Repairs the copies that [`MemberRecords::read`] found damaged, with what the other says.
-    /// Only these are written: a crash that tears one leaves the other.
+    /// Repairs the copies that [`MemberRecords::read`] found damaged, with what the other says, or
+    /// with nothing if both are. Only these are written: a crash that tears one leaves the other.
     pub(crate) fn repair(&mut self, media: &mut dyn Media) -> Result<(), (Device, IoError)> {
         for (member, record) in (0..).zip(&mut self.records) {
             let device = Device::Member(member);
