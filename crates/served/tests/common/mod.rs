@@ -180,6 +180,8 @@ pub struct Served {
     pub no_flush: Option<Device>,
     /// Bytes that cannot be read.
     pub unreadable: Vec<(Device, u64)>,
+    /// Bytes that cannot be written.
+    pub unwritable: Vec<(Device, u64)>,
     /// The operations carried out, and whether a change of the set of devices was in progress.
     pub seen: Option<Vec<(bool, Device, OpKind)>>,
 }
@@ -222,6 +224,7 @@ impl Served {
             slow_flush: None,
             no_flush: None,
             unreadable,
+            unwritable: Vec::new(),
             seen: None,
         }
     }
@@ -260,12 +263,28 @@ impl Served {
         while self.done < end {
             let now = self.now();
             self.volume.turn(now);
-            let mut ops = Vec::new();
-            self.volume.take_ops(&mut ops);
-            self.queue.extend(ops);
+            self.take_ops();
             let Some(op) = self.next_op() else { return };
             self.carry_out(now, op);
         }
+    }
+
+    /// Carries out operations until one like this is to be done; whether there is one.
+    pub fn steps_until(&mut self, is_it: impl Fn(&Op) -> bool) -> bool {
+        for _ in 0..100_000 {
+            self.take_ops();
+            if self.queue.iter().any(&is_it) {
+                return true;
+            }
+            self.steps(1);
+        }
+        false
+    }
+
+    fn take_ops(&mut self) {
+        let mut ops = Vec::new();
+        self.volume.take_ops(&mut ops);
+        self.queue.extend(ops);
     }
 
     fn next_op(&mut self) -> Option<Op> {
@@ -288,17 +307,23 @@ impl Served {
         if let Some(seen) = &mut self.seen {
             seen.push((self.volume.is_changing(), device, kind.clone()));
         }
+        let within = |bad: &[(Device, u64)], bytes: usize, offset: u64| {
+            let bytes = offset..offset + bytes as u64;
+            bad.iter().any(|bad| bad.0 == device && bytes.contains(&bad.1))
+        };
         let result = match kind {
             OpKind::Read { offset, bytes } => {
-                let within = |bad: &(Device, u64)| {
-                    bad.0 == device && (offset..offset + bytes as u64).contains(&bad.1)
-                };
                 let mut buffer = Buffer::zeroed(bytes);
-                let read = match self.unreadable.iter().any(within) {
+                let read = match within(&self.unreadable, bytes, offset) {
                     true => Err(IoError::MEDIUM),
                     false => self.devices.read(device, offset, &mut buffer),
                 };
                 read.map(|()| Some(buffer))
+            }
+            OpKind::Write { offset, buffer, .. }
+                if within(&self.unwritable, buffer.len(), offset) =>
+            {
+                Err(IoError::MEDIUM)
             }
             OpKind::Write { offset, buffer, .. } => {
                 self.devices.write(device, offset, &buffer).map(|()| None)
