@@ -89,6 +89,9 @@ pub struct Case {
     pub hot: u64,
 }
 
+/// More pages of a member than become unreadable in almost any life.
+const READ_ERRORS_MAX: u32 = 12;
+
 const RATES: &[&str] =
     &["linear:90/80", "linear:50/20", "quick", "fixed:1", "adaptive", "write-behind"];
 
@@ -273,6 +276,8 @@ fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
         // Several windows of these small members.
         settings.rebuild.window_pages = [1, 16, 128][rng.below(3) as usize];
         settings.rebuild.depth = 1 + rng.below(4) as usize;
+        // So few that one page, read again and again, would make as many.
+        settings.read_errors_max = READ_ERRORS_MAX;
     }
     settings.defect = wanted.defect;
     settings.cache_off = rng.below(16) == 0;

@@ -2,9 +2,9 @@
 //! which sectors of that a power failure leaves.
 
 use destage_nvslog::superblock::DATA_START;
-use destage_served::IoError;
+use destage_served::{IoError, Op, OpKind};
 use destage_workload::random::Seeded;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bytes that are written completely or not at all.
@@ -88,6 +88,10 @@ pub struct Device {
     pub flushes_before: u64,
     /// The next write fails, and nothing of it is written.
     pub write_fails: bool,
+    /// Writes to these sectors fail.
+    pub stuck: Option<core::ops::Range<u64>>,
+    /// How many pages became unreadable in this life, and were so when it began.
+    pub bad_pages: u32,
     /// The next write through the cache is answered and not made, or made at this byte instead.
     pub loses_write: Option<Lost>,
     /// Its cache is off: a write is durable when it is done.
@@ -393,8 +397,17 @@ impl Device {
 
     /// A sector cannot be read from now on.
     pub fn spoil(&mut self, sector: u64) {
+        let page = sector / SECTORS;
+        self.bad_pages += u32::from(!self.bad.iter().any(|bad| bad / SECTORS == page));
         self.bad.push(sector);
         self.was_bad.push(sector);
+    }
+
+    /// Whether an operation writes sectors that cannot be written.
+    pub fn is_stuck(&self, op: &Op) -> bool {
+        let OpKind::Write { offset, buffer, .. } = &op.kind else { return false };
+        let (first, end) = (offset / SECTOR as u64, (offset + buffer.len() as u64) / SECTOR as u64);
+        self.stuck.as_ref().is_some_and(|stuck| stuck.start < end && first < stuck.end)
     }
 
     /// Whether any of these sectors could not be read at some time of this life.
@@ -405,6 +418,8 @@ impl Device {
     /// What could be read again does not count from now on.
     pub fn forget_healed(&mut self) {
         self.was_bad = self.bad.clone();
+        let pages: BTreeSet<u64> = self.bad.iter().map(|sector| sector / SECTORS).collect();
+        self.bad_pages = pages.len() as u32;
     }
 
     /// Whether its cache has anything.

@@ -116,6 +116,7 @@ impl Run {
     pub(super) fn end_errors(&mut self) {
         for disk in self.world.members.iter_mut().chain(&mut self.world.nvs) {
             (disk.write_fails, disk.flush_fails, disk.loses_write) = (false, None, None);
+            disk.stuck = None;
         }
     }
 }

@@ -87,7 +87,7 @@ impl Run {
             });
         }
         for (number, disk) in (0..).zip(&self.world.members) {
-            let soon = disk.write_fails || disk.flush_fails.is_some();
+            let soon = disk.write_fails || disk.flush_fails.is_some() || disk.stuck.is_some();
             if disk.gone || disk.hangs || soon {
                 failing.insert(DiskId(number));
             }

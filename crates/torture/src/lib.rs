@@ -26,6 +26,7 @@ mod refusals;
 mod relog;
 pub mod run;
 mod scrub;
+mod sectors;
 mod settle;
 mod start;
 mod starve;

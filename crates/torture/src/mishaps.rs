@@ -162,13 +162,14 @@ impl Run {
         }
     }
 
-    /// Where pages are lost, sometimes neither copy of a member's record of them can be read. No
-    /// start may take them for zeros. Whether it is so.
+    /// Where pages are lost, or a member is rebuilt in part, sometimes neither copy of a member's
+    /// record of that can be read at the next start, and both can at the one after. No start may
+    /// take lost pages for zeros, or what a rebuild has not reached for what was written. Whether
+    /// it is so.
     fn maybe_lose_record(&mut self) -> bool {
-        let members = self.with_lost_pages.len() as u64;
+        let members = self.with_records.len() as u64;
         let which = self.draws.records.below(members.max(1)) as usize;
-        let Some(member) = self.with_lost_pages.get(which).map(|member| usize::from(*member))
-        else {
+        let Some(member) = self.with_records.get(which).map(|member| usize::from(*member)) else {
             return false;
         };
         let right = !self.nvs_lost && self.rows_are_right() && !self.mishaps.any();

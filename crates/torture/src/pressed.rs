@@ -81,6 +81,7 @@ impl Run {
             .or_else(|| self.flush_what_is_at_risk())
             .or_else(|| self.trim_again())
             .or_else(|| self.read_what_is_missing())
+            .or_else(|| self.read_what_is_stuck())
     }
 
     /// Sometimes all NVS devices fail while little is dirty, and the host writes that once more:

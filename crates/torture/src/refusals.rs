@@ -2,7 +2,7 @@
 //! block, and no others.
 
 use super::load::{Kind, Request};
-use super::run::Run;
+use super::run::{Pending, Run};
 use destage_engine::array::geometry::Redundancy;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
@@ -13,14 +13,18 @@ const SECTORS: u64 = PAGE_BYTES / 512;
 
 impl Run {
     /// Whether the faults of this life explain that a request is refused.
-    pub(super) fn explains_refusal(&self, request: &Request) -> bool {
-        let Request { kind, offset, bytes, .. } = *request;
+    pub(super) fn explains_refusal(&self, pending: &Pending) -> bool {
+        let Request { kind, offset, bytes, .. } = pending.request;
         let end = offset + bytes;
         // Without NVS it has to be on the disks, and waits for rows that cannot be computed.
         let waits = self.rows_kept && self.writes_through();
         match kind {
             // It may show what is not on the disks yet.
-            Kind::Read => waits || self.lacks_any(offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES)),
+            Kind::Read => {
+                // What was dirty as it came is not needed from the disks.
+                let mut pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
+                waits || pages.any(|page| !pending.held.contains(&page) && self.lacks(page))
+            }
             Kind::Flush => waits,
             _ => {
                 // The rest of a sector that is written in part is read first.
@@ -30,8 +34,13 @@ impl Run {
         }
     }
 
-    fn lacks_any(&self, mut pages: std::ops::Range<u64>) -> bool {
-        pages.any(|page| self.lacks(page))
+    /// The pages of a read that the NVS has all of.
+    pub(super) fn held_of(&self, request: &Request) -> Vec<u64> {
+        let Request { kind, offset, bytes, .. } = *request;
+        let pages = offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES);
+        let directory = self.volume().controller().directory();
+        let held = |page: &u64| directory.missing_span(Page(*page), 1).is_none();
+        pages.filter(|page| kind == Kind::Read && held(page)).collect()
     }
 
     /// Whether the disks may not give this page: its own does not have it, and too little is left
@@ -59,7 +68,7 @@ impl Run {
     }
 
     /// Whether a member may not give a page of its own.
-    fn may_lack(&self, disk: DiskId, page: u64) -> bool {
+    pub(super) fn may_lack(&self, disk: DiskId, page: u64) -> bool {
         let member = &self.world.members[usize::from(disk.0)];
         let first = DATA_START / 512 + page * SECTORS;
         let failed = self.failed.contains(disk) || self.failed_lately.contains(disk);

@@ -29,6 +29,8 @@ pub(super) struct Pending {
     pub(super) writes: Vec<(WriteId, Range<u64>)>,
     one_commit: bool,
     pub(super) asked: u64,
+    /// Pages of a read that the NVS had all of.
+    pub(super) held: Vec<u64>,
 }
 
 /// Generators, one for each subject: a run without mishaps is as it was before there were any.
@@ -53,6 +55,7 @@ pub(super) struct Draws {
     pub(super) supposed: Seeded,
     pub(super) records: Seeded,
     pub(super) clients: Seeded,
+    pub(super) sectors: Seeded,
 }
 
 impl Draws {
@@ -78,6 +81,7 @@ impl Draws {
             supposed: Seeded::new(seed, "torture-supposed"),
             records: Seeded::new(seed, "torture-records"),
             clients: Seeded::new(seed, "torture-clients"),
+            sectors: Seeded::new(seed, "torture-sectors"),
         }
     }
 }
@@ -102,14 +106,21 @@ pub struct Run {
     pub retired: Vec<(u16, Disk)>,
     /// Pages that could not be reconstructed, when the run was settled.
     pub(super) lost_pages: Vec<(u16, u64)>,
-    /// Members that had lost pages when the last life ended.
-    pub(super) with_lost_pages: Vec<u16>,
+    /// Members that had lost pages when the last life ended, or were rebuilt in part: their records
+    /// say so.
+    pub(super) with_records: Vec<u16>,
     /// A rebuild has reported that it could not reconstruct a page.
     pub(super) rows_lost: bool,
     /// In this life some destage could not be computed.
     pub(super) rows_kept: bool,
     /// Members that have failed in this life.
     pub(super) failed_lately: DiskSet,
+    /// The start of this life redid destages.
+    pub(super) redoes: bool,
+    /// A page that no repair succeeds to write.
+    pub(super) stuck: Option<u64>,
+    /// The member that has it. If it fails for that as a rebuild ends, a crash may take back both.
+    pub(super) was_stuck: Option<usize>,
     /// In this life sectors could not be read while a member had failed.
     pub(super) many_bad: bool,
     /// Pages that could not be destaged, when the run was settled.
@@ -228,11 +239,14 @@ impl Run {
             volume: None,
             retired: Vec::new(),
             lost_pages: Vec::new(),
-            with_lost_pages: Vec::new(),
+            with_records: Vec::new(),
             reported_lost: Vec::new(),
             rows_lost: false,
             rows_kept: false,
             failed_lately: DiskSet::default(),
+            redoes: false,
+            stuck: None,
+            was_stuck: None,
             many_bad: false,
             kept: Vec::new(),
             mishaps: Mishaps::default(),
@@ -365,7 +379,8 @@ impl Run {
             self.world.maybe_crash_soon(3);
         }
         match alarm {
-            Alarm::MemberFailed(member, _) => {
+            Alarm::MemberFailed(member, cause) => {
+                self.check_failure(*member, cause)?;
                 self.counts.members_failed += 1;
                 self.right_strips.clear();
                 self.failed.insert(DiskId(*member));
@@ -412,9 +427,10 @@ impl Run {
             }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
             // A row that is not what was written may contradict the checksums of its parity.
-            Alarm::PagesKept { .. }
+            Alarm::PagesKept { ranges, .. }
                 if self.bad_media || self.may_lack_rows() || !self.holes.is_empty() =>
             {
+                self.check_kept(ranges)?;
                 self.counts.kept += 1;
                 // Without NVS, requests that wait for them are refused.
                 self.rows_kept = true;
@@ -471,6 +487,7 @@ impl Run {
         if !matches!(kind, load::Kind::Read | load::Kind::Flush) {
             let pages = offset / PAGE_BYTES..(offset + bytes).div_ceil(PAGE_BYTES);
             self.right_strips.retain(|strip| !pages.contains(&strip.page));
+            self.unstick(&pages);
         }
         if kind == load::Kind::Write {
             self.note_lately(request);
@@ -481,7 +498,8 @@ impl Run {
         };
         self.world.note(ticket << 3 | kind as u64);
         let one_commit = self.is_one_commit(&request);
-        self.pending.insert(ticket, Pending { request, writes, one_commit, asked });
+        let held = self.held_of(&request);
+        self.pending.insert(ticket, Pending { request, writes, one_commit, asked, held });
         let now = self.now;
         self.volume_mut().submit(now, ticket, command, &payload);
         self.collect()
@@ -491,8 +509,7 @@ impl Run {
         if self.withdrawn.remove(&reply.ticket) {
             return Ok(());
         }
-        let Some(Pending { request, writes, asked, .. }) = self.pending.remove(&reply.ticket)
-        else {
+        let Some(pending) = self.pending.remove(&reply.ticket) else {
             return Err(format!("request {} was answered twice", reply.ticket));
         };
         self.counts.requests += 1;
@@ -501,10 +518,12 @@ impl Run {
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
             && *refusal != Refusal::Stopped
-            && !self.explains_refusal(&request)
+            && !self.explains_refusal(&pending)
         {
-            return Err(format!("{request:?} was refused: {refusal}"));
+            let Pending { request, held, .. } = &pending;
+            return Err(format!("{request:?} was refused: {refusal}; the NVS had {held:?}"));
         }
+        let Pending { request, writes, asked, .. } = pending;
         for (id, range) in &writes {
             self.model.written(*id, range, good, request.fua);
         }
@@ -577,6 +596,8 @@ impl Run {
             self.maybe_exchange_cache()?;
             self.maybe_fill_up();
             self.maybe_spoil_degraded();
+            self.maybe_spoil_row();
+            self.maybe_stick();
             self.maybe_error();
             self.maybe_lose_write();
             self.maybe_lose_little();
@@ -614,8 +635,11 @@ impl Run {
         self.change_cut |= self.cut_change.is_some();
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
         if let Some(volume) = self.volume.take() {
-            self.with_lost_pages = volume.lost_pages().into_iter().map(|lost| lost.0).collect();
-            self.with_lost_pages.dedup();
+            let lost = volume.lost_pages().into_iter().map(|lost| lost.0);
+            let rebuilds = volume.rebuild_status().into_iter();
+            let rebuilt = rebuilds.filter(|rebuild| rebuild.checkpoint > 0).map(|r| r.member);
+            self.with_records = lost.chain(rebuilt).collect();
+            self.with_records.dedup();
         }
         self.note_cut_writes();
         how(&mut self.world, &mut self.draws.kills);
@@ -634,11 +658,14 @@ impl Run {
         // NVS devices are back; the superblocks decide whether they count.
         self.world.nvs.iter_mut().for_each(|disk| disk.gone = false);
         self.at_risk.clear();
+        if let Some(member) = self.was_stuck.take() {
+            self.world.members[member].gone = false;
+        }
         self.through = false;
         self.writes_again.clear();
         self.withdrawn.clear();
         self.loses_little = false;
-        (self.rows_kept, self.many_bad) = (false, false);
+        (self.rows_kept, self.many_bad, self.stuck) = (false, false, None);
         self.members_return();
         if self.bad_media {
             self.world.members.iter_mut().for_each(Disk::heal);

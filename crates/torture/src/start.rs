@@ -211,7 +211,9 @@ impl Run {
         }
         self.mishaps.accepted();
         self.nvs_lost = assembly.copies.is_empty();
-        self.counts.redone += u64::from(self.volume().status().redoing);
+        let redone = self.volume().status().redoing;
+        self.redoes = redone > 0;
+        self.counts.redone += u64::from(redone);
         self.counts.resumed += assembly.rebuilds.len() as u64;
         for (member, uuid) in &assembly.spares {
             self.begin_rebuild(*member, *uuid)?;

@@ -414,6 +414,9 @@ impl World {
         if matches!(op.kind, OpKind::Write { .. }) && core::mem::take(&mut disk.write_fails) {
             return Err(IoError::MEDIUM);
         }
+        if disk.is_stuck(op) {
+            return Err(IoError::MEDIUM);
+        }
         if self
             .fails_intent
             .take_if(|copy| op.device == Device::Nvs(*copy) && intends(op))
