@@ -180,6 +180,37 @@ fn a_degraded_array_that_is_drained_has_everything() {
     }
 }
 
+/// A destage waits for reads of its rows that have begun. Those that come later wait for it.
+#[test]
+fn reads_that_overlap_keep_no_destage_of_a_degraded_array_from_writing() {
+    for level in (0..LEVELS.len()).filter(|level| LEVELS[*level].0 != Level::Raid10) {
+        let config = config(level, 0);
+        let disk_of = |page: &u64| config.geometry.place(Page(*page)).disk;
+        let mut driver = Driver::new(&config, None, 5);
+        driver.fail(1);
+        let pages = 0..config.geometry.pages_per_group();
+        let (lost, there): (Vec<u64>, Vec<u64>) =
+            pages.partition(|page| disk_of(page) == DiskId(1));
+        driver.host(Direction::Write, there[0], 1);
+        driver.settle();
+        assert_eq!(driver.controller.occupancy(), PageCount(1), "not destaged yet");
+        driver.step(Event::Flush);
+        let mut steps = 0;
+        while driver.controller.occupancy() > PageCount(0) {
+            while driver.unanswered.len() < 4 {
+                let drawn = driver.random(lost.len() as u64) as usize;
+                driver.host(Direction::Read, lost[drawn], 1);
+            }
+            driver.complete_one();
+            steps += 1;
+            assert!(steps < 2000, "level {level}: the destage waits for ever");
+        }
+        driver.settle();
+        assert!(driver.unanswered.is_empty(), "{} unanswered", driver.unanswered.len());
+        driver.check_disks();
+    }
+}
+
 #[test]
 fn unreadable_pages_meet_the_second_parity_or_are_named() {
     for (level, lost) in [(1, 1), (4, 0)] {

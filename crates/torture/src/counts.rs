@@ -79,6 +79,8 @@ pub struct Counts {
     pub plain_starts: u64,
     /// Requests whose clients went away.
     pub withdrawn: u64,
+    /// Times that all was destaged while clients kept reading a row of it.
+    pub polled: u64,
     /// Copies of the array on which one thing more failed.
     pub supposed: u64,
     /// Those that were reported to accept writes again.
@@ -126,6 +128,7 @@ impl Counts {
         self.other_settings += other.other_settings;
         self.plain_starts += other.plain_starts;
         self.withdrawn += other.withdrawn;
+        self.polled += other.polled;
         self.supposed += other.supposed;
         self.waits_ended += other.waits_ended;
     }

@@ -19,6 +19,7 @@ mod mirror;
 mod mishap_state;
 mod mishaps;
 mod model;
+mod polls;
 mod pressed;
 mod readcache;
 mod rebuild;
@@ -108,6 +109,9 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
         }
         if end == End::Done {
             end = run.maybe_relog()?;
+        }
+        if end == End::Done {
+            end = run.drain_while_polled()?;
         }
         if end == End::Done {
             if left > 0 {

@@ -56,6 +56,7 @@ pub(super) struct Draws {
     pub(super) records: Seeded,
     pub(super) clients: Seeded,
     pub(super) sectors: Seeded,
+    pub(super) polls: Seeded,
 }
 
 impl Draws {
@@ -82,6 +83,7 @@ impl Draws {
             records: Seeded::new(seed, "torture-records"),
             clients: Seeded::new(seed, "torture-clients"),
             sectors: Seeded::new(seed, "torture-sectors"),
+            polls: Seeded::new(seed, "torture-polls"),
         }
     }
 }

@@ -109,6 +109,7 @@ fn table(seed: u64, cases: u64, counts: &Counts) -> Table {
         ("requests checked", counts.requests),
         ("requests withdrawn", counts.withdrawn),
         ("pages destaged", counts.destaged),
+        ("drains while rows were polled", counts.polled),
         ("destages begun in idle time", counts.idle_destages),
         ("destages redone", counts.redone),
         ("records moved in the log", counts.moved),

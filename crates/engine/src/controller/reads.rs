@@ -107,7 +107,7 @@ impl HostReads {
             around.actions.push(Action::Reply { id: request.id, result: Ok(()) });
             return;
         };
-        if !around.state.faults.failed.is_empty() && meets_unsettled(from, to, destager, around) {
+        if !around.state.faults.failed.is_empty() && has_to_wait(from, to, destager, around) {
             self.parked.push((request, ticket));
             return;
         }
@@ -222,7 +222,11 @@ impl HostReads {
         let mut groups = around.state.geometry.groups_of_run(run);
         if command.write {
             // A repair that could not be written.
-        } else if groups.any(|group| is_unsettled(GroupId(group), destager, around)) {
+        } else if groups.any(|group| {
+            let group = GroupId(group);
+            let joins = !read.locked.contains(&group) && destager.waits_for_reads(group);
+            joins || is_unsettled(group, destager, around)
+        }) {
             read.again = true;
         } else if around.state.faults.lost(run.disk, run.first) {
             self.read_around(index, run, destager, around);
@@ -299,7 +303,7 @@ impl HostReads {
     pub(super) fn retry_parked(&mut self, destager: &mut Destager, around: &mut Surroundings<'_>) {
         for (request, ticket) in core::mem::take(&mut self.parked) {
             let missing = missing_span(request.range, around);
-            if missing.is_some_and(|(from, to)| meets_unsettled(from, to, destager, around)) {
+            if missing.is_some_and(|(from, to)| has_to_wait(from, to, destager, around)) {
                 self.parked.push((request, ticket));
             } else {
                 let id = request.id;
@@ -360,10 +364,18 @@ fn wanted(first: Page, pages: u64, around: &Surroundings<'_>) -> Option<(Page, u
     Some((from, (to.0 - from.0 + 1) as u32))
 }
 
-fn meets_unsettled(from: Page, to: Page, destager: &Destager, around: &Surroundings<'_>) -> bool {
+/// Whether a read of this span can only begin later: it meets rows that are being written, or would
+/// lock rows that a destage is about to write when those who have them locked are done.
+fn has_to_wait(from: Page, to: Page, destager: &Destager, around: &Surroundings<'_>) -> bool {
     let directory = &around.cache.directory;
     let mut groups = directory.group_of(from).0..=directory.group_of(to).0;
+    let joins = |page: Page| {
+        let command = read_command(page, 1, 0, around);
+        around.state.faults.lost(command.disk, command.first)
+            && destager.waits_for_reads(directory.group_of(page))
+    };
     groups.any(|group| is_unsettled(GroupId(group), destager, around))
+        || strips(from, to, around.state.geometry.strip_pages).any(|(page, _)| joins(page))
 }
 
 /// Whether rows of this group may be inconsistent now, or may be rewritten.

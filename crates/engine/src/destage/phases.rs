@@ -390,6 +390,13 @@ impl Destager {
         self.destages.iter().any(|d| d.counted > 0 && d.group == group && d.safe.unsettled())
     }
 
+    /// Whether a destage of this group writes nothing before all reads of its rows have ended. If
+    /// more of them began, it might wait for ever.
+    pub(crate) fn waits_for_reads(&self, group: GroupId) -> bool {
+        let waits = |d: &Destage| d.counted > 0 && d.safe.phase == DestagePhase::Locked;
+        self.destages.iter().any(|d| d.group == group && waits(d))
+    }
+
     /// Pages of a destage in flight, bit i = page i of the group.
     pub(crate) fn mask(&self, index: u32) -> &[u64] {
         &self.destages[index as usize].mask
