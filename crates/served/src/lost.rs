@@ -5,6 +5,7 @@ use crate::pages::DirtyPages;
 use destage_engine::array::geometry::Geometry;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, Page};
+use std::ops::Range;
 
 /// Most ranges that are reported.
 const RANGES_MAX: usize = 64;
@@ -35,7 +36,34 @@ pub(crate) fn runs(pages: &[u64]) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Rows of the disks in which the same disks are lost.
+impl Lost {
+    /// Lists the pages of a range that are not among the dirty ones, which are in order.
+    fn list(&mut self, pages: Range<u64>, dirty: &[u64]) {
+        let dirty = &dirty[dirty.partition_point(|page| *page < pages.start)..];
+        let within = dirty.iter().copied().take_while(|page| *page < pages.end);
+        let mut from = pages.start;
+        for end in within.chain([pages.end]) {
+            if from < end {
+                self.add(from, end - from);
+            }
+            if self.more {
+                return;
+            }
+            from = end + 1;
+        }
+    }
+
+    fn add(&mut self, first: u64, pages: u64) {
+        let full = self.ranges.len() == RANGES_MAX;
+        match self.ranges.last_mut() {
+            Some((from, count)) if *from + *count == first => *count += pages,
+            _ if full => self.more = true,
+            _ => self.ranges.push((first, pages)),
+        }
+    }
+}
+
+/// Rows of the disks in which data of the same disks is lost.
 struct Segment {
     first: u64,
     end: u64,
@@ -43,27 +71,26 @@ struct Segment {
 }
 
 impl Segment {
-    /// The disks whose data of these rows is lost.
-    fn data_lost(&self, geometry: &Geometry) -> Vec<DiskId> {
-        let lost = |disk: &DiskId| self.lost.contains(disk);
-        match geometry.level {
-            level if level.is_mirrored() => {
-                let pair_lost =
-                    |disk: &DiskId| disk.0.is_multiple_of(2) && lost(&DiskId(disk.0 + 1));
-                self.lost.iter().copied().filter(pair_lost).collect()
-            }
-            level if self.lost.len() <= usize::from(level.parities()) => Vec::new(),
-            _ => self.lost.clone(),
-        }
-    }
-
+    /// The first pages of the strips of a stripe that are lost, in order.
     fn strips(&self, geometry: &Geometry, stripe: u64) -> Vec<u64> {
         let page = stripe * geometry.strip_pages;
-        let place = |disk| geometry.page_at(DiskPage { disk, page });
-        let mut pages: Vec<u64> =
-            self.data_lost(geometry).into_iter().filter_map(place).map(|page| page.0).collect();
+        let place = |disk: &DiskId| geometry.page_at(DiskPage { disk: *disk, page });
+        let mut pages: Vec<u64> = self.lost.iter().filter_map(place).map(|page| page.0).collect();
         pages.sort_unstable();
         pages
+    }
+}
+
+/// The disks whose data is lost where these are.
+fn data_lost(geometry: &Geometry, lost: Vec<DiskId>) -> Vec<DiskId> {
+    match geometry.level {
+        level if level.is_mirrored() => {
+            let pair_lost =
+                |disk: &DiskId| disk.0.is_multiple_of(2) && lost.contains(&DiskId(disk.0 + 1));
+            lost.iter().copied().filter(pair_lost).collect()
+        }
+        level if lost.len() <= usize::from(level.parities()) => Vec::new(),
+        _ => lost,
     }
 }
 
@@ -72,60 +99,55 @@ fn segments(geometry: &Geometry, lost: &[(DiskId, u64)]) -> Vec<Segment> {
     bounds.extend([0, geometry.disk_pages]);
     bounds.sort_unstable();
     bounds.dedup();
-    let segment = |pair: &[u64]| Segment {
-        first: pair[0],
-        end: pair[1],
-        lost: lost.iter().filter(|(_, from)| *from <= pair[0]).map(|(disk, _)| *disk).collect(),
+    let segment = |pair: &[u64]| {
+        let there = lost.iter().filter(|(_, from)| *from <= pair[0]).map(|(disk, _)| *disk);
+        Segment { first: pair[0], end: pair[1], lost: data_lost(geometry, there.collect()) }
     };
     bounds.windows(2).map(segment).collect()
 }
 
 /// What is lost if each of these disks is missing from a page of its own on.
 pub(crate) fn lost(geometry: &Geometry, missing: &[(DiskId, u64)], pages: &DirtyPages) -> Lost {
-    let segments = segments(geometry, missing);
     let members = missing.iter().map(|(disk, from)| (disk.0, *from)).collect();
     let mut lost = Lost { members, ..Lost::default() };
+    let (segments, dirty) = (segments(geometry, missing), pages.held_in(&(0..u64::MAX)));
     for segment in &segments {
-        add_segment(segment, geometry, pages, &mut lost);
+        add_segment(segment, geometry, &dirty, &mut lost);
     }
-    let held = pages.held_in(&(0..u64::MAX));
-    let dirty = held.iter().filter(|page| {
+    let is_lost = |page: &&u64| {
         let DiskPage { disk, page } = geometry.place(Page(**page));
         let of = segments.iter().find(|s| (s.first..s.end).contains(&page));
-        of.is_some_and(|segment| segment.data_lost(geometry).contains(&disk))
-    });
-    lost.pages -= dirty.count() as u64;
+        of.is_some_and(|segment| segment.lost.contains(&disk))
+    };
+    lost.pages -= dirty.iter().filter(is_lost).count() as u64;
     lost
 }
 
-fn add_segment(segment: &Segment, geometry: &Geometry, pages: &DirtyPages, lost: &mut Lost) {
-    let strip = geometry.strip_pages;
+fn add_segment(segment: &Segment, geometry: &Geometry, dirty: &[u64], lost: &mut Lost) {
+    let (strip, per_stripe) = (geometry.strip_pages, geometry.stripe_pages());
     let stripes = segment.first / strip..segment.end / strip;
     // The layout repeats after as many stripes as there are disks.
     let period = u64::from(geometry.disks);
     let count = stripes.end - stripes.start;
-    for turn in 0..period.min(count) {
-        let times = (count - turn).div_ceil(period);
+    let of_turn = |turn: u64| {
         let strips = segment.strips(geometry, stripes.start + turn).len() as u64;
-        lost.pages += strips * strip * times;
+        strips * strip * (count - turn).div_ceil(period)
+    };
+    let pages: u64 = (0..period.min(count)).map(of_turn).sum();
+    lost.pages += pages;
+    if pages == count * per_stripe {
+        // One range, however long.
+        return lost.list(stripes.start * per_stripe..stripes.end * per_stripe, dirty);
     }
+    if pages == 0 {
+        return;
+    }
+    // Of each period something is there, so the list is soon full.
     for stripe in stripes {
-        let strips = segment.strips(geometry, stripe);
-        if strips.is_empty() && stripe > segment.first / strip + period {
-            return;
-        }
-        for first in strips {
-            let dirty = pages.held_in(&(first..first + strip));
-            for page in (first..first + strip).filter(|page| !dirty.contains(page)) {
-                let full = lost.ranges.len() == RANGES_MAX;
-                match lost.ranges.last_mut() {
-                    Some((from, count)) if *from + *count == page => *count += 1,
-                    _ if full => {
-                        lost.more = true;
-                        return;
-                    }
-                    _ => lost.ranges.push((page, 1)),
-                }
+        for first in segment.strips(geometry, stripe) {
+            lost.list(first..first + strip, dirty);
+            if lost.more {
+                return;
             }
         }
     }
@@ -158,9 +180,13 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_what_no_row_and_no_memory_has() {
-        for (level, disks) in
-            [(Level::Raid0, 3), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)]
-        {
+        for (level, disks) in [
+            (Level::Raid0, 3),
+            (Level::Raid10, 4),
+            (Level::Raid5, 4),
+            (Level::Raid5, 3),
+            (Level::Raid6, 5),
+        ] {
             let (strip_pages, group_stripes) = (4, 1);
             let geometry =
                 Geometry { level, disks, strip_pages, group_stripes, disk_pages: DISK_PAGES };
@@ -193,6 +219,30 @@ mod tests {
                     assert!(joined || missing.iter().any(|(_, from)| *from > 0), "{what}");
                 }
             }
+        }
+    }
+
+    /// All pages of a segment are lost: they are one run, however long, but for what is dirty.
+    #[test]
+    fn what_is_lost_of_large_disks_is_found_without_a_look_at_each_page() {
+        let dirty: Vec<u64> = vec![0, 1, 70, 1 << 31];
+        let mut pages = DirtyPages::new(PageMemory::default());
+        dirty.iter().for_each(|page| pages.put_zeros(*page, 1));
+        for (level, disks, missing) in [
+            (Level::Single, 1, &[0][..]),
+            (Level::Raid10, 2, &[0, 1]),
+            (Level::Raid0, 2, &[0, 1]),
+            (Level::Raid5, 3, &[0, 1, 2]),
+        ] {
+            let (strip_pages, group_stripes, disk_pages) = (16, 1, 1 << 32);
+            let geometry = Geometry { level, disks, strip_pages, group_stripes, disk_pages };
+            let missing: Vec<(DiskId, u64)> = missing.iter().map(|n| (DiskId(*n), 0)).collect();
+            let found = lost(&geometry, &missing, &pages);
+            let end = geometry.volume_pages().0;
+            let behind = (1 << 31) + 1;
+            let ranges = [(2, 68), (71, (1 << 31) - 71), (behind, end - behind)];
+            assert_eq!((found.pages, found.more), (end - 4, false), "{level:?}");
+            assert_eq!(found.ranges, ranges, "{level:?}");
         }
     }
 
