@@ -64,6 +64,8 @@ pub(super) struct Ending {
     bounded: bool,
     /// When there was progress last, and what it was measured by.
     progress: (Instant, [u64; 5]),
+    /// Dirty pages when none were left but those whose destage cannot be computed.
+    only_kept: Option<u64>,
     looked: Instant,
     /// It made no progress.
     stuck: bool,
@@ -348,12 +350,18 @@ impl Ending {
     /// get as much time as files that are to be saved.
     fn is_stuck(&mut self, now: Instant, around: &Around<'_>) -> bool {
         let status = around.volume.status();
+        let dirty = status.dirty_pages;
+        if status.kept_pages > 0 && around.volume.drained() {
+            self.only_kept = Some(dirty);
+        }
+        // Their destages are tried again and again, which is not progress as long as all fail.
+        let retries = self.only_kept == Some(dirty);
         let progress = [
-            status.dirty_pages,
-            u64::from(status.destages_in_flight),
+            dirty,
+            if retries { 0 } else { u64::from(status.destages_in_flight) },
             status.requests as u64,
             u64::from(status.redoing),
-            status.operations as u64,
+            if retries { 0 } else { status.operations as u64 },
         ];
         if progress != self.progress.1 {
             self.progress = (now, progress);
@@ -464,3 +472,7 @@ mod tests {
         assert_eq!(quoted("/a b/it's"), "'/a b/it'\\''s'");
     }
 }
+
+#[cfg(test)]
+#[path = "ending_tests.rs"]
+mod end_tests;
