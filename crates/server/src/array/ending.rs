@@ -45,6 +45,8 @@ enum Stop {
     Saving(Instant, std::time::SystemTime),
     /// The deleted NVS is given up: the disks have everything.
     Leaving,
+    /// That is recorded. The members are being marked again: nothing was written since.
+    MarkingAgain,
     Over,
 }
 
@@ -292,10 +294,15 @@ impl Ending {
                     self.leave(now, around);
                 }
             }
-            Stop::Leaving => {
-                let volume = &around.volume;
-                if volume.idle() && !volume.is_changing() || self.is_stuck(now, around) {
+            Stop::Leaving | Stop::MarkingAgain => {
+                let is_stuck = self.is_stuck(now, around);
+                let volume = &mut *around.volume;
+                let idle = volume.idle() && !volume.is_changing();
+                if is_stuck || idle && self.stop == Stop::MarkingAgain {
                     self.over(around);
+                } else if idle {
+                    volume.mark_stop(now);
+                    self.stop = Stop::MarkingAgain;
                 }
             }
         }

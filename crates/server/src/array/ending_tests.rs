@@ -1,5 +1,5 @@
 //! Ends of servers whose devices are memory, at simulated times: where a destage cannot be
-//! computed.
+//! computed, and where the NVS was deleted.
 
 use super::*;
 use crate::array::tests::config;
@@ -219,4 +219,18 @@ fn a_server_waits_for_slow_disks_to_take_what_only_memory_has() {
     let took = served.ends(&mut Ending::default(), 3600 * SECOND);
     assert!(took.is_some_and(|took| took > 40 * SECOND), "{took:?}");
     assert_eq!(served.volume.status().dirty_pages, 0);
+}
+
+/// The deleted NVS is given up in the end, and the marks of the stop are written again after that.
+#[test]
+fn a_clean_end_without_the_deleted_nvs_leaves_no_doubt_of_rows() {
+    let mut served = Served::new(1);
+    assert!((0..8).all(|page| served.write(page)));
+    let mut ending = Ending::default();
+    ending.note_deleted(&Watched::Nvs(0));
+    assert!(served.ends(&mut ending, 60 * SECOND).is_some());
+    assert_eq!(served.volume.status().dirty_pages, 0);
+    served.devices.0.remove(&Device::Nvs(0));
+    let assembly = assemble(&served.devices.found(), &Allow::default()).expect("an array");
+    assert!(!assembly.superblock.doubted_rows, "all that was written is on the disks");
 }
