@@ -50,7 +50,29 @@ impl Run {
             Err(_) if self.world.crashed => return Ok(()),
             prepared => prepared.map_err(|error| format!("no spare: {error}"))?,
         }
-        self.begin_rebuild(member, uuid)
+        let regrets = self.maybe_lose_a_mirror();
+        self.begin_rebuild(member, uuid)?;
+        if regrets {
+            self.give_up(member)?;
+            if self.rebuilds().iter().any(|rebuild| rebuild.member == member) {
+                return Err(format!("the spare of member {member} is used though it was given up"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sometimes an NVS mirror is lost just before a spare is taken, which the superblocks can name
+    /// only after that. Whether it is, and the spare is given up in the meantime.
+    fn maybe_lose_a_mirror(&mut self) -> bool {
+        let may = self.case.pressed && self.is_mirrored();
+        if !may || self.draws.regrets.below(8) > 0 {
+            return false;
+        }
+        let copy = self.draws.regrets.below(2) as u16;
+        self.world.nvs[usize::from(copy)].gone = true;
+        let now = self.now();
+        self.volume_mut().give_up_nvs(now, copy, destage_served::Cause::Asked);
+        true
     }
 
     pub(super) fn begin_rebuild(&mut self, member: u16, uuid: [u8; 16]) -> Result<(), String> {

@@ -57,6 +57,7 @@ pub(super) struct Draws {
     pub(super) clients: Seeded,
     pub(super) sectors: Seeded,
     pub(super) polls: Seeded,
+    pub(super) regrets: Seeded,
 }
 
 impl Draws {
@@ -84,6 +85,7 @@ impl Draws {
             clients: Seeded::new(seed, "torture-clients"),
             sectors: Seeded::new(seed, "torture-sectors"),
             polls: Seeded::new(seed, "torture-polls"),
+            regrets: Seeded::new(seed, "torture-regrets"),
         }
     }
 }

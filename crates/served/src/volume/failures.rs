@@ -108,8 +108,8 @@ impl Volume {
             self.forget_rebuild(member);
             self.change_devices();
             self.step(Event::DiskFailed(DiskId(member)));
-        } else if self.rebuilds.is_attached(member) {
-            // The spare that was to become it.
+        } else if self.rebuilds.contains(member) {
+            // The spare that was to become it; the superblocks may not name it yet.
             self.ops.alarm(Alarm::RebuildStopped(member, cause));
             self.forget_rebuild(member);
             self.change_devices();
