@@ -61,6 +61,8 @@ struct Urgency {
     now: u32,
     /// As urgent as this makes what a burst may cost reads: `now`, and more where that is unusual.
     price: u32,
+    /// Destage commands that may be in a drive.
+    slots: u32,
 }
 
 struct Waiting {
@@ -178,10 +180,10 @@ impl Alternating {
         self.how.keep
     }
 
-    fn urgency(&self) -> Urgency {
+    fn urgency(&self, near: bool, window: u32) -> Urgency {
         let usual = (self.usual / USUAL_MEMORY).max(STEEP_FROM);
         let price = self.urgency + STEEPNESS * self.urgency.saturating_sub(usual);
-        Urgency { now: self.urgency, price }
+        Urgency { now: self.urgency, price, slots: self.slots(near, window) }
     }
 
     /// Counts a command in the means.
@@ -233,10 +235,9 @@ impl Alternating {
         window: u32,
         last_page: u64,
     ) -> Option<DiskCommand> {
-        let (keeps_order, order, urgency) = (self.keeps_order(), self.order, self.urgency());
-        let near = self.near();
+        let (keeps_order, order, near) = (self.keeps_order(), self.order, self.near());
+        let urgency = self.urgency(near, window);
         let how = Alternation { held: if near { 0 } else { self.how.held }, ..self.how };
-        let slots = self.slots(near, window);
         let turns = &mut self.turns[disk];
         let passed_over = Duration(PASSED_OVER_EACH.0 * u64::from(window)).max(PASSED_OVER);
         if turns.passes_over(now, passed_over) {
@@ -246,7 +247,7 @@ impl Alternating {
             turns.bursting = false;
             turns.in_order(order)
         } else {
-            turns.in_turns(&how, near, urgency, slots, now, window, last_page)
+            turns.in_turns(&how, near, urgency, now, window, last_page)
         }?;
         turns.in_drive.push(InDrive { owner: waiting.command.owner, since: now });
         Some(waiting.command)
@@ -306,7 +307,6 @@ impl Turns {
         how: &Alternation,
         near: bool,
         urgency: Urgency,
-        slots: u32,
         now: Instant,
         window: u32,
         last_page: u64,
@@ -327,7 +327,7 @@ impl Turns {
         if let Some(other) = self.others.pop_front() {
             return Some(other);
         }
-        if !self.bursting || self.in_drive(is_destage) >= slots {
+        if !self.bursting || self.in_drive(is_destage) >= urgency.slots {
             return None;
         }
         nearest(&mut self.destages, DESTAGE_WAITS, now, last_page)

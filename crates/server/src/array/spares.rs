@@ -151,7 +151,7 @@ mod tests {
         let spare = file(folder.path(), "spare", 4 << 20);
         let uuid = new_spare(&spare, &array).expect("a spare").uuid;
         assert_eq!(known_spare(&spare, &array).ok().map(|spare| spare.uuid), Some(uuid));
-        let other = Superblock { array: [7; 16], ..array.clone() };
+        let other = Superblock { array: [7; 16], ..array };
         for (name, of) in [(&spare, &other), (&config.disks[0], &array)] {
             let why = known_spare(name, of).err().map(|why| why.to_string());
             assert_eq!(why.as_deref(), Some("it is not a spare of this array"), "{name}");
