@@ -134,15 +134,15 @@ fn of_a_page_that_is_given_up_no_copy_is_left() {
     for mut served in with_a_damaged_copy(6) {
         served.write(0, 8, 7);
         served.flush_cache();
-        assert_eq!(served.ask(read.clone(), &[]), [7; SECTOR]);
+        assert_eq!(served.ask(read, &[]), [7; SECTOR]);
         assert_eq!(served.volume.status().dirty_pages, 0);
     }
     for mut served in with_a_damaged_copy(5) {
         served.flush_cache();
         assert_eq!(served.volume.status().dirty_pages, 0);
-        let bytes = served.ask(read.clone(), &[]);
+        let bytes = served.ask(read, &[]);
         // The next start has nothing else.
-        assert!(Served::open(served.devices).ask(read.clone(), &[]) == bytes);
+        assert!(Served::open(served.devices).ask(read, &[]) == bytes);
     }
 }
 

@@ -563,7 +563,14 @@ impl Run {
             || self.many_bad
             || self.rows_lost
             || self.rows_kept && (self.writes_through() || !self.holes.is_empty())
-            || self.volume.as_ref().is_some_and(lost)
+            || self.volume.as_ref().is_some_and(|volume| lost(volume) || self.lacks_stuck(volume))
+    }
+
+    /// Whether a page that could not be repaired lacks what was being rebuilt then, and has failed.
+    fn lacks_stuck(&self, volume: &Volume) -> bool {
+        self.was_stuck.is_some()
+            && volume.rebuild_status().is_empty()
+            && !volume.status().failed.is_empty()
     }
 
     /// A load of this many requests, with faults if the case has them.
