@@ -2,7 +2,7 @@
 //! else, under load; what is repaired reads right; a crash in the midst of it does no harm.
 
 use destage_engine::array::geometry::{Geometry, Level};
-use destage_engine::units::{PAGE_BYTES, Page};
+use destage_engine::units::{PAGE_BYTES, Page, StripeId};
 use destage_served::{Ack, Defect, Wrong};
 use destage_torture::case::{Case, Wanted};
 use destage_torture::load::Request;
@@ -56,7 +56,7 @@ fn place(run: &Run, what: &str) -> (u16, u64) {
     let geometry = run.case.geometry;
     let page = geometry.volume_pages().0 / 4 * 3;
     let place = geometry.place(Page(page));
-    let stripe = destage_engine::units::StripeId(place.page / geometry.strip_pages);
+    let stripe = StripeId(place.page / geometry.strip_pages);
     match what {
         "data" => (place.disk.0, place.page),
         "copy" => (place.disk.0 + 1, place.page),
@@ -176,9 +176,9 @@ fn a_scrub_that_does_not_wait_for_destages_is_caught() {
     }
 }
 
-/// Writes a page of a row whose other pages of data cannot be read, and destages what can be. The
-/// dirty pages then, and the pages that were kept in the NVS.
-fn destaged_next_to_unreadable_pages(stripe_memory: u64) -> (u64, Vec<u64>, u64) {
+/// Writes a page of a row whose other pages of data, and perhaps its parity, cannot be read, and
+/// destages what can be. The dirty pages then, and the pages that were kept in the NVS.
+fn destaged_next_to_unreadable_pages(stripe_memory: u64, parity: bool) -> (u64, Vec<u64>, u64) {
     let mut run = filled_with(Level::Raid5, stripe_memory);
     let geometry = run.case.geometry;
     let first = geometry.volume_pages().0 / 4 * 3;
@@ -191,6 +191,11 @@ fn destaged_next_to_unreadable_pages(stripe_memory: u64) -> (u64, Vec<u64>, u64)
         let sector = ((1 << 20) + other.page * PAGE_BYTES) / 512;
         run.world.members[usize::from(other.disk.0)].spoil(sector);
     }
+    if !parity {
+        let disk = geometry.parity_disk(StripeId(at.page / geometry.strip_pages));
+        let sector = ((1 << 20) + at.page * PAGE_BYTES) / 512;
+        run.world.members[usize::from(disk.0)].spoil(sector);
+    }
     run.submit(Request::write(page * PAGE_BYTES, PAGE_BYTES)).expect("written");
     run.answered().expect("answered");
     assert_eq!(run.drained(), Ok(End::Done), "all but that page");
@@ -199,13 +204,19 @@ fn destaged_next_to_unreadable_pages(stripe_memory: u64) -> (u64, Vec<u64>, u64)
 
 #[test]
 fn a_row_that_too_few_disks_can_read_is_kept_in_nvs_when_it_is_destaged() {
-    let (page, dirty, kept) = destaged_next_to_unreadable_pages(0);
+    let (page, dirty, kept) = destaged_next_to_unreadable_pages(0, false);
     assert_eq!((dirty, kept), (vec![page], 1));
 }
 
 #[test]
+fn a_row_whose_old_data_and_parity_can_be_read_is_modified_in_place() {
+    let (_, dirty, kept) = destaged_next_to_unreadable_pages(0, true);
+    assert_eq!((dirty, kept), (vec![], 0));
+}
+
+#[test]
 fn a_row_whose_old_data_and_parity_are_in_memory_is_destaged_without_reads() {
-    let (_, dirty, kept) = destaged_next_to_unreadable_pages(1000);
+    let (_, dirty, kept) = destaged_next_to_unreadable_pages(1000, false);
     assert_eq!((dirty, kept), (vec![], 0));
 }
 
