@@ -222,11 +222,7 @@ impl HostReads {
         let mut groups = around.state.geometry.groups_of_run(run);
         if command.write {
             // A repair that could not be written.
-        } else if groups.any(|group| {
-            let group = GroupId(group);
-            let joins = !read.locked.contains(&group) && destager.waits_for_reads(group);
-            joins || is_unsettled(group, destager, around)
-        }) {
+        } else if groups.any(|group| is_unsettled(GroupId(group), destager, around)) {
             read.again = true;
         } else if around.state.faults.lost(run.disk, run.first) {
             self.read_around(index, run, destager, around);
