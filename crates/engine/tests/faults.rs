@@ -211,16 +211,22 @@ fn reads_that_overlap_keep_no_destage_of_a_degraded_array_from_writing() {
     }
 }
 
+/// An array of this level that has destaged everything, without its disk 0.
+fn degraded(level: usize) -> Driver {
+    let config = config(level, 0);
+    let volume = config.geometry.volume_pages().0;
+    let mut driver = Driver::new(&config, None, 5);
+    (0..60).for_each(|_| go_on(&mut driver, volume));
+    driver.step(Event::Flush);
+    driver.settle();
+    driver.fail(0);
+    driver
+}
+
 #[test]
 fn unreadable_pages_meet_the_second_parity_or_are_named() {
     for (level, lost) in [(1, 1), (4, 0)] {
-        let config = config(level, 0);
-        let volume = config.geometry.volume_pages().0;
-        let mut driver = Driver::new(&config, None, 5);
-        (0..60).for_each(|_| go_on(&mut driver, volume));
-        driver.step(Event::Flush);
-        driver.settle();
-        driver.fail(0);
+        let mut driver = degraded(level);
         driver.unreadable.insert((2, 9));
         driver.replace(0, 0);
         driver.settle();
@@ -238,13 +244,7 @@ fn unreadable_pages_meet_the_second_parity_or_are_named() {
 /// The window of a rebuild has them all; no row has two.
 #[test]
 fn unreadable_pages_of_several_disks_in_different_rows_are_computed() {
-    let config = config(4, 0);
-    let volume = config.geometry.volume_pages().0;
-    let mut driver = Driver::new(&config, None, 5);
-    (0..60).for_each(|_| go_on(&mut driver, volume));
-    driver.step(Event::Flush);
-    driver.settle();
-    driver.fail(0);
+    let mut driver = degraded(4);
     driver.unreadable = (8..24).map(|row| (1 + row as u16 % 5, row)).collect();
     driver.controller.set_rebuild_limits(Limits { window_pages: 48, ..Limits::default() });
     driver.replace(0, 0);

@@ -149,11 +149,7 @@ fn a_row_is_modified_in_place_where_its_clean_pages_cannot_be_read() {
             let kept = served.volume.status().kept_pages;
             assert_eq!((kept, served.volume.drained()), (0, true), "{level:?} of {disks}");
             served.unreadable.clear();
-            let now = served.now();
-            served.volume.start_scrub(now, false).expect("begun");
-            served.volume.allow_scrub(now, u64::MAX);
-            served.run();
-            let status = served.volume.scrub_status().expect("a scrub");
+            let status = served.scrub(false);
             assert!(status.ranges.is_empty(), "{level:?} of {disks}: {status:?}");
             let page = read(&mut served, 0, 1).expect("read");
             assert!(

@@ -155,11 +155,7 @@ fn a_row_between_those_of_a_destage_stays_as_it_is() {
             served.flush_cache();
             assert!(served.volume.drained(), "{level:?}, {bad:?}");
             served.unreadable.clear();
-            let now = served.now();
-            served.volume.start_scrub(now, false).expect("begun");
-            served.volume.allow_scrub(now, u64::MAX);
-            served.run();
-            let status = served.volume.scrub_status().expect("a scrub");
+            let status = served.scrub(false);
             assert!(status.ranges.is_empty(), "{level:?}, {bad:?}: {status:?}");
             for page in 0..pages {
                 let read = Command::Read { offset: page * PAGE_BYTES, bytes: PAGE_BYTES as usize };
@@ -257,11 +253,7 @@ fn a_scrub_reports_rows_of_which_too_little_can_be_read() {
             let of = |member| (Device::Member(member), DATA_START + row * PAGE_BYTES);
             served.unreadable.extend((0..bad).map(of));
         }
-        let now = served.now();
-        served.volume.start_scrub(now, false).expect("begun");
-        served.volume.allow_scrub(now, u64::MAX);
-        served.run();
-        let status = served.volume.scrub_status().expect("a scrub");
+        let status = served.scrub(false);
         assert_eq!((status.lost_rows, status.rows_left()), (3, 3), "{level:?}: {status:?}");
         assert!(status.ranges.iter().all(|range| range.wrong == Wrong::Lost), "{status:?}");
         let ranges: Vec<(u64, u64)> = status.ranges.iter().map(|r| (r.first, r.pages)).collect();
@@ -349,11 +341,7 @@ fn tear_like_another(served: &mut Served) {
 
 /// What the first row is repaired to.
 fn repaired(served: &mut Served) -> Wrong {
-    let now = served.now();
-    served.volume.start_scrub(now, true).expect("begun");
-    served.volume.allow_scrub(now, u64::MAX);
-    served.run();
-    let status = served.volume.scrub_status().expect("a scrub");
+    let status = served.scrub(true);
     assert_eq!((status.inconsistent_rows, status.rows_left()), (1, 0), "{status:?}");
     status.ranges[0].wrong
 }

@@ -156,11 +156,11 @@ impl Alternating {
     /// Which part of the full depth destages should have beyond what the rate allows: all where
     /// drives are busy or destages urgent. As (part, of).
     pub(super) fn depth_share(&self) -> (u32, u32) {
-        (rising(self.urgency, DEEP_FROM).max(self.business()), URGENT)
+        (rising(self.urgency, DEEP_FROM).max(self.busy_part()), URGENT)
     }
 
     /// How busy drives are, from 0 to [`URGENT`].
-    fn business(&self) -> u32 {
+    fn busy_part(&self) -> u32 {
         rising((self.busy * u64::from(URGENT) / ALL) as u32, BUSY_FROM)
     }
 
@@ -255,7 +255,7 @@ impl Alternating {
 
     /// How many destage commands may be in a drive.
     fn slots(&self, near: bool, window: u32) -> u32 {
-        let busy = if near { 0 } else { self.business() };
+        let busy = if near { 0 } else { self.busy_part() };
         let least = (IDLE_SLOTS + (BUSY_SLOTS - IDLE_SLOTS) * busy / URGENT).min(window);
         least + (window - least) * (2 * self.urgency).min(URGENT) / URGENT
     }

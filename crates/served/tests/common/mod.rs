@@ -10,7 +10,7 @@ use destage_nvslog::sizes::Sizes;
 use destage_served::Creation;
 use destage_served::{
     Allow, Answer, AssembleError, Assembly, Buffer, Command, Device, IoError, Media, Op, OpKind,
-    OpenError, Refusal, Settings, Volume,
+    OpenError, Refusal, ScrubStatus, Settings, Volume,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -369,6 +369,15 @@ impl Served {
         let now = self.now();
         self.volume.flush_cache(now);
         self.run();
+    }
+
+    /// Scrubs all rows.
+    pub fn scrub(&mut self, repair: bool) -> ScrubStatus {
+        let now = self.now();
+        self.volume.start_scrub(now, repair).expect("begun");
+        self.volume.allow_scrub(now, u64::MAX);
+        self.run();
+        self.volume.scrub_status().expect("a scrub")
     }
 
     pub fn stop(&mut self) {
