@@ -13,6 +13,8 @@ pub struct Conditions<'a> {
     pub queues: &'a [u32],
     /// Host reads that wait for disks.
     pub reads: WaitingReads,
+    /// How urgent destages are.
+    pub pressure: Pressure,
     /// What the engine knows of each disk.
     pub disks: &'a [DiskView],
     /// Disks that have failed, including those being rebuilt.
@@ -41,12 +43,23 @@ pub struct WaitingReads {
     pub oldest: Option<Instant>,
 }
 
+/// How urgent destages are, in 256ths: 1 at the rate's high threshold, 2 when the NVS is full.
+/// Measured for policies at whose disks reads and destages take turns; 0 for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Now.
+    pub now: u32,
+    /// The mean over the last 4,096 disk commands.
+    pub usual: u32,
+}
+
 impl Conditions<'static> {
     /// No time, no disks: a replay through the cache alone.
     pub const NONE: Conditions<'static> = Conditions {
         now: Instant::ZERO,
         queues: &[],
         reads: WaitingReads { count: 0, oldest: None },
+        pressure: Pressure { now: 0, usual: 0 },
         disks: &[],
         failed_disks: 0,
         rebuilding_disks: 0,

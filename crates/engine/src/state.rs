@@ -62,6 +62,7 @@ impl ArrayState {
             now: self.now,
             queues: self.dispatch.lengths(),
             reads,
+            pressure: self.dispatch.pressure(),
             disks: self.dispatch.views(),
             failed_disks: self.faults.failed.len(),
             rebuilding_disks,

@@ -5,6 +5,7 @@ use destage_report::model::RunReport;
 use destage_sim::compare::run_one;
 use destage_sim::options::RunOptions;
 use destage_sim::sources::make_source;
+use std::fmt::Write;
 
 fn run(policy: &str, changes: &[(&str, &str)]) -> RunReport {
     let mut options = RunOptions::default();
@@ -284,6 +285,77 @@ fn a_degraded_array_takes_bursts_of_writes_without_a_wait() {
     let wait = |seed| run("ebb", &[&changes[..], &[("seed", seed)]].concat()).host_wait.mean_ms;
     let waits = ["1", "2", "3"].map(wait);
     assert!(waits.iter().sum::<f64>() < 3.0 * 2.0, "writes wait for {waits:?} ms at the host");
+}
+
+/// Groups with many pages first, when the NVS is fuller than usual: fewer destages make the room
+/// that writes need, and the load that is served with a short response is higher.
+#[test]
+fn an_array_near_its_limit_frees_many_pages_with_each_destage() {
+    let changes = [
+        ("iops", "1500"),
+        ("window", "8"),
+        ("order", "reads-first"),
+        ("warmup", "200"),
+        ("measure", "100"),
+    ];
+    for seed in ["1", "2", "3"] {
+        let report = run("ebb", &[&changes[..], &[("seed", seed)]].concat());
+        let (response, wait) = (report.response.all.mean_ms, report.host_wait.mean_ms);
+        assert!(response < 24.0 && wait < 1.0, "seed {seed}: {response} ms, {wait} at the host");
+    }
+}
+
+/// Requests in SPC's format: 150 s of single pages, this many a second, of which hosts use many
+/// again; 110 s with one request a second; and 312 MiB of extents in two.
+fn rest_and_burst(per_second: u32) -> String {
+    let mut state = 7_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let pages = 1 << 20;
+    let hot: Vec<u64> = (0..3000).map(|_| draw(pages)).collect();
+    let mut text = String::new();
+    let mut add = |millis: f64, page: u64, pages: u64, write: bool| {
+        let (sector, bytes) = (page * 8, pages * 4096);
+        let operation = if write { 'W' } else { 'R' };
+        writeln!(text, "0,{sector},{bytes},{operation},{:.6}", millis / 1000.0).expect("written");
+    };
+    for request in 0..150 * per_second {
+        let at = if draw(10) < 6 { hot[draw(3000) as usize] } else { draw(pages) };
+        add(f64::from(request) * 1000.0 / f64::from(per_second), at, 1, draw(10) < 6);
+    }
+    for second in 150..260 {
+        add(f64::from(second) * 1000.0, hot[0], 1, false);
+    }
+    for extent in 0..312 {
+        let first = draw(pages / 256) * 256;
+        for part in 0..16 {
+            let write = f64::from(extent * 16 + part);
+            add(260_000.0 + write * 0.4, first + 16 * part as u64, 16, true);
+        }
+    }
+    text
+}
+
+/// While disks rest, the NVS keeps the room that its thresholds leave, though much of it is used
+/// again; and a burst that fills it is destaged in few operations.
+#[test]
+fn a_burst_after_a_rest_waits_for_few_destages() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let path = folder.path().join("bursts.spc");
+    let play = |policy: &str, nvs: &str, per_second| {
+        std::fs::write(&path, rest_and_burst(per_second)).expect("written");
+        let trace = [("trace", path.to_str().expect("a path")), ("trace-format", "spc")];
+        let all = [("nvs", nvs), ("warmup", "0"), ("measure", "all"), ("interval", "1")];
+        run(policy, &[&trace[..], &all[..]].concat())
+    };
+    let occupancy = play("ebb", "8192", 400).series.occupancy;
+    let (busy, rested) = (occupancy[145], occupancy[255]);
+    assert!(busy > 0.85 && rested < 0.81, "{busy} and {rested} of the NVS are in use");
+    let mean = |policy| play(policy, "32768", 200).response.all.mean_ms;
+    let [ebb, stow, wow] = ["ebb", "stow", "wow"].map(mean);
+    assert!(ebb < 0.2 * stow.min(wow), "{ebb} against {stow} and {wow} ms");
 }
 
 /// Where disks are seldom busy, a read does not wait for many destages of 64 KiB and more.

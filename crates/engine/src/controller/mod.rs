@@ -140,7 +140,7 @@ impl Controller {
             Event::DiskError(command) => self.disk_error(&command, actions),
             Event::DiskFailed(disk) => self.disk_failed(disk, actions),
             Event::DiskWaits(disk) => self.state.dispatch.waits(now, disk, actions),
-            Event::DiskTriesAgain(disk) => self.state.dispatch.again(disk),
+            Event::DiskTriesAgain(disk) => self.state.dispatch.again(self.state.now, disk),
             Event::Rebuild { disk, from } => {
                 // A running rebuild continues: its writes may be in flight.
                 if !self.rebuilds.is_rebuilding(disk) {

@@ -267,8 +267,9 @@ impl Destager {
         let (cache, last_sequential) = (&*around.cache, self.last_sequential);
         let (occupancy, capacity) = (cache.directory.occupancy(), cache.directory.capacity().0);
         let levels = Levels::new(self.rate.thresholds(), capacity);
+        let now = around.state.now;
         let raised = match around.state.dispatch.keeps_reused() {
-            true => self.reuse.raise(levels),
+            true => self.reuse.raise(levels, around.state.dispatch.usage(now)),
             false => levels,
         };
         let allowed = self.rate.allowed(&RateView {

@@ -13,6 +13,10 @@ const STEEPNESS: u64 = 5;
 /// bursts of writes.
 const MOST_TENTHS: u64 = 9;
 
+/// The thresholds rise by nothing while drives have commands for this share of the time, and by
+/// all of it from twice as much on.
+const LITTLE_USED: u64 = ALL / 4;
+const MUCH_USED: u64 = ALL / 2;
 /// At least this many pages, two complete groups of the papers' arrays, stay free of the rise.
 const ROOM_PAGES: u64 = 128;
 /// And this many times the largest write.
@@ -67,13 +71,17 @@ impl Reuse {
     }
 
     /// The levels raised for the present reuse: the high one towards the capacity, and the low one
-    /// up to half way to it besides. In a small NVS, or with large writes, both rise less.
-    pub(super) fn raise(&self, levels: Levels) -> Levels {
+    /// up to half way to it besides. In a small NVS, or with large writes, both rise less; and
+    /// where drives are seldom in use (`usage`, as a part of all the time), since destages cost
+    /// nothing there, and the room is for bursts.
+    pub(super) fn raise(&self, levels: Levels, usage: (u64, u64)) -> Levels {
         let Levels { low, high, capacity } = levels;
         let most = (capacity - high) * MOST_TENTHS / 10;
         let room = ROOM_PAGES.max(ROOM_WRITES * self.largest / ALL);
         let worth = (STEEPNESS * self.share * self.share / ALL).min(ALL);
         let rise = (most * worth / ALL).min((capacity - high).saturating_sub(room));
+        let used = (usage.0 * ALL / usage.1).clamp(LITTLE_USED, MUCH_USED) - LITTLE_USED;
+        let rise = rise * used / (MUCH_USED - LITTLE_USED);
         let part = (rise * ALL).checked_div(most).unwrap_or(0);
         let below = (high - low) * (2 * ALL - part) / (2 * ALL);
         Levels { low: high + rise - below, high: high + rise, capacity }
@@ -89,14 +97,14 @@ mod tests {
     fn raised(levels: Levels, hits: u64, pages: u64) -> Levels {
         let mut reuse = Reuse::default();
         (0..9 * MEMORY).for_each(|_| reuse.count(hits, pages));
-        reuse.raise(levels)
+        reuse.raise(levels, (1, 1))
     }
 
     #[test]
     fn the_levels_rise_with_the_square_of_the_share_that_is_used_again() {
         let after = |hits, pages| raised(LEVELS, hits, pages);
         assert_eq!(after(0, 8), LEVELS);
-        assert_eq!(Reuse::default().raise(LEVELS), LEVELS);
+        assert_eq!(Reuse::default().raise(LEVELS, (1, 1)), LEVELS);
         assert_eq!(after(1, 32), Levels { low: 8007, high: 9004, capacity: 10_000 }, "of 3 %");
         assert_eq!(after(1, 4), Levels { low: 8438, high: 9281, capacity: 10_000 });
         assert_eq!(after(1, 2), Levels { low: 9357, high: 9872, capacity: 10_000 });
@@ -115,7 +123,17 @@ mod tests {
         let mut reuse = Reuse::default();
         reuse.count(200, 200);
         (0..9 * LARGEST_MEMORY).for_each(|_| reuse.count(8, 8));
-        assert_eq!(reuse.raise(levels).high, 4096 - ROOM_PAGES);
+        assert_eq!(reuse.raise(levels, (1, 1)).high, 4096 - ROOM_PAGES);
+    }
+
+    #[test]
+    fn the_levels_rise_only_where_drives_are_in_use() {
+        let mut reuse = Reuse::default();
+        (0..9 * MEMORY).for_each(|_| reuse.count(8, 8));
+        let high = |percent: u64| reuse.raise(LEVELS, (percent, 100)).high;
+        assert_eq!([high(0), high(25), high(50), high(100)], [9000, 9000, 9872, 9872]);
+        assert_eq!(high(37), 9000 + 872 * 12 / 25);
+        assert_eq!(reuse.raise(LEVELS, (10, 100)), LEVELS);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! destages are urgent: the drive's own queue chooses better than a distance between pages does.
 
 use super::Order;
+use crate::conditions::Pressure;
 use crate::event::{DiskCommand, Owner};
 use crate::policy::Alternation;
 use crate::units::{Duration, Instant};
@@ -147,6 +148,11 @@ impl Alternating {
         self.urgency = (part(allowed.into(), depth.into()) + part(taken, space)) as u32;
     }
 
+    /// How urgent destages are, now and usually.
+    pub(super) fn pressure(&self) -> Pressure {
+        Pressure { now: self.urgency, usual: self.usual / USUAL_MEMORY }
+    }
+
     /// Whether destages should have many to choose from: reads and destages take turns, and the
     /// nearest of many is much nearer than that of few.
     pub(super) fn wants_many(&self) -> bool {
@@ -181,7 +187,7 @@ impl Alternating {
     }
 
     fn urgency(&self, near: bool, window: u32) -> Urgency {
-        let usual = (self.usual / USUAL_MEMORY).max(STEEP_FROM);
+        let usual = self.pressure().usual.max(STEEP_FROM);
         let price = self.urgency + STEEPNESS * self.urgency.saturating_sub(usual);
         Urgency { now: self.urgency, price, slots: self.slots(near, window) }
     }

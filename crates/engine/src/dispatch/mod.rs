@@ -1,8 +1,9 @@
 //! One queue per disk: what enters the drive's window, in which order and when.
 
 mod alternating;
+mod usage;
 
-use crate::conditions::DiskView;
+use crate::conditions::{DiskView, Pressure};
 use crate::event::Action;
 use crate::event::{DiskCommand, Owner};
 use crate::policy::Alternation;
@@ -11,6 +12,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use alternating::Alternating;
+use usage::Usage;
 
 /// Order in which commands enter a drive's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -41,6 +43,7 @@ pub struct Dispatch {
     queues: Vec<Queue>,
     /// Commands of each disk, queued and outstanding.
     lengths: Vec<u32>,
+    usage: Usage,
     views: Vec<DiskView>,
     window: u32,
     order: Order,
@@ -55,8 +58,8 @@ impl Dispatch {
         let count = usize::from(disks);
         let queues = (0..disks).map(|_| Queue::default()).collect();
         let views = vec![DiskView::default(); count];
-        let (lengths, alternating) = (vec![0; count], None);
-        Dispatch { queues, lengths, views, window, order, drive_pages, alternating }
+        let (lengths, usage, alternating) = (vec![0; count], Usage::new(disks), None);
+        Dispatch { queues, lengths, usage, views, window, order, drive_pages, alternating }
     }
 
     /// Reads and destages take turns at each disk, or follow the order as before. What waits is
@@ -113,6 +116,16 @@ impl Dispatch {
         self.alternating.as_ref().is_some_and(Alternating::keeps_reused)
     }
 
+    /// How urgent destages are, now and usually.
+    pub fn pressure(&self) -> Pressure {
+        self.alternating.as_ref().map_or_else(Pressure::default, Alternating::pressure)
+    }
+
+    /// The part of the last seconds in which the drives had commands. As (part, of).
+    pub fn usage(&mut self, now: Instant) -> (u64, u64) {
+        self.usage.share(now)
+    }
+
     /// How urgent destages are: `allowed` of the `depth` that may be in flight at most, and
     /// `taken` pages of the `space` above the high threshold.
     pub fn set_urgency(&mut self, (allowed, depth): (u32, u32), (taken, space): (u64, u64)) {
@@ -124,8 +137,11 @@ impl Dispatch {
     /// Queues a command, or issues it where the drive's window has room.
     pub fn submit(&mut self, now: Instant, command: DiskCommand, actions: &mut Vec<Action>) {
         let disk = usize::from(command.disk.0);
-        let queue = &mut self.queues[disk];
         self.lengths[disk] += 1;
+        if self.lengths[disk] == 1 {
+            self.usage.begin(now);
+        }
+        let queue = &mut self.queues[disk];
         if let Owner::HostRead(index) = command.owner {
             queue.arrivals.push_back((index, now));
             note_reads(&mut self.views[disk], queue);
@@ -169,6 +185,9 @@ impl Dispatch {
 
     fn left(&mut self, now: Instant, disk: usize, actions: &mut Vec<Action>) {
         self.lengths[disk] -= 1;
+        if self.lengths[disk] == 0 {
+            self.usage.end(now);
+        }
         let queue = &mut self.queues[disk];
         queue.outstanding -= 1;
         if self.alternating.is_some() {
@@ -194,11 +213,15 @@ impl Dispatch {
     }
 
     /// A command that the disk refused is tried again, though the disk's window may be full.
-    pub fn again(&mut self, disk: DiskId) {
-        self.lengths[usize::from(disk.0)] += 1;
-        self.queues[usize::from(disk.0)].outstanding += 1;
+    pub fn again(&mut self, now: Instant, disk: DiskId) {
+        let disk = usize::from(disk.0);
+        self.lengths[disk] += 1;
+        if self.lengths[disk] == 1 {
+            self.usage.begin(now);
+        }
+        self.queues[disk].outstanding += 1;
         if let Some(alternating) = &mut self.alternating {
-            alternating.waits(usize::from(disk.0), -1);
+            alternating.waits(disk, -1);
         }
     }
 

@@ -11,6 +11,23 @@ use crate::units::GroupId;
 /// In a counter: the group was passed over because it held few pages.
 pub const SPARED: u8 = 4;
 
+/// Which groups a scan passes over because they hold few pages: up to this many.
+#[derive(Clone, Copy)]
+pub enum Sparse {
+    /// None.
+    Never,
+    /// Those, once more each.
+    Once(u64),
+    /// Those, each time.
+    Always(u64),
+}
+
+/// The greatest number of pages that is less than three quarters of the mean of `groups` groups,
+/// which hold `pages`.
+pub fn below_mean(pages: u64, groups: u64) -> u64 {
+    (3 * pages).saturating_sub(1) / (4 * groups).max(1)
+}
+
 /// A ring with a destage pointer.
 pub struct Ring {
     groups: OrderedGroups,
@@ -30,10 +47,9 @@ impl Ring {
         self.count += 1;
     }
 
-    /// The greatest number of pages that is less than three quarters of the mean of the ring's
-    /// groups, which hold `pages`.
-    pub fn sparse_below_mean(&self, pages: u64) -> u64 {
-        (3 * pages).saturating_sub(1) / (4 * self.count).max(1)
+    /// How many groups it has.
+    pub fn groups(&self) -> u64 {
+        self.count
     }
 
     /// Takes a group out, whatever its counter says; false if it is not in the ring.
@@ -68,15 +84,16 @@ impl Ring {
     }
 
     /// Scans for a victim and takes it out of the ring: a group whose counter is 0, while those
-    /// it passes over are counted down. A group of up to `sparse` pages is passed over once more,
-    /// and has [`SPARED`] set; `spared` gets its pages. Gives up after `looks` groups.
+    /// it passes over are counted down. One that is `sparse` is passed over once more, and has
+    /// [`SPARED`] set, or again and again; `spared` gets the pages of the former. Gives up after
+    /// `looks` groups.
     pub fn take(
         &mut self,
         directory: &Directory,
         mut looks: u64,
         counter: &mut [u8],
         mask: u8,
-        sparse: u64,
+        sparse: Sparse,
         mut spared: impl FnMut(u64),
     ) -> Option<(GroupId, Slot)> {
         while looks > 0 {
@@ -92,10 +109,15 @@ impl Ring {
                 }
                 let counter = &mut counter[slot.index()];
                 if *counter & mask == 0 {
-                    if sparse > 0 && *counter & SPARED == 0 && directory.pages(slot) <= sparse {
-                        *counter |= SPARED;
-                        spared(directory.pages(slot));
-                        continue;
+                    let few = |most: u64| directory.pages(slot) <= most;
+                    match sparse {
+                        Sparse::Once(most) if *counter & SPARED == 0 && few(most) => {
+                            *counter |= SPARED;
+                            spared(directory.pages(slot));
+                            continue;
+                        }
+                        Sparse::Always(most) if few(most) => continue,
+                        _ => (),
                     }
                     self.groups.remove(group);
                     self.count -= 1;

@@ -1,12 +1,12 @@
 //! STOW: two WOW-like rings, for random and for sequential data, with hysteresis between them
 //! and an adaptive size for the sequential one (Algorithms 1 to 3); and its variant `seqran`.
 
-use super::scan::{Ring, SPARED};
+use super::scan::{Ring, SPARED, Sparse, below_mean};
 use super::sparing::Sparing;
 use super::streams::Streams;
 use super::{Alternation, DestagePolicy, Gauges, PageWrite, PolicyContext, PolicyEntry, Queues};
 use crate::bounded::cover;
-use crate::conditions::Conditions;
+use crate::conditions::{Conditions, Pressure};
 use crate::nvs::directory::{Directory, Slot};
 use crate::registry::{Entry, Param};
 use crate::units::GroupId;
@@ -54,6 +54,12 @@ enum Switching {
 
 const RANDOM: usize = 0;
 const SEQUENTIAL: usize = 1;
+/// Groups with many pages go first from this urgency on, in 256ths, if it is above the usual one...
+const FULLEST_FIRST: u32 = 256 * 3 / 2;
+/// ... by this much where that may divide what belongs together.
+const SURGE: u32 = 128;
+/// For a group with many pages, a pick looks at this many.
+const LOOKS: u64 = 256;
 const RECENT: u8 = 1;
 const IN_SEQUENTIAL: u8 = 2;
 /// A stream has left the group: it is about to go into SeqQ.
@@ -95,6 +101,8 @@ pub(super) struct Stow {
     mirrored: bool,
     /// Random groups with less than three quarters of the mean pages are passed over once.
     sparing: Option<Sparing>,
+    /// Of ebb: two complete groups fit above the high threshold, so that a surge has a choice.
+    surges: bool,
     /// Of ebb: distinguishes large writes at random places from streams.
     streams: Option<Streams>,
     /// While both queues are one: they are looked at from this address on.
@@ -126,6 +134,7 @@ impl Stow {
             nvs_pages: context.nvs_pages,
             mirrored: context.mirrored,
             sparing: None,
+            surges: false,
             streams: None,
             next_look: 0,
             alternation: None,
@@ -145,9 +154,11 @@ impl Stow {
         stow.hysteresis = stow.hysteresis.max((2 * context.group_pages).min(half_gap));
         stow.hysteresis_gap = stow.hysteresis as f64;
         let groups = context.nvs_pages / context.group_pages;
+        let above = context.nvs_pages * (10_000 - context.high) / 10_000;
+        let surges = above >= 2 * context.group_pages;
         let (streams, alternation) = (Some(Streams::new(groups)), Some(alternation));
         let sparing = (spares_sparse && !context.mirrored).then(Sparing::default);
-        Stow { sparing, streams, alternation, ..stow }
+        Stow { sparing, surges, streams, alternation, ..stow }
     }
 
     fn gap_to_desired(&self) -> f64 {
@@ -238,12 +249,34 @@ impl Stow {
         self.decision.as_ref().expect("just made").queue
     }
 
+    /// Groups of up to this many pages wait now, since others free more of the NVS: while it is
+    /// fuller than it usually is. A mirror writes each page for itself, and large writes at
+    /// random places may have left a few pages in the next group: with these, only while it is
+    /// much fuller.
+    fn few_for_now(&self, pressure: Pressure) -> Option<u64> {
+        let more = if self.mirrored || self.merges() { SURGE } else { 0 };
+        let surge = self.surges && pressure.now > (pressure.usual + more).max(FULLEST_FIRST);
+        let groups = self.rings[RANDOM].groups() + self.rings[SEQUENTIAL].groups();
+        let few = below_mean(self.pages[RANDOM] + self.pages[SEQUENTIAL], groups);
+        (surge && few > 0).then_some(few)
+    }
+
     /// Scans both queues as one ring: its victim, and the queue that this was in.
-    fn take_merged(&mut self, directory: &Directory) -> Option<(usize, (GroupId, Slot))> {
-        let two_laps = self.rings[RANDOM].laps(2) + self.rings[SEQUENTIAL].laps(2);
-        for _ in 0..two_laps {
+    fn take_merged(
+        &mut self,
+        directory: &Directory,
+        few: Option<u64>,
+    ) -> Option<(usize, (GroupId, Slot))> {
+        let lap = self.rings[RANDOM].groups() + self.rings[SEQUENTIAL].groups();
+        let passes = few.map_or(0, |_| lap.min(LOOKS));
+        for look in 0..passes + 2 * lap {
             let queue = self.nearer_queue(directory);
-            let taken = self.rings[queue].take(directory, 1, &mut self.state, RECENT, 0, |_| ());
+            let sparse = match few {
+                Some(few) if look < passes => Sparse::Always(few),
+                _ => Sparse::Never,
+            };
+            let (ring, state) = (&mut self.rings[queue], &mut self.state);
+            let taken = ring.take(directory, 1, state, RECENT, sparse, |_| ());
             self.next_look = self.rings[queue].pointer();
             self.rings[1 - queue].follow(self.next_look);
             if let Some(found) = taken {
@@ -266,10 +299,14 @@ impl Stow {
     }
 
     /// The victim of the queue whose turn it is, or of the other one, and which it was.
-    fn take_by_turns(&mut self, directory: &Directory) -> Option<(usize, (GroupId, Slot))> {
+    fn take_by_turns(
+        &mut self,
+        directory: &Directory,
+        few: Option<u64>,
+    ) -> Option<(usize, (GroupId, Slot))> {
         let current = self.current_queue();
-        let Some((group, slot)) = self.take(current, directory) else {
-            return Some((1 - current, self.take(1 - current, directory)?));
+        let Some((group, slot)) = self.take(current, directory, few) else {
+            return Some((1 - current, self.take(1 - current, directory, few)?));
         };
         if let Some(decision) = &mut self.decision {
             decision.destaged += directory.pages(slot);
@@ -277,16 +314,31 @@ impl Stow {
         Some((current, (group, slot)))
     }
 
-    fn take(&mut self, queue: usize, directory: &Directory) -> Option<(GroupId, Slot)> {
+    fn take(
+        &mut self,
+        queue: usize,
+        directory: &Directory,
+        few: Option<u64>,
+    ) -> Option<(GroupId, Slot)> {
+        if queue == RANDOM
+            && let Some(few) = few
+        {
+            let (ring, state) = (&mut self.rings[queue], &mut self.state);
+            let (looks, sparse) = (ring.laps(1).min(LOOKS), Sparse::Always(few));
+            let taken = ring.take(directory, looks, state, RECENT, sparse, |_| ());
+            return taken.or_else(|| {
+                ring.take(directory, ring.laps(2), state, RECENT, Sparse::Never, |_| ())
+            });
+        }
         let sparing = self.sparing.as_mut().filter(|_| queue == RANDOM);
         let (ring, state) = (&mut self.rings[queue], &mut self.state);
         match sparing.map(|sparing| (sparing.spares(), sparing)) {
             Some((true, sparing)) => {
-                let sparse = ring.sparse_below_mean(self.pages[RANDOM]);
+                let sparse = Sparse::Once(below_mean(self.pages[RANDOM], ring.groups()));
                 let looks = ring.laps(3);
                 ring.take(directory, looks, state, RECENT, sparse, |pages| sparing.begin(pages))
             }
-            _ => ring.take(directory, ring.laps(2), state, RECENT, 0, |_| ()),
+            _ => ring.take(directory, ring.laps(2), state, RECENT, Sparse::Never, |_| ()),
         }
     }
 
@@ -357,11 +409,12 @@ impl DestagePolicy for Stow {
         }
     }
 
-    fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
+    fn pick(&mut self, directory: &Directory, now: &Conditions<'_>) -> Option<Slot> {
         self.join_streams(directory);
+        let few = self.few_for_now(now.pressure);
         let (queue, (group, slot)) = match self.merges() {
-            true => self.take_merged(directory)?,
-            false => self.take_by_turns(directory)?,
+            true => self.take_merged(directory, few)?,
+            false => self.take_by_turns(directory, few)?,
         };
         if queue == SEQUENTIAL {
             self.picked_sequential(group);

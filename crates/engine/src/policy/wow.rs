@@ -4,7 +4,7 @@
 //! destaged groups, and an adaptive balance between temporal and spatial locality.
 
 use super::history::History;
-use super::scan::Ring;
+use super::scan::{Ring, Sparse};
 use super::{DestagePolicy, PageWrite, PolicyContext, PolicyEntry};
 use crate::bounded::cover;
 use crate::conditions::Conditions;
@@ -158,7 +158,7 @@ impl DestagePolicy for Wow {
     fn pick(&mut self, directory: &Directory, _now: &Conditions<'_>) -> Option<Slot> {
         let looks = self.ring.laps(u64::from(self.most_count) + 1);
         let (group, slot) =
-            self.ring.take(directory, looks, &mut self.counter, COUNT, 0, |_| ())?;
+            self.ring.take(directory, looks, &mut self.counter, COUNT, Sparse::Never, |_| ())?;
         self.history.remember(group);
         if let Initial::Adaptive { share, .. } = &mut self.initial
             && self.counter[slot.index()] & GIVEN != 0

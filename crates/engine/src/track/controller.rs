@@ -300,5 +300,6 @@ fn conditions<'a>(
 ) -> Conditions<'a> {
     let (queues, reads) = (dispatch.lengths(), arrivals.waiting());
     let disks = dispatch.views();
-    Conditions { now, queues, reads, disks, failed_disks: 0, rebuilding_disks: 0, heads }
+    let pressure = dispatch.pressure();
+    Conditions { now, queues, reads, pressure, disks, failed_disks: 0, rebuilding_disks: 0, heads }
 }
