@@ -5,7 +5,7 @@ use destage_engine::conditions::{Conditions, Pressure};
 use destage_engine::nvs::directory::Directory;
 use destage_engine::policy::{self, PolicyContext};
 use destage_engine::request::PageRange;
-use destage_engine::sequential::Detector;
+use destage_engine::sequential::{Detector, DetectorKind};
 use destage_engine::units::{Page, PageCount};
 use destage_engine::writecache::WriteCache;
 
@@ -14,6 +14,10 @@ const GROUPS: u64 = 5000;
 const PAGES: u64 = 4000;
 
 fn cache(high: u64, mirrored: bool) -> WriteCache {
+    cache_with(Detector::Off, high, mirrored)
+}
+
+fn cache_with(detector: Detector, high: u64, mirrored: bool) -> WriteCache {
     let context = PolicyContext {
         nvs_pages: PAGES,
         groups: GROUPS,
@@ -26,7 +30,7 @@ fn cache(high: u64, mirrored: bool) -> WriteCache {
     };
     let policy = policy::choose("ebb:sparse=off").expect("a policy").build(&context).expect("made");
     let directory = Directory::new(PageCount(PAGES), PER_GROUP, GROUPS);
-    WriteCache::new(directory, Detector::Off, policy)
+    WriteCache::new(directory, detector, policy)
 }
 
 /// Writes the first pages of groups, as many as said, each group in one write.
@@ -76,6 +80,20 @@ fn they_wait_on_a_mirror_only_while_it_is_much_fuller() {
     let mut cache = filled(9000, true);
     assert_eq!(picked(&mut cache, 2, 512, 384), [0, 1]);
     assert_eq!(picked(&mut cache, 2, 512, 383), [3, 5]);
+}
+
+/// Each write is three groups, and two pages of the next one.
+#[test]
+fn what_large_writes_left_waits_only_while_the_nvs_is_much_fuller() {
+    let detector = Detector::new(DetectorKind::Pages, 16, PER_GROUP);
+    let mut cache = cache_with(detector, 9000, false);
+    for at in (1..=100).rev() {
+        let range = PageRange::new(Page(at * 10 * PER_GROUP), 26);
+        let classified = cache.classify(range);
+        assert!(cache.try_admit(range, classified).is_some());
+    }
+    assert_eq!(picked(&mut cache, 5, 512, 384), [10, 11, 12, 13, 20]);
+    assert_eq!(picked(&mut cache, 6, 512, 383), [21, 22, 30, 31, 32, 40]);
 }
 
 #[test]
