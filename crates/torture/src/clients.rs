@@ -20,7 +20,14 @@ impl Run {
         self.through = !self.through;
         let (now, through) = (self.now(), self.through);
         self.volume_mut().write_through(now, through);
-        self.collect()
+        self.collect()?;
+        // With the cache on again, nothing waits for the disks any more, but for space.
+        let stuck = self.stopped || self.may_lack_rows() || self.any_full();
+        let sound = !self.nvs_lost() && !stuck;
+        if !through && sound && self.draws.clients.below(2) == 0 {
+            self.answered()?;
+        }
+        Ok(())
     }
 
     /// Sometimes the clients of some requests go away, and others write the same. From then on the

@@ -59,6 +59,7 @@ impl Run {
         let deceit = [Deceit::Lost, Deceit::Misdirected, Deceit::Rotten][drawn];
         let protected = match mirrored {
             true => Vec::new(),
+            false if self.stopped_cleanly => Vec::new(),
             false => unconfirmed(self.world.nvs[copy].written_durably()),
         };
         let before = self.world.nvs[copy].clone();

@@ -260,10 +260,14 @@ impl Device {
 
     /// Whether the cache has several writes behind the first MiB.
     pub fn caches_several(&self) -> bool {
-        self.waiting > 1 && self.cache.range(DATA_START / SECTOR as u64..).next().is_some()
+        self.waiting > 1 && self.caches_data()
     }
 
-    /// Makes durable what was done by `asked`.
+    /// Whether the cache has anything behind the first MiB.
+    pub fn caches_data(&self) -> bool {
+        self.cache.range(DATA_START / SECTOR as u64..).next().is_some()
+    }
+
     /// The error of a flush, if it fails.
     pub fn flush_error(&mut self) -> Option<IoError> {
         if self.flush_fails.is_some() && self.flushes_before > 0 {
@@ -273,6 +277,7 @@ impl Device {
         self.flush_fails.take()
     }
 
+    /// Makes durable what was done by `asked`.
     pub fn flush(&mut self, asked: u64) {
         self.waiting = 0;
         let cache = core::mem::take(&mut self.cache);

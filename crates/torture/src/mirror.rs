@@ -20,7 +20,7 @@ impl Run {
             return Ok(());
         }
         let copy = 1 - status.nvs_devices[0];
-        if !self.hold_copies() {
+        if !self.hold_copies(copy) {
             self.press(&[Slow::Copies, Slow::Device(Device::Nvs(copy))]);
         }
         self.replace_nvs(copy)

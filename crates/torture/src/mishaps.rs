@@ -534,8 +534,14 @@ impl Run {
             self.collect()?;
         }
         let end = self.drive_until(&idle)?;
-        self.counts.stops += u64::from(end == End::Done);
+        self.stopped_cleanly = end == End::Done;
+        self.counts.stops += u64::from(self.stopped_cleanly);
         Ok(end)
+    }
+
+    /// Whether a device has no space: requests may wait until it has.
+    pub(super) fn any_full(&self) -> bool {
+        self.world.members.iter().chain(&self.world.nvs).any(|disk| disk.full)
     }
 
     /// There is space on all devices again.

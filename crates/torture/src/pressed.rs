@@ -82,6 +82,8 @@ impl Run {
             .or_else(|| self.trim_again())
             .or_else(|| self.read_what_is_missing())
             .or_else(|| self.read_what_is_stuck())
+            .or_else(|| self.ask_what_is_new())
+            .or_else(|| self.write_all_but_a_page())
     }
 
     /// Sometimes all NVS devices fail while little is dirty, and the host writes that once more:
@@ -141,6 +143,38 @@ impl Run {
         Some(Request { kind: Kind::Read, offset, bytes: PAGE_BYTES, fua: false })
     }
 
+    /// Sometimes the host writes a group but for one page: of one row a page is clean, all others
+    /// are full stripes.
+    fn write_all_but_a_page(&mut self) -> Option<Request> {
+        let geometry = self.case.geometry;
+        let pages = geometry.pages_per_group();
+        let groups = geometry.volume_pages().0 / pages;
+        let fits = (2..=self.case.nvs_pages / 2).contains(&pages) && groups > 0;
+        if !fits || self.draws.pressed.below(60) > 0 {
+            return None;
+        }
+        let first = self.draws.pressed.below(groups) * pages;
+        let clean = 1 + self.draws.pressed.below(pages - 1);
+        let write = |from: u64, end: u64| {
+            Request::write((first + from) * PAGE_BYTES, (end - from) * PAGE_BYTES)
+        };
+        if clean + 1 < pages {
+            self.writes_again.push_back(write(clean + 1, pages));
+        }
+        Some(write(0, clean))
+    }
+
+    /// Sometimes the host reads what it wrote last, or asks whether it is durable. Perhaps it is
+    /// not yet.
+    fn ask_what_is_new(&mut self) -> Option<Request> {
+        let last = *self.lately.back()?;
+        match self.draws.pressed.below(if self.world.newest_held { 4 } else { 24 }) {
+            0 => Some(Request { kind: Kind::Read, fua: false, ..last }),
+            1 => Some(FLUSH),
+            _ => None,
+        }
+    }
+
     /// Sometimes the host trims what it wrote a short while ago, which may be in a destage, or what
     /// a destage is about to write. The power often fails soon after.
     fn trim_again(&mut self) -> Option<Request> {
@@ -151,8 +185,10 @@ impl Run {
             && let Some(page) = self.page_in_a_destage()
         {
             if self.draws.pressed.below(2) == 0 && !self.world.lasts() {
-                let soon = self.world.operations + self.draws.pressed.below(40);
+                // The trim is in the log by then, and the destage is not done.
+                let soon = self.world.operations + 10 + self.draws.pressed.below(60);
                 self.world.crash_at = self.world.crash_at.map(|at| at.min(soon));
+                self.world.hold_some_writes(soon, &mut self.draws.pressed);
             }
             let offset = page * PAGE_BYTES;
             return Some(Request { kind: Kind::Trim, offset, bytes: PAGE_BYTES, fua: false });
@@ -193,15 +229,20 @@ impl Run {
 
     /// Often a new mirror gets what is copied to it only after the log has come round. A crash
     /// comes later then. Whether that is so.
-    pub(super) fn hold_copies(&mut self) -> bool {
-        if !self.may_starve() || self.draws.pressed.below(4) == 0 {
+    pub(super) fn hold_copies(&mut self, copy: u16) -> bool {
+        // In the last life too, which is long.
+        let may = self.case.pressed && self.world.starved.is_none();
+        if !may || self.draws.pressed.below(4) == 0 {
             return false;
         }
         let later = self.draws.pressed.below(2) == 0;
         let longest = if later { 6000 } else { 3000 };
         let until = self.world.operations + 1000 + self.draws.pressed.below(longest);
-        let mut held = self.starved(Slow::Copies);
-        if later {
+        // The log may also come round when only the anchor is not on the new one yet.
+        let anchors = self.draws.pressed.below(4) == 0;
+        let kind = if anchors { Slow::AnchorsOf(copy) } else { Slow::Copies };
+        let mut held = self.starved(kind);
+        if later && !anchors {
             // The tail follows the parts before it, and the head is where the copy began sooner.
             held.passes = 2 + self.draws.pressed.below(4);
         }

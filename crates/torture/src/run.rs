@@ -58,6 +58,7 @@ pub(super) struct Draws {
     pub(super) sectors: Seeded,
     pub(super) polls: Seeded,
     pub(super) regrets: Seeded,
+    pub(super) cuts: Seeded,
 }
 
 impl Draws {
@@ -86,6 +87,7 @@ impl Draws {
             sectors: Seeded::new(seed, "torture-sectors"),
             polls: Seeded::new(seed, "torture-polls"),
             regrets: Seeded::new(seed, "torture-regrets"),
+            cuts: Seeded::new(seed, "torture-cuts"),
         }
     }
 }
@@ -115,6 +117,8 @@ pub struct Run {
     pub(super) with_records: Vec<u16>,
     /// A rebuild has reported that it could not reconstruct a page.
     pub(super) rows_lost: bool,
+    /// Rebuilds of the last lives in which the power was to fail.
+    pub(super) rebuilds_cut: u32,
     /// In this life some destage could not be computed.
     pub(super) rows_kept: bool,
     /// Members that have failed in this life.
@@ -192,6 +196,11 @@ pub struct Run {
     pub(super) stopped: bool,
     /// What is slow in this life, and perhaps in the next.
     pub(super) slow: Option<Slow>,
+    /// The last life ended in a clean stop: all of the log is confirmed.
+    pub(super) stopped_cleanly: bool,
+    /// When the last life ended all devices were there and in use, and no start went without one
+    /// since.
+    pub(super) left_whole: bool,
     /// The next starts are without `--degraded`.
     pub plain: bool,
 }
@@ -246,6 +255,7 @@ impl Run {
             with_records: Vec::new(),
             reported_lost: Vec::new(),
             rows_lost: false,
+            rebuilds_cut: 0,
             rows_kept: false,
             failed_lately: DiskSet::default(),
             redoes: false,
@@ -284,6 +294,8 @@ impl Run {
             stopping: false,
             stopped: false,
             slow: None,
+            stopped_cleanly: false,
+            left_whole: false,
             plain: false,
         }
     }
@@ -604,6 +616,7 @@ impl Run {
             self.maybe_scrub()?;
             self.maybe_mirror()?;
             self.maybe_replace()?;
+            self.maybe_cut_rebuild();
             self.maybe_exchange_cache()?;
             self.maybe_fill_up();
             self.maybe_spoil_degraded();
@@ -645,6 +658,9 @@ impl Run {
         self.cut_change = cut.map(|volume| volume.status().nvs_devices);
         self.change_cut |= self.cut_change.is_some();
         let dirty = self.volume.as_ref().map(|volume| volume.dirty_in(0, u64::MAX));
+        if self.volume.is_some() {
+            self.left_whole = self.is_whole();
+        }
         if let Some(volume) = self.volume.take() {
             let lost = volume.lost_pages().into_iter().map(|lost| lost.0);
             let rebuilds = volume.rebuild_status().into_iter();

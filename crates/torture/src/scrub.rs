@@ -25,8 +25,13 @@ impl Run {
         }
         let (now, repair) = (self.now(), self.draws.scrubs.below(2) == 0);
         let running = self.volume().scrub_status().is_some_and(|scrub| scrub.running);
-        if running && self.draws.scrubs.below(4) == 0 {
+        let doubted = self.case.pressed && self.volume().status().rows_doubted;
+        if running && self.draws.scrubs.below(if doubted { 2 } else { 4 }) == 0 {
             self.volume_mut().stop_scrub(now);
+            if doubted && !self.stopped && !self.any_full() {
+                // It may not have come to all rows.
+                self.read_several_times()?;
+            }
         } else if !running && self.can_scrub() && !self.volume().status().stopped {
             self.begin_scrub(repair)?;
         }

@@ -72,7 +72,7 @@ impl Run {
     /// Sometimes, while a member is rebuilt, a page in a row that it has already can neither be
     /// read nor written on another member: no repair succeeds.
     pub(super) fn maybe_stick(&mut self) {
-        if !self.may_spoil(20) || !self.case.geometry.level.is_redundant() {
+        if !self.may_spoil(5) || !self.case.geometry.level.is_redundant() {
             return;
         }
         let geometry = self.case.geometry;

@@ -6,6 +6,9 @@ use super::load::{self, Request};
 use super::run::{End, Run};
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
 
+/// So many reads of everything see each of two copies, mostly.
+const READS: u32 = 3;
+
 impl Run {
     /// Starts the array, writes all of it and waits until it is on the disks.
     ///
@@ -97,6 +100,21 @@ impl Run {
             offset += bytes;
         }
         self.answered()
+    }
+
+    /// Reads the whole volume until each of two copies was read, mostly: what one of them has shown
+    /// must stay so.
+    ///
+    /// # Errors
+    /// A check failed.
+    pub(super) fn read_several_times(&mut self) -> Result<End, String> {
+        let mut end = End::Done;
+        for _ in 0..READS {
+            if end == End::Done {
+                end = self.read_all()?;
+            }
+        }
+        Ok(end)
     }
 
     /// The faults stop: everything is answered, everything drains, and the disks are right.

@@ -62,11 +62,18 @@ impl Run {
     pub(super) fn open_as(&mut self, plain: bool) -> Result<End, String> {
         self.model.set_volatile(self.case.settings.ack == Ack::Flush);
         let mut end = self.try_open(plain);
-        if end.is_err() && plain && !self.plain {
+        if plain
+            && !self.plain
+            && let Err(why) = &end
+        {
             // Something may be missing that an earlier start went without, and that no device
             // knows yet: then an operator says that it may be.
+            let (why, whole) = (why.clone(), self.left_whole);
             self.volume = None;
             end = self.try_open(false);
+            if end.is_ok() && whole {
+                return Err(format!("refused without --degraded, nothing was missing: {why}"));
+            }
         }
         let mut lost = self.maybe_accept_loss(&mut end)?;
         if end.is_err() && self.undo_mishaps() {
@@ -113,6 +120,16 @@ impl Run {
         Ok(true)
     }
 
+    /// Whether all devices are there and in use.
+    pub(super) fn is_whole(&self) -> bool {
+        let status = self.volume().status();
+        let mut disks = self.world.members.iter().chain(&self.world.nvs);
+        disks.all(|disk| !disk.gone && !disk.unwritable)
+            && status.failed.is_empty()
+            && status.nvs_devices.len() == self.world.nvs.len()
+            && !self.volume().is_changing()
+    }
+
     /// Whether all devices are there and, as far as is known here, as the array left them.
     fn nothing_missing(&self) -> bool {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
@@ -135,6 +152,7 @@ impl Run {
 
     /// What is written from now on is a start's, on members whose caches are as the settings say.
     fn begin_start(&mut self) {
+        self.stopped_cleanly = false;
         self.world.nvs.iter_mut().for_each(Disk::begin_start);
         for member in 0..self.case.geometry.disks {
             self.world.set_cache(member, self.case.durability_of(member));
@@ -171,6 +189,8 @@ impl Run {
         if self.accepting && !is_complete(&assembly) {
             return Err(MEMBER_MISSING.to_string());
         }
+        let in_use = assembly.copies.len() == self.world.nvs.len() && assembly.spares.is_empty();
+        self.left_whole &= without.is_empty() && assembly.failed.is_empty() && in_use;
         let before = core::mem::take(&mut self.failed);
         self.failed = assembly.failed.iter().map(|member| DiskId(*member)).collect();
         if !assembly.failed.is_empty() {

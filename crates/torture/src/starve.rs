@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Flushes,
     /// What a new mirror gets.
     Copies,
+    /// Writes of anchors on this NVS device.
+    AnchorsOf(u16),
     /// All that a device does.
     Device(Device),
 }
@@ -60,6 +62,9 @@ impl Starved {
             (Kind::Flushes, OpKind::Flush) => matches!(op.device, Device::Member(_)),
             (Kind::Copies, OpKind::Write { durable: false, .. }) => {
                 matches!(op.device, Device::Nvs(_))
+            }
+            (Kind::AnchorsOf(copy), OpKind::Write { offset, .. }) => {
+                op.device == Device::Nvs(copy) && ANCHORS.contains(offset)
             }
             (Kind::Device(device), _) => op.device == device,
             _ => false,

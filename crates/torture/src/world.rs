@@ -2,7 +2,7 @@
 //! at any of them.
 
 use super::device::{Device as Disk, Lost, SECTOR, Survivors};
-use super::starve::Starved;
+use super::starve::{RECORDS, Starved};
 use destage_engine::flushes::Durability;
 use destage_engine::units::PAGE_BYTES;
 use destage_nvslog::commit::Claim;
@@ -107,6 +107,8 @@ pub struct World {
     pub(super) fails_intent: Option<u16>,
     /// What NVS devices write may be torn anywhere, not only between sectors.
     pub nvs_is_memory: bool,
+    /// The newest commit in flight is not done before the power fails.
+    pub(super) newest_held: bool,
     /// The power fails before every second flush of a start that orders two writes of an NVS
     /// device.
     pub pressed: bool,
@@ -139,6 +141,7 @@ impl World {
             early_writes: 0,
             fails_intent: None,
             nvs_is_memory: false,
+            newest_held: false,
             pressed: false,
         }
     }
@@ -210,7 +213,7 @@ impl World {
             self.look_behind(&op);
             self.clock += 1;
             self.maybe_hold_commits(&op);
-            let slow_until = self.slow_until(&op);
+            let slow_until = self.slow_until(&op).max(self.held_until_a_crash(&op));
             self.flights.push(Flight { op, asked: self.clock, hangs, slow_until, seen: None });
         }
     }
@@ -227,6 +230,33 @@ impl World {
         self.crash_at = self.crash_at.map(|at| at.min(soon));
         for flight in self.flights.iter_mut().filter(|flight| is_commit(&flight.op)) {
             flight.slow_until = soon;
+        }
+    }
+
+    /// Sometimes the newest of several commits in flight is not done before the power fails.
+    fn held_until_a_crash(&mut self, op: &Op) -> u64 {
+        let may = self.pressed && self.crash_at.is_some() && !self.lasts();
+        let other = |flight: &Flight| flight.op.device == op.device && is_commit(&flight.op);
+        if !may || !is_commit(op) || !self.flights.iter().any(other) {
+            return 0;
+        }
+        let Some(rng) = self.hasty.as_mut() else { return 0 };
+        if rng.below(32) > 0 {
+            return 0;
+        }
+        let soon = self.operations + 10 + rng.below(40);
+        self.crash_at = self.crash_at.map(|at| at.min(soon));
+        self.newest_held = true;
+        soon + 1
+    }
+
+    /// By chance writes of members that are in flight are done only after this many operations.
+    pub(super) fn hold_some_writes(&mut self, until: u64, rng: &mut Seeded) {
+        for flight in &mut self.flights {
+            let writes = matches!(flight.op.kind, OpKind::Write { .. });
+            if writes && matches!(flight.op.device, Device::Member(_)) && rng.below(2) == 0 {
+                flight.slow_until = flight.slow_until.max(until);
+            }
         }
     }
 
@@ -303,6 +333,17 @@ impl World {
         if rng.below(if often { 2 } else { 4 }) == 0 {
             let now = self.operations;
             self.crash_at = self.crash_at.map(|_| now);
+        }
+    }
+
+    /// Often the power fails just after a mark is durable on a device that has data in its cache:
+    /// no mark may count what a power failure can take. A member's record counts pages.
+    fn maybe_crash_after_a_mark(&mut self, offset: u64) {
+        let may = self.pressed && !self.lasts();
+        let Some(rng) = self.hasty.as_mut().filter(|_| may) else { return };
+        if rng.below(if RECORDS.contains(&offset) { 2 } else { 16 }) == 0 {
+            let next = self.operations;
+            self.crash_at = self.crash_at.map(|_| next);
         }
     }
 
@@ -433,6 +474,9 @@ impl World {
             }
             OpKind::Write { offset, buffer, durable: true } => {
                 disk.write_durably(*offset, buffer, asked);
+                if *offset < DATA_START && disk.caches_data() {
+                    self.maybe_crash_after_a_mark(*offset);
+                }
                 Ok(None)
             }
             OpKind::Write { offset, buffer, .. } => {
@@ -529,7 +573,7 @@ impl World {
         }
         self.note(0xC0A5);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
-        self.fails_intent = None;
+        (self.fails_intent, self.newest_held) = (None, false);
     }
 
     /// The process is killed, and the power stays on: what is in flight may still be done, and the
@@ -558,7 +602,7 @@ impl World {
         self.members.iter_mut().chain(&mut self.nvs).for_each(|disk| disk.all_done(now));
         self.note(0xD1ED);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
-        self.fails_intent = None;
+        (self.fails_intent, self.newest_held) = (None, false);
     }
 
     /// What memory has of a copy that ended early.
