@@ -8,7 +8,7 @@ use destage_engine::limits::Limits;
 use destage_engine::units::{DiskId, PAGE_BYTES};
 use destage_served::{Device, Lost, RebuildStatus};
 
-/// In so many rebuilds of the last lives the power fails.
+/// The most rebuilds of last lives in which the power fails.
 const REBUILDS_CUT: u32 = 4;
 
 /// Steps within which a rebuild must end when nothing fails any more.

@@ -6,7 +6,7 @@ use super::load::{self, Request};
 use super::run::{End, Run};
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
 
-/// So many reads of everything see each of two copies, mostly.
+/// Reads of everything that see each of two copies, mostly.
 const READS: u32 = 3;
 
 impl Run {
