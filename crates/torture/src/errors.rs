@@ -93,6 +93,7 @@ impl Run {
     fn wrong_page(&mut self, member: u16, page: u64) {
         let geometry = self.case.geometry;
         self.wronged_lately = true;
+        self.wronged_in_memory = self.case.settings.stripe_memory > 0;
         self.right_strips.retain(|strip| strip.at.page != page);
         if let Some(page) = geometry.page_at(DiskPage { disk: DiskId(member), page }) {
             self.wronged.push(page);

@@ -151,6 +151,8 @@ pub struct Run {
     pub(super) change_doubted: bool,
     /// A page of a member became wrong since the last scrub began.
     pub(super) wronged_lately: bool,
+    /// One became wrong in this life: the stripe memory may have what was to be written there.
+    pub(super) wronged_in_memory: bool,
     /// The last start was interrupted after it had written.
     pub(super) cut_start: bool,
     /// The start in progress uses what is left of the log.
@@ -271,6 +273,7 @@ impl Run {
             change_cut: false,
             change_doubted: false,
             wronged_lately: false,
+            wronged_in_memory: false,
             cut_start: false,
             accepting: false,
             cut_acceptance: false,
@@ -671,6 +674,7 @@ impl Run {
         self.note_cut_writes();
         how(&mut self.world, &mut self.draws.kills);
         self.note_wronged();
+        self.wronged_in_memory = false;
         self.end_errors();
         self.make_space();
         self.model.crashed();

@@ -120,7 +120,7 @@ impl Run {
         } else {
             self.judge_injected(&scrub)?;
         }
-        if scrub.whole && scrub.repair && !self.wronged_lately {
+        if scrub.whole && scrub.repair && !self.wronged_lately && !self.wronged_in_memory {
             self.holes.clear();
             self.wronged.clear();
         }
