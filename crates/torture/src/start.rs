@@ -120,11 +120,16 @@ impl Run {
         Ok(true)
     }
 
+    /// Whether all devices are there, and can be written.
+    fn all_there(&self) -> bool {
+        let mut disks = self.world.members.iter().chain(&self.world.nvs);
+        disks.all(|disk| !disk.gone && !disk.unwritable)
+    }
+
     /// Whether all devices are there and in use.
     pub(super) fn is_whole(&self) -> bool {
         let status = self.volume().status();
-        let mut disks = self.world.members.iter().chain(&self.world.nvs);
-        disks.all(|disk| !disk.gone && !disk.unwritable)
+        self.all_there()
             && status.failed.is_empty()
             && status.nvs_devices.len() == self.world.nvs.len()
             && !self.volume().is_changing()
@@ -133,7 +138,7 @@ impl Run {
     /// Whether all devices are there and, as far as is known here, as the array left them.
     fn nothing_missing(&self) -> bool {
         let mut disks = self.world.members.iter().chain(&self.world.nvs);
-        let there = disks.all(|disk| !disk.gone && !disk.unwritable && !disk.has_bad());
+        let there = self.all_there() && !disks.any(Disk::has_bad);
         // A new NVS device may be in the place of one that the superblocks still name.
         let named = self.world.nvs.iter().all(|disk| disk.written().contains(&0));
         there && named && self.retired.is_empty() && !self.mishaps.any()

@@ -250,7 +250,7 @@ impl World {
         soon + 1
     }
 
-    /// By chance writes of members that are in flight are done only after this many operations.
+    /// By chance writes in flight of members are not done before the operation of this number.
     pub(super) fn hold_some_writes(&mut self, until: u64, rng: &mut Seeded) {
         for flight in &mut self.flights {
             let writes = matches!(flight.op.kind, OpKind::Write { .. });
