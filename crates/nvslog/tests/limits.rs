@@ -175,6 +175,29 @@ fn a_commit_that_is_not_read_at_once_says_what_was_durable() {
     }
 }
 
+/// The newest commit has three blocks. One that was not written ends the log; one that no device
+/// can read may have been written, so it does not.
+#[test]
+fn a_part_of_a_commit_that_cannot_be_read_does_not_end_the_log() {
+    let trims = (1..=50).map(|version| Record::Trim { pages: Pages::new(Page(4), 2), version });
+    let second = Header { sequence: 2, durable_through: 1, block: 1, kind: Kind::Plain, ..opens() };
+    let second = Header { last_version: 50, ..second };
+    let image = ring(&[(opens(), vec![]), (second, trims.collect())]);
+    let commits = |found: Result<Recovered, RecoverError>| {
+        found.map(|found| found.commits).map_err(|error| error.damage)
+    };
+    assert_eq!(commits(recovered(&image, 64, &[])), Ok(2));
+    for part in [2, 3] {
+        let mut torn = image.clone();
+        torn[part as usize * BLOCK..][..BLOCK].fill(0);
+        assert_eq!(commits(recovered(&torn, 64, &[])), Ok(1));
+        assert_eq!(commits(recovered(&image, 64, &[part])), Err(Damage::Unreadable));
+        let (one, other) = ((&image[..], &[part][..]), (&image[..], &[][..]));
+        assert_eq!(commits(recovered_of(&[one, other], 64)), Ok(2), "the other device has it");
+        assert_eq!(commits(recovered_of(&[one, one], 64)), Err(Damage::Unreadable));
+    }
+}
+
 /// A header at the end of the ring that claims blocks behind it is not a commit.
 #[test]
 fn nothing_is_read_behind_the_ring() {

@@ -221,6 +221,47 @@ fn an_idle_log_confirms_its_last_commit_once() {
     assert_eq!(log.queue.len(), 1, "what waits confirms those before it");
 }
 
+/// Also if its last commit has no pages: zeros, trims and releases.
+#[test]
+fn a_commit_without_pages_is_confirmed_too() {
+    let pages = PageRange::new(Page(4), 4);
+    type Logs = fn(&mut Log, PageRange);
+    let zeros: Logs = |log, pages| drop(log.clear(pages, true));
+    let trim: Logs = |log, pages| drop(log.clear(pages, false));
+    let release: Logs = |log, pages| log.release(pages, 1);
+    for logs in [zeros, trim, release] {
+        let (mut ops, mut log) = (Ops::default(), empty());
+        ops.set_now(Instant::ZERO + Duration::from_secs(1));
+        logs(&mut log, pages);
+        log.confirm();
+        log.turn(&mut ops);
+        assert_eq!(carried_out(&mut log, &mut ops).1.len(), 1, "the commit");
+        assert!(log.deadline().is_some(), "it is to be confirmed");
+        log.confirm();
+        log.turn(&mut ops);
+        assert_eq!(carried_out(&mut log, &mut ops).1.len(), 1, "an empty one behind it");
+    }
+}
+
+/// A read that shows what the second of two commits has is answered when that one is durable.
+#[test]
+fn who_waits_for_all_that_was_logged_waits_for_the_newest_commit() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    for first in [0, 100] {
+        (first..first + SHARE as u64).for_each(|page| {
+            log.write_page(page, &[7; PAGE], ALL_SECTORS);
+        });
+        log.turn(&mut ops);
+    }
+    let [first, second] = in_flight(&log)[..] else { panic!("two commits") };
+    assert!(log.queue.is_empty());
+    log.wait(Waiter::Intent(1));
+    done(&mut log, first);
+    assert_eq!(log.next_durable(), None);
+    done(&mut log, second);
+    assert_eq!(log.next_durable(), Some(Waiter::Intent(1)));
+}
+
 /// The ring's blocks are copied to a new mirror while the log is used. Until they are, no anchor
 /// frees them: the copy would bring old blocks over new commits.
 #[test]
