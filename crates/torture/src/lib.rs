@@ -10,6 +10,7 @@ mod clients;
 mod counts;
 mod deceits;
 mod device;
+mod draws;
 mod errors;
 pub mod exhaustive;
 mod faults;
