@@ -2,6 +2,7 @@
 //! on all before anything that builds on it is acknowledged (docs/durability.md, "Marks").
 
 use crate::Buffer;
+use crate::defect::Defect;
 use crate::io::{Device, IoError, Media, OpKind, write_padded};
 use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
@@ -247,6 +248,16 @@ impl Devices {
         // A number that a crash left on some device is not used again.
         self.superblock.generation = highest + 1;
         self.note_joined();
+    }
+
+    /// A page is lost, and none was before: from now on each start reads the records of all members
+    /// in use, so each must have one.
+    pub(crate) fn write_records(&mut self, ops: &mut Ops, defect: Defect) {
+        for member in 0..self.members() {
+            if !self.superblock.has_failed(member) {
+                self.records.write_again(member, ops, defect);
+            }
+        }
     }
 
     /// Writes the present generation, one device after the other: first copies on all of these

@@ -143,6 +143,18 @@ impl MemberRecords {
         of_another || begun < 2
     }
 
+    /// Reads the record of a member that has no lost page, as the superblocks say. From now on they
+    /// say that some member has: a record that a start would not believe is to be repaired.
+    pub(crate) fn read_without_lost(&mut self, media: &mut dyn Media, member: u16) {
+        let known = self.read(media, member);
+        let record = self.of(member);
+        if !known || !record.lost.is_empty() {
+            record.lost.clear();
+            record.number += 1;
+            record.damaged = vec![0, 1];
+        }
+    }
+
     /// Repairs the copies that [`MemberRecords::read`] found damaged, with what the other says, or
     /// with nothing if both are. Only these are written: a crash that tears one leaves the other.
     pub(crate) fn repair(&mut self, media: &mut dyn Media) -> Result<(), (Device, IoError)> {
@@ -165,6 +177,12 @@ impl MemberRecords {
     /// A page could be reconstructed, or is lost.
     pub(crate) fn note(&mut self, member: u16, page: u64, lost: bool) {
         self.of(member).note(page, lost);
+    }
+
+    /// Writes a member's record once more.
+    pub(crate) fn write_again(&mut self, member: u16, ops: &mut Ops, defect: Defect) {
+        self.of(member).changed = true;
+        self.turn(member, ops, defect);
     }
 
     /// Pages below this one are on the member, and a crash does not take them back.

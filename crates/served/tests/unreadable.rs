@@ -7,6 +7,7 @@ use common::{Devices, SECTOR, Served, opened, settings};
 use destage_engine::array::geometry::{Geometry, Level};
 use destage_engine::flushes::Durability;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use destage_nvslog::member::MemberRecord;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{
@@ -479,7 +480,12 @@ fn in_lost_row(member: u16) -> (Device, u64) {
 
 /// An array of which a rebuild left a page of member 1 lost, stopped.
 fn with_a_lost_page(level: Level, disks: u16) -> (Devices, Vec<(u16, u64)>) {
-    let mut served = Served::open(array(level, disks, 1));
+    lose_a_page(array(level, disks, 1), level)
+}
+
+/// The same with an array of that level.
+fn lose_a_page(devices: Devices, level: Level) -> (Devices, Vec<(u16, u64)>) {
+    let mut served = Served::open(devices);
     served.write(0, 256, 3);
     served.flush_cache();
     served.volume.give_up_member(1, Cause::Asked);
@@ -628,6 +634,54 @@ fn the_lost_pages_of_a_member_that_is_used_again_are_known() {
     assert_eq!(asked(&mut served, read, &[], SECOND), Some(false));
     let later = Served::open(served.devices);
     assert_eq!(later.volume.lost_pages(), lost, "the superblocks say so again");
+}
+
+/// What replaced it may be lost with the cache of the member: a change says that pages are lost.
+#[test]
+fn a_change_says_that_pages_are_lost_until_what_replaced_them_is_flushed() {
+    let mut served = with_an_unrecorded_page(Level::Raid6, 4);
+    let mut says_after_failure = |served: &mut Served, member| {
+        served.volume.give_up_member(member, Cause::Asked);
+        served.run();
+        let said = destage_served::read_superblock(&mut served.devices, Device::Member(2));
+        said.expect("a superblock").superblock.lost_pages
+    };
+    assert!(says_after_failure(&mut served, 0));
+    served.no_flush = None;
+    served.run();
+    assert!(!says_after_failure(&mut served, 3), "the record no longer names them");
+}
+
+/// Neither copy of a member's record is intact.
+fn damage_records(devices: &mut Devices, member: u16) {
+    let record = MemberRecord { number: 1, device: [member as u8; 16], ..MemberRecord::default() };
+    let mut bytes = record.encode();
+    bytes[100] ^= 1;
+    for at in RECORDS {
+        devices.write(Device::Member(member), at, &bytes).expect("written");
+    }
+}
+
+/// Nobody reads the records before a page of any member is lost. Once one is, each start reads all
+/// of them, and must not do without a member for a record that was damaged before.
+#[test]
+fn a_record_that_was_damaged_before_a_page_was_lost_keeps_no_member_out() {
+    let mut devices = array(Level::Raid5, 3, 1);
+    [0, 2].iter().for_each(|member| damage_records(&mut devices, *member));
+    let (mut devices, lost) = lose_a_page(devices, Level::Raid5);
+    let assembly = devices.assembled(&Allow::default());
+    let volume = opened(&mut devices, &assembly, &settings());
+    assert_eq!(volume.map(|volume| volume.lost_pages()), Ok(lost));
+    // The others do not know of the lost page, and the member is used again.
+    let mut served = Served::open(devices);
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    served.stop();
+    [0, 2].iter().for_each(|member| damage_records(&mut served.devices, *member));
+    let again = Allow { stale: vec![Device::Member(1)], ..Allow::default() };
+    let served = Served::open_as(served.devices, &again);
+    let lost = served.volume.lost_pages();
+    assert_eq!(Served::open(served.devices).volume.lost_pages(), lost);
 }
 
 /// Otherwise the other copy, damaged years later, would be one too many.

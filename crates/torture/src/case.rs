@@ -274,7 +274,7 @@ fn draw_settings(wanted: &Wanted, rng: &mut Seeded) -> Settings {
     settings.checkpoint_every = Duration(if wanted.pressed { 500_000 } else { 5_000_000 });
     if wanted.pressed {
         // Several windows of these small members.
-        settings.rebuild.window_pages = [1, 16, 128][rng.below(3) as usize];
+        settings.rebuild.window_pages = [1, 4, 16, 64][rng.below(4) as usize];
         settings.rebuild.depth = 1 + rng.below(4) as usize;
         // So few that one page, read again and again, would make as many.
         settings.read_errors_max = READ_ERRORS_MAX;

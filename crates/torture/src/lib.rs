@@ -149,7 +149,9 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
 fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
     let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
         [rng.below(4) as usize];
-    if run.case.mishaps && run.draws.kills.below(4) == 0 {
+    if run.world.takes_all {
+        run.crash(Survivors::None);
+    } else if run.case.mishaps && run.draws.kills.below(4) == 0 {
         run.killed();
     } else {
         let survivors = run.in_runs(survivors);

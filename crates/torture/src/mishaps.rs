@@ -6,8 +6,9 @@
 use super::device::{Device as Disk, RECENT};
 use super::mishap_state::{Mishaps, Snapshot};
 use super::run::{End, Run};
-use super::starve::RECORDS;
+use super::starve::{RECORDS, SUPERBLOCKS};
 use destage_engine::units::PAGE_BYTES;
+use destage_nvslog::member::MemberRecord;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{Device, IoError, Volume, member_bytes};
 
@@ -26,6 +27,7 @@ impl Run {
             // might leave nobody who knows of them.
             return;
         }
+        self.maybe_damage_a_record();
         if self.maybe_lose_record()
             || self.maybe_lose_anchor()
             || self.maybe_away()
@@ -160,6 +162,30 @@ impl Run {
             self.mishaps.away.push(device);
             self.counts.mishaps += 1;
         }
+    }
+
+    /// While nothing is lost, sometimes both copies of a member's record are damaged. Nobody looks
+    /// there until a page is lost, of any member; from then on each member must have a record.
+    fn maybe_damage_a_record(&mut self) {
+        let may = self.case.pressed && self.with_records.is_empty() && self.none_said_lost();
+        if !may || self.draws.records.below(4) > 0 {
+            return;
+        }
+        let member = self.draws.records.below(self.world.members.len() as u64) as usize;
+        let disk = &mut self.world.members[member];
+        if RECORDS.iter().all(|at| MemberRecord::begins(disk.kept(at / 512))) {
+            for at in RECORDS {
+                disk.rot(at / 512, 100);
+            }
+            self.counts.mishaps += 1;
+        }
+    }
+
+    /// Whether all superblocks say that no page of any member is lost.
+    fn none_said_lost(&self) -> bool {
+        let disks = self.world.members.iter().filter(|disk| !disk.gone).chain(&self.world.nvs);
+        let mut copies = disks.flat_map(|disk| SUPERBLOCKS.map(|at| disk.kept(at / 512)));
+        copies.all(|copy| Superblock::decode(copy).is_ok_and(|said| !said.lost_pages))
     }
 
     /// Where pages are lost, or a member is rebuilt in part, sometimes neither copy of a member's

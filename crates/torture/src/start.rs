@@ -227,6 +227,11 @@ impl Run {
             }
             Err(error) => {
                 let unusable = error.unusable().ok_or_else(|| format!("open: {error}"))?;
+                if matches!(error, OpenError::LostPagesUnknown(_)) && !self.mishaps.lost_record {
+                    return Err(format!(
+                        "refused for a record from before pages were lost: {error}"
+                    ));
+                }
                 if matches!(error, OpenError::Unwritable(..)) {
                     // The others may be marked.
                     self.mishaps.accepted();

@@ -109,6 +109,8 @@ pub struct World {
     pub nvs_is_memory: bool,
     /// The newest commit in flight is not done before the power fails.
     pub(super) newest_held: bool,
+    /// The power failure that is about to come leaves nothing of what is not durable.
+    pub(super) takes_all: bool,
     /// The power fails before every second flush of a start that orders two writes of an NVS
     /// device.
     pub pressed: bool,
@@ -142,6 +144,7 @@ impl World {
             fails_intent: None,
             nvs_is_memory: false,
             newest_held: false,
+            takes_all: false,
             pressed: false,
         }
     }
@@ -341,9 +344,10 @@ impl World {
     fn maybe_crash_after_a_mark(&mut self, offset: u64) {
         let may = self.pressed && !self.lasts();
         let Some(rng) = self.hasty.as_mut().filter(|_| may) else { return };
-        if rng.below(if RECORDS.contains(&offset) { 2 } else { 16 }) == 0 {
-            let next = self.operations;
-            self.crash_at = self.crash_at.map(|_| next);
+        let counts_pages = RECORDS.contains(&offset);
+        if rng.below(if counts_pages { 2 } else { 16 }) == 0 && self.crash_at.is_some() {
+            self.crash_at = Some(self.operations);
+            self.takes_all = counts_pages;
         }
     }
 
@@ -573,7 +577,7 @@ impl World {
         }
         self.note(0xC0A5);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
-        (self.fails_intent, self.newest_held) = (None, false);
+        (self.fails_intent, self.newest_held, self.takes_all) = (None, false, false);
     }
 
     /// The process is killed, and the power stays on: what is in flight may still be done, and the
@@ -602,7 +606,7 @@ impl World {
         self.members.iter_mut().chain(&mut self.nvs).for_each(|disk| disk.all_done(now));
         self.note(0xD1ED);
         (self.crash_at, self.crashed, self.starved) = (None, false, None);
-        (self.fails_intent, self.newest_held) = (None, false);
+        (self.fails_intent, self.newest_held, self.takes_all) = (None, false, false);
     }
 
     /// What memory has of a copy that ended early.

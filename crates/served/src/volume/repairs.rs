@@ -220,6 +220,7 @@ impl Volume {
         let controller = self.engine.controller();
         let geometry = *controller.geometry();
         let records = &mut self.devices.records;
+        let none_lost = !records.any_lost();
         let mut window = self.rebuilds.take_window(serial);
         let all = first..first + u64::from(pages);
         let doubted = all.clone().any(|page| controller.is_in_doubt(page));
@@ -247,6 +248,9 @@ impl Volume {
         if let Some(page) = unknown.first() {
             let ranges = self.volume_pages(&window.pieces, disk, &unknown);
             self.ops.alarm(Alarm::PagesLost { member: disk.0, page: *page, ranges });
+            if none_lost {
+                self.devices.write_records(&mut self.ops, self.settings.defect);
+            }
         }
         if is_full {
             self.fail_member(disk.0, None, Cause::TooManyLost);
