@@ -178,6 +178,6 @@ pub(super) const MEMBER_MISSING: &str = "a member is missing: no loss is accepte
 /// Whether nothing is wrong with this refusal of a start that accepts a loss: the NVS device named
 /// cannot be used, or nothing says where its log begins.
 pub(super) fn explains_refusal(why: &str) -> bool {
-    let explained = [MEMBER_MISSING, "assemble: NvsMissing", "open: no anchor of the NVS log"];
-    explained.iter().any(|explained| why.starts_with(explained))
+    let unusable = ["assemble: NvsMissing", "assemble: OtherLog", "open: no anchor of the NVS log"];
+    [MEMBER_MISSING].iter().chain(&unusable).any(|explained| why.starts_with(explained))
 }

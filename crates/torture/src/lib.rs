@@ -82,11 +82,17 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     format!("panic: {}", text.unwrap_or("without a message"))
 }
 
+/// Power failures with anchors in last lives, at most.
+const LATE_CUTS: u32 = 4;
+
 fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
     let mut rng = Seeded::new(run.case.seed, "torture-lives");
     let mut rng_of_stops = Seeded::new(run.case.seed, "torture-stops");
-    let mut left = crashes;
+    let (mut left, mut late) = (crashes, LATE_CUTS);
     loop {
+        if left == 0 {
+            run.world.late_cuts += core::mem::take(&mut late);
+        }
         if left > 0 {
             let until = if rng.below(4) == 0 { 40 } else { 400 };
             run.world.crash_at = Some(run.world.operations + rng.below(until));

@@ -39,6 +39,7 @@ impl Run {
         let over = self.mishaps.undo.is_empty()
             && self.mishaps.rotten.is_empty()
             && !self.mishaps.rotten_log
+            && !self.mishaps.lost_record
             && !self.world.nvs.iter().any(Disk::has_bad);
         if over && self.draws.mishaps.below(4) == 0 {
             self.take_snapshot();

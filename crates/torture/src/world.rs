@@ -111,6 +111,8 @@ pub struct World {
     pub(super) newest_held: bool,
     /// The power failure that is about to come leaves nothing of what is not durable.
     pub(super) takes_all: bool,
+    /// How many power failures may come with anchors though none is to come otherwise.
+    pub(super) late_cuts: u32,
     /// The power fails before every second flush of a start that orders two writes of an NVS
     /// device.
     pub pressed: bool,
@@ -145,6 +147,7 @@ impl World {
             nvs_is_memory: false,
             newest_held: false,
             takes_all: false,
+            late_cuts: 0,
             pressed: false,
         }
     }
@@ -221,16 +224,21 @@ impl World {
         }
     }
 
-    /// Often an anchor is done before the commits in flight, and the power fails then.
+    /// Often an anchor is done before the commits in flight, and the power fails then; a few times
+    /// in a last life, too.
     fn maybe_hold_commits(&mut self, op: &Op) {
         let anchors = matches!(&op.kind, OpKind::Write { offset, .. } if ANCHORS.contains(offset));
-        let may = self.pressed && anchors && self.crash_at.is_some() && !self.lasts();
-        let Some(rng) = self.hasty.as_mut().filter(|_| may) else { return };
+        let commits = self.flights.iter().any(|flight| is_commit(&flight.op));
+        let late = self.crash_at.is_none() && self.late_cuts > 0;
+        let may = self.pressed && anchors && commits && (self.crash_at.is_some() || late);
+        let lasts = self.lasts();
+        let Some(rng) = self.hasty.as_mut().filter(|_| may && !lasts) else { return };
         if rng.below(4) > 0 {
             return;
         }
         let soon = self.operations + rng.below(16);
-        self.crash_at = self.crash_at.map(|at| at.min(soon));
+        self.crash_at = Some(self.crash_at.map_or(soon, |at| at.min(soon)));
+        self.late_cuts -= u32::from(late);
         for flight in self.flights.iter_mut().filter(|flight| is_commit(&flight.op)) {
             flight.slow_until = soon;
         }
