@@ -263,11 +263,13 @@ fn read_records(
             return Err(OpenError::LostPagesUnknown(Device::Member(member)));
         }
     }
+    let unread = |member: &u16| {
+        !assembly.failed.contains(member)
+            && !assembly.rebuilds.contains(member)
+            && !may_have_lost(assembly, *member)
+    };
     if devices.records.any_lost() {
-        let read = |member: &u16| assembly.rebuilds.contains(member);
-        let read = |member: &u16| read(member) || may_have_lost(assembly, *member);
-        let others = (0..devices.members()).filter(|member| !assembly.failed.contains(member));
-        for member in others.filter(|member| !read(member)) {
+        for member in (0..devices.members()).filter(unread) {
             devices.records.read_without_lost(media, member);
         }
     }
