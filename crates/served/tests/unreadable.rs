@@ -640,9 +640,10 @@ fn the_lost_pages_of_a_member_that_is_used_again_are_known() {
 #[test]
 fn a_change_says_that_pages_are_lost_until_what_replaced_them_is_flushed() {
     let mut served = with_an_unrecorded_page(Level::Raid6, 4);
-    let mut says_after_failure = |served: &mut Served, member| {
+    let says_after_failure = |served: &mut Served, member| {
         served.volume.give_up_member(member, Cause::Asked);
-        served.run();
+        let now = served.now();
+        served.run_until(now.0 + SECOND, |_| false);
         let said = destage_served::read_superblock(&mut served.devices, Device::Member(2));
         said.expect("a superblock").superblock.lost_pages
     };
@@ -650,6 +651,7 @@ fn a_change_says_that_pages_are_lost_until_what_replaced_them_is_flushed() {
     served.no_flush = None;
     served.run();
     assert!(!says_after_failure(&mut served, 3), "the record no longer names them");
+    assert_eq!(served.volume.status().failed, [0, 3]);
 }
 
 /// Neither copy of a member's record is intact.
