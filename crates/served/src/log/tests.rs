@@ -226,9 +226,13 @@ fn an_idle_log_confirms_its_last_commit_once() {
 fn a_commit_without_pages_is_confirmed_too() {
     let pages = PageRange::new(Page(4), 4);
     type Logs = fn(&mut Log, PageRange);
-    let zeros: Logs = |log, pages| drop(log.clear(pages, true));
-    let trim: Logs = |log, pages| drop(log.clear(pages, false));
     let release: Logs = |log, pages| log.release(pages, 1);
+    let zeros: Logs = |log, pages| {
+        log.clear(pages, true);
+    };
+    let trim: Logs = |log, pages| {
+        log.clear(pages, false);
+    };
     for logs in [zeros, trim, release] {
         let (mut ops, mut log) = (Ops::default(), empty());
         ops.set_now(Instant::ZERO + Duration::from_secs(1));
