@@ -178,6 +178,6 @@ pub(super) const MEMBER_MISSING: &str = "a member is missing: no loss is accepte
 /// Whether nothing is wrong with this refusal of a start that accepts a loss: the NVS device named
 /// cannot be used, or nothing says where its log begins.
 pub(super) fn explains_refusal(why: &str) -> bool {
-    let unusable = ["assemble: NvsMissing", "assemble: OtherLog", "open: no anchor of the NVS log"];
-    [MEMBER_MISSING].iter().chain(&unusable).any(|explained| why.starts_with(explained))
+    let nvs = ["assemble: NvsMissing", "assemble: OtherLog", "open: no anchor of the NVS log"];
+    why.starts_with(MEMBER_MISSING) || nvs.iter().any(|unusable| why.starts_with(unusable))
 }
