@@ -204,6 +204,8 @@ def tournament(
     own: dict[str, Callable[[PolicyContext], Any]] = ...,
     digests: dict[str, str] = ...,
     progress: Callable[[int, int], object] | None = None,
+    cells: list[str] = ...,
+    protocols: list[str] = ...,
 ) -> tuple[str, str]: ...
 def advise(
     options: _Given,

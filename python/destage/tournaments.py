@@ -50,6 +50,8 @@ def tournament(
     out: str | os.PathLike[str],
     against: PolicyLike | Sequence[PolicyLike] = ("stow", "wow"),
     grid: str | os.PathLike[str] | None = None,
+    cells: str | Sequence[str] = (),
+    protocols: str | Sequence[str] = (),
     quick: bool = False,
     traces: str | os.PathLike[str] | None = None,
     seed: int = 1,
@@ -60,7 +62,8 @@ def tournament(
 
     A policy may be a :class:`DestagePolicy`; its runs are kept by its source. ``out`` gets the
     card, and all runs: call again with the same one to resume. ``grid`` is another grid than the
-    program's, ``traces`` the folder of its traces.
+    program's, ``traces`` the folder of its traces. ``cells`` plays only cells whose names have one
+    of these texts in them, ``protocols`` only these of its protocols; the first is judged.
     """
     judged, references = policies_of(policies), policies_of(against)
     own = {name_of_policy(p): p for p in [*judged, *references] if not isinstance(p, str)}
@@ -80,5 +83,7 @@ def tournament(
             {name: policy for name, policy in own.items() if not isinstance(policy, str)},
             {name: digest_of_policy(policy) for name, policy in own.items()},
             report,
+            [cells] if isinstance(cells, str) else list(cells),
+            [protocols] if isinstance(protocols, str) else list(protocols),
         )
     return ScoreCard(Path(out), json.loads(data), text)

@@ -39,6 +39,10 @@ def test_a_policy_in_python_plays_like_the_one_that_it_is_written_after(tmp_path
     assert "Protocol safe, judged" in str(card) and "<pre>" in card._repr_html_()
     assert {"index.html", "card.json", "card.csv", "card.txt"} <= {p.name for p in out.iterdir()}
     rows = sorted((out / "rows").iterdir())
+    part = destage.tournament(
+        [Wow, "lrw"], against="wow", grid=grid, cells="closed", protocols=["papers"], out=out
+    )
+    assert part.totals() == card.totals("papers")
     again = destage.tournament([Wow, "lrw"], against="wow", grid=grid, out=out, threads=1)
     assert again.data == card.data and sorted((out / "rows").iterdir()) == rows
 
@@ -49,6 +53,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         destage.tournament("ebb", grid=tmp_path / "nosuch.toml", out=out)
     with pytest.raises(destage.OptionError, match="unknown policy `eb`"):
         destage.tournament("eb", out=out)
+    with pytest.raises(destage.OptionError, match="no cell is called `nosuch`"):
+        destage.tournament("ebb", cells="nosuch", out=out)
     with pytest.raises(destage.OptionError, match="ebb is listed twice"):
         destage.tournament(["ebb", "ebb"], out=out)
     with pytest.raises(destage.OptionError, match="two policies have the name lrw"):

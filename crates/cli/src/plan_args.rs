@@ -123,6 +123,7 @@ fn tournament() -> Command {
              Python.\n\
              Examples:\n  \
              destage tournament --quick --out cup\n  \
+             destage tournament --protocols safe --cells 'complete disks;degraded' --out cup\n  \
              destage tournament --policies ebb,stow:initial-bit=1 --against stow,wow --out cup \
              --traces traces",
         )
@@ -147,6 +148,12 @@ fn tournament() -> Command {
             "FILE",
             "Another grid than the program's, as specs/tournament/grid.toml",
         ))
+        .arg(option(
+            "cells",
+            "LIST",
+            "Only cells whose names have one of these texts in them; separate them by semicolons",
+        ))
+        .arg(option("protocols", "LIST", "Only these of the grid's protocols; the first is judged"))
         .arg(flag("quick", "One seed, one protocol, fewer settings and rates, shorter windows"))
         .arg(option(
             "traces",

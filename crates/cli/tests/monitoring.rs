@@ -302,31 +302,26 @@ fn what_if_agrees_with_the_array_and_with_a_simulation_of_the_recording() {
     // As full in the simulation as here, whatever the disks.
     array.edit("linear:90/80", "single:80");
     array.serve(&["--what-if"]);
-    let (uri, out) = (array.uri(), array.path("load.dtrc.zst"));
-    let spawn = |words: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_destage"));
-        command.args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("spawned")
-    };
+    let (uri, out, load) =
+        (array.uri(), array.path("recorded.dtrc.zst"), array.path("load.dtrc.zst"));
+    // Half of the writes on a tenth of the volume. Each is sent, however long a busy machine takes.
+    let hot = "hotcold:hot-space=0.1,hot-accesses=0.5,iops=2500";
+    let size = ["--disks", "3", "--disk-fraction", "62M", "--requests", "16000"];
+    succeeds(&[&["trace", "generate", &load, "--workload", hot], &size[..]].concat());
     let folder = array.path("");
-    let record = spawn(&[
-        "trace",
-        "record",
-        "tank",
-        "--out",
-        &out,
-        "--time",
-        "11s",
-        "--config-dir",
-        &folder,
-    ]);
-    std::thread::sleep(Duration::from_millis(1000));
-    // Half of the writes on a twentieth of the volume.
-    let hot = ["bench", &uri, "--depth", "1", "--size", "6M", "--time", "8s", "--iops", "1500"];
-    let cold = ["bench", &uri, "--depth", "1", "--seed", "2", "--time", "8s", "--iops", "1500"];
-    let loads = [spawn(&hot), spawn(&cold)];
-    for mut load in loads {
-        assert!(load.wait().expect("ended").success());
-    }
+    let record = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["trace", "record", "tank", "--out", &out, "--config-dir", &folder])
+        .args(["--requests", "16000", "--time", "10m"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("spawned");
+    until(60, "a recording", || {
+        let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("a name").file_name();
+        let mut names = std::fs::read_dir(array.folder.path()).expect("a folder").map(name);
+        names.any(|name| name.to_string_lossy().contains("recorded")).then_some(())
+    });
+    succeeds(&["bench", &uri, "--trace", &load, "--depth", "2"]);
     let output = record.wait_with_output().expect("ended");
     let said = String::from_utf8(output.stdout).expect("text");
     let now = status(&array);

@@ -80,6 +80,15 @@ fn every_experiment_file_runs_when_cut_short() {
     }
 }
 
+/// No NVS is filled, so the default size of one does not matter.
+#[test]
+fn a_trace_is_generated_for_a_small_array() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("t.csv").to_str().expect("text").to_string();
+    let small = ["--disk-fraction", "62M", "--disks", "3", "--requests", "10"];
+    succeeds(&[&["trace", "generate", &path, "--workload", "zipf"], &small[..]].concat());
+}
+
 #[test]
 fn a_generated_trace_converts_and_replays() {
     let folder = TempDir::new().expect("a folder");

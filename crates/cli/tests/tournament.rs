@@ -124,6 +124,25 @@ fn a_grid_is_played_once_and_the_card_says_how_each_policy_did() {
     assert_eq!(again.iter().zip(&rows).filter(|(new, old)| new != old).count(), 1);
 }
 
+/// A part is played as in the complete grid, whose rows it can use.
+#[test]
+fn a_part_of_the_grid_has_the_figures_of_the_grid() {
+    let folder = Folder::new();
+    let part = folder.play(&["--cells", "closed; own", "--protocols", "papers"]);
+    assert_eq!(part["title"], "Small, 2 of 4 cells");
+    let rows = folder.rows();
+    let all = folder.play(&[]);
+    assert!(rows.iter().all(|row| folder.rows().contains(row)), "rows are kept");
+    assert_eq!(part["protocols"].as_array().map(Vec::len), Some(1));
+    let of = |card: &Value, protocol: usize| -> Vec<Value> {
+        let rows = card["protocols"][protocol]["rows"].as_array().expect("rows");
+        rows.iter().filter(|row| row["cell"] != "open").cloned().collect()
+    };
+    assert_eq!(of(&part, 0), of(&all, 1));
+    let command = part["command"].as_str().expect("text");
+    assert!(command.contains("--cells 'closed; own' --protocols papers"), "{command}");
+}
+
 /// What a policy is judged by, is all in the grid: an option with a value in some cell.
 #[test]
 fn the_grid_has_every_kind_of_load_and_array() {
@@ -179,6 +198,29 @@ fn a_quick_tournament_has_the_same_cells_and_a_missing_trace_is_skipped() {
     assert!(skipped.starts_with("trace: no file"), "{skipped}");
 }
 
+/// ebb's figures of "own rate", which only reads here, and "closed", if `options` of [quick] are
+/// these.
+fn quickly(options: &str) -> [f64; 2] {
+    let folder = Folder::new();
+    let grid = GRID.replace("options = { measure = 5 }", options).replace("0.5", "0");
+    std::fs::write(folder.path("grid.toml"), grid).expect("written");
+    let card = folder.play(&["--quick", "--cells", "own rate;closed"]);
+    let rows = card["protocols"][0]["rows"].as_array().expect("rows");
+    ["own rate", "closed"].map(|cell| {
+        let row = rows.iter().find(|row| row["cell"] == cell).expect("a row");
+        row["entries"][0]["value"].as_f64().expect("a figure")
+    })
+}
+
+#[test]
+fn a_quick_tournament_measures_means_for_longer() {
+    let [short, short_closed] = quickly("options = { measure = 5 }");
+    let [long, _] = quickly("options = { measure = 12 }");
+    let both = quickly("options = { measure = 5 }\nmeans = { measure = 12 }");
+    assert_ne!(short, long);
+    assert_eq!(both, [long, short_closed]);
+}
+
 /// What is found at the last rate is a lower bound: nothing is compared with it.
 #[test]
 fn a_cell_whose_rates_end_within_20_ms_compares_nothing_and_is_named() {
@@ -221,6 +263,9 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
     refused(2, &["--policies", "eb"], "unknown policy `eb`");
     refused(2, &["--policies", "ebb,ebb"], "ebb is listed twice");
     refused(2, &["--against", ""], "others to compare them with");
+    refused(2, &["--cells", "closed; shut"], "no cell is called `shut`: open; closed; own rate");
+    refused(2, &["--protocols", "safe,safe"], "safe is listed twice");
+    refused(2, &["--protocols", "fast"], "the grid has no protocol `fast`: safe, papers");
     assert!(folder.rows().is_empty());
     let bad = folder.path("bad.toml");
     let write = |text: &str| std::fs::write(&bad, text).expect("written");

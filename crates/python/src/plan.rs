@@ -148,7 +148,8 @@ pub fn sweep(
 /// that are in no table, `digests` the digests of their sources.
 #[pyfunction]
 #[pyo3(signature = (policies, against, out, threads, grid = None, quick = false, traces = None,
-    seed = 1, own = OwnPolicies::new(), digests = BTreeMap::new(), progress = None))]
+    seed = 1, own = OwnPolicies::new(), digests = BTreeMap::new(), progress = None,
+    cells = vec![], protocols = vec![]))]
 #[expect(clippy::too_many_arguments, reason = "they are the keywords of the Python function")]
 pub fn tournament(
     py: Python<'_>,
@@ -163,6 +164,8 @@ pub fn tournament(
     own: OwnPolicies,
     digests: BTreeMap<String, String>,
     progress: Option<Py<PyAny>>,
+    cells: Vec<String>,
+    protocols: Vec<String>,
 ) -> PyResult<(String, String)> {
     let control = RunControl::new(None);
     let made = choices(py, &own, &control)?;
@@ -174,6 +177,7 @@ pub fn tournament(
     };
     let result = py.detach(|| -> Result<ScoreCard, CompareError> {
         let grid = grid.map_or_else(|| Ok(Grid::own()), |path| Grid::read(&path))?;
+        let grid = grid.part(&cells, &protocols)?;
         let grid = if quick { grid.quickly() } else { grid };
         let dataset = Dataset::open(&out.join("rows"))?;
         let command = "destage.tournament(...)".to_string();

@@ -42,8 +42,8 @@ pub struct ProtocolCard {
     pub rows: Vec<ScoreRow>,
 }
 
-/// What a figure is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a figure is, in the order of a card.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
     /// Throughput at a mean response time of 20 ms, in I/O/s.

@@ -17,7 +17,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What a card depends on.
-const GIVEN: [&str; 6] = ["policies", "against", "grid", "traces", "seed", "quick"];
+const GIVEN: [&str; 8] =
+    ["policies", "against", "grid", "cells", "protocols", "traces", "seed", "quick"];
 
 /// Plays what is missing, writes the card and prints it.
 pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
@@ -25,6 +26,11 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
         Some(path) => Grid::read(Path::new(path))?,
         None => Grid::own(),
     };
+    let list = |name: &str, between: char| -> Vec<String> {
+        let texts = text(matches, name).into_iter().flat_map(|listed| listed.split(between));
+        texts.map(|one| one.trim().to_string()).collect()
+    };
+    let grid = grid.part(&list("cells", ';'), &list("protocols", ','))?;
     let grid = if matches.get_flag("quick") { grid.quickly() } else { grid };
     let out = Path::new(text(matches, "out").expect("required"));
     let dataset = Dataset::open(&out.join("rows"))?;

@@ -185,7 +185,9 @@ fn convert_trace(matches: &ArgMatches) -> Result<String, Failure> {
 
 fn generate(matches: &ArgMatches) -> Result<String, Failure> {
     let out = Path::new(text(matches, "out").expect("required"));
-    let options = run_options(matches)?;
+    let mut options = run_options(matches)?;
+    // None is filled here: the least fits every volume.
+    options.set("nvs", "1")?;
     let requests: u64 = match options.get("requests") {
         "all" => return Err(Failure::usage("a generated trace needs --requests N")),
         number => number

@@ -320,26 +320,22 @@ impl Stow {
         directory: &Directory,
         few: Option<u64>,
     ) -> Option<(GroupId, Slot)> {
-        if queue == RANDOM
-            && let Some(few) = few
-        {
-            let (ring, state) = (&mut self.rings[queue], &mut self.state);
+        let is_random = queue == RANDOM;
+        let (ring, state) = (&mut self.rings[queue], &mut self.state);
+        if let Some(few) = few.filter(|_| is_random) {
             let (looks, sparse) = (ring.laps(1).min(LOOKS), Sparse::Always(few));
             let taken = ring.take(directory, looks, state, RECENT, sparse, |_| ());
-            return taken.or_else(|| {
-                ring.take(directory, ring.laps(2), state, RECENT, Sparse::Never, |_| ())
-            });
-        }
-        let sparing = self.sparing.as_mut().filter(|_| queue == RANDOM);
-        let (ring, state) = (&mut self.rings[queue], &mut self.state);
-        match sparing.map(|sparing| (sparing.spares(), sparing)) {
-            Some((true, sparing)) => {
-                let sparse = Sparse::Once(below_mean(self.pages[RANDOM], ring.groups()));
-                let looks = ring.laps(3);
-                ring.take(directory, looks, state, RECENT, sparse, |pages| sparing.begin(pages))
+            if taken.is_some() {
+                return taken;
             }
-            _ => ring.take(directory, ring.laps(2), state, RECENT, Sparse::Never, |_| ()),
+        } else if let Some(sparing) = self.sparing.as_mut().filter(|_| is_random)
+            && sparing.spares()
+        {
+            let sparse = Sparse::Once(below_mean(self.pages[RANDOM], ring.groups()));
+            let begin = |pages| sparing.begin(pages);
+            return ring.take(directory, ring.laps(3), state, RECENT, sparse, begin);
         }
+        ring.take(directory, ring.laps(2), state, RECENT, Sparse::Never, |_| ())
     }
 
     /// Algorithm 3, lines 10 to 19: `group` was picked from SeqQ; sizes still count its pages.

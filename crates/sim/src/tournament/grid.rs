@@ -35,6 +35,12 @@ pub struct Grid {
     /// Response times are compared at each of this number of the shares.
     #[serde(skip, default = "one")]
     pub(super) every_share: usize,
+    /// Options where the figure is a mean response time, instead of those common to all cells.
+    #[serde(skip)]
+    means: Options,
+    /// Only cells whose names have one of these texts in them; empty: all.
+    #[serde(skip)]
+    texts: Vec<String>,
 }
 
 fn one() -> usize {
@@ -53,6 +59,8 @@ pub struct Quick {
     pub every_share: usize,
     /// Options instead of those common to all cells.
     pub options: Options,
+    /// The same, where the figure is a mean response time.
+    pub means: Options,
 }
 
 /// Options that a policy may choose.
@@ -113,6 +121,8 @@ pub struct Cell {
     pub trace: String,
     /// Its options, those of the grid included.
     pub options: OptionValues,
+    /// Others, where the figure is a mean response time.
+    pub means: OptionValues,
 }
 
 /// The grid that is part of the program.
@@ -141,8 +151,37 @@ impl Grid {
         self.every_rate = self.quick.every_rate.max(1);
         self.every_share = self.quick.every_share.max(1);
         self.options.extend(self.quick.options.clone());
+        self.means.clone_from(&self.quick.means);
         self.title += ", quick";
         self
+    }
+
+    /// A part of it: cells whose names have one of these texts in them, and these of its protocols,
+    /// of which the first is judged. Empty lists: all.
+    ///
+    /// # Errors
+    /// A text that no name has, or a protocol that the grid has not.
+    pub fn part(mut self, cells: &[String], protocols: &[String]) -> Result<Grid, OptionError> {
+        if let Some(name) = protocols.iter().find(|name| !self.protocols.contains(name)) {
+            let known = self.protocols.join(", ");
+            return Err(OptionError::usage(format!("the grid has no protocol `{name}`: {known}")));
+        }
+        if !protocols.is_empty() {
+            self.protocols = protocols.to_vec();
+        }
+        let all = self.cells().map_err(OptionError::usage)?;
+        let has = |text: &str| !text.is_empty() && all.iter().any(|cell| cell.name.contains(text));
+        if let Some(text) = cells.iter().find(|text| !has(text)) {
+            let names: Vec<&str> = self.cells.iter().map(|file| file.name.as_str()).collect();
+            let names = names.join("; ");
+            return Err(OptionError::usage(format!("no cell is called `{text}`: {names}")));
+        }
+        self.texts = cells.to_vec();
+        let left = self.cells().map_err(OptionError::usage)?.len();
+        if left < all.len() {
+            self.title += &format!(", {left} of {} cells", all.len());
+        }
+        Ok(self)
     }
 
     /// Reads a grid file.
@@ -162,6 +201,11 @@ impl Grid {
         let grid: Grid = toml::from_str(text).map_err(|why| why.to_string())?;
         if grid.seeds == 0 || grid.protocols.is_empty() || grid.settings.is_empty() {
             return Err("a grid has seeds, protocols and settings: one of each at least".into());
+        }
+        for (name, value) in
+            settings(&grid.quick.options).iter().chain(&settings(&grid.quick.means))
+        {
+            RunOptions::default().set(name, value).map_err(|why| format!("quick: {why}"))?;
         }
         let cells = grid.cells()?;
         for (index, cell) in cells.iter().enumerate() {
@@ -208,14 +252,22 @@ impl Grid {
                 };
                 combinations = values.iter().flat_map(of_value).collect();
             }
+            let mut means = self.means.clone();
+            means.retain(|name, _| {
+                !file.options.contains_key(name) && !file.each.contains_key(name)
+            });
+            let means = settings(&means);
             cells.extend(combinations.into_iter().map(|(name, options)| Cell {
                 name,
                 kind: file.kind,
                 rates: rates.iter().step_by(self.every_rate).copied().collect(),
                 trace: file.trace.clone(),
                 options: settings(&options),
+                means: means.clone(),
             }));
         }
+        let has = |name: &str| self.texts.iter().any(|text| name.contains(text.as_str()));
+        cells.retain(|cell| self.texts.is_empty() || has(&cell.name));
         Ok(cells)
     }
 }
@@ -298,8 +350,30 @@ mod tests {
         refused("name = \"closed\"", "name = \"open, level 5, window 8\"", "two cells are called");
         refused("nvs = 4096", "policy = \"wow\"", "policy is not an option of a cell");
         refused("nvs = 4096", "nvz = 4096", "unknown option");
+        let quick = |line: &str| format!("[quick]\n{line}\n[options]");
+        refused("[options]", &quick("means = { measured = 9 }"), "quick: unknown option");
+        refused("[options]", &quick("options = { measured = 9 }"), "quick: unknown option");
         refused("seeds = 1", "seeds = 0", "one of each at least");
         refused("title =", "titel =", "unknown field");
+    }
+
+    #[test]
+    fn a_part_has_the_cells_and_protocols_that_are_named() {
+        let small = || Grid::parse(SMALL).unwrap();
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let part = small().part(&texts(&["level 10", "closed"]), &[]).unwrap();
+        let names: Vec<String> = part.cells().unwrap().into_iter().map(|cell| cell.name).collect();
+        assert_eq!(names, ["open, level 10, window 8", "open, level 10, window 32", "closed"]);
+        assert_eq!((part.title.as_str(), part.protocols.len()), ("small, 3 of 5 cells", 1));
+        let refused = |cells: &[&str], protocols: &[&str]| {
+            let part = small().part(&texts(cells), &texts(protocols));
+            part.unwrap_err().to_string()
+        };
+        assert_eq!(refused(&["open", "shut"], &[]), "no cell is called `shut`: open; closed");
+        assert_eq!(refused(&[""], &[]), "no cell is called ``: open; closed");
+        assert_eq!(refused(&[], &["papers"]), "the grid has no protocol `papers`: safe");
+        let own = Grid::own().part(&[], &texts(&["papers"])).unwrap();
+        assert_eq!((own.protocols, own.title), (texts(&["papers"]), Grid::own().title));
     }
 
     #[test]
@@ -312,8 +386,14 @@ mod tests {
         assert_eq!(names(&grid), names(&quick));
         assert_eq!((quick.seeds, quick.protocols.len(), quick.settings.len()), (1, 1, 2));
         let rates = |grid: &Grid| grid.cells().unwrap()[0].rates.clone();
-        assert_eq!(rates(&quick)[1] - rates(&quick)[0], 2 * (rates(&grid)[1] - rates(&grid)[0]));
-        assert!(quick.cells().unwrap()[0].options.contains(&("measure".into(), "60".into())));
-        assert_eq!((grid.every_share, quick.every_share), (1, 2));
+        assert_eq!(rates(&quick)[1] - rates(&quick)[0], 4 * (rates(&grid)[1] - rates(&grid)[0]));
+        let measured = |seconds: &str| ("measure".to_string(), seconds.to_string());
+        let cells = quick.cells().unwrap();
+        assert!(cells[0].options.contains(&measured("60")));
+        assert_eq!(cells[0].means, [measured("200")]);
+        assert_eq!(grid.cells().unwrap()[0].means, []);
+        let own = cells.iter().find(|cell| cell.options.contains(&measured("all"))).unwrap();
+        assert_eq!(own.means, [], "what a cell says itself counts");
+        assert_eq!((grid.every_share, quick.every_share), (1, 3));
     }
 }

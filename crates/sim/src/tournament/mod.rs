@@ -141,7 +141,7 @@ impl Tournament<'_> {
             let message = "a tournament needs policies, and others to compare them with";
             return Err(OptionError::usage(message.into()).into());
         }
-        for names in [&self.policies, &self.against] {
+        for names in [&self.policies, &self.against, &self.grid.protocols] {
             let twice = |(index, name): &(usize, &String)| names[..*index].contains(*name);
             if let Some((_, name)) = names.iter().enumerate().find(twice) {
                 return Err(OptionError::usage(format!("{name} is listed twice")).into());
@@ -380,12 +380,15 @@ impl Keys<'_> {
         let own =
             [("policy", tournament.all()[job.policy].clone()), ("protocol", job.protocol.into())];
         let chosen = crate::reproduce::settings(&tournament.grid.settings[job.setting].options);
+        let is_mean = cell.kind == Kind::Fixed || !job.rates.is_empty();
+        let means = if is_mean { cell.means.as_slice() } else { &[] };
         let trace = tournament.trace_of(cell).map(|path| path.display().to_string());
         let seed = cell.trace.is_empty().then(|| job.seed.to_string());
         let more = [("trace", trace), ("seed", seed), ("iops", rate.map(|rate| rate.to_string()))];
         let more = more.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
         let own = own.into_iter().map(|(name, value)| (name.to_string(), value));
-        for (name, value) in cell.options.iter().cloned().chain(chosen).chain(own).chain(more) {
+        let of_cell = cell.options.iter().chain(means).cloned();
+        for (name, value) in of_cell.chain(chosen).chain(own).chain(more) {
             options.set(&name, &value)?;
         }
         Ok(options)
@@ -632,6 +635,7 @@ mod tests {
             rates: vec![100, 200],
             trace: String::new(),
             options: Vec::new(),
+            means: Vec::new(),
         };
         let entry = |is_bound| Entry { is_bound, ..Entry::default() };
         let said = |bounds: [bool; 2], reference: Option<f64>| {

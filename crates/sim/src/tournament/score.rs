@@ -2,7 +2,7 @@
 
 use super::grid::{Cell, Setting};
 use destage_report::tournament::{Entry, Figure, ScoreRow};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One figure of a policy in a cell, with one setting and seed.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ struct Best {
     is_bound: bool,
 }
 
-/// The rows under a protocol: each figure of each cell, in the order of the cells.
+/// The rows under a protocol: each figure of each cell, in the order of the cells and figures.
 pub(super) fn score(
     cells: &[Cell],
     against: &[String],
@@ -46,12 +46,7 @@ pub(super) fn score(
     for (index, cell) in cells.iter().enumerate() {
         let of_cell: Vec<&Played> =
             played.iter().filter(|p| p.cell == index && p.protocol == protocol).collect();
-        let mut figures: Vec<Figure> = Vec::new();
-        for played in &of_cell {
-            if !figures.contains(&played.figure) {
-                figures.push(played.figure);
-            }
-        }
+        let figures: BTreeSet<Figure> = of_cell.iter().map(|played| played.figure).collect();
         for figure in figures {
             let best = (0..policies.len()).map(|policy| {
                 best(figure, of_cell.iter().filter(|p| p.figure == figure && p.policy == policy))
@@ -162,17 +157,33 @@ mod tests {
     }
 
     fn row(played: &[Played]) -> ScoreRow {
+        rows(played).remove(0)
+    }
+
+    fn rows(played: &[Played]) -> Vec<ScoreRow> {
         let cell = Cell {
             name: "a".into(),
             kind: Kind::Closed,
             rates: Vec::new(),
             trace: String::new(),
             options: Vec::new(),
+            means: Vec::new(),
         };
         let setting = |name: &str| Setting { name: name.into(), options: BTreeMap::new() };
         let names = ["ebb", "stow", "wow"].map(String::from);
         let settings = [setting("shallow"), setting("deep")];
-        score(&[cell], &names[1..], &names, &settings, "safe", played).remove(0)
+        score(&[cell], &names[1..], &names, &settings, "safe", played)
+    }
+
+    /// A share may be played with some settings only, and those come later.
+    #[test]
+    fn figures_are_in_the_order_of_their_shares() {
+        let at =
+            |percent| Played { figure: Figure::ResponseAt(percent), ..played(0, 0, 1, Some(5.0)) };
+        let first = Played { figure: Figure::ThroughputAt20Ms, ..at(60) };
+        let figures = rows(&[at(60), at(80), first, at(70)]).into_iter().map(|row| row.figure);
+        let shares = [60, 70, 80].map(Figure::ResponseAt);
+        assert!(figures.eq([Figure::ThroughputAt20Ms].into_iter().chain(shares)));
     }
 
     #[test]
