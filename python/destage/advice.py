@@ -241,7 +241,7 @@ def advise(
     load: Workload | Trace | str | os.PathLike[str] | None = None,
     *,
     goal: str,
-    policies: str | Sequence[str] = ("lrw", "cscan", "wow", "stow"),
+    policies: str | Sequence[str] = ("lrw", "cscan", "wow", "stow", "ebb"),
     thresholds: str | Sequence[str] | None = None,
     sizes: tuple[int, int] = (256, 1_048_576),
     seeds: int = 3,

@@ -204,7 +204,7 @@ fn advise() -> Command {
 fn candidates() -> [Arg; 8] {
     [
         option("policies", "LIST", "Policies to consider; use semicolons where one has commas")
-            .default_value("lrw,cscan,wow,stow"),
+            .default_value("lrw,cscan,wow,stow,ebb"),
         option(
             "try-thresholds",
             "LIST",

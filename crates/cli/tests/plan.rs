@@ -156,6 +156,19 @@ fn advice_warns_of_what_a_trace_lacks_and_of_few_requests() {
     assert!(!short.contains("devices of the trace"), "{short}");
 }
 
+#[test]
+fn advice_considers_the_policies_that_arrays_are_served_with() {
+    let load = ["advise", "--workload", "spc1", "--iops", "50", "--measure", "5"];
+    let few = ["--sizes", "1024..1024", "--seeds", "1", "--goal", "mean<1us", "--format", "json"];
+    let json: Value = serde_json::from_str(&succeeds(&[&load[..], &few].concat())).expect("JSON");
+    let curve = json["curve"].as_array().expect("a list");
+    let name = |point: &Value| point["policy"].as_str().expect("a name").to_string();
+    let names: Vec<String> = curve.iter().map(name).collect();
+    for policy in ["lrw", "cscan", "wow", "stow", "ebb"] {
+        assert!(names.iter().any(|name| name.split(':').next() == Some(policy)), "{names:?}");
+    }
+}
+
 /// Disks that are mostly idle have the time, but each request takes as long as an access.
 #[test]
 fn the_limit_of_an_idle_array_is_a_single_access() {
