@@ -14,7 +14,7 @@ impl Run {
     /// A check failed.
     pub(super) fn maybe_write_through(&mut self) -> Result<(), String> {
         let may = self.case.pressed && !self.case.settings.cache_off;
-        if !may || self.draws.clients.below(if self.through { 40 } else { 2000 }) > 0 {
+        if !may || self.draws.clients.below(if self.through { 40 } else { 700 }) > 0 {
             return Ok(());
         }
         self.through = !self.through;

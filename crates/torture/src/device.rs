@@ -432,6 +432,11 @@ impl Device {
         !self.cache.is_empty()
     }
 
+    /// Whether the cache has a superblock, an anchor or a record.
+    pub fn caches_marks(&self) -> bool {
+        self.cache.range(..DATA_START / SECTOR as u64).next().is_some()
+    }
+
     /// Whether any sector cannot be read.
     pub fn has_bad(&self) -> bool {
         !self.bad.is_empty()

@@ -155,9 +155,11 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
 fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
     let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
         [rng.below(4) as usize];
+    // What a member has of a change in its cache alone is there after a kill.
+    let rare = if run.case.pressed && run.world.caches_marks() { 2 } else { 4 };
     if run.world.takes_all {
         run.crash(Survivors::None);
-    } else if run.case.mishaps && run.draws.kills.below(4) == 0 {
+    } else if run.case.mishaps && run.draws.kills.below(rare) == 0 {
         run.killed();
     } else {
         let survivors = run.in_runs(survivors);

@@ -196,19 +196,23 @@ impl Run {
     fn maybe_lose_record(&mut self) -> bool {
         let members = self.with_records.len() as u64;
         let which = self.draws.records.below(members.max(1)) as usize;
-        let Some(member) = self.with_records.get(which).map(|member| usize::from(*member)) else {
-            return false;
-        };
+        let Some(member) = self.with_records.get(which).copied() else { return false };
         let right = !self.nvs_lost && self.rows_are_right() && !self.mishaps.any();
-        if self.draws.records.below(2) > 0 || !right || self.world.members[member].gone {
+        if self.draws.records.below(2) > 0 || !right || self.world.members[usize::from(member)].gone
+        {
             return false;
         }
-        self.keep_for_undo(Device::Member(member as u16));
+        self.lose_record(member);
+        true
+    }
+
+    /// Neither copy of a member's record can be read, until a start is refused for that.
+    pub(super) fn lose_record(&mut self, member: u16) {
+        self.keep_for_undo(Device::Member(member));
         let sectors = RECORDS[0] / 512..(RECORDS[1] + PAGE_BYTES) / 512;
-        sectors.for_each(|sector| self.world.members[member].spoil(sector));
+        sectors.for_each(|sector| self.world.members[usize::from(member)].spoil(sector));
         self.mishaps.lost_record = true;
         self.counts.mishaps += 1;
-        true
     }
 
     /// Where a crash left two different anchors, one of them often cannot be read, at once or after

@@ -7,6 +7,7 @@ use super::run::Run;
 use super::starve::{ANCHORS, Kind as Slow, SUPERBLOCKS, Starved};
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
+use destage_served::Ack;
 use std::collections::VecDeque;
 
 /// Writes that are kept in mind.
@@ -89,10 +90,25 @@ impl Run {
     /// Sometimes all NVS devices fail while little is dirty, and the host writes that once more:
     /// what it writes is not acknowledged, what is below it was.
     pub(super) fn maybe_lose_little(&mut self) {
-        let may = self.case.pressed && self.case.faults && !self.nvs_lost();
-        if !may || self.world.crash_at.is_none() || self.draws.records.below(400) > 0 {
-            return;
+        if self.may_lose_all_nvs() && self.draws.records.below(400) == 0 {
+            self.lose_little();
         }
+    }
+
+    /// Likewise just as a write was answered that is in no commit yet.
+    pub(super) fn maybe_lose_what_is_not_in_the_log(&mut self) {
+        let early = self.case.settings.ack == Ack::Flush;
+        if early && self.may_lose_all_nvs() && self.draws.records.below(40) == 0 {
+            self.lose_little();
+        }
+    }
+
+    fn may_lose_all_nvs(&self) -> bool {
+        let may = self.case.pressed && self.case.faults && !self.nvs_lost();
+        may && self.world.crash_at.is_some()
+    }
+
+    fn lose_little(&mut self) {
         let dirty = self.volume().dirty_in(0, u64::MAX);
         if (1..=FEW).contains(&dirty.len()) {
             self.world.nvs.iter_mut().for_each(|disk| disk.gone = true);

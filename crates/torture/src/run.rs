@@ -84,6 +84,8 @@ pub struct Run {
     pub(super) newly_mirrored: Option<u16>,
     /// The last crash but one left two different anchors.
     pub(super) anchors_cut: bool,
+    /// A copy, on which something is supposed.
+    pub(super) is_copy: bool,
     /// The NVS devices that were in use when a life ended in the midst of a change of the set of
     /// devices.
     pub(super) cut_change: Option<Vec<u16>>,
@@ -211,6 +213,7 @@ impl Run {
             relogging: false,
             newly_mirrored: None,
             anchors_cut: false,
+            is_copy: false,
             cut_change: None,
             change_cut: false,
             change_doubted: false,
@@ -494,6 +497,9 @@ impl Run {
                 self.at_risk.clear();
             }
             self.model.flushed(asked);
+        }
+        if request.kind == load::Kind::Write && good {
+            self.maybe_lose_what_is_not_in_the_log();
         }
         if request.kind == load::Kind::Read {
             let outcome = match &reply.result {

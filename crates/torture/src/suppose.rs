@@ -5,18 +5,31 @@
 use super::device::{Device as Disk, SECTOR};
 use super::mishaps::ANCHORS;
 use super::run::{End, Run};
-use super::starve::SUPERBLOCKS;
+use super::starve::{Kind as Slow, SUPERBLOCKS, Starved};
 use crate::Survivors;
+use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
-use destage_nvslog::superblock::Superblock;
+use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::Device;
 use std::collections::BTreeSet;
 
-/// Power failures, each in the start of a copy.
+/// Power failures, each in the start of a copy: at any time, and as it marks the devices, for each
+/// of them.
 const POWER_FAILURES: u64 = 4;
+const FAILURES_OF_MARKS: u64 = 4;
+
+/// Sectors that an NVS device cannot read.
+const UNREADABLE: u64 = 8;
+
+/// Sets of members that are away, where two may be.
+const SETS_OF_TWO: u32 = 3;
+
+/// Operations and requests of one more life, at most.
+const LATER: u64 = 6000;
+const REQUESTS: u64 = 10_000;
 
 /// What fails on the copy.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Fault {
     /// No NVS device can read this anchor.
     Anchor(u64),
@@ -24,8 +37,21 @@ enum Fault {
     Stale(u64),
     /// This NVS device of two is missing.
     Missing(u16),
+    /// This NVS device of two cannot read some of what is written on it. After the next start the
+    /// other one is missing.
+    Unreadable(u16),
+    /// A bit of this copy of this device's superblock rots.
+    Superblock(Device, u64),
+    /// These members are away, as many as the level tolerates.
+    Away(DiskSet),
+    /// Neither copy of this member's record can be read, which has lost pages, or says how far it
+    /// is rebuilt.
+    Record(u16),
     /// The power, in the start, before the operation of this number.
     Power(u64),
+    /// The power, when the log has come round without a new first copy of the anchor; and then
+    /// more again.
+    Later,
 }
 
 impl Run {
@@ -43,6 +69,9 @@ impl Run {
         let often = self.draws.supposed.below(4) == 0;
         if let Some(newest) = self.newest_of_two_anchors() {
             self.suppose(Fault::Anchor(newest))?;
+            if !self.is_copy {
+                self.suppose(Fault::Later)?;
+            }
         }
         if !self.world.nvs_is_memory && self.has_new_anchors() {
             for place in ANCHORS {
@@ -52,11 +81,44 @@ impl Run {
         if (often || self.cut_change.is_some()) && self.uses_both() {
             self.suppose(Fault::Missing(0))?;
             self.suppose(Fault::Missing(1))?;
+            let which = self.draws.supposed.below(2) as u16;
+            self.suppose(Fault::Unreadable(which))?;
         }
-        if self.world.nvs.iter().any(Disk::has_cached) {
-            let operations = self.operations_of_a_start()?;
+        if self.nvs_named_by_all().is_some() {
+            let sets =
+                if self.case.geometry.level.parities() == 2 { SETS_OF_TWO } else { often.into() };
+            for _ in 0..sets {
+                if let Some(away) = self.may_all_be_away() {
+                    self.suppose(Fault::Away(away))?;
+                }
+            }
+            let marked = self.marked();
+            if self.has_old_member(&marked) {
+                // Nobody may take the change that left it out for one that was not completed.
+                for device in &marked {
+                    self.suppose(Fault::Superblock(*device, 1))?;
+                }
+            } else if often && !marked.is_empty() {
+                let device = marked[self.draws.supposed.below(marked.len() as u64) as usize];
+                let copy = self.draws.supposed.below(2);
+                self.suppose(Fault::Superblock(device, copy))?;
+            }
+        }
+        for member in self.with_records.clone() {
+            if self.rows_are_right() && !self.world.members[usize::from(member)].gone {
+                self.suppose(Fault::Record(member))?;
+            }
+        }
+        let devices = (self.world.members.len() + self.world.nvs.len()) as u64;
+        let marks = self.world.caches_marks();
+        if marks || self.world.nvs.iter().any(Disk::has_cached) {
+            let (first_write, operations) = self.operations_of_a_start()?;
             for _ in 0..POWER_FAILURES {
                 let at = self.draws.supposed.below(operations);
+                self.suppose(Fault::Power(at))?;
+            }
+            for _ in 0..if marks { FAILURES_OF_MARKS * devices } else { 0 } {
+                let at = first_write + self.draws.supposed.below(2 * devices);
                 self.suppose(Fault::Power(at))?;
             }
         }
@@ -70,15 +132,17 @@ impl Run {
         written.into_iter().any(|write| places.contains(&write.offset))
     }
 
-    fn operations_of_a_start(&mut self) -> Result<u64, String> {
+    /// Operations of a start: before its first write, and in all.
+    fn operations_of_a_start(&mut self) -> Result<(u64, u64), String> {
         let mut copy = self.copy();
         copy.open_either_way().map_err(|why| format!("a start besides: {why}"))?;
-        Ok(copy.world.operations.max(1))
+        let operations = copy.world.operations.max(1);
+        Ok((copy.world.first_write.unwrap_or(0), operations))
     }
 
     fn suppose(&mut self, fault: Fault) -> Result<(), String> {
         self.counts.supposed += 1;
-        self.copy().survive(fault).map_err(|why| format!("{fault:?} besides: {why}"))
+        self.copy().survive(&fault).map_err(|why| format!("{fault:?} besides: {why}"))
     }
 
     /// Where the newer anchor is, if there are two: the older one must do. A copy in memory may be
@@ -88,6 +152,54 @@ impl Run {
         let [first, second] = ANCHORS
             .map(|at| u64::from_le_bytes(disk.kept(at)[16..24].try_into().expect("8 bytes")));
         (first != second).then_some(ANCHORS[usize::from(second > first)])
+    }
+
+    /// Members that may be away together, as many as the level tolerates now.
+    fn may_all_be_away(&mut self) -> Option<DiskSet> {
+        let disks = u64::from(self.case.geometry.disks);
+        if self.world.members.iter().any(Disk::has_bad) {
+            return None;
+        }
+        let (mut away, mut all) = (DiskSet::default(), self.failing());
+        for _ in 0..2 * disks {
+            let member = DiskId(self.draws.supposed.below(disks) as u16);
+            let mut more = all.clone();
+            more.insert(member);
+            if !all.contains(member)
+                && self.may_be_away(member.0)
+                && self.case.geometry.survives(&more)
+            {
+                away.insert(member);
+                all = more;
+            }
+        }
+        (!away.is_empty()).then_some(away)
+    }
+
+    /// The devices in use.
+    fn marked(&self) -> Vec<Device> {
+        let members = (0u16..).zip(&self.world.members);
+        let used = members.filter(|(at, disk)| !disk.gone && !self.failed.contains(DiskId(*at)));
+        let nvs = (0..self.world.nvs.len() as u16).map(Device::Nvs);
+        used.map(|(at, _)| Device::Member(at)).chain(nvs).collect()
+    }
+
+    /// Whether a member that has failed is back, and has the array's superblock of before.
+    fn has_old_member(&self, marked: &[Device]) -> bool {
+        let newest = marked.first().and_then(|device| self.generation_of(*device));
+        self.failed.iter().any(|member| {
+            let there = !self.world.members[usize::from(member.0)].gone;
+            there && self.generation_of(Device::Member(member.0)) < newest
+        })
+    }
+
+    /// The generation of a device's first superblock, if it has one.
+    fn generation_of(&self, device: Device) -> Option<u64> {
+        let disk = match device {
+            Device::Member(member) => &self.world.members[usize::from(member)],
+            Device::Nvs(copy) => &self.world.nvs[usize::from(copy)],
+        };
+        Superblock::decode(disk.kept(0)).ok().map(|superblock| superblock.generation)
     }
 
     /// Whether each of two NVS devices suffices.
@@ -123,6 +235,7 @@ impl Run {
         let mut copy = Run::of(case, world, self.model.clone());
         copy.mishaps.snapshot = Some(Box::new(self.snapshot()));
         copy.restore_all();
+        copy.is_copy = true;
         copy.wronged = self.wronged.clone();
         copy.failed_lately = self.failed_lately.clone();
         (copy.relogging, copy.cut_writes) = (self.relogging, self.cut_writes.clone());
@@ -130,9 +243,10 @@ impl Run {
         copy
     }
 
-    fn survive(&mut self, fault: Fault) -> Result<(), String> {
+    fn survive(&mut self, fault: &Fault) -> Result<(), String> {
         self.mishaps.must_start = true;
-        let mut end = match fault {
+        let mut end = match *fault {
+            Fault::Later => return self.survive_later(),
             Fault::Anchor(place) => {
                 self.world.nvs.iter_mut().for_each(|disk| disk.spoil(place));
                 self.open_either_way()?
@@ -152,6 +266,25 @@ impl Run {
                 self.mishaps.away.push(Device::Nvs(copy));
                 self.open_either_way()?
             }
+            Fault::Unreadable(copy) => self.survive_alone(copy)?,
+            Fault::Away(ref members) => {
+                for member in members.iter().map(|disk| Device::Member(disk.0)) {
+                    self.world.device(member).gone = true;
+                    self.mishaps.away.push(member);
+                }
+                self.open_either_way()?
+            }
+            Fault::Superblock(device, copy) => {
+                let sector = SUPERBLOCKS[copy as usize] / SECTOR as u64;
+                let bit = self.draws.supposed.below(8 * SECTOR as u64);
+                self.world.device(device).rot(sector, bit);
+                self.open_either_way()?
+            }
+            Fault::Record(member) => {
+                self.mishaps.must_start = false;
+                self.lose_record(member);
+                self.open_either_way()?
+            }
             Fault::Power(at) => {
                 self.world.crash_at = Some(at);
                 self.open_either_way()?;
@@ -167,6 +300,43 @@ impl Run {
         }
         if end == End::Done {
             self.check_cut_writes()?;
+        }
+        Ok(())
+    }
+
+    /// A start repairs what this NVS device lacks: after it, this one alone has everything.
+    fn survive_alone(&mut self, copy: u16) -> Result<End, String> {
+        let disk = self.world.device(Device::Nvs(copy));
+        let mut written = disk.written();
+        written.retain(|sector| *sector >= DATA_START / SECTOR as u64);
+        for _ in 0..UNREADABLE.min(written.len() as u64) {
+            let drawn = self.draws.supposed.below(written.len() as u64) as usize;
+            self.world.device(Device::Nvs(copy)).spoil(written[drawn]);
+        }
+        let end = self.open_either_way()?;
+        let both = self.volume.as_ref().is_some_and(|v| v.status().nvs_devices.len() == 2);
+        if end == End::Crash || !both || self.volume().is_changing() {
+            return Ok(end);
+        }
+        self.crash(Survivors::Random);
+        self.world.device(Device::Nvs(1 - copy)).gone = true;
+        self.mishaps.away.push(Device::Nvs(1 - copy));
+        self.mishaps.must_start = true;
+        self.open_either_way()
+    }
+
+    /// One more life, until the log waits for the first copy of the anchor; what a start left of
+    /// an older one shows then.
+    fn survive_later(&mut self) -> Result<(), String> {
+        self.case.faults = false;
+        self.open_either_way()?;
+        let first = ANCHORS[0] * SECTOR as u64;
+        let slow = Slow::Marks([first, u64::MAX]);
+        self.world.starved = Some(Starved::new(slow, self.case.seed));
+        self.world.crash_at = Some(self.world.operations + LATER);
+        if self.load(REQUESTS)? == End::Crash {
+            self.crash(Survivors::Random);
+            self.maybe_suppose()?;
         }
         Ok(())
     }

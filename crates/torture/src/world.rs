@@ -103,6 +103,8 @@ pub struct World {
     pub(super) starved: Option<Starved>,
     /// Writes before the array is served, whole or torn.
     pub early_writes: u64,
+    /// The number of the first of these: a start marks the devices with it.
+    pub(super) first_write: Option<u64>,
     /// The next commit of this NVS device with a destage's intent cannot be written.
     pub(super) fails_intent: Option<u16>,
     /// What NVS devices write may be torn anywhere, not only between sectors.
@@ -143,6 +145,7 @@ impl World {
             slow: None,
             starved: None,
             early_writes: 0,
+            first_write: None,
             fails_intent: None,
             nvs_is_memory: false,
             newest_held: false,
@@ -176,6 +179,11 @@ impl World {
         let mut left = self.copy(0);
         left.crash(Survivors::None);
         left
+    }
+
+    /// Whether a member has a superblock or a record in its cache alone.
+    pub(super) fn caches_marks(&self) -> bool {
+        self.members.iter().any(Disk::caches_marks)
     }
 
     /// Adds a value to the digest.
@@ -677,6 +685,7 @@ impl Media for World {
         let gone = self.device(device).gone;
         let taken = !gone && !self.device(device).unwritable;
         self.early_writes += u64::from(!self.crashed);
+        self.first_write.get_or_insert(self.operations);
         if self.count() {
             // Parts of it may be written as the power fails.
             let torn = taken && self.operations == self.crash_at.unwrap_or(0) + 1;

@@ -70,3 +70,22 @@ fn pages_that_are_being_written_over_are_counted_and_waited_for() {
     assert_eq!(run.counts.requests, answers, "the disks do not have them yet");
     run.answered().expect("answered");
 }
+
+/// Of a write that only memory has, a read would show what a crash takes back.
+#[test]
+fn without_an_nvs_a_read_waits_for_the_write_that_it_shows() {
+    let mut run = drained();
+    run.world.nvs[0].gone = true;
+    write(&mut run, 0);
+    run.answered().expect("answered");
+    assert!(run.said_at_risk.is_some(), "the NVS is lost");
+    let answers = run.counts.requests;
+    write(&mut run, 3);
+    let (offset, bytes) = (3 * PAGE_BYTES, PAGE_BYTES);
+    run.submit(Request { kind: Kind::Read, offset, bytes, fua: false }).expect("submitted");
+    let any = |run: &Run| run.counts.requests > answers;
+    run.drive_until(&any).expect("no check failed");
+    assert_eq!(run.status().dirty_pages, 0, "the disks have it");
+    run.answered().expect("answered");
+    assert_eq!(run.counts.requests, answers + 2);
+}
