@@ -277,6 +277,30 @@ fn a_write_waits_in_line_and_a_full_hit_overtakes() {
     assert_eq!(driver.controller.counters().stalled_writes, 2);
 }
 
+/// A group of full stripes, then two pages of another one, in two rows.
+#[test]
+fn what_is_destaged_is_counted() {
+    let level = LEVELS.iter().position(|level| level.level.parities() == 1).expect("a level");
+    for variant in [0, 2] {
+        let config = config(level, "lrw", "linear:90/80", 200, variant);
+        let mut driver = Driver::new(&config, 1);
+        let (strip, group) = (config.geometry.strip_pages, config.geometry.pages_per_group());
+        driver.host(0, Direction::Write, 0, group as u32);
+        driver.settle();
+        driver.step(Event::Flush);
+        driver.settle();
+        driver.host(1, Direction::Write, 5 * group + 3, 1);
+        driver.host(2, Direction::Write, 5 * group + strip + 1, 1);
+        driver.settle();
+        driver.step(Event::Flush);
+        driver.settle();
+        let counters = driver.controller.counters();
+        assert_eq!((counters.destages, counters.destaged_pages), (2, group + 2), "{variant}");
+        assert_eq!((counters.destaged_runs, counters.destage_distance_pages), (3, 5 * group + 3));
+        assert_eq!((counters.rows, counters.rows_without_reads), (strip + 2, strip), "{variant}");
+    }
+}
+
 /// Ticks at the controller's deadline, as a driver does.
 fn tick(driver: &mut Driver) {
     let deadline = driver.controller.deadline().expect("time will be idle");

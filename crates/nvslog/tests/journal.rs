@@ -323,6 +323,10 @@ fn superblocks() {
         Superblock::decode(&bytes).err()
     };
     assert_eq!(with(23, 255), Some(SuperblockError::Field("generation")), "the next is one more");
+    let numbered = |generation| Superblock { generation, ..superblock(Role::Member(5)) };
+    assert!(Superblock::decode(&numbered(NUMBER_MAX / 2 - 1).encode()).is_ok());
+    let most = Superblock::decode(&numbered(NUMBER_MAX / 2).encode()).err();
+    assert_eq!(most, Some(SuperblockError::Field("generation")));
     assert_eq!(with(448, 1), None, "an NVS device in use");
     assert_eq!(with(72, 3), Some(SuperblockError::Field("role")), "a spare has no number");
     assert_eq!(with(108, 4), Some(SuperblockError::Field("reserved bytes")));
@@ -669,8 +673,11 @@ fn a_log_that_names_what_its_array_does_not_have_is_refused() {
     assert_eq!(refused(&with), Some(Damage::Destage(Page(7))), "its release would leave it");
     // As many zeros as the records of a commit can name would take 100 GiB.
     let many: Vec<Record> = (0..2000).map(|n| zeros(n << 20, 1 << 20, Origin::Moved)).collect();
-    let too_many = Damage::Record { index: 0, error: RecordError::Pages };
-    assert_eq!(refused(&many), Some(too_many));
+    let too_many = |index| Some(Damage::Record { index, error: RecordError::Pages });
+    assert_eq!(refused(&many), too_many(0));
+    // So would those of many records that are within the limit one by one.
+    let many: Vec<Record> = (0..3).map(|n| zeros(n << 15, 1 << 15, Origin::Moved)).collect();
+    assert_eq!(refused(&many), too_many(2));
 }
 
 #[test]

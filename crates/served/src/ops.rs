@@ -306,6 +306,8 @@ mod tests {
         assert!(ops.take_alarms().is_empty(), "it still waits");
         ops.set_now(ops.retry_deadline().expect("a time"));
         assert!(ops.retry_due().is_empty(), "no command of the engine");
+        ops.answered(DISK);
+        assert!(ops.take_alarms().is_empty(), "it is being tried again");
         let id = ops.out.pop().map(|op| op.id).expect("the same again");
         assert!(ops.finish(id).is_some_and(|finished| finished.retried));
         ops.answered(DISK);
@@ -342,6 +344,7 @@ mod tests {
         fails(&mut ops, other);
         let waits = |device| Alarm::DeviceWaits(device, IoError::FULL);
         assert_eq!(ops.take_alarms(), [waits(DISK), waits(other)]);
+        assert_eq!(ops.waiting_commands(DISK), 0, "what waits is not of the engine");
         ops.give_up(other);
         ops.set_now(ops.retry_deadline().expect("a time"));
         ops.retry_due();

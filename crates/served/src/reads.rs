@@ -181,6 +181,16 @@ mod tests {
     }
 
     #[test]
+    fn the_first_and_the_last_page_of_a_read_may_be_wanted_in_part() {
+        let read =
+            |from, bytes| ReadOp::new(ReadFor::Partial { page: 5, number: 0 }, 5, 3, from, bytes);
+        let wanted = |read: &ReadOp| [0, 1, 2].map(|at| read.wanted(at));
+        assert_eq!(wanted(&read(5 * SECTOR, 2 * PAGE)), [0b1110_0000, 0xff, 0b0001_1111]);
+        assert_eq!(wanted(&read(5 * SECTOR + 1, 2 * PAGE)), [0b1110_0000, 0xff, 0b0011_1111]);
+        assert_eq!(wanted(&read(PAGE, SECTOR)), [0, 1, 0]);
+    }
+
+    #[test]
     fn pages_in_memory_are_taken_once_and_the_newest_version_is_kept() {
         let mut read = ReadOp::new(ReadFor::Host(HostId(1)), 4, 4, 0, 4 * PAGE);
         let (old, new) = (vec![1; PAGE], vec![2; PAGE]);

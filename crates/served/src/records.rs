@@ -344,6 +344,10 @@ mod tests {
         let owner = Owner::Destage(0);
         let write = DiskCommand { disk: DiskId(0), first: 4, pages: 4, write: true, owner };
         assert!(records.touches_lost(&write) && records.any_lost());
+        for (first, pages, touches) in [(7, 1, true), (4, 3, false), (8, 4, false)] {
+            let read = DiskCommand { first, pages, write: false, ..write };
+            assert_eq!(records.touches_lost(&read), touches, "{first}");
+        }
         records.pages_written(&write, &mut ops, Defect::None);
         assert_eq!((records.lost(), taken(&mut ops)), (vec![], vec!["flush"]));
     }

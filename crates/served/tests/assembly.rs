@@ -96,6 +96,7 @@ impl Array {
 
 const M: [Device; 4] = [Device::Member(0), Device::Member(1), Device::Member(2), Device::Member(3)];
 const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
+const ALL: [Device; 6] = [M[0], M[1], M[2], M[3], N[0], N[1]];
 
 fn degraded() -> Allow {
     Allow::degraded()
@@ -176,6 +177,9 @@ fn a_device_that_does_not_belong_is_named_and_left_out_only_if_that_is_allowed()
 /// Whoever is out of date is used only if an operator names it.
 #[test]
 fn a_device_that_is_out_of_date_is_used_if_its_loss_is_accepted() {
+    let missing = Array::current().without(N[0]).assembled(&stale(N[0])).err();
+    let gone = NoSuperblock::Io(IoError::GONE);
+    assert_eq!(missing, Some(AssembleError::NvsMissing(N[0], gone)), "it cannot be used");
     let older = |said: &mut Superblock| (said.generation, said.base) = (7, 6);
     let array = Array::current().with(&[M[1]], true, older);
     let assembly = array.assembled(&stale(M[1])).expect("an array");
@@ -213,9 +217,17 @@ fn a_spare_in_the_place_of_a_failed_member_is_taken_for_it() {
     let named = one_failed().with(&rest, true, |said| {
         said.set_rebuild(1, Some([11; 16]));
     });
-    let assembly = named.with(&[M[1]], true, spare).assembled(&Allow::default());
+    let assembly = named.clone().with(&[M[1]], true, spare).assembled(&Allow::default());
     let assembly = assembly.expect("an array");
     assert_eq!((assembly.spares, assembly.rebuilds), (vec![], vec![1]));
+    // Not onto a device that was absent in between, nor onto a failed member that nobody named,
+    // though it knows of its failure.
+    let absent = named.with(&[M[1]], true, |said| (said.generation, said.base) = (7, 6));
+    let knows = one_failed().with(&[M[1]], true, |said| said.mark(1, true));
+    for array in [absent, knows] {
+        let assembly = array.assembled(&Allow::default()).expect("an array");
+        assert_eq!((assembly.failed, assembly.rebuilds), (vec![1], vec![]));
+    }
 }
 
 /// The change that a crash interrupted is on some devices, in first copies alone: nothing was built
@@ -309,7 +321,9 @@ fn of_the_same_number_the_one_counts_that_others_have_in_both_copies() {
     array.damage(N[0]);
     let refused = array.assembled(&Allow::default()).err();
     assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
-    assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
+    for allow in [degraded(), stale(N[1])] {
+        assert_eq!(used(&array.assembled(&allow)), Some((vec![], vec![1])));
+    }
 }
 
 /// A new NVS device alone got the try that names it, and was away when the others gave that number
@@ -331,6 +345,17 @@ fn a_new_nvs_device_that_may_have_come_alone_is_not_used() {
         let assembly = array.assembled(&allow).expect("an array");
         assert_eq!((assembly.superblock.generation, &assembly.copies[..]), (11, &[0][..]));
         assert!(array.clone().without(N[0]).assembled(&allow).is_err());
+    }
+    // One that came with the change before had been there: what it has does count, though all who
+    // have it have a damaged copy.
+    for (joined, counts) in [(9, 10), (10, 9)] {
+        let having = [M[0], M[1], M[2], N[1]];
+        let mut array = Array::current().without(N[0]).with(&having, true, |said| {
+            (said.generation, said.base, said.joined) = (10, 9, joined);
+        });
+        having.into_iter().for_each(|device| array.damage(device));
+        let assembly = array.assembled(&degraded()).expect("an array");
+        assert_eq!(assembly.superblock.generation, counts);
     }
 }
 
@@ -373,6 +398,25 @@ fn a_try_that_one_device_has_does_not_refuse_the_others() {
     let refused = array.assembled(&Allow::default()).err();
     assert_eq!(refused, Some(AssembleError::Disagrees(N[0])));
     assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
+}
+
+/// That the array has no NVS is recorded on all devices: one that failed is not missed, though a
+/// copy of its superblock is damaged.
+#[test]
+fn an_nvs_device_that_failed_before_is_not_needed() {
+    let mut array = Array::current().with(&ALL, true, |said| said.nvs = [None; 2]);
+    array.damage(N[0]);
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![])));
+}
+
+/// A new NVS device has a try, and was not in use before it. Without the other one, whose log it
+/// does not have, there is none.
+#[test]
+fn an_nvs_device_that_was_not_in_use_does_not_stand_in_for_another() {
+    let array = Array::current().with(&ALL, true, |said| said.nvs[1] = None);
+    let array = array.with(&[N[1]], false, |said| (said.generation, said.base) = (10, 9));
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![0])));
+    assert_eq!(used(&array.without(N[0]).assembled(&degraded())), None);
 }
 
 /// The only NVS device had a try, its second copy was torn in that mark, and a later try leaves it

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Devices, PAGES, SECTOR, Served, settings};
 use destage_engine::array::geometry::{Geometry, Level};
+use destage_engine::flushes::Durability;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::{Allow, Device, IoError, Media};
@@ -136,4 +137,20 @@ fn what_is_given_up_is_logged_when_the_epoch_is_open() {
     let kept = steps[..=release].iter().filter(|step| !lost.contains(step));
     let served = Served::open(after(&devices, kept));
     assert_eq!(served.volume.status().dirty_pages, 0);
+}
+
+/// A destage is released when its members' caches are flushed; at once where the driver says that
+/// a member, another device by now, has none.
+#[test]
+fn a_destage_waits_for_a_flush_where_the_driver_says_so() {
+    for (how, drained) in [(Durability::Flush, false), (Durability::Off, true)] {
+        let mut served = Served::open(array());
+        (0..3).for_each(|member| served.volume.set_durability(member, how));
+        served.no_flush = Some(Device::Member(0));
+        served.write(0, 32, 5);
+        let now = served.now();
+        served.volume.flush_cache(now);
+        served.run_until(now.0 + 1_000_000_000, |_| false);
+        assert_eq!(served.volume.drained(), drained, "{how:?}");
+    }
 }

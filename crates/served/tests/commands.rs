@@ -5,9 +5,10 @@ mod common;
 use common::{Devices, SECTOR, Served, opened, settings};
 use destage_engine::limits::Limits;
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
+use destage_nvslog::superblock::Role;
 use destage_served::{
     Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, Settings,
-    Volume, member_bytes,
+    Volume, member_bytes, prepare_spare, read_superblock,
 };
 use std::collections::BTreeMap;
 
@@ -216,6 +217,32 @@ fn a_scrub_needs_every_member_and_runs_once() {
     let mut degraded = served(1);
     degraded.volume.give_up_member(0, Cause::Asked);
     assert_eq!(degraded.volume.start_scrub(LATER, false), Err(ScrubRefusal::Degraded));
+}
+
+#[test]
+fn a_scrub_says_how_much_it_read() {
+    let mut served = served(1);
+    let status = served.scrub(false);
+    assert!(status.whole && status.rows_done == status.rows && status.rows > 0, "{status:?}");
+    let disks = u64::from(served.volume.controller().geometry().disks);
+    assert_eq!(status.bytes_read, status.rows * disks * PAGE_BYTES);
+}
+
+/// A spare is of the array, and nothing of it is in use.
+#[test]
+fn a_spare_says_what_it_is() {
+    let mut served = served(1);
+    let mut array = served.volume.superblock();
+    (array.lost_pages, array.doubted_rows) = (true, true);
+    array.mark(1, true);
+    prepare_spare(&mut served.devices, Device::Member(2), &array, NEW).expect("written");
+    let said = read_superblock(&mut served.devices, Device::Member(2)).expect("a superblock");
+    let spare = said.superblock;
+    assert_eq!((spare.role, spare.device, spare.array), (Role::Spare, NEW, array.array));
+    assert_eq!((spare.generation, spare.base, spare.nvs), (0, 0, [None; 2]));
+    assert!(!spare.lost_pages && !spare.doubted_rows && !spare.has_failed(1));
+    assert!(said.confirmed && said.damaged == [false; 2]);
+    assert_ne!(array.device, NEW);
 }
 
 #[test]

@@ -191,6 +191,22 @@ fn carried_out(log: &mut Log, ops: &mut Ops) -> (Vec<OpKind>, Vec<OpKind>) {
     }
 }
 
+#[test]
+fn what_is_written_is_counted() {
+    let (mut ops, mut log) = (Ops::default(), empty());
+    for page in [5, 6, 9] {
+        log.write_page(page, &[7; PAGE], ALL_SECTORS);
+    }
+    log.turn(&mut ops);
+    let bytes = |op: &OpKind| match op {
+        OpKind::Write { buffer, .. } => buffer.len() as u64,
+        _ => 0,
+    };
+    let written: u64 = carried_out(&mut log, &mut ops).1.iter().map(bytes).sum();
+    assert!(written > 3 * PAGE as u64);
+    assert_eq!(log.status().bytes_written, written);
+}
+
 /// An empty commit confirms those before it when the log was idle for 50 ms, and at a stop; never
 /// twice, and not what waits to be written.
 #[test]
