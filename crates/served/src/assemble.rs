@@ -190,8 +190,10 @@ pub struct Assembly {
     /// other copy.
     pub damaged: Vec<(Device, usize, Superblock)>,
     /// Devices that lack the second copy of the superblock that counts, which all have in the first
-    /// and some in the second.
+    /// and some in the second; NVS devices first.
     unfinished: Vec<(Device, Superblock)>,
+    /// What some lack in their second copies is the superblock that counts.
+    completes: bool,
     /// Devices that are used though they are out of date.
     pub stale: Vec<Device>,
     /// Devices that the operator insists on, out of date or not.
@@ -253,6 +255,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         spares: Vec::new(),
         damaged: Vec::new(),
         unfinished: Vec::new(),
+        completes: false,
         stale: Vec::new(),
         insisted: allow.stale.clone(),
         revived: Vec::new(),
@@ -636,7 +639,7 @@ impl Assembly {
         media: &mut dyn Media,
     ) -> Result<(), (Device, IoError)> {
         for (device, copy, superblock) in &self.damaged {
-            let built = superblock.generation == self.built_on();
+            let built = superblock.generation == self.built_on() || self.completes;
             let mut repaired = *superblock;
             if *copy == 1 && !built {
                 // A second copy of a try on which nothing was built would say that something was.
@@ -722,6 +725,8 @@ impl Assembly {
             let lacking = used().filter(|(_, own)| !own.confirmed);
             let lacking = lacking.filter(|(_, own)| begun || came(&own.superblock));
             self.unfinished = lacking.map(|(device, own)| (device, own.superblock)).collect();
+            self.unfinished.sort_by_key(|(device, _)| matches!(device, Device::Member(_)));
+            self.completes = begun;
         }
     }
 
@@ -733,5 +738,6 @@ impl Assembly {
             let copies = (0..damaged.len()).filter(|copy| used && damaged[*copy]);
             self.damaged.extend(copies.map(|copy| (*device, copy, *superblock)));
         }
+        self.damaged.sort_by_key(|(device, ..)| matches!(device, Device::Member(_)));
     }
 }

@@ -24,8 +24,8 @@ pub(crate) struct Since {
 }
 
 /// A change that is being written to all devices: first copies on the NVS devices, then first
-/// copies on the members, then all second copies. A member that has it thereby says that the NVS
-/// devices in use have it too (see `assemble`).
+/// copies on the members, then second copies in the same order. A member that has one thereby says
+/// that the NVS devices in use have it too (see `assemble`).
 struct Change {
     phase: Phase,
     pending: u32,
@@ -44,6 +44,7 @@ enum Phase {
     /// Members that are being rebuilt, and those that are in sync from this change on: none of
     /// them is ever ahead of the others.
     Spares,
+    SecondNvs,
     Second,
 }
 
@@ -365,7 +366,8 @@ impl Devices {
     ) -> Option<Superblock> {
         while let Some(Change { phase, superblock, .. }) = self.change {
             let devices = self.devices_of(phase, situation);
-            let offset = SUPERBLOCKS[usize::from(phase == Phase::Second)];
+            let second = matches!(phase, Phase::SecondNvs | Phase::Second);
+            let offset = SUPERBLOCKS[usize::from(second)];
             for device in &devices {
                 let mut buffer = Buffer::zeroed(PAGE);
                 let bytes = self.on_device(superblock, *device).encode();
@@ -392,10 +394,10 @@ impl Devices {
         let nvs = situation.nvs.iter().map(|number| Device::Nvs(*number));
         match phase {
             Phase::NewNvs => nvs.filter(|d| self.new_nvs.map(Device::Nvs) == Some(*d)).collect(),
-            Phase::Nvs => nvs.collect(),
+            Phase::Nvs | Phase::SecondNvs => nvs.collect(),
             Phase::Members => members.collect(),
             Phase::Spares => spares.collect(),
-            Phase::Second => nvs.chain(members).chain(spares).collect(),
+            Phase::Second => members.chain(spares).collect(),
         }
     }
 
@@ -413,7 +415,8 @@ impl Devices {
             Phase::NewNvs => Phase::Nvs,
             Phase::Nvs => Phase::Members,
             Phase::Members => Phase::Spares,
-            Phase::Spares => Phase::Second,
+            Phase::Spares => Phase::SecondNvs,
+            Phase::SecondNvs => Phase::Second,
             Phase::Second => {
                 self.complete = change.superblock.generation;
                 return self.change.take().map(|change| change.superblock);

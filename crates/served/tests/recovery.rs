@@ -11,11 +11,13 @@ use destage_nvslog::record::Record;
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::{
-    Alarm, Allow, Cause, Command, Device, IoError, Media, NewLog, OpenError, RelogError,
+    Alarm, Allow, Cause, Command, Device, IoError, Media, NewLog, Op, OpKind, OpenError, RelogError,
 };
 use std::collections::BTreeMap;
 
 const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
+/// The devices of an array with one NVS device.
+const ALL: [Device; 4] = [Device::Member(0), Device::Member(1), Device::Member(2), N[0]];
 /// First bytes of the two copies of a superblock, and of the anchors.
 const SUPERBLOCKS: [u64; 2] = [0, 12_288];
 const ANCHORS: [u64; 2] = [4096, 8192];
@@ -198,20 +200,14 @@ fn a_repair_after_an_interrupted_start_refuses_no_device() {
     assert!(met > 300, "{met}");
 }
 
-/// One device has lost its second copy of a complete start: what was built on that start counts,
-/// and a power failure in the next one, which tears an NVS device's copy, refuses nothing.
-#[test]
-fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
-    let mut served = Served::open(array(1));
-    let second = |devices: &mut Devices| {
-        let mut bytes = vec![0; PAGE_BYTES as usize];
-        devices.read(N[0], SUPERBLOCKS[1], &mut bytes).expect("there");
-        bytes
-    };
-    let older = second(&mut served.devices);
-    let mut devices = Served::open(served.devices).devices;
-    assert!(second(&mut devices) != older);
-    devices.write(N[0], SUPERBLOCKS[1], &older).expect("written");
+fn copy_of(devices: &mut Devices, device: Device, copy: usize) -> Vec<u8> {
+    let mut bytes = vec![0; PAGE_BYTES as usize];
+    devices.read(device, SUPERBLOCKS[copy], &mut bytes).expect("there");
+    bytes
+}
+
+/// The power fails at any write of a start, which is torn; the next start refuses nothing.
+fn check_torn_starts(devices: &Devices) {
     for writes in 0.. {
         let mut devices = devices.clone();
         let assembly = devices.assembled(&Allow::default());
@@ -226,6 +222,44 @@ fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
             break;
         }
     }
+}
+
+/// One device has lost its second copy of a complete start: what was built on that start counts,
+/// and a power failure in the next one, which tears an NVS device's copy, refuses nothing.
+#[test]
+fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
+    let mut served = Served::open(array(1));
+    let older = ALL.map(|device| copy_of(&mut served.devices, device, 1));
+    let mut devices = Served::open(served.devices).devices;
+    for (device, older) in ALL.iter().zip(&older) {
+        assert!(copy_of(&mut devices, *device, 1) != *older);
+    }
+    let mut torn = devices.clone();
+    devices.write(N[0], SUPERBLOCKS[1], &older[3]).expect("written");
+    check_torn_starts(&devices);
+    // That of a member, too, and the NVS device's is damaged.
+    rot(&mut torn, N[0], SUPERBLOCKS[1]);
+    torn.write(Device::Member(0), SUPERBLOCKS[1], &older[0]).expect("written");
+    check_torn_starts(&torn);
+}
+
+/// The server is killed as it records a member's failure, and second copies that were in progress
+/// are there. The next start uses the member; a power failure in it, which tears an NVS device's
+/// copy, must not make that device look older than the failure.
+#[test]
+fn no_member_has_the_second_copy_of_a_change_before_the_nvs_has_it() {
+    let mut served = Served::open(array(1));
+    served.volume.give_up_member(1, Cause::Asked);
+    let second = |op: &Op| match (&op.kind, op.device) {
+        (OpKind::Write { offset, .. }, Device::Member(_)) => *offset == SUPERBLOCKS[1],
+        _ => false,
+    };
+    assert!(served.steps_until(second));
+    for member in [0, 2].map(Device::Member) {
+        let first = copy_of(&mut served.devices, member, 0);
+        served.devices.write(member, SUPERBLOCKS[1], &first).expect("written");
+    }
+    check_torn_starts(&served.devices);
 }
 
 #[test]
