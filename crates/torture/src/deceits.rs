@@ -10,6 +10,7 @@ use destage_nvslog::commit::Claim;
 use destage_nvslog::superblock::DATA_START;
 use destage_served::Device;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The anchors: first byte, and behind the last.
 const ANCHORS: u64 = 4096;
@@ -81,7 +82,8 @@ impl Run {
     /// Whether an NVS device has, in the place of a commit, another one of the same sequence that
     /// would be back if the write of the new one was lost.
     fn has_twins(&self, copy: usize) -> bool {
-        self.case.pressed && self.world.nvs[copy].written_durably().iter().any(is_twin)
+        self.case.pressed
+            && self.world.nvs[copy].written_durably().iter().any(|write| is_twin(write))
     }
 
     /// Carries it out; the first byte that is not as it was.
@@ -98,7 +100,7 @@ impl Run {
             let done = is_free(at, SECTOR as u64) && disk.rot(sector, rng.below(4096));
             return done.then_some(at);
         }
-        let mut made: Vec<Durable> = disk.written_durably().to_vec();
+        let mut made: Vec<Arc<Durable>> = disk.written_durably().to_vec();
         // A start that is interrupted after it found an older superblock leaves what is refused,
         // and can no longer be undone.
         let is_mark = |at: u64| at < DATA_START && !(ANCHORS..ANCHORS_END).contains(&at);
@@ -107,16 +109,17 @@ impl Run {
             let mut now = vec![0; write.new.len()];
             disk.read(write.offset, &mut now).is_ok() && now == write.new && now != write.old
         };
-        made.retain(still_there);
+        made.retain(|write| still_there(write));
         let is_anchor = |write: &Durable| (ANCHORS..ANCHORS_END).contains(&write.offset);
-        let anchors: Vec<&Durable> =
+        let anchors: Vec<&Arc<Durable>> =
             disk.written_durably().iter().filter(|w| is_anchor(w)).collect();
         if rng.below(3) == 0 && !anchors.is_empty() {
             // This one, and all later ones of the place.
-            made = vec![anchors[rng.below(anchors.len() as u64) as usize].clone()];
+            made = vec![Arc::clone(anchors[rng.below(anchors.len() as u64) as usize])];
         }
         // Often one in whose place a commit of the same sequence was: the devices then have two.
-        let twins: Vec<Durable> = made.iter().filter(|write| is_twin(write)).cloned().collect();
+        let twins: Vec<Arc<Durable>> =
+            made.iter().filter(|write| is_twin(write)).cloned().collect();
         if self.case.pressed && !twins.is_empty() {
             made = twins;
         }
@@ -147,13 +150,13 @@ fn is_twin(write: &Durable) -> bool {
 }
 
 /// What was written by commits that no later commit confirms: bytes of the device.
-fn unconfirmed(writes: &[Durable]) -> Vec<Range<u64>> {
+fn unconfirmed(writes: &[Arc<Durable>]) -> Vec<Range<u64>> {
     let header = |write: &Durable| Claim::read(&write.new).map(|claim| claim.header);
-    let confirmed = writes.iter().filter_map(header).map(|h| h.durable_through).max();
+    // Each commit is submitted right before its pages.
+    let mut by_submission: Vec<&Durable> = writes.iter().map(|write| &**write).collect();
+    let confirmed = by_submission.iter().filter_map(|w| header(w)).map(|h| h.durable_through).max();
     let mut sequence = 0;
     let mut ranges = Vec::new();
-    // Each commit is submitted right before its pages.
-    let mut by_submission: Vec<&Durable> = writes.iter().collect();
     by_submission.sort_by_key(|write| write.asked);
     for write in by_submission {
         sequence = header(write).map_or(sequence, |header| header.sequence);

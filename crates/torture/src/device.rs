@@ -60,6 +60,11 @@ pub struct Durable {
     pub asked: u64,
 }
 
+/// Of the writes past the cache of a life, so many are all kept.
+const DURABLY_MIN: usize = 4096;
+/// When there are more, of the newest so many.
+const NEWEST: usize = 1024;
+
 /// How many of the newest durable writes are known.
 pub const RECENT: usize = 8;
 
@@ -102,10 +107,12 @@ pub struct Device {
     pub unwritable: bool,
     /// The last sectors of the newest writes past the cache behind its first MiB, the newest first.
     last: [u64; RECENT],
-    /// The writes past the cache of this life, oldest first, if they are kept.
-    durably: Option<Vec<Durable>>,
+    /// The writes past the cache of this life, oldest first, if they are kept. Copies share them.
+    durably: Option<Vec<Arc<Durable>>>,
+    /// So many of them are there when those are left out that no longer matter.
+    durably_max: usize,
     /// Those of the start that is in progress.
-    early: Vec<Durable>,
+    early: Vec<Arc<Durable>>,
     /// Writes behind the first MiB since the last flush.
     waiting: u32,
     /// It ends here; `None`: it has room for every write.
@@ -212,7 +219,7 @@ impl Device {
         // What cannot be read before was not there.
         let _ = self.read(offset, &mut old);
         if let Some(durably) = &mut self.durably {
-            durably.push(Durable { offset, old, new: bytes.to_vec(), asked });
+            durably.push(Arc::new(Durable { offset, old, new: bytes.to_vec(), asked }));
         }
         if end > 1 << 20 {
             self.last.rotate_right(1);
@@ -224,13 +231,34 @@ impl Device {
             self.keep(sector, bytes);
             self.bad.retain(|bad| *bad != sector);
         }
+        self.leave_out_overwritten();
+    }
+
+    /// A life that takes long must not fill the memory: of its writes past the cache those are
+    /// kept that are there still, the newest, and the first of each place of a superblock or anchor.
+    fn leave_out_overwritten(&mut self) {
+        let Some(durably) = self.durably.take_if(|kept| kept.len() > self.durably_max) else {
+            return;
+        };
+        let newest = durably.len() - NEWEST;
+        let mut marks = BTreeSet::new();
+        let matters = |(at, write): &(usize, Arc<Durable>)| {
+            let mut now = vec![0; write.new.len()];
+            let there = self.read(write.offset, &mut now).is_ok() && now == write.new;
+            let first = write.offset < DATA_START && marks.insert(write.offset);
+            *at >= newest || there || first
+        };
+        let kept = durably.into_iter().enumerate().filter(matters).map(|(_, write)| write);
+        let kept: Vec<Arc<Durable>> = kept.collect();
+        self.durably_max = 2 * kept.len();
+        self.durably = Some(kept);
     }
 
     /// A start writes, and flushes it before it is complete.
     pub fn note_early(&mut self, offset: u64, bytes: &[u8], asked: u64) {
         let mut old = vec![0; bytes.len()];
         let _ = self.read(offset, &mut old);
-        self.early.push(Durable { offset, old, new: bytes.to_vec(), asked });
+        self.early.push(Arc::new(Durable { offset, old, new: bytes.to_vec(), asked }));
     }
 
     /// A start begins.
@@ -239,13 +267,14 @@ impl Device {
     }
 
     /// What the start of this life wrote, and the writes past the cache since; oldest first.
-    pub fn written_durably(&self) -> &[Durable] {
+    pub fn written_durably(&self) -> &[Arc<Durable>] {
         self.durably.as_deref().unwrap_or_default()
     }
 
     /// Another life begins, whose writes past the cache are kept.
     pub fn begin_life(&mut self) {
         self.durably = Some(core::mem::take(&mut self.early));
+        self.durably_max = DURABLY_MIN;
         self.was_full = false;
     }
 
