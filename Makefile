@@ -130,7 +130,7 @@ planted: tools
 
 ## Do the same as make torture for two minutes with fresh seeds, for CI. A failure prints the line that repeats it.
 torture-fresh: build torture-parts-test
-	$(DESTAGE) torture --hours 0.0333 --seed clock
+	ulimit -v 8388608; $(DESTAGE) torture --hours 0.0333 --seed clock
 
 ## Fuzz everything that comes from outside, each target for FUZZ_SECONDS (60), with libFuzzer and a
 ## nightly compiler. TARGETS="nvs http": only these.

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{succeeds, top};
+use serde_json::Value;
+use std::process::Command;
 use tempfile::TempDir;
 
 const SMALL: &[&str] =
@@ -78,6 +80,18 @@ fn every_experiment_file_runs_when_cut_short() {
         let text = succeeds(&[&["compare", "--experiment", path][..], &short].concat());
         assert!(text.contains("lrw"), "{path}");
     }
+}
+
+#[test]
+fn torture_says_its_fresh_seed_before_it_begins() {
+    let torture = Command::new(env!("CARGO_BIN_EXE_destage"))
+        .args(["torture", "--seed", "clock", "--crashes", "8", "--format", "json"])
+        .output()
+        .expect("started");
+    let said = String::from_utf8(torture.stderr).expect("text");
+    let seed = said.trim().strip_prefix("destage: the first seed is ").expect("a seed");
+    let rows: Value = serde_json::from_slice(&torture.stdout).expect("JSON");
+    assert_eq!(rows[0]["number"].to_string(), seed);
 }
 
 /// No NVS is filled, so the default size of one does not matter.

@@ -234,8 +234,8 @@ impl Device {
         self.leave_out_overwritten();
     }
 
-    /// A life that takes long must not fill the memory: of its writes past the cache those are
-    /// kept that are there still, the newest, and the first of each place of a superblock or anchor.
+    /// A life that takes long must not fill the memory: of its writes past the cache those are kept
+    /// that are there still, the newest, and the first of each superblock and anchor.
     fn leave_out_overwritten(&mut self) {
         let Some(durably) = self.durably.take_if(|kept| kept.len() > self.durably_max) else {
             return;

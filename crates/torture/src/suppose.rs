@@ -110,7 +110,7 @@ impl Run {
             }
         }
         let devices = (self.world.members.len() + self.world.nvs.len()) as u64;
-        let marks = self.world.caches_marks();
+        let marks = self.world.caches_marks() || self.cut_change.is_some();
         if marks || self.world.nvs.iter().any(Disk::has_cached) {
             let (first_write, operations) = self.operations_of_a_start()?;
             for _ in 0..POWER_FAILURES {

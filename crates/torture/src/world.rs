@@ -600,10 +600,18 @@ impl World {
     /// devices keep their caches. A later power failure takes what nobody has flushed since.
     pub fn killed(&mut self, rng: &mut Seeded) {
         let in_flight = core::mem::take(&mut self.flights);
+        // Often all members are ahead of all NVS devices, or behind them.
+        let alike = self.pressed && rng.below(2) == 0;
+        let [members, nvs] = [(); 2].map(|()| rng.below(3));
         for Flight { op, asked, .. } in in_flight {
             self.clock += 1;
+            let drawn = match op.device {
+                _ if !alike => rng.below(3),
+                Device::Member(_) => members,
+                Device::Nvs(_) => nvs,
+            };
             // Nobody hears whether it was done, and a durable write may have got half-way.
-            match (rng.below(3), op) {
+            match (drawn, op) {
                 (0, op) => drop(self.carry_out(&op, asked)),
                 (1, Op { id, device, kind: OpKind::Write { offset, buffer, .. } }) => {
                     let buffer = match device {

@@ -72,7 +72,10 @@ fn wanted(matches: &ArgMatches) -> Result<Wanted, Failure> {
 fn first_seed(text: &str) -> Result<u64, Failure> {
     if text == "clock" {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_err(Failure::failed)?;
-        return Ok(now.as_micros() as u64);
+        let seed = now.as_micros() as u64;
+        // Nothing else says it if this is killed.
+        eprintln!("destage: the first seed is {seed}");
+        return Ok(seed);
     }
     text.parse().map_err(|_| Failure::usage(format!("--seed {text}: expected a number or `clock`")))
 }
