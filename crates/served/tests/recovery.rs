@@ -243,9 +243,9 @@ fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
     check_torn_starts(&torn);
 }
 
-/// The server is killed as it records a member's failure, and second copies that were in progress
-/// are there. The next start uses the member; a power failure in it, which tears an NVS device's
-/// copy, must not make that device look older than the failure.
+/// The server is killed in the change that a member's failure causes, and second copies that were
+/// in progress are there. The next start uses the member; a power failure in it, which tears an NVS
+/// device's copy, must not make that device look older than the failure.
 #[test]
 fn no_member_has_the_second_copy_of_a_change_before_the_nvs_has_it() {
     let mut served = Served::open(array(1));

@@ -60,9 +60,9 @@ pub struct Durable {
     pub asked: u64,
 }
 
-/// Of the writes past the cache of a life, so many are all kept.
+/// Up to this many writes past the cache of a life are all kept.
 const DURABLY_MIN: usize = 4096;
-/// When there are more, of the newest so many.
+/// When there are more, this number of the newest ones are.
 const NEWEST: usize = 1024;
 
 /// How many of the newest durable writes are known.
@@ -109,7 +109,7 @@ pub struct Device {
     last: [u64; RECENT],
     /// The writes past the cache of this life, oldest first, if they are kept. Copies share them.
     durably: Option<Vec<Arc<Durable>>>,
-    /// So many of them are there when those are left out that no longer matter.
+    /// When there are more of them, those are left out that no longer matter.
     durably_max: usize,
     /// Those of the start that is in progress.
     early: Vec<Arc<Durable>>,
