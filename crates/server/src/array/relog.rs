@@ -16,7 +16,7 @@ use destage_served::{
     NoSuperblock, OpKind, RelogError, Settings, Volume, assemble, open, read_superblock, relog,
 };
 use std::collections::BTreeSet;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// How often a client hears how many pages are dirty.
@@ -40,15 +40,7 @@ pub(super) fn replace_log(
     let log = Uuids::new()?.next()?;
     let (ready, held) = channel();
     array.answer(move |array, port| array.begin_relog(port.now(), ready))??;
-    let held = loop {
-        match held.recv_timeout(REPORT) {
-            Ok(held) => break held?,
-            Err(RecvTimeoutError::Disconnected) => return Err(Refusal::Ending),
-            Err(RecvTimeoutError::Timeout) => {
-                progress(array.answer(|array, _| array.dirty_pages())?);
-            }
-        }
-    };
+    let held = drained(array, &held, progress)?;
     let mut offline = Offline { array: array.clone(), ended: false };
     let mut media = ArrayMedia::new(array, &held);
     let (defect, Wanted { block_bytes, sizes, first }) = (Defect::None, wanted);
@@ -64,6 +56,24 @@ pub(super) fn replace_log(
             let reopened = reopen(&mut media, &places, &settings);
             offline.serve(reopened, result.is_err());
             result.map_err(|why| Refusal::NotRelogged(why.to_string()))
+        }
+    }
+}
+
+/// Waits until the array is drained and nothing is in flight.
+fn drained(
+    array: &ArrayHandle,
+    held: &Receiver<Result<Box<Held>, Refusal>>,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<Box<Held>, Refusal> {
+    loop {
+        match held.recv_timeout(REPORT) {
+            Ok(held) => return held,
+            Err(RecvTimeoutError::Disconnected) => return Err(Refusal::Ending),
+            Err(RecvTimeoutError::Timeout) => {
+                // It may hold what is not urgent by now, until this thread continues.
+                progress(array.answer_now(|array, _| array.dirty_pages())?);
+            }
         }
     }
 }
@@ -250,5 +260,34 @@ impl Media for ArrayMedia<'_> {
 
     fn flush(&mut self, device: Device) -> Result<(), IoError> {
         self.carry_out(device, OpKind::Flush).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::tests::with_array;
+
+    /// The array may be drained just as the client is to hear how many pages are dirty.
+    #[test]
+    fn a_client_hears_of_dirty_pages_when_nothing_is_served_any_more() {
+        with_array(|client| {
+            let (ready, held) = channel();
+            client.asks(move |array, port| array.begin_relog(port.now(), ready)).expect("begun");
+            let held = held.recv().expect("an answer").expect("held");
+            let (late, held_late) = channel();
+            let (sender, said) = channel();
+            let (array, mut held) = (client.array.clone(), Some(held));
+            let waits = std::thread::spawn(move || {
+                let mut progress = |pages| {
+                    let _ = sender.send(pages);
+                    held.take().is_some_and(|held| late.send(Ok(held)).is_ok())
+                };
+                drained(&array, &held_late, &mut progress).is_ok()
+            });
+            let pages = said.recv_timeout(Duration::from_secs(20));
+            client.array.run_now(|array, port| array.end_relog(port, Ok(())));
+            assert_eq!((pages, waits.join().expect("ended")), (Ok(0), true));
+        });
     }
 }

@@ -41,16 +41,14 @@ impl ArrayHandle {
         self.0.send(Box::new(Call { work: Box::new(work), urgent: true }))
     }
 
-    /// The same, with a result. The receiver has no sender when the server has ended.
+    /// As [`ArrayHandle::run`], with a result. The receiver has no sender when the server has
+    /// ended.
     pub(in crate::array) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
     ) -> Receiver<T> {
-        let (sender, result) = channel();
-        self.run(move |array, port| {
-            // The client may have disconnected.
-            let _ = sender.send(work(array, port));
-        });
+        let (work, result) = with_result(work);
+        self.run(work);
         result
     }
 
@@ -62,6 +60,16 @@ impl ArrayHandle {
         self.ask(work).recv().map_err(|_| Refusal::Ending)
     }
 
+    /// The same, also while nothing is served because the log is being replaced.
+    pub(in crate::array) fn answer_now<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let (work, result) = with_result(work);
+        self.run_now(work);
+        result.recv().map_err(|_| Refusal::Ending)
+    }
+
     /// Ends the server.
     pub(in crate::array) fn stop(&self) {
         self.0.stop();
@@ -71,4 +79,15 @@ impl ArrayHandle {
     pub(in crate::array) fn connections(&self) -> usize {
         self.0.connections()
     }
+}
+
+fn with_result<T: Send + 'static>(
+    work: impl FnOnce(&mut ArrayBackend, &mut Port) -> T + Send + 'static,
+) -> (impl FnOnce(&mut ArrayBackend, &mut Port) + Send + 'static, Receiver<T>) {
+    let (sender, result) = channel();
+    let work = move |array: &mut ArrayBackend, port: &mut Port| {
+        // The client may have disconnected.
+        let _ = sender.send(work(array, port));
+    };
+    (work, result)
 }
