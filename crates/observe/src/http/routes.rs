@@ -13,6 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use std::convert::Infallible;
+use std::error::Error;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -131,9 +132,9 @@ impl Routes {
         if let Err(why) = self.settings.guard.change(request.headers()) {
             return denied(&why);
         }
-        let body = Limited::new(request.into_body(), BODY_BYTES).collect();
+        let body = complete_body(request.into_body());
         let body = match tokio::time::timeout(self.settings.request_time, body).await {
-            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Ok(body)) => body,
             Ok(Err(_)) => return words(StatusCode::PAYLOAD_TOO_LARGE, "at most 16 KiB"),
             Err(_) => {
                 return words(
@@ -146,6 +147,15 @@ impl Routes {
         tracing::info!(target: "destage::http", command, %status, "command over HTTP");
         fresh(json(status, &value))
     }
+}
+
+/// The bytes of a body. They are copied: each piece that came keeps a buffer of several KiB.
+async fn complete_body(body: Incoming) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    let (mut body, mut bytes) = (Limited::new(body, BODY_BYTES), Vec::new());
+    while let Some(piece) = body.frame().await {
+        bytes.extend_from_slice(piece?.data_ref().map_or(&[], |data| &data[..]));
+    }
+    Ok(bytes)
 }
 
 /// What the page offers: the commands, policies and rates.
