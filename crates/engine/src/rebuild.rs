@@ -32,8 +32,6 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Time to go at its mean rate so far; `None` before anything is done.
     pub to_go: Option<Duration>,
-    /// Pages that could not be computed.
-    pub lost_pages: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +77,6 @@ struct Rebuild {
     /// Share of the time now, in thousandths.
     share: u64,
     announced: u64,
-    lost_pages: u64,
 }
 
 /// Announcements of progress to the read cache, and checkpoints, over a complete disk.
@@ -157,7 +154,6 @@ impl Rebuilds {
                 disk_pages,
                 elapsed,
                 to_go: (made > 0).then(|| Duration(to_go().min(u128::from(u64::MAX)) as u64)),
-                lost_pages: rebuild.lost_pages,
             }
         })
     }
@@ -191,7 +187,6 @@ impl Rebuilds {
             not_before: state.now,
             share: self.limits.share_permille,
             announced: from,
-            lost_pages: 0,
         });
     }
 
@@ -432,7 +427,6 @@ impl Rebuilds {
                 more.retain(|run| !before.contains(run));
                 submit(window, &more, false, state, actions);
             } else {
-                rebuild.lost_pages += 1;
                 actions.push(Action::Unrecoverable { disk: rebuilt, page: first });
             }
         }

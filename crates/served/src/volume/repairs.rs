@@ -87,7 +87,6 @@ impl Volume {
                 disk_pages,
                 elapsed: Duration::ZERO,
                 to_go: written.then_some(Duration::ZERO),
-                lost_pages: 0,
             };
             RebuildStatus {
                 member,
