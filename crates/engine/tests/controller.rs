@@ -301,6 +301,23 @@ fn what_is_destaged_is_counted() {
     }
 }
 
+/// Two pages of a strip with one between them: the other page or parity of each row is read.
+#[test]
+fn reads_of_a_destage_are_joined_over_a_small_gap() {
+    let level = LEVELS.iter().position(|level| level.level.parities() == 1).expect("a level");
+    for (bridge, commands) in [(0, 4), (1, 2)] {
+        let mut config = config(level, "lrw", "linear:90/80", 200, 2);
+        config.destage.bridge = Some(bridge);
+        let mut driver = Driver::new(&config, 1);
+        driver.host(0, Direction::Write, 0, 1);
+        driver.host(1, Direction::Write, 2, 1);
+        driver.settle();
+        driver.step(Event::Flush);
+        assert!(driver.disks.iter().all(|command| !command.write));
+        assert_eq!(driver.disks.len(), commands, "joined over {bridge} pages");
+    }
+}
+
 /// Ticks at the controller's deadline, as a driver does.
 fn tick(driver: &mut Driver) {
     let deadline = driver.controller.deadline().expect("time will be idle");

@@ -335,6 +335,7 @@ fn superblocks() {
     assert_eq!(with(264, 7), Some(SuperblockError::Field("rebuild")), "a device of none");
     assert_eq!(with(74, 6), Some(SuperblockError::Field("role")), "member 6 of 6");
     assert_eq!(with(73, 9), Some(SuperblockError::Field("level")));
+    assert_eq!(with(77, 5), Some(SuperblockError::Field("geometry")), "1286 members");
     assert_eq!(with(78, 1), Some(SuperblockError::Field("reserved bytes")));
     assert_eq!(with(496, 1), None, "the generation with which it came into use");
     assert_eq!(with(505, 1), Some(SuperblockError::Field("slots")), "fewer than dirty pages");

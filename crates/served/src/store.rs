@@ -100,8 +100,11 @@ mod tests {
     #[test]
     fn memory_is_taken_as_it_is_needed_and_used_again() {
         let mut store = PageStore::new(PageMemory::default(), CHUNK_PAGES + 2);
+        assert_eq!(store.memory_bytes(), 0);
         let slots: Vec<u32> = (0..CHUNK_PAGES).map(|_| store.take()).collect();
         assert_eq!(store.chunks.len(), 1);
+        let taken = (CHUNK_PAGES * PAGE) as u64;
+        assert!((taken..2 * taken).contains(&store.memory_bytes()));
         slots.iter().for_each(|slot| store.copy(*slot, &[*slot as u8; PAGE]));
         assert!(slots.iter().all(|slot| store.bytes(*slot) == [*slot as u8; PAGE]));
         store.give_back(slots[7]);

@@ -147,6 +147,12 @@ fn a_device_that_does_not_belong_is_named_and_left_out_only_if_that_is_allowed()
             Some((&[3], both)),
         ),
         (
+            "NVS that disagrees",
+            current().with(&[N[0]], true, disagrees),
+            AssembleError::Disagrees(N[0]),
+            Some((all, &[1])),
+        ),
+        (
             "new spare",
             current().with(&[M[1]], true, spare),
             AssembleError::WrongPlace(M[1], Role::Spare),
@@ -188,6 +194,12 @@ fn a_device_that_is_out_of_date_is_used_if_its_loss_is_accepted() {
     assert!(array.assembled(&degraded()).is_err());
     let assembly = array.assembled(&stale(N[1])).expect("an array");
     assert_eq!((assembly.copies, assembly.stale), (vec![1], vec![N[1]]));
+    let disagrees = |said: &mut Superblock| said.lost_pages = true;
+    let array = Array::current().with(&N[..1], true, disagrees);
+    for named in [0, 1] {
+        let assembly = array.assembled(&stale(N[named])).expect("the other one is left out");
+        assert_eq!((assembly.copies, assembly.stale), (vec![named as u16], vec![N[named]]));
+    }
     // A current one has another history, and is not used with it.
     let array = Array::current().with(&N[1..], true, older);
     let assembly = array.assembled(&stale(N[1])).expect("an array");

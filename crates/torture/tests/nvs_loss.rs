@@ -71,6 +71,25 @@ fn pages_that_are_being_written_over_are_counted_and_waited_for() {
     run.answered().expect("answered");
 }
 
+/// Only a FLUSH asks for what the NVS had acknowledged.
+#[test]
+fn a_read_of_another_page_does_not_wait_for_what_is_at_risk() {
+    let mut run = drained();
+    (0..10).for_each(|n| write(&mut run, n));
+    run.answered().expect("answered");
+    run.world.nvs[0].gone = true;
+    write(&mut run, 0);
+    let lost = |run: &Run| run.said_at_risk.is_some();
+    run.drive_until(&lost).expect("no check failed");
+    let answers = run.counts.requests;
+    let (offset, bytes) = (15 * PAGE_BYTES, PAGE_BYTES);
+    run.submit(Request { kind: Kind::Read, offset, bytes, fua: false }).expect("submitted");
+    let any = |run: &Run| run.counts.requests > answers;
+    run.drive_until(&any).expect("no check failed");
+    assert!(run.status().dirty_pages > 0, "not all is destaged");
+    run.answered().expect("answered");
+}
+
 /// Of a write that only memory has, a read would show what a crash takes back.
 #[test]
 fn without_an_nvs_a_read_waits_for_the_write_that_it_shows() {
