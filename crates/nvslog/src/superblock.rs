@@ -361,7 +361,8 @@ impl Superblock {
         // been of this generation.
         let confirmed =
             copies[1].map_or(!never, |second| second.generation == superblock.generation);
-        Ok(Chosen { superblock, confirmed, damaged })
+        let older = copies[1].ok().filter(|second| second.generation < superblock.generation);
+        Ok(Chosen { superblock, confirmed, damaged, older })
     }
 }
 
@@ -374,6 +375,8 @@ pub struct Chosen {
     pub confirmed: bool,
     /// By copy: it cannot be read or is not whole.
     pub damaged: [bool; 2],
+    /// The second copy, where it has an older generation.
+    pub older: Option<Superblock>,
 }
 
 fn decode_nvs(bytes: &[u8]) -> [Option<Uuid>; NVS_MAX] {

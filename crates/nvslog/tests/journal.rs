@@ -354,8 +354,9 @@ fn superblocks_are_confirmed_by_their_second_copy() {
     let mut torn = bytes;
     torn[100] ^= 1;
     let said = |first: &[u8], second: &[u8]| {
-        let Chosen { superblock, confirmed, damaged } = Superblock::choose(first, second).unwrap();
-        (superblock.generation, confirmed, damaged)
+        let said = Superblock::choose(first, second).unwrap();
+        assert_eq!(said.older.is_some(), second == old && said.superblock == block);
+        (said.superblock.generation, said.confirmed, said.damaged)
     };
     assert_eq!(said(&bytes, &bytes), (5, true, [false, false]));
     assert_eq!(said(&bytes, &old), (5, false, [false, false]));

@@ -630,6 +630,13 @@ impl Assembly {
         in_sync.chain(self.rebuilds.iter().copied()).map(Device::Member)
     }
 
+    /// Whether all devices that the superblock names have both copies of it, as soon as this start
+    /// has written those that a crash prevented.
+    pub(crate) fn completes_for_all(&self) -> bool {
+        let nvs = self.copies.len() == usize::from(self.superblock.nvs_devices());
+        self.completes && nvs && self.newly_failed.is_empty() && self.stale.is_empty()
+    }
+
     /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that is
     /// damaged would look as if all other devices had been absent. Likewise second copies that are
     /// still to be written: a torn first copy of a device that lacks one would look as if it had
@@ -681,7 +688,8 @@ impl Assembly {
     }
 
     /// Refuses a device that is not used now, but was used without one that is, since that one came
-    /// into use: each has writes that the other lacks.
+    /// into use: each has writes that the other lacks. A try says nothing of that; the generation
+    /// that it was made on does.
     fn used_apart(&self, found: &[Found]) -> Result<(), AssembleError> {
         let said = || found.iter().filter_map(|(device, said)| Some((*device, said.ok()?)));
         let apart = |own: &Superblock| {
@@ -700,11 +708,15 @@ impl Assembly {
             Device::Member(number) => self.rebuilds.contains(&number),
             Device::Nvs(_) => false,
         };
-        let mut others = said().filter(|(device, own)| {
-            let joined = own.superblock.joined != NOT_JOINED;
-            !self.uses(*device) && !rebuilt(*device) && joined && own.confirmed
-        });
-        match others.find(|(_, own)| apart(&own.superblock)) {
+        let built_on = |own: Chosen| match own.confirmed {
+            true => Some(own.superblock),
+            false => own.older.filter(|older| {
+                older.generation == own.superblock.base && older.base < older.generation
+            }),
+        };
+        let others = said().filter(|(device, _)| !self.uses(*device) && !rebuilt(*device));
+        let mut others = others.filter_map(|(device, own)| Some((device, built_on(own)?)));
+        match others.find(|(_, own)| own.joined != NOT_JOINED && apart(own)) {
             Some((device, _)) => Err(AssembleError::Disagrees(device)),
             None => Ok(()),
         }

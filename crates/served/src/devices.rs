@@ -239,7 +239,8 @@ impl Devices {
     }
 
     /// At a start, the next generation is recorded on all devices before anything is served.
-    /// `built`: something may have been built on the one that was found.
+    /// `built`: something may have been built on the one that was found, or all that it names have
+    /// it by now.
     pub(crate) fn start_generation(&mut self, highest: u64, built: bool) {
         if built {
             self.superblock.base = self.superblock.generation;

@@ -63,6 +63,7 @@ impl Array {
             superblock: superblock(device),
             confirmed: true,
             damaged: [false; 2],
+            older: None,
         };
         Array(all.map(|device| (device, Ok(chosen(device)))).collect())
     }
@@ -73,6 +74,17 @@ impl Array {
             let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
             say(&mut said.superblock);
             said.confirmed = confirmed;
+        }
+        self
+    }
+
+    /// A crash left one more try on these devices, in their first copies.
+    fn with_a_try(mut self, devices: &[Device]) -> Array {
+        for device in devices {
+            let said = self.0.get_mut(device).expect("a device").as_mut().expect("readable");
+            (said.older, said.confirmed) = (Some(said.superblock), false);
+            said.superblock.base = said.superblock.generation;
+            said.superblock.generation += 1;
         }
         self
     }
@@ -483,6 +495,8 @@ fn devices_that_were_used_apart_are_refused() {
     let refused = apart.assembled(&Allow::default()).err();
     assert_eq!(refused, Some(AssembleError::Disagrees(M[0])));
     assert_eq!(used(&apart.assembled(&degraded())), Some((vec![0, 2], vec![0])));
+    let tried = apart.clone().with_a_try(&some).assembled(&Allow::default()).err();
+    assert_eq!(tried, Some(AssembleError::Disagrees(M[0])), "a try takes nothing back");
     // That is not so if the others came into use only later.
     let later = apart.clone().with(&others, true, |said| said.joined = 13);
     assert_eq!(used(&later.assembled(&Allow::default())), Some((vec![0, 2], vec![0])));

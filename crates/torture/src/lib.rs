@@ -3,6 +3,7 @@
 //! (docs/durability.md, "Tests").
 
 mod accepts;
+mod apart;
 mod audit;
 pub mod case;
 mod changes;

@@ -84,6 +84,9 @@ impl Run {
             let which = self.draws.supposed.below(2) as u16;
             self.suppose(Fault::Unreadable(which))?;
         }
+        if let Some(halves) = self.halves() {
+            self.suppose_apart(&halves)?;
+        }
         if self.nvs_named_by_all().is_some() {
             let sets =
                 if self.case.geometry.level.parities() == 2 { SETS_OF_TWO } else { often.into() };
@@ -203,7 +206,7 @@ impl Run {
     }
 
     /// Whether each of two NVS devices suffices.
-    fn uses_both(&self) -> bool {
+    pub(super) fn uses_both(&self) -> bool {
         let two = self.world.nvs.len() == 2 && !self.world.nvs_is_memory;
         two && self.rows_are_right() && self.nvs_named_by_all() == Some(2)
     }
@@ -228,7 +231,7 @@ impl Run {
     }
 
     /// The same array, with its power off.
-    fn copy(&mut self) -> Run {
+    pub(super) fn copy(&mut self) -> Run {
         let mut case = self.case.clone();
         case.seed ^= self.draws.supposed.below(u64::MAX);
         let world = self.world.copy(case.seed);

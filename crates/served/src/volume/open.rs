@@ -387,7 +387,8 @@ fn mark(
     absent.for_each(|member| devices.forget_spare(member));
     let same = devices.superblock().agrees(&assembly.superblock);
     if !defect.is(Defect::IgnoresMarks) || !same {
-        devices.start_generation(assembly.highest, assembly.built);
+        let built = assembly.built || assembly.completes_for_all();
+        devices.start_generation(assembly.highest, built);
         let skips = |device: Device, copy: usize| {
             keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy))
         };
