@@ -16,6 +16,15 @@ fn resident_mib(array: &Array) -> u64 {
     (pages * 4096) >> 20
 }
 
+/// The most that was resident at any time.
+fn peak_mib(array: &Array) -> u64 {
+    let pid = array.server.as_ref().expect("served").id();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("read");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a line");
+    let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<u64>().ok());
+    kib.expect("a number") >> 10
+}
+
 /// A client in the transmission phase, simple replies.
 fn opened(array: &Array) -> UnixStream {
     let mut stream = UnixStream::connect(array.path("nbd.sock")).expect("connected");
@@ -33,12 +42,7 @@ fn glutton(array: &Array) -> UnixStream {
     let mut stream = opened(array);
     stream.set_write_timeout(Some(Duration::from_millis(50))).expect("set");
     for cookie in 0..64u64 {
-        let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
-        request.extend_from_slice(&[0, 0, 0, 0]);
-        request.extend_from_slice(&cookie.to_be_bytes());
-        request.extend_from_slice(&0u64.to_be_bytes());
-        request.extend_from_slice(&(8u32 << 20).to_be_bytes());
-        if stream.write_all(&request).is_err() {
+        if stream.write_all(&request(0, cookie, 0, 8 << 20)).is_err() {
             break;
         }
     }
@@ -66,6 +70,36 @@ fn clients_that_never_read_do_not_take_the_memory() {
     good_load(&array);
     assert!(resident_mib(&array) < most);
     drop(gluttons);
+}
+
+/// A request of NBD without payload, simple.
+fn request(kind: u8, cookie: u64, offset: u64, length: u32) -> Vec<u8> {
+    let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
+    request.extend_from_slice(&[0, 0, 0, kind]);
+    request.extend_from_slice(&cookie.to_be_bytes());
+    request.extend_from_slice(&offset.to_be_bytes());
+    request.extend_from_slice(&length.to_be_bytes());
+    request
+}
+
+/// Many come at once, and each begins and ends within a page: its zeros are written as bytes.
+#[test]
+fn zeros_over_parts_of_pages_do_not_take_the_memory() {
+    const ZEROES: u8 = 6;
+    let mut array = Array::create(&["nvs"]);
+    array.serve(&[]);
+    good_load(&array);
+    let before = peak_mib(&array);
+    let mut stream = opened(&array);
+    let zeros = |cookie| request(ZEROES, cookie, 1, (1 << 20) - 4096);
+    let requests: Vec<u8> = (0..2000).flat_map(zeros).collect();
+    stream.write_all(&requests).expect("sent");
+    let mut answers = vec![0; 2000 * 16];
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    stream.read_exact(&mut answers).expect("answered");
+    assert!(answers.chunks(16).all(|answer| answer[4..8] == [0; 4]), "without errors");
+    let now = peak_mib(&array);
+    assert!(now < before + 128 + 64 + 96, "{now} MiB, before {before} MiB");
 }
 
 #[test]

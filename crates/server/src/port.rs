@@ -8,7 +8,7 @@ use crate::total::{Share, Total};
 use destage_block::{
     Answer, Buffer, Driver, Handle, Io, IoError, Outcome, Piece, Request, RequestError, SharedBytes,
 };
-use destage_engine::units::Instant;
+use destage_engine::units::{Instant, PAGE_BYTES};
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,7 +30,14 @@ pub(crate) enum Owner {
 /// answers are one run of bytes.
 const SHARED_MIN: usize = 16 << 10;
 /// What a request counts for in addition to its bytes.
-const REQUEST_CHARGE: u32 = 256;
+const REQUEST_CHARGE: u64 = 256;
+/// What a page counts for of which a request writes a part: its bytes, and the buffer in which the
+/// rest of it is read.
+const PART_CHARGE: u64 = 3 * PAGE_BYTES;
+/// Zeros that do not begin and end with pages are written as bytes, if they are at most these.
+const ZEROS_MAX: u64 = 1 << 20;
+/// A TRIM keeps some bytes for each so many that it covers.
+const TRIM_SHARE: u64 = 4 << 20;
 
 /// Names a request until it is answered. If its connection is gone, the answer is dropped.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +45,7 @@ pub struct Token {
     slot: u32,
     generation: u32,
     tag: Tag,
-    /// Bytes of a READ.
+    /// Bytes of a READ or WRITE.
     length: u32,
     kind: Kind,
     /// Bytes that it counts for among those in flight.
@@ -60,13 +67,34 @@ enum Kind {
     Status,
 }
 
-/// Bytes that a request counts for among those in flight.
+/// Bytes that a request counts for among those in flight: at least what a backend holds for it.
 pub(crate) fn charge(request: &Request) -> u32 {
-    let moved = match *request {
-        Request::Read { length, .. } | Request::Write { length, .. } => length,
+    let held = match *request {
+        // Pages are read, into a buffer that begins with one.
+        Request::Read { offset, length } => {
+            let end = offset.saturating_add(length.into());
+            PAGE_BYTES + (end.div_ceil(PAGE_BYTES) - offset / PAGE_BYTES) * PAGE_BYTES
+        }
+        Request::Write { offset, length, .. } => {
+            u64::from(length) + parts(offset, u64::from(length)) * PART_CHARGE
+        }
+        Request::Zero { offset, length, .. } => match parts(offset, length) {
+            0 => 0,
+            parts => length.min(ZEROS_MAX) + parts * PART_CHARGE,
+        },
+        Request::Trim { length, .. } => length / TRIM_SHARE,
         _ => 0,
     };
-    moved.saturating_add(REQUEST_CHARGE)
+    u32::try_from(held + REQUEST_CHARGE).unwrap_or(u32::MAX)
+}
+
+/// Pages of which a range has a part only.
+fn parts(offset: u64, length: u64) -> u64 {
+    let end = offset.saturating_add(length);
+    let begins = u64::from(!offset.is_multiple_of(PAGE_BYTES));
+    let ends =
+        !end.is_multiple_of(PAGE_BYTES) && (begins == 0 || end / PAGE_BYTES > offset / PAGE_BYTES);
+    begins + u64::from(ends)
 }
 
 /// The driver of a backend on the data thread.
@@ -179,7 +207,7 @@ impl Port {
         output.requests -= 1;
         output.requests_bytes -= token.charge as usize;
         if token.kind == Kind::Plain {
-            output.share.moved(token.charge.saturating_sub(REQUEST_CHARGE) as usize);
+            output.share.moved(token.length as usize);
         }
         true
     }
@@ -205,6 +233,7 @@ impl Port {
         let (kind, length) = match *request {
             Request::Read { length, .. } => (Kind::Read, length),
             Request::Status { .. } => (Kind::Status, 0),
+            Request::Write { length, .. } => (Kind::Plain, length),
             _ => (Kind::Plain, 0),
         };
         let tag = Tag { cookie, offset: request.offset() };
@@ -416,6 +445,24 @@ mod tests {
             let Work::Write { durable, .. } = done[0].work else { panic!("{done:?}") };
             assert_eq!(durable, asked);
         }
+    }
+
+    #[test]
+    fn requests_count_for_the_pages_that_they_hold() {
+        let of = |request| u64::from(charge(&request)) - REQUEST_CHARGE;
+        let read = |offset, length| of(Request::Read { offset, length });
+        let write = |offset, length| of(Request::Write { offset, length, fua: false });
+        let zero = |offset, length| of(Request::Zero { offset, length, fua: false });
+        assert_eq!([read(0, 1), read(4095, 2), read(8192, 4096)], [8192, 3 * 4096, 8192]);
+        let part = PART_CHARGE;
+        assert_eq!([write(0, 4096), write(1, 1), write(0, 1)], [4096, 1 + part, 1 + part]);
+        assert_eq!([write(1, 4095), write(4095, 2)], [4095 + part, 2 + 2 * part]);
+        assert_eq!([zero(0, 1 << 40), zero(4096, 8192)], [0, 0], "nothing but records");
+        assert_eq!(zero(512, (1 << 20) - 4096), (1 << 20) - 4096 + 2 * part);
+        assert_eq!(zero(1, 1 << 40), ZEROS_MAX + 2 * part);
+        let trim = |length| of(Request::Trim { offset: 0, length, fua: false });
+        assert_eq!(trim(1 << 40), 16 * (1 << 40) / (64 << 20), "a range for each 64 MiB");
+        assert_eq!(charge(&Request::Flush), 256);
     }
 
     #[test]
