@@ -192,6 +192,23 @@ fn each_kind_of_wrong_is_one_clear_line() {
     );
 }
 
+/// The header of the first block of an xz file names 4 GiB.
+#[test]
+fn a_dictionary_of_xz_that_takes_the_memory_is_refused() {
+    const HEADER: usize = 12;
+    let sample = &streamed()[0];
+    let mut packed = compress(&sample.content, "xz");
+    let length = (usize::from(packed[HEADER]) + 1) * 4;
+    let crc = HEADER + length - 4;
+    let filter = packed[HEADER..crc].windows(2).position(|bytes| bytes == [0x21, 1]);
+    packed[HEADER + filter.expect("LZMA2") + 2] = 40;
+    let mut sum = flate2::Crc::new();
+    sum.update(&packed[HEADER..crc]);
+    packed[crc..crc + 4].copy_from_slice(&sum.sum().to_le_bytes());
+    let error = read(&packed, sample.name, &ReadOptions::default()).expect_err("refused");
+    assert!(error.to_string().ends_with("unpack it with `xz -d` first"), "{error}");
+}
+
 #[test]
 fn truncation_is_noticed() {
     for sample in streamed() {

@@ -5,6 +5,8 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 
 use super::error::TraceError;
+use liblzma::bufread::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
 
 /// Bytes read to detect the format.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -163,6 +165,27 @@ pub(super) fn open(path: &Path) -> Result<(Head, Input, Compression), TraceError
     from_read(Box::new(opened), &name).map_err(io_error)
 }
 
+/// The most memory that xz may take, in bytes: a file names the size of its dictionary, up to
+/// 4 GiB. `xz -9` has 64 MiB.
+const XZ_MEMORY: u64 = 256 << 20;
+
+/// xz, whose library does not say what to do about a limit.
+struct Xz<R>(XzDecoder<R>);
+
+impl<R: BufRead> Read for Xz<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.read(into).map_err(|error| {
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+            match inner {
+                Some(liblzma::stream::Error::MemLimit) => io::Error::other(
+                    "xz needs more than 256 MiB of memory for it: unpack it with `xz -d` first",
+                ),
+                _ => error,
+            }
+        })
+    }
+}
+
 /// Wraps any stream of bytes. `name` serves as a hint to the format.
 pub(super) fn from_read(
     source: Box<dyn Read + Send>,
@@ -177,7 +200,10 @@ pub(super) fn from_read(
         Compression::None => Box::new(source),
         Compression::Gzip => Box::new(Members::new(Box::new(source))),
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(source)?),
-        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(source)),
+        Compression::Xz => {
+            let stream = Stream::new_stream_decoder(XZ_MEMORY, CONCATENATED)?;
+            Box::new(Xz(XzDecoder::new_stream(source, stream)))
+        }
     };
     let mut bytes = Vec::with_capacity(HEAD_BYTES);
     let error = rest.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut bytes).err();
