@@ -22,6 +22,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// Requests handed on together.
 const BATCH: usize = 1024;
+/// The same where policies follow them: some may take a tenth of a second.
+const FOLLOWED: usize = 16;
 /// Seconds of the past that a page shows when it is opened.
 const HISTORY: usize = 600;
 
@@ -186,8 +188,9 @@ impl Worker {
                 // All that was served before it is in the queue by now.
                 self.drain(tap);
                 self.look(observation, tap);
-            } else {
-                self.drain(tap);
+            } else if !self.drain(tap) {
+                // What the queue has no room for until then is counted as missed.
+                continue;
             }
             let pause = next.saturating_duration_since(Instant::now()).min(LOOK);
             let idle = !self.shared.recorder.wants() && self.shadows.is_none();
@@ -209,21 +212,28 @@ impl Worker {
         }
     }
 
-    fn drain(&mut self, tap: &Mutex<TapReader>) {
+    /// Takes what was served out of the queue. False if that takes too long: the array is looked
+    /// at in between, whatever clients send.
+    fn drain(&mut self, tap: &Mutex<TapReader>) -> bool {
+        let begun = Instant::now();
+        let most = if self.shadows.is_some() { FOLLOWED } else { BATCH };
         let tap = tap.lock().expect("not poisoned");
         let recording = self.shared.recorder.wants();
         tap.want(self.shadows.is_some(), recording);
         loop {
             self.batch.clear();
-            self.batch.extend(tap.queue.try_iter().take(BATCH));
+            self.batch.extend(tap.queue.try_iter().take(most));
             if self.batch.is_empty() {
-                return;
+                return true;
             }
             if let Some(shadows) = &mut self.shadows {
                 self.batch.iter().for_each(|seen| shadows.feed(seen));
             }
             if recording {
                 self.shared.recorder.feed(&self.batch);
+            }
+            if begun.elapsed() > SECOND / 4 {
+                return false;
             }
         }
     }

@@ -163,8 +163,11 @@ impl Shadows {
         }
         let end = (seen.offset + seen.bytes).div_ceil(PAGE_BYTES);
         let end = end.min(self.shape.geometry.volume_pages().0);
-        let mut page = seen.offset / PAGE_BYTES;
-        let most = part_pages(self.shape.context.nvs_pages);
+        let nvs_pages = self.shape.context.nvs_pages;
+        // Of zeros over a volume the end is what a cache has afterwards; the rest only takes time.
+        let mut page = (seen.offset / PAGE_BYTES).max(end.saturating_sub(nvs_pages));
+        self.pages_written += (page - seen.offset / PAGE_BYTES) / self.one_in;
+        let most = part_pages(nvs_pages);
         self.edge.write(u64::from(seen.held_pages));
         self.written = true;
         while page < end {

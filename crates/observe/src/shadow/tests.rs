@@ -81,6 +81,21 @@ fn a_cache_that_may_be_full_does_what_a_replay_does() {
     assert!(rows[0].distance > rows[1].distance.map(|distance| 10 * distance));
 }
 
+/// A client can send thousands of such requests in a second.
+#[test]
+fn of_zeros_over_the_volume_no_more_is_followed_than_a_cache_has() {
+    let mut shadows = Shadows::new(shape(), 1).expect("made");
+    let pages = shape().geometry.volume_pages().0;
+    let seen = load(1)[0];
+    shadows.feed(&Seen { offset: 0, bytes: pages * PAGE_BYTES, ..seen });
+    for row in shadows.rows() {
+        assert_eq!(row.pages_written, pages);
+        assert!(row.destaged_pages <= NVS, "{row:?}");
+    }
+    shadows.feed(&Seen { offset: pages * PAGE_BYTES, ..seen });
+    assert_eq!(shadows.rows()[0].pages_written, pages, "nothing is behind the end");
+}
+
 #[test]
 fn a_shadow_holds_no_more_than_the_running_cache() {
     let mut shadows = Shadows::new(shape(), 1).expect("made");
