@@ -16,6 +16,21 @@ const DIRECT_MIN: u32 = 32 << 10;
 /// Plain bytes taken out of TLS at once.
 const PLAIN_PART: usize = 64 << 10;
 
+/// Work that a connection has done for it in a turn; then the others have theirs.
+const TURN: u32 = 256;
+/// A request that may look at all dirty pages, or has many records, is so much of it.
+const LONG: u32 = 32;
+/// Zeros that are longer have many records.
+const ZEROS_LONG: u64 = 1 << 20;
+
+fn work(request: &Request) -> u32 {
+    match *request {
+        Request::Trim { .. } | Request::Status { .. } => LONG,
+        Request::Zero { length, .. } if length > ZEROS_LONG => LONG,
+        _ => 1,
+    }
+}
+
 /// A WRITE whose payload is still coming.
 struct Assembling {
     token: Token,
@@ -53,6 +68,8 @@ pub(crate) struct Input {
     spare: Option<Buffer>,
     /// A receive is in flight.
     pub(crate) receiving: bool,
+    /// Work that was done for it in this turn.
+    done: u32,
     /// Nothing more was taken from the client, because of what it has in flight, since its last
     /// request began.
     limited: bool,
@@ -89,6 +106,7 @@ impl Input {
             plain_at: 0,
             spare: Some(crate::port::receive_buffer()),
             receiving: false,
+            done: 0,
             limited: false,
             ended: false,
             broken: false,
@@ -217,6 +235,7 @@ impl Input {
 
     /// Decodes what arrived, as far as the client's limits allow.
     pub(crate) fn resume<B: Backend<Port> + ?Sized>(&mut self, port: &mut Port, backend: &mut B) {
+        self.done = 0;
         // The slot of a disconnected client is the next one's, who would get the answer.
         if let Some((cookie, request)) = self.parked.take().filter(|_| !self.broken) {
             self.begin(port, backend, (cookie, request), &[]);
@@ -309,6 +328,11 @@ impl Input {
                 self.limited = true;
                 break;
             }
+            if self.done >= TURN && self.assembling.is_none() {
+                // The rest is for the next turn.
+                port.touch(self.slot);
+                break;
+            }
             let encrypted = self.tls.is_some();
             at += if self.decoder.is_open() {
                 self.serve(port, backend, &bytes[at..])
@@ -389,6 +413,7 @@ impl Input {
         if std::mem::take(&mut self.limited) {
             backend.held_back();
         }
+        self.done += work(&request);
         let token = port.admit(self.slot, cookie, &request);
         let Request::Write { length, .. } = request else {
             backend.request(port, token, request, Payload::Bytes(&[]));

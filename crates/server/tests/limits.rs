@@ -221,6 +221,38 @@ fn a_backend_learns_that_requests_waited_for_the_limit_of_their_client() {
     }
 }
 
+/// Answers at once, and notes the most requests of a turn.
+struct Noting(u64, Arc<AtomicU64>);
+
+impl Backend<Port> for Noting {
+    fn request(&mut self, port: &mut Port, token: Token, _: Request, _: Payload<'_>) {
+        self.0 += 1;
+        port.reply(token, Answer::Done);
+    }
+
+    fn turn(&mut self, _: &mut Port) {
+        self.1.fetch_max(core::mem::take(&mut self.0), Ordering::Relaxed);
+    }
+}
+
+/// 2,000 requests come at once, and take long: other clients are served in between.
+#[test]
+fn one_client_does_not_have_a_turn_for_all_that_it_sends() {
+    const FLUSH: u16 = 3;
+    const TRIM: u16 = 4;
+    for (kind, length, most) in [(FLUSH, 0, 256), (TRIM, 4096, 8)] {
+        let noted = Arc::new(AtomicU64::new(0));
+        let noting = Noting(0, noted.clone());
+        let server = serve(SIZE, |_| {}, move || noting);
+        let mut stream = opened(&server.socket());
+        let requests: Vec<u8> = (0..2000).flat_map(|n| request(kind, n, 0, length)).collect();
+        stream.write_all(&requests).expect("sent");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        stream.read_exact(&mut [0; 2000 * 16]).expect("2,000 answers");
+        assert_eq!(noted.load(Ordering::Relaxed), most, "of kind {kind}");
+    }
+}
+
 /// Always owes an answer, as disks do that a busy client writes through to; in the end 64 at once.
 #[derive(Default)]
 struct Owing {

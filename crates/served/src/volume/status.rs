@@ -160,7 +160,7 @@ impl Volume {
     /// Over how many pages [`Volume::dirty_in`] is quick: any number, while few are dirty.
     #[must_use]
     pub fn looks_at(&self) -> u64 {
-        const FEW: u64 = 1 << 16;
+        const FEW: u64 = 1 << 12;
         if self.pages.copies() as u64 <= FEW { 1 << 48 } else { FEW }
     }
 
