@@ -320,7 +320,15 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
     let other = others.iter().any(|s| s.generation >= superblock.generation);
     let doubtful = having.iter().all(|s| s.damaged[1])
         && (older > 1 || other || having.iter().any(came_alone));
-    having.iter().all(|s| s.confirmed) && !others.iter().any(overtaken) && !doubtful
+    let confirmed = having.iter().all(|s| s.confirmed) || members_have_it(&having);
+    confirmed && !others.iter().any(overtaken) && !doubtful
+}
+
+/// Whether all members that have a generation have it in their second copies: NVS devices have had
+/// these before. One that lacks it is an older copy, or has lost the write.
+fn members_have_it(having: &[Chosen]) -> bool {
+    let mut members = having.iter().filter(|s| matches!(s.superblock.role, Role::Member(_)));
+    members.clone().any(|s| !s.damaged[1]) && members.all(|s| s.confirmed)
 }
 
 /// An NVS device that was to come into use with this try, and of which it is not certain that the
@@ -367,6 +375,18 @@ fn majority_array(found: &[Found]) -> Option<Uuid> {
     arrays.into_iter().rev().max_by_key(|array| votes(*array))
 }
 
+/// Writes a copy of a device's superblock, durably.
+fn write_superblock(
+    media: &mut dyn Media,
+    device: Device,
+    copy: usize,
+    superblock: &Superblock,
+) -> Result<(), (Device, IoError)> {
+    write_padded(media, device, SUPERBLOCKS[copy], &superblock.encode())
+        .and_then(|()| media.flush(device))
+        .map_err(|error| (device, error))
+}
+
 impl Assembly {
     /// The newest generation on which something was built.
     fn built_on(&self) -> u64 {
@@ -378,7 +398,8 @@ impl Assembly {
         let newest = &self.superblock;
         let (base, said) = (self.built_on(), own.superblock);
         if said.generation == newest.generation && said.agrees(newest) {
-            return Ok(Standing::Current);
+            let older = self.built && !own.confirmed && matches!(device, Device::Nvs(_));
+            return Ok(if older { Standing::Stale } else { Standing::Current });
         }
         if said.generation == newest.generation && self.built && own.confirmed {
             return Err(AssembleError::Disagrees(device));
@@ -389,8 +410,10 @@ impl Assembly {
     }
 
     fn is_stale(&self, device: Device, own: &Chosen) -> AssembleError {
-        let (has, newest) = (own.superblock.generation, self.superblock.generation);
-        AssembleError::Stale { device, has, newest }
+        let (said, newest) = (own.superblock.generation, self.superblock.generation);
+        // It has that one, but not as the others do.
+        let older = own.older.filter(|_| said == newest);
+        AssembleError::Stale { device, has: older.map_or(said, |older| older.generation), newest }
     }
 
     fn member(
@@ -640,26 +663,30 @@ impl Assembly {
     /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that is
     /// damaged would look as if all other devices had been absent. Likewise second copies that are
     /// still to be written: a torn first copy of a device that lacks one would look as if it had
-    /// been absent.
+    /// been absent. NVS devices come first: a member that has a second copy says that they have it.
     pub(crate) fn repair_superblocks(
         &self,
         media: &mut dyn Media,
     ) -> Result<(), (Device, IoError)> {
-        for (device, copy, superblock) in &self.damaged {
-            let built = superblock.generation == self.built_on() || self.completes;
-            let mut repaired = *superblock;
-            if *copy == 1 && !built {
-                // A second copy of a try on which nothing was built would say that something was.
-                repaired.generation = superblock.base;
+        let is_member = |device: &Device| matches!(device, Device::Member(_));
+        for members in [false, true] {
+            for (device, copy, superblock) in &self.damaged {
+                if is_member(device) != members {
+                    continue;
+                }
+                let built = superblock.generation == self.built_on() || self.completes;
+                let mut repaired = *superblock;
+                if *copy == 1 && !built {
+                    // That of a try on which nothing was built would say that something was.
+                    repaired.generation = superblock.base;
+                }
+                write_superblock(media, *device, *copy, &repaired)?;
             }
-            write_padded(media, *device, SUPERBLOCKS[*copy], &repaired.encode())
-                .and_then(|()| media.flush(*device))
-                .map_err(|error| (*device, error))?;
-        }
-        for (device, superblock) in &self.unfinished {
-            write_padded(media, *device, SUPERBLOCKS[1], &superblock.encode())
-                .and_then(|()| media.flush(*device))
-                .map_err(|error| (*device, error))?;
+            for (device, superblock) in &self.unfinished {
+                if is_member(device) == members {
+                    write_superblock(media, *device, 1, superblock)?;
+                }
+            }
         }
         Ok(())
     }
@@ -737,7 +764,6 @@ impl Assembly {
             let lacking = used().filter(|(_, own)| !own.confirmed);
             let lacking = lacking.filter(|(_, own)| begun || came(&own.superblock));
             self.unfinished = lacking.map(|(device, own)| (device, own.superblock)).collect();
-            self.unfinished.sort_by_key(|(device, _)| matches!(device, Device::Member(_)));
             self.completes = begun;
         }
     }

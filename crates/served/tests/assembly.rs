@@ -479,6 +479,22 @@ fn a_rebuilt_member_with_a_damaged_copy_is_used() {
     assert_eq!(used(&array.assembled(&degraded())), Some((vec![3], vec![0, 1])));
 }
 
+/// NVS devices have their second copies before members. One that lacks it is an older copy, made in
+/// an interrupted start that had the number first.
+#[test]
+fn an_nvs_device_without_the_second_copy_that_all_members_have_is_out_of_date() {
+    let mut array = Array::current();
+    let said = array.0.get_mut(&N[0]).expect("a device").as_mut().expect("readable");
+    let older = Superblock { generation: 8, base: 7, ..said.superblock };
+    (said.confirmed, said.older) = (false, Some(older));
+    let refused = array.assembled(&Allow::default()).err();
+    assert_eq!(refused, Some(AssembleError::Stale { device: N[0], has: 8, newest: 9 }));
+    assert_eq!(used(&array.assembled(&degraded())), Some((vec![], vec![1])));
+    // If a member lacks it, too, a crash interrupted the second copies.
+    let array = array.with(&[M[2]], false, |_| ());
+    assert_eq!(used(&array.assembled(&Allow::default())), Some((vec![], vec![0, 1])));
+}
+
 /// One half of each pair was used without the other, and then the other half without the first.
 #[test]
 fn devices_that_were_used_apart_are_refused() {

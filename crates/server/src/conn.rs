@@ -18,7 +18,7 @@ const PLAIN_PART: usize = 64 << 10;
 
 /// Work that a connection has done for it in a turn; then the others have theirs.
 const TURN: u32 = 256;
-/// A request that may look at all dirty pages, or has many records, is so much of it.
+/// The share of a request that may look at all dirty pages, or has many records.
 const LONG: u32 = 32;
 /// Zeros that are longer have many records.
 const ZEROS_LONG: u64 = 1 << 20;
