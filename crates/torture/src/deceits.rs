@@ -88,6 +88,7 @@ impl Run {
 
     /// Carries it out; the first byte that is not as it was.
     fn deceive(&mut self, copy: usize, deceit: Deceit, protected: &[Range<u64>]) -> Option<u64> {
+        let mirrored = self.is_mirrored();
         let (end, rng) = (self.case.nvs_bytes(), &mut self.draws.deceits);
         let disk = &mut self.world.nvs[copy];
         let is_free = |at: u64, bytes: u64| {
@@ -135,7 +136,11 @@ impl Run {
                 0 => made[rng.below(made.len() as u64) as usize].offset,
                 _ => DATA_START + rng.below(places + 1) * SECTOR as u64,
             };
-            if other + bytes <= end && is_free(other, bytes) {
+            // Over the newest commit, which confirms all before it, nothing is promised alone.
+            let newest = disk.written_durably().iter().max_by_key(|write| sequence(&write.new));
+            let newest = newest.filter(|_| !mirrored).map(|write| write.offset);
+            let confirmed = newest.is_none_or(|at| at < other || other + bytes <= at);
+            if other + bytes <= end && is_free(other, bytes) && confirmed {
                 disk.put(other, &write.new);
             }
         }
@@ -145,8 +150,12 @@ impl Run {
 
 /// Whether a commit was written over another one of the same sequence.
 fn is_twin(write: &Durable) -> bool {
-    let sequence = |bytes: &[u8]| Claim::read(bytes).map(|claim| claim.header.sequence);
     sequence(&write.old).is_some_and(|old| Some(old) == sequence(&write.new))
+}
+
+/// The sequence of a commit.
+fn sequence(bytes: &[u8]) -> Option<u64> {
+    Claim::read(bytes).map(|claim| claim.header.sequence)
 }
 
 /// What was written by commits that no later commit confirms: bytes of the device.

@@ -77,7 +77,7 @@ fn arrays_under_pressure_keep_what_they_acknowledged() {
         counts
     };
     let (pressed, plain) = (sum(outcomes), sum(plain.collect()));
-    assert!(pressed.moved > plain.moved, "{} records moved, {}", pressed.moved, plain.moved);
+    assert!(pressed.moved > 100, "{} records moved", pressed.moved);
     assert!(pressed.slow > plain.slow, "{} slow lives, {}", pressed.slow, plain.slow);
     assert!(pressed.supposed > 20 && plain.supposed == 0, "{} tried on copies", pressed.supposed);
     let [first, second] = [1, 2].map(|_| torture(5, 4, &wanted));
