@@ -143,8 +143,8 @@ impl MemberRecords {
         of_another || begun < 2
     }
 
-    /// Reads the record of a member that has no lost page, as the superblocks say. From now on they
-    /// say that some member has: a record that a start would not believe is to be repaired.
+    /// Reads the record of a member that has no lost page, as the superblocks say. One that would
+    /// say anything else to a start is to be repaired.
     pub(crate) fn read_without_lost(&mut self, media: &mut dyn Media, member: u16) {
         let known = self.read(media, member);
         let record = self.of(member);

@@ -246,8 +246,9 @@ pub fn open(
     Ok(volume)
 }
 
-/// Reads the records of members that may have something to say. A rebuild without a record begins
-/// at its first page.
+/// Reads the records of members. A rebuild without a record begins at its first page. A member that
+/// has no lost page gets a record that says so, if its own is damaged or an older one that a crash
+/// left: that would count again once a page of any member is lost.
 fn read_records(
     media: &mut dyn Media,
     assembly: &Assembly,
@@ -268,10 +269,8 @@ fn read_records(
             && !assembly.rebuilds.contains(member)
             && !may_have_lost(assembly, *member)
     };
-    if devices.records.any_lost() {
-        for member in (0..devices.members()).filter(unread) {
-            devices.records.read_without_lost(media, member);
-        }
+    for member in (0..devices.members()).filter(unread) {
+        devices.records.read_without_lost(media, member);
     }
     Ok(())
 }
