@@ -189,8 +189,10 @@ pub struct Assembly {
     /// Copies of superblocks that were damaged: the device, 0 for the first copy or 1, and the
     /// other copy.
     pub damaged: Vec<(Device, usize, Superblock)>,
+    /// What copies say: the superblock that counts, then all others.
+    said: Vec<Superblock>,
     /// Devices that lack the second copy of the superblock that counts, which all have in the first
-    /// and some in the second; NVS devices first.
+    /// and some in the second.
     unfinished: Vec<(Device, Superblock)>,
     /// What some lack in their second copies is the superblock that counts.
     completes: bool,
@@ -253,6 +255,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         copies: Vec::new(),
         rebuilds: Vec::new(),
         spares: Vec::new(),
+        said: [superblock].into_iter().chain(said_by_any(found)).collect(),
         damaged: Vec::new(),
         unfinished: Vec::new(),
         completes: false,
@@ -373,6 +376,12 @@ fn majority_array(found: &[Found]) -> Option<Uuid> {
     // `max_by_key` returns the last of the greatest: hence the reverse order.
     let arrays: Vec<Uuid> = said().map(|(_, own)| own.array).collect();
     arrays.into_iter().rev().max_by_key(|array| votes(*array))
+}
+
+/// What any copy of any device says.
+fn said_by_any(found: &[Found]) -> impl Iterator<Item = Superblock> {
+    let said = found.iter().filter_map(|(_, said)| said.as_ref().ok());
+    said.flat_map(|own| [Some(own.superblock), own.older]).flatten()
 }
 
 /// Writes a copy of a device's superblock, durably.
@@ -675,11 +684,9 @@ impl Assembly {
                     continue;
                 }
                 let built = superblock.generation == self.built_on() || self.completes;
-                let mut repaired = *superblock;
-                if *copy == 1 && !built {
-                    // That of a try on which nothing was built would say that something was.
-                    repaired.generation = superblock.base;
-                }
+                // That of a try on which nothing was built would say that something was.
+                let repaired =
+                    if *copy == 1 && !built { self.before(superblock) } else { *superblock };
                 write_superblock(media, *device, *copy, &repaired)?;
             }
             for (device, superblock) in &self.unfinished {
@@ -689,6 +696,18 @@ impl Assembly {
             }
         }
         Ok(())
+    }
+
+    /// What a device said before this try: what others still say of its base, so that the devices
+    /// agree, or at least the number.
+    fn before(&self, tried: &Superblock) -> Superblock {
+        let base = self.said.iter().find(|said| said.generation == tried.base);
+        match base.filter(|base| base.base < base.generation && tried.joined <= tried.base) {
+            Some(base) => {
+                Superblock { role: tried.role, device: tried.device, joined: tried.joined, ..*base }
+            }
+            None => Superblock { generation: tried.base, ..*tried },
+        }
     }
 
     /// Whether a device takes part.

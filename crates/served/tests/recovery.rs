@@ -243,6 +243,21 @@ fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
     check_torn_starts(&torn);
 }
 
+/// A start was interrupted after the NVS device's first copy, and the second one rots. It is written
+/// again as the others have it: a power failure, which tears the first one, leaves nothing else.
+#[test]
+fn a_damaged_second_copy_of_a_try_is_written_as_the_others_have_it() {
+    let mut devices = Served::open(array(1)).devices;
+    let said = Superblock::decode(&copy_of(&mut devices, N[0], 0)).expect("a superblock");
+    let (generation, base) = (said.generation + 1, said.generation);
+    let mut page = copy_of(&mut devices, N[0], 0);
+    let bytes = Superblock { generation, base, ..said }.encode();
+    page[..bytes.len()].copy_from_slice(&bytes);
+    devices.write(N[0], SUPERBLOCKS[0], &page).expect("written");
+    rot(&mut devices, N[0], SUPERBLOCKS[1]);
+    check_torn_starts(&devices);
+}
+
 /// The server is killed in the change that a member's failure causes, and second copies that were
 /// in progress are there. The next start uses the member; a power failure in it, which tears an NVS
 /// device's copy, must not make that device look older than the failure.
