@@ -13,9 +13,7 @@ use destage_nvslog::recover::{
 use destage_nvslog::sizes::Sizes;
 use destage_nvslog::slots::Slots;
 use destage_nvslog::space::{LogSpace, Purpose};
-use destage_nvslog::superblock::{
-    Chosen, FORMAT_VERSION, REBUILDS_MAX, Role, Superblock, SuperblockError,
-};
+use destage_nvslog::superblock::{FORMAT_VERSION, REBUILDS_MAX, Role, Superblock, SuperblockError};
 use destage_nvslog::{COMMIT_BYTES_MAX, LogId, NUMBER_MAX, crc::crc32c};
 
 const LOG: LogId = LogId([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
