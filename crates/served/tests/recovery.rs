@@ -243,8 +243,9 @@ fn a_second_copy_that_was_lost_is_written_before_anything_newer() {
     check_torn_starts(&torn);
 }
 
-/// A start was interrupted after the NVS device's first copy, and the second one rots. It is written
-/// again as the others have it: a power failure, which tears the first one, leaves nothing else.
+/// A start was interrupted after the NVS device's first copy, and the second one rots. It is
+/// written again as the others have it: a power failure, which tears the first one, leaves nothing
+/// else.
 #[test]
 fn a_damaged_second_copy_of_a_try_is_written_as_the_others_have_it() {
     let mut devices = Served::open(array(1)).devices;

@@ -664,8 +664,8 @@ fn damage_records(devices: &mut Devices, member: u16) {
     }
 }
 
-/// Nobody believes the records before a page of any member is lost. Once one is, a start must not do
-/// without a member for a record that was damaged before.
+/// Nobody believes the records before a page of any member is lost. Once one is, a start must not
+/// do without a member for a record that was damaged before.
 #[test]
 fn a_record_that_was_damaged_before_a_page_was_lost_keeps_no_member_out() {
     let mut devices = array(Level::Raid5, 3, 1);
