@@ -36,7 +36,7 @@ const REQUEST_CHARGE: u64 = 256;
 const PART_CHARGE: u64 = 3 * PAGE_BYTES;
 /// Zeros that do not begin and end with pages are written as bytes, if they are at most these.
 const ZEROS_MAX: u64 = 1 << 20;
-/// A TRIM keeps some bytes for each so many that it covers.
+/// A TRIM keeps a byte for each of these bytes that it covers.
 const TRIM_SHARE: u64 = 4 << 20;
 
 /// Names a request until it is answered. If its connection is gone, the answer is dropped.
