@@ -3,7 +3,7 @@
 use crate::Buffer;
 use crate::defect::Defect;
 use crate::devices::{SUPERBLOCKS, Since};
-use crate::io::{Device, IoError, Media, write_padded};
+use crate::io::{Device, IoError, Media, write_durably};
 use crate::store::PAGE;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
@@ -384,18 +384,6 @@ fn said_by_any(found: &[Found]) -> impl Iterator<Item = Superblock> {
     said.flat_map(|own| [Some(own.superblock), own.older]).flatten()
 }
 
-/// Writes a copy of a device's superblock, durably.
-fn write_superblock(
-    media: &mut dyn Media,
-    device: Device,
-    copy: usize,
-    superblock: &Superblock,
-) -> Result<(), (Device, IoError)> {
-    write_padded(media, device, SUPERBLOCKS[copy], &superblock.encode())
-        .and_then(|()| media.flush(device))
-        .map_err(|error| (device, error))
-}
-
 impl Assembly {
     /// The newest generation on which something was built.
     fn built_on(&self) -> u64 {
@@ -687,11 +675,11 @@ impl Assembly {
                 // That of a try on which nothing was built would say that something was.
                 let repaired =
                     if *copy == 1 && !built { self.before(superblock) } else { *superblock };
-                write_superblock(media, *device, *copy, &repaired)?;
+                write_durably(media, *device, SUPERBLOCKS[*copy], &repaired.encode())?;
             }
             for (device, superblock) in &self.unfinished {
                 if is_member(device) == members {
-                    write_superblock(media, *device, 1, superblock)?;
+                    write_durably(media, *device, SUPERBLOCKS[1], &superblock.encode())?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 
 use crate::Buffer;
 use crate::defect::Defect;
-use crate::io::{Device, IoError, Media, OpKind, write_padded};
+use crate::io::{Device, IoError, Media, OpKind, write_durably};
 use crate::ops::{Ops, Purpose};
 use crate::records::MemberRecords;
 use crate::store::PAGE;
@@ -272,9 +272,7 @@ impl Devices {
     ) -> Result<(), (Device, IoError)> {
         for (copy, at) in SUPERBLOCKS.into_iter().enumerate() {
             for device in devices.iter().copied().filter(|device| !skips(*device, copy)) {
-                write_padded(media, device, at, &self.superblock_of(device).encode())
-                    .and_then(|()| media.flush(device))
-                    .map_err(|error| (device, error))?;
+                write_durably(media, device, at, &self.superblock_of(device).encode())?;
             }
         }
         Ok(())

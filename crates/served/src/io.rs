@@ -103,3 +103,15 @@ pub(crate) fn write_padded(
     buffer[..bytes.len()].copy_from_slice(bytes);
     media.write(device, offset, &buffer)
 }
+
+/// The same, and flushes the device. An error says which one it was.
+pub(crate) fn write_durably(
+    media: &mut dyn Media,
+    device: Device,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<(), (Device, IoError)> {
+    write_padded(media, device, offset, bytes)
+        .and_then(|()| media.flush(device))
+        .map_err(|error| (device, error))
+}

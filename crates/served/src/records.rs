@@ -3,7 +3,7 @@
 
 use crate::Buffer;
 use crate::defect::Defect;
-use crate::io::{Device, IoError, Media, OpKind, write_padded};
+use crate::io::{Device, IoError, Media, OpKind, write_durably};
 use crate::ops::{Ops, Purpose};
 use crate::store::PAGE;
 use destage_engine::event::{DiskCommand, Owner};
@@ -161,9 +161,7 @@ impl MemberRecords {
         for (member, record) in (0..).zip(&mut self.records) {
             let device = Device::Member(member);
             for copy in core::mem::take(&mut record.damaged) {
-                write_padded(media, device, RECORDS[copy], &record.says().encode())
-                    .and_then(|()| media.flush(device))
-                    .map_err(|error| (device, error))?;
+                write_durably(media, device, RECORDS[copy], &record.says().encode())?;
             }
         }
         Ok(())

@@ -34,7 +34,8 @@ const REQUEST_CHARGE: u64 = 256;
 /// What a page counts for of which a request writes a part: its bytes, and the buffer in which the
 /// rest of it is read.
 const PART_CHARGE: u64 = 3 * PAGE_BYTES;
-/// Zeros that do not begin and end with pages are written as bytes, if they are at most these.
+/// Zeros that do not begin and end with pages are written as bytes, if they are at most these: the
+/// largest part of `destage_served::part_pages`.
 const ZEROS_MAX: u64 = 1 << 20;
 /// A TRIM keeps a byte for each of these bytes that it covers.
 const TRIM_SHARE: u64 = 4 << 20;
