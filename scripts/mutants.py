@@ -43,6 +43,7 @@ MODULES = [
     ("superblocks", "crates/nvslog/src/member.rs"),
     ("superblocks", "crates/served/src/devices.rs"),
     ("superblocks", "crates/served/src/assemble.rs"),
+    ("superblocks", "crates/served/src/superblock_repairs.rs"),
     ("mirror", "crates/served/src/log/mirror.rs"),
     ("rebuild", "crates/served/src/rebuilds.rs"),
     ("rebuild", "crates/served/src/records.rs"),

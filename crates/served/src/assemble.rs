@@ -3,8 +3,9 @@
 use crate::Buffer;
 use crate::defect::Defect;
 use crate::devices::{SUPERBLOCKS, Since};
-use crate::io::{Device, IoError, Media, write_durably};
+use crate::io::{Device, IoError, Media};
 use crate::store::PAGE;
+use crate::superblock_repairs::Repairs;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
 use destage_nvslog::superblock::{
@@ -186,16 +187,8 @@ pub struct Assembly {
     pub rebuilds: Vec<u16>,
     /// Failed members with a spare in their place that no superblock names yet.
     pub spares: Vec<(u16, Uuid)>,
-    /// Copies of superblocks that were damaged: the device, 0 for the first copy or 1, and the
-    /// other copy.
-    pub damaged: Vec<(Device, usize, Superblock)>,
-    /// What copies say: the superblock that counts, then all others.
-    said: Vec<Superblock>,
-    /// Devices that lack the second copy of the superblock that counts, which all have in the first
-    /// and some in the second.
-    unfinished: Vec<(Device, Superblock)>,
-    /// What some lack in their second copies is the superblock that counts.
-    completes: bool,
+    /// What a start writes again of superblocks before anything newer.
+    pub(crate) repairs: Repairs,
     /// Devices that are used though they are out of date.
     pub stale: Vec<Device>,
     /// Devices that the operator insists on, out of date or not.
@@ -255,10 +248,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         copies: Vec::new(),
         rebuilds: Vec::new(),
         spares: Vec::new(),
-        said: [superblock].into_iter().chain(said_by_any(found)).collect(),
-        damaged: Vec::new(),
-        unfinished: Vec::new(),
-        completes: false,
+        repairs: Repairs::default(),
         stale: Vec::new(),
         insisted: allow.stale.clone(),
         revived: Vec::new(),
@@ -277,8 +267,8 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         assembly.used_apart(found)?;
     }
     assembly.note_since(found);
-    assembly.note_damage(found);
-    assembly.note_unfinished(found);
+    let all = found.iter().filter_map(|(_, said)| said.ok());
+    assembly.repairs = Repairs::of(&superblock, &assembly.used(found), all);
     // Only now: until here the devices were compared with what was recorded.
     for member in core::mem::take(&mut assembly.revived) {
         assembly.superblock.mark(member, false);
@@ -376,12 +366,6 @@ fn majority_array(found: &[Found]) -> Option<Uuid> {
     // `max_by_key` returns the last of the greatest: hence the reverse order.
     let arrays: Vec<Uuid> = said().map(|(_, own)| own.array).collect();
     arrays.into_iter().rev().max_by_key(|array| votes(*array))
-}
-
-/// What any copy of any device says.
-fn said_by_any(found: &[Found]) -> impl Iterator<Item = Superblock> {
-    let said = found.iter().filter_map(|(_, said)| said.as_ref().ok());
-    said.flat_map(|own| [Some(own.superblock), own.older]).flatten()
 }
 
 impl Assembly {
@@ -650,52 +634,19 @@ impl Assembly {
         in_sync.chain(self.rebuilds.iter().copied()).map(Device::Member)
     }
 
-    /// Whether all devices that the superblock names have both copies of it, as soon as this start
-    /// has written those that a crash prevented.
-    pub(crate) fn completes_for_all(&self) -> bool {
-        let nvs = self.copies.len() == usize::from(self.superblock.nvs_devices());
-        self.completes && nvs && self.newly_failed.is_empty() && self.stale.is_empty()
-    }
-
-    /// Repairs damaged copies of superblocks before anything newer is written: a newer copy that is
-    /// damaged would look as if all other devices had been absent. Likewise second copies that are
-    /// still to be written: a torn first copy of a device that lacks one would look as if it had
-    /// been absent. NVS devices come first: a member that has a second copy says that they have it.
+    /// Repairs superblocks, as a start does before it writes any newer one.
     pub(crate) fn repair_superblocks(
         &self,
         media: &mut dyn Media,
     ) -> Result<(), (Device, IoError)> {
-        let is_member = |device: &Device| matches!(device, Device::Member(_));
-        for members in [false, true] {
-            for (device, copy, superblock) in &self.damaged {
-                if is_member(device) != members {
-                    continue;
-                }
-                let built = superblock.generation == self.built_on() || self.completes;
-                // That of a try on which nothing was built would say that something was.
-                let repaired =
-                    if *copy == 1 && !built { self.before(superblock) } else { *superblock };
-                write_durably(media, *device, SUPERBLOCKS[*copy], &repaired.encode())?;
-            }
-            for (device, superblock) in &self.unfinished {
-                if is_member(device) == members {
-                    write_durably(media, *device, SUPERBLOCKS[1], &superblock.encode())?;
-                }
-            }
-        }
-        Ok(())
+        self.repairs.write(media, self.built_on())
     }
 
-    /// What a device said before this try: what others still say of its base, so that the devices
-    /// agree, or at least the number.
-    fn before(&self, tried: &Superblock) -> Superblock {
-        let base = self.said.iter().find(|said| said.generation == tried.base);
-        match base.filter(|base| base.base < base.generation && tried.joined <= tried.base) {
-            Some(base) => {
-                Superblock { role: tried.role, device: tried.device, joined: tried.joined, ..*base }
-            }
-            None => Superblock { generation: tried.base, ..*tried },
-        }
+    /// Whether all devices that the superblock names have both copies of it, as soon as this start
+    /// has written those that a crash prevented.
+    pub(crate) fn completes_for_all(&self) -> bool {
+        let nvs = self.copies.len() == usize::from(self.superblock.nvs_devices());
+        self.repairs.complete() && nvs && self.newly_failed.is_empty() && self.stale.is_empty()
     }
 
     /// Whether a device takes part.
@@ -706,17 +657,23 @@ impl Assembly {
         }
     }
 
+    /// The devices that take part, and what they say.
+    fn used(&self, found: &[Found]) -> Vec<(Device, Chosen)> {
+        let used = found.iter().filter(|(device, _)| self.uses(*device));
+        used.filter_map(|(device, said)| Some((*device, said.ok()?))).collect()
+    }
+
+    /// Copies of superblocks that are damaged: the device, and 0 for the first copy or 1.
+    pub fn damaged(&self) -> impl Iterator<Item = (Device, usize)> + '_ {
+        self.repairs.damaged()
+    }
+
     /// The generations with which the devices that take part came into use. One that is out of date
     /// comes into use with the next.
     fn note_since(&mut self, found: &[Found]) {
-        for (device, said) in found {
-            let Ok(own) = said else { continue };
-            if self.uses(*device) && !self.stale.contains(device) {
-                let since = match *device {
-                    Device::Member(number) => &mut self.since.members[usize::from(number)],
-                    Device::Nvs(number) => &mut self.since.nvs[usize::from(number)],
-                };
-                *since = own.superblock.joined;
+        for (device, own) in self.used(found) {
+            if !self.stale.contains(&device) {
+                *self.since.of(device) = own.superblock.joined;
             }
         }
     }
@@ -754,35 +711,5 @@ impl Assembly {
             Some((device, _)) => Err(AssembleError::Disagrees(device)),
             None => Ok(()),
         }
-    }
-
-    /// Notes the devices whose second copies a crash prevented: all of them, if it left one
-    /// anywhere; otherwise the NVS devices whose other copy is from before they came into use.
-    fn note_unfinished(&mut self, found: &[Found]) {
-        let used = found.iter().filter(|(device, _)| self.uses(*device));
-        let used = || used.clone().filter_map(|(device, said)| Some((*device, said.ok()?)));
-        let has_it = |own: &Chosen| {
-            let said = &own.superblock;
-            said.generation == self.superblock.generation && said.agrees(&self.superblock)
-        };
-        let begun = used().any(|(_, own)| own.confirmed && !own.damaged[1]);
-        let came = |own: &Superblock| own.joined > own.base && matches!(own.role, Role::Nvs(_));
-        if used().all(|(_, own)| has_it(&own)) {
-            let lacking = used().filter(|(_, own)| !own.confirmed);
-            let lacking = lacking.filter(|(_, own)| begun || came(&own.superblock));
-            self.unfinished = lacking.map(|(device, own)| (device, own.superblock)).collect();
-            self.completes = begun;
-        }
-    }
-
-    /// Notes the damaged copies of superblocks of devices in use.
-    fn note_damage(&mut self, found: &[Found]) {
-        for (device, said) in found {
-            let used = self.uses(*device);
-            let Ok(Chosen { superblock, damaged, .. }) = said else { continue };
-            let copies = (0..damaged.len()).filter(|copy| used && damaged[*copy]);
-            self.damaged.extend(copies.map(|copy| (*device, copy, *superblock)));
-        }
-        self.damaged.sort_by_key(|(device, ..)| matches!(device, Device::Member(_)));
     }
 }

@@ -23,6 +23,15 @@ pub(crate) struct Since {
     pub(crate) nvs: Vec<u64>,
 }
 
+impl Since {
+    pub(crate) fn of(&mut self, device: Device) -> &mut u64 {
+        match device {
+            Device::Member(number) => &mut self.members[usize::from(number)],
+            Device::Nvs(number) => &mut self.nvs[usize::from(number)],
+        }
+    }
+}
+
 /// A change that is being written to all devices: first copies on the NVS devices, then first
 /// copies on the members, then second copies in the same order. A member that has one thereby says
 /// that the NVS devices in use have it too (see `assemble`).

@@ -37,6 +37,7 @@ mod settings;
 mod slab;
 mod store;
 mod stripes;
+mod superblock_repairs;
 mod volume;
 
 pub use assemble::{

@@ -369,8 +369,8 @@ fn inspected(found: &Inspection, assembly: &Assembly) -> Table {
     row("unreadable blocks after the end", found.unreadable_behind.to_string());
     row("commits that one mirror lacks", found.repairs.to_string());
     row("dirty pages", found.dirty_pages.to_string());
-    for (device, copy, _) in &assembly.damaged {
-        let copy = ["first", "second"][*copy];
+    for (device, copy) in assembly.damaged() {
+        let copy = ["first", "second"][copy];
         row("damaged superblock", format!("{copy} copy of {device}; the next start repairs it"));
     }
     row("destages in flight", found.open_intents.to_string());

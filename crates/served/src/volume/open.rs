@@ -231,8 +231,8 @@ pub fn open(
         volume.engine.controller_mut().step(volume.ops.now(), failed, &mut Vec::new());
     }
     if !volume.settings.defect.is(Defect::KeepsDamagedSuperblocks) {
-        for (device, copy, _) in &assembly.damaged {
-            volume.ops.alarm(Alarm::SuperblockRepaired { device: *device, copy: *copy });
+        for (device, copy) in assembly.damaged() {
+            volume.ops.alarm(Alarm::SuperblockRepaired { device, copy });
         }
     }
     // Interrupted destages are redone with what is in sync of each member, and only then do
@@ -389,7 +389,7 @@ fn mark(
         let built = assembly.built || assembly.completes_for_all();
         devices.start_generation(assembly.highest, built);
         let skips = |device: Device, copy: usize| {
-            keeps && assembly.damaged.iter().any(|d| (d.0, d.1) == (device, copy))
+            keeps && assembly.damaged().any(|damaged| damaged == (device, copy))
         };
         devices.write(media, &used, &skips)?;
     }
