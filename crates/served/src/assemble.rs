@@ -195,6 +195,8 @@ pub struct Assembly {
     insisted: Vec<Device>,
     /// Members that were recorded as failed and are used again.
     revived: Vec<u16>,
+    /// Devices in use that an interrupted try had left out.
+    pub(crate) returned: Vec<Device>,
     /// The highest generation that any device may have.
     pub(crate) highest: u64,
     /// Something may have been built on the superblock that counts.
@@ -252,6 +254,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         stale: Vec::new(),
         insisted: allow.stale.clone(),
         revived: Vec::new(),
+        returned: Vec::new(),
         highest: highest(found),
         built: is_built_on(found, &superblock),
         left_out: None,
@@ -267,6 +270,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         assembly.used_apart(found)?;
     }
     assembly.note_since(found);
+    assembly.note_returned(found);
     let all = found.iter().filter_map(|(_, said)| said.ok());
     assembly.repairs = Repairs::of(&superblock, &assembly.used(found), all);
     // Only now: until here the devices were compared with what was recorded.
@@ -315,6 +319,15 @@ fn is_built_on(found: &[Found], superblock: &Superblock) -> bool {
         && (older > 1 || other || having.iter().any(came_alone));
     let confirmed = having.iter().all(|s| s.confirmed) || members_have_it(&having);
     confirmed && !others.iter().any(overtaken) && !doubtful
+}
+
+/// Whether a superblock does not name the device that has the other one.
+fn leaves_out(superblock: &Superblock, other: &Superblock) -> bool {
+    match other.role {
+        Role::Member(number) => superblock.has_failed(number),
+        Role::Nvs(number) => superblock.nvs[usize::from(number)] != Some(other.device),
+        Role::Spare => false,
+    }
 }
 
 /// Whether all members that have a generation have it in their second copies: NVS devices have had
@@ -678,6 +691,22 @@ impl Assembly {
         }
     }
 
+    /// Notes the devices that a try left out which others have, and on which nothing was built. They
+    /// come into use with the next generation, as any that is used again: a device which is absent
+    /// now may have that try in both copies, and had acknowledged nothing without them.
+    fn note_returned(&mut self, found: &[Found]) {
+        let used = self.used(found);
+        let said = || used.iter().map(|(_, own)| &own.superblock);
+        let tries = || said().filter(|said| said.generation > self.built_on());
+        let returned = |own: &Chosen| tries().any(|tried| leaves_out(tried, &own.superblock));
+        let current = |device| !self.stale.contains(device);
+        let returned = used.iter().filter(|(device, own)| current(device) && returned(own));
+        self.returned = returned.map(|(device, _)| *device).collect();
+        for device in self.returned.clone() {
+            *self.since.of(device) = NOT_JOINED;
+        }
+    }
+
     /// Refuses a device that is not used now, but was used without one that is, since that one came
     /// into use: each has writes that the other lacks. A try says nothing of that; the generation
     /// that it was made on does.
@@ -687,12 +716,7 @@ impl Assembly {
             let mut used = said().filter(|(device, _)| self.uses(*device));
             used.any(|(_, other)| {
                 let other = other.superblock;
-                let without = match other.role {
-                    Role::Member(number) => own.has_failed(number),
-                    Role::Nvs(number) => own.nvs[usize::from(number)] != Some(other.device),
-                    Role::Spare => false,
-                };
-                without && other.joined <= own.generation
+                leaves_out(own, &other) && other.joined <= own.generation
             })
         };
         let rebuilt = |device| match device {

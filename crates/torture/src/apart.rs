@@ -1,17 +1,20 @@
 //! Two halves of an array, each of which has everything, serve one after the other, each while the
 //! other is away. With all devices there again the array is refused: each half has acknowledged
-//! what the other lacks.
+//! what the other lacks. With a device that was away while the others served, and had acknowledged
+//! nothing alone, the array starts.
 
 use super::load::{Kind, Request};
+use super::mirror::assembled;
 use super::run::{End, Run};
+use super::starve::SUPERBLOCKS;
 use crate::Survivors;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::{DiskId, PAGE_BYTES};
-use destage_served::{Allow, Assembly, Device, Found};
+use destage_served::{Allow, Assembly, Device};
 
 /// Pages that each half acknowledges.
 const PAGES: u64 = 3;
-/// Starts of a half after that, each of which the power ends, at most.
+/// Starts of a half before and after that, each of which the power ends, at most.
 const STARTS: u64 = 3;
 /// Operations after which it does, at most: those that mark the devices are among them.
 const OPERATIONS: u64 = 60;
@@ -59,12 +62,7 @@ impl Run {
         for device in &halves[1] {
             core::mem::swap(all.world.device(*device), other.world.device(*device));
         }
-        let mut found: Vec<Found> = Vec::new();
-        for device in halves.iter().flatten() {
-            found.push((*device, destage_served::read_superblock(&mut all.world, *device)));
-        }
-        found.sort_unstable_by_key(|(device, _)| *device);
-        match destage_served::assemble(&found, &Allow::default()) {
+        match assembled(&mut all.world, &Allow::default()) {
             Err(_) => Ok(()),
             Ok(Assembly { failed, copies, .. }) => {
                 let left = format!("without members {failed:?}, with NVS {copies:?}");
@@ -73,16 +71,42 @@ impl Run {
         }
     }
 
-    /// Serves without these devices and acknowledges something. Then the power fails, perhaps
-    /// again in later starts. Whether it was acknowledged.
+    /// Devices that have a second copy of a change which others lack: nothing was built on it.
+    pub(super) fn ahead(&self) -> Vec<Device> {
+        let second = |device: &Device| self.generation_at(*device, SUPERBLOCKS[1]);
+        let marked = self.marked();
+        let least = marked.iter().filter_map(second).min();
+        marked.into_iter().filter(|device| second(device) > least).collect()
+    }
+
+    /// Lets the others serve while this device is away, and asks for a start with all.
+    ///
+    /// # Errors
+    /// It is refused without `--degraded`, or the one before.
+    pub(super) fn suppose_back(&mut self, device: Device) -> Result<(), String> {
+        let mut copy = self.copy();
+        copy.world.device(device).gone = true;
+        if assembled(&mut copy.world, &Allow::degraded()).is_err() {
+            return Ok(());
+        }
+        self.counts.supposed += 1;
+        let served = copy.serves_without(&[device]);
+        if !served.map_err(|why| format!("{device:?} away besides: {why}"))? {
+            return Ok(());
+        }
+        copy.world.device(device).gone = false;
+        match assembled(&mut copy.world, &Allow::default()) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(format!("{device:?} was away, and is back: refused: {why:?}")),
+        }
+    }
+
+    /// Serves without these devices and acknowledges something. The power fails then, and perhaps
+    /// in starts before and after that. Whether it was acknowledged.
     fn serves_without(&mut self, away: &[Device]) -> Result<bool, String> {
         self.case.faults = false;
-        self.mishaps.must_start = true;
-        for device in away {
-            self.world.device(*device).gone = true;
-            self.mishaps.away.push(*device);
-        }
-        if self.open_either_way()? == End::Crash {
+        self.starts_that_end_soon(away)?;
+        if self.starts_without(away)? == End::Crash {
             return Ok(false);
         }
         for page in 0..PAGES {
@@ -92,13 +116,28 @@ impl Run {
         if self.answered()? == End::Crash {
             return Ok(false);
         }
+        self.crash(Survivors::Random);
+        self.starts_that_end_soon(away)?;
+        Ok(true)
+    }
+
+    /// Some starts, in or after each of which the power fails.
+    fn starts_that_end_soon(&mut self, away: &[Device]) -> Result<(), String> {
         for _ in 0..self.draws.supposed.below(STARTS + 1) {
-            self.crash(Survivors::Random);
             let soon = self.draws.supposed.below(OPERATIONS);
             self.world.crash_at = Some(self.world.operations + soon);
-            self.open_either_way()?;
+            self.starts_without(away)?;
+            self.crash(Survivors::Random);
         }
-        self.crash(Survivors::Random);
-        Ok(true)
+        Ok(())
+    }
+
+    fn starts_without(&mut self, away: &[Device]) -> Result<End, String> {
+        self.mishaps.must_start = true;
+        for device in away {
+            self.world.device(*device).gone = true;
+            self.mishaps.away.push(*device);
+        }
+        self.open_either_way()
     }
 }

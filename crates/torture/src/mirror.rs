@@ -97,7 +97,7 @@ impl Run {
 }
 
 /// What the devices that are there make.
-fn assembled(world: &mut World, allow: &Allow) -> Result<Assembly, AssembleError> {
+pub(super) fn assembled(world: &mut World, allow: &Allow) -> Result<Assembly, AssembleError> {
     let members = (0..world.members.len() as u16).map(Device::Member);
     let devices = members.chain((0..world.nvs.len() as u16).map(Device::Nvs));
     let mut found = Vec::new();

@@ -87,6 +87,11 @@ impl Run {
         if let Some(halves) = self.halves() {
             self.suppose_apart(&halves)?;
         }
+        if self.cut_change.is_some() {
+            for device in self.ahead() {
+                self.suppose_back(device)?;
+            }
+        }
         if self.nvs_named_by_all().is_some() {
             let sets =
                 if self.case.geometry.level.parities() == 2 { SETS_OF_TWO } else { often.into() };
@@ -180,7 +185,7 @@ impl Run {
     }
 
     /// The devices in use.
-    fn marked(&self) -> Vec<Device> {
+    pub(super) fn marked(&self) -> Vec<Device> {
         let members = (0u16..).zip(&self.world.members);
         let used = members.filter(|(at, disk)| !disk.gone && !self.failed.contains(DiskId(*at)));
         let nvs = (0..self.world.nvs.len() as u16).map(Device::Nvs);
@@ -189,20 +194,23 @@ impl Run {
 
     /// Whether a member that has failed is back, and has the array's superblock of before.
     fn has_old_member(&self, marked: &[Device]) -> bool {
-        let newest = marked.first().and_then(|device| self.generation_of(*device));
+        let first = SUPERBLOCKS[0];
+        let newest = marked.first().and_then(|device| self.generation_at(*device, first));
         self.failed.iter().any(|member| {
             let there = !self.world.members[usize::from(member.0)].gone;
-            there && self.generation_of(Device::Member(member.0)) < newest
+            there && self.generation_at(Device::Member(member.0), first) < newest
         })
     }
 
-    /// The generation of a device's first superblock, if it has one.
-    fn generation_of(&self, device: Device) -> Option<u64> {
+    /// The generation of the copy of a device's superblock at this place, if it has one.
+    pub(super) fn generation_at(&self, device: Device, at: u64) -> Option<u64> {
         let disk = match device {
             Device::Member(member) => &self.world.members[usize::from(member)],
             Device::Nvs(copy) => &self.world.nvs[usize::from(copy)],
         };
-        Superblock::decode(disk.kept(0)).ok().map(|superblock| superblock.generation)
+        Superblock::decode(disk.kept(at / SECTOR as u64))
+            .ok()
+            .map(|superblock| superblock.generation)
     }
 
     /// Whether each of two NVS devices suffices.

@@ -391,6 +391,8 @@ fn mark(
         let skips = |device: Device, copy: usize| {
             keeps && assembly.damaged().any(|damaged| damaged == (device, copy))
         };
+        // While others have the try that left these out: once that is gone, nothing says so.
+        devices.write(media, &assembly.returned, &|_, copy| copy > 0)?;
         devices.write(media, &used, &skips)?;
     }
     devices.start_complete();
