@@ -10,7 +10,7 @@ use crate::crc::crc32c;
 use crate::record::{Origin, Pages, Record, RecordError, VERSION_MAX};
 use crate::slots::Slots;
 use crate::space::LogSpace;
-use crate::{EPOCHS_MAX, FOUND_MAX, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
+use crate::{EPOCHS_MAX, FOUND_MAX, HEADER_BYTES, RING_BLOCKS_MAX, RING_BLOCKS_MIN};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use destage_engine::units::Page;
@@ -181,7 +181,7 @@ pub struct Recovered {
     pub commits: u64,
     /// Blocks behind the end that have the header of a commit which was not finished.
     pub dropped: Vec<u64>,
-    /// Whether the last commit opened an epoch and has no records.
+    /// Whether the last commit opened an epoch and has no records, not even skipped ones.
     pub ends_with_opening: bool,
     /// Blocks behind the end that a device could not read.
     pub unreadable: Vec<u64>,
@@ -700,7 +700,8 @@ impl Recovery {
         contents.raise_version(header.last_version);
         space.made_durable(sequence);
         self.recovered.epoch = header.epoch;
-        self.recovered.ends_with_opening = header.kind == Kind::Opens && records.is_empty();
+        self.recovered.ends_with_opening =
+            header.kind == Kind::Opens && claim.bytes as usize == HEADER_BYTES;
         self.recovered.commits += 1;
         self.recovered.repairs.extend(repairs);
         Ok(())

@@ -6,6 +6,7 @@ use destage_nvslog::LogId;
 use destage_nvslog::anchor::Anchor;
 use destage_nvslog::commit::{self, Header, Kind};
 use destage_nvslog::contents::{Contents, HeldPage, Stored};
+use destage_nvslog::crc::Crc;
 use destage_nvslog::record::{
     ALL_SECTORS, Origin, Pages, Record, RecordError, SectorSums, VERSION_MAX,
 };
@@ -98,6 +99,22 @@ fn a_log_holds_as_many_pages_as_its_slots_allow() {
             |pages| refused(Header { last_version: 1, ..opens() }, vec![zeros(0, pages)], slots);
         assert_eq!(with(most), None, "{slots} slots");
         assert_eq!(with(most + 1), too_many, "{slots} slots");
+    }
+}
+
+/// An opening commit with a record that a start skips stays: only one of a block is taken back.
+#[test]
+fn an_opening_with_a_skipped_record_is_not_taken_back() {
+    for records in [vec![], vec![zeros(4, 2)]] {
+        let has_one = !records.is_empty();
+        let mut image = ring(&[(opens(), records)]);
+        if has_one {
+            image[64] |= 128;
+            let crc = Crc::default().with(&LOG.0).with(&image[12..BLOCK]).value();
+            image[8..12].copy_from_slice(&crc.to_le_bytes());
+        }
+        let found = recovered(&image, 8, &[]).expect("a log");
+        assert_eq!((found.commits, found.ends_with_opening), (1, !has_one));
     }
 }
 
