@@ -691,9 +691,9 @@ impl Assembly {
         }
     }
 
-    /// Notes the devices that a try left out which others have, and on which nothing was built. They
-    /// come into use with the next generation, as any that is used again: a device which is absent
-    /// now may have that try in both copies, and had acknowledged nothing without them.
+    /// Notes the devices that a try left out which others have, and on which nothing was built.
+    /// They come into use with the next generation, as any that is used again: a device which is
+    /// absent now may have that try in both copies, and had acknowledged nothing without them.
     fn note_returned(&mut self, found: &[Found]) {
         let used = self.used(found);
         let said = || used.iter().map(|(_, own)| &own.superblock);

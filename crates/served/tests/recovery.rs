@@ -206,8 +206,13 @@ fn copy_of(devices: &mut Devices, device: Device, copy: usize) -> Vec<u8> {
     bytes
 }
 
-/// The power fails at any write of a start, which is torn; the next start refuses nothing.
+/// The power fails at any write of a start, which is torn, and of the next one; nothing is refused
+/// after that.
 fn check_torn_starts(devices: &Devices) {
+    check_torn(devices, 2);
+}
+
+fn check_torn(devices: &Devices, starts: u32) {
     for writes in 0.. {
         let mut devices = devices.clone();
         let assembly = devices.assembled(&Allow::default());
@@ -216,11 +221,27 @@ fn check_torn_starts(devices: &Devices) {
         let started = destage_served::open(media, &assembly, settings()).is_ok();
         let again = devices.try_assembled(&Allow::default());
         let again = again.unwrap_or_else(|why| panic!("{writes} writes: {why:?}"));
-        opened(&mut devices, &again, &settings()).expect("it opens");
+        let opens = opened(&mut devices.clone(), &again, &settings());
+        opens.unwrap_or_else(|why| panic!("{writes} writes: {why:?}"));
         if started {
             assert!(writes > 8, "only {writes}");
             break;
         }
+        if starts > 1 {
+            check_torn(&devices, starts - 1);
+        }
+    }
+}
+
+/// An anchor has rotted, or none has: a start that writes others leaves one that is intact.
+#[test]
+fn torn_starts_leave_an_anchor() {
+    let mut served = Served::open(array(1));
+    served.write(0, 8, 1);
+    for rotten in [None, Some(4096), Some(8192)] {
+        let mut devices = Served::open(served.devices.clone()).devices;
+        rotten.into_iter().for_each(|at| rot(&mut devices, N[0], at + 20));
+        check_torn_starts(&devices);
     }
 }
 

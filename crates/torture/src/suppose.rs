@@ -9,6 +9,7 @@ use super::starve::{Kind as Slow, SUPERBLOCKS, Starved};
 use crate::Survivors;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::DiskId;
+use destage_nvslog::anchor::Anchor;
 use destage_nvslog::superblock::{DATA_START, Superblock};
 use destage_served::Device;
 use std::collections::BTreeSet;
@@ -17,6 +18,9 @@ use std::collections::BTreeSet;
 /// of them.
 const POWER_FAILURES: u64 = 4;
 const FAILURES_OF_MARKS: u64 = 4;
+
+/// Bytes of an anchor that say something.
+const ANCHOR_BYTES: u64 = 48;
 
 /// Sectors that an NVS device cannot read.
 const UNREADABLE: u64 = 8;
@@ -33,6 +37,9 @@ const REQUESTS: u64 = 10_000;
 enum Fault {
     /// No NVS device can read this anchor.
     Anchor(u64),
+    /// This anchor of all NVS devices rots, and the power fails as the next start writes one; or
+    /// none rots, and it fails as two starts do.
+    TornAnchors(Option<u64>),
     /// This copy of the anchor has nothing of what was written since the last start.
     Stale(u64),
     /// This NVS device of two is missing.
@@ -40,6 +47,9 @@ enum Fault {
     /// This NVS device of two cannot read some of what is written on it. After the next start the
     /// other one is missing.
     Unreadable(u16),
+    /// The power fails as a start has written ring or slots, which need not be durable. This NVS
+    /// device of two is missing at the next.
+    Interrupted(u16),
     /// A bit of this copy of this device's superblock rots.
     Superblock(Device, u64),
     /// These members are away, as many as the level tolerates.
@@ -78,11 +88,19 @@ impl Run {
                 self.suppose(Fault::Stale(place))?;
             }
         }
+        // A sector of a block device has all of an anchor or nothing.
+        if (often || self.world.nvs_is_memory) && self.has_both_anchors() {
+            for lost in [None, Some(ANCHORS[0]), Some(ANCHORS[1])] {
+                self.suppose(Fault::TornAnchors(lost))?;
+            }
+        }
         if (often || self.cut_change.is_some()) && self.uses_both() {
             self.suppose(Fault::Missing(0))?;
             self.suppose(Fault::Missing(1))?;
             let which = self.draws.supposed.below(2) as u16;
             self.suppose(Fault::Unreadable(which))?;
+            self.suppose(Fault::Interrupted(0))?;
+            self.suppose(Fault::Interrupted(1))?;
         }
         if let Some(halves) = self.halves() {
             self.suppose_apart(&halves)?;
@@ -120,7 +138,9 @@ impl Run {
         let devices = (self.world.members.len() + self.world.nvs.len()) as u64;
         let marks = self.world.caches_marks() || self.cut_change.is_some();
         if marks || self.world.nvs.iter().any(Disk::has_cached) {
-            let (first_write, operations) = self.operations_of_a_start()?;
+            let started = self.after_a_start()?.world;
+            let first_write = started.first_write.unwrap_or(0);
+            let operations = started.operations.max(1);
             for _ in 0..POWER_FAILURES {
                 let at = self.draws.supposed.below(operations);
                 self.suppose(Fault::Power(at))?;
@@ -140,12 +160,22 @@ impl Run {
         written.into_iter().any(|write| places.contains(&write.offset))
     }
 
-    /// Operations of a start: before its first write, and in all.
-    fn operations_of_a_start(&mut self) -> Result<(u64, u64), String> {
+    /// A copy after a start, whose operations are counted.
+    fn after_a_start(&mut self) -> Result<Run, String> {
         let mut copy = self.copy();
         copy.open_either_way().map_err(|why| format!("a start besides: {why}"))?;
-        let operations = copy.world.operations.max(1);
-        Ok((copy.world.first_write.unwrap_or(0), operations))
+        Ok(copy)
+    }
+
+    /// Whether both anchors of all NVS devices are intact.
+    fn has_both_anchors(&self) -> bool {
+        let intact = |disk: &Disk| {
+            let log = Superblock::decode(disk.kept(0)).ok().map(|said| said.log);
+            let is_one =
+                |at: &u64| log.is_some_and(|log| Anchor::decode(disk.kept(*at), log).is_some());
+            ANCHORS.iter().all(is_one)
+        };
+        !self.world.nvs.is_empty() && self.world.nvs.iter().all(intact)
     }
 
     fn suppose(&mut self, fault: Fault) -> Result<(), String> {
@@ -262,6 +292,7 @@ impl Run {
                 self.world.nvs.iter_mut().for_each(|disk| disk.spoil(place));
                 self.open_either_way()?
             }
+            Fault::TornAnchors(lost) => self.survive_torn_anchors(lost)?,
             Fault::Stale(place) => {
                 let at = place * SECTOR as u64;
                 for disk in &mut self.world.nvs {
@@ -278,6 +309,7 @@ impl Run {
                 self.open_either_way()?
             }
             Fault::Unreadable(copy) => self.survive_alone(copy)?,
+            Fault::Interrupted(copy) => self.survive_interrupted(copy)?,
             Fault::Away(ref members) => {
                 for member in members.iter().map(|disk| Device::Member(disk.0)) {
                     self.world.device(member).gone = true;
@@ -312,6 +344,47 @@ impl Run {
         if end == End::Done {
             self.check_cut_writes()?;
         }
+        Ok(())
+    }
+
+    /// The power fails as one start writes an anchor, or two do.
+    fn survive_torn_anchors(&mut self, lost: Option<u64>) -> Result<End, String> {
+        if let Some(place) = lost {
+            let bit = self.draws.supposed.below(8 * ANCHOR_BYTES);
+            for disk in &mut self.world.nvs {
+                disk.rot(place, bit);
+            }
+        }
+        for _ in 0..if lost.is_some() { 1 } else { 2 } {
+            let writes = self.after_a_start()?.world.anchor_writes;
+            if !writes.is_empty() {
+                let drawn = writes[self.draws.supposed.below(writes.len() as u64) as usize];
+                self.interrupt_a_start(drawn)?;
+            }
+        }
+        self.open_either_way()
+    }
+
+    /// The power fails as a start has written to the log, and this NVS device is missing at the
+    /// next.
+    fn survive_interrupted(&mut self, copy: u16) -> Result<End, String> {
+        let writes = self.after_a_start()?.world.log_writes;
+        // The last ones open the next epoch.
+        let drawn = self.draws.supposed.below(2 * writes.len().max(1) as u64) as usize;
+        if let Some(write) = writes.get(drawn).or(writes.last()) {
+            self.interrupt_a_start(write + 1)?;
+        }
+        self.world.device(Device::Nvs(copy)).gone = true;
+        self.mishaps.away.push(Device::Nvs(copy));
+        self.open_either_way()
+    }
+
+    /// The power fails in a start, before or in its operation of this number.
+    fn interrupt_a_start(&mut self, operation: u64) -> Result<(), String> {
+        self.world.crash_at = Some(self.world.operations + operation);
+        self.open_either_way()?;
+        self.crash(Survivors::Random);
+        self.mishaps.must_start = true;
         Ok(())
     }
 

@@ -105,6 +105,10 @@ pub struct World {
     pub early_writes: u64,
     /// The number of the first of these: a start marks the devices with it.
     pub(super) first_write: Option<u64>,
+    /// Operations that write an anchor in a start.
+    pub(super) anchor_writes: Vec<u64>,
+    /// The same for ring and slots.
+    pub(super) log_writes: Vec<u64>,
     /// The next commit of this NVS device with a destage's intent cannot be written.
     pub(super) fails_intent: Option<u16>,
     /// What NVS devices write may be torn anywhere, not only between sectors.
@@ -146,6 +150,8 @@ impl World {
             starved: None,
             early_writes: 0,
             first_write: None,
+            anchor_writes: Vec::new(),
+            log_writes: Vec::new(),
             fails_intent: None,
             nvs_is_memory: false,
             newest_held: false,
@@ -694,6 +700,11 @@ impl Media for World {
         let taken = !gone && !self.device(device).unwritable;
         self.early_writes += u64::from(!self.crashed);
         self.first_write.get_or_insert(self.operations);
+        match device {
+            Device::Nvs(_) if ANCHORS.contains(&offset) => self.anchor_writes.push(self.operations),
+            Device::Nvs(_) if offset >= DATA_START => self.log_writes.push(self.operations),
+            _ => {}
+        }
         if self.count() {
             // Parts of it may be written as the power fails.
             let torn = taken && self.operations == self.crash_at.unwrap_or(0) + 1;

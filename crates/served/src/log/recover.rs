@@ -206,12 +206,14 @@ fn begin(
         records = found.lacking_intents(geometry.volume_pages().0, geometry.pages_per_group());
     }
     ring.flush()?;
+    // A device may have an older anchor only, whose tail the next commits may overwrite. And where
+    // one place has none, the other is not written before: both would be torn.
+    ring.anchor(found.space.anchor())?;
     match source.takes_what_is_left {
         true => found.space.restated(),
         false => found.make_room(),
     }
     let Found { contents, mut space, epoch, .. } = found;
-    // A device may have an older anchor only, whose tail the next commits may overwrite.
     ring.anchor(space.anchor())?;
     let mut first = Vec::new();
     let last_version = contents.last_version();
@@ -481,9 +483,10 @@ impl<'a> Ring<'a> {
         Ok(())
     }
 
-    /// Writes the anchor that counts wherever another one is.
+    /// Writes the anchor that counts wherever another one is, or none.
     fn anchor(&mut self, anchor: Anchor) -> Result<(), LogError> {
         for at in ANCHORS {
+            let mut written = false;
             for device in self.devices.iter().map(|number| Device::Nvs(*number)) {
                 let mut bytes = Buffer::zeroed(PAGE);
                 let read = self.media.read(device, at, &mut bytes);
@@ -492,8 +495,11 @@ impl<'a> Ring<'a> {
                 }
                 write_padded(self.media, device, at, &anchor.encode(self.log))
                     .map_err(|error| LogError::Unwritable(device, error))?;
+                written = true;
             }
-            self.flush()?;
+            if written {
+                self.flush()?;
+            }
         }
         Ok(())
     }
