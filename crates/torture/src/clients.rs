@@ -37,12 +37,16 @@ impl Run {
     /// # Errors
     /// A check failed.
     pub(super) fn maybe_withdraw(&mut self) -> Result<(), String> {
-        if !self.case.pressed || self.draws.clients.below(500) > 0 {
+        // A write that waits for space had ended a flush of what others wait for.
+        let forced = self.writes_through() && self.status().writes_waiting > 0;
+        let rare = if forced { 20 } else { 500 };
+        if !self.case.pressed || self.draws.clients.below(rare) > 0 {
             return Ok(());
         }
         let tickets: Vec<u64> = self.pending.keys().copied().collect();
         let gone: BTreeSet<u64> =
             tickets.into_iter().filter(|_| self.draws.clients.below(2) == 0).collect();
+        let again = self.draws.clients.below(2) == 0;
         for ticket in &gone {
             let Some(Pending { request, writes, asked, .. }) = self.pending.remove(ticket) else {
                 continue;
@@ -53,7 +57,7 @@ impl Run {
             for (id, range) in &writes {
                 self.model.written(*id, range, false, false);
             }
-            if !writes.is_empty() && self.writes_again.is_empty() {
+            if again && !writes.is_empty() && self.writes_again.is_empty() {
                 let bytes = request.bytes.min(AGAIN_MAX);
                 let at = self.draws.clients.below(request.bytes - bytes + 1);
                 self.writes_again.push_back(Request::write(request.offset + at, bytes));
@@ -63,6 +67,12 @@ impl Run {
         self.withdrawn.extend(&gone);
         let now = self.now();
         self.volume_mut().withdraw(now, &gone);
-        self.collect()
+        self.collect()?;
+        // What others wait for comes without another request.
+        let stuck = self.stopped || self.may_lack_rows() || self.any_full();
+        if !again && self.writes_through() && !stuck {
+            self.answered()?;
+        }
+        Ok(())
     }
 }

@@ -313,6 +313,10 @@ impl Volume {
         };
         let pieces = match command.owner {
             Owner::Destage(index) => self.destages.pieces(index),
+            // Nothing takes what is read for a rebuild that was stopped.
+            Owner::Rebuild(window) if self.engine.controller().window_disk(window).is_none() => {
+                return;
+            }
             Owner::Rebuild(window) => self.rebuilds.pieces(window),
             Owner::Scrub(index) => return self.scrub.add_bytes(index, command, op, bytes),
             Owner::HostRead(index) => {

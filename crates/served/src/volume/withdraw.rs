@@ -25,6 +25,10 @@ impl Volume {
         let waiting = controller.withdraw(&mut |id| known.contains(&id));
         waiting.into_iter().for_each(|id| self.drop_part(id));
         self.step(Event::Withdrawn);
+        if self.log.lost() || self.settings.cache_off {
+            // A write that waited for space had ended the flush of what is to be on the disks.
+            self.step(Event::Flush);
+        }
         self.after();
     }
 
