@@ -123,6 +123,46 @@ fn the_types_of_other_programs_are_read_in_every_compression() {
     );
 }
 
+/// A few bytes could take all memory.
+#[test]
+fn an_arrow_file_that_expands_too_far_is_refused() {
+    // Numbers that are not compressed well: 16 KiB may say that they are 512 MiB.
+    let mut seed = 1_u64;
+    let mut next = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (seed >> 44) as i64
+    };
+    let numbers: Vec<i64> = (0..4_001).map(|_| next()).collect();
+    let column = || Arc::new(Int64Array::from(numbers.clone())) as ArrayRef;
+    let names = ["time", "offset", "size", "op"];
+    let batch = RecordBatch::try_from_iter(names.map(|name| (name, column())));
+    let batch = batch.expect("columns of one length");
+    let zstd = Some(arrow_ipc::CompressionType::ZSTD);
+    let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(zstd);
+    let mut file = Vec::new();
+    let mut writer = arrow_ipc::writer::FileWriter::try_new_with_options(
+        &mut file,
+        &batch.schema(),
+        options.expect("known"),
+    )
+    .expect("a writer");
+    writer.write(&batch).expect("written");
+    writer.finish().expect("complete");
+    drop(writer);
+    let options = of_columns("time=time:us, offset=offset:sectors, size=size, op=op");
+    let said = (8 * numbers.len() as u64).to_le_bytes();
+    let at = file.windows(8).position(|bytes| bytes == said).expect("a size");
+    for (mib, refused) in [(200_u64, false), (300, true)] {
+        file[at..at + 8].copy_from_slice(&(mib << 20).to_le_bytes());
+        let why = error(&file, &options);
+        assert_eq!(
+            why.contains("expands to 300 MiB: write the file with smaller"),
+            refused,
+            "{why}"
+        );
+    }
+}
+
 #[test]
 fn presets_are_found_by_the_names_of_the_columns() {
     let number = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;

@@ -12,6 +12,11 @@ use arrow_schema::SchemaRef;
 
 /// The most that a byte of compressed data stands for: zstd has 128 KiB in 4 bytes.
 const EXPANSION_MAX: u64 = 1 << 15;
+/// The most that a batch, or all dictionaries together, may be in memory, in bytes; more if they
+/// are large in the file, too.
+const EXPANDED_MAX: u64 = 256 << 20;
+/// Columns of a trace that are not all constant are seldom compressed to a tenth.
+const EXPANSION_OF_ALL_MAX: u64 = 256;
 /// Bytes at the end of a file: the length of the footer, and the mark.
 const END_BYTES: usize = 10;
 
@@ -45,8 +50,12 @@ impl<R: Read + Seek> ArrowFile<R> {
         let decoder = FileDecoder::new(Arc::clone(&schema), footer.version());
         let blocks = blocks.into_iter();
         let mut file = ArrowFile { source, bytes, schema, decoder, blocks };
+        let mut total = 0;
         for block in footer.dictionaries().into_iter().flatten() {
-            let buffer = file.read(block)?;
+            let (buffer, expanded) = file.read(block)?;
+            // Several may be in the same place of the file.
+            total += expanded;
+            may_expand(total, file.bytes)?;
             file.decoder.read_dictionary(block, &buffer).map_err(one_line)?;
         }
         Ok(file)
@@ -61,8 +70,8 @@ impl<R: Read + Seek> ArrowFile<R> {
         ArrowFile { decoder: self.decoder.with_projection(columns.to_vec()), ..self }
     }
 
-    /// A block, whose lengths fit the file and its own data.
-    fn read(&mut self, block: &Block) -> Result<Buffer, String> {
+    /// A block, whose lengths fit the file and its own data, and the bytes of what it describes.
+    fn read(&mut self, block: &Block) -> Result<(Buffer, u64), String> {
         let damaged = || String::from("a block of the file has a length that cannot be");
         let begin = u64::try_from(block.offset()).map_err(|_| damaged())?;
         let head = usize::try_from(block.metaDataLength()).map_err(|_| damaged())?;
@@ -72,40 +81,50 @@ impl<R: Read + Seek> ArrowFile<R> {
             return Err(damaged());
         }
         let bytes = read_at(&mut self.source, begin, length)?;
-        if !fits(&bytes[..head], &bytes[head..]) {
-            return Err(damaged());
-        }
-        Ok(Buffer::from_vec(bytes))
+        let expanded = expanded(&bytes[..head], &bytes[head..]).ok_or_else(damaged)?;
+        may_expand(expanded, length as u64)?;
+        Ok((Buffer::from_vec(bytes), expanded))
     }
 }
 
-/// Whether the buffers that a message describes are within its body and expand to a size that they
-/// can have.
-fn fits(head: &[u8], body: &[u8]) -> bool {
+/// Whether this many bytes of a file may become so many in memory.
+fn may_expand(expanded: u64, bytes: u64) -> Result<(), String> {
+    if expanded <= EXPANDED_MAX.max(EXPANSION_OF_ALL_MAX.saturating_mul(bytes)) {
+        return Ok(());
+    }
+    Err(format!(
+        "a block of the file has {bytes} bytes, and expands to {} MiB: write the file with smaller \
+         batches",
+        expanded >> 20
+    ))
+}
+
+/// The bytes of the buffers that a message describes, as they are in memory; `None`: they are not
+/// within its body, or would expand to a size that they cannot have.
+fn expanded(head: &[u8], body: &[u8]) -> Option<u64> {
     // A mark of four bytes, which old files lack, and the length.
     let skipped = if head.starts_with(&[0xff; 4]) { 8 } else { 4 };
-    let Some(Ok(message)) = head.get(skipped..).map(root_as_message) else { return false };
+    let message = root_as_message(head.get(skipped..)?).ok()?;
     let dictionary = message.header_as_dictionary_batch().and_then(|batch| batch.data());
-    let Some(batch) = message.header_as_record_batch().or(dictionary) else { return false };
+    let batch = message.header_as_record_batch().or(dictionary)?;
     let compressed = batch.compression().is_some();
-    batch.buffers().into_iter().flatten().all(|buffer| {
-        let (Ok(begin), Ok(length)) =
-            (usize::try_from(buffer.offset()), usize::try_from(buffer.length()))
-        else {
-            return false;
+    let mut total = 0_u64;
+    for buffer in batch.buffers().into_iter().flatten() {
+        let begin = usize::try_from(buffer.offset()).ok()?;
+        let length = usize::try_from(buffer.length()).ok()?;
+        let data = body.get(begin..begin.checked_add(length)?)?;
+        let prefix =
+            data.first_chunk().filter(|_| compressed).map(|says| i64::from_le_bytes(*says));
+        let expanded = match prefix {
+            None | Some(-1) => length as u64,
+            Some(expanded) => u64::try_from(expanded).ok()?,
         };
-        let Some(data) = begin.checked_add(length).and_then(|end| body.get(begin..end)) else {
-            return false;
-        };
-        match data.first_chunk().filter(|_| compressed) {
-            Some(prefix) => match i64::from_le_bytes(*prefix) {
-                -1 => true,
-                expanded => u64::try_from(expanded)
-                    .is_ok_and(|expanded| expanded <= EXPANSION_MAX * length as u64),
-            },
-            None => true,
+        total = total.checked_add(expanded)?;
+        if expanded > EXPANSION_MAX * length as u64 {
+            return None;
         }
-    })
+    }
+    Some(total)
 }
 
 /// An error of another library, which may have several lines.
@@ -127,8 +146,9 @@ impl<R: Read + Seek> Iterator for ArrowFile<R> {
         loop {
             let block = self.blocks.next()?;
             let read = self.read(&block);
-            let batch = read
-                .and_then(|data| self.decoder.read_record_batch(&block, &data).map_err(one_line));
+            let batch = read.and_then(|(data, _)| {
+                self.decoder.read_record_batch(&block, &data).map_err(one_line)
+            });
             // A block may have no batch.
             if let Some(batch) = batch.transpose() {
                 return Some(batch);
