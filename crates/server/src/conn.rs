@@ -1,9 +1,10 @@
 //! What comes in on a connection: TLS, what opens it, requests, payloads.
 
 use crate::front::{Decoder, Event, Opening};
+use crate::output::Output;
 use crate::port::{Port, Token, charge};
 use crate::total::SMALL;
-use destage_block::{Backend, Buffer, Driver, Payload, Piece, Request};
+use destage_block::{Backend, Buffer, Driver, Payload, Request};
 use destage_engine::units::Instant;
 use rustix::net::RecvFlags;
 use rustls::{ServerConfig, ServerConnection};
@@ -15,6 +16,8 @@ use std::sync::Arc;
 const DIRECT_MIN: u32 = 32 << 10;
 /// Plain bytes taken out of TLS at once.
 const PLAIN_PART: usize = 64 << 10;
+/// Bytes of replies that are encrypted at once.
+const ENCRYPTED_AT_ONCE: usize = 1 << 20;
 
 /// Work that a connection has done for it in a turn; then the others have theirs.
 const TURN: u32 = 256;
@@ -460,14 +463,12 @@ impl Input {
         }
     }
 
-    /// Encrypts what is to be sent.
-    pub(crate) fn encrypt(&mut self, plain: &[Piece]) -> Option<Vec<u8>> {
+    /// Encrypts some of what is to be sent. While that is done it is in memory three times.
+    pub(crate) fn encrypt(&mut self, output: &mut Output) -> Option<Vec<u8>> {
         let tls = self.tls.as_mut()?;
         let mut out = Vec::new();
-        for piece in plain {
-            // The buffer has no limit: all of it is taken.
-            tls.writer().write_all(piece.bytes()).ok()?;
-        }
+        // The buffer of TLS has no limit: all of it is taken.
+        output.take_part(ENCRYPTED_AT_ONCE, |bytes| tls.writer().write_all(bytes)).ok()?;
         while tls.wants_write() {
             tls.write_tls(&mut out).ok()?;
         }

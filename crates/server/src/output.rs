@@ -22,6 +22,8 @@ pub(crate) struct Output {
     /// Not sent yet; under TLS, not encrypted yet.
     plain: Vec<Piece>,
     plain_bytes: usize,
+    /// Bytes of the first piece that were taken.
+    taken_of_first: usize,
     /// Goes out before the rest, as it is.
     pub(crate) wire: Vec<Piece>,
     /// A send is in flight.
@@ -100,6 +102,29 @@ impl Output {
         std::mem::take(&mut self.plain)
     }
 
+    /// Takes at most this many bytes of what is to be sent, and hands them on. Whether that worked.
+    pub(crate) fn take_part(
+        &mut self,
+        most: usize,
+        mut to: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (mut left, mut done) = (most, 0);
+        while let Some(piece) = self.plain.get(done).filter(|_| left > 0) {
+            let bytes = &piece.bytes()[self.taken_of_first..];
+            let part = bytes.len().min(left);
+            to(&bytes[..part])?;
+            self.plain_bytes -= part;
+            left -= part;
+            if part < bytes.len() {
+                self.taken_of_first += part;
+                break;
+            }
+            (self.taken_of_first, done) = (0, done + 1);
+        }
+        self.plain.drain(..done);
+        Ok(())
+    }
+
     /// Sends short plain answers at once, as far as the socket takes them: a send by the ring
     /// costs one more completion.
     pub(crate) fn send_now(&mut self, socket: &OwnedFd, now: Instant) -> io::Result<()> {
@@ -139,5 +164,38 @@ impl Output {
         let (generation, sending) = (self.generation.wrapping_add(1), self.sending);
         let (dirty, share) = (self.dirty, self.share);
         *self = Output { generation, sending, dirty, share, ..Output::default() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_in_parts_is_the_same_and_no_part_is_longer() {
+        let all: Vec<u8> = (0..100).collect();
+        for most in [1, 7, 30, 100, 1000] {
+            let mut output = Output::default();
+            for piece in [&all[..30], &all[30..31], &[], &all[31..90]] {
+                output.push(Piece::Bytes(piece.to_vec()));
+            }
+            let (mut got, mut parts) = (Vec::new(), 0);
+            while output.unsent() {
+                let before = got.len();
+                output.take_part(most, |bytes| Ok(got.extend_from_slice(bytes))).expect("taken");
+                let taken = got.len() - before;
+                assert!((1..=most).contains(&taken), "{taken} of {most}");
+                if parts == 0 {
+                    output.append(|plain| plain.extend_from_slice(&all[90..]));
+                }
+                parts += 1;
+                assert_eq!(output.unsent_bytes(), all.len() - got.len());
+            }
+            assert!(got == all, "{most}");
+            assert_eq!(parts, 1 + (all.len() - most.min(90)).div_ceil(most), "{most}");
+        }
+        let mut refusing = Output::default();
+        refusing.append(|plain| plain.push(1));
+        assert!(refusing.take_part(1, |_| Err(io::ErrorKind::Other.into())).is_err());
     }
 }

@@ -534,17 +534,16 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
         if !output.sending && !input.broken && (input.tls.is_some() || output.unsent()) {
             let held = output.held_bytes();
             let mut pieces = std::mem::take(&mut output.wire);
-            let mut plain = output.take_plain();
             if input.tls.is_some() {
-                match input.encrypt(&plain) {
+                match input.encrypt(output) {
                     Some(bytes) if bytes.is_empty() => {}
                     Some(bytes) => pieces.push(Piece::Bytes(bytes)),
                     None => input.broken = true,
                 }
             } else if pieces.is_empty() {
-                pieces = plain;
+                pieces = output.take_plain();
             } else {
-                pieces.append(&mut plain);
+                pieces.append(&mut output.take_plain());
             }
             pieces.retain(|piece| !piece.bytes().is_empty());
             if !pieces.is_empty() {
