@@ -167,13 +167,13 @@ impl Run {
         Ok(copy)
     }
 
-    /// Whether both anchors of all NVS devices are intact.
+    /// Whether both anchors of all NVS devices are intact. What a kill left in a cache may be torn.
     fn has_both_anchors(&self) -> bool {
         let intact = |disk: &Disk| {
             let log = Superblock::decode(disk.kept(0)).ok().map(|said| said.log);
             let is_one =
                 |at: &u64| log.is_some_and(|log| Anchor::decode(disk.kept(*at), log).is_some());
-            ANCHORS.iter().all(is_one)
+            ANCHORS.iter().all(is_one) && !disk.has_cached()
         };
         !self.world.nvs.is_empty() && self.world.nvs.iter().all(intact)
     }
