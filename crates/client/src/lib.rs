@@ -5,13 +5,17 @@ use destage_nbd::client::{self, Address, Conversation, Handshake, Options, Reply
 use destage_nbd::request::{Command, Request};
 use destage_nbd::{Mode, Session, wire};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, send,
+    socket_with,
+};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
@@ -116,7 +120,7 @@ impl Client {
         let mut options = Options::new(&uri.export);
         options.mode = mode;
         let socket: OwnedFd = match &uri.address {
-            Address::Unix(path) => UnixStream::connect(path)?.into(),
+            Address::Unix(path) => unix(path.as_ref(), patience)?,
             Address::Tcp(host, port) => {
                 let stream = tcp(host, *port, patience)?;
                 stream.set_nodelay(true)?;
@@ -341,6 +345,28 @@ impl AsFd for Client {
 }
 
 /// Connects to the first address of a host that takes it.
+/// A server that hangs accepts nothing, and its queue may be full.
+fn unix(path: &Path, patience: Option<Duration>) -> Result<OwnedFd, ClientError> {
+    let kind = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, kind, None).map_err(io)?;
+    set_socket_timeout(&socket, Timeout::Send, patience).map_err(io)?;
+    let address = SocketAddrUnix::new(path).map_err(io)?;
+    loop {
+        match (rustix::net::connect(&socket, &address), patience) {
+            (Ok(()), _) => break,
+            (Err(Errno::INTR), _) => {}
+            (Err(Errno::AGAIN), Some(most)) => return Err(ClientError::Silent(most)),
+            (Err(error), _) => return Err(io(error)),
+        }
+    }
+    set_socket_timeout(&socket, Timeout::Send, None).map_err(io)?;
+    Ok(socket)
+}
+
+fn io(error: Errno) -> ClientError {
+    ClientError::Io(error.into())
+}
+
 fn tcp(host: &str, port: u16, patience: Option<Duration>) -> io::Result<TcpStream> {
     let Some(most) = patience else { return TcpStream::connect((host, port)) };
     let mut last = io::Error::from(io::ErrorKind::NotFound);

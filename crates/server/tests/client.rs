@@ -6,7 +6,7 @@ use common::{ram, read, serve};
 use destage_block::{Backend, Payload, Request};
 use destage_client::{Client, ClientError};
 use destage_nbd::Mode;
-use destage_nbd::client::Address;
+use destage_nbd::client::{Address, Uri};
 use destage_server::{Port, Token};
 use std::io::Read;
 use std::net::Shutdown;
@@ -93,6 +93,21 @@ fn a_server_that_does_not_greet_is_not_waited_for() {
     let error = Client::connect_within(&uri, Mode::Structured, SHORT).err().expect("no greeting");
     assert_eq!(error.to_string(), "the server did not answer for 0.05 s");
     std::fs::remove_dir_all(folder).expect("gone");
+}
+
+/// Its queue of connections is full: connecting, too, has a limit.
+#[test]
+fn a_server_that_accepts_nothing_is_not_waited_for() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("hangs");
+    let hangs = UnixListener::bind(&path).expect("bound");
+    rustix::net::listen(&hangs, 0).expect("a short queue");
+    let _waits = UnixStream::connect(&path).expect("the first one waits");
+    let export = String::new();
+    let address = Address::Unix(path.to_str().expect("plain").to_string());
+    let uri = Uri { address, export, tls: false, tls_hostname: None };
+    let error = Client::connect_within(&uri, Mode::Structured, SHORT).err().expect("no room");
+    assert!(matches!(error, ClientError::Silent(SHORT)), "{error}");
 }
 
 #[test]

@@ -469,6 +469,8 @@ impl Remote {
             }
             State::Up | State::Resends { .. } => IoError::GONE,
         };
+        // What may pass is tried again, for ever: nothing is carried out here any more.
+        let error = if error.passes() { IoError { class: IoClass::Gone, ..error } } else { error };
         self.events.extend(why.map(Event::GaveUp));
         self.state = State::Dead(error);
         let pending = core::mem::take(&mut self.pending);

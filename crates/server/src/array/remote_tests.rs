@@ -503,6 +503,19 @@ fn a_server_that_may_have_lost_writes_that_are_not_kept_is_not_used_again() {
     }
 }
 
+/// The last attempt to reach it failed for lack of memory. That passes, but not here.
+#[test]
+fn what_a_member_that_is_given_up_says_does_not_pass() {
+    let mut run = Run::new(1);
+    run.remote.sent(Err(IoError::from_errno(libc::ENOMEM)));
+    let mut ended = Vec::new();
+    run.remote.die(None, &mut ended);
+    run.remote.submit(run.now, OpId(1), OpKind::Flush, &mut ended);
+    let (_, result) = ended.remove(0);
+    let error = result.map(drop).expect_err("given up");
+    assert!(error.errno == libc::ENOMEM && !error.passes(), "{error:?}");
+}
+
 /// What a server says of no space.
 fn no_space(kind: OpKind) -> IoError {
     let has_fua = |run: &Run| run.server.session.flags & wire::NBD_FLAG_SEND_FUA != 0;
