@@ -563,6 +563,8 @@ impl<'b, B: Backend<Port> + ?Sized> Loop<'b, B> {
             input.broken = true;
             input.closed = true;
             let _ = rustix::net::shutdown(&*input.socket, rustix::net::Shutdown::Both);
+            // The backend does not know it, and it would count for ever.
+            input.drop_incomplete(&mut self.port);
             self.port.abandon(slot);
             self.backend.withdraw(&mut self.port, &|token: &Token| token.is_of(slot));
             self.server.remote.connections.fetch_sub(1, Ordering::Relaxed);

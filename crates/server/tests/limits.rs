@@ -167,6 +167,25 @@ fn a_client_that_stops_in_a_write_keeps_nobody_waiting_for_ever() {
     let _ = other.read(&mut [0; 16]);
 }
 
+/// A client takes no replies any more, and stops in a WRITE: when the reply to a request before it
+/// cannot be sent, the connection ends. What the WRITE counted for ends with it.
+#[test]
+fn a_write_that_a_broken_connection_leaves_counts_no_longer() {
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let server = serve(SIZE, |settings| settings.total_bytes = 8 << 20, Ram::default);
+    for _ in 0..8 {
+        let mut stream = opened(&server.socket());
+        stream.shutdown(std::net::Shutdown::Read).expect("shut");
+        let refused = request(0, 1, 2 * SIZE, 4096);
+        stream.write_all(&[refused, request(1, 2, 0, 2 << 20)].concat()).expect("sent");
+        eventually("it is disconnected", || server.remote.connections() == 0);
+    }
+    let patience = Duration::from_secs(10);
+    let mut client = Client::connect_within(&server.uri(), Mode::Structured, patience);
+    let client = client.as_mut().expect("connects");
+    assert_eq!(client.call(read(0, 8 << 20), &[]).expect("READ").len(), 8 << 20);
+}
+
 #[test]
 fn what_a_client_that_was_sent_away_had_asked_for_reaches_no_other() {
     let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
