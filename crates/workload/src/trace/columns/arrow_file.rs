@@ -87,7 +87,7 @@ impl<R: Read + Seek> ArrowFile<R> {
     }
 }
 
-/// Whether this many bytes of a file may become so many in memory.
+/// Whether this many bytes of a file may be as many in memory as they say.
 fn may_expand(expanded: u64, bytes: u64) -> Result<(), String> {
     if expanded <= EXPANDED_MAX.max(EXPANSION_OF_ALL_MAX.saturating_mul(bytes)) {
         return Ok(());
