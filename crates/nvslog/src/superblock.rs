@@ -60,6 +60,9 @@ pub struct Superblock {
     pub generation: u64,
     /// The last generation that all devices in use had when this one was begun.
     pub base: u64,
+    /// [`Superblock::identity`] of that one, or 0: of none. Halves of an array that serve apart
+    /// give the same numbers.
+    pub base_identity: u32,
     /// The generation with which this device came into use, or [`NOT_JOINED`]. Since then every
     /// generation names it.
     pub joined: u64,
@@ -187,7 +190,8 @@ impl Superblock {
         put(to, BASE, &self.base.to_le_bytes());
         put(to, FEATURE_MASK + 4, &(WRITE_FEATURES | self.unknown_write_features).to_le_bytes());
         put(to, JOINED, &self.joined.to_le_bytes());
-        put(to, SLOTS, &u64::from(self.slots).to_le_bytes());
+        put(to, SLOTS, &self.slots.to_le_bytes());
+        put(to, SLOTS + 4, &self.base_identity.to_le_bytes());
         let crc = crc32c(&to[12..]);
         put(to, 8, &crc.to_le_bytes());
         bytes
@@ -231,12 +235,13 @@ impl Superblock {
             role,
             geometry,
             base: u64_at(bytes, BASE),
+            base_identity: u32_at(bytes, SLOTS + 4),
             joined: u64_at(bytes, JOINED),
             nvs: decode_nvs(bytes),
             block_bytes: u32_at(bytes, 104),
             ring_blocks: u64_at(bytes, 112),
             dirty_pages_max: u64_at(bytes, 120),
-            slots: u32::try_from(u64_at(bytes, SLOTS)).unwrap_or(u32::MAX),
+            slots: u32_at(bytes, SLOTS),
             unknown_write_features: u32_at(bytes, FEATURE_MASK + 4) & !WRITE_FEATURES,
             failed: field(bytes, 128),
             rebuilds: decode_rebuilds(bytes, geometry.disks)?,
@@ -266,6 +271,25 @@ impl Superblock {
     pub fn agrees(&self, other: &Superblock) -> bool {
         let Superblock { role, device, joined, .. } = *other;
         Superblock { role, device, joined, ..*self } == *other
+    }
+
+    /// What distinguishes this generation from others of the same number, and what those before it
+    /// were: equal on all devices that have it.
+    #[must_use]
+    pub fn identity(&self) -> u32 {
+        if self.base == self.generation {
+            // A start that repaired it knew no more of this generation than that.
+            return self.base_identity;
+        }
+        let same = Superblock { role: Role::Member(0), device: [0; 16], joined: 0, ..*self };
+        crc32c(&same.encode()[12..]).max(1)
+    }
+
+    /// Whether another superblock may be the base of this one.
+    #[must_use]
+    pub fn is_made_on(&self, other: &Superblock) -> bool {
+        let known = self.base_identity == 0 || self.base_identity == other.identity();
+        self.base == other.generation && known
     }
 
     /// Bytes of the ring; the slots are behind it.

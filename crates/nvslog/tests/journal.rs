@@ -251,6 +251,7 @@ fn superblock(role: Role) -> Superblock {
     Superblock {
         generation: 5,
         base: 4,
+        base_identity: 0,
         joined: 3,
         array: [1; 16],
         device: [2; 16],

@@ -175,6 +175,10 @@ pub struct Assembly {
     /// UUIDs of the members; zeros where one is missing.
     pub(crate) members: Vec<Uuid>,
     pub(crate) nvs: Vec<Uuid>,
+    /// The identity of the superblock that counts, as it was found.
+    pub(crate) identity: u32,
+    /// What is found of all devices.
+    found: Vec<Chosen>,
     /// The generations with which the devices in use came into use.
     pub(crate) since: Since,
     /// Members that are not used.
@@ -195,8 +199,6 @@ pub struct Assembly {
     insisted: Vec<Device>,
     /// Members that were recorded as failed and are used again.
     revived: Vec<u16>,
-    /// Devices in use that an interrupted try had left out.
-    pub(crate) returned: Vec<Device>,
     /// The highest generation that any device may have.
     pub(crate) highest: u64,
     /// Something may have been built on the superblock that counts.
@@ -222,6 +224,21 @@ enum Standing {
 /// # Errors
 /// See [`AssembleError`].
 pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleError> {
+    match assemble_from(found, allow, newest(found, false)) {
+        // Perhaps most of another half is here, which served apart.
+        Err(why) if allow.degraded => {
+            assemble_from(found, allow, newest(found, true)).map_err(|_| why)
+        }
+        assembled => assembled,
+    }
+}
+
+/// The same with this superblock as the one that counts.
+fn assemble_from(
+    found: &[Found],
+    allow: &Allow,
+    newest: Option<Superblock>,
+) -> Result<Assembly, AssembleError> {
     let members = || found.iter().filter(|(device, _)| matches!(device, Device::Member(_)));
     // Most devices decide which array it is; the newest generation decides its state.
     let Some(first) = members().find_map(|(_, s)| s.ok()) else {
@@ -235,13 +252,15 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
             return Err(AssembleError::OtherArray(*device));
         }
     }
-    let superblock = newest(found).unwrap_or(first.superblock);
+    let superblock = newest.unwrap_or(first.superblock);
     let (disks, nvs) = (superblock.geometry.disks, superblock.nvs_devices());
     if members().count() != usize::from(disks) {
         return Err(AssembleError::Count { members: disks, nvs });
     }
     let mut assembly = Assembly {
         superblock,
+        identity: superblock.identity(),
+        found: found.iter().filter_map(|(_, said)| said.ok()).collect(),
         members: vec![[0; 16]; usize::from(disks)],
         nvs: vec![[0; 16]; 2],
         since: Since { members: vec![NOT_JOINED; usize::from(disks)], nvs: vec![NOT_JOINED; 2] },
@@ -254,7 +273,6 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         stale: Vec::new(),
         insisted: allow.stale.clone(),
         revived: Vec::new(),
-        returned: Vec::new(),
         highest: highest(found),
         built: is_built_on(found, &superblock),
         left_out: None,
@@ -270,8 +288,7 @@ pub fn assemble(found: &[Found], allow: &Allow) -> Result<Assembly, AssembleErro
         assembly.used_apart(found)?;
     }
     assembly.note_since(found);
-    assembly.note_returned(found);
-    let all = found.iter().filter_map(|(_, said)| said.ok());
+    let all = assembly.found.iter().copied();
     assembly.repairs = Repairs::of(&superblock, &assembly.used(found), all);
     // Only now: until here the devices were compared with what was recorded.
     for member in core::mem::take(&mut assembly.revived) {
@@ -347,8 +364,9 @@ fn came_alone(said: &Chosen) -> bool {
 /// The superblock that counts: the newest, unless it is a try on which nothing was built, and
 /// something was built on another one since the try began. Of the same generation one counts on
 /// which something was built, then that of the newest base, then an NVS device's, then that of a
-/// member that does not itself say that it has failed.
-fn newest(found: &[Found]) -> Option<Superblock> {
+/// member that does not itself say that it has failed. `apart`: also one that has only the number
+/// of what the newest was made on.
+fn newest(found: &[Found], apart: bool) -> Option<Superblock> {
     let weight = |s: &Superblock| match s.role {
         Role::Nvs(_) => 2,
         Role::Member(number) => u8::from(!s.has_failed(number)),
@@ -363,7 +381,9 @@ fn newest(found: &[Found]) -> Option<Superblock> {
     if is_built_on(found, &newest) {
         return Some(newest);
     }
-    let built = said().filter(|s| s.generation >= newest.base && is_built_on(found, s));
+    let other = |s: &Superblock| !apart && s.generation == newest.base && !newest.is_made_on(s);
+    let built = said().filter(|s| s.generation >= newest.base && !other(s));
+    let built = built.filter(|s| is_built_on(found, s));
     Some(built.max_by_key(key).unwrap_or(newest))
 }
 
@@ -387,10 +407,21 @@ impl Assembly {
         if self.built { self.superblock.generation } else { self.superblock.base }
     }
 
+    /// Whether that is the one of a superblock, or the one of its base.
+    fn was_built(&self, number: u64, identity: u32) -> bool {
+        let ours = if self.built { self.identity } else { self.superblock.base_identity };
+        number == self.built_on() && (identity == ours || identity == 0 || ours == 0)
+    }
+
+    /// Whether a superblock is of a try on what was built.
+    fn is_a_try(&self, said: &Superblock) -> bool {
+        self.was_built(said.base, said.base_identity)
+    }
+
     /// How a device compares with the superblock that counts (docs/durability.md, "Marks").
     fn standing(&self, device: Device, own: &Chosen) -> Result<Standing, AssembleError> {
         let newest = &self.superblock;
-        let (base, said) = (self.built_on(), own.superblock);
+        let said = own.superblock;
         if said.generation == newest.generation && said.agrees(newest) {
             let older = self.built && !own.confirmed && matches!(device, Device::Nvs(_));
             return Ok(if older { Standing::Stale } else { Standing::Current });
@@ -398,9 +429,49 @@ impl Assembly {
         if said.generation == newest.generation && self.built && own.confirmed {
             return Err(AssembleError::Disagrees(device));
         }
-        // A try on top of what was built, or what was built itself.
-        let late = said.base >= base || said.generation == base && own.confirmed;
-        Ok(if late { Standing::Late } else { Standing::Stale })
+        Ok(if self.is_late(own) { Standing::Late } else { Standing::Stale })
+    }
+
+    /// Whether a device has what was built, or a try on top of that.
+    fn is_late(&self, own: &Chosen) -> bool {
+        let (base, said) = (self.built_on(), own.superblock);
+        if said.generation == base && own.confirmed {
+            return self.was_built(base, said.identity());
+        }
+        // A second copy says that it took a later one for built.
+        let taken = match own.confirmed && !own.damaged[1] {
+            true => Some(said),
+            false if self.is_a_try(&said) => return true,
+            false => own.older.filter(|older| older.generation == said.base),
+        };
+        let tried = taken.filter(|tried| tried.generation > base && self.is_a_try(tried));
+        tried.is_some_and(|tried| !self.is_apart(&tried))
+    }
+
+    /// Whether a device with both copies of a try may have served without others which are here.
+    /// Nothing was built on it if one that has it has it in the first copy alone, or if one that it
+    /// names lacks it, or has continued from before it.
+    fn is_apart(&self, tried: &Superblock) -> bool {
+        let is_it = |said: &Superblock| said.generation == tried.generation && said.agrees(tried);
+        let mut without = false;
+        for other in &self.found {
+            let own = &other.superblock;
+            if is_it(own) && !other.confirmed {
+                return false;
+            }
+            // One that came later may have the place of another one.
+            let ours = self.is_a_try(own) || self.was_built(own.generation, own.identity());
+            if !ours || own.joined > self.built_on() {
+                continue;
+            }
+            let complete = is_it(own) || other.older.is_some_and(|older| is_it(&older));
+            if leaves_out(tried, own) {
+                without = true;
+            } else if !complete || own.generation > tried.generation {
+                return false;
+            }
+        }
+        without
     }
 
     fn is_stale(&self, device: Device, own: &Chosen) -> AssembleError {
@@ -688,22 +759,6 @@ impl Assembly {
             if !self.stale.contains(&device) {
                 *self.since.of(device) = own.superblock.joined;
             }
-        }
-    }
-
-    /// Notes the devices that a try left out which others have, and on which nothing was built.
-    /// They come into use with the next generation, as any that is used again: a device which is
-    /// absent now may have that try in both copies, and had acknowledged nothing without them.
-    fn note_returned(&mut self, found: &[Found]) {
-        let used = self.used(found);
-        let said = || used.iter().map(|(_, own)| &own.superblock);
-        let tries = || said().filter(|said| said.generation > self.built_on());
-        let returned = |own: &Chosen| tries().any(|tried| leaves_out(tried, &own.superblock));
-        let current = |device| !self.stale.contains(device);
-        let returned = used.iter().filter(|(device, own)| current(device) && returned(own));
-        self.returned = returned.map(|(device, _)| *device).collect();
-        for device in self.returned.clone() {
-            *self.since.of(device) = NOT_JOINED;
         }
     }
 

@@ -95,8 +95,8 @@ pub(crate) struct Devices {
     changes: u64,
     /// A change waits until a rebuilt member is flushed.
     waits: bool,
-    /// The last generation that all devices in use have.
-    complete: u64,
+    /// The last generation that all devices in use have, and its identity.
+    complete: (u64, u32),
     pub(crate) records: MemberRecords,
 }
 
@@ -114,7 +114,7 @@ impl Devices {
             change: None,
             changes: 0,
             waits: false,
-            complete: superblock.generation,
+            complete: (superblock.generation, superblock.identity()),
             superblock,
         }
     }
@@ -248,11 +248,12 @@ impl Devices {
     }
 
     /// At a start, the next generation is recorded on all devices before anything is served.
-    /// `built`: something may have been built on the one that was found, or all that it names have
-    /// it by now.
-    pub(crate) fn start_generation(&mut self, highest: u64, built: bool) {
-        if built {
+    /// `built`: the identity of the one that was found, if something may have been built on it, or
+    /// all that it names have it by now.
+    pub(crate) fn start_generation(&mut self, highest: u64, built: Option<u32>) {
+        if let Some(identity) = built {
             self.superblock.base = self.superblock.generation;
+            self.superblock.base_identity = identity;
         }
         // Of a stale member that is used again: the superblock that was found may not say so.
         self.superblock.lost_pages |= self.records.any_lost();
@@ -308,7 +309,7 @@ impl Devices {
 
     /// All devices have the present generation.
     pub(crate) fn start_complete(&mut self) {
-        self.complete = self.superblock.generation;
+        self.complete = (self.superblock.generation, self.superblock.identity());
     }
 
     /// Devices that the present generation is the first to use came into use with it.
@@ -357,7 +358,7 @@ impl Devices {
             return;
         }
         self.superblock.generation += 1;
-        self.superblock.base = self.complete;
+        (self.superblock.base, self.superblock.base_identity) = self.complete;
         self.note_joined();
         self.superblock.lost_pages = self.records.any_lost();
         self.changes += 1;
@@ -426,7 +427,7 @@ impl Devices {
             Phase::Spares => Phase::SecondNvs,
             Phase::SecondNvs => Phase::Second,
             Phase::Second => {
-                self.complete = change.superblock.generation;
+                self.complete = (change.superblock.generation, change.superblock.identity());
                 return self.change.take().map(|change| change.superblock);
             }
         };

@@ -83,14 +83,16 @@ pub fn relog(media: &mut dyn Media, assembly: &Assembly, new: &NewLog) -> Result
     let mut devices = devices.joined(assembly.since.clone());
     assembly.failed.iter().for_each(|member| devices.mark(*member, true));
     let members: Vec<Device> = assembly.written_members().collect();
-    let (mut highest, mut built) = (assembly.highest, assembly.built);
+    let mut highest = assembly.highest;
+    let mut built = assembly.built.then_some(assembly.identity);
     if !assembly.copies.is_empty() && !new.defect.is(Defect::OverwritesNamedLog) {
         // From here on nothing relies on what the NVS devices hold.
         devices.name_nvs(&[]);
         devices.start_generation(highest, built);
         devices.write(media, &members, &|_, _| false).map_err(failed)?;
         devices.start_complete();
-        (highest, built) = (devices.superblock().generation, true);
+        let complete = devices.superblock();
+        (highest, built) = (complete.generation, Some(complete.identity()));
     }
     devices.set_log(new.log, new.block_bytes, new.sizes);
     devices.set_nvs(&new.nvs);
@@ -152,6 +154,7 @@ fn write_log(
         let superblock = Superblock {
             generation: 0,
             base: 0,
+            base_identity: 0,
             joined: NOT_JOINED,
             nvs: [None; NVS_MAX],
             failed: [0; 128],

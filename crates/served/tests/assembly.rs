@@ -25,6 +25,7 @@ fn superblock(device: Device) -> Superblock {
     Superblock {
         generation: 9,
         base: 8,
+        base_identity: 0,
         joined: 0,
         array: [1; 16],
         device: uuid(device),
@@ -106,6 +107,7 @@ impl Array {
     }
 }
 
+const GONE: NoSuperblock = NoSuperblock::Io(IoError::GONE);
 const M: [Device; 4] = [Device::Member(0), Device::Member(1), Device::Member(2), Device::Member(3)];
 const N: [Device; 2] = [Device::Nvs(0), Device::Nvs(1)];
 const ALL: [Device; 6] = [M[0], M[1], M[2], M[3], N[0], N[1]];
@@ -549,4 +551,39 @@ fn a_try_that_many_do_not_have_does_not_count_for_its_damaged_copy() {
     array.damage(M[0]);
     let assembly = array.assembled(&degraded()).expect("an array");
     assert_eq!(assembly.superblock.generation, 9);
+}
+
+/// Two halves served apart and gave the same numbers. A device of one, of which a crash left the
+/// next try, is not used with members of the other.
+#[test]
+fn a_try_on_the_base_of_another_half_is_not_used() {
+    let common = superblock(Device::Member(0)).identity();
+    let half = |failed: [u16; 2], nvs: usize| {
+        move |said: &mut Superblock| {
+            (said.base, said.base_identity) = (9, common);
+            said.generation = 10;
+            said.nvs[1 - nvs] = None;
+            failed.iter().for_each(|member| said.mark(*member, true));
+        }
+    };
+    let [mut one, two] = [(); 2].map(|()| Array::current());
+    one = one.with(&[M[1], M[3], N[0]], true, half([0, 2], 0));
+    let base = one.0[&N[0]].expect("readable").superblock.identity();
+    one = one.with_a_try(&[N[0]]).with(&[N[0]], false, |said| said.base_identity = base);
+    let two = two.with(&[M[0], M[2], N[1]], true, half([1, 3], 1));
+    let taken = |from: &Array, device: Device| (device, from.0[&device]);
+    let mixed = [taken(&two, M[0]), taken(&two, M[2]), taken(&one, N[0])];
+    let mixed = mixed.into_iter().chain([M[1], M[3], N[1]].map(|device| (device, Err(GONE))));
+    let mixed = Array(mixed.collect());
+    for allow in [Allow::default(), degraded()] {
+        assert_eq!(used(&mixed.assembled(&allow)), None);
+    }
+    // With the members of its own half it is used, and the others alone are.
+    let whole = [M[1], M[3], N[0]].map(|device| taken(&one, device));
+    let whole = whole.into_iter().chain([M[0], M[2], N[1]].map(|device| (device, Err(GONE))));
+    let own = Array(whole.collect()).assembled(&degraded());
+    assert_eq!(used(&own), Some((vec![0, 2], vec![0])));
+    let mut other = mixed;
+    other.0.extend([taken(&two, N[1])]);
+    assert_eq!(used(&other.assembled(&degraded())), Some((vec![1, 3], vec![1])));
 }

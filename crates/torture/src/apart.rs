@@ -10,7 +10,7 @@ use super::starve::SUPERBLOCKS;
 use crate::Survivors;
 use destage_engine::array::disks::DiskSet;
 use destage_engine::units::{DiskId, PAGE_BYTES};
-use destage_served::{Allow, Assembly, Device};
+use destage_served::{Allow, AssembleError, Assembly, Device};
 
 /// Pages that each half acknowledges.
 const PAGES: u64 = 3;
@@ -18,6 +18,8 @@ const PAGES: u64 = 3;
 const STARTS: u64 = 3;
 /// Operations after which it does, at most: those that mark the devices are among them.
 const OPERATIONS: u64 = 60;
+/// Sets of devices of both halves that are tried.
+const MIXES: u64 = 12;
 /// Ways to halve the members that are tried.
 const DRAWS: u64 = 8;
 
@@ -62,13 +64,45 @@ impl Run {
         for device in &halves[1] {
             core::mem::swap(all.world.device(*device), other.world.device(*device));
         }
-        match assembled(&mut all.world, &Allow::default()) {
-            Err(_) => Ok(()),
-            Ok(Assembly { failed, copies, .. }) => {
-                let left = format!("without members {failed:?}, with NVS {copies:?}");
-                Err(format!("halves that served apart make an array: {halves:?}, {left}"))
+        if let Ok(Assembly { failed, copies, .. }) = assembled(&mut all.world, &Allow::default()) {
+            let left = format!("without members {failed:?}, with NVS {copies:?}");
+            return Err(format!("halves that served apart make an array: {halves:?}, {left}"));
+        }
+        all.check_mixes(halves)
+    }
+
+    /// Of two halves that served apart, some devices are there, with `--degraded` or without; in
+    /// some of these starts the power fails.
+    ///
+    /// # Errors
+    /// Devices of both halves are used.
+    fn check_mixes(&mut self, halves: &[Vec<Device>; 2]) -> Result<(), String> {
+        for _ in 0..MIXES {
+            for device in halves.iter().flatten() {
+                self.world.device(*device).gone = self.draws.supposed.below(3) == 0;
+            }
+            let degraded = self.draws.supposed.below(2) == 0;
+            let allow = Allow { degraded, ..Allow::default() };
+            let Ok(assembly) = assembled(&mut self.world, &allow) else { continue };
+            let used = |device: &Device| match device {
+                Device::Member(number) => !assembly.failed.contains(number),
+                Device::Nvs(copy) => assembly.copies.contains(copy),
+            };
+            if halves.iter().all(|half| half.iter().any(used)) {
+                let all: Vec<&Device> = halves.iter().flatten().filter(|d| used(d)).collect();
+                return Err(format!(
+                    "of halves that served apart {halves:?} both are used: {all:?}"
+                ));
+            }
+            if self.draws.supposed.below(2) == 0 {
+                let soon = self.draws.supposed.below(OPERATIONS);
+                self.world.crash_at = Some(self.world.operations + soon);
+                let settings = self.case.settings.clone();
+                drop(destage_served::open(&mut self.world, &assembly, settings));
+                self.world.crash(Survivors::Random);
             }
         }
+        Ok(())
     }
 
     /// Devices that have a second copy of a change which others lack: nothing was built on it.
@@ -82,7 +116,7 @@ impl Run {
     /// Lets the others serve while this device is away, and asks for a start with all.
     ///
     /// # Errors
-    /// It is refused without `--degraded`, or the one before.
+    /// It is refused, with `--degraded` too, or the one before.
     pub(super) fn suppose_back(&mut self, device: Device) -> Result<(), String> {
         let mut copy = self.copy();
         copy.world.device(device).gone = true;
@@ -95,10 +129,12 @@ impl Run {
             return Ok(());
         }
         copy.world.device(device).gone = false;
-        match assembled(&mut copy.world, &Allow::default()) {
-            Ok(_) => Ok(()),
-            Err(why) => Err(format!("{device:?} was away, and is back: refused: {why:?}")),
-        }
+        // It looks as if it had served without them.
+        let why = match assembled(&mut copy.world, &Allow::default()) {
+            Err(why) if !matches!(why, AssembleError::Disagrees(_)) => Err(why),
+            _ => assembled(&mut copy.world, &Allow::degraded()),
+        };
+        why.map(drop).map_err(|why| format!("{device:?} was away, and is back: refused: {why:?}"))
     }
 
     /// Serves without these devices and acknowledges something. The power fails then, and perhaps

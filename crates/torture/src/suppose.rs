@@ -105,7 +105,8 @@ impl Run {
         if let Some(halves) = self.halves() {
             self.suppose_apart(&halves)?;
         }
-        if self.cut_change.is_some() {
+        let mut disks = self.world.members.iter().chain(&self.world.nvs);
+        if self.cut_change.is_some() && !disks.any(Disk::has_cached) {
             for device in self.ahead() {
                 self.suppose_back(device)?;
             }

@@ -7,7 +7,6 @@ mod common;
 use common::{opened, quiet_case, quiet_with};
 use destage_engine::array::geometry::Level;
 use destage_engine::units::PAGE_BYTES;
-use destage_nvslog::superblock::Superblock;
 use destage_served::{Ack, Defect, Device, IoError, OnNvsLoss, Status};
 use destage_torture::case::Wanted;
 use destage_torture::load::{Kind, Request};
@@ -680,44 +679,6 @@ fn an_nvs_device_that_fails_behind_the_marks_is_left_out() {
 fn a_start_writes_the_second_copies_that_a_crash_prevented() {
     let outcome = torture(9_025_847, 8, &Wanted { relogs: true, ..wanted() });
     assert_eq!(outcome.failure, None, "{}", outcome.case);
-}
-
-/// A change that leaves out the last member was interrupted after one second copy. A start without
-/// the device that has it uses that member again. Then the device is back, and is not
-/// taken for half of an array that served alone, whenever the power failed in that start.
-#[test]
-fn a_device_that_alone_has_a_change_does_not_refuse_later_starts() {
-    let mut interrupted = 0;
-    for at in 0..60 {
-        let mut run = quiet(Level::Raid5, 1);
-        write(&mut run, 0);
-        run.crash(Survivors::None);
-        let first = Device::Member(0);
-        for device in [first, Device::Member(1), Device::Member(2), Device::Nvs(0)] {
-            let disk = run.world.device(device);
-            let mut said = Superblock::decode(disk.kept(0)).expect("a superblock");
-            (said.base, said.generation) = (said.generation, said.generation + 1);
-            said.mark(3, true);
-            disk.put(0, &said.encode());
-            if device == first {
-                disk.put(12_288, &said.encode());
-            }
-        }
-        run.world.crash_at = Some(run.world.operations + at);
-        run.world.device(first).gone = true;
-        if run.open() == Ok(End::Crash) {
-            interrupted += 1;
-            run.crash(Survivors::None);
-            run.world.device(first).gone = true;
-            assert_eq!(run.open(), Ok(End::Done), "{at}");
-        }
-        run.world.crash_at = None;
-        write(&mut run, 0);
-        run.crash(Survivors::None);
-        run.world.device(first).gone = false;
-        assert_eq!(run.assembles(), Ok(()), "{at}");
-    }
-    assert!((30..60).contains(&interrupted), "{interrupted}");
 }
 
 /// The host gets no answers any more, but the disks get what only memory has.

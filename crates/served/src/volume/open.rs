@@ -60,6 +60,7 @@ pub fn create(media: &mut dyn Media, creation: &Creation) -> Result<(), (Device,
     let superblock = Superblock {
         generation: 1,
         base: 0,
+        base_identity: 0,
         joined: 0,
         array: creation.array,
         device: creation.array,
@@ -318,6 +319,7 @@ pub fn prepare_spare(
         generation: 0,
         joined: NOT_JOINED,
         base: 0,
+        base_identity: 0,
         nvs: [None; NVS_MAX],
         device: uuid,
         role: Role::Spare,
@@ -387,12 +389,10 @@ fn mark(
     let same = devices.superblock().agrees(&assembly.superblock);
     if !defect.is(Defect::IgnoresMarks) || !same {
         let built = assembly.built || assembly.completes_for_all();
-        devices.start_generation(assembly.highest, built);
+        devices.start_generation(assembly.highest, built.then_some(assembly.identity));
         let skips = |device: Device, copy: usize| {
             keeps && assembly.damaged().any(|damaged| damaged == (device, copy))
         };
-        // While others have the try that left these out: once that is gone, nothing says so.
-        devices.write(media, &assembly.returned, &|_, copy| copy > 0)?;
         devices.write(media, &used, &skips)?;
     }
     devices.start_complete();
