@@ -95,6 +95,9 @@ pub struct Allow {
     /// No NVS device is used, because none that the array needs can be. What only they have is
     /// lost.
     pub without_nvs: bool,
+    /// Nothing older may count than this generation, of [`Assembly::built_on`]: a device that
+    /// turned out to be unwritable has it.
+    pub at_least: u64,
     /// A deliberate fault, for the tests that show that it is caught.
     #[doc(hidden)]
     pub defect: Defect,
@@ -296,7 +299,8 @@ fn assemble_from(
         assembly.superblock.set_rebuild(member, None);
     }
     let failed: DiskSet = assembly.failed.iter().map(|m| DiskId(*m)).collect();
-    if !superblock.geometry.survives(&failed) {
+    let older = allow.stale.is_empty() && assembly.built_on() < allow.at_least;
+    if older || !superblock.geometry.survives(&failed) {
         return Err(assembly.left_out.unwrap_or(AssembleError::TooManyMissing));
     }
     Ok(assembly)
@@ -403,7 +407,8 @@ fn majority_array(found: &[Found]) -> Option<Uuid> {
 
 impl Assembly {
     /// The newest generation on which something was built.
-    fn built_on(&self) -> u64 {
+    #[must_use]
+    pub fn built_on(&self) -> u64 {
         if self.built { self.superblock.generation } else { self.superblock.base }
     }
 

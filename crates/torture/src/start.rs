@@ -146,9 +146,9 @@ impl Run {
 
     /// A device that cannot be written is left out, where the start may do without it.
     fn try_open(&mut self, plain: bool) -> Result<End, String> {
-        let mut unwritable = Vec::new();
+        let (mut unwritable, mut at_least) = (Vec::new(), 0);
         loop {
-            match self.try_open_without(&unwritable, plain)? {
+            match self.try_open_without(&unwritable, plain, &mut at_least)? {
                 Ok(end) => return Ok(end),
                 Err(device) => unwritable.push(device),
             }
@@ -169,6 +169,7 @@ impl Run {
         &mut self,
         without: &[(Device, NoSuperblock)],
         plain: bool,
+        at_least: &mut u64,
     ) -> Result<Result<End, (Device, NoSuperblock)>, String> {
         let mut found: Vec<Found> = Vec::new();
         let members = (0..self.case.geometry.disks).map(Device::Member);
@@ -186,11 +187,13 @@ impl Run {
         }
         let mut allow =
             Allow { degraded: !plain, defect: self.case.settings.defect, ..Allow::default() };
+        allow.at_least = *at_least;
         if self.accepting {
             allow.stale.push(Device::Nvs(0));
         }
         let assembly = destage_served::assemble(&found, &allow)
             .map_err(|error| format!("assemble: {error:?}"))?;
+        *at_least = (*at_least).max(assembly.built_on());
         if self.accepting && !is_complete(&assembly) {
             return Err(MEMBER_MISSING.to_string());
         }

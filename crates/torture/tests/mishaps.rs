@@ -555,6 +555,32 @@ fn a_device_that_cannot_be_written_and_is_needed_refuses_the_start() {
     }
 }
 
+/// Of two copies one failed, and the other served alone, which now cannot be written. What the
+/// first one had is older: no start takes it for the array.
+#[test]
+fn an_older_copy_does_not_stand_in_for_one_that_cannot_be_written() {
+    let mut run = opened(quiet_case(Level::Raid10, 2, 0, 32));
+    write(&mut run, 3);
+    run.world.members[1].gone = true;
+    write(&mut run, 3);
+    run.drained().expect("drained");
+    run.crash(Survivors::None);
+    run.plain = true;
+    assert_eq!(run.open(), Ok(End::Done));
+    assert_eq!(run.status().failed, [1]);
+    run.crash(Survivors::None);
+    run.world.members[1].gone = false;
+    run.world.members[0].unwritable = true;
+    for plain in [true, false] {
+        run.plain = plain;
+        let refused = run.open().expect_err("only an older copy can be written");
+        assert!(refused.contains("TooManyMissing") || plain, "{refused}");
+    }
+    run.world.members[0].unwritable = false;
+    assert_eq!(run.open(), Ok(End::Done));
+    assert_eq!(run.read_all(), Ok(End::Done));
+}
+
 #[test]
 fn a_full_device_is_reported_once_until_it_takes_writes() {
     let mut run = quiet(Level::Raid5, 1);

@@ -12,7 +12,7 @@ use destage_engine::served;
 use destage_engine::units::Instant;
 use destage_report::{Cell, Table};
 use destage_served::{
-    Assembly, Device, Found, Inspection, NoSuperblock, Settings as VolumeSettings, Volume,
+    Allow, Assembly, Device, Found, Inspection, NoSuperblock, Settings as VolumeSettings, Volume,
     assemble, inspect, open, read_superblock,
 };
 use destage_server::array::control::{listen, wait_until_free};
@@ -172,17 +172,19 @@ impl<'a> Assembled<'a> {
         let (disks, nvs) = (specs(&config.disks)?, specs(&config.nvs)?);
         let (devices, missing) = Devices::open(&disks, &nvs).map_err(Failure::failed)?;
         check_caches(config, &devices).map_err(Failure::failed)?;
-        Assembled::without(matches, config, (devices, missing), &[])
+        Assembled::without(matches, config, (devices, missing), &[], 0)
     }
 
-    /// Assembles the devices without those that an earlier try could not use.
+    /// Assembles the devices without those that an earlier try could not use, which had at least
+    /// this generation.
     fn without(
         matches: &'a ArgMatches,
         config: &'a ArrayConfig,
         (mut devices, missing): (Devices, Vec<(Device, DeviceError)>),
         without: &[(Device, NoSuperblock)],
+        at_least: u64,
     ) -> Result<Assembled<'a>, Failure> {
-        let allow = super::loss::allowed(matches, config)?;
+        let allow = Allow { at_least, ..super::loss::allowed(matches, config)? };
         let places: Vec<Device> = devices.places().collect();
         let mut said = |device| match without.iter().find(|(other, _)| *other == device) {
             Some((_, why)) => Err(*why),
@@ -206,8 +208,9 @@ impl<'a> Assembled<'a> {
     /// Opens the array. A device that cannot be written, or whose lost pages are not known, counts
     /// as one that cannot be used.
     fn open(mut self, settings: &VolumeSettings) -> Result<(Volume, Assembled<'a>), Failure> {
-        let mut without = Vec::new();
+        let (mut without, mut at_least) = (Vec::new(), 0);
         loop {
+            at_least = at_least.max(self.assembly.built_on());
             match open(&mut self.devices, &self.assembly, settings.clone()) {
                 Ok(volume) => return Ok((volume, self)),
                 Err(error) => {
@@ -215,7 +218,7 @@ impl<'a> Assembled<'a> {
                 }
             }
             let opened = (self.devices, self.missing);
-            self = Assembled::without(self.matches, self.config, opened, &without)?;
+            self = Assembled::without(self.matches, self.config, opened, &without, at_least)?;
         }
     }
 }
