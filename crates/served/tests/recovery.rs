@@ -273,7 +273,8 @@ fn a_damaged_second_copy_of_a_try_is_written_as_the_others_have_it() {
     let said = Superblock::decode(&copy_of(&mut devices, N[0], 0)).expect("a superblock");
     let (generation, base) = (said.generation + 1, said.generation);
     let mut page = copy_of(&mut devices, N[0], 0);
-    let bytes = Superblock { generation, base, ..said }.encode();
+    let base_identity = said.identity();
+    let bytes = Superblock { generation, base, base_identity, ..said }.encode();
     page[..bytes.len()].copy_from_slice(&bytes);
     devices.write(N[0], SUPERBLOCKS[0], &page).expect("written");
     rot(&mut devices, N[0], SUPERBLOCKS[1]);
