@@ -464,15 +464,16 @@ impl Assembly {
             if is_it(own) && !other.confirmed {
                 return false;
             }
-            // One that came later may have the place of another one.
             let ours = self.is_a_try(own) || self.was_built(own.generation, own.identity());
-            if !ours || own.joined > self.built_on() {
+            if !ours || own.joined == NOT_JOINED {
                 continue;
             }
             let complete = is_it(own) || other.older.is_some_and(|older| is_it(&older));
+            let lacks = !complete || own.generation > tried.generation;
             if leaves_out(tried, own) {
                 without = true;
-            } else if !complete || own.generation > tried.generation {
+            } else if lacks && own.joined <= self.built_on() {
+                // One that came later may have the place of another one.
                 return false;
             }
         }

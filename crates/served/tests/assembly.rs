@@ -587,3 +587,26 @@ fn a_try_on_the_base_of_another_half_is_not_used() {
     other.0.extend([taken(&two, N[1])]);
     assert_eq!(used(&other.assembled(&degraded())), Some((vec![1, 3], vec![1])));
 }
+
+/// A new mirror that a crash left alone in use, with members that served without it since: what
+/// the other NVS device has is newer. Both are not used together.
+#[test]
+fn a_new_mirror_is_not_used_with_members_that_served_without_it() {
+    let two = superblock(Device::Member(0));
+    let without = |said: &mut Superblock| {
+        (said.base, said.base_identity, said.generation) = (9, two.identity(), 10);
+        said.nvs = [Some(uuid(N[0])), None];
+    };
+    let others = [M[0], M[1], M[2], M[3], N[0]];
+    let mut array = Array::current().with(&others, true, without);
+    let three = array.0[&M[0]].expect("readable").superblock.identity();
+    array = array.with_a_try(&others).with(&others, false, |said| said.base_identity = three);
+    array = array.with(&[N[1]], false, |said| {
+        (said.base, said.base_identity, said.generation) = (9, two.identity(), 12);
+        (said.joined, said.nvs) = (10, [None, Some(uuid(N[1]))]);
+        [0, 2].into_iter().for_each(|member| said.mark(member, true));
+    });
+    assert_eq!(used(&array.assembled(&degraded())), None);
+    let alone = array.without(N[1]).assembled(&degraded());
+    assert_eq!(used(&alone), Some((vec![], vec![0])));
+}
