@@ -99,7 +99,7 @@ fn a_pause_is_no_stall() {
 
 #[test]
 fn random_cases() {
-    let (from, cases) = (number("TORTURE_SEED", 1), number("TORTURE_CASES", 32));
+    let (from, cases) = (number("TORTURE_SEED", 1), number("TORTURE_CASES", 48));
     let mut counts = Counts::default();
     let levels = [Level::Raid5, Level::Raid6, Level::Raid10, Level::Raid4];
     for seed in from..from + cases {
