@@ -182,7 +182,11 @@ mod tests {
             let (mut got, mut parts) = (Vec::new(), 0);
             while output.unsent() {
                 let before = got.len();
-                output.take_part(most, |bytes| Ok(got.extend_from_slice(bytes))).expect("taken");
+                let to = |bytes: &[u8]| {
+                    got.extend_from_slice(bytes);
+                    Ok(())
+                };
+                output.take_part(most, to).expect("taken");
                 let taken = got.len() - before;
                 assert!((1..=most).contains(&taken), "{taken} of {most}");
                 if parts == 0 {
