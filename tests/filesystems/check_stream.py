@@ -12,6 +12,7 @@ from content import FioCheck, FsxCheck, NamesCheck
 from fiofile import BLOCK, HEADER, SUM, Blocks, crc32c
 from load import apply, content
 from recorder import DURABLE, EVENT, FLUSH, FLUSHED, WRITE, WRITTEN
+from served import mount_apart, run
 from stream import Device, Media, Recording
 
 A, B = b"A" * 512, b"B" * 512
@@ -222,6 +223,26 @@ class Contents(unittest.TestCase):
         self.assertIsNone(self.found(check, block(3), 5))
         torn = block(1)[:2048] + block(2)[2048:]
         self.assertIn("no block of fio's", self.found(check, torn, 5))
+
+
+class Mounts(unittest.TestCase):
+    """A recording's mounts are its own."""
+
+    @unittest.skipUnless(os.geteuid() == 0, "SKIPPED: mounting needs root")
+    def test_no_other_program_sees_what_is_mounted(self):
+        with tempfile.TemporaryDirectory() as folder:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    mount_apart()
+                    run("mount", "-t", "tmpfs", "tmpfs", folder)
+                    status = 0 if os.path.ismount(folder) else 2
+                    if folder in Path(f"/proc/{os.getppid()}/mounts").read_text():
+                        status = 3
+                finally:
+                    os._exit(status)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
 
 if __name__ == "__main__":

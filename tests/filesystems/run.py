@@ -25,7 +25,7 @@ import time
 import traceback
 from pathlib import Path
 
-from served import FILE_SYSTEMS, Failure, cannot
+from served import FILE_SYSTEMS, Failure, cannot, mount_apart
 from session import Cuts, Session, shape_of
 from stream import PLANTS
 
@@ -368,6 +368,7 @@ def main() -> int:
         print(f"{options.destage}: no such program; `make build` makes it", file=sys.stderr)
         return 2
     if options.repeat:
+        mount_apart()
         return repeat(options)
     skipped = {fs: reason for fs in options.fs if (reason := cannot(fs))}
     systems = [fs for fs in options.fs if fs not in skipped]
@@ -377,6 +378,7 @@ def main() -> int:
         about = summary(options, [], skipped, 0)
         print(json.dumps(about, indent=2) if options.format == "json" else table(about))
         return 0
+    mount_apart()
     options.out.mkdir(parents=True, exist_ok=True)
     what = f"{options.faults}: up to {FAULT_CUTS}" if options.faulty else options.cuts
     say(f"{what} cuts of {', '.join(systems)}, seed {options.seed}")
@@ -391,4 +393,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except Failure as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from error

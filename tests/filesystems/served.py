@@ -1,6 +1,7 @@
 """An array of files that destage serves, and a file system on it: nbdfuse makes a file of the
 export, a loop device a disk of the file."""
 
+import ctypes
 import os
 import shutil
 import signal
@@ -19,6 +20,9 @@ START_SECONDS = 20
 # errors.
 HANG_SECONDS = 120
 LOAD_SECONDS = 300
+# <linux/sched.h>, <linux/mount.h>.
+CLONE_NEWNS = 0x00020000
+MS_REC, MS_PRIVATE = 1 << 14, 1 << 18
 
 
 class Failure(Exception):
@@ -97,6 +101,17 @@ class Shape(NamedTuple):
                 f" sectors of {self.sector}, ack {self.ack}, strip {self.strip}, {self.policy},"
                 f" pace {self.pace}"
                 + (", discard" if self.discard else ""))
+
+
+def mount_apart() -> None:
+    """What this process and its children mount from now on is in no other mount namespace. Else a
+    container that another program starts copies the mount of a file system: that then stays in use
+    when it is unmounted here, and its disk is busy."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    private = MS_REC | MS_PRIVATE
+    if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, private, None):
+        number = ctypes.get_errno()
+        raise Failure(f"a mount namespace of its own: {os.strerror(number)}")
 
 
 def run(*words: object, timeout: float = 60, codes: tuple[int, ...] | None = (0,)) -> str:
