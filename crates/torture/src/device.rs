@@ -115,6 +115,10 @@ pub struct Device {
     early: Vec<Arc<Durable>>,
     /// Writes behind the first MiB since the last flush.
     waiting: u32,
+    /// An operation of this life has failed, and not for want of space of a write.
+    pub erred: bool,
+    /// An operation of this life took long.
+    pub was_slow: bool,
     /// It ends here; `None`: it has room for every write.
     len: Option<u64>,
 }
@@ -451,6 +455,7 @@ impl Device {
 
     /// What could be read again does not count from now on.
     pub fn forget_healed(&mut self) {
+        (self.erred, self.was_slow) = (false, false);
         self.was_bad = self.bad.clone();
         let pages: BTreeSet<u64> = self.bad.iter().map(|sector| sector / SECTORS).collect();
         self.bad_pages = pages.len() as u32;

@@ -14,9 +14,7 @@ impl Run {
         let member = self.draws.run.below(u64::from(geometry.disks)) as u16;
         let mut failed = self.failing();
         failed.insert(DiskId(member));
-        let tolerates = geometry.survives(&failed)
-            && !(self.case.nvs > 0 && self.nvs_lost)
-            && self.rows_are_right();
+        let tolerates = geometry.survives(&failed) && self.rows_are_right();
         let drawn = self.draws.run.below(10);
         if matches!(drawn, 0..=2 | 7) {
             self.press(&[Slow::Marks(SUPERBLOCKS)]);

@@ -71,6 +71,7 @@ impl Run {
             self.world.members.iter_mut().for_each(Disk::heal);
         }
         self.relogging = false;
+        self.cut_acceptance = false;
         (self.change_cut, self.change_doubted) = (false, false);
         (self.mishaps.changed, self.mishaps.must_start) = (false, false);
         (self.mishaps.rotten_log, self.mishaps.unreadable_log) = (false, false);
@@ -566,6 +567,11 @@ impl Run {
         }
         let end = self.drive_until(&idle)?;
         self.stopped_cleanly = end == End::Done;
+        if self.stopped_cleanly && !self.nvs_lost() {
+            // Whatever was answered is in the log.
+            let now = self.model.ask();
+            self.model.flushed(now);
+        }
         self.counts.stops += u64::from(self.stopped_cleanly);
         Ok(end)
     }
@@ -592,14 +598,18 @@ impl Run {
             return;
         }
         let geometry = self.case.geometry;
-        if geometry.level.parities() == 0 || self.failed.is_empty() || !self.holes.is_empty() {
+        let redundant = geometry.level.is_redundant();
+        if !redundant || self.failed.is_empty() || !self.holes.is_empty() {
             return;
         }
         if self.world.members.iter().filter(|disk| disk.has_bad()).count() > 1 {
             return;
         }
         self.bad_media = true;
-        let member = self.draws.mishaps.below(u64::from(geometry.disks)) as usize;
+        let mut member = self.draws.mishaps.below(u64::from(geometry.disks)) as usize;
+        if let (true, Some(failed)) = (geometry.level.is_mirrored(), self.failed.iter().next()) {
+            member = usize::from(failed.0 ^ 1);
+        }
         // Mostly in a row that is about to be destaged.
         let dirty = self.dirty_pages();
         let page = match dirty.len() as u64 {

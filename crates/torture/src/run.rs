@@ -14,7 +14,7 @@ use destage_engine::array::disks::DiskSet;
 use destage_engine::readcache::coherent::ReadCacheChoice;
 use destage_engine::units::{DiskId, Instant, PAGE_BYTES, Page};
 use destage_served::{
-    Ack, Alarm, Answer, Command, Defect, OnNvsLoss, Refusal, Reply, Status, Volume,
+    Ack, Alarm, Answer, Command, Defect, Device, OnNvsLoss, Refusal, Reply, Status, Volume,
 };
 use destage_workload::random::Seeded;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -352,11 +352,13 @@ impl Run {
                 // What is given up is not written any more.
                 self.world.members[usize::from(*member)].gone = true;
             }
-            Alarm::NvsMirrorLost(..) => {
+            Alarm::NvsMirrorLost(copy, cause) => {
+                self.check_given_up(Device::Nvs(*copy), cause)?;
                 self.counts.nvs_failed += 1;
                 self.mirrored = false;
             }
-            Alarm::NvsLost { pages, .. } => {
+            Alarm::NvsLost { pages, copy, cause } => {
+                self.check_given_up(Device::Nvs(*copy), cause)?;
                 self.said_at_risk = Some(*pages);
                 self.mirrored = false;
                 self.stopped |= self.case.settings.on_nvs_loss == OnNvsLoss::Stop;
@@ -381,7 +383,8 @@ impl Run {
                 self.failed.remove(DiskId(*member));
                 self.failed_lately.insert(DiskId(*member));
             }
-            Alarm::RebuildStopped(member, _) => {
+            Alarm::RebuildStopped(member, cause) => {
+                self.check_given_up(Device::Member(*member), cause)?;
                 self.counts.spares_failed += 1;
                 self.world.members[usize::from(*member)].gone = true;
             }
@@ -651,7 +654,7 @@ impl Run {
             self.bad_media = false;
         }
         self.failed_lately = DiskSet::default();
-        self.world.members.iter_mut().for_each(Disk::forget_healed);
+        self.world.members.iter_mut().chain(&mut self.world.nvs).for_each(Disk::forget_healed);
     }
 
     /// The life ends with these writes unanswered.

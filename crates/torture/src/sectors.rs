@@ -8,7 +8,7 @@ use destage_engine::array::geometry::Redundancy;
 use destage_engine::array::layout::DiskPage;
 use destage_engine::units::{DiskId, PAGE_BYTES, Page};
 use destage_nvslog::superblock::DATA_START;
-use destage_served::{Cause, IoClass};
+use destage_served::{Cause, Device, IoClass};
 
 /// Sectors of a page.
 const SECTORS: u64 = PAGE_BYTES / 512;
@@ -127,14 +127,32 @@ impl Run {
     ///
     /// # Errors
     /// It was few.
-    pub(super) fn check_failure(&self, member: u16, cause: &Cause) -> Result<(), String> {
+    pub(super) fn check_failure(&mut self, member: u16, cause: &Cause) -> Result<(), String> {
         let most = self.case.settings.read_errors_max;
         let bad = self.world.members[usize::from(member)].bad_pages;
         match cause {
             Cause::Read(error) if error.class == IoClass::Medium && bad <= most => {
                 Err(format!("member {member} failed for {bad} pages that it could not read"))
             }
-            _ => Ok(()),
+            _ => self.check_given_up(Device::Member(member), cause),
+        }
+    }
+
+    /// A device may be given up only for what befell it.
+    ///
+    /// # Errors
+    /// Nothing did.
+    pub(super) fn check_given_up(&mut self, device: Device, cause: &Cause) -> Result<(), String> {
+        let disk = self.world.device(device);
+        let befell = match cause {
+            Cause::Read(_) | Cause::Write(_) | Cause::Flush(_) => disk.erred,
+            Cause::Stalled(_) => disk.hangs || disk.was_slow,
+            Cause::Asked => true,
+            Cause::Deleted | Cause::TooManyLost | Cause::Shrunk { .. } => false,
+        };
+        match befell {
+            true => Ok(()),
+            false => Err(format!("{device} is given up for nothing: {cause:?}")),
         }
     }
 

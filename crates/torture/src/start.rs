@@ -141,7 +141,9 @@ impl Run {
         let there = self.all_there() && !disks.any(Disk::has_bad);
         // A new NVS device may be in the place of one that the superblocks still name.
         let named = self.world.nvs.iter().all(|disk| disk.written().contains(&0));
-        there && named && self.retired.is_empty() && !self.mishaps.any()
+        // A disk that was replaced does not matter once the new one has all.
+        let rebuilt = self.retired.is_empty() || self.left_whole && self.failed.is_empty();
+        there && named && rebuilt && !self.mishaps.any()
     }
 
     /// A device that cannot be written is left out, where the start may do without it.
@@ -229,13 +231,17 @@ impl Run {
                 return Ok(Ok(End::Crash));
             }
             Err(error) => {
+                let unwritable = matches!(error, OpenError::Unwritable(..));
+                if self.world.early_writes > writes && !unwritable {
+                    self.world.beyond = Some(format!("written before a start is refused: {error}"));
+                }
                 let unusable = error.unusable().ok_or_else(|| format!("open: {error}"))?;
                 if matches!(error, OpenError::LostPagesUnknown(_)) && !self.mishaps.lost_record {
                     return Err(format!(
                         "refused for a record from before pages were lost: {error}"
                     ));
                 }
-                if matches!(error, OpenError::Unwritable(..)) {
+                if unwritable {
                     // The others may be marked.
                     self.mishaps.accepted();
                 }
@@ -256,6 +262,10 @@ impl Run {
             return Ok(Ok(End::Crash));
         }
         self.mirrored = assembly.copies.len() == 2;
+        if self.volume().lost_pages().is_empty() {
+            self.rows_lost = false;
+            self.reported_lost.clear();
+        }
         if self.case.mishaps {
             self.world.nvs.iter_mut().for_each(Disk::begin_life);
         }

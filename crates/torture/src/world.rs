@@ -234,6 +234,7 @@ impl World {
             self.clock += 1;
             self.maybe_hold_commits(&op);
             let slow_until = self.slow_until(&op).max(self.held_until_a_crash(&op));
+            self.device(op.device).was_slow |= slow_until > 0;
             self.flights.push(Flight { op, asked: self.clock, hangs, slow_until, seen: None });
         }
     }
@@ -415,6 +416,9 @@ impl World {
             Ok(Some(read)) => Ok(Some(seen.unwrap_or(read))),
             other => other,
         };
+        let writes = matches!(op.kind, OpKind::Write { .. });
+        let waits = |error: &IoError| writes && *error == IoError::FULL;
+        self.device(op.device).erred |= result.as_ref().is_err_and(|error| !waits(error));
         self.note(op.id.0 << 2 | u64::from(result.is_ok()) << 1);
         Some((op.id, result))
     }
