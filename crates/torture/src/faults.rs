@@ -143,7 +143,7 @@ impl Run {
     pub(super) fn may_be_away(&self, member: u16) -> bool {
         let mut failed = self.failing();
         failed.insert(DiskId(member));
-        self.case.geometry.survives(&failed) && !self.nvs_lost && self.rows_are_right()
+        self.case.geometry.survives(&failed) && self.rows_are_right()
     }
 
     /// Whether what rows imply is right, and will be.

@@ -371,7 +371,7 @@ impl Run {
         }
         // One that is gone and comes back as another would be gone again after the undo.
         let gone = self.world.members[which as usize].gone;
-        let tolerates = !gone && !self.nvs_lost() && self.holes.is_empty();
+        let tolerates = !gone && self.holes.is_empty();
         tolerates.then_some(Device::Member(which as u16))
     }
 
