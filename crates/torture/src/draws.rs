@@ -28,6 +28,7 @@ pub(super) struct Draws {
     pub(super) polls: Seeded,
     pub(super) regrets: Seeded,
     pub(super) cuts: Seeded,
+    pub(super) latent: Seeded,
 }
 
 impl Draws {
@@ -57,6 +58,7 @@ impl Draws {
             polls: Seeded::new(seed, "torture-polls"),
             regrets: Seeded::new(seed, "torture-regrets"),
             cuts: Seeded::new(seed, "torture-cuts"),
+            latent: Seeded::new(seed, "torture-latent"),
         }
     }
 }

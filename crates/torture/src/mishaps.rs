@@ -385,10 +385,12 @@ impl Run {
         self.mishaps.snapshot = Some(Box::new(self.snapshot()));
     }
 
-    /// Everything as it is, with the power off.
+    /// Everything as it is, with the power off; but all sectors of members can be read.
     pub(super) fn snapshot(&self) -> Snapshot {
+        let mut members = self.world.members.clone();
+        members.iter_mut().for_each(Disk::heal);
         Snapshot {
-            members: self.world.members.clone(),
+            members,
             nvs: self.world.nvs.clone(),
             model: self.model.clone(),
             failed: self.failed.clone(),

@@ -650,8 +650,7 @@ impl Run {
         (self.rows_kept, self.many_bad, self.stuck) = (false, false, None);
         self.members_return();
         if self.bad_media {
-            self.world.members.iter_mut().for_each(Disk::heal);
-            self.bad_media = false;
+            self.maybe_heal();
         }
         self.failed_lately = DiskSet::default();
         self.world.members.iter_mut().chain(&mut self.world.nvs).for_each(Disk::forget_healed);

@@ -60,6 +60,19 @@ impl Run {
         drawn && !self.bad_media && !self.world.members.iter().any(bad) && self.rows_are_right()
     }
 
+    /// Sectors of members that could not be read in the last life can be now; but sometimes the
+    /// next start and the next life still cannot, and what an interrupted destage left in their
+    /// rows may not suffice then.
+    pub(super) fn maybe_heal(&mut self) {
+        let may_stay = self.case.pressed && !self.nvs_lost() && self.rows_are_right();
+        if may_stay && self.draws.latent.below(3) == 0 {
+            self.many_bad = true;
+            return;
+        }
+        self.world.members.iter_mut().for_each(Disk::heal);
+        self.bad_media = false;
+    }
+
     /// Mostly one that is dirty.
     fn page_to_spoil(&mut self) -> Page {
         let dirty = self.dirty_pages();
