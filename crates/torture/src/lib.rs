@@ -154,6 +154,12 @@ fn lives(run: &mut Run, crashes: u64) -> Result<(), String> {
 /// # Errors
 /// A copy of the array does not survive what it should.
 fn power_off(run: &mut Run, rng: &mut Seeded) -> Result<(), String> {
+    if run.stopped {
+        // What is dirty is destaged from memory for as long as the power is on.
+        for _ in 0..rng.below(400) {
+            run.step()?;
+        }
+    }
     let survivors = [Survivors::None, Survivors::All, Survivors::Random, Survivors::Random]
         [rng.below(4) as usize];
     // What a member has of a change in its cache alone is there after a kill.

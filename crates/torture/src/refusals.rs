@@ -13,22 +13,29 @@ const SECTORS: u64 = PAGE_BYTES / 512;
 
 impl Run {
     /// Whether the faults of this life explain that a request is refused.
-    pub(super) fn explains_refusal(&self, pending: &Pending) -> bool {
-        let Request { kind, offset, bytes, .. } = pending.request;
+    pub(super) fn explains_refusal(&self, pending: &Pending, before_loss: bool) -> bool {
+        let Request { kind, offset, bytes, fua } = pending.request;
         let end = offset + bytes;
-        // Without NVS it has to be on the disks, and waits for rows that cannot be computed.
-        let waits = self.rows_kept && self.writes_through();
+        // Without NVS it has to be on the disks, and waits for rows that cannot be computed: what
+        // was asked for before the loss, and what flushes, for all that the NVS had.
+        let per_group = self.case.geometry.pages_per_group() * PAGE_BYTES;
+        let mut groups = offset / per_group..end.div_ceil(per_group);
+        let any = before_loss || fua || kind == Kind::Flush;
+        let kept = groups.any(|group| self.kept_groups.contains(&group));
+        let waits = self.nvs_lost() && (kept || any && self.rows_kept);
         match kind {
             // It may show what is not on the disks yet.
             Kind::Read => {
                 // What was dirty as it came is not needed from the disks.
                 let mut pages = offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES);
-                waits || pages.any(|page| !pending.held.contains(&page) && self.lacks(page))
+                let lacks = |page| self.lacks_since(page, &pending.rebuilt);
+                waits || pages.any(|page| !pending.held.contains(&page) && lacks(page))
             }
             Kind::Flush => waits,
             _ => {
                 // The rest of a sector that is written in part is read first.
-                let cut = |at: u64| !at.is_multiple_of(512) && self.lacks(at / PAGE_BYTES);
+                let lacks = |page| self.lacks_since(page, &pending.rebuilt);
+                let cut = |at: u64| !at.is_multiple_of(512) && lacks(at / PAGE_BYTES);
                 waits || cut(offset) || cut(end)
             }
         }
@@ -43,9 +50,18 @@ impl Run {
         pages.filter(|page| kind == Kind::Read && held(page)).collect()
     }
 
+    /// Members that have these first pages, though they have failed in this life.
+    pub(super) fn rebuilt_so_far(&self) -> Vec<(DiskId, u64)> {
+        let progress = self.rebuilds().into_iter();
+        let being = progress.map(|rebuild| (DiskId(rebuild.member), rebuild.progress.done_pages));
+        let again = |disk: &DiskId| !self.failing().contains(*disk);
+        let complete = self.failed_lately.iter().filter(again).map(|disk| (disk, u64::MAX));
+        being.chain(complete).collect()
+    }
+
     /// Whether the disks may not give this page: its own does not have it, and too little is left
-    /// of its row.
-    fn lacks(&self, page: u64) -> bool {
+    /// of its row. These members have been rebuilt so far as it was asked for.
+    fn lacks_since(&self, page: u64, rebuilt: &[(DiskId, u64)]) -> bool {
         let geometry = &self.case.geometry;
         let DiskPage { disk, page: row } = geometry.place(Page(page));
         let others: Vec<DiskId> = match geometry.level.entry().redundancy {
@@ -55,7 +71,11 @@ impl Run {
                 (0..geometry.disks).map(DiskId).filter(|other| *other != disk).collect()
             }
         };
-        let missing = others.iter().filter(|other| self.may_lack(**other, row)).count();
+        let may_lack = |other: DiskId| match rebuilt.iter().find(|(disk, _)| *disk == other) {
+            Some((_, pages)) if row < *pages => self.may_lack_rebuilt(other, row),
+            _ => self.may_lack(other, row),
+        };
+        let missing = others.iter().filter(|other| may_lack(**other)).count();
         let spare = match geometry.level.entry().redundancy {
             Redundancy::None => 0,
             Redundancy::Mirror => 1,
@@ -63,16 +83,22 @@ impl Run {
         };
         let lost = self.reported_lost.iter().any(|(first, n)| (*first..first + n).contains(&page));
         // What a row implies that an interrupted destage may have written is not known.
-        let known = missing < spare && !self.rows_kept;
-        lost || self.may_lack(disk, row) && !known
+        let group = geometry.row_of_disk_page(row).0.0;
+        let known = missing < spare && !self.kept_groups.contains(&group);
+        lost || may_lack(disk) && !known
     }
 
     /// Whether a member may not give a page of its own.
     pub(super) fn may_lack(&self, disk: DiskId, page: u64) -> bool {
+        let failed = self.failed.contains(disk) || self.failed_lately.contains(disk);
+        failed || self.may_lack_rebuilt(disk, page)
+    }
+
+    /// Whether a member that has been rebuilt there may not give a page of its own.
+    fn may_lack_rebuilt(&self, disk: DiskId, page: u64) -> bool {
         let member = &self.world.members[usize::from(disk.0)];
         let first = DATA_START / 512 + page * SECTORS;
-        let failed = self.failed.contains(disk) || self.failed_lately.contains(disk);
-        let away = failed || member.gone || member.hangs;
+        let away = member.gone || member.hangs;
         let lost = |(of, lost): &(u16, u64)| (*of, *lost) == (disk.0, page);
         let recorded = || self.volume.as_ref().is_some_and(|v| v.lost_pages().iter().any(lost));
         away || member.was_bad(first..first + SECTORS) || recorded()

@@ -32,6 +32,8 @@ pub(super) struct Pending {
     pub(super) asked: u64,
     /// Pages of a read that the NVS had all of.
     pub(super) held: Vec<u64>,
+    /// Members that were being rebuilt, or have been in this life, and how many pages they had.
+    pub(super) rebuilt: Vec<(DiskId, u64)>,
 }
 
 /// A run.
@@ -63,6 +65,8 @@ pub struct Run {
     pub(super) rebuilds_cut: u32,
     /// In this life some destage could not be computed.
     pub(super) rows_kept: bool,
+    /// The groups of these.
+    pub(super) kept_groups: BTreeSet<u64>,
     /// Members that have failed in this life.
     pub(super) failed_lately: DiskSet,
     /// The start of this life redid destages.
@@ -203,6 +207,7 @@ impl Run {
             rows_lost: false,
             rebuilds_cut: 0,
             rows_kept: false,
+            kept_groups: BTreeSet::new(),
             failed_lately: DiskSet::default(),
             redoes: false,
             stuck: None,
@@ -281,7 +286,8 @@ impl Run {
                 return Ok(End::Crash);
             }
         }
-        if self.may_lack_rows() {
+        let reads = self.pending.values().any(|pending| pending.request.kind == load::Kind::Read);
+        if self.may_lack_rows() && !reads {
             // Pages of lost rows fill the NVS: it is switched off.
             return Ok(End::Crash);
         }
@@ -394,13 +400,14 @@ impl Run {
             }
             Alarm::ArrayStopped(_) if self.stopping => self.stopped = true,
             // A row that is not what was written may contradict the checksums of its parity.
-            Alarm::PagesKept { ranges, .. }
+            Alarm::PagesKept { ranges, first_page }
                 if self.bad_media || self.may_lack_rows() || !self.holes.is_empty() =>
             {
                 self.check_kept(ranges)?;
                 self.counts.kept += 1;
                 // Without NVS, requests that wait for them are refused.
                 self.rows_kept = true;
+                self.kept_groups.insert(first_page / self.case.geometry.pages_per_group());
             }
             Alarm::PagesDestaged { .. } | Alarm::SuperblockRepaired { .. } => {}
             Alarm::RowsDoubted | Alarm::RowsRepaired => {}
@@ -466,7 +473,9 @@ impl Run {
         self.world.note(ticket << 3 | kind as u64);
         let one_commit = self.is_one_commit(&request);
         let held = self.held_of(&request);
-        self.pending.insert(ticket, Pending { request, writes, one_commit, asked, held });
+        let rebuilt = self.rebuilt_so_far();
+        let pending = Pending { request, writes, one_commit, asked, held, rebuilt };
+        self.pending.insert(ticket, pending);
         let now = self.now;
         self.volume_mut().submit(now, ticket, command, &payload);
         self.collect()
@@ -485,7 +494,7 @@ impl Run {
         self.world.note(reply.ticket << 1 | u64::from(good));
         if let Err(refusal) = &reply.result
             && *refusal != Refusal::Stopped
-            && !self.explains_refusal(&pending)
+            && !self.explains_refusal(&pending, reply.ticket < self.lost_before)
         {
             let Pending { request, held, .. } = &pending;
             return Err(format!("{request:?} was refused: {refusal}; the NVS had {held:?}"));
@@ -648,6 +657,7 @@ impl Run {
         self.withdrawn.clear();
         self.loses_little = false;
         (self.rows_kept, self.many_bad, self.stuck) = (false, false, None);
+        self.kept_groups.clear();
         self.members_return();
         if self.bad_media {
             self.maybe_heal();
