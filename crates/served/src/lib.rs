@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+mod assemble_error;
 mod at_risk;
 mod crc;
 mod defect;
@@ -40,9 +41,8 @@ mod stripes;
 mod superblock_repairs;
 mod volume;
 
-pub use assemble::{
-    Allow, AssembleError, Assembly, Found, NoSuperblock, assemble, read_superblock,
-};
+pub use assemble::{Allow, Assembly, Found, assemble, read_superblock};
+pub use assemble_error::{AssembleError, NoSuperblock};
 pub use defect::Defect;
 pub use destage_block::Buffer;
 pub use io::{Device, IoClass, IoError, Media, Op, OpId, OpKind};

@@ -2,7 +2,8 @@
 //! (docs/durability.md, "Recovery").
 
 use super::Volume;
-use crate::assemble::{Assembly, NoSuperblock};
+use crate::assemble::Assembly;
+use crate::assemble_error::NoSuperblock;
 use crate::at_risk::AtRisk;
 use crate::defect::Defect;
 use crate::destages::{Destages, pages_of_group};
