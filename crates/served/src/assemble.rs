@@ -399,6 +399,15 @@ impl Assembly {
         let device = Device::Member(number);
         let known = self.superblock.has_failed(number);
         match said {
+            // Only a spare that becomes a member says of itself that it has failed.
+            Ok(own)
+                if own.superblock.role == Role::Member(number)
+                    && own.superblock.has_failed(number)
+                    && allow.stale.contains(&device)
+                    && self.superblock.rebuilt_onto(number) != Some(own.superblock.device) =>
+            {
+                return Err(AssembleError::RebuiltInPart(device));
+            }
             Ok(own) if own.superblock.role == Role::Spare && known => {
                 self.spare(number, &own.superblock);
             }
@@ -611,6 +620,16 @@ impl Assembly {
     /// Whether the log is used as far as it can be read, since its loss was accepted.
     pub(crate) fn takes_what_is_left(&self) -> bool {
         self.stale.iter().any(|device| matches!(device, Device::Nvs(_)))
+    }
+
+    /// Whether rows may not be consistent: the log is lost or used in part, or one of two copies is
+    /// older.
+    pub(crate) fn doubts_rows(&self) -> bool {
+        let older = |device: &Device| matches!(device, Device::Member(_));
+        let mirrored = self.superblock.geometry.level.is_mirrored();
+        let copies_differ = mirrored && self.stale.iter().any(older);
+        let without_log = self.copies.is_empty() && self.superblock.nvs_devices() > 0;
+        copies_differ || without_log || self.takes_what_is_left()
     }
 
     /// The NVS devices in use, by their places.

@@ -75,6 +75,8 @@ pub enum AssembleError {
     Degraded(Device, NoSuperblock),
     /// More members are missing than the level tolerates.
     TooManyMissing,
+    /// The device was rebuilt in part, when the array last used it: the rest of it has other bytes.
+    RebuiltInPart(Device),
     /// The NVS device can be used, though it was given up for lost.
     NvsNotLost(Device),
     /// The NVS device cannot be used, and may have the only copy of some pages.
@@ -94,6 +96,7 @@ impl AssembleError {
             | AssembleError::Stale { device, .. }
             | AssembleError::Disagrees(device)
             | AssembleError::OtherLog(device)
+            | AssembleError::RebuiltInPart(device)
             | AssembleError::NvsNotLost(device)
             | AssembleError::Degraded(device, _)
             | AssembleError::NvsMissing(device, _) => Some(*device),

@@ -7,8 +7,8 @@ use destage_engine::limits::Limits;
 use destage_engine::units::{Duration, Instant, PAGE_BYTES};
 use destage_nvslog::superblock::Role;
 use destage_served::{
-    Alarm, Allow, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal, Settings,
-    Volume, member_bytes, prepare_spare, read_superblock,
+    Alarm, Allow, AssembleError, Cause, Device, Media, MirrorRefusal, ReplaceRefusal, ScrubRefusal,
+    Settings, Volume, member_bytes, prepare_spare, read_superblock,
 };
 use std::collections::BTreeMap;
 
@@ -106,6 +106,37 @@ fn a_spare_that_fails_makes_room_for_another() {
         assert_eq!(served.volume.take_alarms(), [Alarm::MemberRebuilt(2)]);
         assert!(!served.volume.superblock().has_failed(2));
     }
+}
+
+/// What a device has behind its checkpoint was never its member's.
+#[test]
+fn a_device_that_was_rebuilt_in_part_is_not_used_as_an_older_member() {
+    let mut served = served(1);
+    let needs = member_bytes(served.volume.controller().geometry());
+    served.volume.give_up_member(2, Cause::Asked);
+    served.run();
+    served.devices.0.insert(Device::Member(2), (needs, BTreeMap::new()));
+    let now = served.now();
+    assert_eq!(served.volume.replace(now, 2, NEW, needs), Ok(()));
+    served.run_until(u64::MAX, |volume| {
+        volume.superblock().rebuilt_onto(2) == Some(NEW) && !volume.is_changing()
+    });
+    let mut devices = served.devices;
+    let older = Allow { stale: vec![Device::Member(2)], degraded: true, ..Allow::default() };
+    let resumed = devices.assembled(&older);
+    assert_eq!((resumed.rebuilds.len(), &resumed.failed[..]), (1, &[2][..]), "it is rebuilt on");
+    // A start without it forgets how far it is.
+    let spare = devices.0.remove(&Device::Member(2)).expect("there");
+    let all: Vec<Device> = (0..3).map(Device::Member).chain([Device::Nvs(0)]).collect();
+    let without = devices.assembled_of(&all, &Allow::degraded()).expect("an array");
+    let volume = opened(&mut devices, &without, &settings()).expect("it opens");
+    let mut served = Served::of(devices, volume);
+    served.run();
+    served.devices.0.insert(Device::Member(2), spare);
+    let refused = served.devices.try_assembled(&older).err();
+    assert_eq!(refused, Some(AssembleError::RebuiltInPart(Device::Member(2))));
+    let without = served.devices.assembled(&Allow::degraded());
+    assert_eq!((without.rebuilds.len(), &without.failed[..]), (0, &[2][..]));
 }
 
 /// How long a rebuild takes with these limits, set as it starts or later.

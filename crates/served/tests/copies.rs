@@ -191,3 +191,26 @@ fn with_log(served: &mut Served) -> Devices {
     destage_served::relog(&mut devices, &assembly, &new).expect("it gets a log");
     devices
 }
+
+/// A disk of a pair that is older is used as it is: its pages and those of the other may differ.
+#[test]
+fn copies_are_read_from_one_side_when_one_is_older() {
+    let mut served = Served::open(array(1));
+    served.write(0, SECTORS, 1);
+    served.flush_cache();
+    served.volume.give_up_member(1, Cause::Asked);
+    served.run();
+    served.write(0, SECTORS, 2);
+    served.flush_cache();
+    served.stop();
+    let again = Allow { stale: vec![Device::Member(1)], ..Allow::default() };
+    let mut served = Served::open_as(served.devices, &again);
+    assert_eq!(alarms(&mut served), ["rows-doubted"]);
+    let (fills, members) = read_at_once(&mut served);
+    assert_eq!((fills, members), (vec![2; PAGES as usize], vec![0, 2]));
+    let mut later = Served::open(served.devices);
+    assert!(later.volume.status().rows_doubted, "it is remembered");
+    repair(&mut later);
+    assert!(!later.volume.status().rows_doubted);
+    assert_eq!(read_at_once(&mut later), (vec![2; PAGES as usize], vec![0, 1, 2, 3]));
+}

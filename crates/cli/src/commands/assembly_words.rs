@@ -140,6 +140,12 @@ impl Words<'_> {
                 path(device),
                 self.cause(*device, *why)
             ),
+            AssembleError::RebuiltInPart(device) => format!(
+                "{}: it was only rebuilt in part when the array last used it, and has other bytes \
+                 in the rest: name the disk that it was to replace in the configuration, if that \
+                 can be read",
+                path(device)
+            ),
             AssembleError::NvsNotLost(device) => {
                 format!("{}: it can be used: start without --without-nvs", path(device))
             }

@@ -224,9 +224,7 @@ pub fn open(
         appends_waiting: 0,
         at_risk: AtRisk::default(),
     };
-    let without_log = assembly.copies.is_empty() && superblock.nvs_devices() > 0;
-    let doubted = assembly.takes_what_is_left() || without_log;
-    volume.doubt_rows(superblock.doubted_rows || doubted);
+    volume.doubt_rows(superblock.doubted_rows || assembly.doubts_rows());
     volume.set_rebuild_limits(volume.settings.rebuild);
     for member in &assembly.failed {
         let failed = Event::DiskFailed(DiskId(*member));
@@ -380,7 +378,7 @@ fn mark(
     }
     devices.records.repair(media)?;
     devices.name_nvs(&assembly.copies);
-    if assembly.copies.is_empty() || assembly.takes_what_is_left() {
+    if assembly.copies.is_empty() || assembly.doubts_rows() {
         devices.doubt_rows(true);
     }
     // A spare that is absent now must not continue from where it was when it is back (D12).
