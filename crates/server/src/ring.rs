@@ -105,6 +105,12 @@ const ENTRIES: u32 = 512;
 const VECTORS_MAX: usize = 256;
 /// Longest part of a buffer that one operation moves: lengths are 32 bits there.
 const PART_MAX: usize = 1 << 30;
+/// Most threads of the kernel for operations on local devices that block: flushes, and whatever a
+/// file system does not do at once. By default there are four per processor, and one device that
+/// hangs (NFS, FUSE, a frozen file system) takes them all: healthy ones would count as stalled. It
+/// takes as many as its window, 32 by default, and some for flushes, so this is enough for a dozen
+/// such devices. A thread exists only while it is needed.
+const WORKERS_MAX: u32 = 512;
 
 impl<T> Ring<T> {
     /// A ring for the thread that calls: no other may use it.
@@ -119,6 +125,8 @@ impl<T> Ring<T> {
         for mut builder in [deferred, cooperative, IoUring::builder()] {
             match builder.setup_cqsize(8 * ENTRIES).build(ENTRIES) {
                 Ok(io) if io.params().is_feature_ext_arg() && io.params().is_feature_nodrop() => {
+                    // Kernels before 5.15 refuse, and keep their own limit.
+                    let _ = io.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
                     return Ok(Ring {
                         io,
                         table: Vec::new(),
@@ -379,6 +387,20 @@ mod tests {
         assert_eq!(size_of_val(&entry), 64);
         // SAFETY: an entry is the kernel's struct, of numbers alone, and longer than this.
         unsafe { std::ptr::from_ref(&entry).cast::<u8>().add(RW_FLAGS).cast::<i32>().read() }
+    }
+
+    /// In a container the limit of processes may be lower, and then counts.
+    #[test]
+    fn a_device_that_hangs_leaves_threads_for_the_others() {
+        let ring = Ring::<()>::new().expect("a ring");
+        // Zeros change nothing: the kernel only says what holds.
+        let mut limits = [0; 2];
+        if let Err(error) = ring.io.submitter().register_iowq_max_workers(&mut limits) {
+            return println!("SKIPPED: the kernel has no such limit: {error}");
+        }
+        let processes = rustix::process::getrlimit(rustix::process::Resource::Nproc).current;
+        let most = processes.unwrap_or(u64::MAX).min(u64::from(WORKERS_MAX));
+        assert_eq!(u64::from(limits[0]), most);
     }
 
     #[test]
