@@ -20,6 +20,7 @@ mod plan_args;
 mod progress;
 #[cfg(feature = "plan")]
 mod run_args;
+mod say;
 #[cfg(feature = "serve")]
 mod server_args;
 mod shared_args;
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     match commands::run(&matches) {
         Ok(text) => print(&text),
         Err(failure) => {
-            eprintln!("destage: {failure}");
+            say::line(&failure);
             ExitCode::from(failure.exit_code())
         }
     }
@@ -50,7 +51,7 @@ fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("destage: standard output: {error}");
+            say::line(format_args!("standard output: {error}"));
             ExitCode::from(1)
         }
         _ => ExitCode::SUCCESS,

@@ -57,6 +57,20 @@ fn a_deleted_file_is_seen_and_the_spare_takes_its_place_over_a_kill() {
     assert!(text.contains("in use") && text.contains("/spare"), "{text}");
 }
 
+/// Each line of its log is an error then: those of alarms, and those of the data thread.
+#[test]
+fn a_server_whose_log_nobody_reads_serves_while_a_spare_takes_a_members_place() {
+    let mut array = Array::of_level("5", 4, &["nvs"]);
+    array.serve_unread();
+    array.asks(&["spare", "tank", "add", &format!("{},size=32M", array.path("spare"))]);
+    array.asks(&["fail", "tank", "1"]);
+    becomes_clean(&array);
+    assert!(array.asks(&["status", "tank"]).contains("/spare"));
+    array.asks(&["stop", "tank"]);
+    let ended = array.server.take().expect("served").wait().expect("ended");
+    assert!(ended.success(), "{ended}");
+}
+
 #[test]
 fn members_are_given_up_and_replaced_by_hand() {
     let mut array = Array::of_level("6", 5, &["nvs"]);

@@ -5,7 +5,7 @@ use super::quantity::bytes;
 use super::target::{name, places};
 use super::{assembly_words, format, listener, text};
 use crate::failure::Failure;
-use crate::progress;
+use crate::{progress, say};
 use clap::ArgMatches;
 use destage_engine::array::geometry::Level;
 use destage_engine::served;
@@ -201,7 +201,7 @@ impl<'a> Assembled<'a> {
 
     fn say_unusable(&self) {
         for (device, why) in &self.unusable {
-            eprintln!("destage: {device} is not used: {why}");
+            say::line(format_args!("{device} is not used: {why}"));
         }
     }
 
@@ -258,16 +258,16 @@ pub fn serve(matches: &ArgMatches) -> Result<String, Failure> {
         // It was about to become this member when the last run ended.
         let bytes = devices.member_bytes(member).unwrap_or(0);
         if let Err(refusal) = volume.replace(Instant::ZERO, member, device, bytes) {
-            eprintln!("destage: {}: {refusal}", config.disks[usize::from(member)]);
+            say::line(format_args!("{}: {refusal}", config.disks[usize::from(member)]));
         }
     }
     let status = volume.status();
-    eprintln!(
-        "destage: {name}: {} bytes, {} dirty pages in NVS, {} destages to redo",
+    say::line(format_args!(
+        "{name}: {} bytes, {} dirty pages in NVS, {} destages to redo",
         volume.bytes(),
         status.dirty_pages,
         status.redoing
-    );
+    ));
     let export = export(name, &format!("destage array {name}"), &volume);
     let server = listener::bind(matches, export)?;
     let remote = server.remote();

@@ -4,6 +4,7 @@ use super::quantity::bytes;
 use super::{listener, text};
 use crate::failure::Failure;
 use crate::paths::Paths;
+use crate::say;
 use clap::ArgMatches;
 use destage_server::backends::{self, Emulated, Emulator, Ram};
 use std::path::Path;
@@ -64,11 +65,13 @@ pub fn run(matches: &ArgMatches) -> Result<String, Failure> {
     let text = listener::serve(matches, export, &mut backend)?;
     if cut {
         let lost = backend.power_cut().map_err(|error| Failure::failed(error.to_string()))?;
-        eprintln!("destage: the power failed: {lost} bytes that were not flushed are lost");
+        say::line(format_args!("the power failed: {lost} bytes that were not flushed are lost"));
     }
     let late = backend.late_ns();
     let at = |share| late.value_at_quantile(share) / 1000;
     let (number, half, most) = (late.len(), at(0.5), at(0.99));
-    eprintln!("destage: {number} answers; half at most {half} us late, 99 % at most {most} us");
+    say::line(format_args!(
+        "{number} answers; half at most {half} us late, 99 % at most {most} us"
+    ));
     Ok(text)
 }

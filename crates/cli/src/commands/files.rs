@@ -3,6 +3,7 @@
 use super::target::{name, places};
 use super::text;
 use crate::failure::Failure;
+use crate::say;
 use clap::ArgMatches;
 use destage_server::array::control::AskError;
 use destage_server::array::{DeviceSpec, allocate};
@@ -114,10 +115,10 @@ fn allocated(file: &File, path: &str, size: u64) -> Result<bool, Failure> {
     match allocate(file, size) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::Unsupported => {
-            eprintln!(
-                "destage: {path}: its file system cannot allocate space in advance: the file is \
-                 sparse, and writes wait when the file system is full"
-            );
+            say::line(format_args!(
+                "{path}: its file system cannot allocate space in advance: the file is sparse, \
+                 and writes wait when the file system is full"
+            ));
             Ok(false)
         }
         Err(error) if error.kind() == ErrorKind::StorageFull => Err(Failure::failed(format!(

@@ -3,6 +3,7 @@
 use super::quantity::{bytes, seconds};
 use super::text;
 use crate::failure::Failure;
+use crate::say;
 use clap::ArgMatches;
 use destage_block::{Backend, Export};
 use destage_server::{FrontEnd, Listen, Port, Server, Settings, tls_config};
@@ -25,7 +26,7 @@ pub fn serve<B: Backend<Port>>(
 /// Serves until a signal or `destage stop`.
 pub fn run<B: Backend<Port>>(server: Server, backend: &mut B) -> Result<String, Failure> {
     for address in server.addresses() {
-        eprintln!("destage: serving on {address}");
+        say::line(format_args!("serving on {address}"));
     }
     destage_server::stop_on_signals(server.remote()).map_err(Failure::failed)?;
     // Without systemd this does nothing.

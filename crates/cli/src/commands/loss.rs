@@ -2,6 +2,7 @@
 
 use super::text;
 use crate::failure::Failure;
+use crate::say;
 use clap::ArgMatches;
 use destage_served::{Allow, Assembly, Device, inspect, knows_lost_pages};
 use destage_server::array::{ArrayConfig, Devices};
@@ -115,7 +116,7 @@ pub fn accepted(
         }
     }
     if matches.get_flag("accept-loss") {
-        eprintln!("destage: {}", lost.trim_end());
+        say::line(lost.trim_end());
         return Ok(());
     }
     Err(Failure::failed(format!("{lost}Nothing was changed. To do so: add --accept-loss")))

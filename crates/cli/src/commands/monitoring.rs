@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::paths::Paths;
 #[cfg(feature = "plan")]
 use crate::progress;
+use crate::say;
 use clap::ArgMatches;
 use destage_observe::http::{Guard, HttpError, Settings, new_token, read_token, serve};
 use destage_observe::{Monitor, Options};
@@ -31,10 +32,12 @@ pub fn log(json: bool) -> Result<(), Failure> {
     let targets: Targets =
         wanted.parse().map_err(|error| Failure::usage(format!("RUST_LOG {wanted:?}: {error}")))?;
     let log = tracing_subscriber::registry().with(targets);
-    // Begun once in a process.
+    let lines = layer().with_ansi(false).with_writer(std::io::stderr);
+    // It would report a line that it cannot write with `eprintln!`, which panics there. Begun once
+    // in a process.
     let _ = match json {
-        true => log.with(layer().json().with_writer(std::io::stderr)).try_init(),
-        false => log.with(layer().with_ansi(false).with_writer(std::io::stderr)).try_init(),
+        true => log.with(lines.json().log_internal_errors(false)).try_init(),
+        false => log.with(lines.log_internal_errors(false)).try_init(),
     };
     Ok(())
 }
@@ -81,7 +84,7 @@ pub fn http(matches: &ArgMatches, control: &Path, monitor: Monitor) -> Result<()
         HttpError::Open(_) => Failure::usage(error),
         HttpError::System(..) => Failure::failed(error),
     })?;
-    eprintln!("destage: page on http://{address}/, token for changes in {}", path.display());
+    say::line(format_args!("page on http://{address}/, token for changes in {}", path.display()));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use super::{destage, fails, succeeds};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// An array in a temporary folder.
@@ -79,6 +79,18 @@ impl Array {
 
     /// Serves it with these variables in the environment.
     pub fn serve_with(&mut self, more: &[&str], variables: &[(&str, &str)]) {
+        let mut errors = self.start(more, variables);
+        let mut log = std::fs::File::create(self.path("stderr")).expect("a file");
+        std::thread::spawn(move || std::io::copy(&mut errors, &mut log));
+    }
+
+    /// Serves it, and closes the pipe to which the server writes its log.
+    pub fn serve_unread(&mut self) {
+        drop(self.start(&[], &[]));
+    }
+
+    /// Starts the server. Returns where it writes its log, read until it serves.
+    fn start(&mut self, more: &[&str], variables: &[(&str, &str)]) -> BufReader<ChildStderr> {
         let listen = format!("unix:{}", self.path("nbd.sock"));
         let mut child = Command::new(env!("CARGO_BIN_EXE_destage"))
             .args(["serve", "tank", "--nbd", &listen, "--config-dir", &self.path("")])
@@ -95,9 +107,8 @@ impl Array {
             assert!(errors.read_line(&mut line).expect("a line") > 0, "it ended: {}", self.said);
             self.said.push_str(&line);
         }
-        let mut log = std::fs::File::create(self.path("stderr")).expect("a file");
-        std::thread::spawn(move || std::io::copy(&mut errors, &mut log));
         self.server = Some(child);
+        errors
     }
 
     pub fn kill(&mut self) {

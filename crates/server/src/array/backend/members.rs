@@ -268,7 +268,11 @@ impl ArrayBackend {
         self.caches[usize::from(member)] = MemberCache::of(&opened);
         self.devices.put_member(port, member, Some(opened));
         self.identify(member, Some(uuid), Some(bytes));
-        eprintln!("destage: member {member} is being rebuilt onto {name}");
+        tracing::info!(
+            target: "destage",
+            array = self.setup.name(),
+            "Member {member} is being rebuilt onto {name}."
+        );
         let result = self.volume.replace(port.now(), member, uuid, bytes);
         self.describe_members();
         result.map_err(|why| NotTaken { device: None, why: why.into() })
