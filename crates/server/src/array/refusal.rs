@@ -70,6 +70,12 @@ pub enum Refusal {
     /// The device is the only NVS device in use.
     #[error("it is the only NVS device in use: add a second one first")]
     OnlyNvs,
+    /// The old NVS device, called this way, is given up, and the new one was not added.
+    #[error(
+        "the new NVS device was not added: {1}. {0} is given up already, so the log has one copy: \
+         correct the cause and give the command again"
+    )]
+    OldNvsGivenUp(String, Box<Refusal>),
     /// Another command changes the NVS.
     #[error("another command is changing the NVS of this array: see `destage status`")]
     NvsBusy,

@@ -1,6 +1,7 @@
-//! The NVS devices of a served array: another thread opens a new one, checks that it is empty, and
-//! names it in the configuration; then the data thread resyncs it. An array without NVS gets an
-//! empty log on it. The devices in use get a log with other sizes.
+//! The NVS devices of a served array: another thread opens a new one, checks that it is empty, has
+//! the one that it replaces given up, and names it in the configuration; then the data thread
+//! resyncs it. An array without NVS gets an empty log on it. The devices in use get a log with
+//! other sizes.
 
 use super::{ArrayBackend, ArrayHandle, nvs_bytes};
 use crate::Port;
@@ -21,6 +22,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often, and how many times, a new device waits until it is recorded which ones are in use: a
+/// minute, twice the default time after which one that hangs is given up.
+const RECORD_WAIT: Duration = Duration::from_millis(50);
+const RECORD_WAITS: usize = 1200;
 
 /// The place of the NVS device to replace.
 #[derive(Clone, Debug)]
@@ -117,8 +124,7 @@ fn sizes_of(bytes: u64, block_bytes: u32, array: &Superblock) -> Option<Sizes> {
     Some(sizes)
 }
 
-/// Names a device in the configuration and hands it over. If the array refuses it, the file is as
-/// before.
+/// Hands a device over, which the configuration then names.
 pub(in crate::array) fn install(
     array: &ArrayHandle,
     slot: &Slot,
@@ -126,30 +132,69 @@ pub(in crate::array) fn install(
     first: Option<Wanted>,
     progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<(), Refusal> {
+    let Some(wanted) = first else { return add_mirror(array, slot, device) };
+    let (number, name) = (slot.number, device.name.clone());
+    put_named(array, slot, &name, || {
+        let put = array.answer(move |array, port| array.put_first_nvs(port, device))?;
+        put.and_then(|names| {
+            let replaced = replace_log(array, wanted, progress);
+            if replaced.is_err() {
+                array.answer(move |array, port| array.take_unused_nvs(port, number, names))?;
+            }
+            replaced
+        })
+    })
+}
+
+/// Gives up the device that the new one replaces, and has the new one resynced.
+fn add_mirror(array: &ArrayHandle, slot: &Slot, device: NewNvs) -> Result<(), Refusal> {
+    let (number, name, old) = (slot.number, device.name.clone(), device.old.clone());
+    let given_up =
+        array.answer(move |array, port| array.give_up_old_nvs(port, number, old.as_deref()))??;
+    // As long as superblocks name the old device, a start with a configuration that names the new
+    // one would miss it.
+    let added = recorded(array).and_then(|()| {
+        put_named(array, slot, &name, || {
+            array.answer(move |array, port| array.put_new_nvs(port, device))?
+        })
+    });
+    added.map_err(|why| match given_up {
+        Some(old) => Refusal::OldNvsGivenUp(old, Box::new(why)),
+        None => why,
+    })
+}
+
+/// Waits until all devices in use have recorded which ones these are.
+fn recorded(array: &ArrayHandle) -> Result<(), Refusal> {
+    for _ in 0..RECORD_WAITS {
+        if !array.answer(|array, _| array.volume.is_changing())? {
+            return Ok(());
+        }
+        std::thread::sleep(RECORD_WAIT);
+    }
+    Err(Refusal::FailureNotRecorded)
+}
+
+/// Names a device in the configuration, and has the array take it. If the array refuses it, the
+/// file is as before.
+fn put_named(
+    array: &ArrayHandle,
+    slot: &Slot,
+    name: &str,
+    put: impl FnOnce() -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     // Before the superblocks name it: the next start must find it.
     let mut before = Vec::new();
     if let Some(path) = &slot.config {
         edit(path, |config| {
             before.clone_from(&config.nvs);
-            config.put_nvs(slot.number, &device.name);
+            config.put_nvs(slot.number, name);
         })?;
     }
-    let (number, name) = (slot.number, device.name.clone());
-    let result = match first {
-        None => array.answer(move |array, port| array.put_new_nvs(port, device))?,
-        Some(wanted) => {
-            let put = array.answer(move |array, port| array.put_first_nvs(port, device))?;
-            put.and_then(|names| {
-                let replaced = replace_log(array, wanted, progress);
-                if replaced.is_err() {
-                    array.answer(move |array, port| array.take_unused_nvs(port, number, names))?;
-                }
-                replaced
-            })
-        }
-    };
+    let result = put();
     if let (Err(_), Some(path)) = (&result, &slot.config) {
         // The device may be in use after all: then the next start must find it.
+        let (number, name) = (slot.number, name.to_string());
         let in_use = array.answer(move |array, _| array.uses_nvs(number, &name))?;
         if !in_use {
             let _ = edit(path, |config| config.nvs = before);
@@ -358,15 +403,31 @@ impl ArrayBackend {
         self.setup.set_config(config);
     }
 
+    /// Gives up the device in this place if it is in use; what it is called.
+    fn give_up_old_nvs(
+        &mut self,
+        port: &mut Port,
+        slot: u16,
+        old: Option<&str>,
+    ) -> Result<Option<String>, Refusal> {
+        // Filling the new one with zeros took minutes: another device may have failed in the
+        // meantime.
+        if self.replaceable_nvs(old)? != slot {
+            return Err(Refusal::NvsChanged);
+        }
+        if !self.volume.status().nvs_devices.contains(&slot) {
+            return Ok(None);
+        }
+        self.volume.give_up_nvs(port.now(), slot, Cause::Asked);
+        Ok(Some(self.setup.called(Device::Nvs(slot))))
+    }
+
     /// Begins to resync a device.
     fn put_new_nvs(&mut self, port: &mut Port, new: NewNvs) -> Result<(), Refusal> {
         let NewNvs { slot, bytes, uuid, .. } = new;
-        // Filling it with zeros took minutes: another device may have failed in the meantime.
-        if self.replaceable_nvs(new.old.as_deref())? != slot {
+        let used = self.volume.status().nvs_devices.contains(&slot);
+        if self.replaceable_nvs(new.old.as_deref())? != slot || used {
             return Err(Refusal::NvsChanged);
-        }
-        if self.volume.status().nvs_devices.contains(&slot) {
-            self.volume.give_up_nvs(port.now(), slot, Cause::Asked);
         }
         let block_bytes = new.opened.block_bytes();
         let before = self.setup.config().clone();
@@ -412,5 +473,54 @@ impl ArrayBackend {
         self.watch.remove(&Watched::Nvs(slot));
         self.ending.forget_deleted(&Watched::Nvs(slot));
         self.devices.put_nvs(port, slot, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::tests::{Client, file, with_array};
+
+    /// Gives the array a configuration file.
+    fn configured(client: &Client) -> PathBuf {
+        let path = client.folder.path().join("tank.toml");
+        let config = client.asks(|array, _| array.setup.config().clone());
+        std::fs::write(&path, toml::to_string(&config).expect("TOML")).expect("written");
+        let place = path.clone();
+        client.asks(move |array, _| array.set_config_path(place));
+        path
+    }
+
+    /// Whether the superblocks of the others name NVS device 1.
+    fn name_the_second(client: &Client) -> [bool; 4] {
+        ["d0", "d1", "d2", "nvs0"].map(|name| {
+            let bytes = std::fs::read(client.path(name)).expect("read");
+            Superblock::decode(&bytes).expect("a superblock").nvs[1].is_some()
+        })
+    }
+
+    #[test]
+    fn a_device_is_recorded_as_given_up_before_the_configuration_names_its_successor() {
+        with_array(|client| {
+            let config = configured(client);
+            let (old, new) = (client.path("nvs1"), file(client.folder.path(), "new", 3 << 20));
+            let (slot, ready) = prepare(&client.array, Some(&old), &new).expect("ready");
+            assert_eq!(name_the_second(client), [true; 4]);
+            // Where the new configuration is written first.
+            let obstacle = config.with_extension("toml.new");
+            std::fs::create_dir(&obstacle).expect("made");
+            let refused = install(&client.array, &slot, ready, None, &mut |_| true);
+            let refused = refused.expect_err("it cannot be written").to_string();
+            let named = refused.contains(&old) && refused.contains("tank.toml: ");
+            assert!(named && refused.contains("again") && !refused.contains('\n'), "{refused}");
+            // A start with this configuration needs the other device alone.
+            let text = |path| std::fs::read_to_string(path).expect("read");
+            assert!(text(&config).contains(&old) && !text(&config).contains(&new));
+            assert_eq!(name_the_second(client), [false; 4]);
+            drop(slot);
+            std::fs::remove_dir(&obstacle).expect("removed");
+            replace(&client.array, Some(&old), &new, &mut |_| true).expect("as the error says");
+            assert!(text(&config).contains(&new) && !text(&config).contains(&old));
+        });
     }
 }
