@@ -224,11 +224,48 @@ impl Drop for Prepared {
     }
 }
 
-/// A power failure afterwards leaves the new name.
+/// Puts a new file in its place. A power failure afterwards leaves it there. After an error, what
+/// was there before is there, as far as the system allows: callers then undo what the new one says.
 fn rename_durably(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::rename(from, to)?;
+    rename_with(from, to, std::fs::File::sync_all)
+}
+
+/// The same; `sync` makes the names in a folder durable.
+fn rename_with(
+    from: &Path,
+    to: &Path,
+    sync: impl FnOnce(&std::fs::File) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
-    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    let folder = std::fs::File::open(folder.unwrap_or(Path::new(".")))?;
+    let before = match std::fs::read(to) {
+        Ok(text) => Some((text, std::fs::metadata(to)?.permissions())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    std::fs::rename(from, to)?;
+    sync(&folder).inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = match before {
+            Some((text, permissions)) => put_back(from, to, &text, permissions),
+            None => std::fs::remove_file(to),
+        };
+    })
+}
+
+/// Puts the old text of a file back; `new` is where it is written first.
+fn put_back(
+    new: &Path,
+    path: &Path,
+    text: &[u8],
+    permissions: std::fs::Permissions,
+) -> std::io::Result<()> {
+    let mut file = private(new)?;
+    file.write_all(text)?;
+    file.set_permissions(permissions)?;
+    // The folder cannot be made durable either.
+    let _ = file.sync_all();
+    std::fs::rename(new, path)
 }
 
 fn check_name(name: &str) -> Result<(), ConfigFileError> {
@@ -418,6 +455,31 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_file_whose_new_name_cannot_be_made_durable_is_as_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, new) = (folder.path().join("tank.toml"), folder.path().join("tank.toml.new"));
+        let renamed = |synced: fn() -> std::io::Result<()>| {
+            std::fs::write(&new, "the new one").expect("written");
+            rename_with(&new, &path, |_| synced())
+        };
+        let fails = || -> std::io::Result<()> { Err(std::io::Error::from_raw_os_error(libc::EIO)) };
+        let error = renamed(fails).expect_err("reported");
+        assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+        std::fs::write(&path, "the old one").expect("written");
+        let mode = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(&path, mode).expect("set");
+        renamed(fails).expect_err("reported");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "the old one");
+        let about = std::fs::metadata(&path).expect("a file");
+        assert_eq!(about.permissions().mode() & 0o777, 0o640);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 1);
+        renamed(|| Ok(())).expect("renamed");
+        assert_eq!(std::fs::read_to_string(&path).expect("read"), "the new one");
+    }
 
     #[test]
     fn concurrent_changes_of_a_configuration_are_all_kept() {
